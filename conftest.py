@@ -1,0 +1,74 @@
+"""Runs the Python blocks of README and docs. Blocks of one page share their names, from top to bottom.
+
+A block marked `output` must equal what the Python block before it printed. The pages with a provider's
+SDK run against a server on the loopback interface (`tests/docs/loopback.py`).
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from contextlib import redirect_stdout
+from typing import Any
+
+import pytest
+from sybil import Example, Sybil
+from sybil.evaluators.python import PythonEvaluator
+from sybil.parsers.markdown import CodeBlockParser, SkipParser
+
+from tests.docs.loopback import Loopback, running
+
+pytest.register_assert_rewrite("memman.testing")
+
+_LOOPS = ("docs/how-to/openai-loop.md", "docs/how-to/anthropic-loop.md")
+_PRINTED = "printed by the last block"  # no identifier, so no page can use the name
+_run = PythonEvaluator()
+
+
+def _run_and_listen(example: Example) -> None:
+    printed = io.StringIO()
+    with redirect_stdout(printed):
+        _run(example)
+    example.namespace[_PRINTED] = printed.getvalue()
+
+
+def _compare(example: Example) -> str | None:
+    shown, printed = str(example.parsed), example.namespace[_PRINTED]
+    return None if shown == printed else f"The page shows\n{shown}and the block printed\n{printed}"
+
+
+def _forget(namespace: dict[str, Any]) -> None:
+    # Signals hold receivers weakly: without its names a page no longer listens to the next ones.
+    namespace.clear()
+
+
+def _pages(*patterns: str, excludes: tuple[str, ...] = (), fixtures: tuple[str, ...] = ()) -> Sybil:
+    return Sybil(
+        parsers=[
+            CodeBlockParser("python", _run_and_listen),
+            CodeBlockParser("output", _compare),
+            SkipParser(),
+        ],
+        patterns=patterns,
+        excludes=excludes,
+        fixtures=fixtures,
+        teardown=_forget,
+    )
+
+
+pytest_collect_file = (
+    _pages("README.md", "docs/*.md", "docs/*/*.md", excludes=_LOOPS)
+    + _pages(*_LOOPS, fixtures=("provider",))
+).pytest()
+
+
+@pytest.fixture(scope="module")
+def provider() -> Iterator[Loopback]:
+    """A provider on the loopback interface, where the SDKs look for one."""
+    with running() as server, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OPENAI_BASE_URL", f"{server.url}/v1")
+        patch.setenv("OPENAI_API_KEY", "unused")
+        patch.setenv("ANTHROPIC_BASE_URL", server.url)
+        patch.setenv("ANTHROPIC_API_KEY", "unused")
+        patch.setenv("NO_PROXY", "127.0.0.1")
+        yield server

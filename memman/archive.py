@@ -1,0 +1,323 @@
+"""A session as a document: everything, so that it can go on elsewhere with undo and pins.
+
+`log` is the session's records and the truth; those that added an entry of the current era refer to
+`entries`, so that no text is in the document twice. What else `entries` shows (`compressed`,
+`summary_id`), `summaries`, `totals` and `settings` are for readers who do not want to fold a log:
+derived at export, and at import checked against what the log says, never trusted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Protocol
+
+import msgspec
+
+from memman.config import MemoryConfig
+from memman.entries import Entry, TokenCount, check_draft, check_id, decode_json
+from memman.errors import EntryNotFound, InvalidInput, Refused, StateError
+from memman.history import History
+from memman.ports import Place
+from memman.records import Added, Compressed, Configured, Deleted, Record, tainted_by
+from memman.results import Summary, summary_of
+
+FORMAT = "memman-session"
+VERSION = 1
+
+
+class Shown(msgspec.Struct, frozen=True, tag="shown", tag_field="kind", omit_defaults=True):
+    """In a document's log: the entry of this id was added; its content is under `entries`."""
+
+    id: str
+    pinned: bool = False
+
+
+class Totals(msgspec.Struct, frozen=True, kw_only=True):
+    """The sums of the current era."""
+
+    entries: int
+    tokens: int
+    active_entries: int
+    active_tokens: int
+
+
+class SessionState(msgspec.Struct, frozen=True, kw_only=True):
+    """A session as a versioned JSON document. Equal states are equal values; no time of export."""
+
+    session_id: str
+    log: tuple[Record | Shown, ...]
+    entries: tuple[Entry, ...] = ()
+    summaries: tuple[Summary, ...] = ()
+    totals: Totals | None = None
+    settings: dict[str, Any] = {}
+    format: str = FORMAT
+    version: int = VERSION
+
+    def to_json(self, *, indent: int = 0) -> str:
+        """The document; `indent` makes it readable."""
+        encoded = msgspec.json.encode(self)
+        return (msgspec.json.format(encoded, indent=indent) if indent else encoded).decode()
+
+    @classmethod
+    def from_json(cls, text: str | bytes | Mapping[str, Any]) -> SessionState:
+        """The document of a text or of plain data. Raises `StateError` that names what is wrong."""
+        try:
+            data = msgspec.json.decode(text) if isinstance(text, str | bytes) else text
+        except (msgspec.DecodeError, UnicodeError) as error:
+            raise StateError([f"it is not JSON ({error})"]) from None
+        if not isinstance(data, Mapping):
+            raise StateError([f"it is a {type(data).__name__}, not a session document"])
+        if data.get("format") != FORMAT:
+            found = data.get("format")
+            raise StateError([f"its format is {found!r}, not {FORMAT!r}"])
+        if data.get("version") != VERSION:
+            raise StateError(
+                [f"its version is {data.get('version')!r}; this memman reads version {VERSION}"]
+            )
+        try:
+            # Through compact bytes, so that encoded parts are equal however the text was laid out.
+            return msgspec.json.decode(msgspec.json.encode(data), type=cls)
+        except (msgspec.ValidationError, TypeError, ValueError, RecursionError) as error:
+            raise StateError([str(error)]) from None
+
+
+def state_of(
+    session_id: str, log: Sequence[tuple[int, Record]], settings: Mapping[str, Any]
+) -> SessionState:
+    """The document of a log."""
+    history = History.of(log)
+    return SessionState(
+        session_id=session_id,
+        log=tuple(_as_shown(record, history) for _, record in log),
+        entries=tuple(history.entries()),
+        summaries=tuple(summaries_of(history)),
+        totals=totals_of(history),
+        settings=dict(settings),
+    )
+
+
+def summaries_of(history: History) -> list[Summary]:
+    """The summaries in force, in the window's order."""
+    return [
+        summary_of(slot, history.originals(slot.entry.id))
+        for slot in history.slots
+        if slot.entry.type == "summary"
+    ]
+
+
+def totals_of(history: History) -> Totals:
+    """The sums of a history's era."""
+    return Totals(
+        entries=len(history.added),
+        tokens=sum(entry.token_count.tokens for entry in history.added.values()),
+        active_entries=len(history.slots),
+        active_tokens=sum(slot.tokens for slot in history.slots),
+    )
+
+
+class Imported(msgspec.Struct, frozen=True):
+    """A document that was found sound: what a store must commit to have the session."""
+
+    records: tuple[Record, ...]
+    window: tuple[Place, ...]
+
+
+class Recount(Protocol):
+    """What counts an entry again: a meter."""
+
+    fingerprint: str
+
+    def count_entry(self, entry: Entry) -> TokenCount: ...
+
+
+def checked(state: SessionState, meter: Recount) -> Imported:
+    """What to commit for a document. Raises `StateError` with every fault found.
+
+    Counts that say they are of `meter`'s counter are recomputed where they are not; those of another
+    counter stay on the records, and whoever loads the session counts the window anew.
+    """
+    problems: list[str] = []
+    records = _records(state, problems)
+    _check_ids(state.session_id, records, problems)
+    history = _folded(records, problems)
+    if not problems:
+        _check_derived(state, history, problems)
+    if problems:
+        raise StateError(problems)
+    # Places refer to records of the commit: 0 is the first (see `Store.commit`).
+    window = tuple(
+        Place(1 - slot.entry.seq, slot.index, slot.position, slot.pinned) for slot in history.slots
+    )
+    return Imported(_true_totals(_recounted(records, meter)), window)
+
+
+def records_of(state: SessionState) -> tuple[Record, ...]:
+    """The log of a document as records. Raises `StateError` for an entry that is not there."""
+    problems: list[str] = []
+    records = _records(state, problems)
+    if problems:
+        raise StateError(problems)
+    return records
+
+
+def _records(state: SessionState, problems: list[str]) -> tuple[Record, ...]:
+    """The log with the entries it refers to."""
+    entries = {entry.id: entry for entry in state.entries}
+    records: list[Record] = []
+    for seq, record in enumerate(state.log, 1):
+        if not isinstance(record, Shown):
+            records.append(record)
+        elif record.id in entries:
+            bare = msgspec.structs.replace(
+                entries[record.id], seq=0, pinned=record.pinned, compressed=False, summary_id=None
+            )
+            records.append(Added(bare))
+        else:
+            problems.append(f"record {seq}: no entry {record.id!r} is under entries")
+    return tuple(records)
+
+
+def _as_shown(record: Record, history: History) -> Record | Shown:
+    """A record as the document has it."""
+    if not isinstance(record, Added):
+        return record
+    if record.id in history.added:
+        return Shown(record.id, record.entry.pinned)
+    return Added(msgspec.structs.replace(record.entry, seq=0))  # its place in the list is its seq
+
+
+def _check_ids(session_id: str, records: Sequence[Record], problems: list[str]) -> None:
+    try:
+        check_id(session_id, "session_id")
+    except InvalidInput as error:
+        problems.append(str(error))
+    seen: set[str] = set()
+    for number, record in enumerate(records, 1):
+        for entry_id in _ids_of(record):
+            if entry_id in seen:
+                problems.append(f"record {number}: the id {entry_id!r} was there before")
+            seen.add(entry_id)
+    if not records and not problems:
+        problems.append("its log is empty")
+
+
+def _ids_of(record: Record) -> list[str]:
+    ids = [record.id]
+    if isinstance(record, Compressed):
+        ids += [item.entry.id for item in record.replacements if item.entry is not None]
+    return ids
+
+
+def _folded(records: Sequence[Record], problems: list[str]) -> History:
+    """The fold of the log as far as it can be folded."""
+    history = History()
+    for seq, record in enumerate(records, 1):
+        try:
+            if isinstance(record, Added):
+                check_id(record.id, f"record {seq}: the entry's id")
+                _check_entry(record.entry, f"record {seq}: the entry")
+            if isinstance(record, Configured):
+                MemoryConfig().updated(history.ledger.settings | record.changes)
+            if isinstance(record, Compressed):
+                for item in record.replacements:
+                    if item.entry is not None:
+                        _check_entry(item.entry, f"record {seq}: the replacement {item.entry.id!r}")
+            _check_zone(record)
+            history.apply(seq, record)
+        except (Refused, EntryNotFound, InvalidInput, KeyError) as error:
+            problems.append(f"record {seq} ({type(record).__name__}): {error}")
+            break
+    return history
+
+
+def _check_entry(entry: Entry, what: str) -> None:
+    """Refuses an entry that would not have been accepted by `add`, or that no rendering can read."""
+    check_draft(entry)
+    metadata = decode_json(entry.metadata_json)
+    if metadata is not None and not isinstance(metadata, dict):
+        raise InvalidInput(f"{what} has metadata that is no object")
+    if entry.type == "summary" and metadata:
+        numbers = all(type(metadata.get(key)) is int for key in ("first", "last"))
+        if not numbers or not all(_is_time(metadata.get(key)) for key in ("start", "end")):
+            raise InvalidInput(f"{what} is a summary whose metadata does not say what it covers")
+
+
+def _is_time(text: object) -> bool:
+    try:
+        return datetime.fromisoformat(str(text)).tzinfo is not None
+    except ValueError:
+        return False
+
+
+def _check_zone(record: Record) -> None:
+    if record.at.tzinfo is None:
+        raise InvalidInput(f"the time {record.at} has no zone")
+
+
+def _recounted(records: Sequence[Record], meter: Recount) -> list[Record]:
+    """The records with their entries' counts verified; what was erased keeps the count it had."""
+    gone = frozenset(name for r in records if isinstance(r, Deleted) for name in r.ids)
+    erased = tainted_by(list(records), gone)
+
+    def verified(entry: Entry) -> Entry:
+        return entry if entry.id in erased else _verified(entry, meter)
+
+    return [_with_entries(record, verified) for record in records]
+
+
+def _with_entries(record: Record, change: Callable[[Entry], Entry]) -> Record:
+    if isinstance(record, Added):
+        return Added(change(record.entry))
+    if isinstance(record, Compressed):
+        items = tuple(
+            msgspec.structs.replace(item, entry=change(item.entry)) if item.entry else item
+            for item in record.replacements
+        )
+        return msgspec.structs.replace(record, replacements=items)
+    return record
+
+
+def _true_totals(records: Sequence[Record]) -> tuple[Record, ...]:
+    """The records with what each deletion took from the era's totals counted here."""
+    history = History()
+    told: list[Record] = []
+    for seq, record in enumerate(records, 1):
+        if isinstance(record, Deleted):
+            _, entries, tokens = history.without(record.ids)
+            record = msgspec.structs.replace(record, entries=entries, tokens=tokens)
+        told.append(record)
+        history.apply(seq, record)
+    return tuple(told)
+
+
+def _verified(entry: Entry, meter: Recount) -> Entry:
+    """The entry with its count, or a true one. A bound from above (a stub's) may be somewhat high."""
+    said = entry.token_count
+    if said.counter not in (meter.fingerprint, "") and said.tokens >= 0:
+        return entry
+    true = meter.count_entry(entry)
+    bound = said.accuracy == "medium" and true.tokens <= said.tokens <= 2 * true.tokens + 16
+    if said.tokens == true.tokens or bound:
+        return entry
+    return msgspec.structs.replace(entry, token_count=true)
+
+
+def _check_derived(state: SessionState, history: History, problems: list[str]) -> None:
+    """Compares what the document shows with what its log says."""
+    if state.entries or history.added:
+        _compare("entries", state.entries, tuple(history.entries()), problems)
+    if state.summaries:
+        _compare("summaries", state.summaries, tuple(summaries_of(history)), problems)
+    if state.totals is not None and state.totals != totals_of(history):
+        problems.append(f"totals say {state.totals}, the log {totals_of(history)}")
+    if state.settings != history.ledger.settings:
+        problems.append("settings differ from what the log configured")
+
+
+def _compare(what: str, shown: Sequence[Any], derived: Sequence[Any], problems: list[str]) -> None:
+    if len(shown) != len(derived):
+        problems.append(f"{what}: {len(shown)} are shown, the log has {len(derived)}")
+    for one, other in zip(shown, derived, strict=False):
+        if one != other:
+            problems.append(f"{what}: {one.id!r} differs from what the log says")

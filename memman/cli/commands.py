@@ -1,0 +1,25 @@
+"""The commands that `memman` comes with, in the order of its help."""
+
+from __future__ import annotations
+
+import click
+
+from memman.cli.compress import compress
+from memman.cli.count import count
+from memman.cli.demo import demo
+from memman.cli.export import export
+from memman.cli.importing import import_log
+from memman.cli.plugins import plugins
+from memman.cli.show import show
+from memman.cli.stats import stats
+
+COMMANDS: tuple[click.Command, ...] = (
+    demo,
+    import_log,
+    stats,
+    show,
+    compress,
+    export,
+    count,
+    plugins,
+)

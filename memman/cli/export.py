@@ -1,0 +1,84 @@
+"""`memman export`: what to send to a model, checked against its provider's rules."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+import msgspec
+
+from memman.cli.display import harmless
+from memman.cli.options import (
+    answer,
+    budget_option,
+    json_option,
+    model_option,
+    note,
+    session_argument,
+)
+from memman.cli.problems import FindingError
+from memman.cli.session_files import load
+from memman.formats.rules import RULES, Violation, check
+from memman.results import Context
+
+
+@click.command()
+@session_argument
+@click.option(
+    "-t",
+    "--to",
+    "target",
+    default="openai-chat",
+    show_default=True,
+    metavar="FORMAT",
+    help="openai-chat, anthropic, text, or a plugin's.",
+)
+@budget_option("What the context must fit; the session's own budget if none.")
+@model_option
+@json_option
+def export(session: str, target: str, budget: int | None, model: str | None, as_json: bool) -> None:
+    """Writes the context of the session S as its provider takes it.
+
+    openai-chat: a list of messages. anthropic: an object with `system` and `messages`.
+    """
+    opened = load(session, model)
+    context = opened.memory.build_context(opened.id, format=target, budget=budget)
+    faults = check(context.messages, target, system=context.system) if target in RULES else []
+    if as_json:
+        answer("export", **_data(context, faults))
+    elif target == "text":
+        click.echo(context.text)
+    else:
+        click.echo(_request(context))
+    _notes(context)
+    for fault in faults:
+        note(harmless(f"message {fault.index}: {fault.rule}: {fault.message}"))
+    if faults:
+        raise FindingError(f"the context breaks {len(faults)} rules of {target}")
+
+
+def _request(context: Context) -> str:
+    body: Any = context.messages
+    if context.system is not None:
+        body = {"system": context.system, "messages": context.messages}
+    return msgspec.json.format(msgspec.json.encode(body), indent=2).decode()
+
+
+def _data(context: Context, faults: list[Violation]) -> dict[str, Any]:
+    return {
+        "format": context.format,
+        "system": context.system,
+        "messages": context.messages,
+        "tokens": context.tokens,
+        "budget": context.budget,
+        "trimmed": context.trimmed,
+        "violations": faults,
+    }
+
+
+def _notes(context: Context) -> None:
+    said = f"{len(context)} messages, {context.tokens.tokens:,} of {context.budget:,} tokens"
+    if context.trimmed:
+        cut = sum(len(item.ids) for item in context.trimmed)
+        said += f"; {cut} entries were shortened in this copy to fit, the session keeps them whole"
+    note(said)

@@ -1,0 +1,80 @@
+"""Options that several commands share, and the JSON document that each of them can answer with."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+import msgspec
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+DOCUMENT_VERSION = 1
+_NUMBER = re.compile(r"(\d+(?:\.\d+)?)([km]?)")
+_FACTORS = {"": 1, "k": 1_000, "m": 1_000_000}
+_MOST_TOKENS = 2**53  # what a setting of memman takes at most
+
+
+def tokens(text: str | int) -> int:
+    """A number of tokens as people write it: 8000, 8_000, 8,000, 8k or 1.5M."""
+    written = str(text).strip().lower().replace(",", "").replace("_", "")
+    found = _NUMBER.fullmatch(written)
+    number = int(float(found[1]) * _FACTORS[found[2]]) if found else 0
+    if not 1 <= number <= _MOST_TOKENS:
+        raise click.BadParameter(f"{text!r} is no number of tokens; write it as 8000 or 8k.")
+    return number
+
+
+session_argument = click.argument("session", metavar="S")
+
+
+def json_option(command: F) -> F:
+    """`--json`: one JSON document on stdout instead of something to look at."""
+    option = click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+    return option(command)
+
+
+def model_option(command: F) -> F:
+    """`--model`: whose counter and limits apply."""
+    option = click.option(
+        "--model",
+        metavar="NAME",
+        envvar="MEMMAN_MODEL",
+        show_envvar=True,
+        help="The model whose token counter and limits apply.",
+    )
+    return option(command)
+
+
+def budget_option(text: str, default: str | None = None) -> Callable[[F], F]:
+    """`--budget`: tokens, as 8000 or 8k."""
+    return click.option(
+        "--budget", type=tokens, default=default, show_default=default is not None, help=text
+    )
+
+
+def format_option(text: str) -> Callable[[F], F]:
+    """`-f`: the name of a message format."""
+    return click.option(
+        "-f",
+        "--format",
+        "message_format",
+        default="auto",
+        show_default=True,
+        metavar="NAME",
+        help=text,
+    )
+
+
+def answer(command: str, **data: Any) -> None:
+    """Writes the JSON document of a command to stdout."""
+    document = {"memman": command, "version": DOCUMENT_VERSION, **data}
+    encoded = msgspec.json.format(msgspec.json.encode(document), indent=2)
+    click.echo(encoded + b"\n", nl=False)
+
+
+def note(text: str) -> None:
+    """Writes a note for the person at the terminal to stderr."""
+    click.echo(text, err=True)

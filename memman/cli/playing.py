@@ -1,0 +1,224 @@
+"""A log on its way through a manager, with every promise checked after every message.
+
+After each message a context is built in both providers' formats and checked by the rules. At the
+end the log is compared with the source, and the exported session with itself read back.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from memman import events
+from memman.cli.display import Usage, usage_of
+from memman.cli.reading import Log
+from memman.config import MemoryConfig
+from memman.entries import TokenCount
+from memman.errors import BudgetExceeded
+from memman.formats.rules import check
+from memman.manager import MemoryManager
+
+TARGETS = ("openai-chat", "anthropic")
+# How a method is told: for one entry, and for more.
+_DID = {
+    "stub": ("1 result cleared", "{} results cleared"),
+    "fold": ("1 repeat folded", "{} repeats folded"),
+    "summary": ("summary of 1 entry", "summary of {} entries"),
+    "digest": ("digest of 1 entry", "digest of {} entries"),
+    "drop": ("1 entry dropped", "{} entries dropped"),
+    "clip": ("1 entry clipped", "{} entries clipped"),
+}
+
+
+class Compression(msgspec.Struct, frozen=True, kw_only=True):
+    """One compression of the run. Tokens are those of a request: the window and its framing.
+
+    `replaced` counts entries by method; earlier replacements that were folded in are not in it.
+    """
+
+    number: int
+    entry: int
+    tokens_before: int
+    tokens_after: int
+    replaced: dict[str, int]
+
+    def line(self, arrow: str) -> str:
+        """The compression as one line."""
+        did = [_DID[method][count > 1].format(count) for method, count in self.replaced.items()]
+        change = f"{self.tokens_before:>6,} {arrow} {self.tokens_after:>5,} tokens"
+        return f"{f'#{self.number}':>5}  entry {self.entry:<4} {change}  {', '.join(did)}"
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run came to. `refused` are contexts that could not be built within the budget."""
+
+    log: str
+    format: str
+    model: str | None
+    counter: str
+    method: str
+    accuracy: str
+    budget: int
+    messages: int
+    entries: int
+    tokens: int
+    compressions: tuple[Compression, ...]
+    contexts: dict[str, int]
+    largest: int
+    over_budget: int
+    refused: tuple[str, ...]
+    violations: tuple[str, ...]
+    entries_lost: int
+    import_equals_export: bool
+    usage: Usage
+
+    @property
+    def faults(self) -> list[str]:
+        """The promises that were broken, each with an example."""
+        broken = (
+            (self.over_budget, f"{self.over_budget} contexts are over budget"),
+            (self.refused, f"{len(self.refused)} contexts could not be built ({self.refused[:1]})"),
+            (self.violations, f"{len(self.violations)} rules are broken ({self.violations[:1]})"),
+            (self.entries_lost, f"{self.entries_lost} entries are not in the log as they came"),
+            (not self.import_equals_export, "the session read back differs from what was written"),
+        )
+        return [said for found, said in broken if found]
+
+
+class Run:
+    """Plays one log into one session and keeps what was seen on the way."""
+
+    def __init__(self, log: Log, session_id: str, budget: int, model: str | None) -> None:
+        self.log = log
+        self.session_id = session_id
+        self.budget = budget
+        self.model = model
+        self.memory = MemoryManager(model=model, config=MemoryConfig(max_tokens=budget))
+        # The session keeps them, so that its file says by itself what it was held to.
+        self.memory.update_config(session_id, model=model, max_tokens=budget)
+        self._compressions: list[Compression] = []
+        self._happened: list[events.CompressionResult] = []
+        self._replacements: set[str] = set()
+        self._contexts = dict.fromkeys(TARGETS, 0)
+        self._largest = self._over = 0
+        self._refused: list[str] = []
+        self._violations: list[str] = []
+
+    def counter(self) -> TokenCount:
+        """Which counter answers for the model, and how far it is to be trusted."""
+        return self.memory.count_tokens(self.log.name)
+
+    def play(self, tell: Callable[[Compression], None], step: Callable[[], None]) -> Report:
+        """Adds every message; `tell` hears of each compression, `step` of each message."""
+        added: list[str] = []
+        framing = 0.0  # tokens an entry, as of the last build: memman adds them to what it compares
+
+        def remember(_sender: Any, event: events.CompressionResult) -> None:
+            self._happened.append(event)
+
+        with events.compressed.connected_to(remember, sender=self.memory):
+            for ids in self.log.play(self.memory, self.session_id):
+                added += ids
+                window = len(self.memory.get_active_entries(self.session_id))
+                tokens = self._build(len(added))
+                self._told(tell, len(added), window, framing, tokens)
+                framing = self.memory.get_stats(self.session_id).overhead_tokens / max(1, window)
+                step()
+        return self._report(added)
+
+    def _build(self, entries: int) -> int:
+        """Builds and checks a context for each provider; the tokens of the first."""
+        active = self.memory.get_active_entries(self.session_id)
+        if all(entry.role == "system" for entry in active):
+            return 0  # instructions alone are nothing to send yet
+        first, *_ = [self._built(target, entries) for target in TARGETS]
+        return first
+
+    def _built(self, target: str, entries: int) -> int:
+        try:
+            context = self.memory.build_context(self.session_id, format=target)
+        except BudgetExceeded as error:
+            self._refused.append(f"{target} after entry {entries}: {error}")
+            return error.required
+        self._contexts[target] += 1
+        tokens = context.tokens.tokens
+        self._largest = max(self._largest, tokens)
+        self._over += tokens > self.budget
+        for fault in check(context.messages, target, system=context.system):
+            where = f"{target} after entry {entries}, message {fault.index}"
+            self._violations.append(f"{where}: {fault.rule}: {fault.message}")
+        return tokens
+
+    def _told(
+        self,
+        tell: Callable[[Compression], None],
+        entries: int,
+        window: int,
+        framing: float,
+        tokens: int,
+    ) -> None:
+        """Tells the compressions that adding the last message brought about."""
+        for event in self._happened:
+            standing = sum(item.entry is not None for item in event.replacements)
+            before = window + len(event.replaced_ids) - standing
+            done = Compression(
+                number=len(self._compressions) + 1,
+                entry=entries,
+                tokens_before=event.tokens_before + math.ceil(framing * before),
+                tokens_after=tokens,
+                replaced=self._replaced(event),
+            )
+            self._compressions.append(done)
+            tell(done)
+        self._happened.clear()
+
+    def _replaced(self, event: events.CompressionResult) -> dict[str, int]:
+        counts = dict.fromkeys(_DID, 0)
+        for item in event.replacements:
+            counts[item.method] += len(set(item.ids) - self._replacements)
+        self._replacements |= {item.entry.id for item in event.replacements if item.entry}
+        return {method: count for method, count in counts.items() if count}
+
+    def _report(self, added: list[str]) -> Report:
+        stats = self.memory.get_stats(self.session_id)
+        count = self.counter()
+        return Report(
+            log=self.log.name,
+            format=self.log.format,
+            model=self.model,
+            counter=count.counter,
+            method=count.method,
+            accuracy=count.accuracy,
+            budget=self.budget,
+            messages=len(self.log),
+            entries=len(self.log.facts),
+            tokens=stats.total_tokens,
+            compressions=tuple(self._compressions),
+            contexts=self._contexts,
+            largest=self._largest,
+            over_budget=self._over,
+            refused=tuple(self._refused),
+            violations=tuple(self._violations),
+            entries_lost=self._lost(added),
+            import_equals_export=self._comes_back(),
+            usage=usage_of(self.memory, self.session_id),
+        )
+
+    def _lost(self, added: list[str]) -> int:
+        """How many entries of the source are not in the log at their place, as they came."""
+        kept = [
+            (entry.id, entry.type, entry.role, entry.content)
+            for entry in self.memory.get_entries(self.session_id)
+        ]
+        came = [(name, *fact) for name, fact in zip(added, self.log.facts, strict=False)]
+        missing = sum(one != other for one, other in zip(came, kept, strict=False))
+        return missing + abs(len(self.log.facts) - len(kept))
+
+    def _comes_back(self) -> bool:
+        state = self.memory.export_session(self.session_id)
+        other = MemoryManager()
+        other.import_session(state.to_json())
+        return other.export_session(self.session_id) == state

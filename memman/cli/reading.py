@@ -1,0 +1,191 @@
+"""A file of messages, in whichever of the usual shapes it comes; recognised by its content.
+
+JSON: a list of messages, an object with `messages` (a request's body; its `system` comes along), or
+one message. JSON lines: one message a line. Anything else is text in the format `text`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from memman.archive import FORMAT as SESSION_FORMAT
+from memman.cli.problems import UnreadableError
+from memman.entries import Draft
+from memman.errors import FormatError
+from memman.formats import BUILTIN_FORMATS, detect_format, format_named, plain_messages
+from memman.manager import MemoryManager
+from memman.plugins import shared_plugins
+from memman.ports import Format
+
+STDIN = "-"
+
+
+class Log(msgspec.Struct, frozen=True):
+    """A conversation that was read: its messages, their format, and the entries they make.
+
+    `system` is the system prompt of a request's body, which stands beside its messages.
+    """
+
+    name: str
+    messages: list[Any]
+    format: str
+    drafts: list[Draft]
+    system: str | None = None
+
+    def __len__(self) -> int:
+        return len(self.messages) + bool(self.system)
+
+    def play(self, memory: MemoryManager, session_id: str) -> Iterator[list[str]]:
+        """Adds the log message by message; yields the ids of the entries that each one made."""
+        if self.system:
+            yield [memory.add_system_message(session_id, self.system).id]
+        for message in self.messages:
+            yield [entry.id for entry in memory.add_messages(session_id, [message], self.format)]
+
+    @property
+    def facts(self) -> list[tuple[str, str, Any]]:
+        """What must be found in a session that took this log: type, role and content, in order."""
+        head = [("message", "system", self.system)] if self.system else []
+        return [*head, *((draft.type, draft.role, draft.content) for draft in self.drafts)]
+
+
+def read_bytes(path: str) -> bytes:
+    """The bytes of a file, or of stdin for "-". Raises `UnreadableError`."""
+    if path == STDIN:
+        return sys.stdin.buffer.read()
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise UnreadableError(f"cannot read {path}: {error.strerror or error}") from None
+
+
+def read_log(path: str, wanted: str = "auto") -> Log:
+    """The log in a file, or on stdin for "-". Raises `UnreadableError`."""
+    name = "stdin" if path == STDIN else path
+    return log_of(read_bytes(path), name, wanted)
+
+
+def bundled_log() -> Log:
+    """The conversation that comes with memman: a coding agent's working day."""
+    data = files("memman.cli").joinpath("demo.jsonl").read_bytes()
+    return log_of(data, "a coding agent's working day")
+
+
+def log_of(data: bytes, name: str, wanted: str = "auto") -> Log:
+    """The log in some bytes; `name` says in errors where they came from."""
+    messages, system = _messages(_text(data, name), name)
+    if not messages:
+        raise UnreadableError(f"{name} has no messages")
+    try:
+        plain = plain_messages(messages)
+        form = _form(plain, wanted)
+        return Log(name, plain, form.name, form.parse(plain), system)
+    except FormatError as error:
+        raise UnreadableError(f"{name}: {error}") from None
+
+
+def decode(text: str | bytes, name: str) -> Any:
+    """The value of a JSON text. Raises `UnreadableError` that says where it stops being JSON."""
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        raise UnreadableError(f"{name} is not JSON: {_where(text, error)}") from None
+
+
+def _where(text: str | bytes, error: Exception) -> str:
+    """The place of the fault; the standard decoder tells line and column."""
+    try:
+        json.loads(text)
+    except json.JSONDecodeError as found:
+        ended = found.pos >= len(found.doc.rstrip()) or found.msg.startswith("Unterminated string")
+        what = "it ends too early, the file is truncated" if ended else found.msg
+        return f"{what} (line {found.lineno}, column {found.colno})"
+    except (ValueError, RecursionError) as found:
+        return str(found)
+    return str(error)
+
+
+def _text(data: bytes, name: str) -> str:
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UnreadableError(
+            f"{name} is not UTF-8 text (byte {error.start}); convert it, or unpack it first"
+        ) from None
+
+
+def _messages(text: str, name: str) -> tuple[list[Any], str | None]:
+    """The messages of a text, and the system prompt beside them."""
+    stripped = text.strip()
+    if not stripped:
+        return [], None
+    if stripped[0] not in "[{":
+        return [text], None
+    if _is_lines(stripped):
+        lines = [
+            decode(line, f"line {number} of {name}")
+            for number, line in enumerate(text.splitlines(), 1)
+            if line.strip()
+        ]
+        return _lines_messages(lines, name), None
+    return _document_messages(decode(stripped, name), name)
+
+
+def _is_lines(text: str) -> bool:
+    """Whether the first line is a whole object of its own and others follow."""
+    first, _, rest = text.partition("\n")
+    if not rest.strip() or not first.startswith("{"):
+        return False
+    try:
+        return isinstance(msgspec.json.decode(first), dict)
+    except msgspec.DecodeError:
+        return False
+
+
+def _lines_messages(lines: list[Any], name: str) -> list[Any]:
+    if any(isinstance(line, dict) and "messages" in line for line in lines):
+        raise UnreadableError(
+            f"{name} has {len(lines)} conversations, one a line; give a file with one of them"
+        )
+    return lines
+
+
+def _document_messages(document: Any, name: str) -> tuple[list[Any], str | None]:
+    if isinstance(document, list):
+        return document, None
+    if document.get("format") == SESSION_FORMAT:
+        raise UnreadableError(
+            f"{name} is a memman session, not a log; see it with `memman show {name}`"
+        )
+    if isinstance(document.get("messages"), list):
+        return document["messages"], _system(document.get("system"), name)
+    if "role" in document or "choices" in document:
+        return [document], None
+    found = ", ".join(list(document)[:6]) or "nothing"
+    raise UnreadableError(f"{name} is an object without a list of `messages` (it has {found})")
+
+
+def _system(system: Any, name: str) -> str | None:
+    """The system prompt of an Anthropic request: text, or blocks of text."""
+    if system is None or isinstance(system, str):
+        return system
+    try:
+        return "\n".join(block["text"] for block in system) or None
+    except (TypeError, KeyError):
+        raise UnreadableError(f"`system` of {name} is neither text nor blocks of text") from None
+
+
+def _form(messages: list[Any], wanted: str) -> Format:
+    known = {form.name: form for form in BUILTIN_FORMATS}
+    for _, form in shared_plugins().listed("memman_formats"):
+        known.setdefault(form.name, form)
+    if wanted == "auto":
+        return detect_format(messages, known.values())
+    return format_named(wanted, known.values())

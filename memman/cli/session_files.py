@@ -1,0 +1,96 @@
+"""Session documents on disk: read with their faults named, written whole or not at all."""
+
+from __future__ import annotations
+
+import stat
+from contextlib import suppress
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from memman.archive import FORMAT, SessionState
+from memman.cli.problems import UnreadableError, UnusableError
+from memman.cli.reading import STDIN, decode, read_bytes
+from memman.config import MemoryConfig
+from memman.entries import Entry
+from memman.manager import MemoryManager
+
+
+class Session:
+    """A session document that was read, in a manager of its own."""
+
+    def __init__(self, state: SessionState, model: str | None = None) -> None:
+        # Reading must not change what is read: the commands compress when they are asked to.
+        self.memory = MemoryManager(config=MemoryConfig(auto_compress=False))
+        self.id = self.memory.import_session(state)
+        if model is not None:
+            self.memory.update_config(self.id, model=model)
+
+    @cached_property
+    def places(self) -> dict[str, Entry]:
+        """The window's entries by id: what may stand for a compressed one."""
+        return {entry.id: entry for entry in self.memory.get_active_entries(self.id)}
+
+    @property
+    def state(self) -> SessionState:
+        """The document as it is now."""
+        return self.memory.export_session(self.id)
+
+
+def load(path: str, model: str | None = None) -> Session:
+    """The session in a file, or on stdin for "-". Raises `UnreadableError` or `StateError`."""
+    name = "stdin" if path == STDIN else path
+    document = decode(read_bytes(path), name)
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        raise UnreadableError(
+            f"{name} is not a memman session; make one with `memman import {name} -o S.json`"
+        )
+    return Session(SessionState.from_json(document), model)
+
+
+def save(state: SessionState, path: str) -> int:
+    """Writes the document to a file, or to stdout for "-"; returns its size in bytes.
+
+    Raises `UnusableError` when the file exists and is no session, or cannot be written.
+    """
+    data = (state.to_json(indent=2) + "\n").encode()
+    if path == STDIN:
+        click.echo(data, nl=False)
+        return len(data)
+    check_target(path)
+    target = Path(path).resolve()
+    part = target.with_name(f".{target.name}.part")
+    try:
+        part.touch()
+        if target.exists():  # who may read a conversation stays as it was
+            part.chmod(stat.S_IMODE(target.stat().st_mode))
+        part.write_bytes(data)
+        part.replace(target)
+    except OSError as error:
+        with suppress(OSError):
+            part.unlink()
+        raise UnusableError(f"cannot write {path}: {error.strerror or error}") from None
+    return len(data)
+
+
+def check_target(path: str) -> None:
+    """Raises `UnusableError` when the file exists and is something else than a session."""
+    target = Path(path)
+    if path == STDIN or not target.exists():
+        return
+    if not target.is_file() or not _is_session(target):
+        raise UnusableError(
+            f"{path} exists and is not a memman session, so it is not overwritten; choose another "
+            "name with -o"
+        )
+
+
+def _is_session(target: Path) -> bool:
+    try:
+        document: Any = msgspec.json.decode(target.read_bytes())
+    except (OSError, msgspec.DecodeError, UnicodeError):
+        return False
+    return isinstance(document, dict) and document.get("format") == FORMAT

@@ -1,0 +1,117 @@
+"""`memman show`: the entries of a session as a table, or one of them in full."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Sequence
+
+import click
+
+from memman.cli.display import Row, console, first_line, harmless, table
+from memman.cli.options import answer, json_option, note, session_argument
+from memman.cli.problems import FindingError
+from memman.cli.session_files import Session, load
+from memman.entries import ENTRY_TYPES, Entry
+
+_HEADINGS = (">seq", "type", "role/name", ">tokens", "state", "text")
+
+
+@click.command()
+@session_argument
+@click.option("--type", "kind", type=click.Choice(ENTRY_TYPES), help="Only entries of this type.")
+@click.option("--grep", metavar="REGEX", help="Only entries whose text matches.")
+@click.option("--active", is_flag=True, help="The window as the model sees it, summaries included.")
+@click.option("--entry", "wanted", metavar="ID|#SEQ", help="One entry with its full text.")
+@json_option
+def show(
+    session: str,
+    kind: str | None,
+    grep: str | None,
+    active: bool,
+    wanted: str | None,
+    as_json: bool,
+) -> None:
+    """Lists the entries of the session S.
+
+    They are all that was added, compressed or not; with --active what the model sees.
+    """
+    pattern = _pattern(grep)
+    opened = load(session)
+    if wanted is not None:
+        _show_one(_found(opened, wanted), opened, as_json)
+        return
+    memory = opened.memory
+    entries = memory.get_active_entries(opened.id) if active else memory.get_entries(opened.id)
+    chosen = [
+        entry
+        for entry in entries
+        if kind in (None, entry.type) and (pattern is None or pattern.search(entry.text))
+    ]
+    if as_json:
+        answer("show", session_id=opened.id, entries=chosen)
+    elif chosen:
+        rows = [_row(entry, opened) for entry in chosen]
+        table(console(), _HEADINGS, rows)
+        note(f"{len(chosen):,} of {len(entries):,} entries, {_tokens(chosen):,} tokens")
+    if not chosen:
+        raise FindingError(f"none of the {len(entries):,} entries matches")
+
+
+def _pattern(grep: str | None) -> re.Pattern[str] | None:
+    try:
+        return None if grep is None else re.compile(grep)
+    except re.error as error:
+        raise click.BadParameter(f"{grep!r} is no regular expression: {error}") from None
+
+
+def _tokens(entries: Sequence[Entry]) -> int:
+    return sum(entry.token_count.tokens for entry in entries)
+
+
+def _found(opened: Session, wanted: str) -> Entry:
+    """The entry of an id, or of a place in the log such as #12."""
+    if not wanted.startswith("#"):
+        return opened.memory.get_entry(opened.id, wanted)
+    number = wanted.removeprefix("#")
+    every = [
+        *opened.memory.get_entries(opened.id),
+        *opened.memory.get_active_entries(opened.id),
+    ]
+    for entry in every:
+        if str(entry.seq) == number:
+            return entry
+    raise FindingError(f"no entry is at {wanted} of the log; `memman show` lists them")
+
+
+def _show_one(entry: Entry, opened: Session, as_json: bool) -> None:
+    if as_json:
+        answer("show", session_id=opened.id, entry=entry)
+        return
+    state, name = _state(entry, opened.places), harmless(entry.name or entry.role)
+    tokens = f"{entry.token_count.tokens:,} tokens"
+    note(f"#{entry.seq} {entry.type} {name}, {tokens}, {state}, id {entry.id}")
+    click.echo(harmless(entry.text) if sys.stdout.isatty() else entry.text)
+
+
+def _row(entry: Entry, opened: Session) -> Row:
+    cells = (
+        f"#{entry.seq}",
+        entry.type,
+        entry.name or entry.role,
+        f"{entry.token_count.tokens:,}",
+        _state(entry, opened.places),
+        first_line(entry.text),
+    )
+    return Row(cells, "dim" if entry.compressed else "")
+
+
+def _state(entry: Entry, places: dict[str, Entry]) -> str:
+    """Where an entry is now: in the window, or behind what stands for it."""
+    if not entry.compressed:
+        return "pinned" if entry.pinned else "active"
+    stand_in = places.get(entry.summary_id or "")
+    if stand_in is None:
+        return "dropped"
+    kind = "summary" if stand_in.type == "summary" else "stub"
+    return f"in {kind} #{stand_in.seq}"

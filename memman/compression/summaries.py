@@ -1,0 +1,314 @@
+"""Summaries: what is asked, what answers are refused, and the text for when nobody can be asked.
+
+`summarise` is a generator: it yields requests and problems, and the session that drives it does the
+waiting. Nothing changes until a valid summary is in hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from datetime import datetime
+
+import msgspec
+
+from memman.compression.view import Craft, Goal, Group, Item, View
+from memman.entries import (
+    NO_JSON,
+    Draft,
+    Entry,
+    TokenCount,
+    is_encodable,
+    transcript_line,
+)
+from memman.errors import MemmanError
+from memman.ports import SummaryReply, SummaryRequest
+from memman.records import ReplacementMethod
+from memman.window import Slot
+
+_SMALLEST_SUMMARY = 16  # tokens: with less room than this a summary says nothing
+_RESULT_CHARS_SHOWN = 2_000  # of a tool result in the prompt: its beginning and end tell most
+_QUOTE_CHARS = 160
+_SPAN = ("start", "end")
+
+PROMPT = """\
+Summarize the following conversation between a user and an agent. Keep:
+1. the key topics discussed,
+2. the decisions made and their reasons,
+3. the tools used and what came out,
+4. errors and problems met,
+5. whatever is needed to continue: names, paths, numbers and standing instructions word for word.
+Write at most about {words} words, plain text, nothing but the summary.{focus}
+
+{previous}{content}"""
+_STRICTER = (
+    "The last attempt was refused because {problem}. Write a plain-text summary of at most {words} "
+    "words.\n\n"
+)
+
+
+class SummaryFailed(MemmanError):
+    """No valid summary and, by `on_failure`, no substitute: the plan is given up."""
+
+
+class SummaryProblem(msgspec.Struct, frozen=True):
+    """Why a summarizer's answer was not taken, and what happens instead."""
+
+    reason: str
+    fallback: str
+
+
+class SummaryFailure(msgspec.Struct, frozen=True):
+    """What the driver sends instead of a reply when the summarizer raised or was too slow."""
+
+    reason: str
+
+
+class SummaryOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How `summarise` may work: `ask` a summarizer, else `write` the text itself, else not at all.
+
+    A `dry_run` does neither and puts a stand-in where the summary would be.
+    """
+
+    ask: bool = False
+    write: bool = True
+    on_failure: str = "fallback"
+    focus: str | None = None
+    dry_run: bool = False
+
+
+Request = SummaryRequest | SummaryProblem
+Answer = SummaryReply | SummaryFailure | None
+Asking = Generator[Request, Answer, View | None]
+
+
+def summarise(view: View, goal: Goal, craft: Craft, options: SummaryOptions) -> Asking:
+    """Replaces the old part by one summary; the previous summary folds in.
+
+    As many of the oldest exchanges as low water asks for; fewer entries than
+    `min_entries_to_compress` are left to the other stages. Where a fixed exchange splits the old
+    part, the summary stands at its beginning and speaks for all pieces.
+    """
+    if not (options.ask or options.write):
+        return None
+    chosen = _oldest(view, goal)
+    run = [slot for number in chosen for slot in view.groups[number].slots]
+    # What it replaces is the run as it was, before an earlier stage cleared something in it.
+    replaced = sum([slot.tokens for slot in run])
+    cap = min(int(goal.budget.compression_ratio * replaced), goal.budget.summary_tokens)
+    entries = sum([view.groups[number].entries for number in chosen])
+    if entries < goal.budget.min_entries or cap < _SMALLEST_SUMMARY:
+        return None
+    originals = [slot.entry for slot in run]
+    if options.dry_run:
+        summary, method = _planned(originals, cap, craft), _method(options.ask)
+    else:
+        summary, method = yield from _written(originals, cap, craft, options)
+    return _with_summary(view, chosen, summary, method)
+
+
+def _oldest(view: View, goal: Goal) -> list[int]:
+    """The oldest groups that must go so that the rest and a summary are at low water.
+
+    At least `min_entries_to_compress` entries where so many are old: a few large ones are better
+    summarised with their neighbours than dropped.
+    """
+    chosen: list[int] = []
+    tokens = view.tokens + goal.budget.summary_tokens
+    entries = view.entries + 1
+    for number, group in enumerate(view.groups):
+        if group.standing != "old":
+            continue
+        enough = tokens <= goal.tokens and (goal.entries is None or entries <= goal.entries)
+        if enough and view.entries + 1 - entries >= goal.budget.min_entries:
+            break
+        chosen.append(number)
+        tokens -= group.tokens
+        entries -= group.entries
+    return chosen
+
+
+def _written(
+    originals: Sequence[Entry],
+    cap: int,
+    craft: Craft,
+    options: SummaryOptions,
+) -> Generator[Request, Answer, tuple[Entry, ReplacementMethod]]:
+    """A summary of at most `cap` tokens: asked for, asked once more strictly, then made here."""
+    problem = ""
+    for _ in range(2 if options.ask else 0):
+        reply = yield summary_request(originals, cap, options.focus, problem)
+        if isinstance(reply, SummaryReply):
+            candidate, problem = _checked(reply, originals, cap, craft)
+            if candidate is not None:
+                return candidate, "summary"
+        else:
+            # A summarizer that raised or hung is not asked again: its time is the agent's time.
+            problem = reply.reason if reply else "it gave no reply"
+            break
+    if problem:
+        falls_back = options.on_failure == "fallback"
+        yield SummaryProblem(problem, "digest" if falls_back else "nothing was changed")
+        if not falls_back:
+            raise SummaryFailed(problem)
+    return _digest(originals, cap, craft), "digest"
+
+
+def _checked(
+    reply: SummaryReply, originals: Sequence[Entry], cap: int, craft: Craft
+) -> tuple[Entry | None, str]:
+    """The summary as an entry, or what is wrong with the reply."""
+    text = reply.text.strip()
+    if not text:
+        return None, "the summary was empty"
+    if not is_encodable(text):
+        return None, "the summary held a lone surrogate"
+    if reply.truncated:
+        return None, "the summary was cut off by the provider"
+    summary = craft(_summary_draft(text, originals))
+    if summary.token_count.tokens > cap:
+        return None, f"the summary had {summary.token_count.tokens} tokens, and {cap} is the most"
+    return summary, ""
+
+
+def summary_request(
+    originals: Sequence[Entry], cap: int, focus: str | None, problem: str = ""
+) -> SummaryRequest:
+    """The request for a summary of these entries; the newest earlier summary goes in as such."""
+    previous = next((e.text for e in reversed(originals) if e.type == "summary"), None)
+    content = "\n".join(_shown(entry) for entry in originals if entry.type != "summary")
+    words = max(10, cap * 2 // 3)
+    prompt = PROMPT.format(
+        words=words,
+        focus=f" Pay special attention to: {focus}." if focus else "",
+        previous=f"The summary so far, to be carried on:\n{previous}\n\n" if previous else "",
+        content=content,
+    )
+    if problem:
+        prompt = _STRICTER.format(problem=problem, words=words // 2) + prompt
+    return SummaryRequest(
+        prompt=prompt,
+        entries=tuple(originals),
+        previous_summary=previous,
+        target_tokens=cap,
+        focus=focus,
+    )
+
+
+def _shown(entry: Entry) -> str:
+    line = transcript_line(entry)
+    if len(line) <= _RESULT_CHARS_SHOWN or entry.type not in ("tool_result", "context"):
+        return line
+    half = _RESULT_CHARS_SHOWN // 2
+    return f"{line[:half]}\n[... {len(line) - 2 * half} characters left out ...]\n{line[-half:]}"
+
+
+def heuristic_summary(entries: Sequence[Entry], quote: int = _QUOTE_CHARS) -> str:
+    """What can be said without a model: how many user messages, the first and last, tools, errors.
+
+    Source of the shape: the fallback of the reference memory manager. A summary among the entries
+    is carried on below.
+    """
+    users = [entry for entry in entries if entry.type == "message" and entry.role == "user"]
+    tools = dict.fromkeys(
+        entry.name for entry in entries if entry.type == "tool_call" and entry.name
+    )
+    errors = sum(entry.is_error for entry in entries)
+    lines = ["[Previous conversation summary]", f"{len(users)} user messages"]
+    if users:
+        lines.append(f'First: "{_quoted(users[0].text, quote)}"')
+        lines.append(f'Last: "{_quoted(users[-1].text, quote)}"')
+    if tools:
+        lines.append(f"Tools used: {_quoted(', '.join(tools), 2 * quote)}")
+    if errors:
+        lines.append(f"{errors} errors encountered")
+    earlier = next((entry.text for entry in reversed(entries) if entry.type == "summary"), None)
+    if earlier:
+        lines.append(f"Before that: {_quoted(earlier, 4 * quote)}")
+    return "\n".join(lines)
+
+
+def _quoted(text: str, limit: int) -> str:
+    flat = " ".join(text.split())
+    return flat if len(flat) <= limit else f"{flat[:limit]}..."
+
+
+def _digest(originals: Sequence[Entry], cap: int, craft: Craft) -> Entry:
+    """The heuristic text, with shorter and shorter quotes until it is within its cap."""
+    quote = _QUOTE_CHARS
+    while True:
+        summary = craft(_summary_draft(heuristic_summary(originals, quote), originals))
+        tokens = summary.token_count.tokens
+        if tokens <= cap:
+            return summary
+        if quote == 0:
+            return craft(_summary_draft(f"[{len(originals)} earlier entries]", originals))
+        quote = min(quote // 2, quote * cap // tokens)
+
+
+def _planned(originals: Sequence[Entry], cap: int, craft: Craft) -> Entry:
+    """A stand-in for the summary that a real run would write: as large as it may be."""
+    stand_in = craft(_summary_draft("(the summary)", originals))
+    return msgspec.structs.replace(
+        stand_in, token_count=TokenCount(cap, "estimation", "low", "planned")
+    )
+
+
+def _method(asked: bool) -> ReplacementMethod:
+    return "summary" if asked else "digest"
+
+
+def _summary_draft(text: str, originals: Sequence[Entry]) -> Draft:
+    covered = _range_of(originals)
+    return Draft(type="summary", role="system", content=text, metadata_json=covered)
+
+
+def _range_of(originals: Sequence[Entry]) -> msgspec.Raw:
+    """What a summary covers, for its heading: places in the log, and times."""
+    plain = [entry for entry in originals if entry.type != "summary"]
+    earlier = [entry.metadata for entry in originals if entry.type == "summary"]
+    seqs = [entry.seq for entry in plain] + [known["first"] for known in earlier if known]
+    ends = [entry.seq for entry in plain] + [known["last"] for known in earlier if known]
+    times = [entry.timestamp for entry in plain]
+    times += [datetime.fromisoformat(known[key]) for known in earlier if known for key in _SPAN]
+    if not seqs:
+        return NO_JSON
+    covered = {
+        "first": min(seqs),
+        "last": max(ends),
+        "start": min(times).isoformat(),
+        "end": max(times).isoformat(),
+    }
+    return msgspec.Raw(msgspec.json.encode(covered))
+
+
+def _with_summary(
+    view: View, chosen: Sequence[int], summary: Entry | str, method: ReplacementMethod
+) -> View:
+    """The view with the summary at the first of the chosen places and nothing at the others."""
+    taken = set(chosen)
+    groups: list[Group] = []
+    piece: list[Slot] = []
+    for number, group in enumerate(view.groups):
+        if number in taken:
+            piece += group.slots
+            continue
+        if piece:
+            groups.append(_replaced(piece, summary, method))
+            summary, piece = _into(summary), []
+        groups.append(group)
+    if piece:
+        groups.append(_replaced(piece, summary, method))
+    return view.with_groups(groups)
+
+
+def _into(summary: Entry | str) -> str:
+    """Once the summary stands somewhere, other pieces only say which one speaks for them."""
+    return summary if isinstance(summary, str) else summary.id
+
+
+def _replaced(piece: Sequence[Slot], by: Entry | str, method: ReplacementMethod) -> Group:
+    """A piece of the old part with the summary in its place, or nothing where it stands already."""
+    if isinstance(by, str):
+        return Group(piece, "old", 0, 0, (Item(tuple(piece), None, 0, method, by),))
+    tokens = by.token_count.tokens
+    return Group(piece, "old", tokens, 1, (Item(tuple(piece), by, tokens, method),))

@@ -1,0 +1,219 @@
+"""The settings, each with its default and its reason, and the budget they resolve to.
+
+`docs/reference/settings.md` is this table in prose; a test keeps the two equal.
+Precedence: call > session > manager > environment (`from_env`, when asked) > model > default.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from memman.errors import ConfigError
+
+CountPolicy = Literal["local", "confirm", "estimate"]
+OnFailure = Literal["fallback", "keep", "raise"]
+
+UNKNOWN_MODEL_TOKENS = 50_000
+UNKNOWN_MODEL_ENTRIES = 100
+
+
+class MemoryConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How a session is kept inside its window. Every field is a setting of the reference table.
+
+    Raises `ConfigError` naming the setting when a value has the wrong type or range, or when two
+    settings contradict each other.
+    """
+
+    max_tokens: int | None = None
+    max_entries: int | UnsetType | None = UNSET
+    trigger_ratio: float = 0.8
+    target_ratio: float = 0.5
+    recent_window: int = 10
+    min_entries_to_compress: int = 5
+    compression_ratio: float = 0.3
+    max_summary_ratio: float = 0.2
+    max_entry_ratio: float = 0.25
+    overhead_tokens: int = 0
+    reserve_output: int | None = None
+    auto_compress: bool = True
+    background: bool = False
+    strategy: Any = "default"
+    count_policy: CountPolicy = "local"
+    summarize_timeout: float | None = 60.0
+    on_failure: OnFailure = "fallback"
+    model: str | None = None
+    summarizer: str | None = None
+
+    def __post_init__(self) -> None:
+        for name, (low, high, kinds) in _RANGES.items():
+            _check_range(name, getattr(self, name), low, high, kinds)
+        for name, choices in _CHOICES.items():
+            if getattr(self, name) not in choices:
+                raise ConfigError(
+                    f"{name}={getattr(self, name)!r} is not one of {', '.join(map(repr, choices))}"
+                )
+        for name in ("model", "summarizer"):
+            if not isinstance(getattr(self, name), str | None):
+                raise ConfigError(f"{name} must be a name or None, not {getattr(self, name)!r}")
+        if not isinstance(self.strategy, str | tuple):
+            object_type = type(self.strategy).__name__
+            raise ConfigError(
+                f"strategy must be a preset's name or a tuple of stages, not {object_type}"
+            )
+        if self.target_ratio * (1 + self.max_summary_ratio) > 1:
+            raise ConfigError(
+                f"target_ratio={self.target_ratio} with max_summary_ratio={self.max_summary_ratio} "
+                "leaves a compression no room below the trigger: lower one of them"
+            )
+
+    def updated(self, changes: Mapping[str, Any]) -> MemoryConfig:
+        """These settings with `changes` on top. Raises `ConfigError` for an unknown name."""
+        if not changes:
+            return self
+        if unknown := changes.keys() - set(self.__struct_fields__):
+            raise ConfigError(
+                f"unknown setting {min(unknown)!r}; known are {', '.join(self.__struct_fields__)}"
+            )
+        values = {
+            name: tuple(value) if name == "strategy" and isinstance(value, list) else value
+            for name, value in changes.items()
+        }
+        return msgspec.structs.replace(self, **values)
+
+    @classmethod
+    def from_env(cls, environ: Mapping[str, str] | None = None) -> MemoryConfig:
+        """Settings from `MEMMAN_MAX_TOKENS`, `MEMMAN_MODEL` and so on: `MEMMAN_` and the name in capitals.
+
+        Read when called, never at import. Other `MEMMAN_*` variables are somebody else's and ignored.
+        """
+        given = os.environ if environ is None else environ
+        changes = {}
+        for name in cls.__struct_fields__:
+            variable = f"MEMMAN_{name.upper()}"
+            if variable in given:
+                changes[name] = _parsed(name, variable, given[variable])
+        return cls().updated(changes)
+
+
+class Budget(msgspec.Struct, frozen=True):
+    """The settings resolved to numbers for one session: tokens and entries, high and low water."""
+
+    max_tokens: int
+    max_entries: int | None
+    target_tokens: int
+    target_entries: int | None
+    recent_window: int
+    min_entries: int
+    compression_ratio: float
+    summary_tokens: int
+    entry_tokens: int
+    known_model: bool = False
+
+    def over(self, tokens: int, entries: int) -> bool:
+        """Whether a window of this size asks for a compression."""
+        return tokens > self.max_tokens or (
+            self.max_entries is not None and entries > self.max_entries
+        )
+
+    def within_target(self, tokens: int, entries: int) -> bool:
+        """Whether a window of this size is at low water in both dimensions."""
+        return tokens <= self.target_tokens and (
+            self.target_entries is None or entries <= self.target_entries
+        )
+
+
+def resolve_budget(
+    config: MemoryConfig,
+    limits: tuple[int, int, int] | None,
+    *,
+    target_tokens: int | None = None,
+) -> Budget:
+    """The numbers that `config` means for a model of `limits` (context, max_input, max_output tokens)."""
+    max_tokens = config.max_tokens or _usable(config, limits)
+    max_entries = config.max_entries
+    if isinstance(max_entries, UnsetType):
+        max_entries = None if limits else UNKNOWN_MODEL_ENTRIES
+    target = int(config.target_ratio * max_tokens) if target_tokens is None else target_tokens
+    return Budget(
+        max_tokens=max_tokens,
+        max_entries=max_entries,
+        target_tokens=target,
+        target_entries=None
+        if max_entries is None
+        else max(1, int(config.target_ratio * max_entries)),
+        recent_window=config.recent_window,
+        min_entries=config.min_entries_to_compress,
+        compression_ratio=config.compression_ratio,
+        summary_tokens=int(config.max_summary_ratio * target),
+        entry_tokens=int(config.max_entry_ratio * max_tokens),
+        known_model=limits is not None,
+    )
+
+
+def _usable(config: MemoryConfig, limits: tuple[int, int, int] | None) -> int:
+    if limits is None:
+        return UNKNOWN_MODEL_TOKENS
+    context, max_input, max_output = limits
+    reserve = config.reserve_output
+    if reserve is None:
+        reserve = min(max_output, int(0.35 * context))
+    usable = int(config.trigger_ratio * min(max_input, context - reserve))
+    if usable < 1:
+        raise ConfigError(
+            f"reserve_output={reserve} leaves nothing of a context of {context} tokens"
+        )
+    return usable
+
+
+# name: (lowest, highest, types). None and UNSET pass where the field's own type allows them.
+_RANGES: dict[str, tuple[float, float, tuple[type, ...]]] = {
+    "max_tokens": (1, 2**53, (int, type(None))),
+    "max_entries": (1, 2**53, (int, type(None), UnsetType)),
+    "trigger_ratio": (0.01, 1, (int, float)),
+    "target_ratio": (0.01, 0.95, (int, float)),
+    "recent_window": (0, 2**53, (int,)),
+    "min_entries_to_compress": (1, 2**53, (int,)),
+    "compression_ratio": (0.01, 1, (int, float)),
+    "max_summary_ratio": (0.01, 1, (int, float)),
+    "max_entry_ratio": (0.01, 1, (int, float)),
+    "overhead_tokens": (0, 2**53, (int,)),
+    "reserve_output": (0, 2**53, (int, type(None))),
+    "auto_compress": (0, 1, (bool,)),
+    "background": (0, 1, (bool,)),
+    "summarize_timeout": (0.001, 86_400, (int, float, type(None))),
+}
+_CHOICES: dict[str, Sequence[str]] = {
+    "count_policy": ("local", "confirm", "estimate"),
+    "on_failure": ("fallback", "keep", "raise"),
+}
+_NUMBERS: dict[type, type] = {int: int, float: float}
+
+
+def _check_range(name: str, value: Any, low: float, high: float, kinds: tuple[type, ...]) -> None:
+    boolean_expected = kinds == (bool,)
+    if not isinstance(value, kinds) or (isinstance(value, bool) and not boolean_expected):
+        allowed = " or ".join("None" if kind is type(None) else kind.__name__ for kind in kinds)
+        raise ConfigError(f"{name} must be {allowed}, not {value!r}")
+    if isinstance(value, int | float) and not low <= value <= high:
+        raise ConfigError(f"{name}={value!r} is out of range: it must be from {low:g} to {high:g}")
+
+
+def _parsed(name: str, variable: str, text: str) -> Any:
+    """The value that an environment variable's text means for a setting."""
+    lowered = text.strip().lower()
+    if name in _RANGES:
+        kinds = _RANGES[name][2]
+        if lowered in ("", "none") and type(None) in kinds:
+            return None
+        if kinds == (bool,) and lowered in ("1", "true", "yes", "on", "0", "false", "no", "off"):
+            return lowered in ("1", "true", "yes", "on")
+        try:
+            return float(text) if float in kinds else int(text)
+        except ValueError:
+            raise ConfigError(f"{variable}={text!r} is not a value for {name}") from None
+    return text

@@ -1,0 +1,180 @@
+"""Asking a counter, guarding against what it may do, and keeping what it said.
+
+Each text is counted once per counter in its life: an entry keeps its count, names that recur (of tools,
+of sources) are kept here, and `count` keeps the texts of the last minutes by digest, never by text.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from time import perf_counter
+from typing import Any
+
+import msgspec
+from cachetools import LRUCache, TTLCache
+
+from memman.counting.builtin import BYTES4
+from memman.entries import (
+    NO_JSON,
+    Accuracy,
+    Content,
+    Draft,
+    Entry,
+    Method,
+    TokenCount,
+    fixed_tokens,
+    text_of,
+)
+
+logger = logging.getLogger("memman.counting")
+
+_NAMES_KEPT = 4_096
+_RECENT_NAMES = 256
+_TEXTS_KEPT = 1_024
+_TEXT_TTL_SECONDS = 300.0
+
+
+class Meter:
+    """Counts with one counter and falls back to the estimator, entry by entry.
+
+    `on_fallback(counter, reason)` is told each time the estimator had to answer.
+    """
+
+    def __init__(
+        self,
+        counter: Any,
+        accuracy: Accuracy,
+        on_fallback: Callable[[str, str], None] | None = None,
+        timer: Callable[[], float] = perf_counter,
+    ) -> None:
+        self.fingerprint: str = counter.fingerprint
+        self._count_texts = counter.count_texts
+        # A plain function need not be wrapped in lists for each text.
+        self._function = counter.function if isinstance(counter, CallableCounter) else None
+        self._accuracy: Accuracy = accuracy
+        self._method: Method = "estimation" if accuracy == "low" else "client"
+        self._on_fallback = on_fallback
+        self._timer = timer
+        self._lock = threading.Lock()
+        self._names: LRUCache[str, int] = LRUCache(_NAMES_KEPT)
+        self._recent: dict[
+            str, int
+        ] = {}  # read without the lock: an LRU moves what it is asked for
+        self._texts: TTLCache[bytes, TokenCount] = TTLCache(_TEXTS_KEPT, _TEXT_TTL_SECONDS, timer)
+
+    def count_draft(self, draft: Draft | Entry) -> TokenCount:
+        """What an entry costs: its text, its name where that is sent, its images and opaque parts."""
+        content = draft.content
+        extra = 0
+        if type(content) is str:
+            count = self.count_text(content)
+        else:
+            extra = fixed_tokens(content)
+            count = self.count_text(text_of(content))
+        if draft.raw_json is not NO_JSON:
+            extra += len(memoryview(draft.raw_json)) // 2
+        if draft.type == "tool_call" and draft.name:
+            extra += self.name_tokens(draft.name)
+        return self.plus(count, extra) if extra else count
+
+    count_entry = count_draft
+
+    def recount(self, entry: Entry) -> int:
+        """An entry's tokens by this counter: its own count when it is of this counter."""
+        if entry.token_count.counter == self.fingerprint:
+            return entry.token_count.tokens
+        return self.count_draft(entry).tokens
+
+    def total(self, tokens: int) -> TokenCount:
+        """A sum of this counter's counts and of framing."""
+        return TokenCount(tokens, self._method, self._accuracy, self.fingerprint)
+
+    def bound(self, like: str) -> TokenCount:
+        """The count of a text that costs at most as much as `like`, which comes up again."""
+        return TokenCount(self.name_tokens(like), "estimation", "medium", self.fingerprint)
+
+    def text_cached(self, text: str) -> int:
+        """The number for a text that comes again: a system prompt, tools."""
+        return self.count_cached(text).tokens
+
+    def count_text(self, text: str) -> TokenCount:
+        """One text, counted now."""
+        timer = self._timer
+        began = timer()
+        try:
+            tokens: Any
+            if self._function is not None:
+                answer = tokens = self._function(text)
+            else:
+                answer = self._count_texts((text,))
+                tokens = answer[0] if len(answer) == 1 else None
+        except (KeyboardInterrupt, SystemExit, GeneratorExit):
+            raise
+        except BaseException as error:
+            # A Rust extension's panic is a BaseException; any other that is not an Exception
+            # (a cancellation) is not the counter's and goes on.
+            if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+                raise
+            return self._estimate(text, f"{type(error).__name__}: {error}")
+        if type(tokens) is not int or tokens < 0:
+            return self._estimate(text, f"answered {answer!r}, which is not a count")
+        return TokenCount(
+            tokens, self._method, self._accuracy, self.fingerprint, False, timer() - began
+        )
+
+    def count_cached(self, content: Content) -> TokenCount:
+        """A text that may come again soon: answered from the cache for five minutes."""
+        text = text_of(content)
+        key = hashlib.sha256(text.encode(errors="surrogatepass")).digest()
+        with self._lock:
+            known = self._texts.get(key)
+        if known is None:
+            known = self.count_text(text)
+            with self._lock:
+                self._texts[key] = known
+            return self.plus(known, fixed_tokens(content))
+        count = self.plus(known, fixed_tokens(content))
+        return TokenCount(count.tokens, count.method, count.accuracy, count.counter, True)
+
+    def name_tokens(self, name: str) -> int:
+        """The tokens of a name; names recur, so each is counted once."""
+        known = self._recent.get(name)
+        if known is None:
+            with self._lock:
+                known = self._names.get(name)
+            if known is None:
+                known = self.count_text(name).tokens
+            with self._lock:
+                self._names[name] = known
+                if len(self._recent) >= _RECENT_NAMES:
+                    self._recent = {}
+                self._recent[name] = known
+        return known
+
+    def _estimate(self, text: str, reason: str) -> TokenCount:
+        logger.warning("counter %s failed, estimating instead: %s", self.fingerprint, reason)
+        if self._on_fallback is not None:
+            self._on_fallback(self.fingerprint, reason)
+        [tokens] = BYTES4.count_texts((text,))
+        return TokenCount(tokens, "estimation", "low", BYTES4.fingerprint)
+
+    @staticmethod
+    def plus(count: TokenCount, extra: int) -> TokenCount:
+        """A count with tokens added that were known otherwise."""
+        return msgspec.structs.replace(count, tokens=count.tokens + extra) if extra else count
+
+
+class CallableCounter:
+    """A plain `str -> int` as a counter."""
+
+    def __init__(self, function: Callable[[str], int]) -> None:
+        self.function = function
+        name = getattr(function, "__qualname__", type(function).__qualname__)
+        self.fingerprint = f"callable:{name}"
+
+    def count_texts(self, texts: Sequence[str]) -> list[int]:
+        """Each text on its own."""
+        return [self.function(text) for text in texts]

@@ -1,0 +1,125 @@
+"""From a model's name to the counter that answers for it, with the reasons.
+
+Done once per model. The most specific match whose factory works wins; among equals the more accurate,
+then the first registered. The estimators match everything and come last.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from memman.errors import CounterUnavailable, PluginNotFound
+from memman.ports import CounterSpec, ModelRef
+
+logger = logging.getLogger("memman.counting")
+_ACCURACY = {"high": 2, "medium": 1, "low": 0}
+
+
+class Candidate(msgspec.Struct, frozen=True, kw_only=True):
+    """One counter that was considered: `chosen`, or the `reason` why not."""
+
+    name: str
+    match: int
+    accuracy: str
+    remote: bool
+    chosen: bool = False
+    reason: str = ""
+
+
+class Resolution(msgspec.Struct, frozen=True, kw_only=True):
+    """The counter for a model and every candidate in the order tried."""
+
+    model: ModelRef
+    spec: CounterSpec
+    counter: Any
+    candidates: tuple[Candidate, ...]
+
+
+def model_ref(model: str) -> ModelRef:
+    """A model from any spelling: lower case, and what stands before the last `/` as its provider."""
+    name = model.strip().lower()
+    provider, _, bare = name.rpartition("/")
+    return ModelRef(name=bare or name, provider=provider or None, given=model)
+
+
+def resolve(model: ModelRef, specs: Sequence[CounterSpec], name: str | None = None) -> Resolution:
+    """The counter for `model`, or the one called `name`.
+
+    Raises `PluginNotFound` when no counter has that name, and `CounterUnavailable` when it is there
+    but cannot work; without a name an unavailable counter gives way to the next.
+    """
+    if name is not None:
+        return _by_name(model, specs, name)
+    local = [spec for spec in specs if not spec.remote]
+    ranked = sorted(
+        ((_match(spec, model), spec) for spec in local),
+        key=lambda pair: (pair[0], _ACCURACY[pair[1].accuracy]),
+        reverse=True,
+    )
+    tried: list[Candidate] = []
+    for match, spec in ranked:
+        if match <= 0:
+            tried.append(_candidate(spec, match, reason=_why_not(match)))
+            continue
+        try:
+            counter = _make(spec, model)
+        except CounterUnavailable as error:
+            tried.append(_candidate(spec, match, reason=error.reason))
+            continue
+        tried.append(_candidate(spec, match, chosen=True))
+        rest = ranked[len(tried) :]
+        tried += [_candidate(other, m, reason=_why_not(m)) for m, other in rest]
+        return Resolution(model=model, spec=spec, counter=counter, candidates=tuple(tried))
+    raise CounterUnavailable(
+        "no counter answers, not even an estimator: "
+        + "; ".join(f"{candidate.name}: {candidate.reason}" for candidate in tried)
+    )
+
+
+def _why_not(match: int) -> str:
+    return "a better one answers" if match > 0 else "does not know this model"
+
+
+def _by_name(model: ModelRef, specs: Sequence[CounterSpec], name: str) -> Resolution:
+    for spec in specs:
+        if spec.name == name:
+            counter = _make(spec, model)
+            chosen = _candidate(spec, _match(spec, model), chosen=True, reason="asked for by name")
+            return Resolution(model=model, spec=spec, counter=counter, candidates=(chosen,))
+    known = ", ".join(sorted(spec.name for spec in specs))
+    raise PluginNotFound(f"no token counter is called {name!r}; known are {known}")
+
+
+def _match(spec: CounterSpec, model: ModelRef) -> int:
+    try:
+        return int(spec.match(model))
+    except Exception:
+        logger.exception("counter %s failed to match %s", spec.name, model.name)
+        return 0
+
+
+def _make(spec: CounterSpec, model: ModelRef) -> Any:
+    try:
+        return spec.factory(model)
+    except CounterUnavailable:
+        raise
+    except Exception as error:
+        logger.warning("counter %s could not be made", spec.name, exc_info=True)
+        raise CounterUnavailable(f"{type(error).__name__}: {error}") from error
+
+
+def _candidate(
+    spec: CounterSpec, match: int, *, chosen: bool = False, reason: str = ""
+) -> Candidate:
+    return Candidate(
+        name=spec.name,
+        match=match,
+        accuracy=spec.accuracy,
+        remote=spec.remote,
+        chosen=chosen,
+        reason=reason,
+    )

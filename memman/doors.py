@@ -1,0 +1,380 @@
+"""The two doors: what differs between sync and async, and nothing else.
+
+Every verb is one coroutine over a `Door`. The async door awaits; the sync door steps the coroutine with
+one `send(None)`: no event loop, no second copy of the code. A port that suspends in the sync door is a
+mistake that is refused when the port is handed over; stepping is only the second net.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import inspect
+import logging
+import threading
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
+from queue import Empty, SimpleQueue
+from typing import Any, NoReturn, Protocol, TypeVar
+
+from memman.errors import AsyncPortRefused, MemmanError
+
+logger = logging.getLogger("memman")
+T = TypeVar("T")
+_MOST_ABANDONED = 2
+
+
+class SummarizerTimeout(MemmanError):
+    """The summarizer took longer than `summarize_timeout`, or earlier calls of it still hang."""
+
+
+class Lock(Protocol):
+    """A lock that is entered with `async with`, and may be tried."""
+
+    async def __aenter__(self) -> None: ...
+    async def __aexit__(self, *exc: object) -> None: ...
+    async def try_enter(self) -> bool: ...
+    def heal(self) -> None: ...
+
+
+class Door(Protocol):
+    """What a session needs of the world it runs in."""
+
+    is_async: bool
+
+    def lock(self) -> Lock: ...
+    async def call(self, port: Any, method: Callable[..., Any], *args: Any, **kw: Any) -> Any: ...
+    async def to_the_end(self, work: Coroutine[Any, Any, T]) -> T: ...
+    async def ask(self, call: Callable[[], Any], timeout: float | None, is_async: bool) -> Any: ...
+    async def settle(self, receiver: Callable[..., Any], answer: Awaitable[Any]) -> None: ...
+    def start(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> None: ...
+    async def wait_started(self, timeout: float) -> None: ...
+
+
+def is_async_callable(port: Any) -> bool:
+    """Whether calling it gives an awaitable, as far as can be seen without calling."""
+    return inspect.iscoroutinefunction(port) or inspect.iscoroutinefunction(
+        getattr(port, "__call__", None)  # noqa: B004 - asks what kind it is, not whether it is there
+    )
+
+
+def drive(work: Coroutine[Any, Any, T]) -> T:
+    """Runs a verb's coroutine in the sync door: one step, to its end."""
+    try:
+        work.send(None)
+    except StopIteration as end:
+        value: T = end.value
+        return value
+    return suspended(work)
+
+
+def suspended(work: Coroutine[Any, Any, Any]) -> NoReturn:
+    """Ends a coroutine that waits for something that the sync door cannot give it."""
+    work.close()
+    raise AsyncPortRefused(
+        "a store, counter, summarizer or receiver suspended in the sync MemoryManager: "
+        "use AsyncMemoryManager for async ports"
+    )
+
+
+class _Ready:
+    """Awaitable that is done at once, without a Python frame in which a signal could strike."""
+
+    __slots__ = ()
+    __await__ = staticmethod(iter(()).__iter__)
+
+
+_READY = _Ready()
+
+
+class SyncLock:
+    """A thread lock. After an interruption the thread that still holds it lets go of it."""
+
+    __slots__ = ("_lock",)
+
+    def __init__(self) -> None:
+        # Re-entrant only because a re-entrant lock knows its owner, which healing needs.
+        self._lock: Any = threading.RLock()
+
+    @property
+    def thread(self) -> Any:
+        """The thread lock itself, for a section in which nothing is awaited."""
+        return self._lock
+
+    def __aenter__(self) -> Any:
+        lock = self._lock
+        if lock._is_owned():
+            self.heal()
+        try:
+            lock.acquire()
+        except BaseException:
+            self.heal()
+            raise
+        return _READY
+
+    def __aexit__(self, *exc: object) -> Any:
+        if self._lock._is_owned():
+            self._lock.release()
+        return _READY
+
+    async def try_enter(self) -> bool:
+        if self._lock._is_owned():
+            return False
+        return bool(self._lock.acquire(blocking=False))
+
+    def heal(self) -> None:
+        while self._lock._is_owned():
+            self._lock.release()
+
+
+class _Worker:
+    """A daemon thread that makes one call after another; it ends when nobody keeps it."""
+
+    def __init__(self) -> None:
+        self.busy = False
+        self._calls: SimpleQueue[Callable[[], Any] | None] = SimpleQueue()
+        self._done: SimpleQueue[Callable[[], Any]] = SimpleQueue()
+        thread = threading.Thread(
+            target=_work, args=(self._calls, self._done), name="memman-summarizer", daemon=True
+        )
+        thread.start()
+
+    def run(self, call: Callable[[], Any], timeout: float) -> Callable[[], Any]:
+        """What gives the call's answer or raises its error; `busy` stays true after a time-out."""
+        self.busy = True
+        self._calls.put(call)
+        try:
+            outcome = self._done.get(timeout=timeout)
+        except Empty:
+            return _no_answer
+        self.busy = False
+        return outcome
+
+    def leave(self) -> None:
+        """Lets the thread end after the call that it is at, and notes when it has."""
+        self._calls.put(None)
+        threading.Thread(target=self._await_end, daemon=True).start()
+
+    def _await_end(self) -> None:
+        self._done.get()
+        self.busy = False
+
+    def __del__(self) -> None:
+        self._calls.put(None)
+
+
+def _no_answer() -> None:
+    """Stands for the answer of a call that gave none in time."""
+
+
+def _work(
+    calls: SimpleQueue[Callable[[], Any] | None], done: SimpleQueue[Callable[[], Any]]
+) -> None:
+    """The life of a worker's thread."""
+    while (call := calls.get()) is not None:
+        try:
+            answer = call()
+        except BaseException as error:  # noqa: BLE001 - handed to the waiting thread
+            done.put(partial(_raise, error))
+        else:
+            done.put(partial(_identity, answer))
+        call = answer = None
+
+
+def _identity(answer: Any) -> Any:
+    return answer
+
+
+def _raise(error: BaseException) -> NoReturn:
+    raise error
+
+
+class SyncDoor:
+    """Threads and plain calls."""
+
+    is_async = False
+
+    def __init__(self) -> None:
+        self._idle: list[_Worker] = []
+        self._abandoned: list[_Worker] = []
+        self._started: list[threading.Thread] = []
+
+    def lock(self) -> SyncLock:
+        return SyncLock()
+
+    async def call(self, port: Any, method: Callable[..., Any], *args: Any, **kw: Any) -> Any:
+        answer = method(*args, **kw)
+        if inspect.isawaitable(answer):
+            close_awaitable(answer)
+            raise AsyncPortRefused(
+                f"{type(port).__name__}.{method.__name__} returned an awaitable: "
+                "use AsyncMemoryManager for async ports"
+            )
+        return answer
+
+    async def to_the_end(self, work: Coroutine[Any, Any, T]) -> T:
+        return await work
+
+    async def ask(self, call: Callable[[], Any], timeout: float | None, is_async: bool) -> Any:
+        """Calls inline without a time-out, else on a daemon thread that is left behind at the deadline."""
+        answer = call() if timeout is None else self._on_thread(call, timeout)
+        if inspect.isawaitable(answer):
+            close_awaitable(answer)
+            raise AsyncPortRefused(
+                "the summarizer returned an awaitable; use AsyncMemoryManager for async summarizers"
+            )
+        return answer
+
+    def _on_thread(self, call: Callable[[], Any], timeout: float) -> Any:
+        """The answer of a call made on a daemon thread, which is left behind at the deadline."""
+        self._abandoned = [worker for worker in self._abandoned if worker.busy]
+        if len(self._abandoned) >= _MOST_ABANDONED:
+            raise SummarizerTimeout(
+                f"{_MOST_ABANDONED} earlier calls of the summarizer still hang; not calling again"
+            )
+        worker = self._idle.pop() if self._idle else _Worker()
+        context = contextvars.copy_context()
+        answer = worker.run(lambda: context.run(call), timeout)
+        if worker.busy:
+            worker.leave()
+            self._abandoned.append(worker)
+            raise SummarizerTimeout(f"the summarizer took longer than {timeout:g} s")
+        self._idle.append(worker)
+        return answer()
+
+    async def settle(self, receiver: Callable[..., Any], answer: Awaitable[Any]) -> None:
+        close_awaitable(answer)
+        logger.warning(
+            "receiver %r is async and was skipped: use AsyncMemoryManager for async receivers",
+            receiver,
+        )
+
+    def start(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+        self._started = [thread for thread in self._started if thread.is_alive()]
+        context = contextvars.copy_context()
+        thread = threading.Thread(
+            target=lambda: context.run(lambda: drive(work())), name="memman-background", daemon=True
+        )
+        self._started.append(thread)
+        thread.start()
+
+    async def wait_started(self, timeout: float) -> None:
+        for thread in self._started:
+            if thread is not threading.current_thread():
+                thread.join(timeout)
+
+
+class AsyncLock:
+    """An asyncio lock, made when first used so that it belongs to the running loop."""
+
+    __slots__ = ("_lock",)
+
+    def __init__(self) -> None:
+        self._lock: Any = None
+
+    def _real(self) -> Any:
+        if self._lock is None:
+            import asyncio
+
+            self._lock = asyncio.Lock()
+        return self._lock
+
+    async def __aenter__(self) -> None:
+        await self._real().acquire()
+
+    async def __aexit__(self, *exc: object) -> None:
+        self._lock.release()
+
+    async def try_enter(self) -> bool:
+        lock = self._real()
+        if lock.locked():
+            return False
+        await lock.acquire()
+        return True
+
+    def heal(self) -> None:
+        """Nothing: a cancelled task leaves its `async with` in order."""
+
+
+class AsyncDoor:
+    """One event loop; blocking ports go to its worker threads."""
+
+    is_async = True
+
+    def __init__(self) -> None:
+        self._tasks: set[Any] = set()
+
+    def lock(self) -> AsyncLock:
+        return AsyncLock()
+
+    async def call(self, port: Any, method: Callable[..., Any], *args: Any, **kw: Any) -> Any:
+        if getattr(port, "blocking", False) and not inspect.iscoroutinefunction(method):
+            import asyncio
+
+            return await asyncio.to_thread(method, *args, **kw)
+        answer = method(*args, **kw)
+        return await answer if inspect.isawaitable(answer) else answer
+
+    async def to_the_end(self, work: Coroutine[Any, Any, T]) -> T:
+        """Runs to its end even when this task is cancelled, and raises the cancellation after."""
+        import asyncio
+
+        task = asyncio.ensure_future(work)
+        cancelled: BaseException | None = None
+        while not task.done():
+            try:
+                await asyncio.shield(task)
+            except asyncio.CancelledError as error:
+                if task.cancelled():
+                    raise
+                cancelled = error
+            except BaseException:  # noqa: BLE001 - raised below, from the task itself
+                break
+        if cancelled is not None:
+            if not task.cancelled() and task.exception() is not None:
+                logger.warning(
+                    "a write failed while its caller was cancelled", exc_info=task.exception()
+                )
+            raise cancelled
+        return task.result()
+
+    async def ask(self, call: Callable[[], Any], timeout: float | None, is_async: bool) -> Any:
+        """Awaits an async summarizer; a sync one runs on a worker thread so that the loop goes on."""
+        import asyncio
+
+        async def answered() -> Any:
+            answer = call() if is_async else await asyncio.to_thread(call)
+            return await answer if inspect.isawaitable(answer) else answer
+
+        task = asyncio.ensure_future(answered())
+        try:
+            done, _ = await asyncio.wait({task}, timeout=timeout)
+        except asyncio.CancelledError:
+            task.cancel()
+            raise
+        if not done:
+            task.cancel()
+            raise SummarizerTimeout(f"the summarizer took longer than {timeout:g} s")
+        return task.result()
+
+    async def settle(self, receiver: Callable[..., Any], answer: Awaitable[Any]) -> None:
+        await answer
+
+    def start(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+        import asyncio
+
+        task = asyncio.ensure_future(work())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def wait_started(self, timeout: float) -> None:
+        if self._tasks:
+            import asyncio
+
+            await asyncio.wait(set(self._tasks), timeout=timeout)
+
+
+def close_awaitable(answer: Any) -> None:
+    """Closes a coroutine that will not be awaited, so that nothing warns about it later."""
+    close = getattr(answer, "close", None)
+    if callable(close):
+        close()

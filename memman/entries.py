@@ -1,0 +1,307 @@
+"""An entry of a conversation, its parts, and what in it is countable text.
+
+Entries are facts: frozen, and made of strings, numbers and encoded JSON only, so that handing
+one out cannot hand out a way to change it. `metadata` and `raw` are decoded afresh at each read.
+"""
+
+from __future__ import annotations
+
+import math
+from datetime import datetime
+from typing import Any, Literal
+
+import msgspec
+
+from memman.errors import InvalidInput
+
+EntryType = Literal["message", "tool_call", "tool_result", "context", "summary"]
+Role = Literal["system", "user", "assistant", "tool"]
+Method = Literal["api", "client", "estimation"]
+Accuracy = Literal["high", "medium", "low"]
+
+ENTRY_TYPES: tuple[EntryType, ...] = ("message", "tool_call", "tool_result", "context", "summary")
+NO_JSON = msgspec.Raw()
+_MAX_ID_BYTES = 255
+_MAX_DEPTH = 64
+# What an image costs when its size is unknown: about 1,600 tokens is the most that the published
+# formulas of OpenAI (85 + 170 per 512 px tile) and Anthropic (width x height / 750) charge for
+# one after their own downscaling.
+_IMAGE_TOKENS = 1_600
+_IMAGE_TOKENS_LOW = 85
+
+
+class TextPart(msgspec.Struct, frozen=True, gc=False, tag="text"):
+    """A piece of text in a message of several parts."""
+
+    text: str
+
+
+class ImagePart(msgspec.Struct, frozen=True, gc=False, tag="image", omit_defaults=True):
+    """An image by `url` or inline as base64 `data`."""
+
+    url: str | None = None
+    data: str | None = None
+    media_type: str | None = None
+    detail: str | None = None
+
+
+class FilePart(msgspec.Struct, frozen=True, gc=False, tag="file", omit_defaults=True):
+    """A file by `url` or provider's `file_id`, or inline as base64 `data`."""
+
+    name: str | None = None
+    url: str | None = None
+    file_id: str | None = None
+    data: str | None = None
+    media_type: str | None = None
+
+
+class OpaquePart(msgspec.Struct, frozen=True, gc=False, tag="opaque"):
+    """A block that only its provider understands (signed reasoning, an unknown type).
+
+    It goes back to that provider as it came and is never shown to another.
+    """
+
+    format: str
+    block: msgspec.Raw
+
+
+Part = TextPart | ImagePart | FilePart | OpaquePart
+Content = str | tuple[Part, ...]
+
+
+class TokenCount(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """How many tokens, and how far to trust the number.
+
+    `latency` is in seconds. `expected_output` is None unless the counter knows it.
+    """
+
+    tokens: int
+    method: Method = "estimation"
+    accuracy: Accuracy = "low"
+    counter: str = ""
+    cached: bool = False
+    latency: float = 0.0
+    expected_output: int | None = None
+
+
+NOT_COUNTED = TokenCount(tokens=0)
+
+
+class Entry(
+    msgspec.Struct,
+    frozen=True,
+    gc=False,  # made of immutable values: it cannot be part of a cycle
+    kw_only=True,
+    omit_defaults=True,
+    rename={"metadata_json": "metadata", "raw_json": "raw"},
+):
+    """One thing that happened in a conversation.
+
+    `content` is a string or a tuple of parts; `text` is always a string. A tool call's content is
+    its arguments as they were received. A context's `name` is its source. `seq` is the place in the
+    session's log (for a replacement: of the compression that made it). `compressed` and
+    `summary_id` are derived from the log when the entry is read.
+    """
+
+    id: str
+    type: EntryType
+    role: Role
+    content: Content
+    timestamp: datetime
+    token_count: TokenCount = NOT_COUNTED
+    seq: int = 0
+    call_id: str | None = None
+    name: str | None = None
+    message_id: str | None = None
+    is_error: bool = False
+    pinned: bool = False
+    metadata_json: msgspec.Raw = NO_JSON
+    raw_json: msgspec.Raw = NO_JSON
+    compressed: bool = False
+    summary_id: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The readable text; parts other than text are left out."""
+        return text_of(self.content)
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """The caller's own data, a fresh plain dict at each read."""
+        return decode_json(self.metadata_json) or {}
+
+    @property
+    def raw(self) -> Any:
+        """What of the provider's message rendering would not reproduce, fresh at each read."""
+        return decode_json(self.raw_json)
+
+
+class Draft(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """An entry before it has an identity, a time and a count: what `parse` and the verbs produce."""
+
+    type: EntryType
+    role: Role
+    content: Content
+    call_id: str | None = None
+    name: str | None = None
+    message_id: str | None = None
+    is_error: bool = False
+    metadata_json: msgspec.Raw = NO_JSON
+    raw_json: msgspec.Raw = NO_JSON
+
+
+def text_of(content: Content) -> str:
+    """The text of a content, parts joined by a newline."""
+    if type(content) is str:
+        return content
+    return "\n".join(part.text for part in content if isinstance(part, TextPart))
+
+
+def fixed_tokens(content: Content) -> int:
+    """The tokens of what is not text: images by formula, opaque and inline data by their bytes."""
+    if isinstance(content, str):
+        return 0
+    return sum(_part_tokens(part) for part in content if not isinstance(part, TextPart))
+
+
+def _part_tokens(part: Part) -> int:
+    if isinstance(part, ImagePart):
+        return _IMAGE_TOKENS_LOW if part.detail == "low" else _IMAGE_TOKENS
+    if isinstance(part, OpaquePart):
+        return len(bytes(part.block)) // 3
+    return len(part.data) // 3 if isinstance(part, FilePart) and part.data else 0
+
+
+def encode_json(value: Any, what: str) -> msgspec.Raw:
+    """Plain JSON data encoded, NO_JSON for None and {}; errors as in `json_bytes`."""
+    return NO_JSON if value is None or value == {} else msgspec.Raw(json_bytes(value, what))
+
+
+def json_bytes(value: Any, what: str) -> bytes:
+    """Plain JSON data as bytes, or `InvalidInput` that names the part that is not JSON.
+
+    Values that an encoder would silently change (NaN to null, a key 1 to "1", a tuple to a list)
+    are refused: what is read back must equal what was given.
+    """
+    try:
+        encoded = msgspec.json.encode(value)
+        same = msgspec.json.decode(encoded) == value
+    except (TypeError, ValueError, RecursionError, OverflowError) as error:
+        raise InvalidInput(f"{what} is not plain JSON: {_fault(value) or error}") from None
+    if not same:
+        raise InvalidInput(f"{what} is not plain JSON: {_fault(value) or 'it does not survive'}")
+    return encoded
+
+
+def decode_json(raw: msgspec.Raw) -> Any:
+    """The value of encoded JSON; None where there is none."""
+    return msgspec.json.decode(raw) if len(memoryview(raw)) else None
+
+
+def _fault(value: Any, path: str = "$", depth: int = 0) -> str:
+    """Names the first place in `value` that JSON cannot hold; "" when there is none."""
+    if depth > _MAX_DEPTH:
+        return f"{path[:40]}... is nested deeper than {_MAX_DEPTH} levels"
+    if isinstance(value, dict):
+        odd = [key for key in value if not isinstance(key, str)]
+        if odd:
+            return f"the key {odd[0]!r} at {path} is not a string"
+        inside = ((f"{path}.{key}", item) for key, item in value.items())
+        return next(filter(None, (_fault(item, at, depth + 1) for at, item in inside)), "")
+    if isinstance(value, list):
+        return next(
+            filter(None, (_fault(v, f"{path}[{i}]", depth + 1) for i, v in enumerate(value))), ""
+        )
+    if isinstance(value, str):
+        return "" if is_encodable(value) else f"{path} holds a lone surrogate"
+    if isinstance(value, float) and not math.isfinite(value):
+        return f"{path} is {value!r}, which JSON has no form for"
+    plain = value is None or isinstance(value, bool | int | float)
+    return "" if plain else f"{path} is of type {type(value).__name__}"
+
+
+def is_encodable(text: str) -> bool:
+    """Whether the text has no lone surrogate, so that every store and provider can take it."""
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def check_text(text: object, what: str) -> None:
+    """Refuses what is not a string, or a string with a lone surrogate."""
+    if not isinstance(text, str):
+        raise InvalidInput(f"{what} must be a string, not {type(text).__name__}")
+    if not is_encodable(text):
+        raise InvalidInput(
+            f"{what} holds a lone surrogate, which no store or provider accepts; "
+            "decode the bytes with errors='replace' first"
+        )
+
+
+def check_content(content: object, what: str) -> None:
+    """Refuses content that is neither text nor a tuple of parts with encodable text."""
+    if type(content) is str:
+        if not is_encodable(content):
+            check_text(content, what)
+    elif isinstance(content, tuple):
+        for part in content:
+            _check_part(part, what)
+    else:
+        check_text(content, what)
+
+
+def _check_part(part: object, what: str) -> None:
+    if not isinstance(part, TextPart | ImagePart | FilePart | OpaquePart):
+        raise InvalidInput(f"{what} has a part of type {type(part).__name__}")
+    for name in part.__struct_fields__:
+        value = getattr(part, name)
+        if value is not None and not isinstance(value, msgspec.Raw):
+            check_text(value, f"{what}: {name} of a {type(part).__name__}")
+
+
+def check_draft(draft: Draft | Entry) -> None:
+    """Refuses a draft with anything in it that a store, an export or a provider would refuse."""
+    check_content(draft.content, "content")
+    if draft.name is not None:
+        check_text(draft.name, "a name")
+    if draft.call_id is not None:
+        check_id(draft.call_id, "call_id")
+    if draft.message_id is not None:
+        check_id(draft.message_id, "message_id")
+    if draft.is_error is not False and draft.is_error is not True:
+        raise InvalidInput(f"is_error must be True or False, not {draft.is_error!r}")
+
+
+def check_id(value: object, what: str) -> None:
+    """Ids are opaque text: 1 to 255 bytes, no control characters."""
+    check_text(value, what)
+    assert isinstance(value, str)  # noqa: S101 - narrows for the type checker, check_text has seen to it
+    if (
+        not value
+        or len(value) > _MAX_ID_BYTES
+        or (not value.isascii() and len(value.encode()) > 255)
+    ):
+        raise InvalidInput(
+            f"{what} must have 1 to {_MAX_ID_BYTES} bytes, not {len(value.encode())}"
+        )
+    if not value.isprintable():
+        raise InvalidInput(f"{what} {value!r} holds control characters")
+
+
+def transcript_line(entry: Entry) -> str:
+    """An entry as one readable line: how the text format and the summary prompt spell it."""
+    text = entry.text
+    match entry.type:
+        case "tool_call":
+            return f"Tool call {entry.name}({text})"
+        case "tool_result":
+            return f"Tool {entry.name}: {text}"
+        case "context":
+            return f"Context {entry.name}: {text}"
+        case "summary":
+            return f"Summary: {text}"
+    return f"{entry.role.capitalize()}: {text}"

@@ -1,0 +1,123 @@
+"""Everything memman raises.
+
+MemmanError
+├── InvalidInput (ValueError)        an argument cannot be taken; nothing changed
+│   ├── ConfigError                  a setting is unknown, of the wrong type, or contradicts another
+│   ├── IdConflict                   the same id was added before with other content
+│   ├── FormatError                  messages in no known format, or broken ones
+│   ├── StateError                   a session document that cannot be imported (`problems`)
+│   └── AsyncPortRefused             an async store, counter or summarizer given to the sync door
+├── NotFound (LookupError)
+│   ├── SessionNotFound
+│   ├── EntryNotFound
+│   └── PluginNotFound               a format, counter, summarizer or store asked for by name
+├── Refused                          the window does not allow it (undo, pin, delete)
+├── BudgetExceeded                   what must stay does not fit (`required`, `available`, `culprits`)
+├── CompressionFailed                only from `compress`, with `on_failure="raise"`
+├── CounterUnavailable               a counter cannot work here (`reason`)
+└── StoreError
+    ├── StoreConflict                the window changed shape meanwhile
+    └── SessionExists                an import would overwrite a session
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class MemmanError(Exception):
+    """The root: catching it catches all that memman raises on purpose."""
+
+
+class InvalidInput(MemmanError, ValueError):
+    """An argument cannot be taken. Nothing was changed."""
+
+
+class ConfigError(InvalidInput):
+    """A setting is unknown, has the wrong type or range, or contradicts another."""
+
+
+class IdConflict(InvalidInput):
+    """An entry with this id exists and its content differs."""
+
+
+class FormatError(InvalidInput):
+    """Messages are in no known format, or do not follow the one they were said to be in."""
+
+
+class StateError(InvalidInput):
+    """A session document cannot be imported; `problems` names every fault found."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        self.problems = tuple(problems)
+        shown = "; ".join(self.problems[:5])
+        more = len(self.problems) - 5
+        super().__init__(
+            f"cannot import this session, nothing was changed: {shown}"
+            + (f"; and {more} more (see .problems)" if more > 0 else "")
+        )
+
+
+class AsyncPortRefused(InvalidInput, TypeError):
+    """The sync `MemoryManager` was given something that must be awaited."""
+
+
+class NotFound(MemmanError, LookupError):
+    """Something asked for by name or id is not there."""
+
+
+class SessionNotFound(NotFound):
+    """No session of this id. An `add` creates one; reading does not."""
+
+
+class EntryNotFound(NotFound):
+    """No entry or compression of this id in the session."""
+
+
+class PluginNotFound(NotFound):
+    """No format, counter, summarizer or store answers to this name."""
+
+
+class Refused(MemmanError):
+    """The state of the window does not allow this operation; the message names what stands in the way."""
+
+
+class BudgetExceeded(MemmanError):
+    """What must stay in the context does not fit the budget.
+
+    `required` and `available` are tokens; `culprits` are (what, tokens), largest first.
+    """
+
+    def __init__(self, required: int, available: int, culprits: Sequence[tuple[str, int]]) -> None:
+        self.required = required
+        self.available = available
+        self.culprits = tuple(culprits)
+        named = ", ".join(f"{what} ({tokens:,})" for what, tokens in self.culprits[:4])
+        super().__init__(
+            f"the context needs at least {required:,} tokens and the budget is {available:,}: "
+            f"{named or 'framing alone'} must stay. Raise the budget, unpin entries, or shorten them."
+        )
+
+
+class CompressionFailed(MemmanError):
+    """A stage of the strategy failed, or the summarizer did and `on_failure="raise"`. Nothing changed."""
+
+
+class CounterUnavailable(MemmanError):
+    """A token counter cannot work here; `reason` says why. Resolution goes on to the next one."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(reason)
+
+
+class StoreError(MemmanError):
+    """A store could not do what it was asked."""
+
+
+class StoreConflict(StoreError):
+    """The window changed shape since it was read, so a commit on the old shape was refused."""
+
+
+class SessionExists(StoreError):
+    """A session of this id exists; pass `on_conflict="skip"` or `"new_session"`, or delete it."""

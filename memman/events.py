@@ -1,0 +1,227 @@
+"""The signals, what each means, and how they are told.
+
+    from memman import events
+
+    def on_compressed(sender, event):
+        print(event.tokens_before, "->", event.tokens_after)
+
+    events.compressed.connect(on_compressed)    # keep a reference: blinker holds receivers weakly
+
+The sender is the manager; every signal carries one frozen object as `event`. Log events are told once
+per record, in log order, after the record was committed. Notices tell of what is not in the log.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+from blinker import Signal, signal
+
+from memman.entries import Entry
+from memman.records import (
+    Added,
+    Cleared,
+    Compressed,
+    Configured,
+    Cost,
+    Deleted,
+    Pinned,
+    Record,
+    Replacement,
+    Undone,
+    UsageReported,
+)
+
+logger = logging.getLogger("memman.events")
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True):
+    """What every payload has."""
+
+    session_id: str
+
+
+class EntryAdded(Event, frozen=True, kw_only=True):
+    """`entry` is in the log."""
+
+    entry: Entry
+
+
+class CompressionResult(Event, frozen=True, kw_only=True):
+    """What a compression did, or in `reason` why it did nothing (`compression_id` is None then)."""
+
+    compression_id: str | None
+    tokens_before: int
+    tokens_after: int
+    reason: str
+    replacements: tuple[Replacement, ...] = ()
+    cost: Cost = Cost()
+
+    @property
+    def tokens_saved(self) -> int:
+        """Tokens that left the window."""
+        return self.tokens_before - self.tokens_after
+
+    @property
+    def replaced_ids(self) -> tuple[str, ...]:
+        """Every entry that something else stands for now."""
+        return tuple(entry_id for item in self.replacements for entry_id in item.ids)
+
+    @property
+    def summary_id(self) -> str | None:
+        """The summary that this compression wrote, if it wrote one."""
+        for item in self.replacements:
+            if item.method in ("summary", "digest") and item.entry is not None:
+                return item.entry.id
+        return None
+
+
+class CompressionUndone(Event, frozen=True, kw_only=True):
+    """A compression was taken back."""
+
+    compression_id: str
+
+
+class SessionCleared(Event, frozen=True, kw_only=True):
+    """The window was emptied."""
+
+
+class EntriesDeleted(Event, frozen=True, kw_only=True):
+    """Entries are gone for good; only their ids are left."""
+
+    ids: tuple[str, ...]
+
+
+class EntryPinned(Event, frozen=True, kw_only=True):
+    """An entry was pinned (`on`) or unpinned."""
+
+    entry_id: str
+    on: bool
+
+
+class SessionConfigured(Event, frozen=True, kw_only=True):
+    """Settings of the session changed."""
+
+    changes: dict[str, Any]
+
+
+class Usage(Event, frozen=True, kw_only=True):
+    """What a provider reported, beside what memman had estimated."""
+
+    model: str | None
+    input_tokens: int
+    output_tokens: int
+    cached_tokens: int
+    estimated: int
+
+
+class CompressionFailedNotice(Event, frozen=True, kw_only=True):
+    """A summarizer failed; `fallback` says what happened instead. Nothing was lost."""
+
+    reason: str
+    fallback: str
+
+
+class CountFellBack(Event, frozen=True, kw_only=True):
+    """A counter failed and the estimator answered instead."""
+
+    counter: str
+    reason: str
+
+
+class OverBudget(Event, frozen=True, kw_only=True):
+    """The window is above its trigger and no compression can bring it under."""
+
+    tokens: int
+    max_tokens: int
+    reason: str
+
+
+class SessionImported(Event, frozen=True, kw_only=True):
+    """A session was imported with so many records."""
+
+    records: int
+
+
+class SessionDeleted(Event, frozen=True, kw_only=True):
+    """A session and its log are gone."""
+
+
+class SessionEvicted(Event, frozen=True, kw_only=True):
+    """A session was unloaded from this process; its store still has it."""
+
+
+entry_added = signal("entry:added", "An entry is in the log. Payload: `EntryAdded`.")
+compressed = signal("compressed", "Runs of the window were replaced. Payload: `CompressionResult`.")
+compression_undone = signal(
+    "compression:undone", "A compression was taken back. Payload: `CompressionUndone`."
+)
+session_cleared = signal("session:cleared", "The window was emptied. Payload: `SessionCleared`.")
+entries_deleted = signal("entries:deleted", "Entries are gone. Payload: `EntriesDeleted`.")
+entry_pinned = signal("entry:pinned", "A pin was set or lifted. Payload: `EntryPinned`.")
+session_configured = signal(
+    "session:configured", "Settings of a session changed. Payload: `SessionConfigured`."
+)
+usage_reported = signal("usage:reported", "A provider's usage came in. Payload: `Usage`.")
+
+compression_failed = signal(
+    "compression:failed", "A summarizer failed. Payload: `CompressionFailedNotice`. A notice."
+)
+count_fell_back = signal(
+    "count:fell-back", "The estimator answered for a counter. Payload: `CountFellBack`. A notice."
+)
+over_budget = signal("over-budget", "Nothing could bring the window under. Payload: `OverBudget`.")
+session_imported = signal("session:imported", "Payload: `SessionImported`. A notice.")
+session_deleted = signal("session:deleted", "Payload: `SessionDeleted`. A notice.")
+session_evicted = signal("session:evicted", "Payload: `SessionEvicted`. A notice.")
+
+SIGNALS: dict[type[Event], Signal] = {
+    EntryAdded: entry_added,
+    CompressionResult: compressed,
+    CompressionUndone: compression_undone,
+    SessionCleared: session_cleared,
+    EntriesDeleted: entries_deleted,
+    EntryPinned: entry_pinned,
+    SessionConfigured: session_configured,
+    Usage: usage_reported,
+    CompressionFailedNotice: compression_failed,
+    CountFellBack: count_fell_back,
+    OverBudget: over_budget,
+    SessionImported: session_imported,
+    SessionDeleted: session_deleted,
+    SessionEvicted: session_evicted,
+}
+
+LOG_SIGNALS: dict[type[Record], Signal] = {
+    Added: entry_added,
+    Compressed: compressed,
+    Undone: compression_undone,
+    Pinned: entry_pinned,
+    Deleted: entries_deleted,
+    Cleared: session_cleared,
+    Configured: session_configured,
+    UsageReported: usage_reported,
+}
+
+
+async def emit(
+    sender: Any,
+    event: Event,
+    settle: Callable[[Callable[..., Any], Awaitable[Any]], Awaitable[None]],
+) -> None:
+    """Tells every receiver, each in its own guard: one that raises is logged and disturbs nobody.
+
+    `settle(receiver, awaitable)` deals with a receiver that returns an awaitable: the async door
+    awaits it, the sync door says that it cannot.
+    """
+    for receiver in SIGNALS[type(event)].receivers_for(sender):
+        try:
+            answer = receiver(sender, event=event)
+            if inspect.isawaitable(answer):
+                await settle(receiver, answer)
+        except Exception:
+            logger.exception("receiver %r of %s raised", receiver, type(event).__name__)

@@ -1,0 +1,408 @@
+"""Anthropic messages: content blocks, results in user turns, strictly alternating roles.
+
+Framing is our own upper bound (a message costs 3-7 tokens by the counts published for single messages; a
+tool call or result wraps its parts in tags): the calibration by reported usage refines it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from memman.entries import (
+    Draft,
+    Entry,
+    FilePart,
+    ImagePart,
+    OpaquePart,
+    Part,
+    TextPart,
+    encode_json,
+)
+from memman.errors import FormatError
+from memman.formats.parts import (
+    has_unsaid,
+    is_typed,
+    opaque_block,
+    parts_framing,
+    read_parts,
+    wire_parts,
+)
+from memman.formats.patch import Kept, beside, keeping, kept_of, others
+from memman.formats.plain import parse_each
+from memman.formats.turns import NO_OUTPUT, NO_RESULT, NOT_SAID, delimited
+from memman.ports import Call, Rendered, Turn
+
+_NAME = "anthropic"
+_MESSAGE_FRAMING = 6
+_BLOCK_FRAMING = 12
+_BAD_NAME = re.compile(r"[^a-zA-Z0-9_-]")
+_GOOD_ID = re.compile(r"[a-zA-Z0-9_-]+\Z")
+_BEGINS = "[memman: the conversation begins with the assistant]"
+_GOES_ON = "[memman: the conversation goes on]"
+_SYSTEM_NOTE = "[memman: a system message within the conversation]\n"
+_ODD_ARGUMENTS = "memman_arguments"
+_NOTHING = Rendered((), 0)
+
+# What rendering answers for; every other key is kept and goes back as it came.
+_OF_MESSAGE = frozenset(("role", "content"))
+_OF_USE = frozenset(("type", "id", "name", "input"))
+_OF_RESULT = frozenset(("type", "tool_use_id", "content"))
+_OURS = ("text", "tool_use", "tool_result")
+
+
+class AnthropicFormat:
+    """`{"role": "user" | "assistant", "content": ...}` with the system prompt apart, and back."""
+
+    name = _NAME
+    request_framing = 4
+    message_framing = _MESSAGE_FRAMING
+    joins = True
+    edges: tuple[str, ...] = (_BEGINS, _GOES_ON)
+    inline_system = False
+
+    # ------------------------------------------------------------ in
+
+    def detect(self, messages: Sequence[Any]) -> int:
+        """Sure of blocks that only Anthropic has."""
+        if not messages or not all(
+            isinstance(item, dict) and item.get("role") in ("user", "assistant")
+            for item in messages
+        ):
+            return 0
+        kinds = {
+            str(block.get("type"))
+            for item in messages
+            if isinstance(item.get("content"), list)
+            for block in item["content"]
+            if isinstance(block, dict)
+        }
+        if any("tool_calls" in item for item in messages) or "image_url" in kinds:
+            return 0
+        if kinds & {
+            "tool_use",
+            "tool_result",
+            "thinking",
+            "redacted_thinking",
+            "image",
+            "document",
+        }:
+            return 4
+        return 2 if any(item.get("type") == "message" for item in messages) else 1
+
+    def parse(self, messages: Sequence[Any]) -> list[Draft]:
+        """One entry for a message's text and other parts, one for each tool use and result."""
+        names: dict[str, str] = {}
+        return parse_each(messages, lambda message, label: _parse_message(message, label, names))
+
+    # ------------------------------------------------------------ out
+
+    def render(self, turn: Turn) -> Rendered:
+        """The messages of a turn; blank texts, which the provider refuses, are left out."""
+        if turn.kind == "assistant":
+            return _render_assistant(turn)
+        entry = turn.entries[0]
+        if turn.kind == "user":
+            return _render_user(entry)
+        if turn.kind == "system":
+            return _render_system(entry)
+        text, extras = delimited(turn)
+        return Rendered(({"role": "user", "content": text},), _MESSAGE_FRAMING, extras)
+
+    def join(self, left: dict[str, Any], right: dict[str, Any]) -> dict[str, Any] | None:
+        """Neighbours of one role become one message: results first, as the provider wants them."""
+        if left["role"] != right["role"]:
+            return None
+        joined = _listed(left["content"]) + _listed(right["content"])
+        return {**right, **left, "content": joined}
+
+    def frame(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """A conversation begins and ends with the user: the newest models refuse a prefilled end."""
+        if not messages:
+            return messages
+        if messages[0]["role"] == "assistant":
+            messages = [{"role": "user", "content": _BEGINS}, *messages]
+        if messages[-1]["role"] == "assistant":
+            messages = [*messages, {"role": "user", "content": _GOES_ON}]
+        return messages
+
+
+# ---------------------------------------------------------------- rendering
+
+
+def _render_user(entry: Entry) -> Rendered:
+    kept = kept_of(entry, _NAME)
+    extras: list[str] = []
+    content = entry.content
+    said = content if isinstance(content, str) else _sent(_blocks(entry, kept, extras))
+    if not said or (isinstance(said, str) and not said.strip()):
+        return _NOTHING
+    message = beside({"role": "user", "content": said}, kept.message)
+    return Rendered((message,), _MESSAGE_FRAMING + parts_framing(content), tuple(extras))
+
+
+def _render_system(entry: Entry) -> Rendered:
+    """A system message within the conversation, where the provider has only the user's turns."""
+    unsaid = has_unsaid(entry.content)
+    if not entry.text.strip() and not unsaid:
+        return _NOTHING
+    text = _SYSTEM_NOTE + entry.text + (NOT_SAID if unsaid else "")
+    extras = (_SYSTEM_NOTE, NOT_SAID) if unsaid else (_SYSTEM_NOTE,)
+    return Rendered(({"role": "user", "content": text},), _MESSAGE_FRAMING, extras)
+
+
+def _render_assistant(turn: Turn) -> Rendered:
+    extras: list[str] = []
+    uses = [_wire_use(call, extras) for call in turn.calls]
+    first = turn.entries[0] if turn.entries else turn.calls[0].entry
+    kept = kept_of(first, _NAME)
+    content = _assistant_content(turn, uses, kept, extras)
+    if not content:
+        return _NOTHING
+    message = beside({"role": "assistant", "content": content}, kept.message)
+    framing = _MESSAGE_FRAMING + sum([1 + parts_framing(entry.content) for entry in turn.entries])
+    if not uses:
+        return Rendered((message,), framing, tuple(extras))
+    framing += _MESSAGE_FRAMING + 2 * _BLOCK_FRAMING * len(uses)
+    results = _results_message(turn.answers, extras)
+    return Rendered((message, results), framing, tuple(extras))
+
+
+def _assistant_content(
+    turn: Turn, uses: list[dict[str, Any]], kept: Kept, extras: list[str]
+) -> str | list[dict[str, Any]]:
+    """Text before the uses, or in the order in which they came."""
+    if len(turn.entries) == 1:
+        [entry] = turn.entries
+        if isinstance(entry.content, str) and not uses:
+            return entry.content if entry.content.strip() else ""
+        blocks = _blocks(entry, kept, extras)
+        order = kept.order
+        if order.count("t") == len(blocks) and order.count("u") == len(uses):
+            texts, calls = iter(blocks), iter(uses)
+            return _sent([next(texts if kind == "t" else calls, None) for kind in order])
+        return _sent(blocks) + uses
+    found = [_sent(_blocks(entry, kept_of(entry, _NAME), extras)) for entry in turn.entries]
+    return [block for blocks in found for block in blocks] + uses
+
+
+def _results_message(calls: Sequence[Call], extras: list[str]) -> dict[str, Any]:
+    message: dict[str, Any] = {
+        "role": "user",
+        "content": [_wire_result(call, extras) for call in calls],
+    }
+    for call in calls:
+        if call.result is not None:
+            message = beside(message, kept_of(call.result, _NAME).message)
+    return message
+
+
+def _wire_use(call: Call, extras: list[str]) -> dict[str, Any]:
+    entry = call.entry
+    arguments = _arguments(entry)
+    if not isinstance(arguments, dict):
+        extras.append(_ODD_ARGUMENTS)
+        arguments = {_ODD_ARGUMENTS: entry.text} if entry.text else {}
+    base = {
+        "type": "tool_use",
+        "id": _wire_id(call),
+        "name": _BAD_NAME.sub("_", entry.name or "")[:128] or "tool",
+        "input": arguments,
+    }
+    return beside(base, kept_of(entry, _NAME).block)
+
+
+def _arguments(entry: Entry) -> Any:
+    try:
+        return msgspec.json.decode(entry.text)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return None
+
+
+def _wire_id(call: Call) -> str:
+    """The call's id in the provider's alphabet, still unique within the request."""
+    if _GOOD_ID.match(call.unique_id):
+        return call.unique_id
+    return f"{_BAD_NAME.sub('_', call.unique_id)[:40]}--{call.entry.seq}"
+
+
+def _wire_result(call: Call, extras: list[str]) -> dict[str, Any]:
+    base: dict[str, Any] = {"type": "tool_result", "tool_use_id": _wire_id(call)}
+    result = call.result
+    if result is None:
+        extras.append(NO_RESULT)
+        return {**base, "content": NO_RESULT}
+    kept = kept_of(result, _NAME)
+    content = result.content
+    said = content if isinstance(content, str) else _sent(_blocks(result, kept, extras))
+    if result.is_error and not said:
+        extras.append(NO_OUTPUT)
+        said = NO_OUTPUT
+    if said or kept.blank != "absent":
+        base["content"] = None if not said and kept.blank == "null" else said
+    if result.is_error:
+        base["is_error"] = True
+    return beside(base, _other_keys(kept.block))
+
+
+def _other_keys(result: Mapping[str, Any]) -> dict[str, Any]:
+    """A result's other keys; that it is an error is the entry's to say, that it is none is kept."""
+    kept = others(result, _OF_RESULT)
+    if kept.get("is_error"):
+        del kept["is_error"]
+    return kept
+
+
+def _blocks(entry: Entry, kept: Kept, extras: list[str]) -> list[dict[str, Any] | None]:
+    """The blocks of an entry's content, None for what is left out."""
+    content = entry.content
+    if isinstance(content, str):
+        return [{"type": "text", "text": content} if content.strip() else None]
+    return wire_parts(content, kept, _wire_part, extras)
+
+
+def _sent(blocks: Sequence[dict[str, Any] | None]) -> list[dict[str, Any]]:
+    return [block for block in blocks if block is not None]
+
+
+def _listed(content: Any) -> list[dict[str, Any]]:
+    return [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
+
+
+def _wire_part(part: Part) -> dict[str, Any] | None:
+    """A part in this provider's words, or None for what it has none for."""
+    match part:
+        case TextPart(text):
+            return {"type": "text", "text": text} if text.strip() else None
+        case ImagePart():
+            source = _source(part.url, part.data, part.media_type or "image/png")
+            return {"type": "image", "source": source} if source else None
+        case FilePart():
+            source = _source(part.url, part.data, part.media_type or "application/pdf")
+            if source is None or source.get("media_type", "application/pdf") != "application/pdf":
+                return None
+            title = {"title": part.name} if part.name else {}
+            return {"type": "document", "source": source, **title}
+        case OpaquePart(form) if form == _NAME:
+            block = opaque_block(part)
+            return block if block and block["type"] not in _OURS else None
+    return None
+
+
+def _source(url: str | None, data: str | None, media_type: str) -> dict[str, Any] | None:
+    """Where an image or document is; None where nobody but its provider could say."""
+    inline = next((given for given in (url, data) if given and given.startswith("data:")), None)
+    if inline is not None:
+        head, _, data = inline.partition(",")
+        url, media_type = None, head.removeprefix("data:").partition(";")[0] or media_type
+    if url:
+        return {"type": "url", "url": url}
+    return {"type": "base64", "media_type": media_type, "data": data} if data else None
+
+
+# ---------------------------------------------------------------- parsing
+
+
+def _parse_message(message: Any, label: str, names: dict[str, str]) -> list[Draft]:
+    """The drafts of one message; `label` stands for its id until whoever adds them makes one."""
+    role: Any = message.get("role") if isinstance(message, dict) else None
+    if role not in ("user", "assistant", "system"):
+        raise FormatError(
+            f"this is not an Anthropic message ({message!r:.80}): "
+            "it needs a 'role' of user or assistant"
+        )
+    content = message.get("content")
+    # A response's message has its id, model and usage with it, which a request must not have.
+    envelope = {} if message.get("type") == "message" else others(message, _OF_MESSAGE)
+    if isinstance(content, list):
+        return _parse_blocks(role, content, envelope, label, names)
+    if not isinstance(content, str):
+        kind = type(content).__name__
+        raise FormatError(f"'content' must be text or a list of blocks, not {kind}")
+    draft = Draft(type="message", role=role, content=content)
+    return [keeping(draft, _NAME, Kept(message=envelope))]
+
+
+def _parse_blocks(
+    role: Any, blocks: list[Any], envelope: dict[str, Any], label: str, names: dict[str, str]
+) -> list[Draft]:
+    tools: list[tuple[Draft, Kept]] = []
+    rest: list[Any] = []
+    order = ""
+    for block in blocks:
+        kind = block["type"] if is_typed(block) else None
+        if kind == "tool_use":
+            tools.append(_parse_use(block, label, names))
+            order += "u"
+        elif kind == "tool_result":
+            tools.append(_parse_result(block, label, names))
+        else:
+            rest.append(block)
+            order += "t"
+    parts, more = read_parts(rest, _NAME, _known_part, _wire_part)
+    own = Draft(type="message", role=role, content=parts, message_id=label if tools else None)
+    said = not tools or any(part != TextPart("") for part in parts)
+    texts = [(own, Kept(parts=more))] if said else []
+    # The order in which such a message is rendered: results first, or text before uses.
+    found = texts + tools if role == "assistant" else tools + texts
+    mixed = order if role == "assistant" and said and "ut" in order else ""
+    draft, kept = found[0]
+    found[0] = draft, msgspec.structs.replace(kept, message=envelope, order=mixed)
+    return [keeping(draft, _NAME, kept) for draft, kept in found]
+
+
+def _parse_use(block: dict[str, Any], label: str, names: dict[str, str]) -> tuple[Draft, Kept]:
+    call_id, name = block.get("id"), block.get("name")
+    if not isinstance(call_id, str) or not isinstance(name, str):
+        raise FormatError(f"a tool_use block needs an id and a name: {block!r:.80}")
+    names[call_id] = name
+    given = block.get("input")
+    draft = Draft(
+        type="tool_call",
+        role="assistant",
+        content=given if isinstance(given, str) else _encoded(given),
+        call_id=call_id or None,
+        name=name,
+        message_id=label,
+    )
+    return draft, Kept(block=others(block, _OF_USE))
+
+
+def _encoded(arguments: Any) -> str:
+    return bytes(encode_json(arguments, "the input of a tool_use")).decode() or "{}"
+
+
+def _parse_result(block: dict[str, Any], label: str, names: dict[str, str]) -> tuple[Draft, Kept]:
+    call_id, content = block.get("tool_use_id"), block.get("content")
+    if not isinstance(call_id, str):
+        raise FormatError(f"a tool_result needs a tool_use_id: {block!r:.80}")
+    if not isinstance(content, str | list | None):
+        kind = type(content).__name__
+        raise FormatError(f"a tool_result's content must be text or blocks, not {kind}")
+    more: dict[str, dict[str, Any]] = {}
+    blank = "" if content is not None else "null" if "content" in block else "absent"
+    if isinstance(content, list):
+        parts, more = read_parts(content, _NAME, _known_part, _wire_part)
+    draft = Draft(
+        type="tool_result",
+        role="tool",
+        content=parts if isinstance(content, list) else content or "",
+        call_id=call_id or None,
+        name=names.get(call_id),
+        message_id=label,
+        is_error=bool(block.get("is_error")),
+    )
+    return draft, Kept(block=_other_keys(block), parts=more, blank=blank)
+
+
+def _known_part(block: dict[str, Any]) -> Part | None:
+    source = block.get("source")
+    if block["type"] not in ("image", "document") or not isinstance(source, dict):
+        return None
+    where = {key: source.get(key) for key in ("url", "data", "media_type")}
+    if block["type"] == "image":
+        return ImagePart(**where)
+    return FilePart(name=block.get("title"), **where)

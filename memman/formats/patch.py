@@ -1,0 +1,72 @@
+"""What a provider's message had beyond what its entries say.
+
+It is kept in the entries' `raw`, under the format's name, and put back when they are rendered, so that
+an unedited message goes back equal to what came. What rendering answers for (roles, ids, names,
+pairing) is never among it, and the texts are not either: an edited entry has no second copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from memman.entries import NO_JSON, Draft, Entry, encode_json
+
+_NONE: dict[str, Any] = {}
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """What is kept beside an entry in one format.
+
+    `message` has the other keys of the message, on its first entry; `block` those of the entry's own
+    call or result, `body` those of the function that is called, `parts` those of a content's parts by
+    their index. `blank` is how a content without a word was spelled ("null", "absent", "empty"),
+    `style` another spelling of the entry, and `order` how texts and calls alternated.
+    """
+
+    message: Mapping[str, Any] = _NONE
+    block: Mapping[str, Any] = _NONE
+    body: Mapping[str, Any] = _NONE
+    parts: Mapping[str, Mapping[str, Any]] = _NONE
+    blank: str = ""
+    style: str = ""
+    order: str = ""
+
+
+NOTHING = Kept()
+
+
+def kept_of(entry: Entry, name: str) -> Kept:
+    """What an entry keeps for this format; nothing where its `raw` is of another making."""
+    if entry.raw_json is NO_JSON:
+        return NOTHING
+    raw = entry.raw
+    if not isinstance(raw, dict) or name not in raw:
+        return NOTHING
+    try:
+        return msgspec.convert(raw[name], Kept)
+    except msgspec.ValidationError:
+        return NOTHING
+
+
+def keeping(draft: Draft, name: str, kept: Kept) -> Draft:
+    """The draft with what is kept beside it."""
+    found = {
+        field: value for field in kept.__struct_fields__ if (value := getattr(kept, field))
+    }  # without the defaults: raw holds only what rendering would not reproduce
+    if not found:
+        return draft
+    raw = encode_json({name: found}, "what the message has beside its content")
+    return msgspec.structs.replace(draft, raw_json=raw)
+
+
+def others(given: Mapping[str, Any], ours: frozenset[str]) -> dict[str, Any]:
+    """The keys of a message, block or part that rendering does not answer for."""
+    return {key: value for key, value in given.items() if key not in ours}
+
+
+def beside(base: dict[str, Any], kept: Mapping[str, Any]) -> dict[str, Any]:
+    """`base` with the kept keys after its own, which stay as they are."""
+    return {**base, **{key: value for key, value in kept.items() if key not in base}}

@@ -1,0 +1,431 @@
+"""What the providers refuse, as rules that a rendered request can be checked against.
+
+The rules are written from the providers' own error messages and pages (`Rule.source`), and from
+nothing else in this package: a renderer that misreads a provider cannot misread it here too.
+`check` reads plain dicts and lists, as they go over the wire.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from types import MappingProxyType
+from typing import Any
+
+import msgspec
+
+__all__ = ["RULES", "Rule", "Violation", "check"]
+
+
+class Rule(msgspec.Struct, frozen=True):
+    """One thing a provider refuses, or that this house does not send."""
+
+    id: str
+    targets: tuple[str, ...]
+    statement: str
+    source: str
+
+
+class Violation(msgspec.Struct, frozen=True):
+    """One broken rule: in which message (-1: the whole request), and what would mend it."""
+
+    rule: str
+    index: int
+    message: str
+
+
+# Rows of id | statement | source. "House" marks what a provider takes but we do not send; the rest
+# is refused with a 400 in the threads that are named.
+_EVERYWHERE = """
+request.empty | A request has at least one message. | CopilotKit#529, dify#6179
+text.surrogate | No string holds a lone surrogate. | claude-code#1709, opencode#13985, RFC 3629
+"""
+_OPENAI = """
+system.shape | System text is a message, not a parameter. | openai 3.51 CompletionCreateParams
+shape.message | A message is an object with a known role. | openai 3.51 ChatCompletionMessageParam
+shape.content | Content is a string or typed parts; null only beside calls, a refusal or audio. | \
+docker-agent#63, llama_index#17921, langgraphjs#370; openai 3.51 message types
+shape.tool-calls | tool_calls is a non-empty list of objects with a type and a body. | \
+openai-python#2061, openai-node#1341; openai 3.51 message types
+content.empty | An assistant message has content or calls. | llama_index#17921, vercel/ai#13744
+pair.missing-result | Each call is answered by a tool message with its id. | litellm#10696
+pair.orphan-result | A tool message answers a call that waits for it. | CopilotKit#7277, prism#175
+pair.not-adjacent | Results directly follow the message of their calls. | litellm#10696
+pair.duplicate-result | A call is answered once. | agno#5116, search2ai#30
+id.missing | A call has an id and a tool message a tool_call_id. | langchain#22600, ell#325
+id.duplicate | The calls of one message have different ids. | openclaw#40996 (compatible servers)
+args.not-string | Arguments are a string of JSON, not an object. | goose-mobile#20
+name.pattern | A function name matches ^[a-zA-Z0-9_-]{1,64}$. | \
+mcp-use#90, continue#11645; openai 3.51 FunctionDefinition (the length)
+"""
+_ANTHROPIC = """
+system.shape | A system prompt is text or text blocks, none of them blank. | dbx#1298, req_llm#711
+shape.message | A message is an object with the role user or assistant. | \
+Messages API; house: the system role that anthropic 2.10 types allow is not rendered
+shape.block | Content is a string or typed blocks, and text is text. | anthropic 2.10 MessageParam
+shape.block-role | Only an assistant uses tools, only a user gives results. | Anthropic.SDK#128
+order.first-not-user | The first message is the user's. | TextWordExplain#2, dify#12340
+order.alternate | User and assistant turns alternate. | \
+house: the API merges consecutive turns of one role (SDK docstring), we send them merged
+order.last-assistant | The last message is not the assistant's, a prefill newer models refuse. | \
+agentic-ai-engineering#43, langchain#36611
+pair.missing-result | Each tool_use is answered in the user message that comes next. | \
+claude-code#1237, claude-code#2697, inspect_ai#3108
+pair.orphan-result | A tool_result answers a tool_use of the message just before. | \
+claude-code#18947, Anthropic.SDK#184
+pair.result-first | Results come before everything else in their message. | \
+anthropic-sdk-typescript#653, tester-mcp-client#12; docs "Handle tool calls"
+pair.duplicate-result | A tool_use has a single tool_result. | qwen-code#8163, picoclaw#1793
+id.pattern | The id of a tool_use matches ^[a-zA-Z0-9_-]+$. | opencode#1279
+id.duplicate | The tool_use ids of a request differ. | claude-code#20700, opencode#1279
+args.not-object | The input of a tool_use is an object. | claude-code#6696, prism#659
+name.pattern | A tool name matches ^[a-zA-Z0-9_-]{1,128}$. | copilot-cli#454, claude-code#96152
+content.empty | No text block is empty, and no message but an assistant's at the end. | \
+claude-code#59812, claude-code#6774, anthropic-sdk-python#461
+content.whitespace | No text is only whitespace. | opencode#31259, claude-code#23369
+content.trailing-ws | Assistant text at the end does not end in whitespace. | forgecode#1872
+result.empty-error | A tool_result with is_error says something. | trae-agent#230, inspect_ai#169
+"""
+
+
+def _read(table: str, *targets: str) -> tuple[Rule, ...]:
+    rows = (line.split(" | ") for line in table.strip().splitlines())
+    return tuple(Rule(rule_id, targets, statement, source) for rule_id, statement, source in rows)
+
+
+_SHARED = _read(_EVERYWHERE, "openai-chat", "anthropic")
+
+RULES: Mapping[str, tuple[Rule, ...]] = MappingProxyType(
+    {
+        "openai-chat": _SHARED + _read(_OPENAI, "openai-chat"),
+        "anthropic": _SHARED + _read(_ANTHROPIC, "anthropic"),
+    }
+)
+"""The rules of each target, by the target's name."""
+
+
+def check(messages: Sequence[Any], target: str, *, system: Any = None) -> list[Violation]:
+    """Every rule of `target` that the request breaks, in the order of its messages.
+
+    Malformed input of any kind is a violation, never an error. `system` is the separate system
+    parameter of the targets that have one. Raises `ValueError` for a target without rules.
+    """
+    if target not in RULES:
+        raise ValueError(f"no rules for {target!r}; the known targets are {', '.join(RULES)}")
+    if not isinstance(messages, Sequence) or isinstance(messages, str | bytes | bytearray):
+        text = f"the messages are {_show(messages)}; send a list of objects"
+        return [Violation("shape.message", -1, text)]
+    checker = _CHECKERS[target]
+    found = [(-1, rule, text) for rule, text in checker.of_system(system)]
+    if not messages:
+        found += [(-1, "request.empty", "the request has no message; send at least one")]
+    found += [(-1, rule, text) for rule, text in _surrogates(system)]
+    for index, message in enumerate(messages):
+        found += [(index, rule, text) for rule, text in _surrogates(message)]
+        found += [(index, rule, text) for rule, text in _message(message, checker)]
+    found += checker.of_request(messages)
+    in_order = sorted(found, key=lambda finding: finding[0])
+    return [Violation(rule, index, text) for index, rule, text in in_order]
+
+
+_Here = Iterator[tuple[str, str]]  # rule id and text; who asks knows the message
+_There = Iterator[tuple[int, str, str]]  # the same after the index of the message
+
+
+class _Checker(msgspec.Struct, frozen=True):
+    roles: tuple[str, ...]
+    of_system: Callable[[Any], _Here]
+    of_message: Callable[[dict[str, Any]], _Here]
+    of_request: Callable[[Sequence[Any]], _There]
+
+
+def _message(message: Any, checker: _Checker) -> _Here:
+    if _get(message, "role") in checker.roles:
+        yield from checker.of_message(message)
+    else:
+        wrong = f"a message is {_show(message)} with the role {_show(_get(message, 'role'))}"
+        yield "shape.message", f"{wrong}; send an object with one of {', '.join(checker.roles)}"
+
+
+def _surrogates(part: Any) -> _Here:
+    if any(not text.isascii() and re.search(r"[\ud800-\udfff]", text) for text in _strings(part)):
+        yield "text.surrogate", "a string holds a lone surrogate; put U+FFFD in its place"
+
+
+# Reading what may be anything.
+
+
+def _show(value: Any) -> str:
+    # Only strings are printed: a value may be huge, and the repr of a very long int raises.
+    if isinstance(value, str):
+        return repr(value if len(value) <= 80 else f"{value[:77]}...")
+    return "null" if value is None else f"of type {type(value).__name__}"
+
+
+def _get(value: Any, key: str) -> Any:
+    return value.get(key) if isinstance(value, dict) else None
+
+
+def _dicts(value: Any) -> list[dict[str, Any]]:
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def _filled(value: Any) -> bool:
+    return isinstance(value, str) and value != ""
+
+
+def _typed(value: Any) -> bool:
+    return isinstance(value, list) and all(_filled(_get(item, "type")) for item in value)
+
+
+def _matches(pattern: str, value: Any) -> bool:
+    return isinstance(value, str) and re.fullmatch(pattern, value) is not None
+
+
+def _repeated(ids: Sequence[str]) -> list[str]:
+    return [call_id for call_id, times in Counter(ids).items() if times > 1]
+
+
+def _strings(value: Any) -> Iterator[str]:
+    # A stack and not recursion, and each container once: nesting may be deep, or a cycle.
+    stack, seen = [value], set()
+    while stack:
+        item = stack.pop()
+        if isinstance(item, str):
+            yield item
+        elif isinstance(item, dict | list | tuple) and id(item) not in seen:
+            seen.add(id(item))
+            stack += [*item, *item.values()] if isinstance(item, dict) else item
+
+
+# OpenAI chat completions
+
+
+def _openai_system(system: Any) -> _Here:
+    if system is not None:
+        yield "system.shape", "a system parameter is given; send a first message of role system"
+
+
+def _openai_message(message: dict[str, Any]) -> _Here:
+    role, content = message["role"], message.get("content")
+    if content is None and role == "assistant":
+        if not any(message.get(key) for key in ("tool_calls", "function_call", "refusal", "audio")):
+            yield "content.empty", "an assistant message has no content and no calls; drop it"
+    elif not (isinstance(content, str) or (content and _typed(content))):
+        yield "shape.content", f"{role} content is {_show(content)}; send a string or typed parts"
+    if role == "tool" and not _filled(message.get("tool_call_id")):
+        yield "id.missing", "a tool message has no tool_call_id; name the call it answers"
+    if role == "assistant":
+        yield from _openai_calls(message)
+
+
+def _openai_calls(message: dict[str, Any]) -> _Here:
+    calls, legacy = message.get("tool_calls"), message.get("function_call")
+    if calls is not None and not (calls and _typed(calls)):
+        yield "shape.tool-calls", "tool_calls is not a list of typed calls; omit it if empty"
+    for call in _dicts(calls):
+        if not _filled(call.get("id")):
+            yield "id.missing", f"a call has the id {_show(call.get('id'))}; give it a string"
+        custom = call.get("type") == "custom"
+        body = call.get("custom") if custom else call.get("function")
+        yield from _openai_body(body, "input" if custom else "arguments")
+    if legacy is not None:
+        yield from _openai_body(legacy, "arguments")
+    for call_id in _repeated(_openai_ids(message)):
+        yield "id.duplicate", f"several calls have the id {_show(call_id)}; give each its own"
+
+
+def _openai_body(body: Any, key: str) -> _Here:
+    if not isinstance(body, dict):
+        yield "shape.tool-calls", f"a call's body is {_show(body)}; send its name and {key}"
+        return
+    name, arguments = _show(body.get("name")), body.get(key)
+    if not _matches(r"[a-zA-Z0-9_-]{1,64}", body.get("name")):
+        yield "name.pattern", f"a function name is {name}; use 1 to 64 letters, digits, _ and -"
+    if not isinstance(arguments, str):
+        yield "args.not-string", f"{key} of {name} is {_show(arguments)}; dump it to a JSON string"
+
+
+def _openai_ids(message: Any) -> list[str]:
+    calls = _get(message, "tool_calls") if _get(message, "role") == "assistant" else None
+    return [call["id"] for call in _dicts(calls) if _filled(call.get("id"))]
+
+
+def _openai_pairs(messages: Sequence[Any]) -> _There:
+    waiting: list[tuple[int, str]] = []  # calls without a result so far, after their message
+    caller = -1  # the last message that was not a result
+    for index, message in enumerate(messages):
+        call_id = _get(message, "tool_call_id")
+        if _get(message, "role") != "tool":
+            caller = index
+            waiting += [(index, asked) for asked in dict.fromkeys(_openai_ids(message))]
+        elif _filled(call_id):  # else it breaks id.missing
+            home = next((call for call in reversed(waiting) if call[1] == call_id), None)
+            waiting = [call for call in waiting if call is not home]
+            again = home is None and caller >= 0 and call_id in _openai_ids(messages[caller])
+            if home is None or home[0] != caller:
+                yield index, *_openai_stray(call_id, home, again)
+    for index, call_id in waiting:
+        text = f"no tool message answers the call {_show(call_id)}; add one, or drop the call"
+        yield index, "pair.missing-result", text
+
+
+def _openai_stray(call_id: str, home: tuple[int, str] | None, again: bool) -> tuple[str, str]:
+    name = f"the result of {_show(call_id)}"
+    if home is not None:
+        return "pair.not-adjacent", f"{name} comes too late; move it behind message {home[0]}"
+    if again:
+        return "pair.duplicate-result", f"{name} is there already; keep one"
+    return "pair.orphan-result", f"{name} follows no such call; drop it, or send it as text"
+
+
+# Anthropic messages
+
+
+_HOLDER = {"tool_use": "assistant", "tool_result": "user"}
+
+
+def _anthropic_system(system: Any) -> _Here:
+    blocks = system if isinstance(system, list) else [{"type": "text", "text": system}]
+    said = [_get(block, "type") == "text" and _says(_get(block, "text")) for block in blocks]
+    if system is not None and not (said and all(said)):
+        yield "system.shape", "system is not text, or some of it is blank; omit what is blank"
+
+
+def _says(value: Any) -> bool:
+    return isinstance(value, str) and value.strip() != ""
+
+
+def _anthropic_message(message: dict[str, Any]) -> _Here:
+    content = message.get("content")
+    if isinstance(content, str):
+        yield from _anthropic_text({"text": content}) if content else ()  # order knows if "" may be
+    elif not _typed(content):
+        yield "shape.block", f"content is {_show(content)}; send a string or typed blocks"
+    for block in _dicts(content):
+        kind = block["type"] if _filled(block.get("type")) else ""
+        if _HOLDER.get(kind, message["role"]) != message["role"]:
+            yield "shape.block-role", f"{kind} is in a message of the {message['role']}; move it"
+        # All other types pass: thinking, images, and what is yet to come.
+        yield from _BLOCKS[kind](block) if kind in _BLOCKS else ()
+
+
+def _anthropic_text(block: dict[str, Any]) -> _Here:
+    text = block.get("text")
+    if not isinstance(text, str):
+        yield "shape.block", f"the text of a block is {_show(text)}; send a string"
+    elif not text:
+        yield "content.empty", "a text block is empty; drop it"
+    elif not text.strip():
+        yield "content.whitespace", "a text is only whitespace; drop it"
+
+
+def _anthropic_use(block: dict[str, Any]) -> _Here:
+    call_id, name, arguments = block.get("id"), block.get("name"), block.get("input")
+    if not _matches(r"[a-zA-Z0-9_-]+", call_id):
+        yield "id.pattern", f"a tool_use id is {_show(call_id)}; map it to letters, digits, _ and -"
+    if not _matches(r"[a-zA-Z0-9_-]{1,128}", name):
+        yield "name.pattern", f"a tool name is {_show(name)}; use 1 to 128 letters, digits, _ and -"
+    if not isinstance(arguments, dict):
+        yield "args.not-object", f"input of {_show(name)} is {_show(arguments)}; send an object"
+
+
+def _anthropic_result(block: dict[str, Any]) -> _Here:
+    content, name = block.get("content"), f"the result of {_show(block.get('tool_use_id'))}"
+    if not (content is None or isinstance(content, str) or _typed(content)):
+        yield "shape.block", f"{name} is {_show(content)}; send a string or typed blocks"
+    elif block.get("is_error") and not (_filled(content) or any(map(_speaks, _dicts(content)))):
+        yield "result.empty-error", f"{name} is an error without a word; say that the tool failed"
+
+
+def _speaks(block: dict[str, Any]) -> bool:
+    return block.get("type") != "text" or _filled(block.get("text"))
+
+
+_BLOCKS = {"text": _anthropic_text, "tool_use": _anthropic_use, "tool_result": _anthropic_result}
+
+
+def _anthropic_request(messages: Sequence[Any]) -> _There:
+    yield from _anthropic_order([_get(message, "role") for message in messages])
+    yield from _anthropic_empty(messages)
+    yield from _anthropic_ids(messages)
+    if messages and _get(messages[-1], "role") == "assistant":
+        yield from _anthropic_end(len(messages) - 1, messages[-1])
+    for index, (before, after) in enumerate(pairwise((None, *messages, None))):
+        yield from _anthropic_pairs(index, _ids(before, "tool_use", "id"), after)
+
+
+def _anthropic_order(roles: list[Any]) -> _There:
+    if roles[:1] == ["assistant"]:
+        yield 0, "order.first-not-user", "the assistant speaks first; put a user message before"
+    for index, (before, role) in enumerate(pairwise(roles), start=1):
+        if before == role and role in _HOLDER.values():
+            yield index, "order.alternate", f"two {role} messages in a row; merge them"
+    if roles[-1:] == ["assistant"]:
+        text = "the assistant speaks last, a prefill that newer models refuse; drop it"
+        yield len(roles) - 1, "order.last-assistant", text
+
+
+def _anthropic_empty(messages: Sequence[Any]) -> _There:
+    for index, message in enumerate(messages):
+        role, final = _get(message, "role"), index == len(messages) - 1
+        if _get(message, "content") in ("", []) and not (final and role == "assistant"):
+            yield index, "content.empty", "a message is empty; drop it"
+
+
+def _anthropic_end(index: int, message: Any) -> _There:
+    content = _get(message, "content")
+    blocks = [{"text": content}] if isinstance(content, str) else _dicts(content)
+    text: Any = blocks[-1].get("text") if blocks else None
+    if _says(text) and text != text.rstrip():
+        yield index, "content.trailing-ws", "the final text ends in whitespace; strip it"
+
+
+def _blocks(message: Any, kind: str) -> list[dict[str, Any]]:
+    blocks = _dicts(_get(message, "content")) if _get(message, "role") == _HOLDER[kind] else []
+    return [block for block in blocks if block.get("type") == kind]
+
+
+def _ids(message: Any, kind: str, key: str) -> list[str]:
+    return [block[key] for block in _blocks(message, kind) if _filled(block.get(key))]
+
+
+def _anthropic_ids(messages: Sequence[Any]) -> _There:
+    seen: set[str] = set()
+    for index, message in enumerate(messages):
+        for call_id in _ids(message, "tool_use", "id"):
+            if call_id in seen:
+                text = f"the tool_use id {_show(call_id)} was used before; give each its own"
+                yield index, "id.duplicate", text
+            seen.add(call_id)
+
+
+def _anthropic_pairs(index: int, asked: list[str], message: Any) -> _There:
+    results = [block.get("tool_use_id") for block in _blocks(message, "tool_result")]
+    answers = [result for result in results if result in asked]
+    for call_id in dict.fromkeys(asked):
+        if call_id not in answers:
+            text = f"no tool_result answers {_show(call_id)} in the next message; add one"
+            yield index - 1, "pair.missing-result", text
+    for result in results:
+        if result not in asked:
+            text = f"no tool_use {_show(result)} in the message before; drop the result"
+            yield index, "pair.orphan-result", text
+    for call_id in _repeated(answers):
+        yield index, "pair.duplicate-result", f"{_show(call_id)} has several results; keep one"
+    first = [block.get("type") for block in _dicts(_get(message, "content"))][: len(results)]
+    if any(kind != "tool_result" for kind in first):
+        yield index, "pair.result-first", "something precedes a tool_result; put results first"
+
+
+_CHECKERS = {
+    "openai-chat": _Checker(
+        ("system", "developer", "user", "assistant", "tool", "function"),
+        _openai_system,
+        _openai_message,
+        _openai_pairs,
+    ),
+    "anthropic": _Checker(
+        ("user", "assistant"), _anthropic_system, _anthropic_message, _anthropic_request
+    ),
+}

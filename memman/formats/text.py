@@ -1,0 +1,200 @@
+"""A conversation as plain text, for prompts that are one string, and back.
+
+    === Previous Conversation Summaries ===
+    [2026-11-20 - 2026-11-21]
+    ...
+
+    === Recent Conversation ===
+    User: ...
+    Assistant: ...
+    Tool call NAME(JSON)
+    Tool NAME: ...
+    Context SOURCE: ...
+
+A line of an entry that looks like the beginning of another is written with a backslash before it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from memman.entries import Draft, Entry, transcript_line
+from memman.errors import FormatError
+from memman.formats.parts import has_unsaid
+from memman.formats.plain import parse_each
+from memman.formats.turns import NO_RESULT, NOT_SAID
+from memman.ports import Rendered, Turn
+
+SUMMARIES = "=== Previous Conversation Summaries ==="
+RECENT = "=== Recent Conversation ==="
+_HEAD = re.compile(
+    r"(?P<role>User|Assistant|System): ?(?P<said>.*)"
+    r"|Tool call (?P<call>[^\s(]+)\((?P<arguments>.*)"
+    r"|Tool (?P<tool>\S+?): ?(?P<result>.*)"
+    r"|Context (?P<source>.+?): ?(?P<context>.*)"
+    r"|Summary: ?(?P<summary>.*)",
+)
+_SECTION = re.compile(rf"{re.escape(SUMMARIES)}|{re.escape(RECENT)}")
+_DATES = re.compile(r"\[\d{4}-\d{2}-\d{2} - \d{4}-\d{2}-\d{2}\]")
+_LINE_FRAMING = 4
+
+
+class TextFormat:
+    """The plain-text form: one message whose content is the whole text."""
+
+    name = "text"
+    request_framing = 0
+    message_framing = _LINE_FRAMING
+    joins = False
+    edges: tuple[str, ...] = (f"{SUMMARIES}\n\n", f"{RECENT}\n")
+    inline_system = True
+
+    def detect(self, messages: Sequence[Any]) -> int:
+        """Text is text; surer when it has our section headings."""
+        if len(messages) != 1 or not isinstance(messages[0], str):
+            return 0
+        return 4 if _SECTION.search(messages[0]) or _HEAD.match(messages[0]) else 0
+
+    def parse(self, messages: Sequence[Any]) -> list[Draft]:
+        """The entries of a text; lines before the first known beginning are an error."""
+        return parse_each(messages, lambda text, _: _parse_text(text))
+
+    def render(self, turn: Turn) -> Rendered:
+        """The lines of a turn."""
+        if turn.kind == "summary":
+            return _render_summary(turn.entries[0])
+        lines: list[str] = []
+        extras: list[str] = []
+        for entry in turn.entries:
+            _write(entry, _label(entry), lines, extras)
+        for call in turn.calls:
+            _write(call.entry, "Tool call ()", lines, extras)
+        for call in turn.answers:
+            if call.result is not None:
+                _write(call.result, _label(call.result), lines, extras)
+            else:
+                lines.append(_escaped(f"Tool {call.entry.name}: {NO_RESULT}"))
+                extras.append(lines[-1])
+        message = {"role": "recent", "content": "\n".join(lines)}
+        return Rendered((message,), _LINE_FRAMING * len(lines), tuple(extras))
+
+    def join(self, left: dict[str, Any], right: dict[str, Any]) -> dict[str, Any] | None:
+        """Sections are put together by `frame`."""
+        return None
+
+    def frame(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """One message: the summaries, then the conversation."""
+        summaries = [message["content"] for message in messages if message["role"] == "summary"]
+        recent = [message["content"] for message in messages if message["role"] == "recent"]
+        sections = []
+        if summaries:
+            sections.append("\n".join([SUMMARIES, *summaries]))
+        if recent:
+            sections.append("\n".join([RECENT, *recent]))
+        if not sections:
+            return []
+        text = "\n\n".join(sections)
+        # A text's last newline is that of its file; one that is an entry's own needs another.
+        return [{"role": "user", "content": f"{text}\n" if text.endswith("\n") else text}]
+
+
+def _write(entry: Entry, label: str, lines: list[str], extras: list[str]) -> None:
+    """Adds the line of an entry, and what of it is not the entry's own to `extras`."""
+    line = transcript_line(entry)
+    if has_unsaid(entry.content):
+        line += NOT_SAID
+        extras.append(NOT_SAID)
+    written = _escaped(line)
+    lines.append(written)
+    extras += [label, *["\\"] * (len(written) - len(line))]
+
+
+def _label(entry: Entry) -> str:
+    return transcript_line(entry)[: -len(entry.text) or None]
+
+
+def _render_summary(entry: Entry) -> Rendered:
+    covers = entry.metadata
+    start = str(covers.get("start", entry.timestamp.isoformat()))[:10]
+    end = str(covers.get("end", entry.timestamp.isoformat()))[:10]
+    said = _escaped(entry.text, first=True)
+    message = {"role": "summary", "content": f"[{start} - {end}]\n{said}"}
+    escapes = ["\\"] * (len(said) - len(entry.text))
+    return Rendered((message,), _LINE_FRAMING, ("[9999-99-99 - 9999-99-99]", *escapes))
+
+
+def _escaped(text: str, first: bool = False) -> str:
+    """The text with a backslash before each line that would read as the beginning of an entry."""
+    if "\n" not in text and not first:
+        return text
+    head, *rest = text.split("\n")
+    lines = [_escaped_line(head) if first else head, *map(_escaped_line, rest)]
+    return "\n".join(lines)
+
+
+def _escaped_line(line: str) -> str:
+    plain = line.lstrip("\\")
+    special = _HEAD.match(plain) or _SECTION.match(plain) or _DATES.match(plain)
+    return f"\\{line}" if special else line
+
+
+def _unescaped(line: str) -> str:
+    return line[1:] if line.startswith("\\") and _escaped_line(line[1:]) == line else line
+
+
+def _parse_text(text: Any) -> list[Draft]:
+    if not isinstance(text, str):
+        raise FormatError(f"the text format takes a string, not {type(text).__name__}")
+    drafts: list[Draft] = []
+    head: re.Match[str] | None = None
+    lines: list[str] = []
+
+    def finish(section: bool) -> None:
+        if head is not None:
+            # One blank line separates the sections; it belongs to neither.
+            said = "\n".join(lines)
+            drafts.append(_draft(head, said.removesuffix("\n") if section else said))
+        elif any(line.strip() for line in lines):
+            raise FormatError(
+                f"the text begins with {lines[0][:60]!r}, which is no 'User: ', 'Assistant: ', "
+                "'Tool call NAME(', 'Tool NAME: ', 'Context SOURCE: ' or section heading"
+            )
+
+    for line in text.removesuffix("\n").split("\n"):
+        found = _HEAD.match(line)
+        dates = _DATES.fullmatch(line)
+        section = _SECTION.fullmatch(line)
+        if found or dates or section:
+            finish(section is not None)
+            head, lines = (dates or found), ([_said(found)] if found else [])
+        else:
+            lines.append(_unescaped(line))
+    finish(section=False)
+    return drafts
+
+
+def _said(head: re.Match[str]) -> str:
+    found = head.groupdict()
+    names = ("said", "arguments", "result", "context", "summary")
+    return next((found[name] for name in names if found[name] is not None), "")
+
+
+def _draft(head: re.Match[str], body: str) -> Draft:
+    found = head.groupdict()
+    if found.get("role"):
+        role: Any = found["role"].lower()
+        return Draft(type="message", role=role, content=body)
+    if found.get("call"):
+        return Draft(
+            type="tool_call",
+            role="assistant",
+            content=body.rstrip().removesuffix(")"),
+            name=found["call"],
+        )
+    if found.get("tool"):
+        return Draft(type="tool_result", role="tool", content=body, name=found["tool"])
+    if found.get("source"):
+        return Draft(type="context", role="system", content=body, name=found["source"])
+    return Draft(type="summary", role="system", content=body)

@@ -1,0 +1,179 @@
+"""From the exchanges of a window to turns: valid by construction, in every format.
+
+An assistant message stands with its calls, its results follow it directly, each call has exactly one
+result (a marked placeholder where there is none), and a result without its call becomes a note. What is
+not the user's own words is delimited, and text that imitates the delimiters is neutralised.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Literal
+
+from memman.entries import Entry
+from memman.formats.parts import NOT_CARRIED, has_unsaid
+from memman.ports import Call, Turn
+from memman.window import Slot
+
+NO_RESULT = "[memman: no result of this call is known]"
+NO_OUTPUT = "(no output)"
+NOT_SAID = f"\n{NOT_CARRIED}"  # after a text whose parts were more than text
+_DIGITS = re.compile(r"[0-9]")
+_IMITATION = re.compile(r"\[(?=\s*(?:end\s+of\s+)?memman\b)", re.IGNORECASE)
+_BRACKETS = str.maketrans("[]", "()")
+
+
+def turns(slots: Sequence[Slot]) -> list[Turn]:
+    """The turns of one exchange, in order."""
+    if len(slots) == 1:
+        return [turn_of_one(slots[0])]
+    found: list[Turn] = []
+    taken: set[int] = set()
+    for number, slot in enumerate(slots):
+        entry = slot.entry
+        if number in taken or (entry.type == "tool_result" and slot.answers):
+            continue
+        if _is_assistant(entry):
+            pieces = _assistant_pieces(slots, number)
+            taken.update(pieces)
+            found.append(_assistant_turn([slots[piece] for piece in pieces]))
+        else:
+            found.append(Turn(_kind(entry), (entry,)))
+    return found
+
+
+def turn_of_one(slot: Slot) -> Turn:
+    """The turn of an exchange of a single entry."""
+    entry = slot.entry
+    if entry.type == "tool_call":
+        return _assistant_turn((slot,))
+    return Turn("assistant" if _is_assistant(entry) else _kind(entry), (entry,))
+
+
+def _is_assistant(entry: Entry) -> bool:
+    kind = entry.type
+    return kind == "tool_call" or (kind == "message" and entry.role == "assistant")
+
+
+def _kind(entry: Entry) -> Literal["system", "user", "context", "summary", "orphan"]:
+    match entry.type:
+        case "message":
+            return "system" if entry.role == "system" else "user"
+        case "context":
+            return "context"
+        case "summary":
+            return "summary"
+    return "orphan"
+
+
+def _assistant_pieces(slots: Sequence[Slot], first: int) -> list[int]:
+    """The places of the entries that make one assistant message with the entry at `first`.
+
+    They share a `message_id`; calls without one that directly follow each other run in parallel.
+    """
+    entry = slots[first].entry
+    if entry.message_id is not None:
+        return [
+            number
+            for number in range(first, len(slots))
+            if slots[number].entry.message_id == entry.message_id
+            and _is_assistant(slots[number].entry)
+        ]
+    last = first
+    while (
+        entry.type == "tool_call"
+        and last + 1 < len(slots)
+        and slots[last + 1].entry.type == "tool_call"
+        and slots[last + 1].entry.message_id is None
+    ):
+        last += 1
+    return list(range(first, last + 1))
+
+
+def _assistant_turn(pieces: Sequence[Slot]) -> Turn:
+    """One assistant message: its texts, its calls, and the calls in the order of their results."""
+    texts = tuple([slot.entry for slot in pieces if slot.entry.type == "message"])
+    made = [slot for slot in pieces if slot.entry.type == "tool_call"]
+    used: set[str] = set()
+    calls = tuple([_call(slot, used) for slot in made])
+    if len(made) < 2:
+        return Turn("assistant", texts, calls, calls)
+    order = sorted(range(len(made)), key=lambda number: _answered_at(made[number]))
+    return Turn("assistant", texts, calls, tuple([calls[number] for number in order]))
+
+
+def _call(slot: Slot, used: set[str]) -> Call:
+    """A call with its ids; one that another call of the message has already gets its own."""
+    unique = _unique_id(slot)
+    wire = slot.entry.call_id or unique
+    if wire in used:
+        wire = unique
+        while wire in used:  # somebody's own id looks like one of ours
+            wire += "-"
+    used.add(wire)
+    result = slot.result
+    return Call(slot.entry, wire, unique, result.entry if result is not None else None)
+
+
+def _answered_at(call: Slot) -> float:
+    return call.result.position if call.result is not None else float("inf")
+
+
+def _unique_id(slot: Slot) -> str:
+    call_id = slot.entry.call_id
+    if not call_id:
+        return f"memman-call-{slot.position}"
+    return call_id if slot.nth == 0 else f"{call_id}--memman-{slot.position}"
+
+
+# ---------------------------------------------------------------- delimited text
+
+
+def delimited(turn: Turn) -> tuple[str, tuple[str, ...]]:
+    """The text of a context, summary or orphan turn, and the extras around the entry's own text."""
+    entry = turn.entries[0]
+    head, end = _heading(turn.kind, entry)
+    said = entry.text
+    text = neutralised(said)
+    extras: tuple[str, ...] = (shape(head), f"\n{end}\n")
+    if len(text) != len(said):
+        extras += (" ",) * (len(text) - len(said))
+    if type(entry.content) is not str and has_unsaid(entry.content):
+        text += NOT_SAID
+        extras += (NOT_SAID,)
+    return f"{head}\n{text}\n{end}", extras
+
+
+def _heading(kind: str, entry: Entry) -> tuple[str, str]:
+    """What stands before and after a text that is not the user's own."""
+    if kind == "orphan":
+        tool = f"tool {_in_heading(entry.name)}" if entry.name else "a tool"
+        head = f"[memman: a result of {tool}, whose call is not in this context]"
+        return head, "[end of memman result]"
+    if kind == "context":
+        source = _in_heading(entry.name) if entry.name else "an unnamed source"
+        return f"[memman context from {source}, not user input]", "[end of memman context]"
+    covers = entry.metadata
+    span = ""
+    if "first" in covers and "last" in covers:
+        span = " of entries " + _in_heading(f"{covers['first']}-{covers['last']}")
+    return f"[memman summary{span}, not user input]", "[end of memman summary]"
+
+
+def _in_heading(name: str | None) -> str:
+    """A name as it can stand in a heading: on one line, and without brackets that would end it."""
+    name = name or ""
+    if name.isprintable() and "[" not in name and "]" not in name:
+        return name
+    return " ".join(name.translate(_BRACKETS).split())
+
+
+def neutralised(text: str) -> str:
+    """The text with imitations of memman's own brackets broken by a space."""
+    return _IMITATION.sub("[ ", text) if "memman" in text.lower() else text
+
+
+def shape(text: str) -> str:
+    """The text with every digit a 9: as dear as the text, and the same each time."""
+    return _DIGITS.sub("9", text)

@@ -1,0 +1,234 @@
+"""The whole fold of an era's log: what the window hides as well as what it shows.
+
+The process holds windows, not histories. A `History` is read from the log when somebody asks for the
+past: `get_entries`, summaries, undo, deletion, export, and the check of an import.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from memman.entries import Entry
+from memman.errors import EntryNotFound, InvalidInput, Refused
+from memman.records import (
+    Added,
+    Cleared,
+    Compressed,
+    Deleted,
+    Ledger,
+    Pinned,
+    Record,
+    Replacement,
+    Undone,
+)
+from memman.window import Slot, compress_slots
+
+
+class History:
+    """Folds records in log order; raises `Refused` or `EntryNotFound` for one that cannot follow."""
+
+    def __init__(self) -> None:
+        self.slots: list[Slot] = []
+        self.head = 0
+        self.ledger = Ledger()
+        self.added: dict[str, Entry] = {}
+        self.compressions: dict[str, Compressed] = {}
+        self._hidden: dict[str, list[Slot]] = {}  # compression id -> the slots that it replaced
+        self._hider: dict[str, str] = {}  # entry id -> compression id
+        self._replaced_by: dict[str, Replacement] = {}  # entry id -> what stands for it
+
+    @classmethod
+    def of(cls, records: Iterable[tuple[int, Record]]) -> History:
+        """The fold of numbered records."""
+        history = cls()
+        for seq, record in records:
+            history.apply(seq, record)
+        return history
+
+    def apply(self, seq: int, record: Record) -> None:
+        """Takes the next record of the log."""
+        match record:
+            case Added(entry):
+                entry = msgspec.structs.replace(entry, seq=seq)
+                self.added[entry.id] = entry
+                self.slots.append(Slot(entry, seq, entry.token_count.tokens, entry.pinned))
+            case Compressed():
+                self._compress(seq, record)
+            case Undone():
+                self.slots = self.undo(record.compression_id)
+                self._forget(record.compression_id)
+            case Pinned():
+                self.slots = pin_slots(self.slots, record.entry_id, record.on)
+            case Deleted():
+                self._delete(record.ids)
+            case Cleared():
+                self._clear()
+        self.head = seq
+        self.ledger = self.ledger.after(seq, record)
+
+    # ------------------------------------------------------------ questions
+
+    def undo(self, compression_id: str) -> list[Slot]:
+        """The window without that compression. Raises as `undo_compression` does."""
+        if compression_id not in self.compressions:
+            raise EntryNotFound(
+                f"no compression {compression_id!r} is in force in this session: "
+                "it is unknown, was undone, or was cleared away"
+            )
+        record = self.compressions[compression_id]
+        active = {slot.entry.id: slot for slot in self.slots}
+        for item in record.replacements:
+            if item.entry is None:
+                continue
+            if item.entry.id not in active:
+                outermost = self.outermost(item.entry.id)
+                raise Refused(
+                    f"compression {compression_id} was itself compressed: "
+                    f"undo {outermost} first (outermost first)"
+                )
+            if active[item.entry.id].pinned:
+                raise Refused(f"replacement {item.entry.id} is pinned: unpin it before the undo")
+        return self._unfolded(self.slots, compression_id)
+
+    def outermost(self, entry_id: str) -> str | None:
+        """The compression that hides an entry and is not hidden itself; None for an active entry."""
+        hider = self._hider.get(entry_id)
+        if hider is None:
+            return None
+        above = [
+            outer
+            for item in self.compressions[hider].replacements
+            if item.entry is not None and (outer := self.outermost(item.entry.id))
+        ]
+        return above[0] if above else hider
+
+    def latest(self) -> str:
+        """The newest compression that can be undone."""
+        if not self.compressions:
+            raise EntryNotFound("there is no compression to undo in this session")
+        return next(reversed(self.compressions))
+
+    def stands_for(self, entry_id: str) -> str | None:
+        """The active replacement that speaks for a hidden entry; None when it was dropped."""
+        speaker: str | None = None
+        item = self._replaced_by.get(entry_id)
+        while item is not None:
+            speaker = item.entry.id if item.entry is not None else item.into
+            item = None if speaker is None else self._replaced_by.get(speaker)
+        return speaker
+
+    def hidden(self, entry_id: str) -> bool:
+        """Whether a compression in force hides this entry."""
+        return entry_id in self._hider
+
+    def entries(self) -> list[Entry]:
+        """Every added entry of the era in log order, with what is derived about it."""
+        pinned = {slot.entry.id for slot in self.slots if slot.pinned}
+        return [self._view(entry, entry.id in pinned) for entry in self.added.values()]
+
+    def replaced_entries(self) -> list[Entry]:
+        """The replacements of the compressions in force, with what is derived about them."""
+        return [
+            msgspec.structs.replace(
+                item.entry,
+                compressed=item.entry.id in self._hider,
+                summary_id=self.stands_for(item.entry.id),
+            )
+            for record in self.compressions.values()
+            for item in record.replacements
+            if item.entry is not None
+        ]
+
+    def originals(self, entry_id: str) -> list[Entry]:
+        """The added entries that a replacement speaks for, in order."""
+        found: list[Entry] = []
+        for original, item in self._replaced_by.items():
+            if (item.entry.id if item.entry is not None else item.into) == entry_id:
+                if original in self.added:
+                    found.append(self.added[original])
+                else:
+                    found.extend(self.originals(original))
+        return sorted(found, key=lambda entry: entry.seq)
+
+    def without(self, ids: Iterable[str]) -> tuple[list[Slot], int, int]:
+        """The window after a deletion, and the entries and tokens that the era loses."""
+        doomed = set(ids)
+        slots: Iterable[Slot] = self.slots
+        for name in self._covering(doomed):
+            slots = self._unfolded(slots, name)
+        lost = [self.added[name].token_count.tokens for name in doomed if name in self.added]
+        return [slot for slot in slots if slot.entry.id not in doomed], len(lost), sum(lost)
+
+    # ------------------------------------------------------------ steps
+
+    def _compress(self, seq: int, record: Compressed) -> None:
+        if record.id in self.compressions:
+            raise InvalidInput(f"compression {record.id} is in the log twice")
+        before = {slot.entry.id: slot for slot in self.slots}
+        self.slots = compress_slots(self.slots, record, seq)
+        self.compressions[record.id] = record
+        self._hidden[record.id] = [before[i] for item in record.replacements for i in item.ids]
+        for item in record.replacements:
+            for entry_id in item.ids:
+                self._hider[entry_id] = record.id
+                self._replaced_by[entry_id] = item
+
+    def _unfolded(self, slots: Iterable[Slot], compression_id: str) -> list[Slot]:
+        kept = [slot for slot in slots if slot.compression != compression_id]
+        return sorted(kept + self._hidden[compression_id], key=lambda slot: slot.position)
+
+    def _forget(self, compression_id: str) -> None:
+        del self.compressions[compression_id]
+        for slot in self._hidden.pop(compression_id):
+            del self._hider[slot.entry.id]
+            del self._replaced_by[slot.entry.id]
+
+    def _covering(self, doomed: set[str]) -> list[str]:
+        """The compressions whose originals, at any depth, include one of these; outermost first."""
+        return [name for name in reversed(self.compressions) if self._covers(name, doomed)]
+
+    def _covers(self, compression_id: str, doomed: set[str]) -> bool:
+        return any(
+            slot.entry.id in doomed
+            or (slot.compression in self.compressions and self._covers(slot.compression, doomed))
+            for slot in self._hidden[compression_id]
+        )
+
+    def _delete(self, ids: tuple[str, ...]) -> None:
+        doomed = set(ids)
+        covering = self._covering(doomed)
+        self.slots, _, _ = self.without(doomed)
+        for name in covering:
+            self._forget(name)
+        for name in doomed & self.added.keys():
+            del self.added[name]
+
+    def _clear(self) -> None:
+        self.slots = []
+        self.added.clear()
+        self.compressions.clear()
+        self._hidden.clear()
+        self._hider.clear()
+        self._replaced_by.clear()
+
+    def _view(self, entry: Entry, pinned: bool) -> Entry:
+        return msgspec.structs.replace(
+            entry,
+            pinned=pinned,
+            compressed=entry.id in self._hider,
+            summary_id=self.stands_for(entry.id),
+        )
+
+
+def pin_slots(slots: list[Slot], entry_id: str, on: bool) -> list[Slot]:
+    """The window with one entry pinned or unpinned. Raises `EntryNotFound` unless it is active."""
+    for number, slot in enumerate(slots):
+        if slot.entry.id == entry_id:
+            changed = Slot(slot.entry, slot.position, slot.tokens, on, slot.index, slot.compression)
+            return [*slots[:number], changed, *slots[number + 1 :]]
+    raise EntryNotFound(
+        f"entry {entry_id!r} is not active in this session's window, so it cannot be pinned or "
+        "unpinned (a compressed entry: undo its compression first)"
+    )

@@ -1,0 +1,279 @@
+"""The seams: what memman asks of a store, a format, a summarizer and a counter.
+
+A port may be sync or async. The async door awaits either kind, and sends a blocking one (`blocking =
+True` on the object) to a worker thread; the sync door refuses an async one when it is handed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal, Protocol, runtime_checkable
+
+import msgspec
+
+from memman.entries import Accuracy, Draft, Entry
+from memman.records import Ledger, Record
+
+# ---------------------------------------------------------------- store
+
+
+class Appended(msgspec.Struct, frozen=True, gc=False):
+    """The answer to a write: the seq of each record, in order, the head, and the epoch.
+
+    `fresh` is how many of the records were new; a retry adds nothing and gets the first seqs again.
+    """
+
+    seqs: tuple[int, ...]
+    head: int
+    epoch: int
+    fresh: int
+
+
+class Place(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """One slot of a window as a store keeps it.
+
+    `seq` is its record's place in the log, `index` the place among that record's replacements (-1
+    for an added entry), `position` where it stands in the window's order.
+    """
+
+    seq: int
+    index: int
+    position: int
+    pinned: bool = False
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    """A session as a store has it: everything needed to go on, and nothing of its history."""
+
+    head: int
+    epoch: int
+    window: tuple[tuple[Place, Record], ...]
+    ledger: Ledger
+
+
+class SessionInfo(msgspec.Struct, frozen=True):
+    """One line of a list of sessions."""
+
+    session_id: str
+    head: int
+    entries: int
+    tokens: int
+
+
+class Store(Protocol):
+    """Where logs live. `memman.testing.StoreConformance` states every law as a test.
+
+    A store numbers the records of a session 1, 2, 3 ... without gaps and keeps its window as an
+    explicit list up to a floor; the window is that list plus every `Added` record after the floor.
+    """
+
+    def append(
+        self, session_id: str, records: Sequence[Record], *, expect_head: int | None = None
+    ) -> Appended:
+        """Appends records atomically; a record whose id is there already keeps its first seq.
+
+        The ids of replacements are taken too: `get` answers to them with their compression.
+
+        With `expect_head`, raises `StoreConflict` unless the head is that.
+        """
+
+    def commit(
+        self,
+        session_id: str,
+        epoch: int,
+        records: Sequence[Record],
+        window: Sequence[Place],
+        floor: int,
+        *,
+        expect_head: int | None = None,
+    ) -> Appended:
+        """Appends records and replaces the window, in one transaction, if `epoch` is still current.
+
+        Otherwise raises `StoreConflict` and changes nothing. `window` covers the log up to `floor`.
+        A place whose `seq` is zero or negative refers to a record of this very commit: 0 is the first
+        of `records`, -1 the second. The epoch grows by one. A retry (the first record's id is there)
+        returns the first answer.
+        """
+
+    def load(self, session_id: str) -> Snapshot | None:
+        """The session's snapshot, or None where there is no such session."""
+
+    def state(self, session_id: str) -> tuple[int, int] | None:
+        """(head, epoch), or None: what a shared store is asked at each operation."""
+
+    def read(
+        self, session_id: str, after: int = 0, limit: int = 1_000
+    ) -> Sequence[tuple[int, Record]]:
+        """The records with seq > `after`, in order, at most `limit`."""
+
+    def get(self, session_id: str, ids: Sequence[str]) -> Sequence[tuple[int, Record]]:
+        """The records with these ids (an entry's id or a compression's), in log order."""
+
+    def erase(self, session_id: str, ids: frozenset[str]) -> None:
+        """Overwrites the payloads of these entries and replacements with tombstones, for good."""
+
+    def sessions(self) -> Iterable[SessionInfo]:
+        """Every session."""
+
+    def delete(self, session_id: str) -> bool:
+        """Removes a session with its log; whether there was one."""
+
+    def close(self) -> None:
+        """Frees what the store holds."""
+
+
+# ---------------------------------------------------------------- summarizer
+
+
+class SummaryRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What a summarizer is asked: `prompt` is complete; the rest is for those who build their own."""
+
+    prompt: str
+    entries: tuple[Entry, ...]
+    previous_summary: str | None
+    target_tokens: int
+    focus: str | None = None
+
+
+class SummaryReply(msgspec.Struct, frozen=True, kw_only=True):
+    """A summarizer's answer; `truncated` when the provider cut it off."""
+
+    text: str
+    model: str | None = None
+    truncated: bool = False
+
+
+@runtime_checkable
+class Summarizer(Protocol):
+    """Turns a request into a summary. `memman.testing.SummarizerConformance` holds the laws."""
+
+    def summarize(self, request: SummaryRequest) -> SummaryReply | Awaitable[SummaryReply]: ...
+
+
+SummarizeCallback = Callable[[str], "str | Awaitable[str]"]
+
+# ---------------------------------------------------------------- counting
+
+
+class ModelRef(msgspec.Struct, frozen=True):
+    """A model, whatever its spelling was: `name` is lower case without provider prefix."""
+
+    name: str
+    provider: str | None = None
+    given: str = ""
+
+
+class ModelInfo(msgspec.Struct, frozen=True):
+    """A model's limits in tokens, with where and when they were learned."""
+
+    context: int
+    max_input: int
+    max_output: int
+    source: str = ""
+    date: str = ""
+
+
+@runtime_checkable
+class LocalCounter(Protocol):
+    """Counts texts in this process: pure, thread-safe, never waits for anything."""
+
+    fingerprint: str
+
+    def count_texts(self, texts: Sequence[str]) -> list[int]: ...
+
+
+@runtime_checkable
+class RemoteCounter(Protocol):
+    """Prices a whole rendered request over a network."""
+
+    fingerprint: str
+
+    def count_request(self, rendered: Mapping[str, Any], *, timeout: float) -> int: ...
+
+
+class CounterSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """A counter that exists: cheap to make and to list, it imports no SDK.
+
+    `match(model)` is 0 for no and higher for more specific. `factory(model)` makes the counter,
+    imports what it needs, and may raise `CounterUnavailable(reason)`.
+    """
+
+    name: str
+    match: Callable[[ModelRef], int]
+    factory: Callable[[ModelRef], Any]
+    remote: bool = False
+    accuracy: Accuracy = "high"
+    format: str | None = None
+
+
+# ---------------------------------------------------------------- formats
+
+
+class Call(msgspec.Struct, frozen=True, gc=False):
+    """A tool call with its answer (None: there is none yet).
+
+    `wire_id` is the call's own id, or a made one, unique within its message; `unique_id` is unique
+    within the whole request.
+    """
+
+    entry: Entry
+    wire_id: str
+    unique_id: str
+    result: Entry | None
+
+
+class Turn(msgspec.Struct, frozen=True, gc=False):
+    """A step of a conversation that is valid by construction; a format only spells it.
+
+    `assistant`: `entries` are the texts of one assistant message, `calls` its tool calls in order;
+    `answers` are the same calls in the order in which their results came. Every other kind has one
+    entry: `orphan` is a tool result whose call is not in the context.
+    """
+
+    kind: Literal["system", "user", "assistant", "context", "summary", "orphan"]
+    entries: tuple[Entry, ...]
+    calls: tuple[Call, ...] = ()
+    answers: tuple[Call, ...] = ()
+
+
+class Rendered(msgspec.Struct, frozen=True, gc=False):
+    """One turn as a provider's messages, and what rendering put around its entries.
+
+    `framing` is in tokens, by the provider's formula. `extras` are our own headings and placeholders,
+    with digits as 9 so that they recur; whoever prices the context counts them.
+    """
+
+    messages: tuple[dict[str, Any], ...]
+    framing: int
+    extras: tuple[str, ...] = ()
+
+
+class Format(Protocol):
+    """A message format: what a provider or framework calls a conversation.
+
+    `request_framing` is what every request costs beside its messages, `message_framing` what a plain
+    message costs around its text, `edges` the texts that `frame` may add. With `inline_system` False
+    the head's system messages are handed over apart; with `joins` False `join` is never asked.
+    """
+
+    name: str
+    request_framing: int
+    message_framing: int
+    joins: bool
+    edges: tuple[str, ...]
+    inline_system: bool
+
+    def detect(self, messages: Sequence[Any]) -> int:
+        """How surely these are messages of this format: 0 no, higher surer."""
+
+    def parse(self, messages: Sequence[Any]) -> list[Draft]:
+        """The entries of the messages, in order. Raises `FormatError` that names the message."""
+
+    def render(self, turn: Turn) -> Rendered:
+        """The messages of one turn."""
+
+    def join(self, left: dict[str, Any], right: dict[str, Any]) -> dict[str, Any] | None:
+        """Two neighbours as one new message where the format wants that, else None."""
+
+    def frame(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """The whole request's messages: what must stand first or last is added."""

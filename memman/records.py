@@ -1,0 +1,211 @@
+"""The log's vocabulary: what can happen to a session, and its JSON.
+
+Every record has an `id`, made before the first attempt to store it, and `at`, which is information
+and never an order. A record's place is its `seq`, given by the store.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Literal
+
+import msgspec
+
+from memman.entries import NO_JSON, Entry
+
+ReplacementMethod = Literal["summary", "digest", "stub", "fold", "clip", "drop"]
+
+
+class Replacement(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """A contiguous run of the window, and the entry that stands for it (None: nothing does).
+
+    `into` names the replacement of the same compression that speaks for this run too: a pinned
+    entry splits the old part, and one summary covers the pieces.
+    """
+
+    ids: tuple[str, ...]
+    entry: Entry | None
+    method: ReplacementMethod
+    into: str | None = None
+
+
+class Cost(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """What making a compression took: calls of the summarizer and their seconds."""
+
+    calls: int = 0
+    seconds: float = 0.0
+
+
+class Added(msgspec.Struct, frozen=True, gc=False, tag="added", tag_field="kind"):
+    """An entry joined the conversation."""
+
+    entry: Entry
+
+    @property
+    def id(self) -> str:
+        return self.entry.id
+
+    @property
+    def at(self) -> datetime:
+        return self.entry.timestamp
+
+
+class Compressed(msgspec.Struct, frozen=True, tag="compressed", tag_field="kind", kw_only=True):
+    """Runs of the window were replaced."""
+
+    id: str
+    at: datetime
+    replacements: tuple[Replacement, ...]
+    reason: str
+    tokens_before: int
+    tokens_after: int
+    cost: Cost = Cost()
+
+
+class Undone(msgspec.Struct, frozen=True, tag="undone", tag_field="kind", kw_only=True):
+    """A compression was taken back: what it hid is in the window again."""
+
+    id: str
+    at: datetime
+    compression_id: str
+
+
+class Pinned(msgspec.Struct, frozen=True, tag="pinned", tag_field="kind", kw_only=True):
+    """An active entry may no longer (`on`) or may again be replaced."""
+
+    id: str
+    at: datetime
+    entry_id: str
+    on: bool
+
+
+class Deleted(msgspec.Struct, frozen=True, tag="deleted", tag_field="kind", kw_only=True):
+    """Entries were removed for good. `entries` and `tokens` are what the era's totals lost."""
+
+    id: str
+    at: datetime
+    ids: tuple[str, ...]
+    entries: int = 0
+    tokens: int = 0
+
+
+class Cleared(msgspec.Struct, frozen=True, tag="cleared", tag_field="kind", kw_only=True):
+    """The window was emptied and a new era begins."""
+
+    id: str
+    at: datetime
+
+
+class Configured(msgspec.Struct, frozen=True, tag="configured", tag_field="kind", kw_only=True):
+    """Settings of the session changed."""
+
+    id: str
+    at: datetime
+    changes: dict[str, Any]
+
+
+class UsageReported(msgspec.Struct, frozen=True, tag="usage", tag_field="kind", kw_only=True):
+    """What the provider said a request cost; `estimated` is what memman thought at that time."""
+
+    id: str
+    at: datetime
+    model: str | None
+    input_tokens: int
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    estimated: int = 0
+
+
+Record = Added | Compressed | Undone | Pinned | Deleted | Cleared | Configured | UsageReported
+SHAPES = (Compressed, Undone, Pinned, Deleted, Cleared)  # these change the shape of the window
+
+_encoder = msgspec.json.Encoder()
+_decoder: msgspec.json.Decoder[Record] = msgspec.json.Decoder(Record)
+
+
+def encode(record: Record) -> bytes:
+    """A record as JSON. `seq` is a column of the store, not part of the payload."""
+    return _encoder.encode(record)
+
+
+def decode(payload: bytes) -> Record:
+    """The record of a payload; raises `msgspec.ValidationError` for anything else."""
+    return _decoder.decode(payload)
+
+
+class Ledger(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a session remembers besides its window: a fold over its records that needs no history.
+
+    `entries` and `tokens` are the era's totals; `era` is the seq of the last clear.
+    """
+
+    entries: int = 0
+    tokens: int = 0
+    era: int = 0
+    last_counted_at: datetime | None = None
+    settings: dict[str, Any] = {}
+    usage: UsageReported | None = None
+    counter: str = ""
+
+    def after(self, seq: int, record: Record) -> Ledger:
+        """The ledger once `record` has been appended at `seq`."""
+        match record:
+            case Added(entry):
+                return msgspec.structs.replace(
+                    self,
+                    entries=self.entries + 1,
+                    tokens=self.tokens + entry.token_count.tokens,
+                    last_counted_at=entry.timestamp,
+                    counter=entry.token_count.counter or self.counter,
+                )
+            case Deleted():
+                return msgspec.structs.replace(
+                    self, entries=self.entries - record.entries, tokens=self.tokens - record.tokens
+                )
+            case Cleared():
+                return msgspec.structs.replace(self, entries=0, tokens=0, era=seq)
+            case Configured():
+                return msgspec.structs.replace(self, settings=self.settings | record.changes)
+            case UsageReported():
+                return msgspec.structs.replace(self, usage=record)
+        return self
+
+
+def tombstone(record: Record, ids: frozenset[str]) -> Record:
+    """`record` without the payload of the entries named in `ids`; seq, id and kind stay."""
+    if isinstance(record, Added) and record.id in ids:
+        return Added(_blank(record.entry))
+    if isinstance(record, Compressed):
+        return msgspec.structs.replace(
+            record,
+            replacements=tuple(
+                msgspec.structs.replace(item, entry=_blank(item.entry))
+                if item.entry is not None and item.entry.id in ids
+                else item
+                for item in record.replacements
+            ),
+        )
+    return record
+
+
+def tainted_by(records: list[Record], ids: frozenset[str]) -> frozenset[str]:
+    """`ids` and every replacement whose originals, at any depth, include one of them."""
+    tainted = set(ids)
+    for record in records:
+        if not isinstance(record, Compressed):
+            continue
+        for item in record.replacements:
+            if not tainted.isdisjoint(item.ids):
+                tainted.update(name for name in (item.into, item.entry and item.entry.id) if name)
+    return frozenset(tainted)
+
+
+def _blank(entry: Entry) -> Entry:
+    return msgspec.structs.replace(
+        entry,
+        content="",
+        name=None,
+        call_id=None,
+        metadata_json=NO_JSON,
+        raw_json=NO_JSON,
+    )

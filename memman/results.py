@@ -1,0 +1,138 @@
+"""What the reading verbs answer with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from memman.entries import Entry, TokenCount
+from memman.records import Replacement
+from memman.window import Slot
+
+_BESIDE = ("system_prompt", "tools", "reserved", "framing")
+
+
+class Context(msgspec.Struct, frozen=True):
+    """What to send to the model: valid for its format and within its budget.
+
+    `messages` gives fresh plain dicts at each read, so that changing them changes nothing here.
+    `system` is the system prompt where the format has it apart, else None. `tokens` is the price of
+    the whole, `budget` what it had to fit. `trimmed` lists what was replaced in this copy to make it
+    fit; the session keeps it. `unchanged_prefix` is how many leading messages equal those of the
+    session's previous context, which is what a provider's prompt cache can reuse.
+    """
+
+    format: str
+    budget: int
+    tokens: TokenCount
+    system: str | None
+    trimmed: tuple[Replacement, ...]
+    unchanged_prefix: int
+    _messages: tuple[dict[str, Any], ...]
+    _slots: tuple[Slot, ...]
+    _beside: tuple[int, int, int, int]
+
+    @property
+    def messages(self) -> list[dict[str, Any]]:
+        """The messages in the provider's form."""
+        return [_fresh(message) for message in self._messages]
+
+    @property
+    def text(self) -> str:
+        """All message texts as one string; in the format `text` this is the conversation."""
+        return "\n\n".join(
+            message["content"]
+            for message in self._messages
+            if isinstance(message.get("content"), str)
+        )
+
+    @property
+    def breakdown(self) -> dict[str, int]:
+        """Tokens by entry type, and `system_prompt`, `tools`, `framing`, `reserved` where there are any."""
+        shares: dict[str, int] = {}
+        for slot in self._slots:
+            shares[slot.entry.type] = shares.get(slot.entry.type, 0) + slot.tokens
+        beside = zip(_BESIDE, self._beside, strict=True)
+        return shares | {part: tokens for part, tokens in beside if tokens}
+
+    def led_by(self, message: dict[str, Any], tokens: TokenCount) -> Context:
+        """This context with a message before all others."""
+        messages = (message, *self._messages)
+        return msgspec.structs.replace(self, _messages=messages, tokens=tokens)
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    def __repr__(self) -> str:
+        return (
+            f"Context({self.format!r}, {len(self._messages)} messages, "
+            f"{self.tokens.tokens} of {self.budget} tokens, {len(self.trimmed)} trimmed)"
+        )
+
+
+def _fresh(value: Any) -> Any:
+    """A copy of plain JSON data; most messages are flat, so only what is nested is descended into."""
+    if type(value) is dict:
+        made = value.copy()
+        for key, item in made.items():
+            if type(item) is dict or type(item) is list:
+                made[key] = _fresh(item)
+        return made
+    return [_fresh(item) if type(item) in (dict, list) else item for item in value]
+
+
+class SessionStats(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a session stands.
+
+    `total_entries`, `active_entries` and `compressed_entries` count added entries of the era, never
+    summaries. `total_tokens` is what was added, `active_tokens` what is in the window, summaries and
+    stubs included. `drift` is reported over estimated input tokens less one (0.05: the provider
+    counts 5 % more), None before the first report.
+    """
+
+    session_id: str
+    total_entries: int
+    active_entries: int
+    compressed_entries: int
+    summaries: int
+    total_tokens: int
+    active_tokens: int
+    max_tokens: int
+    max_entries: int | None
+    overhead_tokens: int
+    counter: str
+    last_counted_at: datetime | None
+    drift: float | None = None
+
+
+class Summary(msgspec.Struct, frozen=True, kw_only=True):
+    """A summary in force: what it says, and what it stands for. `ratio` is original over summary."""
+
+    id: str
+    content: str
+    original_entry_ids: tuple[str, ...]
+    token_count: int
+    original_token_count: int
+    ratio: float
+    created_at: datetime
+    time_range: tuple[datetime, datetime]
+
+
+def summary_of(slot: Slot, originals: Sequence[Entry]) -> Summary:
+    """A summary slot with what it stands for."""
+    entry = slot.entry
+    original = sum(item.token_count.tokens for item in originals)
+    times = [item.timestamp for item in originals] or [entry.timestamp]
+    return Summary(
+        id=entry.id,
+        content=entry.text,
+        original_entry_ids=tuple(item.id for item in originals),
+        token_count=slot.tokens,
+        original_token_count=original,
+        ratio=round(original / max(1, slot.tokens), 2),
+        created_at=entry.timestamp,
+        time_range=(min(times), max(times)),
+    )

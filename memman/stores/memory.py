@@ -1,0 +1,200 @@
+"""The store in this process: lists and a lock. Nothing survives the process."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from memman.errors import StoreConflict
+from memman.ports import Appended, Place, SessionInfo, Snapshot
+from memman.records import Added, Compressed, Ledger, Record, tombstone
+
+
+class _Log:
+    """One session: its records, where each id stands, and its window as a list up to a floor.
+
+    A signal handler may raise between any two steps, so every change is one step that the
+    interpreter cannot be interrupted in, or is noted first (`pending`) and completed later.
+    """
+
+    __slots__ = ("folded", "indexed", "ledger", "pending", "records", "seqs", "shape")
+
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+        self.seqs: dict[str, int] = {}
+        self.indexed = 0  # how many records `seqs` covers
+        self.shape: tuple[int, tuple[Place, ...], int] = (0, (), 0)  # epoch, window, floor
+        self.pending: tuple[int, list[Record], tuple[int, tuple[Place, ...], int]] | None = None
+        self.ledger = Ledger()
+        self.folded = 0
+
+    def recovered(self) -> _Log:
+        """The log with what an interruption left undone completed."""
+        if self.pending is not None:
+            head, records, shape = self.pending
+            if len(self.records) == head:
+                self.records.extend(records)
+            self.shape = shape
+            self.pending = None
+        while self.indexed < len(self.records):
+            seq = self.indexed + 1
+            record = self.records[seq - 1]
+            self.seqs.setdefault(record.id, seq)
+            if isinstance(record, Compressed):
+                for item in record.replacements:
+                    if item.entry is not None:
+                        self.seqs.setdefault(item.entry.id, seq)
+            self.indexed = seq
+        return self
+
+    def append(self, records: Sequence[Record]) -> Appended:
+        seqs = self.seqs
+        fresh = list({record.id: record for record in records if record.id not in seqs}.values())
+        self.records.extend(fresh)
+        self.recovered()
+        placed = tuple([seqs[record.id] for record in records])
+        return Appended(placed, len(self.records), self.shape[0], len(fresh))
+
+    def commit(self, records: Sequence[Record], places: Sequence[Place], floor: int) -> Appended:
+        head = len(self.records)
+        resolved = tuple(
+            place if place.seq > 0 else msgspec.structs.replace(place, seq=head + 1 - place.seq)
+            for place in places
+        )
+        self.pending = (head, list(records), (self.shape[0] + 1, resolved, floor))
+        self.recovered()
+        seqs = tuple(range(head + 1, len(self.records) + 1))
+        return Appended(seqs, len(self.records), self.shape[0], len(seqs))
+
+    def up_to_date_ledger(self) -> Ledger:
+        """The ledger, folded when somebody asks: an append pays nothing for it."""
+        while self.folded < len(self.records):
+            seq = self.folded + 1
+            self.ledger, self.folded = self.ledger.after(seq, self.records[seq - 1]), seq
+        return self.ledger
+
+
+class MemoryStore:
+    """Logs in memory, thread-safe, with every law of the `Store` protocol."""
+
+    blocking = False
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._logs: dict[str, _Log] = {}
+
+    def append(
+        self, session_id: str, records: Sequence[Record], *, expect_head: int | None = None
+    ) -> Appended:
+        """Appends records; one whose id is there keeps its seq."""
+        with self._lock:
+            log = self._logs.get(session_id)
+            if log is None:
+                log = self._logs[session_id] = _Log()
+            elif log.pending is not None or log.indexed != len(log.records):
+                log.recovered()
+            if expect_head is not None and len(log.records) != expect_head:
+                raise StoreConflict(
+                    f"session {session_id!r} is at {len(log.records)}, not at {expect_head}"
+                )
+            if len(records) != 1 or records[0].id in log.seqs:
+                return log.append(records)
+            # A single new record, which nearly every append is.
+            log.records.append(records[0])
+            log.indexed = seq = log.seqs[records[0].id] = len(log.records)
+            return Appended((seq,), seq, log.shape[0], 1)
+
+    def commit(
+        self,
+        session_id: str,
+        epoch: int,
+        records: Sequence[Record],
+        window: Sequence[Place],
+        floor: int,
+        *,
+        expect_head: int | None = None,
+    ) -> Appended:
+        """Appends records and takes the new window, if the epoch is still the same."""
+        with self._lock:
+            log = (self._logs.get(session_id) or _Log()).recovered()
+            head = len(log.records)
+            if records[0].id in log.seqs:
+                return log.append(records)
+            # A window of another log (the session was deleted meanwhile) reaches beyond this one.
+            beyond = floor > head + len(records)
+            if epoch != log.shape[0] or beyond or expect_head not in (None, head):
+                raise StoreConflict(
+                    f"session {session_id!r} is at epoch {log.shape[0]} and head {head}, "
+                    f"not at {epoch} and {head if expect_head is None else expect_head}"
+                )
+            self._logs[session_id] = log
+            return log.commit(records, window, floor)
+
+    def load(self, session_id: str) -> Snapshot | None:
+        """The session as it stands."""
+        with self._lock:
+            log = self._found(session_id)
+            if log is None:
+                return None
+            epoch, places, floor = log.shape
+            listed = [(place, log.records[place.seq - 1]) for place in places]
+            later = [
+                (Place(seq, -1, seq, record.entry.pinned), record)
+                for seq, record in enumerate(log.records[floor:], floor + 1)
+                if isinstance(record, Added)
+            ]
+            ledger = log.up_to_date_ledger()
+            return Snapshot(len(log.records), epoch, (*listed, *later), ledger)
+
+    def state(self, session_id: str) -> tuple[int, int] | None:
+        """(head, epoch) of a session."""
+        with self._lock:
+            log = self._found(session_id)
+            return None if log is None else (len(log.records), log.shape[0])
+
+    def _found(self, session_id: str) -> _Log | None:
+        log = self._logs.get(session_id)
+        return None if log is None else log.recovered()
+
+    def read(
+        self, session_id: str, after: int = 0, limit: int = 1_000
+    ) -> Sequence[tuple[int, Record]]:
+        """A stretch of the log."""
+        with self._lock:
+            log = self._found(session_id)
+            stretch = log.records[after : after + limit] if log else []
+        return list(enumerate(stretch, after + 1))
+
+    def get(self, session_id: str, ids: Sequence[str]) -> Sequence[tuple[int, Record]]:
+        """Records by id."""
+        with self._lock:
+            log = self._found(session_id)
+            if log is None:
+                return []
+            found = sorted({log.seqs[name] for name in ids if name in log.seqs})
+            return [(seq, log.records[seq - 1]) for seq in found]
+
+    def erase(self, session_id: str, ids: frozenset[str]) -> None:
+        """Puts tombstones where the payloads were."""
+        with self._lock:
+            log = self._logs[session_id].recovered()
+            log.records[:] = [tombstone(record, ids) for record in log.records]
+
+    def sessions(self) -> Iterable[SessionInfo]:
+        """Every session, in the order of creation."""
+        with self._lock:
+            return [
+                SessionInfo(name, len(log.records), ledger.entries, ledger.tokens)
+                for name, log in self._logs.items()
+                for ledger in (log.recovered().up_to_date_ledger(),)
+            ]
+
+    def delete(self, session_id: str) -> bool:
+        """Forgets a session."""
+        with self._lock:
+            return self._logs.pop(session_id, None) is not None
+
+    def close(self) -> None:
+        """Nothing to free: the logs go with the object."""

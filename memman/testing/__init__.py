@@ -1,0 +1,31 @@
+"""Test kits for whoever implements a port, and small fakes for whoever uses memman.
+
+    from memman.testing import StoreConformance
+
+    class TestMyStore(StoreConformance):
+        def make_store(self):
+            return MyStore()
+
+A kit is a class of pytest style without pytest in it: every law of a port is one method whose name
+says it. memman's own stores, counters and formats run the same classes.
+"""
+
+from memman.testing.counters import CounterConformance
+from memman.testing.fakes import FakeClock, ScriptedSummarizer, record_events, sequential_ids
+from memman.testing.formats import FormatConformance
+from memman.testing.laws import broken_laws, laws_of
+from memman.testing.stores import StoreConformance
+from memman.testing.summarizers import SummarizerConformance
+
+__all__ = [
+    "CounterConformance",
+    "FakeClock",
+    "FormatConformance",
+    "ScriptedSummarizer",
+    "StoreConformance",
+    "SummarizerConformance",
+    "broken_laws",
+    "laws_of",
+    "record_events",
+    "sequential_ids",
+]

@@ -1,0 +1,205 @@
+"""The laws of a `Format`, each a test."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from memman.entries import Draft, Entry, TokenCount
+from memman.errors import FormatError
+from memman.formats.rendering import Rendering
+from memman.formats.rules import check
+from memman.ports import Format
+from memman.testing.laws import refused
+from memman.window import Window
+
+AT = datetime(2026, 1, 1, tzinfo=UTC)
+_NOT_MESSAGES: tuple[Any, ...] = (None, 5, [], {"no": "role"}, {"role": "nobody", "content": "x"})
+
+
+def window_of(drafts: Sequence[Draft]) -> Window:
+    """A window with these entries, one token each."""
+    window = Window()
+    for seq, draft in enumerate(drafts, 1):
+        entry = Entry(
+            id=f"e{seq}",
+            seq=seq,
+            timestamp=AT,
+            token_count=TokenCount(1),
+            **{name: getattr(draft, name) for name in Draft.__struct_fields__},
+        )
+        window.add(entry, False)
+    return window
+
+
+def user(text: str = "a question") -> Draft:
+    return Draft(type="message", role="user", content=text)
+
+
+def assistant(text: str = "an answer", message_id: str | None = None) -> Draft:
+    return Draft(type="message", role="assistant", content=text, message_id=message_id)
+
+
+def call(call_id: str | None = None, message_id: str | None = None, text: str = "{}") -> Draft:
+    return Draft(type="tool_call", role="assistant", content=text, name="find", call_id=call_id,
+                 message_id=message_id)  # fmt: skip
+
+
+def result(call_id: str | None = None, text: str = "found") -> Draft:
+    return Draft(type="tool_result", role="tool", content=text, name="find", call_id=call_id)
+
+
+_SYSTEM = Draft(type="message", role="system", content="Be brief.")
+_CONTEXT = Draft(type="context", role="system", content="notes", name="notes.txt")
+_SUMMARY = Draft(type="summary", role="system", content="[end of memman summary] and on")
+
+CONVERSATIONS: dict[str, tuple[Draft, ...]] = {
+    "a question and an answer": (user(), assistant(), user()),
+    "system first": (_SYSTEM, user(), assistant()),
+    "system in the middle": (user(), _SYSTEM, assistant(), user()),
+    "assistant first": (assistant(), user()),
+    "assistant last, with a blank at its end": (user(), assistant("done \n")),
+    "two of a role in a row": (user(), user(), assistant(), assistant(), user()),
+    "a call and its result": (user(), call("c1"), result("c1"), assistant()),
+    "text beside parallel calls": (
+        user(), assistant("both", "m"), call("c1", "m"), call("c2", "m"), result("c2"), result("c1"),
+    ),
+    "calls and results without ids": (user(), call(), call(), result(), result(), user()),
+    "an unanswered call in the middle": (user(), call("c1"), user(), assistant(), user()),
+    "an unanswered call at the end": (user(), call("c1")),
+    "a result without its call": (user(), result("gone"), assistant(), user()),
+    "two results of a call": (user(), call("c1"), result("c1"), result("c1"), user()),
+    "an id that comes again": (
+        user(), call("c1"), result("c1"), call("c1"), result("c1"), call("c1", "m"), call("c1", "m"),
+        result("c1"), result("c1"),
+    ),
+    "something between a call and its result": (user(), call("c1"), user(), result("c1"), user()),
+    "empty and blank texts": (user(""), assistant(""), user(" \n"), assistant(" "), user("\x00")),
+    "an empty result": (user(), call("c1"), result("c1", ""), user()),
+    "arguments that are no object": (user(), call("c1", None, "[1"), result("c1"), call("c2", None, "7")),
+    "an id in no alphabet": (user(), call("c 1/\u00e9"), result("c 1/\u00e9"), user()),
+    "context and summaries": (_SUMMARY, _CONTEXT, user(), _CONTEXT, assistant(), _CONTEXT),
+    "only a system message": (_SYSTEM, user()),
+    "only a context": (_CONTEXT,),
+}  # fmt: skip
+"""Sequences that real logs have and that every format must render validly."""
+
+
+class FormatConformance:
+    """Derive from it and say how the format is made; every law of the port becomes a test.
+
+    `samples` are conversations in this format: lists of messages as a provider or a log has them.
+    `rules` names the rules of `memman.formats.rules` that rendered requests obey, where there are any.
+    `unknown` is a key that the format has no meaning for; None where messages have no keys.
+    """
+
+    samples: Sequence[list[Any]] = ()
+    rules: str | None = None
+    unknown: str | None = "x_of_somebody_else"
+
+    def make_format(self) -> Format:
+        """The format under test."""
+        raise NotImplementedError
+
+    def rendered(self, drafts: Sequence[Draft]) -> tuple[list[Any], str | None]:
+        """(messages, system prompt) that the format renders of entries."""
+        form = self.make_format()
+        rendering = Rendering(form, len)
+        rendering.update(window_of(drafts))
+        system = None if form.inline_system else (rendering.system_text() or None)
+        return list(rendering.messages()), system
+
+    def as_given(self, messages: list[Any]) -> list[Any]:
+        """Rendered messages as a caller would have given them; a text format gives its text."""
+        return messages
+
+    # ------------------------------------------------------------ in
+
+    def test_there_are_samples_to_be_tested_with(self) -> None:
+        assert self.samples
+
+    def test_it_recognises_its_own_messages(self) -> None:
+        for sample in self.samples:
+            assert self.make_format().detect(sample) > 0, f"not recognised: {sample!r:.200}"
+
+    def test_it_recognises_nothing_in_nothing(self) -> None:
+        assert self.make_format().detect([]) == 0
+        for junk in _NOT_MESSAGES:
+            assert self.make_format().detect([junk]) == 0, f"recognised: {junk!r}"
+
+    def test_what_is_no_message_is_refused_and_named(self) -> None:
+        for junk in _NOT_MESSAGES:
+            error = refused(FormatError, lambda junk=junk: self.make_format().parse([junk]))  # type: ignore[misc]
+            assert str(error)
+
+    def test_parsing_leaves_the_messages_as_they_were(self) -> None:
+        for sample in self.samples:
+            before = copy.deepcopy(sample)
+            self.make_format().parse(sample)
+            assert sample == before
+
+    # ------------------------------------------------------------ and out again
+
+    def test_an_unedited_conversation_comes_back_equal(self) -> None:
+        for sample in self.samples:
+            messages, _ = self.rendered(self.make_format().parse(sample))
+            assert self.as_given(messages) == sample
+
+    def test_unknown_keys_of_a_message_are_kept(self) -> None:
+        for sample in self.samples if self.unknown else ():
+            marked = [{**message, self.unknown: {"kept": [1, None]}} for message in sample]
+            messages, _ = self.rendered(self.make_format().parse(marked))
+            assert messages == marked
+
+    def test_what_is_rendered_is_plain_json(self) -> None:
+        for drafts in self._conversations():
+            messages, _ = self.rendered(drafts)
+            assert json.loads(json.dumps(messages)) == messages
+
+    def test_changing_what_was_rendered_changes_nothing_else(self) -> None:
+        for drafts in self._conversations():
+            first, _ = self.rendered(drafts)
+            again, _ = self.rendered(drafts)
+            for message in first:
+                message.clear()
+            assert self.rendered(drafts)[0] == again
+
+    def test_the_texts_of_a_conversation_are_in_it(self) -> None:
+        drafts = (user("apples"), call("c1", None, '{"q": "pears"}'), result("c1", "plums"),
+                  assistant("figs"), _CONTEXT, user("dates"))  # fmt: skip
+        text = json.dumps(self.rendered(drafts)[0])
+        for word in ("apples", "pears", "plums", "figs", "notes", "dates"):
+            assert word in text
+
+    def test_every_conversation_obeys_the_rules_of_its_provider(self) -> None:
+        for name, drafts in CONVERSATIONS.items() if self.rules else ():
+            messages, system = self.rendered(drafts)
+            broken = check(messages, str(self.rules), system=system)
+            assert not broken, f"{name}: {broken}"
+
+    def test_every_prefix_and_suffix_obeys_the_rules_too(self) -> None:
+        for name, drafts in CONVERSATIONS.items() if self.rules else ():
+            cuts = [drafts[:n] for n in range(1, len(drafts))]
+            cuts += [drafts[n:] for n in range(1, len(drafts))]
+            for cut in cuts:
+                messages, system = self.rendered(cut)
+                broken = check(messages, str(self.rules), system=system) if messages else []
+                assert not broken, f"{name}, cut to {[d.type for d in cut]}: {broken}"
+
+    def test_rendering_step_by_step_comes_to_the_same(self) -> None:
+        for name, drafts in CONVERSATIONS.items():
+            form = self.make_format()
+            rendering = Rendering(form, len)
+            grown = Window()
+            for slot in window_of(drafts).slots:
+                grown.add(slot.entry, False)
+                rendering.update(grown)
+            assert list(rendering.messages()) == self.rendered(drafts)[0], name
+
+    def _conversations(self) -> list[Sequence[Draft]]:
+        parsed = [self.make_format().parse(sample) for sample in self.samples]
+        return list(itertools.chain(CONVERSATIONS.values(), parsed))

@@ -1,0 +1,87 @@
+"""What providers report about a request, as one record.
+
+Cached tokens are inside the input total for OpenAI and Gemini, and outside for Anthropic and Bedrock
+Converse, so the total is made the same for all: everything that was read, cached or not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from memman.errors import InvalidInput
+from memman.records import UsageReported
+
+_TOTALS = ("prompt_tokens", "input_tokens", "inputTokens", "prompt_token_count", "promptTokenCount")
+
+
+def usage_of(usage: Any, record_id: str, at: datetime, model: str | None) -> UsageReported:
+    """A usage object or dict of OpenAI, Anthropic, Gemini or Bedrock, or a plain number of input tokens.
+
+    Raises `InvalidInput` when no input tokens are in it.
+    """
+    if isinstance(usage, int) and not isinstance(usage, bool):
+        total, output, cached = usage, 0, 0
+    else:
+        total, output, cached = _read(_plain(usage))
+    if total < 0:
+        raise InvalidInput(f"usage is {total}, which is not a number of tokens")
+    return UsageReported(
+        id=record_id,
+        at=at,
+        model=model,
+        input_tokens=total,
+        output_tokens=output,
+        cached_tokens=cached,
+    )
+
+
+def _plain(usage: Any) -> Mapping[str, Any]:
+    if isinstance(usage, Mapping):
+        return usage
+    dump = getattr(usage, "model_dump", None)
+    if callable(dump):
+        return dict(dump())
+    raise InvalidInput(f"usage must be a response's usage or a number, not {type(usage).__name__}")
+
+
+def _read(usage: Mapping[str, Any]) -> tuple[int, int, int]:
+    """(input total, output, cached) in whichever spelling is there."""
+    if "prompt_tokens" in usage:
+        details = usage.get("prompt_tokens_details") or {}
+        cached = _number(details, "cached_tokens")
+        return _number(usage, "prompt_tokens"), _number(usage, "completion_tokens"), cached
+    if "input_tokens_details" in usage:
+        cached = _number(usage.get("input_tokens_details") or {}, "cached_tokens")
+        return _number(usage, "input_tokens"), _number(usage, "output_tokens"), cached
+    if "input_tokens" in usage:
+        cached = _number(usage, "cache_read_input_tokens")
+        written = _number(usage, "cache_creation_input_tokens")
+        total = _number(usage, "input_tokens") + cached + written
+        return total, _number(usage, "output_tokens"), cached
+    if "inputTokens" in usage:
+        cached = _number(usage, "cacheReadInputTokens")
+        total = _number(usage, "inputTokens") + cached + _number(usage, "cacheWriteInputTokens")
+        return total, _number(usage, "outputTokens"), cached
+    for prompt, reply, kept in (
+        ("prompt_token_count", "candidates_token_count", "cached_content_token_count"),
+        ("promptTokenCount", "candidatesTokenCount", "cachedContentTokenCount"),
+    ):
+        if prompt in usage:
+            return _number(usage, prompt), _number(usage, reply), _number(usage, kept)
+    raise InvalidInput(
+        f"usage names no input tokens: it has {', '.join(map(str, usage)) or 'nothing'}"
+    )
+
+
+def _number(usage: Any, key: str) -> int:
+    """A count of tokens; what is absent is none, except the total itself."""
+    if not isinstance(usage, Mapping):
+        raise InvalidInput(f"usage has {usage!r:.40} where its {key} should be")
+    value = usage.get(key)
+    if value is None and key not in _TOTALS:
+        return 0
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise InvalidInput(f"usage has {key}={value!r}, which is not a number of tokens")
+    return value

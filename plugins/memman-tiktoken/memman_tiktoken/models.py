@@ -1,0 +1,49 @@
+"""Which encoding a model uses, by the family its name belongs to.
+
+`PUBLISHED` families are in the table of OpenAI's tiktoken (`tiktoken/model.py`, 0.14.0). `ASSUMED`
+ones are not: successors are taken to keep the encoding that every model since gpt-4o has had.
+The table is our own because tiktoken's refuses prefixes, capitals and new names, and gives
+fine-tunes of gpt-4.1 the encoding of gpt-4.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+PUBLISHED: Final = 20
+ASSUMED: Final = 10
+
+
+class ModelEncoding(NamedTuple):
+    """The name of an encoding, and how surely it is a model's: `PUBLISHED` or `ASSUMED`."""
+
+    encoding: str
+    certainty: int
+
+
+# The first pattern that a name begins with decides. gpt-oss has o200k_harmony, which differs from
+# o200k_base in special tokens alone: text counts the same, and the memory is shared.
+_FAMILIES: Final = (
+    (r"gpt-(4o|4\.1|4\.5|5|oss)", ModelEncoding("o200k_base", PUBLISHED)),
+    (r"(o1|o3|o4-mini|chatgpt-4o)(?![\w.])", ModelEncoding("o200k_base", PUBLISHED)),
+    (r"(gpt-4|gpt-3\.5|gpt-35-turbo)(?![\w.])", ModelEncoding("cl100k_base", PUBLISHED)),
+    (r"text-embedding-(3|ada-002)(?![\w.])", ModelEncoding("cl100k_base", PUBLISHED)),
+    (r"(davinci|babbage)-002(?![\w.])", ModelEncoding("cl100k_base", PUBLISHED)),
+    (r"gpt-4\.\d|gpt-[6-9]|gpt-audio|gpt-realtime", ModelEncoding("o200k_base", ASSUMED)),
+    (r"o\d+(?![\w.])|chatgpt-|codex-", ModelEncoding("o200k_base", ASSUMED)),
+)
+_PATTERNS: Final = tuple((re.compile(pattern), known) for pattern, known in _FAMILIES)
+
+# "openai/gpt-4o", "openai:gpt-4o", "us.openai.gpt-oss-120b-1:0", "ft:gpt-4.1-mini:org::id"
+_SPELLING: Final = re.compile(r"(?:.*/)?(?:(?:\w+\.)?(?:openai|azure)[.:])?(?:ft:)?([^:]*)")
+
+
+def encoding_of(model: str) -> ModelEncoding | None:
+    """The encoding of a model by its name in any spelling, or None for a model not OpenAI's.
+
+    A fine-tune has the encoding of its base model.
+    """
+    spelling = _SPELLING.match(model.strip().lower())
+    name = spelling[1] if spelling else ""
+    return next((known for pattern, known in _PATTERNS if pattern.match(name)), None)

@@ -1,0 +1,358 @@
+"""The command as a process: exit codes, missing packages, colours, plugins, pipes."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import memman
+
+ROOT = Path(memman.__file__).parent.parent
+
+
+def run(*args, given=None, path=(), **environ):
+    """`memman` as a process of its own; `path` goes before its import path."""
+    inherited = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "MEMMAN_PLUGINS")}
+    places = [*map(str, path), str(ROOT), inherited.get("PYTHONPATH", "")]
+    return subprocess.run(
+        [sys.executable, "-m", "memman.cli", *map(str, args)],
+        input=given,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env=inherited | {"PYTHONPATH": os.pathsep.join(filter(None, places))} | environ,
+    )
+
+
+def python(code):
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        cwd=ROOT,
+    )
+
+
+# ---------------------------------------------------------------- exit codes
+
+
+def test_the_version_is_told(command):
+    assert command("--version").stdout == f"memman {memman.__version__}\n"
+
+
+def test_without_a_command_the_help_is_shown(command):
+    result = command()
+    assert result.exit_code == 2
+    assert "Commands:" in result.stdout
+
+
+def test_help_lists_every_command(command):
+    shown = command("--help").stdout
+    for name in ("demo", "import", "stats", "show", "compress", "export", "count", "plugins"):
+        assert f"\n  {name} " in shown
+        assert command(name, "--help").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    "args", [["demo", "--bogus"], ["nonsense"], ["stats"], ["show", "s.json", "--type", "dream"]]
+)
+def test_usage_errors_are_one_line_and_2(command, args):
+    result = command(*args)
+    assert result.exit_code == 2
+    assert result.stderr.startswith("memman: ")
+    assert "--help`" in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+READERS = [["stats"], ["show"], ["compress", "-o", "-"], ["export"]]
+
+
+@pytest.mark.parametrize("args", READERS)
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, "No such file"),
+        ("", "not JSON"),
+        ('{"format": "memman-session", "ver', "truncated (line 1, column 30)"),
+        ("[1]", "not a memman session"),
+        ('{"messages": []}', "memman import"),
+        ('{"format": "memman-session", "version": 99}', "version is 99"),
+        ('{"format": "memman-session", "version": 1}', "session_id"),
+    ],
+)
+def test_an_unreadable_session_is_one_line_and_3(command, tmp_path, args, content, said):
+    path = tmp_path / "s.json"
+    if content is not None:
+        path.write_text(content)
+    result = command(args[0], path, *args[1:])
+    assert (result.exit_code, result.stdout) == (3, "")
+    assert result.stderr.startswith("memman: ")
+    assert said in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("args", READERS)
+def test_a_dangling_id_is_named_and_3(command, demo_file, tmp_path, args):
+    document = json.loads(demo_file.read_text())
+    gone = document["entries"].pop(5)["id"]
+    path = tmp_path / "s.json"
+    path.write_text(json.dumps(document))
+    result = command(args[0], path, *args[1:])
+    assert (result.exit_code, result.stdout) == (3, "")
+    assert gone in result.stderr
+
+
+def test_each_fault_of_a_session_has_a_line(command, demo_file, tmp_path):
+    document = json.loads(demo_file.read_text())
+    gone = [document["entries"].pop(5)["id"] for _ in range(7)]
+    path = tmp_path / "s.json"
+    path.write_text(json.dumps(document))
+    head, *faults = command("stats", path).stderr.splitlines()
+    assert head.endswith(f"it has {len(faults)} faults:")
+    assert len(faults) >= 7
+    assert [gone_id in line for gone_id, line in zip(gone, faults, strict=False)] == [True] * 7
+
+
+def test_totals_that_lie_are_not_believed(command, demo_file, tmp_path):
+    document = json.loads(demo_file.read_text())
+    document["totals"]["tokens"] += 1
+    path = tmp_path / "s.json"
+    path.write_text(json.dumps(document))
+    assert command("stats", path).exit_code == 3
+
+
+def test_a_directory_is_unreadable(command, tmp_path):
+    assert command("stats", tmp_path).exit_code == 3
+    assert command("import", tmp_path).exit_code == 3
+
+
+# ---------------------------------------------------------------- the process
+
+
+def test_commands_are_piped_into_each_other(log_file):
+    session = run("import", log_file)
+    smaller = run("compress", "-", "--budget", "2k", "-o", "-", given=session.stdout)
+    body = run("export", "-", "-t", "anthropic", given=smaller.stdout)
+    assert json.loads(body.stdout)["system"] == "You fix builds."
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_a_full_disk_is_no_traceback(demo_file):
+    script = f'"{sys.executable}" -m memman.cli export "{demo_file}" > /dev/full'
+    done = subprocess.run(
+        ["/bin/sh", "-c", script], capture_output=True, text=True, timeout=60, check=False, cwd=ROOT
+    )
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1] == "memman: cannot write: No space left on device"
+
+
+def test_a_reader_that_goes_away_is_no_traceback(demo_file):
+    script = f'"{sys.executable}" -m memman.cli show "{demo_file}" | head -n 1'
+    done = subprocess.run(
+        ["/bin/sh", "-c", script], capture_output=True, text=True, timeout=60, check=False, cwd=ROOT
+    )
+    assert "Traceback" not in done.stderr
+    assert len(done.stdout.splitlines()) == 1
+
+
+@pytest.mark.parametrize("missing", [["click"], ["rich"], ["click", "rich"]])
+def test_without_its_packages_it_names_the_command_that_installs_them(missing):
+    done = python(
+        "import sys\n"
+        "class Blocker:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        f"        if name.partition('.')[0] in {missing!r}:\n"
+        "            raise ModuleNotFoundError(name)\n"
+        "sys.meta_path.insert(0, Blocker())\n"
+        "from memman.cli import main\n"
+        "main(['--version'])\n"
+    )
+    assert done.returncode == 2
+    assert 'pip install "memman-core[cli]"' in done.stderr
+    assert " and ".join(missing) in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_importing_it_loads_neither_click_nor_rich():
+    done = python("import sys, memman.cli; print({'click', 'rich'} & set(sys.modules))")
+    assert done.stdout == "set()\n"
+
+
+def test_the_version_does_not_cost_rich_or_a_plugin():
+    done = python(
+        "import sys\n"
+        "from memman.cli import main\n"
+        "try:\n"
+        "    main(['--version'])\n"
+        "finally:\n"
+        "    print({'rich', 'memman_tiktoken', 'importlib.metadata'} & set(sys.modules))\n"
+    )
+    assert done.stdout == f"memman {memman.__version__}\nset()\n"
+
+
+def test_a_stream_that_cannot_show_a_character_gets_its_escape(log_file, tmp_path):
+    log_file.write_text(json.dumps([{"role": "user", "content": "žluťoučký →"}]))
+    session = tmp_path / "s.json"
+    assert run("import", log_file, "-o", session).returncode == 0
+    shown = run("show", session, PYTHONIOENCODING="ascii")
+    assert shown.returncode == 0
+    assert r"\u017elu\u0165ou\u010dk\xfd \u2192" in shown.stdout
+
+
+def test_the_demo_runs_where_only_ascii_can_be_shown(tmp_path):
+    done = run("demo", "-o", tmp_path / "s.json", PYTHONIOENCODING="ascii")
+    assert done.returncode == 0
+    assert " -> " in done.stderr
+    assert "\\u" not in done.stdout + done.stderr
+
+
+# ---------------------------------------------------------------- colours
+
+
+def on_a_terminal(*args, **environ):
+    """What `memman` writes to a terminal."""
+    pty = pytest.importorskip("pty")
+    ours, theirs = pty.openpty()
+    inherited = {k: v for k, v in os.environ.items() if k != "NO_COLOR"}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "memman.cli", *map(str, args)],
+        stdout=theirs,
+        stderr=theirs,
+        stdin=subprocess.DEVNULL,
+        cwd=ROOT,
+        env=inherited | {"TERM": "xterm-256color", "COLUMNS": "100"} | environ,
+    )
+    os.close(theirs)
+    written = b""
+    while True:
+        try:
+            part = os.read(ours, 65_536)
+        except OSError:  # Linux says so when the other side has been closed
+            break
+        if not part:
+            break
+        written += part
+    os.close(ours)
+    assert process.wait(60) == 0
+    return written.decode()
+
+
+def test_a_terminal_gets_colours(demo_file):
+    assert "\x1b[" in on_a_terminal("stats", demo_file)
+
+
+@pytest.mark.parametrize("args", [["stats"], ["show"], ["compress", "--dry-run"]])
+def test_no_color_is_obeyed(demo_file, args):
+    assert "\x1b" not in on_a_terminal(args[0], demo_file, *args[1:], NO_COLOR="1")
+
+
+def test_a_terminal_sees_progress_and_the_demo_ends_clean(tmp_path):
+    written = on_a_terminal("demo", "-o", tmp_path / "s.json")
+    assert re.search(r"\d+/216", written)
+    assert "Try next" in written
+
+
+def test_a_pipe_gets_no_colours(demo_file):
+    assert "\x1b" not in run("stats", demo_file).stdout
+
+
+# ---------------------------------------------------------------- plugins
+
+
+@pytest.fixture
+def installed(tmp_path):
+    """Installs plugins as a package manager would, into a folder for the import path."""
+
+    def install(name, code):
+        folder = tmp_path / "site"
+        info = folder / f"acme_{name}-1.2.dist-info"
+        info.mkdir(parents=True)
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: acme-{name}\nVersion: 1.2\n")
+        (info / "entry_points.txt").write_text(f"[memman]\n{name} = acme_{name}\n")
+        (folder / f"acme_{name}.py").write_text(code)
+        return folder
+
+    return install
+
+
+BROKEN = "raise RuntimeError('no luck\\ntoday')\n"
+COMMAND = """
+import click
+from memman import hookimpl
+
+@hookimpl
+def memman_cli_commands(group):
+    @group.command()
+    def hello():
+        "Says hello."
+        click.echo("hello from a plugin")
+"""
+FAILING = """
+from memman import hookimpl
+
+@hookimpl
+def memman_cli_commands(group):
+    group.add_command(group.commands["demo"], "stats")
+"""
+
+
+def test_plugins_are_listed_with_what_they_add(installed):
+    folder = installed("good", COMMAND)
+    document = json.loads(run("plugins", "--json", path=[folder]).stdout)
+    [good] = [plugin for plugin in document["plugins"] if plugin["name"] == "good"]
+    assert (document["memman"], document["version"]) == ("plugins", 1)
+    assert (good["distribution"], good["version"]) == ("acme-good", "1.2")
+    assert (good["hooks"], good["error"]) == (["memman_cli_commands"], None)
+
+
+def test_a_broken_plugin_is_a_row_and_a_note_without_a_trace(installed):
+    folder = installed("broken", BROKEN)
+    done = run("plugins", path=[folder])
+    assert done.returncode == 0
+    assert "error: RuntimeError: no luck today" in done.stdout
+    assert "memman: plugin broken of acme-broken could not be loaded" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("args", [["--help"], ["nonsense"]])
+def test_a_broken_plugin_shows_no_trace_where_commands_are_looked_up(installed, args):
+    done = run(*args, path=[installed("broken", BROKEN)])
+    assert "could not be loaded" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_strict_makes_a_broken_plugin_a_finding(installed):
+    folder = installed("broken", BROKEN)
+    assert run("plugins", "--strict", "--json", path=[folder]).returncode == 1
+    assert run("plugins", "--strict", MEMMAN_PLUGINS="").returncode == 0
+
+
+def test_the_environment_restricts_which_are_loaded(installed):
+    folder = installed("broken", BROKEN)
+    done = run("plugins", "--json", path=[folder], MEMMAN_PLUGINS="")
+    assert json.loads(done.stdout)["plugins"] == []
+    assert "no plugins" in run("plugins", path=[folder], MEMMAN_PLUGINS="").stderr
+
+
+def test_a_plugin_adds_a_command(installed):
+    folder = installed("good", COMMAND)
+    assert run("hello", path=[folder]).stdout == "hello from a plugin\n"
+    assert "Says hello." in run("--help", path=[folder]).stdout
+
+
+def test_a_plugin_that_fails_to_add_its_commands_disturbs_nobody(installed):
+    installed("good", COMMAND)
+    folder = installed("failing", FAILING)
+    done = run("hello", path=[folder])
+    assert (done.returncode, done.stdout) == (0, "hello from a plugin\n")
+    assert "plugin failing failed to add its commands" in done.stderr
+    assert "Traceback" not in done.stderr

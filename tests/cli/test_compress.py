@@ -1,0 +1,134 @@
+"""`memman compress` makes a session smaller and says what it did."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+
+from memman import SessionState
+
+
+@pytest.fixture
+def session(demo_file, tmp_path):
+    path = tmp_path / "s.json"
+    shutil.copy(demo_file, path)
+    return path
+
+
+def test_the_result_fits_the_budget_and_has_every_entry(command, session, tmp_path):
+    out = tmp_path / "small.json"
+    result = command("compress", session, "--budget", "4k", "-o", out)
+    assert (result.exit_code, result.stdout) == (0, "")
+    before = SessionState.from_json(session.read_bytes())
+    after = SessionState.from_json(out.read_bytes())
+    assert after.totals.active_tokens <= 4000 < before.totals.active_tokens
+    assert [entry.id for entry in after.entries] == [entry.id for entry in before.entries]
+    assert after.settings["max_tokens"] == 4000
+
+
+def test_a_target_goes_lower(command, session, tmp_path):
+    out = tmp_path / "small.json"
+    command("compress", session, "--target", "1500", "-o", out)
+    assert SessionState.from_json(out.read_bytes()).totals.active_tokens <= 1500
+
+
+def test_a_dry_run_writes_nothing_and_names_every_entry(command, session):
+    before = session.read_bytes()
+    result = command("compress", session, "--budget", "4k", "--dry-run", "--json")
+    document = json.loads(result.stdout)
+    assert result.exit_code == 0
+    assert document["dry_run"] is True
+    plan = document["plan"]
+    assert len(plan["entries"]) == plan["entries_before"]
+    assert plan["tokens_after"] < plan["tokens_before"]
+    assert session.read_bytes() == before
+
+
+def test_a_dry_run_can_be_looked_at(command, session):
+    result = command("compress", session, "--budget", "4k", "--dry-run")
+    assert "stub" in result.stdout
+    assert "nothing was changed" in result.stderr
+
+
+def test_json_has_the_result(command, session, tmp_path):
+    result = command("compress", session, "--budget", "4k", "-o", tmp_path / "o.json", "--json")
+    document = json.loads(result.stdout)
+    assert document["memman"] == "compress"
+    assert document["result"]["tokens_after"] < document["result"]["tokens_before"]
+
+
+def test_writing_over_the_session_must_be_asked_for(command, session):
+    before = session.read_bytes()
+    result = command("compress", session, "--budget", "4k")
+    assert result.exit_code == 2
+    assert "--in-place" in result.stderr
+    assert session.read_bytes() == before
+
+
+def test_in_place_writes_back(command, session):
+    assert command("compress", session, "--budget", "4k", "--in-place").exit_code == 0
+    assert SessionState.from_json(session.read_bytes()).totals.active_tokens <= 4000
+
+
+def test_in_place_keeps_who_may_read_the_file_and_leaves_no_other(command, session):
+    session.chmod(0o600)
+    command("compress", session, "--budget", "4k", "--in-place")
+    assert session.stat().st_mode & 0o777 == 0o600
+    assert [path.name for path in session.parent.iterdir()] == ["s.json"]
+
+
+def test_in_place_through_a_link_keeps_the_link(command, session, tmp_path):
+    link = tmp_path / "link.json"
+    link.symlink_to(session)
+    command("compress", link, "--budget", "4k", "--in-place")
+    assert link.is_symlink()
+    assert SessionState.from_json(session.read_bytes()).totals.active_tokens <= 4000
+
+
+def test_in_place_and_a_file_contradict(command, session, tmp_path):
+    result = command("compress", session, "--in-place", "-o", tmp_path / "o.json")
+    assert result.exit_code == 2
+
+
+def test_a_foreign_file_is_not_overwritten(command, session, tmp_path):
+    (tmp_path / "mine.txt").write_text("mine")
+    result = command("compress", session, "--budget", "4k", "-o", tmp_path / "mine.txt")
+    assert (result.exit_code, (tmp_path / "mine.txt").read_text()) == (2, "mine")
+
+
+def test_a_pipe_goes_in_and_out(command, session):
+    result = command("compress", "-", "--budget", "4k", "-o", "-", given=session.read_bytes())
+    assert SessionState.from_json(result.stdout).totals.active_tokens <= 4000
+
+
+@pytest.mark.parametrize("options", [["--in-place"], ["-o", "-", "--json"]])
+def test_what_cannot_go_to_stdout_is_a_usage_error(command, session, options):
+    result = command("compress", "-", *options, given=session.read_bytes())
+    assert (result.exit_code, result.stdout) == (2, "")
+
+
+def test_a_budget_below_what_must_stay_is_a_finding(command, session, tmp_path):
+    result = command("compress", session, "--budget", "100", "-o", tmp_path / "o.json")
+    assert result.exit_code == 1
+    assert "over its budget" in result.stderr
+
+
+def test_nothing_to_do_is_said(command, session_file, tmp_path):
+    result = command("compress", session_file, "-o", tmp_path / "o.json")
+    assert result.exit_code == 0
+    assert "nothing was compressed: already" in result.stderr
+
+
+@pytest.mark.parametrize("budget", ["abc", "0", "-5", "8kb", "", "1e3", "inf", "9" * 30])
+def test_a_bad_budget_is_a_usage_error(command, session, tmp_path, budget):
+    result = command("compress", session, f"--budget={budget}", "-o", tmp_path / "o.json")
+    assert result.exit_code == 2
+    assert "--budget" in result.stderr
+
+
+def test_a_directory_that_is_not_there_is_a_usage_error(command, session, tmp_path):
+    result = command("compress", session, "-o", tmp_path / "none" / "o.json")
+    assert result.exit_code == 2
+    assert "cannot write" in result.stderr

@@ -1,0 +1,41 @@
+"""`memman count` says how many tokens, by whom, and how surely."""
+
+from __future__ import annotations
+
+import json
+
+
+def test_a_text_is_estimated_without_a_model(command):
+    result = command("count", "eight ch")
+    assert result.stdout == "2 tokens (estimation, low accuracy, bytes4)\n"
+
+
+def test_a_model_brings_its_counter(command):
+    document = json.loads(command("count", "hello world", "--model", "gpt-4o", "--json").stdout)
+    assert (document["memman"], document["version"]) == ("count", 1)
+    assert (document["tokens"], document["method"]) == (2, "client")
+    assert (document["accuracy"], document["characters"]) == ("high", 11)
+
+
+def test_the_model_may_come_from_the_environment(command, monkeypatch):
+    monkeypatch.setenv("MEMMAN_MODEL", "gpt-4o")
+    assert "tiktoken" in command("count", "hello").stdout
+
+
+def test_a_counter_can_be_named(command):
+    assert command("count", "x", "--counter", "chars4").stdout.endswith("chars4)\n")
+
+
+def test_stdin_is_counted_with_and_without_a_dash(command):
+    for args in (["-"], []):
+        assert command("count", *args, given="žžžž").stdout.startswith("2 tokens")
+
+
+def test_an_unknown_counter_is_a_usage_error(command):
+    result = command("count", "x", "--counter", "abacus")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "known are bytes4, chars4" in result.stderr
+
+
+def test_bytes_that_are_no_text_are_unreadable(command):
+    assert command("count", "-", given=b"\xff\xff").exit_code == 3

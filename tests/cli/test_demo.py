@@ -1,0 +1,125 @@
+"""The demo keeps its promises on the bundled conversation and on any other log."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+
+from memman import SessionState
+
+
+def test_the_bundled_conversation_fits_is_valid_and_loses_nothing(command, tmp_path):
+    result = command("demo", "--json", "-o", tmp_path / "s.json")
+    report = json.loads(result.stdout)
+    assert result.exit_code == 0
+    assert (report["memman"], report["version"]) == ("demo", 1)
+    assert report["budget"] == 8000
+    assert report["messages"] == 216
+    assert 290 <= report["entries"] <= 330
+    assert report["tokens"] > 5 * report["budget"]
+    assert report["over_budget"] == 0
+    assert report["largest"] <= 8000
+    assert report["violations"] == report["refused"] == report["faults"] == []
+    assert report["entries_lost"] == 0
+    assert report["import_equals_export"] is True
+    assert set(report["contexts"].values()) == {215}
+
+
+def test_every_compression_began_over_the_budget_and_ended_within(command, tmp_path):
+    report = json.loads(command("demo", "--json", "-o", tmp_path / "s.json").stdout)
+    assert len(report["compressions"]) > 3
+    for done in report["compressions"]:
+        assert done["tokens_before"] > 8000 >= done["tokens_after"]
+        assert sum(done["replaced"].values()) > 0
+
+
+def test_usage_adds_up_to_the_window(command, tmp_path):
+    usage = json.loads(command("demo", "--json", "-o", tmp_path / "s.json").stdout)["usage"]
+    assert sum(usage["parts"].values()) == usage["used"]
+    assert usage["used"] + usage["free"] == usage["window"] == 8000
+
+
+def test_compressions_are_told_on_stderr_and_the_report_is_on_stdout(command, tmp_path):
+    result = command("demo", "-o", tmp_path / "s.json")
+    lines = [line for line in result.stderr.splitlines() if line.lstrip().startswith("#")]
+    assert len(lines) > 3
+    assert all("tokens" in line and "entry" in line for line in lines)
+    for shown in ("Context window", "tool_result", "reserved", "free", "entries lost", "Try next"):
+        assert shown in result.stdout
+    assert "\x1b" not in result.output
+
+
+def test_what_it_suggests_works_as_printed(command, tmp_path):
+    path = tmp_path / "with a space.json"
+    output = command("demo", "-o", path).stdout
+    suggested = [line.split() and shlex.split(line) for line in output.splitlines()]
+    commands = [line for line in suggested if str(path) in line]
+    verbs = [line[line.index(str(path)) - 1] for line in commands]
+    assert verbs[-4:] == ["show", "stats", "compress", "export"]
+    for line, verb in zip(commands[-4:], verbs[-4:], strict=True):
+        assert command(*line[line.index(verb) :]).exit_code == 0, line
+
+
+def test_uv_run_is_part_of_what_it_suggests(command, tmp_path, monkeypatch):
+    monkeypatch.setenv("UV_RUN_RECURSION_DEPTH", "1")
+    assert "  uv run memman stats" in command("demo", "-o", tmp_path / "s.json").stdout
+
+
+def test_its_session_file_has_the_whole_conversation_and_its_settings(demo_file):
+    state = SessionState.from_json(demo_file.read_bytes())
+    assert state.settings == {"model": "gpt-4o", "max_tokens": 8000}
+    assert state.totals.entries == len(state.entries) > state.totals.active_entries
+
+
+@pytest.mark.parametrize("budget", ["4k", "16000", "64,000"])
+def test_other_budgets_hold(command, tmp_path, budget):
+    result = command("demo", "--budget", budget, "--json", "-o", tmp_path / "s.json")
+    report = json.loads(result.stdout)
+    assert result.exit_code == 0
+    assert report["largest"] <= report["budget"]
+
+
+def test_a_log_of_ones_own_takes_the_same_path(command, log_file, tmp_path):
+    result = command("demo", "--file", log_file, "--json", "-o", tmp_path / "s.json")
+    report = json.loads(result.stdout)
+    assert result.exit_code == 0
+    assert (report["messages"], report["entries"], report["compressions"]) == (5, 5, [])
+
+
+def test_what_does_not_fit_is_a_finding_and_the_session_is_written(command, log_file, tmp_path):
+    path = tmp_path / "s.json"
+    result = command("demo", "--file", log_file, "--budget", "5", "--json", "-o", path)
+    assert result.exit_code == 1
+    assert json.loads(result.stdout)["refused"]
+    assert "could not be built" in result.stderr.splitlines()[-1]
+    assert SessionState.from_json(path.read_bytes()).totals.entries == 5
+
+
+def test_its_own_file_is_written_anew(command, tmp_path):
+    path = tmp_path / "s.json"
+    assert command("demo", "-o", path).exit_code == 0
+    assert command("demo", "-o", path).exit_code == 0
+
+
+@pytest.mark.parametrize("content", ["notes", "{}", '{"format": "else"}', ""])
+def test_a_foreign_file_is_not_overwritten(command, tmp_path, content):
+    path = tmp_path / "mine.json"
+    path.write_text(content)
+    result = command("demo", "-o", path)
+    assert result.exit_code == 2
+    assert "not overwritten" in result.stderr
+    assert path.read_text() == content
+
+
+def test_it_writes_no_other_file(command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert command("demo").exit_code == 0
+    assert [path.name for path in Path().iterdir()] == ["memman-demo.json"]
+
+
+def test_stdout_is_no_place_for_its_session(command):
+    result = command("demo", "-o", "-")
+    assert (result.exit_code, result.stdout) == (2, "")

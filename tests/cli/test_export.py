@@ -1,0 +1,71 @@
+"""`memman export` writes what a provider takes, and says when it would not."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from memman.formats.rules import check
+
+from .conftest import LOG
+
+
+def test_an_untouched_conversation_comes_back_as_it_went_in(command, session_file):
+    result = command("export", session_file)
+    assert result.exit_code == 0
+    assert json.loads(result.stdout) == LOG
+
+
+@pytest.mark.parametrize("budget", [None, "2k"])
+def test_anthropic_gets_system_and_messages_that_obey_the_rules(command, demo_file, budget):
+    options = ["--budget", budget] if budget else []
+    result = command("export", demo_file, "-t", "anthropic", *options)
+    body = json.loads(result.stdout)
+    assert result.exit_code == 0
+    assert body["system"].startswith("You are a coding agent")
+    assert check(body["messages"], "anthropic", system=body["system"]) == []
+
+
+def test_what_was_cut_to_fit_is_told(command, demo_file):
+    assert "shortened in this copy" in command("export", demo_file, "--budget", "2k").stderr
+
+
+def test_text_is_text(command, session_file):
+    result = command("export", session_file, "-t", "text")
+    assert result.stdout.startswith("=== Recent Conversation ===\nSystem: You fix builds.")
+    assert 'Tool call read_log({"build": 7})' in result.stdout
+
+
+def test_json_says_what_it_cost(command, session_file):
+    document = json.loads(command("export", session_file, "--json", "--budget", "1k").stdout)
+    assert (document["memman"], document["format"]) == ("export", "openai-chat")
+    assert document["tokens"]["tokens"] <= document["budget"] == 1000
+    assert (document["trimmed"], document["violations"]) == ([], [])
+
+
+def test_a_pipe_is_read(command, session_file):
+    result = command("export", "-", given=session_file.read_bytes())
+    assert json.loads(result.stdout) == LOG
+
+
+def test_a_broken_rule_is_listed_and_is_a_finding(command, tmp_path):
+    # A message before any user message: a request without messages is nothing that can be sent.
+    log = [{"role": "system", "content": "You fix builds."}]
+    (tmp_path / "log.json").write_text(json.dumps(log))
+    command("import", tmp_path / "log.json", "-o", tmp_path / "s.json")
+    result = command("export", tmp_path / "s.json", "-t", "anthropic")
+    assert result.exit_code == 1
+    assert "request.empty" in result.stderr
+
+
+def test_a_budget_that_cannot_hold_is_a_finding(command, session_file):
+    result = command("export", session_file, "--budget", "3")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "the budget is 3" in result.stderr
+
+
+def test_an_unknown_target_is_a_usage_error(command, session_file):
+    result = command("export", session_file, "-t", "morse")
+    assert result.exit_code == 2
+    assert "known are" in result.stderr

@@ -1,0 +1,91 @@
+"""`memman import` makes a session of a log."""
+
+from __future__ import annotations
+
+import json
+
+from memman import MemoryManager, SessionState
+
+
+def test_everything_of_the_log_is_in_the_session(command, log_file, tmp_path):
+    path = tmp_path / "s.json"
+    result = command("import", log_file, "-o", path)
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert "openai-chat, 5 messages, 5 entries" in result.stderr
+    state = SessionState.from_json(path.read_bytes())
+    assert (state.session_id, state.totals.entries, state.summaries) == ("log", 5, ())
+
+
+def test_without_a_budget_nothing_is_compressed(command, tmp_path):
+    log = [{"role": "user", "content": f"{number} " + "word " * 500} for number in range(300)]
+    (tmp_path / "long.json").write_text(json.dumps(log))
+    result = command("import", tmp_path / "long.json", "--json", "-o", tmp_path / "s.json")
+    stats = json.loads(result.stdout)["stats"]
+    assert stats["active_entries"] == stats["total_entries"] == 300
+
+
+def test_with_a_budget_it_fits(command, tmp_path):
+    log = [{"role": "user", "content": f"{number} " + "word " * 100} for number in range(100)]
+    (tmp_path / "long.json").write_text(json.dumps(log))
+    result = command(
+        "import", tmp_path / "long.json", "--budget", "4k", "--json", "-o", tmp_path / "s.json"
+    )
+    stats = json.loads(result.stdout)["stats"]
+    assert stats["total_entries"] == 100
+    assert stats["active_tokens"] <= stats["max_tokens"] == 4000
+    assert "compressed" in result.stderr
+
+
+def test_a_pipe_goes_in_and_out(command, log_file):
+    result = command("import", "-", given=log_file.read_bytes())
+    state = SessionState.from_json(result.stdout)
+    assert (state.session_id, state.totals.entries) == ("stdin", 5)
+
+
+def test_json_without_a_file_carries_the_session(command, log_file):
+    document = json.loads(command("import", log_file, "--json", "--session", "mine").stdout)
+    assert (document["memman"], document["format"]) == ("import", "openai-chat")
+    assert MemoryManager().import_session(document["session"]) == "mine"
+
+
+def test_a_model_is_kept_and_its_counter_used(command, log_file, tmp_path):
+    path = tmp_path / "s.json"
+    result = command("import", log_file, "-o", path, "--model", "gpt-4o")
+    assert "tiktoken" in result.stderr
+    assert SessionState.from_json(path.read_bytes()).settings == {"model": "gpt-4o"}
+
+
+def test_a_context_that_was_exported_for_anthropic_can_be_imported(command, session_file, tmp_path):
+    body = command("export", session_file, "-t", "anthropic").stdout
+    (tmp_path / "body.json").write_text(body)
+    result = command("import", tmp_path / "body.json", "-o", tmp_path / "s2.json")
+    assert "anthropic" in result.stderr
+    state = SessionState.from_json((tmp_path / "s2.json").read_bytes())
+    assert state.entries[0].text == "You fix builds."
+
+
+def test_an_unknown_format_name_is_a_usage_error(command, log_file):
+    result = command("import", log_file, "-f", "morse")
+    assert result.exit_code == 2
+    assert "known are openai-chat, anthropic, text" in result.stderr
+
+
+def test_a_log_in_no_known_format_is_unreadable(command, tmp_path):
+    (tmp_path / "x.json").write_text('[{"from": "human", "value": "x"}]')
+    result = command("import", tmp_path / "x.json")
+    assert result.exit_code == 3
+    assert result.stderr.startswith("memman: ")
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_a_broken_message_is_named(command, tmp_path):
+    log = [{"role": "user", "content": "a"}, {"role": "user", "content": 7}]
+    (tmp_path / "x.json").write_text(json.dumps(log))
+    result = command("import", tmp_path / "x.json")
+    assert result.exit_code == 3
+    assert "1" in result.stderr
+    assert "content" in result.stderr
+
+
+def test_an_impossible_session_id_is_a_usage_error(command, log_file):
+    assert command("import", log_file, "--session", "a\nb").exit_code == 2

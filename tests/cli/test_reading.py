@@ -1,0 +1,110 @@
+"""A log is recognised by its content, and what cannot be read is named with its place."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from memman.cli.problems import UnreadableError
+from memman.cli.reading import bundled_log, log_of
+
+USER = {"role": "user", "content": "hello"}
+REPLY = {"role": "assistant", "content": "hi"}
+BLOCKS = {
+    "role": "assistant",
+    "content": [{"type": "tool_use", "id": "t", "name": "f", "input": {}}],
+}
+
+
+def read(value, wanted="auto"):
+    data = value if isinstance(value, bytes) else value.encode()
+    return log_of(data, "a.json", wanted)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        json.dumps([USER, REPLY]),
+        json.dumps([USER, REPLY], indent=2),
+        json.dumps({"model": "m", "messages": [USER, REPLY]}),
+        f"{json.dumps(USER)}\n{json.dumps(REPLY)}\n",
+        f"\n{json.dumps(USER)}\r\n\r\n{json.dumps(REPLY)}",
+        "\ufeff" + json.dumps([USER, REPLY]),
+    ],
+)
+def test_json_shapes_of_the_same_messages_are_read_alike(text):
+    log = read(text)
+    assert (log.messages, log.format) == ([USER, REPLY], "openai-chat")
+    assert len(log) == len(log.drafts) == 2
+
+
+def test_one_message_is_a_log():
+    assert read(json.dumps(USER)).messages == [USER]
+
+
+def test_a_pretty_printed_object_is_not_taken_for_lines():
+    assert len(read(json.dumps({"messages": [USER]}, indent=1))) == 1
+
+
+def test_anthropic_is_recognised_and_its_system_prompt_comes_along():
+    log = read(json.dumps({"system": "Be brief.", "messages": [USER, BLOCKS]}))
+    assert (log.format, log.system) == ("anthropic", "Be brief.")
+    assert log.facts[0] == ("message", "system", "Be brief.")
+    assert len(log) == 3
+
+
+def test_a_system_prompt_of_blocks_is_joined():
+    system = [{"type": "text", "text": "One."}, {"type": "text", "text": "Two."}]
+    assert read(json.dumps({"system": system, "messages": [USER]})).system == "One.\nTwo."
+
+
+def test_text_is_read_as_text():
+    log = read("User: hello\nAssistant: hi\n")
+    assert log.format == "text"
+    assert [(draft.role, draft.content) for draft in log.drafts] == [
+        ("user", "hello"),
+        ("assistant", "hi"),
+    ]
+
+
+def test_a_format_can_be_named():
+    assert read(json.dumps([USER]), "anthropic").format == "anthropic"
+
+
+def test_the_bundled_log_is_openai_chat():
+    log = bundled_log()
+    assert (log.format, len(log)) == ("openai-chat", 216)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('[{"role": "user", "content": "he', r"truncated \(line 1, column 30\)"),
+        ('[{"role": "user"', r"truncated \(line 1, column"),
+        ('[\n{"role": user}]', r"line 2, column 10"),
+        ('{"role": "user", "content": "a"}\n{"role": "us', r"line 2 of a.json is not JSON"),
+        ("", "no messages"),
+        ("[]", "no messages"),
+        ('{"messages": []}', "no messages"),
+        (
+            '{"conversation": [], "id": 1}',
+            r"without a list of `messages` \(it has conversation, id\)",
+        ),
+        ("{}", "it has nothing"),
+        ("[1, 2]", "must be a dict"),
+        ('[{"from": "human", "value": "x"}]', "no known format"),
+        ("Dear all,\nplease find", "no known format"),
+        ('{"messages": [1]}\n{"messages": [2]}', "2 conversations"),
+        ('{"format": "memman-session", "log": []}', "memman show"),
+        (
+            '{"system": 3, "messages": [{"role": "user", "content": "x"}]}',
+            "neither text nor blocks",
+        ),
+        (b"\xff\xfe\x00", "not UTF-8 text .byte 0"),
+        ("[" * 5000, "not JSON"),
+    ],
+)
+def test_what_cannot_be_read_is_said(text, said):
+    with pytest.raises(UnreadableError, match=said):
+        read(text)

@@ -1,0 +1,89 @@
+"""`memman show` lists entries and shows one in full."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+
+def rows(result):
+    return [line for line in result.stdout.splitlines() if line.lstrip().startswith("#")]
+
+
+def test_every_added_entry_is_listed_with_where_it_is_now(command, demo_file):
+    result = command("show", demo_file)
+    assert (result.exit_code, len(rows(result))) == (0, 318)
+    assert "in summary #" in result.stdout
+    assert "pinned" in rows(result)[0]
+    assert "318 of 318 entries" in result.stderr
+
+
+def test_the_window_is_listed_as_the_model_sees_it(command, demo_file):
+    listed = rows(command("show", demo_file, "--active"))
+    assert any("summary" in line for line in listed)
+    assert not any("in summary" in line for line in listed)
+
+
+def test_no_line_is_padded_or_broken(command, demo_file):
+    lines = command("show", demo_file).stdout.splitlines()
+    assert len(lines) == 319
+    assert all(line == line.rstrip() for line in lines)
+
+
+@pytest.mark.parametrize("kind", ["message", "tool_call", "tool_result"])
+def test_a_type_can_be_chosen(command, session_file, kind):
+    document = json.loads(command("show", session_file, "--type", kind, "--json").stdout)
+    assert {entry["type"] for entry in document["entries"]} == {kind}
+
+
+def test_a_text_can_be_searched(command, session_file):
+    assert len(rows(command("show", session_file, "--grep", r"E5\d1"))) == 1
+
+
+def test_nothing_found_is_a_finding(command, session_file):
+    result = command("show", session_file, "--grep", "zebra")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == "memman: none of the 5 entries matches\n"
+
+
+def test_a_broken_expression_is_a_usage_error(command, session_file):
+    assert command("show", session_file, "--grep", "(").exit_code == 2
+
+
+def test_one_entry_is_shown_in_full_by_its_place(command, session_file):
+    listed = json.loads(command("show", session_file, "--json").stdout)["entries"]
+    result = command("show", session_file, "--entry", f"#{listed[3]['seq']}")
+    assert result.stdout == "E501 in app.py\nline two\n"
+    assert "tool_result" in result.stderr
+
+
+def test_one_entry_is_shown_in_full_by_its_id(command, session_file):
+    listed = json.loads(command("show", session_file, "--json").stdout)["entries"]
+    one = command("show", session_file, "--entry", listed[1]["id"], "--json")
+    assert json.loads(one.stdout)["entry"]["content"] == "Why is the build red?"
+
+
+def test_a_compressed_entry_and_a_summary_can_be_read_in_full(command, demo_file):
+    document = json.loads(command("show", demo_file, "--active", "--json").stdout)
+    [summary] = [entry for entry in document["entries"] if entry["type"] == "summary"]
+    shown = command("show", demo_file, "--entry", f"#{summary['seq']}")
+    assert shown.stdout.strip() == summary["content"].strip()
+    first = json.loads(command("show", demo_file, "--json").stdout)["entries"][1]
+    assert first["compressed"] is True
+    assert command("show", demo_file, "--entry", first["id"]).stdout.startswith("Morning.")
+
+
+@pytest.mark.parametrize("wanted", ["nobody", "#99999"])
+def test_an_entry_that_is_not_there_is_a_finding(command, session_file, wanted):
+    result = command("show", session_file, "--entry", wanted)
+    assert (result.exit_code, result.stdout) == (1, "")
+
+
+def test_control_characters_do_not_reach_the_table(command, tmp_path):
+    log = [{"role": "user", "content": "a\x1b[2Jb\x00c [bold]d[/bold]"}]
+    (tmp_path / "log.json").write_text(json.dumps(log))
+    command("import", tmp_path / "log.json", "-o", tmp_path / "s.json")
+    shown = command("show", tmp_path / "s.json").stdout
+    assert "\x1b" not in shown
+    assert r"a\x1b[2Jb\x00c [bold]d[/bold]" in shown

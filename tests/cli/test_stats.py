@@ -1,0 +1,45 @@
+"""`memman stats` shows how a window is filled."""
+
+from __future__ import annotations
+
+import json
+
+
+def test_shares_and_totals_are_shown(command, demo_file):
+    result = command("stats", demo_file)
+    assert result.exit_code == 0
+    for shown in ("Context window", "of 8,000 tokens", "tool_call", "framing", "reserved", "free"):
+        assert shown in result.stdout
+    assert "318 added" in result.stdout
+
+
+def test_json_has_the_statistics_and_the_usage(command, demo_file):
+    document = json.loads(command("stats", demo_file, "--json").stdout)
+    assert (document["memman"], document["version"]) == ("stats", 1)
+    assert document["stats"]["max_tokens"] == document["usage"]["window"] == 8000
+    assert document["stats"]["total_entries"] == 318
+
+
+def test_a_pipe_is_read(command, demo_file):
+    assert "318 added" in command("stats", "-", given=demo_file.read_bytes()).stdout
+
+
+def test_a_window_over_its_budget_says_by_how_much(command, tmp_path):
+    log = [{"role": "user", "content": "word " * 50_000}]
+    (tmp_path / "log.json").write_text(json.dumps(log))
+    command("import", tmp_path / "log.json", "-o", tmp_path / "s.json")
+    result = command("stats", tmp_path / "s.json")
+    assert result.exit_code == 0
+    assert "over by" in result.stdout
+
+
+def test_another_model_counts_anew(command, session_file):
+    plain = json.loads(command("stats", session_file, "--json").stdout)
+    other = json.loads(command("stats", session_file, "--json", "--model", "gpt-4o").stdout)
+    assert plain["stats"]["counter"] == "bytes4"
+    assert "tiktoken" in other["stats"]["counter"]
+
+
+def test_the_bar_is_as_long_for_any_mix_of_parts(command, session_file, demo_file):
+    bars = [command("stats", path).stdout.splitlines()[1] for path in (session_file, demo_file)]
+    assert {len(bar) for bar in bars} == {68}

@@ -1,0 +1,147 @@
+"""Presets, strategies of one's own, and the dry run that says what a compression would do."""
+
+from typing import Any
+
+import pytest
+
+from memman import ConfigError, MemoryConfig, MemoryManager
+from memman.compression import PRESETS, TRIM, stages_of
+from memman.compression.stages import clear_tool_results, clip_large, drop_oldest
+
+
+def manager(**settings: Any) -> MemoryManager:
+    return MemoryManager(counter="chars4", config=MemoryConfig(auto_compress=False, **settings))
+
+
+def traffic(memory: MemoryManager, exchanges: int = 20) -> None:
+    memory.add_system_message("s", "be brief")
+    for number in range(exchanges):
+        memory.add_user_message("s", f"question {number} " + "abc " * 30)
+        memory.add_tool_call("s", "shell", {"n": number}, call_id=f"c{number}")
+        memory.add_tool_result("s", "shell", "out " * 100, call_id=f"c{number}")
+        memory.add_assistant_message("s", f"answer {number} " + "abc " * 30)
+
+
+def methods(memory: MemoryManager, **given: Any) -> list[str]:
+    return sorted({item.method for item in memory.compress("s", **given).replacements})
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_presets_name_gives_its_stages(name: str) -> None:
+    assert stages_of(name) == PRESETS[name]
+
+
+def test_the_default_clears_summarises_drops_and_clips_in_this_order() -> None:
+    assert stages_of("default") == (clear_tool_results, "summarise", drop_oldest, clip_large)
+    assert (clear_tool_results, drop_oldest, clip_large) == TRIM
+
+
+def test_an_unknown_preset_is_named_beside_the_known_ones() -> None:
+    with pytest.raises(ConfigError, match=r"'nope' is no preset; known are .*default"):
+        stages_of("nope")
+
+
+def test_a_stage_that_is_no_function_is_refused() -> None:
+    with pytest.raises(ConfigError, match="7"):
+        stages_of((drop_oldest, 7))
+
+
+def test_a_later_stage_runs_only_while_low_water_is_not_met() -> None:
+    memory = manager(max_entries=None)
+    traffic(memory)
+    tokens = memory.get_stats("s").active_tokens
+    assert methods(memory, target_tokens=tokens - 500) == ["stub"]
+    assert "digest" in methods(memory, target_tokens=tokens - 1_800)
+
+
+def test_low_water_in_entries_asks_for_a_later_stage_too() -> None:
+    memory = manager(max_entries=100)  # 81 entries are over low water, which is 50
+    traffic(memory)
+    tokens = memory.get_stats("s").active_tokens
+    assert "digest" in methods(memory, target_tokens=tokens - 500)
+    stats = memory.get_stats("s")
+    assert stats.active_entries + stats.summaries <= 50
+
+
+def test_a_strategy_of_stages_is_obeyed() -> None:
+    memory = manager(strategy=(drop_oldest,))
+    traffic(memory)
+    assert methods(memory, target_tokens=1_500) == ["drop"]
+    assert memory.get_summaries("s") == []
+
+
+def test_a_stage_of_ones_own_sees_the_view_and_the_goal() -> None:
+    seen: list[tuple[int, int]] = []
+
+    def look(view: Any, goal: Any, craft: Any) -> None:
+        seen.append((view.tokens, goal.tokens))
+
+    memory = manager(strategy=(look, drop_oldest))
+    traffic(memory)
+    tokens = memory.get_stats("s").active_tokens
+    memory.compress("s", target_tokens=1_500)
+    assert seen == [(tokens, 1_500)]
+
+
+@pytest.mark.parametrize("target", [300, 1_500, 3_000, 10_000])
+@pytest.mark.parametrize("summarizer", [None, lambda prompt: "abcd" * 20])
+def test_the_dry_run_says_what_compress_then_does(target: int, summarizer: Any) -> None:
+    memory = manager()
+    memory.set_summarize_callback(summarizer)
+    traffic(memory)
+    before = memory.export_session("s")
+    plan = memory.plan_compression("s", target_tokens=target)
+    assert memory.export_session("s") == before
+    result = memory.compress("s", target_tokens=target)
+    done = {entry_id: item.method for item in result.replacements for entry_id in item.ids}
+    planned = {row.entry_id: row.action for row in plan.entries if row.action != "keep"}
+    assert planned == done
+    assert plan.tokens_before == result.tokens_before
+    assert plan.asks_summarizer == any(item.method == "summary" for item in result.replacements)
+    # A summary may turn out smaller than its cap, never larger.
+    assert result.tokens_after <= plan.tokens_after
+    assert plan.tokens_after <= max(target, 300)
+
+
+def test_the_dry_run_asks_no_summarizer() -> None:
+    prompts: list[str] = []
+    memory = manager()
+    memory.set_summarize_callback(lambda prompt: prompts.append(prompt) or "x")
+    traffic(memory)
+    plan = memory.plan_compression("s", target_tokens=1_500)
+    assert plan.asks_summarizer
+    assert prompts == []
+
+
+def test_the_dry_run_says_when_no_summarizer_would_be_asked() -> None:
+    memory = manager(max_entries=None)
+    memory.set_summarize_callback(lambda prompt: "x")
+    traffic(memory)
+    tokens = memory.get_stats("s").active_tokens
+    plan = memory.plan_compression("s", target_tokens=tokens - 500)
+    assert {row.action for row in plan.entries} == {"keep", "stub"}
+    assert not plan.asks_summarizer
+
+
+def test_the_dry_run_gives_each_entry_of_the_window_an_action_and_a_reason() -> None:
+    memory = manager(recent_window=4)
+    traffic(memory)
+    plan = memory.plan_compression("s", target_tokens=1_500)
+    active = memory.get_active_entries("s")
+    assert [row.entry_id for row in plan.entries] == [entry.id for entry in active]
+    assert [row.tokens for row in plan.entries] == [entry.token_count.tokens for entry in active]
+    assert plan.tokens_before == sum(row.tokens for row in plan.entries)
+    assert plan.tokens_after == sum(row.tokens_after for row in plan.entries)
+    assert plan.entries_before == len(active)
+    assert "pinned" in plan.entries[0].reason
+    assert plan.entries[-1].reason == "the newest exchange"
+    assert plan.entries[-2].reason == "in the recent window"
+    assert {row.reason for row in plan.entries if row.action != "keep"} == {"old and over"}
+
+
+def test_nothing_to_do_is_a_plan_that_keeps_everything() -> None:
+    memory = manager()
+    traffic(memory, 2)
+    plan = memory.plan_compression("s")
+    assert {row.action for row in plan.entries} == {"keep"}
+    assert plan.tokens_before == plan.tokens_after

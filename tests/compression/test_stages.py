@@ -1,0 +1,367 @@
+"""The steps of a compression as pure functions: goals are met, what is protected is untouched."""
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memman.compression import Goal, View, view_of
+from memman.compression.stages import clear_tool_results, clip_large, clip_text, drop_oldest
+from memman.config import MemoryConfig, resolve_budget
+from memman.entries import Draft, Entry, TokenCount, text_of
+from memman.window import Slot, Window
+
+AT = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def tokens_of(text: str) -> int:
+    return (len(text) + 3) // 4
+
+
+def entry(number: int, kind: str, content: Any, role: str = "user", **more: Any) -> Entry:
+    text = text_of(content)
+    return Entry(
+        id=f"e{number}",
+        type=kind,  # type: ignore[arg-type]
+        role=role,  # type: ignore[arg-type]
+        content=content,
+        timestamp=AT,
+        token_count=TokenCount(tokens_of(text)),
+        seq=number,
+        **more,
+    )
+
+
+class Craft:
+    """Makes entries with the ids r1, r2, ... and four characters a token."""
+
+    def __init__(self) -> None:
+        self.made = 0
+
+    def __call__(self, draft: Draft, *, like: str | None = None) -> Entry:
+        self.made += 1
+        count = TokenCount(tokens_of(text_of(draft.content) if like is None else like))
+        return Entry(
+            id=f"r{self.made}",
+            type=draft.type,
+            role=draft.role,
+            content=draft.content,
+            timestamp=AT,
+            token_count=count,
+            call_id=draft.call_id,
+            name=draft.name,
+            message_id=draft.message_id,
+            is_error=draft.is_error,
+        )
+
+
+def message(number: int, tokens: int, **more: Any) -> Entry:
+    return entry(number, "message", "abc " * tokens, **more)
+
+
+def call(number: int, call_id: str, tokens: int = 2) -> Entry:
+    text = json.dumps({"x": "a" * (4 * tokens)})
+    return entry(number, "tool_call", text, "assistant", call_id=call_id, name="shell")
+
+
+def result(number: int, call_id: str, tokens: int) -> Entry:
+    return entry(number, "tool_result", "out " * tokens, "tool", call_id=call_id, name="shell")
+
+
+def view(
+    entries: Sequence[Entry],
+    target: int,
+    limit: int | None = None,
+    pinned: Sequence[str] = (),
+    **settings: Any,
+) -> tuple[View, Goal]:
+    window = Window()
+    slots = [Slot(one, one.seq, one.token_count.tokens, one.id in pinned) for one in entries]
+    window.reshape(slots, len(slots), 0)
+    limit = limit or 2 * target
+    budget = resolve_budget(MemoryConfig(max_tokens=limit, **settings), None, target_tokens=target)
+    goal = Goal(tokens=target, entries=budget.target_entries, limit=limit, budget=budget)
+    return view_of(list(window.slots), list(window.starts), goal), goal
+
+
+def shown(view: View) -> list[Entry]:
+    return [item.entry for group in view.groups for item in group.items if item.entry is not None]
+
+
+def changed(view: View) -> dict[str, str | None]:
+    """For each entry of the window that is not shown as it is: the method."""
+    return {
+        slot.entry.id: item.method
+        for group in view.groups
+        for item in group.items
+        for slot in item.run
+        if item.method is not None
+    }
+
+
+# ---------------------------------------------------------------- standing
+
+
+def test_each_exchange_has_one_standing() -> None:
+    window = [
+        message(1, 10),
+        call(2, "open"),
+        message(3, 10),
+        message(4, 10),
+        message(5, 10),
+        message(6, 10),
+    ]
+    seen, _ = view(window, 100, pinned=["e3"], recent_window=2)
+    assert [group.standing for group in seen.groups] == [
+        "old", "fixed", "fixed", "old", "recent", "newest",
+    ]  # fmt: skip
+
+
+def test_a_pinned_result_fixes_its_whole_exchange() -> None:
+    seen, _ = view([call(1, "a"), result(2, "a", 50), message(3, 1)], 10, pinned=["e2"])
+    assert [(group.standing, group.entries) for group in seen.groups] == [
+        ("fixed", 2),
+        ("newest", 1),
+    ]
+
+
+def test_recent_entries_are_recent_only_as_far_as_they_fit() -> None:
+    window = [message(number, 100) for number in range(1, 11)]
+    seen, goal = view(window, 500)
+    room = 500 - goal.budget.summary_tokens
+    assert [group.standing for group in seen.groups].count("recent") == room // 100 - 1
+
+
+# ---------------------------------------------------------------- clearing tool results
+
+
+def exchange_window(results: int, tokens: int) -> list[Entry]:
+    entries = []
+    for number in range(results):
+        entries += [
+            call(2 * number + 1, f"c{number}"),
+            result(2 * number + 2, f"c{number}", tokens),
+        ]
+    return [*entries, message(2 * results + 1, 5)]
+
+
+def test_clearing_stops_at_low_water_and_takes_the_oldest_first() -> None:
+    seen, goal = view(exchange_window(6, 100), 400, recent_window=0)
+    after = clear_tool_results(seen, goal, Craft())
+    assert after is not None
+    assert after.tokens <= 400
+    assert changed(after) == dict.fromkeys(["e2", "e4", "e6"], "stub")
+
+
+def test_a_stub_names_the_original_and_its_size_and_stays_a_result_of_its_call() -> None:
+    seen, goal = view(exchange_window(3, 100), 50, recent_window=0)
+    after = clear_tool_results(seen, goal, Craft())
+    assert after is not None
+    stub = shown(after)[1]
+    assert stub.text == (
+        "[memman: this tool result was cleared to save space; it is entry #2, 100 tokens]"
+    )
+    assert (stub.type, stub.role, stub.call_id, stub.name) == ("tool_result", "tool", "c0", "shell")
+
+
+def test_clearing_leaves_what_is_protected_small_or_cleared_already() -> None:
+    window = [
+        *exchange_window(2, 100)[:-1],
+        call(5, "small"), result(6, "small", 20),
+        call(7, "recent"), result(8, "recent", 100),
+        call(9, "newest"), result(10, "newest", 100),
+    ]  # fmt: skip
+    seen, goal = view(window, 160, limit=10_000, pinned=["e2"], recent_window=2)
+    after = clear_tool_results(seen, goal, Craft())
+    assert after is not None
+    assert set(changed(after)) == {"e4", "e8"}  # the "recent" one has no room to be recent
+    assert clear_tool_results(after, goal, Craft()) is None
+
+
+def test_clearing_returns_nothing_when_low_water_is_met() -> None:
+    seen, goal = view(exchange_window(3, 100), 10_000)
+    assert clear_tool_results(seen, goal, Craft()) is None
+
+
+# ---------------------------------------------------------------- dropping
+
+
+def test_dropping_takes_whole_exchanges_oldest_first_until_low_water() -> None:
+    seen, goal = view(exchange_window(6, 100), 350, recent_window=0)
+    after = drop_oldest(seen, goal, Craft())
+    assert after is not None
+    assert after.tokens <= 350
+    gone = [f"e{number}" for number in range(1, 7)]
+    assert changed(after) == dict.fromkeys(gone, "drop")
+
+
+def test_dropping_meets_low_water_in_entries_too() -> None:
+    window = [message(number, 1) for number in range(1, 41)]
+    seen, goal = view(window, 10_000, max_entries=20, recent_window=3)
+    after = drop_oldest(seen, goal, Craft())
+    assert after is not None
+    assert after.entries == 10
+
+
+def test_recent_exchanges_are_dropped_only_while_the_limit_is_exceeded() -> None:
+    window = [call(1, "open", 500), *(message(number, 100) for number in range(2, 10))]
+    within, goal = view(window, 700, limit=1_200, max_summary_ratio=0.01)
+    after = drop_oldest(within, goal, Craft())
+    assert after is not None
+    assert changed(after) == dict.fromkeys(["e2", "e3"], "drop")
+    beyond, goal = view(window, 700, limit=750, max_summary_ratio=0.01)
+    after = drop_oldest(beyond, goal, Craft())
+    assert after is not None
+    assert changed(after) == dict.fromkeys(["e2", "e3", "e4", "e5", "e6", "e7"], "drop")
+
+
+def test_pinned_open_and_newest_exchanges_are_never_dropped() -> None:
+    window = [message(1, 100), call(2, "open", 100), message(3, 100), message(4, 100)]
+    seen, goal = view(window, 1, limit=1, pinned=["e1"], recent_window=0)
+    after = drop_oldest(seen, goal, Craft())
+    assert after is not None
+    assert changed(after) == {"e3": "drop"}
+
+
+def test_a_summary_is_dropped_after_everything_else() -> None:
+    window = [
+        entry(1, "summary", "abc " * 50, "system"),
+        message(2, 100),
+        message(3, 100),
+        message(4, 10),
+    ]
+    seen, goal = view(window, 60, limit=60, recent_window=0)
+    after = drop_oldest(seen, goal, Craft())
+    assert after is not None
+    assert changed(after) == {"e2": "drop", "e3": "drop"}
+
+
+# ---------------------------------------------------------------- clipping
+
+
+def test_clipping_does_nothing_within_the_limit() -> None:
+    seen, goal = view([message(1, 100), message(2, 100)], 100, limit=200)
+    assert clip_large(seen, goal, Craft()) is None
+
+
+def test_clipping_keeps_the_limit_and_touches_the_oversized_older_entry_first() -> None:
+    window = [message(1, 2_000), message(2, 100), message(3, 100)]
+    seen, goal = view(window, 500, limit=1_000)
+    after = clip_large(seen, goal, Craft())
+    assert after is not None
+    assert after.tokens <= 1_000
+    assert changed(after) == {"e1": "clip"}
+
+
+def test_in_the_newest_exchange_tool_results_are_clipped_first() -> None:
+    window = [call(1, "a", 300), result(2, "a", 3_000)]
+    seen, goal = view(window, 500, limit=1_000)
+    after = clip_large(seen, goal, Craft())
+    assert after is not None
+    assert after.tokens <= 1_000
+    assert changed(after) == {"e2": "clip"}
+
+
+def test_a_pinned_entry_is_never_clipped() -> None:
+    window = [message(1, 2_000), message(2, 2_000)]
+    seen, goal = view(window, 500, limit=1_000, pinned=["e1"])
+    after = clip_large(seen, goal, Craft())
+    assert after is not None
+    assert changed(after) == {"e2": "clip"}
+
+
+def test_a_clipped_call_has_arguments_that_are_still_an_object() -> None:
+    window = [call(1, "a", 3_000), result(2, "a", 10)]
+    seen, goal = view(window, 300, limit=600)
+    after = clip_large(seen, goal, Craft())
+    assert after is not None
+    clipped = shown(after)[0]
+    assert (clipped.type, clipped.call_id, clipped.name) == ("tool_call", "a", "shell")
+    assert (
+        "characters here; the original is entry #1]" in json.loads(clipped.text)["memman_clipped"]
+    )
+
+
+@given(
+    st.text(alphabet='aé日🙂\u200d\n"\\', max_size=200),
+    st.integers(0, 200),
+    st.sampled_from(["message", "tool_call", "tool_result"]),
+)
+def test_a_cut_never_splits_a_code_point_and_says_how_much_was_cut(
+    text: str, keep: int, kind: str
+) -> None:
+    keep = min(keep, len(text))
+    clipped = clip_text(text, keep, entry(7, kind, text))
+    clipped.encode()  # no lone surrogate
+    words = json.loads(clipped)["memman_clipped"] if kind == "tool_call" else clipped
+    notice = next(line for line in words.split("\n") if line.startswith("[memman "))
+    assert "the original is entry #7]" in notice
+    if text:
+        assert notice.startswith(f"[memman cut {len(text) - keep} of {len(text)} characters")
+    head, tail = words.split(notice)
+    kept = head.removesuffix("\n") + tail.removeprefix("\n")
+    assert len(kept) == (keep if text else 0)
+    assert text.startswith(head.removesuffix("\n"))
+    assert text.endswith(tail.removeprefix("\n"))
+
+
+# ---------------------------------------------------------------- all of them
+
+
+def test_a_cut_keeps_more_of_the_beginning_than_of_the_end() -> None:
+    clipped = clip_text("b" * 500 + "e" * 500, 100, entry(7, "message", ""))
+    assert clipped.startswith("b" * 60 + "\n")
+    assert clipped.endswith("\n" + "e" * 40)
+
+
+WINDOWS = st.lists(
+    st.tuples(st.sampled_from(["message", "pair", "open"]), st.integers(0, 300)),
+    min_size=1,
+    max_size=12,
+)
+
+
+def window_of(kinds: Sequence[tuple[str, int]]) -> list[Entry]:
+    entries: list[Entry] = []
+    for number, (kind, size) in enumerate(kinds):
+        at = len(entries) + 1
+        if kind == "message":
+            entries.append(message(at, size))
+        else:
+            entries.append(call(at, f"c{number}", size // 4))
+            if kind == "pair":
+                entries.append(result(at + 1, f"c{number}", size))
+    return entries
+
+
+@pytest.mark.parametrize("stage", [clear_tool_results, drop_oldest, clip_large])
+@given(WINDOWS, st.integers(1, 800), st.data())
+def test_a_stage_is_pure_shrinks_the_view_and_spares_what_is_fixed(
+    stage: Any, kinds: list[tuple[str, int]], target: int, data: st.DataObject
+) -> None:
+    entries = window_of(kinds)
+    pinned = data.draw(st.lists(st.sampled_from([one.id for one in entries]), max_size=2))
+    seen, goal = view(entries, target, pinned=pinned)
+    after = stage(seen, goal, Craft())
+    assert not seen.changed
+    if after is None:
+        return
+    again = stage(seen, goal, Craft())
+    assert (shown(again), changed(again)) == (shown(after), changed(after))
+    assert after.tokens < seen.tokens or after.entries < seen.entries
+    assert after.tokens == sum(one.token_count.tokens for one in shown(after))
+    touched = set(changed(after))
+    assert not touched & set(pinned)
+    if stage is not clip_large:
+        fixed = {
+            slot.entry.id
+            for group in seen.groups
+            if group.standing in ("fixed", "newest")
+            for item in group.items
+            for slot in item.run
+        }
+        assert not touched & fixed

@@ -1,0 +1,422 @@
+"""Summaries: what is asked, what answers are refused, and that a failure loses nothing."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from memman import (
+    AsyncMemoryManager,
+    CompressionFailed,
+    MemoryConfig,
+    MemoryManager,
+    SummaryReply,
+    SummaryRequest,
+    events,
+)
+from memman.compression import heuristic_summary
+from memman.entries import Entry
+
+WORDS = "abc " * 50
+
+
+def manager(summarizer: Any = None, **settings: Any) -> MemoryManager:
+    return MemoryManager(
+        counter="chars4",
+        summarizer=summarizer,
+        config=MemoryConfig(**{"auto_compress": False} | settings),
+    )
+
+
+def filled(memory: MemoryManager, entries: int = 20) -> MemoryManager:
+    for number in range(entries):
+        memory.add_user_message("s", f"{number} {WORDS}")
+    return memory
+
+
+def compress(memory: MemoryManager) -> tuple[events.CompressionResult, list[Any]]:
+    """Compresses and returns the result with the notices of failures."""
+    notices: list[Any] = []
+
+    def receive(sender: Any, event: Any) -> None:
+        notices.append(event)
+
+    with events.compression_failed.connected_to(receive, sender=memory):
+        return memory.compress("s", target_tokens=600), notices
+
+
+def method(result: events.CompressionResult) -> str:
+    [found] = {item.method for item in result.replacements}
+    return found
+
+
+class Scripted:
+    """Answers with one reply after the other and keeps the prompts."""
+
+    def __init__(self, *replies: Any) -> None:
+        self.replies = list(replies)
+        self.prompts: list[str] = []
+
+    def __call__(self, prompt: str) -> Any:
+        self.prompts.append(prompt)
+        reply = self.replies[min(len(self.prompts), len(self.replies)) - 1]
+        if isinstance(reply, BaseException):
+            raise reply
+        return reply
+
+
+# ---------------------------------------------------------------- answers
+
+
+def test_a_good_answer_is_asked_for_once() -> None:
+    ask = Scripted("All is well.")
+    result, notices = compress(filled(manager(ask)))
+    assert (method(result), len(ask.prompts), notices) == ("summary", 1, [])
+    assert result.cost.calls == 1
+
+
+def test_blanks_around_an_answer_are_taken_off() -> None:
+    memory = filled(manager(Scripted("\n  All is well. \n")))
+    compress(memory)
+    assert memory.get_summaries("s")[0].content == "All is well."
+
+
+@pytest.mark.parametrize(
+    ("bad", "problem"),
+    [
+        ("", "was empty"),
+        (" \n", "was empty"),
+        ("abcd" * 500, "had 500 tokens, and 120 is the most"),
+    ],
+)
+def test_a_refused_answer_is_asked_for_once_more_strictly(bad: str, problem: str) -> None:
+    ask = Scripted(bad, "All is well.")
+    memory = filled(manager(ask))
+    result, notices = compress(memory)
+    assert (method(result), notices, result.cost.calls) == ("summary", [], 2)
+    assert memory.get_summaries("s")[0].content == "All is well."
+    first, second = ask.prompts
+    assert second.endswith(first)
+    assert problem in second.removesuffix(first)
+
+
+def test_an_answer_that_the_provider_cut_off_is_refused() -> None:
+    class Cut:
+        def summarize(self, request: SummaryRequest) -> SummaryReply:
+            return SummaryReply(text="All is", truncated=True)
+
+    result, [notice] = compress(filled(manager(Cut())))
+    assert method(result) == "digest"
+    assert "cut off" in notice.reason
+
+
+@pytest.mark.parametrize("bad", ["", "abcd" * 500])
+def test_after_two_refused_answers_the_fallback_is_written_and_told(bad: str) -> None:
+    ask = Scripted(bad)
+    result, [notice] = compress(filled(manager(ask)))
+    assert (method(result), len(ask.prompts)) == ("digest", 2)
+    assert notice.fallback == "digest"
+
+
+def test_a_summarizer_that_raises_is_not_asked_again() -> None:
+    ask = Scripted(ConnectionError("no route"))
+    result, [notice] = compress(filled(manager(ask)))
+    assert (method(result), len(ask.prompts)) == ("digest", 1)
+    assert notice.reason == "ConnectionError: no route"
+
+
+@pytest.mark.parametrize("answer", [None, 7, b"bytes", ["text"], SummaryReply(text="x")])
+def test_an_answer_of_a_callable_that_is_no_text_falls_back(answer: Any) -> None:
+    result, [notice] = compress(filled(manager(Scripted(answer))))
+    assert method(result) == "digest"
+    assert "must return text" in notice.reason
+
+
+def test_a_summarizer_object_that_returns_text_falls_back_and_names_what_it_returned() -> None:
+    class Wrong:
+        def summarize(self, request: SummaryRequest) -> Any:
+            return "just text"
+
+    result, [notice] = compress(filled(manager(Wrong())))
+    assert method(result) == "digest"
+    assert "returned str" in notice.reason
+
+
+def test_an_answer_with_a_lone_surrogate_falls_back() -> None:
+    memory = filled(manager(Scripted("bad \ud800 text")))
+    result, _ = compress(memory)
+    assert method(result) == "digest"
+    memory.export_session("s").to_json()
+
+
+@pytest.mark.parametrize("stop", [KeyboardInterrupt, SystemExit])
+@pytest.mark.parametrize("seconds", [None, 5.0])
+def test_an_interruption_of_the_summarizer_reaches_the_caller(
+    stop: type[BaseException], seconds: float | None
+) -> None:
+    memory = filled(manager(Scripted(stop()), summarize_timeout=seconds))
+    before = memory.export_session("s")
+    with pytest.raises(stop):
+        memory.compress("s", target_tokens=600)
+    assert memory.export_session("s") == before
+    memory.set_summarize_callback(None)
+    assert method(memory.compress("s", target_tokens=600)) == "digest"
+
+
+# ---------------------------------------------------------------- on_failure
+
+
+def test_keep_changes_nothing_and_says_why() -> None:
+    memory = filled(manager(Scripted(ConnectionError("no route")), on_failure="keep"))
+    before = memory.export_session("s")
+    result, [notice] = compress(memory)
+    assert result.compression_id is None
+    assert "no route" in result.reason
+    assert notice.fallback == "nothing was changed"
+    assert memory.export_session("s") == before
+
+
+def test_raise_raises_from_compress_and_changes_nothing() -> None:
+    memory = filled(manager(Scripted(""), on_failure="raise"))
+    before = memory.export_session("s")
+    with pytest.raises(CompressionFailed, match="the summary was empty"):
+        memory.compress("s", target_tokens=600)
+    assert memory.export_session("s") == before
+
+
+def test_raise_never_raises_from_add() -> None:
+    memory = manager(Scripted(""), on_failure="raise", auto_compress=True, max_tokens=1_000)
+    entries = filled(memory, 40).get_entries("s")
+    assert len(entries) == 40
+    assert memory.get_summaries("s") == []
+
+
+# ---------------------------------------------------------------- time
+
+
+def test_a_slow_summarizer_is_left_behind_at_the_deadline() -> None:
+    memory = filled(manager(lambda prompt: time.sleep(5) or "late", summarize_timeout=0.05))
+    began = time.monotonic()
+    result, [notice] = compress(memory)
+    assert time.monotonic() - began < 3
+    assert method(result) == "digest"
+    assert "took longer than 0.05 s" in notice.reason
+
+
+def test_after_two_that_hang_a_third_is_not_started() -> None:
+    asked: list[str] = []
+
+    def hang(prompt: str) -> str:
+        asked.append(prompt)
+        time.sleep(3)
+        return "late"
+
+    memory = manager(hang, summarize_timeout=0.03)
+    for session in ("a", "b", "c"):
+        for number in range(20):
+            memory.add_user_message(session, f"{number} {WORDS}")
+        result = memory.compress(session, target_tokens=600)
+        assert method(result) == "digest"
+    assert len(asked) == 2
+
+
+def test_without_a_time_out_the_summarizer_runs_in_the_callers_thread() -> None:
+    import threading
+
+    threads: list[Any] = []
+    ask: Callable[[str], str] = lambda prompt: threads.append(threading.current_thread()) or "x"  # noqa: E731
+    compress(filled(manager(ask, summarize_timeout=None)))
+    compress(filled(manager(ask, summarize_timeout=5.0)))
+    assert threads[0] is threading.current_thread()
+    assert threads[1] is not threading.current_thread()
+
+
+def test_on_its_thread_the_summarizer_sees_the_callers_contextvars() -> None:
+    from contextvars import ContextVar
+
+    request: ContextVar[str] = ContextVar("request", default="none")
+    seen: list[str] = []
+    memory = filled(manager(lambda prompt: seen.append(request.get()) or "x"))
+    request.set("r-17")
+    compress(memory)
+    assert seen == ["r-17"]
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+def test_the_async_door_leaves_a_slow_summarizer_behind_and_the_loop_goes_on(
+    is_async: bool,
+) -> None:
+    async def slowly(prompt: str) -> str:
+        await asyncio.sleep(5)
+        return "late"
+
+    def blocking(prompt: str) -> str:
+        time.sleep(0.3)
+        return "late"
+
+    async def run() -> tuple[Any, int]:
+        memory = AsyncMemoryManager(
+            counter="chars4",
+            summarizer=slowly if is_async else blocking,
+            config=MemoryConfig(summarize_timeout=0.05, auto_compress=False),
+        )
+        for number in range(20):
+            await memory.add_user_message("s", f"{number} {WORDS}")
+        ticks = 0
+        compression = asyncio.create_task(memory.compress("s", target_tokens=600))
+        while not compression.done():
+            await asyncio.sleep(0.005)
+            ticks += 1
+        return await compression, ticks
+
+    began = time.monotonic()
+    result, ticks = asyncio.run(run())
+    assert method(result) == "digest"
+    assert ticks >= 3
+    assert time.monotonic() - began < 3
+
+
+def test_in_the_background_add_returns_before_the_summary_and_close_waits_for_it() -> None:
+    import threading
+
+    go = threading.Event()
+
+    def wait(prompt: str) -> str:
+        go.wait(5)
+        return "in the background"
+
+    memory = manager(wait, auto_compress=True, background=True, max_entries=20)
+    filled(memory, 21)
+    assert memory.get_summaries("s") == []
+    memory.add_user_message("s", "meanwhile")
+    go.set()
+    memory.close()
+    assert [summary.content for summary in memory.get_summaries("s")] == ["in the background"]
+    assert memory.get_entries("s")[-1].text == "meanwhile"
+
+
+# ---------------------------------------------------------------- the prompt
+
+
+def prompts_of(fill: Callable[[MemoryManager], None], **given: Any) -> list[str]:
+    ask = Scripted("short")
+    memory = manager(ask)
+    fill(memory)
+    memory.compress("s", target_tokens=600, **given)
+    return ask.prompts
+
+
+def test_the_prompt_shows_tools_and_their_results() -> None:
+    def fill(memory: MemoryManager) -> None:
+        memory.add_user_message("s", "go")
+        memory.add_tool_call("s", "shell", {"cmd": "ls"}, call_id="a")
+        memory.add_tool_result("s", "shell", "a.txt", call_id="a")
+        memory.add_context("s", "print()", "main.py")
+        filled(memory)
+
+    [prompt] = prompts_of(fill)
+    for line in ('Tool call shell({"cmd":"ls"})', "Tool shell: a.txt", "Context main.py: print()"):
+        assert line in prompt
+
+
+def test_a_long_result_is_shown_by_its_beginning_and_end_and_says_how_much_is_left_out() -> None:
+    def fill(memory: MemoryManager) -> None:
+        memory.add_tool_call("s", "shell", {}, call_id="a")
+        memory.add_tool_result("s", "shell", "begin" + "x" * 7_000 + "end", call_id="a")
+        filled(memory)
+
+    ask = Scripted("short")
+    memory = manager(ask, strategy=("summarise",))
+    fill(memory)
+    memory.compress("s", target_tokens=600)
+    [prompt] = ask.prompts
+    assert "Tool shell: begin" in prompt
+    assert "xend\n" in prompt
+    assert "characters left out" in prompt
+    assert len(prompt) < 9_000
+
+
+def test_focus_is_in_the_prompt() -> None:
+    [prompt] = prompts_of(lambda memory: void(filled(memory)), focus="the failing test")
+    assert "Pay special attention to: the failing test." in prompt
+
+
+def void(_: Any) -> None:
+    """Nothing: for lambdas that are to return nothing."""
+
+
+def test_braces_in_the_conversation_are_no_format_fields() -> None:
+    def fill(memory: MemoryManager) -> None:
+        memory.add_user_message("s", "use {content} and {0} and {words!r}")
+        filled(memory)
+
+    [prompt] = prompts_of(fill)
+    assert "use {content} and {0} and {words!r}" in prompt
+
+
+def test_the_previous_summary_is_carried_on() -> None:
+    ask = Scripted("the first summary", "the second summary")
+    memory = filled(manager(ask))
+    memory.compress("s", target_tokens=600)
+    filled(memory)
+    memory.compress("s", target_tokens=600)
+    assert "to be carried on:\nthe first summary" in ask.prompts[1]
+    assert "Summary: the first summary" not in ask.prompts[1]
+    assert [summary.content for summary in memory.get_summaries("s")] == ["the second summary"]
+
+
+# ---------------------------------------------------------------- the heuristic text
+
+
+def entries(*made: tuple[str, str, str]) -> list[Entry]:
+    memory = MemoryManager()
+    for number, (kind, text, name) in enumerate(made):
+        match kind:
+            case "user" | "assistant":
+                getattr(memory, f"add_{kind}_message")("s", text)
+            case "call":
+                memory.add_tool_call("s", name, text, call_id=str(number))
+            case "error":
+                memory.add_tool_result("s", name, text, is_error=True)
+    return memory.get_entries("s")
+
+
+def test_the_heuristic_text_leaves_out_what_there_is_none_of() -> None:
+    assert heuristic_summary(entries(("assistant", "hello", ""))) == (
+        "[Previous conversation summary]\n0 user messages"
+    )
+
+
+def test_the_heuristic_text_quotes_on_one_line_and_cuts_long_quotes() -> None:
+    text = heuristic_summary(entries(("user", "one\ntwo", ""), ("user", "x" * 999, "")))
+    _, _, first, last = text.split("\n")
+    assert first == 'First: "one two"'
+    assert last == f'Last: "{"x" * 160}..."'
+
+
+def test_the_heuristic_text_counts_errors_and_names_each_tool_once() -> None:
+    made = [("call", "{}", "shell"), ("call", "{}", "shell"), ("error", "bad", "shell")]
+    text = heuristic_summary(entries(*made))
+    assert text.split("\n")[2:] == ["Tools used: shell", "1 errors encountered"]
+
+
+def test_the_heuristic_summary_carries_the_earlier_one_on() -> None:
+    memory = filled(manager())
+    memory.compress("s", target_tokens=600)
+    [first] = memory.get_summaries("s")
+    filled(memory)
+    memory.compress("s", target_tokens=600)
+    [second] = memory.get_summaries("s")
+    assert "Before that: [Previous conversation summary]" in second.content
+    assert set(first.original_entry_ids) < set(second.original_entry_ids)
+
+
+def test_the_heuristic_text_shrinks_to_its_cap() -> None:
+    memory = manager(min_entries_to_compress=1)
+    for number in range(6):
+        memory.add_user_message("s", f"{number} " + "word " * 30)
+    memory.compress("s", target_tokens=110)
+    [summary] = memory.get_summaries("s")
+    assert summary.token_count <= 22  # 0.2 of low water

@@ -1,0 +1,385 @@
+"""Counting: which counter answers, what is asked of it, and what happens when it misbehaves."""
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memman import (
+    CounterSpec,
+    CounterUnavailable,
+    Entry,
+    ImagePart,
+    MemoryConfig,
+    MemoryManager,
+    ModelRef,
+    PluginNotFound,
+    TextPart,
+    events,
+)
+from memman.counting import BYTES4, CHARS4, Meter, builtin_specs, model_ref, resolve
+from memman.entries import Draft
+
+
+class Letters:
+    """Counts a token for each character and remembers what it was asked."""
+
+    fingerprint = "letters"
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def count_texts(self, texts: Sequence[str]) -> list[int]:
+        self.asked += texts
+        return [len(text) for text in texts]
+
+
+def spec(
+    name: str, match: int = 5, accuracy: Any = "high", make: Any = None, **more: Any
+) -> CounterSpec:
+    return CounterSpec(
+        name=name,
+        match=(lambda model: match) if isinstance(match, int) else match,
+        factory=make or (lambda model: name),
+        accuracy=accuracy,
+        **more,
+    )
+
+
+# ---------------------------------------------------------------- the estimators
+
+
+@pytest.mark.parametrize(
+    ("text", "chars4", "bytes4"),
+    [
+        ("", 0, 0),
+        ("a", 1, 1),
+        ("abcd", 1, 1),
+        ("abcde", 2, 2),
+        ("日本", 1, 2),
+        ("🙂", 1, 1),
+        ("é" * 4, 1, 2),
+    ],
+)
+def test_an_estimate_is_a_quarter_rounded_up(text: str, chars4: int, bytes4: int) -> None:
+    assert CHARS4.count_texts([text]) == [chars4]
+    assert BYTES4.count_texts([text]) == [bytes4]
+
+
+@given(st.lists(st.text(max_size=50), max_size=5))
+def test_bytes4_is_never_below_chars4(texts: list[str]) -> None:
+    pairs = zip(BYTES4.count_texts(texts), CHARS4.count_texts(texts), strict=True)
+    assert all(by_bytes >= by_chars for by_bytes, by_chars in pairs)
+
+
+# ---------------------------------------------------------------- models
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("gpt-5", ModelRef("gpt-5", None, "gpt-5")),
+        (" GPT-5 ", ModelRef("gpt-5", None, " GPT-5 ")),
+        ("openai/gpt-5", ModelRef("gpt-5", "openai", "openai/gpt-5")),
+        ("a/b/C", ModelRef("c", "a/b", "a/b/C")),
+    ],
+)
+def test_a_model_is_known_by_any_spelling(given: str, expected: ModelRef) -> None:
+    assert model_ref(given) == expected
+
+
+# ---------------------------------------------------------------- resolution
+
+
+def chosen(*specs: CounterSpec, name: str | None = None) -> str:
+    return resolve(model_ref("gpt-5"), [*specs, *builtin_specs()], name).spec.name
+
+
+def test_the_most_specific_match_wins_whatever_the_order() -> None:
+    assert chosen(spec("a", 3), spec("b", 9), spec("c", 5)) == "b"
+
+
+def test_among_equal_matches_the_more_accurate_wins_and_then_the_first() -> None:
+    assert (
+        chosen(spec("low", accuracy="low"), spec("high"), spec("medium", accuracy="medium"))
+        == "high"
+    )
+    assert chosen(spec("first"), spec("second")) == "first"
+
+
+def test_the_estimators_come_last_and_match_everything() -> None:
+    assert chosen() == "bytes4"
+    assert chosen(spec("no", 0)) == "bytes4"
+    assert chosen(spec("yes", 2, accuracy="low")) == "yes"
+
+
+def test_a_remote_counter_is_never_taken_for_entries() -> None:
+    assert chosen(spec("remote", 99, remote=True)) == "bytes4"
+
+
+def unavailable(model: ModelRef) -> Any:
+    raise CounterUnavailable("pip install acme")
+
+
+def broken(model: Any) -> Any:
+    raise ZeroDivisionError("a stranger's own fault")
+
+
+def test_an_unavailable_counter_gives_way_to_the_next() -> None:
+    assert chosen(spec("gone", 9, make=unavailable), spec("there", 5)) == "there"
+
+
+def test_a_factory_or_a_match_that_raises_gives_way_and_is_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    assert chosen(spec("broken", 9, make=broken)) == "bytes4"
+    assert chosen(spec("worse", broken)) == "bytes4"  # type: ignore[arg-type]
+    assert [record.exc_info is not None for record in caplog.records] == [True, True]
+
+
+def test_resolution_explains_every_candidate_in_the_order_tried() -> None:
+    found = resolve(
+        model_ref("gpt-5"),
+        [spec("no", 0), spec("gone", 9, make=unavailable), spec("there", 5), *builtin_specs()],
+    )
+    assert [(one.name, one.chosen, one.reason) for one in found.candidates] == [
+        ("gone", False, "pip install acme"),
+        ("there", True, ""),
+        ("bytes4", False, "a better one answers"),
+        ("no", False, "does not know this model"),
+        ("chars4", False, "does not know this model"),
+    ]
+
+
+def test_a_counter_asked_for_by_name_is_taken_whatever_it_matches() -> None:
+    assert chosen(spec("mine", 0), name="mine") == "mine"
+    assert chosen(name="chars4") == "chars4"
+
+
+def test_a_counter_asked_for_by_name_is_explained_as_that() -> None:
+    found = resolve(model_ref("gpt-5"), [spec("mine", 0), *builtin_specs()], "mine")
+    [candidate] = found.candidates
+    assert (candidate.name, candidate.chosen, candidate.reason) == (
+        "mine",
+        True,
+        "asked for by name",
+    )
+
+
+def test_an_unavailable_counter_asked_for_by_name_says_why() -> None:
+    with pytest.raises(CounterUnavailable, match="pip install acme"):
+        chosen(spec("gone", make=unavailable), name="gone")
+    with pytest.raises(CounterUnavailable, match="ZeroDivisionError"):
+        chosen(spec("broken", make=broken), name="broken")
+
+
+def test_an_unknown_name_lists_the_known_ones() -> None:
+    with pytest.raises(PluginNotFound, match="'nope'; known are bytes4, chars4, mine"):
+        chosen(spec("mine"), name="nope")
+
+
+# ---------------------------------------------------------------- what is counted
+
+
+def count(draft: Draft) -> tuple[int, list[str]]:
+    counter = Letters()
+    return Meter(counter, "high").count_draft(draft).tokens, counter.asked
+
+
+def test_a_calls_name_and_arguments_are_counted() -> None:
+    call = Draft(type="tool_call", role="assistant", content='{"a":1}', name="shell")
+    tokens, asked = count(call)
+    assert tokens == 12
+    assert sorted(asked) == ["shell", '{"a":1}']
+
+
+def test_an_image_costs_its_formula_and_not_its_bytes() -> None:
+    def image(**given: Any) -> int:
+        part = ImagePart(**given)
+        return count(Draft(type="message", role="user", content=(TextPart("look"), part)))[0]
+
+    assert image(data="A" * 100_000) == 4 + 1_600
+    assert image(url="http://x", detail="low") == 4 + 85
+
+
+def test_the_parts_of_a_text_are_counted_as_one_text() -> None:
+    parts = (TextPart("a"), TextPart("b"))
+    assert count(Draft(type="message", role="user", content=parts)) == (3, ["a\nb"])
+
+
+def test_a_count_says_how_it_was_made() -> None:
+    looks = iter([1.0, 1.25])
+    counted = Meter(Letters(), "high", timer=lambda: next(looks)).count_text("abc")
+    assert (counted.tokens, counted.method, counted.accuracy) == (3, "client", "high")
+    assert (counted.counter, counted.cached, counted.latency) == ("letters", False, 0.25)
+    assert counted.expected_output is None
+    estimated = Meter(BYTES4, "low").count_text("abc")
+    assert (estimated.method, estimated.accuracy) == ("estimation", "low")
+
+
+def test_each_text_of_a_session_is_counted_once() -> None:
+    counter = Letters()
+    memory = MemoryManager(counter=counter, config=MemoryConfig(max_tokens=10**6))
+    for number in range(30):
+        memory.add_user_message("s", f"message {number}")
+        memory.build_context("s")
+        memory.get_stats("s")
+    asked = [text for text in counter.asked if text.startswith("message ")]
+    assert asked == [f"message {number}" for number in range(30)]
+
+
+def test_a_text_asked_again_comes_from_the_cache_and_says_so() -> None:
+    counter = Letters()
+    memory = MemoryManager(counter=counter)
+    first, second = memory.count_tokens("hello"), memory.count_tokens("hello")
+    assert (first.cached, second.cached) == (False, True)
+    assert first.tokens == second.tokens == 5
+    assert counter.asked == ["hello"]
+
+
+def test_the_cache_forgets_after_five_minutes() -> None:
+    now = [0.0]
+    counter = Letters()
+    meter = Meter(counter, "high", timer=lambda: now[0])
+    meter.count_cached("hello")
+    now[0] = 299.0
+    assert meter.count_cached("hello").cached
+    now[0] = 301.0
+    assert not meter.count_cached("hello").cached
+    assert counter.asked == ["hello", "hello"]
+
+
+def test_the_cache_keeps_no_text() -> None:
+    meter = Meter(Letters(), "high")
+    meter.count_cached("a secret text")
+    assert "a secret text" not in repr(dict(meter._texts))
+
+
+def test_count_tokens_takes_entries_and_messages_and_adds_system_and_tools() -> None:
+    memory = MemoryManager(counter=Letters())
+    entry = memory.add_user_message("s", "12345")
+    assert memory.count_tokens(entry).tokens == 5
+    assert memory.count_tokens([entry, entry]).tokens == 10
+    assert memory.count_tokens("abc", system="12345").tokens == 8
+    assert memory.count_tokens("abc", tools=[{"a": 1}]).tokens == 3 + len('[{"a":1}]')
+    framed = memory.count_tokens([{"role": "user", "content": "12345"}]).tokens
+    assert 5 < framed <= 20
+
+
+# ---------------------------------------------------------------- misbehaviour
+
+
+class PanicException(BaseException):
+    """What a Rust extension's panic looks like from Python: not an Exception."""
+
+
+BAD_ANSWERS: dict[str, Any] = {
+    "negative": [-1],
+    "float": [2.0],
+    "bool": [True],
+    "None": None,
+    "no list": 5,
+    "a list of None": [None],
+    "text": "5",
+    "too few": [],
+    "too many": [1, 2],
+    "an exception": RuntimeError("no vocabulary"),
+    "a panic": PanicException("index out of bounds"),
+}
+
+
+class Misbehaving:
+    fingerprint = "misbehaving"
+
+    def __init__(self, answer: Any) -> None:
+        self.answer = answer
+
+    def count_texts(self, texts: Sequence[str]) -> Any:
+        if isinstance(self.answer, BaseException):
+            raise self.answer
+        return self.answer
+
+
+@pytest.mark.parametrize("kind", BAD_ANSWERS)
+def test_a_counter_that_misbehaves_is_replaced_by_the_estimator_for_that_text(
+    kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    memory = MemoryManager(counter=Misbehaving(BAD_ANSWERS[kind]))
+    told: list[Any] = []
+
+    def receive(sender: Any, event: Any) -> None:
+        told.append(event)
+
+    with (
+        caplog.at_level(logging.WARNING, logger="memman.counting"),
+        events.count_fell_back.connected_to(receive, sender=memory),
+    ):
+        entry = memory.add_user_message("s", "abcdefgh")
+        memory.add_user_message("s", "ijkl")
+    count = entry.token_count
+    assert (count.tokens, count.method, count.accuracy, count.counter) == (
+        2, "estimation", "low", "bytes4",
+    )  # fmt: skip
+    assert memory.get_stats("s").active_tokens == 3
+    assert {event.counter for event in told} == {"misbehaving"}
+    assert len(told) == 2
+    assert "misbehaving failed, estimating instead" in caplog.text
+
+
+@pytest.mark.parametrize("stop", [KeyboardInterrupt, SystemExit])
+def test_an_interruption_in_a_counter_reaches_the_caller(stop: type[BaseException]) -> None:
+    memory = MemoryManager(counter=Misbehaving(stop()))
+    with pytest.raises(stop):
+        memory.add_user_message("s", "x")
+    assert memory.list_sessions() == []
+
+
+@pytest.mark.parametrize("answer", [-1, 2.5, None, "3", True])
+def test_a_plain_function_that_returns_rubbish_falls_back_too(answer: Any) -> None:
+    memory = MemoryManager(counter=lambda text: answer)
+    assert memory.add_user_message("s", "abcdefgh").token_count.tokens == 2
+
+
+def test_a_counter_that_fails_once_is_asked_again_for_the_next_text() -> None:
+    answers = iter([RuntimeError("busy"), [7]])
+
+    class Moody:
+        fingerprint = "moody"
+
+        def count_texts(self, texts: Sequence[str]) -> Any:
+            answer = next(answers)
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+    memory = MemoryManager(counter=Moody())
+    first, second = (memory.add_user_message("s", "abcd") for _ in range(2))
+    assert (first.token_count.tokens, second.token_count.tokens) == (1, 7)
+
+
+# ---------------------------------------------------------------- changing the counter
+
+
+def test_another_model_prices_the_window_and_leaves_the_records() -> None:
+    memory = MemoryManager(counter="chars4")
+    entry = memory.add_user_message("s", "12345678")
+    other = MemoryManager(counter=Letters())
+    other.import_session(memory.export_session("s"))
+    assert other.get_stats("s").active_tokens == 8
+    assert other.get_stats("s").total_tokens == 2
+    assert other.get_entry("s", entry.id).token_count == entry.token_count
+
+
+def test_estimate_as_count_policy_asks_no_counter() -> None:
+    memory = MemoryManager(model="gpt-4o", config=MemoryConfig(count_policy="estimate"))
+    assert memory.add_user_message("s", "abcdefgh").token_count.counter == "bytes4"
+
+
+def test_the_model_finds_its_counter() -> None:
+    pytest.importorskip("memman_tiktoken")
+    memory = MemoryManager(model="gpt-4o")
+    entry: Entry = memory.add_user_message("s", "hello world")
+    assert (entry.token_count.tokens, entry.token_count.method) == (2, "client")

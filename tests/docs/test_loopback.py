@@ -1,0 +1,77 @@
+"""The provider that the how-to pages run against refuses what a provider would refuse."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import anthropic
+import openai
+import pytest
+
+from tests.docs.loopback import Loopback, running
+
+HELLO = {"role": "user", "content": "See a.py"}
+ORPHAN = {"role": "tool", "tool_call_id": "call_9", "content": "nobody asked"}
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Loopback]:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with running(window=200) as server:
+        yield server
+
+
+@pytest.fixture
+def chat(server: Loopback) -> Iterator[openai.OpenAI]:
+    with openai.OpenAI(base_url=f"{server.url}/v1", api_key="unused") as client:
+        yield client
+
+
+@pytest.fixture
+def claude(server: Loopback) -> Iterator[anthropic.Anthropic]:
+    with anthropic.Anthropic(base_url=server.url, api_key="unused") as client:
+        yield client
+
+
+def test_openai_sdk_gets_a_tool_call_and_usage(server: Loopback, chat: openai.OpenAI) -> None:
+    completion = chat.chat.completions.create(model="gpt-5", messages=[HELLO])
+    [call] = completion.choices[0].message.tool_calls
+    assert (call.function.name, call.function.arguments) == ("read_file", '{"path": "a.py"}')
+    assert completion.usage.prompt_tokens > 0
+    assert server.requests == [{"messages": [HELLO], "model": "gpt-5"}]
+
+
+def test_anthropic_sdk_gets_a_tool_use_and_usage(claude: anthropic.Anthropic) -> None:
+    reply = claude.messages.create(model="claude-sonnet-5-5", max_tokens=9, messages=[HELLO])
+    assert reply.content[1].input == {"path": "a.py"}
+    assert reply.usage.input_tokens > 0
+
+
+def test_an_orphan_result_is_refused(server: Loopback, chat: openai.OpenAI) -> None:
+    with pytest.raises(openai.BadRequestError, match="follows no such call"):
+        chat.chat.completions.create(model="gpt-5", messages=[HELLO, ORPHAN])
+    assert server.requests == []
+
+
+def test_turns_that_do_not_alternate_are_refused(claude: anthropic.Anthropic) -> None:
+    with pytest.raises(anthropic.BadRequestError, match="message 1"):
+        claude.messages.create(model="claude-sonnet-5-5", max_tokens=9, messages=[HELLO, HELLO])
+
+
+def test_a_message_with_a_reply_s_envelope_is_refused(claude: anthropic.Anthropic) -> None:
+    with pytest.raises(anthropic.BadRequestError, match="unknown keys"):
+        claude.messages.create(
+            model="claude-sonnet-5-5", max_tokens=9, messages=[{**HELLO, "id": "msg_1"}]
+        )
+
+
+def test_a_request_over_the_window_is_refused(server: Loopback, chat: openai.OpenAI) -> None:
+    long = {"role": "user", "content": "word " * 200}
+    with pytest.raises(openai.BadRequestError, match="context window 200"):
+        chat.chat.completions.create(model="gpt-5", messages=[long])
+    assert len(server.refused) == 1
+
+
+def test_another_path_is_not_served(server: Loopback) -> None:
+    status, body = server.answered("/v1/embeddings", {})
+    assert (status, body["error"]["type"]) == (404, "not_found_error")

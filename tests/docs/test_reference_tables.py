@@ -1,0 +1,75 @@
+"""The reference pages name what the code has, no more and no less."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+from memman import AsyncMemoryManager, MemoryManager, SessionState, errors, events
+from memman.events import CompressionResult, Event
+from memman.records import SHAPES, Added, Configured, UsageReported
+from tests.docs.pages import DOCS, code, table
+
+EVENTS = table("reference/events.md", "signal")
+LOG_EVENTS = 8  # one for each kind of record
+
+
+def test_the_events_page_has_every_signal_in_the_order_of_the_code() -> None:
+    shown = [
+        (code(row["signal"])[0], code(row["name"])[0], code(row["payload"])[0]) for row in EVENTS
+    ]
+    names = {id(value): name for name, value in vars(events).items()}
+    actual = [
+        (names[id(signal)], signal.name, payload.__name__)
+        for payload, signal in events.SIGNALS.items()
+    ]
+    assert shown == actual
+
+
+@pytest.mark.parametrize("row", EVENTS, ids=lambda row: code(row["payload"])[0])
+def test_the_events_page_names_the_fields_of_each_payload(row: dict[str, str]) -> None:
+    payload: type[Event] = getattr(events, code(row["payload"])[0])
+    assert set(code(row["fields"])) == set(payload.__struct_fields__) - {"session_id"}
+
+
+def test_the_events_page_has_one_log_event_for_each_kind_of_record() -> None:
+    assert len((*SHAPES, Added, Configured, UsageReported)) == LOG_EVENTS
+    kinds = [row["kind"] for row in EVENTS]
+    assert kinds == ["log event"] * LOG_EVENTS + ["notice"] * (len(EVENTS) - LOG_EVENTS)
+
+
+def test_the_events_page_names_what_a_result_derives() -> None:
+    derived = {
+        name for name, value in vars(CompressionResult).items() if isinstance(value, property)
+    }
+    assert derived == {"tokens_saved", "replaced_ids", "summary_id"}
+    text = (DOCS / "reference/events.md").read_text(encoding="utf-8")
+    assert all(f"`{name}`" in text for name in derived)
+
+
+def test_the_errors_page_has_the_tree_of_the_code() -> None:
+    shown = {
+        code(row["error"])[0]: tuple(code(row["is a"]))
+        for row in table("reference/errors.md", "error")
+    }
+    actual = {
+        name: tuple(base.__name__ for base in value.__bases__)
+        for name, value in vars(errors).items()
+        if isinstance(value, type) and issubclass(value, errors.MemmanError)
+    }
+    assert shown == actual
+
+
+@pytest.mark.parametrize("manager", [MemoryManager, AsyncMemoryManager])
+def test_the_verbs_page_has_every_public_method(manager: type) -> None:
+    shown = [code(row["verb"])[0] for row in table("reference/verbs.md", "verb")]
+    methods = {
+        name for name, _ in inspect.getmembers(manager, callable) if not name.startswith("_")
+    }
+    assert sorted(shown) == sorted(methods)
+
+
+def test_the_document_page_has_every_field() -> None:
+    shown = {code(row["field"])[0] for row in table("reference/session-document.md", "field")}
+    assert shown == set(SessionState.__struct_fields__)

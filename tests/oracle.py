@@ -1,0 +1,146 @@
+"""A second, plain reading of the rules of the log, to compare memman with.
+
+It shares no code with `memman.window` or `memman.history`: dictionaries, no slots, nothing kept up to date.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from memman.records import (
+    SHAPES,
+    Added,
+    Cleared,
+    Compressed,
+    Deleted,
+    Pinned,
+    Record,
+    Undone,
+)
+
+
+class Oracle:
+    """The fold of a log. Raises `AssertionError` for a record that must not be there."""
+
+    def __init__(self) -> None:
+        self.head = 0
+        self.epoch = 0
+        self.positions: dict[str, int] = {}
+        self.active: set[str] = set()
+        self.pins: set[str] = set()
+        self.types: dict[str, str] = {}
+        self.era: list[str] = []
+        self.deleted: set[str] = set()
+        self.compressions: dict[str, Compressed] = {}
+
+    @classmethod
+    def of(cls, log: Iterable[tuple[int, Record]]) -> Oracle:
+        oracle = cls()
+        for seq, record in log:
+            oracle.apply(seq, record)
+        return oracle
+
+    def window(self) -> list[str]:
+        return sorted(self.active, key=lambda name: self.positions[name])
+
+    def leaves(self, name: str) -> list[str]:
+        """The added entries that an active entry shows or speaks for."""
+        for record in self.compressions.values():
+            runs = [
+                item
+                for item in record.replacements
+                if (item.entry.id if item.entry else item.into) == name
+            ]
+            if runs:
+                return [leaf for item in runs for each in item.ids for leaf in self.leaves(each)]
+        return [name]
+
+    def dropped(self) -> set[str]:
+        """The added entries that compressions in force replaced by nothing."""
+        return {
+            leaf
+            for record in self.compressions.values()
+            for item in record.replacements
+            if item.entry is None and item.into is None
+            for name in item.ids
+            for leaf in self.leaves(name)
+        }
+
+    def shows(self, name: str) -> bool:
+        """Whether an entry or a single stand-in of its own type is in the window."""
+        stand_ins = [each for each in self.active if self.leaves(each) == [name]]
+        return any(self.types[each] == self.types[name] for each in stand_ins)
+
+    def apply(self, seq: int, record: Record) -> None:
+        assert seq == self.head + 1, f"{seq} follows {self.head}: a gap in the log"
+        self.head = seq
+        self.epoch += isinstance(record, SHAPES)
+        match record:
+            case Added(entry):
+                self._add(entry.id, seq, entry.type)
+                self.era.append(entry.id)
+                if entry.pinned:
+                    self.pins.add(entry.id)
+            case Compressed():
+                self._compress(record)
+            case Undone():
+                assert record.compression_id in self.compressions, "undone, but not in force"
+                self._unfold(record.compression_id)
+            case Pinned():
+                assert record.entry_id in self.active, "pinned, but not active"
+                (self.pins.add if record.on else self.pins.discard)(record.entry_id)
+            case Deleted():
+                for name in record.ids:
+                    self._delete(name)
+            case Cleared():
+                self.active.clear()
+                self.pins.clear()
+                self.compressions.clear()
+                self.era.clear()
+
+    def _add(self, name: str, position: int, kind: str) -> None:
+        assert name not in self.positions, f"the id {name} is in the log twice"
+        self.positions[name] = position
+        self.types[name] = kind
+        self.active.add(name)
+
+    def _compress(self, record: Compressed) -> None:
+        for item in record.replacements:
+            window = self.window()
+            at = window.index(item.ids[0]) if item.ids[0] in window else -1
+            run = window[at : at + len(item.ids)]
+            assert at >= 0, f"{item.ids[0]} is replaced and not active"
+            assert run == list(item.ids), "the run is not contiguous"
+            assert self.pins.isdisjoint(run), "a pinned entry is replaced"
+            self.active.difference_update(run)
+            if item.entry is not None:
+                self._add(item.entry.id, self.positions[run[0]], item.entry.type)
+        self.compressions[record.id] = record
+
+    def _unfold(self, compression_id: str) -> None:
+        for item in self.compressions.pop(compression_id).replacements:
+            if item.entry is not None:
+                assert item.entry.id in self.active, "undone from the inside out"
+                assert item.entry.id not in self.pins or item.entry.id in self.deleted
+                self.active.discard(item.entry.id)
+            self.active.update(name for name in item.ids if name not in self.deleted)
+
+    def _delete(self, name: str) -> None:
+        while name not in self.active and (outer := self._outermost(name)):
+            for item in self.compressions[outer].replacements:
+                self.pins.discard(item.entry.id if item.entry else "")
+            self._unfold(outer)
+        self.active.discard(name)
+        self.pins.discard(name)
+        self.deleted.add(name)
+        if name in self.era:
+            self.era.remove(name)
+
+    def _outermost(self, name: str) -> str | None:
+        """The compression that hides `name` and is not itself hidden."""
+        for record in self.compressions.values():
+            if any(name in item.ids for item in record.replacements):
+                shown = [item.entry.id for item in record.replacements if item.entry]
+                hidden = [each for each in shown if each not in self.active]
+                return self._outermost(hidden[0]) if hidden else record.id
+        return None

@@ -1,0 +1,67 @@
+"""The store in memory keeps every law of the protocol, and the kit tells when a store does not."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from memman.ports import Appended, Place
+from memman.records import Record
+from memman.stores import MemoryStore
+from memman.testing import StoreConformance, broken_laws, laws_of
+
+
+class TestMemoryStore(StoreConformance):
+    def make_store(self) -> MemoryStore:
+        return MemoryStore()
+
+
+class WithoutEpochCheck(MemoryStore):
+    """Takes a commit on whatever shape."""
+
+    def commit(
+        self,
+        session_id: str,
+        epoch: int,
+        records: Sequence[Record],
+        window: Sequence[Place],
+        floor: int,
+        **expected: Any,
+    ) -> Appended:
+        state = self.state(session_id)
+        current = epoch if state is None else state[1]
+        return super().commit(session_id, current, records, window, floor, **expected)
+
+
+class WithoutRecordIdCheck(MemoryStore):
+    """Appends a retried record a second time."""
+
+    def append(
+        self, session_id: str, records: Sequence[Record], *, expect_head: int | None = None
+    ) -> Appended:
+        log = self._logs.get(session_id)
+        for record in records if log is not None else ():
+            log.seqs.pop(record.id, None)
+        return super().append(session_id, records, expect_head=expect_head)
+
+
+def kit_for(store: type[MemoryStore]) -> type[StoreConformance]:
+    class Kit(StoreConformance):
+        def make_store(self) -> MemoryStore:
+            return store()
+
+    return Kit
+
+
+def test_the_kit_finds_nothing_wrong_with_a_store_that_conforms():
+    assert broken_laws(kit_for(MemoryStore)) == []
+
+
+def test_the_kit_catches_a_store_without_epoch_check():
+    broken = broken_laws(kit_for(WithoutEpochCheck))
+    assert "test_a_commit_on_an_old_epoch_is_refused_and_changes_nothing" in broken
+    assert len(broken) < len(laws_of(StoreConformance)) / 2, "it breaks other laws, not this one"
+
+
+def test_the_kit_catches_a_store_without_record_id_check():
+    broken = broken_laws(kit_for(WithoutRecordIdCheck))
+    assert "test_a_retried_record_keeps_its_first_seq_and_adds_nothing" in broken
+    assert len(broken) < len(laws_of(StoreConformance)) / 2, "it breaks other laws, not this one"

@@ -1,0 +1,283 @@
+"""The layers, the cost of an import, the public names, and the parity of the doors."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import memman
+from memman import AsyncMemoryManager, MemoryManager
+
+PACKAGE = Path(memman.__file__).parent
+# The table of design.md, section 3. Packages of layer 2 know nothing of each other.
+LAYERS = {
+    "errors": 0, "entries": 0, "config": 0, "ids": 0,
+    "records": 1, "ports": 1, "window": 1, "events": 1, "hookspecs": 1, "plugins": 1,
+    "history": 1, "results": 1, "doors": 1, "usage": 1,
+    "counting": 2, "compression": 2, "formats": 2, "stores": 2, "archive": 2,
+    "sessions": 3,
+    "manager": 4,
+    "cli": 5, "report": 5, "testing": 5,
+}  # fmt: skip
+ORDER_IN_LAYER_1 = (
+    "records", "ports", "window", "history", "events", "results", "hookspecs", "plugins", "doors",
+    "usage",
+)  # fmt: skip
+THIRD_PARTY = {"blinker", "cachetools", "msgspec", "pluggy"}
+OF_THE_COMMAND = {"click", "rich"}
+# Slow modules of the standard library and extras, imported where they are needed.
+LATE = {"asyncio", "sqlite3", "importlib", "click", "rich"}
+# The command says how to get click before it needs it.
+HIDDEN = {("memman.cli", "memman.cli.app")}
+AWAITING = {"sessions", "manager", "doors", "events", "testing"}
+HEAVY = ("openai", "anthropic", "tiktoken", "click", "rich", "asyncio", "sqlite3", "httpx", "pydantic",
+         "importlib.metadata", "hypothesis", "pytest")  # fmt: skip
+
+
+def modules() -> Iterator[tuple[str, ast.Module]]:
+    """(dotted name, syntax tree) of every module of memman."""
+    for path in sorted(PACKAGE.rglob("*.py")):
+        parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+        name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+        yield name, ast.parse(path.read_text(encoding="utf-8"))
+
+
+MODULES = dict(modules())
+
+
+def imported(tree: ast.AST, name: str) -> Iterator[tuple[str, bool]]:
+    """(module, whether inside a function) of every import, TYPE_CHECKING blocks left out."""
+    hidden = {
+        id(node)
+        for outer in ast.walk(tree)
+        if isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        for node in ast.walk(outer)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield alias.name, id(node) in hidden
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{name} imports relatively"
+            module = node.module or ""
+            for alias in node.names:
+                full = f"{module}.{alias.name}"
+                yield (full if full in MODULES else module), id(node) in hidden
+
+
+def part(module: str) -> str:
+    """The idea a module belongs to: `memman.counting.meter` is of `counting`."""
+    return module.split(".")[1] if "." in module else "memman"
+
+
+INNER = [name for name in MODULES if part(name) != "memman"]
+
+
+def test_every_module_has_a_layer():
+    assert {part(name) for name in INNER} <= LAYERS.keys()
+
+
+@pytest.mark.parametrize("name", INNER)
+def test_a_module_imports_only_from_layers_below(name):
+    own = part(name)
+    for module, _ in imported(MODULES[name], name):
+        if not module.startswith("memman."):
+            continue
+        other = part(module)
+        if other == own:
+            continue
+        assert LAYERS[other] <= LAYERS[own], f"{name} (layer {LAYERS[own]}) imports {module}"
+        if LAYERS[own] == 2:
+            assert LAYERS[other] < 2, f"{name} and {module} are both of layer 2"
+
+
+def test_in_layer_1_everything_rests_on_what_was_named_before():
+    for name in INNER:
+        own = part(name)
+        if LAYERS[own] != 1:
+            continue
+        for module, _ in imported(MODULES[name], name):
+            other = part(module)
+            if module.startswith("memman.") and LAYERS[other] == 1:
+                assert ORDER_IN_LAYER_1.index(other) < ORDER_IN_LAYER_1.index(own), (
+                    f"{name} imports {module}"
+                )
+
+
+def test_no_module_imports_itself_in_a_circle():
+    graph = {
+        name: {
+            module
+            for module, hidden in imported(tree, name)
+            if module in MODULES and module != name and not hidden and module != "memman"
+        }
+        for name, tree in MODULES.items()
+    }
+    done: set[str] = set()
+
+    def visit(name: str, path: tuple[str, ...]) -> None:
+        assert name not in path, " -> ".join([*path[path.index(name) :], name])
+        if name not in done:
+            for following in graph[name]:
+                visit(following, (*path, name))
+            done.add(name)
+
+    for name in graph:
+        visit(name, ())
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_imports_stand_at_the_top_except_slow_modules(name):
+    for module, hidden in imported(MODULES[name], name):
+        if hidden and (name, module) not in HIDDEN:
+            assert module.split(".")[0] in LATE, (
+                f"{name} hides the import of {module} in a function"
+            )
+
+
+@pytest.mark.parametrize("name", INNER)
+def test_a_module_uses_only_the_declared_dependencies(name):
+    allowed = THIRD_PARTY | (OF_THE_COMMAND if part(name) in ("cli", "report") else set())
+    if LAYERS[part(name)] == 0:
+        allowed = {"msgspec"}
+    for module, _ in imported(MODULES[name], name):
+        top = module.split(".")[0]
+        known = top in sys.stdlib_module_names or top in allowed or top == "memman"
+        assert known, f"{name} imports {module}"
+
+
+@pytest.mark.parametrize("name", INNER)
+def test_only_the_session_and_the_doors_await(name):
+    if part(name) in AWAITING:
+        return
+    waits = [
+        node
+        for node in ast.walk(MODULES[name])
+        if isinstance(node, ast.Await | ast.AsyncWith | ast.AsyncFor | ast.AsyncFunctionDef)
+    ]
+    assert not waits, f"{name} awaits in line {waits[0].lineno}"
+
+
+@pytest.mark.parametrize(
+    "statement", ["import memman", "from memman import MemoryManager as M; M()"]
+)
+def test_importing_memman_loads_nothing_heavy(statement):
+    program = f"{statement}; import sys; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
+    )
+    loaded = set(done.stdout.split())
+    assert not loaded & set(HEAVY)
+
+
+# ---------------------------------------------------------------- public names
+
+
+def test_all_public_names_are_listed_and_importable():
+    assert len(memman.__all__) == len(set(memman.__all__))
+    for name in memman.__all__:
+        assert hasattr(memman, name), name
+    own = {
+        name
+        for name, value in vars(memman).items()
+        if not name.startswith("_") and not inspect.ismodule(value)
+    }
+    assert own <= set(memman.__all__), "imported in memman/__init__.py and not listed"
+
+
+def test_every_error_is_public():
+    errors = importlib.import_module("memman.errors")
+    raised = {
+        name
+        for name, value in vars(errors).items()
+        if inspect.isclass(value) and issubclass(value, memman.MemmanError)
+    }
+    assert raised <= set(memman.__all__)
+
+
+def test_every_event_is_reachable_and_has_a_signal():
+    kinds = {
+        value
+        for value in vars(memman.events).values()
+        if inspect.isclass(value) and issubclass(value, memman.events.Event)
+    } - {memman.events.Event}
+    assert kinds == set(memman.events.SIGNALS)
+
+
+def undocumented(owner: object, name: str) -> Iterator[str]:
+    """The public functions and classes of a class that say nothing, and itself."""
+    if not inspect.getdoc(owner):
+        yield name
+    if inspect.isclass(owner):
+        for key, value in vars(owner).items():
+            member = (
+                value.fget if isinstance(value, property) else getattr(value, "__func__", value)
+            )
+            if not key.startswith("_") and inspect.isfunction(member) and not member.__doc__:
+                yield f"{name}.{key}"
+
+
+def test_every_public_name_is_documented():
+    silent = [
+        each
+        for name in memman.__all__
+        for each in undocumented(getattr(memman, name), name)
+        if callable(getattr(memman, name)) or inspect.ismodule(getattr(memman, name))
+    ]
+    assert silent == []
+
+
+@pytest.mark.parametrize("name", [name for name in MODULES if part(name) != "testing"])
+def test_every_module_and_public_definition_is_documented(name):
+    tree = MODULES[name]
+    assert ast.get_docstring(tree), f"{name} says nothing of itself"
+    for node in tree.body:
+        public = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+        if public and not node.name.startswith("_"):
+            assert ast.get_docstring(node), f"{name}.{node.name} in line {node.lineno}"
+
+
+# ---------------------------------------------------------------- the doors
+
+
+def verbs(manager: type) -> dict[str, inspect.Signature]:
+    return {
+        name: inspect.signature(value)
+        for name, value in vars(manager).items()
+        if inspect.isfunction(value) and not name.startswith("_")
+    }
+
+
+def test_both_doors_have_the_same_verbs_in_the_same_order():
+    assert list(verbs(MemoryManager)) == list(verbs(AsyncMemoryManager))
+
+
+@pytest.mark.parametrize("verb", verbs(AsyncMemoryManager))
+def test_both_doors_have_the_same_signature_of(verb):
+    assert verbs(MemoryManager)[verb] == verbs(AsyncMemoryManager)[verb]
+
+
+@pytest.mark.parametrize("verb", verbs(AsyncMemoryManager))
+def test_both_doors_promise_the_same_of(verb):
+    first_lines = {
+        inspect.getdoc(getattr(manager, verb)).splitlines()[0]
+        for manager in (MemoryManager, AsyncMemoryManager)
+    }
+    assert len(first_lines) == 1
+
+
+def test_both_doors_are_made_alike():
+    assert inspect.signature(MemoryManager) == inspect.signature(AsyncMemoryManager)
+
+
+def test_every_verb_of_the_async_door_is_awaited_and_none_of_the_sync_door():
+    for verb in verbs(AsyncMemoryManager):
+        assert inspect.iscoroutinefunction(getattr(AsyncMemoryManager, verb)), verb
+        assert not inspect.iscoroutinefunction(getattr(MemoryManager, verb)), verb

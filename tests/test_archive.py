@@ -1,0 +1,279 @@
+"""Sessions out and in: a document that is the whole session, and equal to itself."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from memman import (
+    FilePart,
+    ImagePart,
+    MemoryConfig,
+    MemoryManager,
+    SessionExists,
+    SessionState,
+    StateError,
+    TextPart,
+)
+from memman.archive import records_of
+from memman.records import Added, Compressed
+
+
+def manager(**given: Any) -> MemoryManager:
+    return MemoryManager(counter="chars4", **{"config": MemoryConfig(auto_compress=False)} | given)
+
+
+def lived(memory: MemoryManager) -> MemoryManager:
+    """A session in which everything happened that can happen."""
+    memory.add_system_message("s", "be brief")
+    ids = [memory.add_user_message("s", f"{n} " + "abc " * 80).id for n in range(30)]
+    memory.pin("s", ids[2])
+    memory.compress("s", target_tokens=1_000)
+    memory.add_tool_call("s", "shell", {"a": 1}, call_id="c", metadata={"k": [1, None, "é"]})
+    memory.add_tool_result("s", "shell", "bad", call_id="c", is_error=True)
+    memory.undo_compression("s")
+    memory.compress("s", target_tokens=900)
+    memory.update_config("s", recent_window=4)
+    memory.record_usage("s", {"input_tokens": 5, "output_tokens": 2}, model="m")
+    memory.delete_entries("s", [ids[1]])
+    memory.compress("s", target_tokens=900)
+    memory.add_user_message("s", (TextPart("see"), ImagePart(url="http://x"), FilePart(name="f")))
+    return memory
+
+
+def copy_of(memory: MemoryManager) -> MemoryManager:
+    other = manager()
+    other.import_session(memory.export_session("s").to_json())
+    return other
+
+
+def test_what_was_exported_and_imported_exports_the_same_again() -> None:
+    memory = lived(manager())
+    assert copy_of(memory).export_session("s") == memory.export_session("s")
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        "get_active_entries", "get_entries", "get_summaries", "get_stats", "get_context_for_llm",
+        "plan_compression",
+    ],
+)  # fmt: skip
+def test_the_imported_session_reads_as_the_original(read: str) -> None:
+    memory = lived(manager())
+    assert getattr(copy_of(memory), read)("s") == getattr(memory, read)("s")
+
+
+@pytest.mark.parametrize("form", ["openai-chat", "anthropic", "text"])
+def test_the_imported_session_gives_the_same_context(form: str) -> None:
+    memory = lived(manager())
+    one, other = (each.build_context("s", format=form) for each in (memory, copy_of(memory)))
+    assert (one.messages, one.system, one.tokens.tokens) == (
+        other.messages,
+        other.system,
+        other.tokens.tokens,
+    )
+
+
+def test_undo_and_pins_survive() -> None:
+    memory = lived(manager())
+    other = copy_of(memory)
+    assert other.undo_compression("s") == memory.undo_compression("s")
+    assert other.get_active_entries("s") == memory.get_active_entries("s")
+    pinned = [entry.id for entry in other.get_active_entries("s") if entry.pinned]
+    assert pinned == [entry.id for entry in memory.get_active_entries("s") if entry.pinned]
+    assert len(pinned) == 2
+
+
+def test_the_session_goes_on_after_the_import() -> None:
+    other = copy_of(lived(manager()))
+    before = other.get_entries("s")
+    added = other.add_user_message("s", "more")
+    assert other.get_entries("s") == [*before, added]
+    assert other.compress("s", target_tokens=100).compression_id is not None
+
+
+def test_an_id_of_the_imported_session_is_still_a_retry() -> None:
+    memory = manager()
+    memory.add_user_message("s", "x", id="mine")
+    other = copy_of(memory)
+    other.add_user_message("s", "x", id="mine")
+    assert len(other.get_entries("s")) == 1
+
+
+@pytest.mark.parametrize("kind", ["state", "text", "indented", "bytes", "dict"])
+def test_a_document_is_taken_in_any_form(kind: str) -> None:
+    state = lived(manager()).export_session("s")
+    form: Any = {
+        "state": state,
+        "text": state.to_json(),
+        "indented": state.to_json(indent=2),
+        "bytes": state.to_json().encode(),
+        "dict": json.loads(state.to_json()),
+    }[kind]
+    memory = manager()
+    assert memory.import_session(form) == "s"
+    assert memory.export_session("s") == state
+
+
+def test_the_document_has_what_the_reference_documents() -> None:
+    document = json.loads(lived(manager()).export_session("s").to_json())
+    assert (document["format"], document["version"]) == ("memman-session", 1)
+    assert document["session_id"] == "s"
+    hidden = [entry for entry in document["entries"] if entry.get("compressed")]
+    assert hidden
+    [summary] = document["summaries"]
+    assert {entry["summary_id"] for entry in hidden if "summary_id" in entry} == {summary["id"]}
+    assert set(summary) == {
+        "id", "content", "original_entry_ids", "token_count", "original_token_count", "ratio",
+        "created_at", "time_range",
+    }  # fmt: skip
+    assert document["settings"] == {"recent_window": 4}
+    assert set(document["totals"]) == {"entries", "tokens", "active_entries", "active_tokens"}
+
+
+def test_no_text_is_in_the_document_twice() -> None:
+    memory = manager()
+    memory.add_user_message("s", "a text that is unique in this document")
+    document = memory.export_session("s").to_json()
+    assert document.count("a text that is unique in this document") == 1
+
+
+def test_what_is_derived_may_be_left_out_and_is_derived_again() -> None:
+    state = lived(manager()).export_session("s")
+    document = json.loads(state.to_json())
+    del document["summaries"], document["totals"]
+    memory = manager()
+    memory.import_session(document)
+    assert memory.export_session("s") == state
+
+
+def test_the_records_of_a_document_are_its_log() -> None:
+    records = records_of(lived(manager()).export_session("s"))
+    assert [record.entry.text for record in records[:1] if isinstance(record, Added)] == [
+        "be brief"
+    ]
+    assert sum(isinstance(record, Compressed) for record in records) == 3
+
+
+def test_an_earlier_era_is_in_the_document_and_comes_back() -> None:
+    memory = lived(manager())
+    memory.clear_session("s")
+    memory.add_user_message("s", "new era")
+    other = copy_of(memory)
+    assert [entry.text for entry in other.get_entries("s")] == ["new era"]
+    assert other.export_session("s") == memory.export_session("s")
+
+
+def test_a_deleted_text_is_not_in_the_document() -> None:
+    memory = manager()
+    secret = memory.add_user_message("s", "4711", metadata={"also": "4711"}).id
+    memory.add_user_message("s", "x")
+    memory.delete_entries("s", [secret])
+    document = memory.export_session("s").to_json()
+    assert "4711" not in document
+    assert copy_of(memory).export_session("s") == memory.export_session("s")
+
+
+# ---------------------------------------------------------------- on_conflict
+
+
+def test_fail_is_the_default_and_changes_nothing() -> None:
+    memory = lived(manager())
+    state = memory.export_session("s")
+    memory.add_user_message("s", "more")
+    before = memory.export_session("s")
+    with pytest.raises(SessionExists, match="on_conflict='skip'"):
+        memory.import_session(state)
+    assert memory.export_session("s") == before
+
+
+def test_skip_keeps_what_is_there() -> None:
+    memory = lived(manager())
+    state = memory.export_session("s")
+    memory.add_user_message("s", "more")
+    before = memory.export_session("s")
+    assert memory.import_session(state, on_conflict="skip") == "s"
+    assert memory.export_session("s") == before
+
+
+def test_new_session_imports_under_a_new_id() -> None:
+    memory = lived(manager())
+    state = memory.export_session("s")
+    name = memory.import_session(state, on_conflict="new_session")
+    assert name != "s"
+    assert memory.export_session(name).log == state.log
+    assert sorted(memory.list_sessions()) == sorted(["s", name])
+
+
+def test_new_session_of_the_longest_id_still_fits() -> None:
+    memory = manager()
+    for session in ("x" * 255, "é" * 127):
+        memory.add_user_message(session, "x")
+        name = memory.import_session(memory.export_session(session), on_conflict="new_session")
+        assert memory.get_stats(name).total_entries == 1
+
+
+def test_an_unsound_document_is_refused_before_anything_else_is_looked_at() -> None:
+    memory = lived(manager())
+    document = json.loads(memory.export_session("s").to_json())
+    document["totals"]["tokens"] += 1
+    for policy in ("skip", "new_session"):
+        with pytest.raises(StateError):
+            memory.import_session(document, on_conflict=policy)  # type: ignore[arg-type]
+
+
+# ---------------------------------------------------------------- any session
+
+
+STEPS = st.lists(
+    st.sampled_from(
+        ["user", "call", "result", "pin", "compress", "undo", "clear", "delete", "set"]
+    ),
+    max_size=20,
+)
+
+
+@settings(max_examples=50, deadline=None)
+@given(STEPS, st.text(alphabet='aé日🙂\x00\n"\\', max_size=5))
+def test_any_session_comes_back_equal(steps: list[str], text: str) -> None:
+    looks = iter(range(10**6))
+    memory = manager(
+        clock=lambda: datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=next(looks))
+    )
+    memory.add_user_message("s", text)
+    for number, step in enumerate(steps):
+        active = memory.get_active_entries("s")
+        match step:
+            case "user":
+                memory.add_user_message("s", text * number + "abc " * 30, metadata={text: number})
+            case "call":
+                memory.add_tool_call("s", "find", {text: text}, call_id=str(number % 3))
+            case "result":
+                memory.add_tool_result("s", "find", text, call_id=str(number % 3))
+            case "pin" if active:
+                memory.pin("s", active[number % len(active)].id)
+            case "compress":
+                memory.compress("s", target_tokens=90)
+            case "undo":
+                hidden = [entry for entry in memory.get_entries("s") if entry.compressed]
+                kept = any(entry.pinned and entry.type == "summary" for entry in active)
+                if hidden and not kept:
+                    memory.undo_compression("s")
+            case "clear":
+                memory.clear_session("s")
+            case "delete":
+                entries = memory.get_entries("s")
+                if entries:
+                    memory.delete_entries("s", [entries[number % len(entries)].id])
+            case "set":
+                memory.update_config("s", recent_window=number)
+    state = memory.export_session("s")
+    assert SessionState.from_json(state.to_json()) == state
+    assert SessionState.from_json(state.to_json(indent=1)) == state
+    other = copy_of(memory)
+    assert other.export_session("s") == state
+    assert other.get_active_entries("s") == memory.get_active_entries("s")

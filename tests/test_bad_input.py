@@ -1,0 +1,1106 @@
+"""Bad input is a typed error that names the culprit, and nothing has changed afterwards."""
+
+import asyncio
+import copy
+import json
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+import pytest
+
+from memman import (
+    AsyncMemoryManager,
+    AsyncPortRefused,
+    BudgetExceeded,
+    CompressionFailed,
+    ConfigError,
+    EntryNotFound,
+    FormatError,
+    IdConflict,
+    ImagePart,
+    InvalidInput,
+    MemmanError,
+    MemoryConfig,
+    MemoryManager,
+    PluginNotFound,
+    SessionExists,
+    SessionNotFound,
+    SessionState,
+    StateError,
+    SummaryReply,
+    TextPart,
+)
+from memman.formats.rules import check
+from memman.stores import MemoryStore
+
+LONE = "\ud800"
+
+
+def manager(**given: Any) -> MemoryManager:
+    return MemoryManager(counter="chars4", **given)
+
+
+def conversation(**given: Any) -> MemoryManager:
+    """A session with a message, a pinned one, a call and its result, and a compression."""
+    memory = manager(**given)
+    memory.add_user_message("s", "begin", pinned=True, id="pinned")
+    for number in range(20):
+        memory.add_user_message("s", f"{number} " + "abc " * 50)
+    memory.compress("s", target_tokens=600)
+    memory.add_tool_call("s", "shell", {"cmd": "ls"}, call_id="c1", id="call")
+    memory.add_tool_result("s", "shell", "a b", call_id="c1", id="result")
+    return memory
+
+
+def refused(
+    error: type[Exception],
+    named: str,
+    act: Callable[[MemoryManager], Any],
+    memory: MemoryManager | None = None,
+) -> None:
+    """Acting raises `error` whose message has `named`, and every session is as before."""
+    memory = memory or conversation()
+    before = [memory.export_session(name) for name in memory.list_sessions()]
+    with pytest.raises(error) as raised:
+        act(memory)
+    assert named in str(raised.value)
+    assert [memory.export_session(name) for name in memory.list_sessions()] == before
+    assert memory.build_context("s").messages  # the live session still works
+
+
+# ---------------------------------------------------------------- what is not there
+
+READING: dict[str, Callable[[MemoryManager, Any], Any]] = {
+    "build_context": lambda memory, name: memory.build_context(name),
+    "clear_session": lambda memory, name: memory.clear_session(name),
+    "compress": lambda memory, name: memory.compress(name),
+    "delete_entries": lambda memory, name: memory.delete_entries(name, ["call"]),
+    "delete_session": lambda memory, name: memory.delete_session(name),
+    "export_session": lambda memory, name: memory.export_session(name),
+    "get_active_entries": lambda memory, name: memory.get_active_entries(name),
+    "get_context_for_llm": lambda memory, name: memory.get_context_for_llm(name),
+    "get_entries": lambda memory, name: memory.get_entries(name),
+    "get_entry": lambda memory, name: memory.get_entry(name, "call"),
+    "get_stats": lambda memory, name: memory.get_stats(name),
+    "get_summaries": lambda memory, name: memory.get_summaries(name),
+    "pin": lambda memory, name: memory.pin(name, "call"),
+    "plan_compression": lambda memory, name: memory.plan_compression(name),
+    "record_usage": lambda memory, name: memory.record_usage(name, 12),
+    "undo_compression": lambda memory, name: memory.undo_compression(name),
+    "unpin": lambda memory, name: memory.unpin(name, "call"),
+}
+WRITING: dict[str, Callable[[MemoryManager, Any], Any]] = {
+    "add_user_message": lambda memory, name: memory.add_user_message(name, "x"),
+    "add_messages": lambda memory, name: memory.add_messages(
+        name, [{"role": "user", "content": "x"}]
+    ),
+}
+
+
+@pytest.mark.parametrize("verb", READING)
+def test_a_session_that_does_not_exist_is_named_and_not_created(verb: str) -> None:
+    refused(SessionNotFound, "'nowhere'", lambda memory: READING[verb](memory, "nowhere"))
+
+
+def test_settings_of_a_session_may_come_before_its_first_entry() -> None:
+    memory = MemoryManager()
+    memory.update_config("later", max_tokens=5)
+    assert memory.get_stats("later").max_tokens == 5
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda memory: memory.get_entry("s", "nothing"),
+        lambda memory: memory.pin("s", "nothing"),
+        lambda memory: memory.unpin("s", "nothing"),
+        lambda memory: memory.delete_entries("s", ["call", "nothing"]),
+        lambda memory: memory.undo_compression("s", "nothing"),
+    ],
+    ids=["get_entry", "pin", "unpin", "delete_entries", "undo_compression"],
+)
+def test_an_entry_that_does_not_exist_is_named(act: Any) -> None:
+    refused(EntryNotFound, "'nothing'", act)
+
+
+def test_undo_without_a_compression_says_that_there_is_none() -> None:
+    memory = manager()
+    memory.add_user_message("s", "x")
+    refused(EntryNotFound, "no compression", lambda m: m.undo_compression("s"), memory)
+
+
+def test_a_compressed_entry_cannot_be_pinned_and_the_way_out_is_named() -> None:
+    memory = conversation()
+    hidden = next(entry.id for entry in memory.get_entries("s") if entry.compressed)
+    refused(EntryNotFound, "undo its compression", lambda m: m.pin("s", hidden), memory)
+
+
+# ---------------------------------------------------------------- wrong types and ranges
+
+BAD_IDS: dict[str, Any] = {
+    "None": None,
+    "number": 7,
+    "bytes": b"s",
+    "list": ["s"],
+    "empty": "",
+    "256 bytes": "a" * 256,
+    "256 bytes of two each": "é" * 128,
+    "newline": "a\nb",
+    "NUL": "a\x00b",
+    "delete": "a\x7fb",
+    "zero width": "a\u200bb",
+    "lone surrogate": LONE,
+}
+
+
+@pytest.mark.parametrize("kind", BAD_IDS)
+@pytest.mark.parametrize("verb", READING | WRITING)
+def test_a_bad_session_id_is_refused_by_every_verb(verb: str, kind: str) -> None:
+    memory = manager()
+    with pytest.raises(InvalidInput, match="session_id"):
+        (READING | WRITING)[verb](memory, BAD_IDS[kind])
+    assert memory.list_sessions() == []
+
+
+@pytest.mark.parametrize("kind", [kind for kind in BAD_IDS if kind != "None"])
+@pytest.mark.parametrize("argument", ["id", "call_id", "message_id"])
+def test_a_bad_id_of_an_entry_is_refused_at_add(argument: str, kind: str) -> None:
+    given = {argument: BAD_IDS[kind]}
+    refused(InvalidInput, argument, lambda memory: memory.add_tool_call("s", "shell", {}, **given))
+
+
+def test_ids_of_255_bytes_and_any_script_are_taken() -> None:
+    memory = manager()
+    for name in ("a" * 255, "日本" * 42, "emoji 🙂 and spaces", "../../etc"):
+        memory.add_user_message(name, "x", id=name)
+        assert memory.get_entry(name, name).text == "x"
+
+
+BAD_CONTENT: dict[str, Any] = {
+    "None": None,
+    "number": 7,
+    "bytes": b"x",
+    "list": ["x"],
+    "tuple of text": ("x",),
+    "dict": {"text": "x"},
+    "lone surrogate": LONE,
+    "lone surrogate in a part": (TextPart(f"a{LONE}"),),
+    "number in a part": (TextPart(7),),  # type: ignore[arg-type]
+    "lone surrogate in an image": (ImagePart(url=LONE),),
+    "number in an image": (ImagePart(url=7),),  # type: ignore[arg-type]
+}
+WITH_CONTENT: dict[str, Callable[[MemoryManager, Any], Any]] = {
+    "user": lambda memory, content: memory.add_user_message("s", content),
+    "assistant": lambda memory, content: memory.add_assistant_message("s", content),
+    "system": lambda memory, content: memory.add_system_message("s", content),
+    "tool_result": lambda memory, content: memory.add_tool_result("s", "shell", content),
+    "context": lambda memory, content: memory.add_context("s", content, "file"),
+}
+
+
+@pytest.mark.parametrize("kind", BAD_CONTENT)
+@pytest.mark.parametrize("verb", WITH_CONTENT)
+def test_content_that_is_no_text_and_no_parts_is_refused(verb: str, kind: str) -> None:
+    refused(InvalidInput, "content", lambda memory: WITH_CONTENT[verb](memory, BAD_CONTENT[kind]))
+
+
+NAMED: dict[str, Callable[[MemoryManager, Any], Any]] = {
+    "a tool's name of a call": lambda memory, name: memory.add_tool_call("s", name, {}),
+    "a tool's name of a result": lambda memory, name: memory.add_tool_result("s", name, ""),
+    "a context's source": lambda memory, name: memory.add_context("s", "x", name),
+}
+
+
+@pytest.mark.parametrize("name", [None, 7, b"x", LONE, ["x"]], ids=repr)
+@pytest.mark.parametrize("what", NAMED)
+def test_a_name_that_is_no_text_is_refused(what: str, name: Any) -> None:
+    refused(InvalidInput, what.split(" of ")[0], lambda memory: NAMED[what](memory, name))
+
+
+@pytest.mark.parametrize("arguments", [None, 7, b"{}", ["x"], LONE], ids=repr)
+def test_a_calls_arguments_are_a_mapping_or_text(arguments: Any) -> None:
+    refused(InvalidInput, "tool", lambda memory: memory.add_tool_call("s", "shell", arguments))
+
+
+@pytest.mark.parametrize("argument", ["pinned", "is_error", "compress"])
+@pytest.mark.parametrize("value", ["yes", 1, []], ids=repr)
+def test_a_switch_that_is_no_bool_is_refused(argument: str, value: Any) -> None:
+    given = {argument: value}
+    refused(
+        InvalidInput, argument, lambda memory: memory.add_tool_result("s", "shell", "x", **given)
+    )
+
+
+def nested(levels: int) -> dict[str, Any]:
+    inner: dict[str, Any] = {}
+    for _ in range(levels):
+        inner = {"a": inner}
+    return inner
+
+
+def cycle() -> dict[str, Any]:
+    loop: dict[str, Any] = {}
+    loop["a"] = loop
+    return loop
+
+
+BAD_JSON: dict[str, tuple[Any, str]] = {
+    "NaN": ({"a": [1, float("nan")]}, "$.a[1]"),
+    "infinity": ({"a": {"b": float("inf")}}, "$.a.b"),
+    "a number as key": ({"a": {1: 2}}, "the key 1 at $.a"),
+    "None as key": ({None: 2}, "the key None at $"),
+    "tuple": ({"a": (1, 2)}, "$.a is of type tuple"),
+    "set": ({"a": {1}}, "$.a is of type set"),
+    "bytes": ({"a": b"x"}, "$.a is of type bytes"),
+    "object": ({"a": [object()]}, "$.a[0] is of type object"),
+    "lone surrogate": ({"a": [LONE]}, "$.a[0] holds a lone surrogate"),
+    "lone surrogate as key": ({LONE: 1}, "surrogate"),
+    "1,100 levels": (nested(1_100), "nested deeper"),
+    "a cycle": (cycle(), "nested deeper"),
+}
+
+
+@pytest.mark.parametrize("kind", BAD_JSON)
+def test_metadata_that_json_would_change_is_refused_and_the_place_is_named(kind: str) -> None:
+    value, named = BAD_JSON[kind]
+    refused(InvalidInput, named, lambda memory: memory.add_user_message("s", "x", metadata=value))
+
+
+@pytest.mark.parametrize("kind", BAD_JSON)
+def test_arguments_that_json_would_change_are_refused_and_the_place_is_named(kind: str) -> None:
+    value, named = BAD_JSON[kind]
+    refused(InvalidInput, named, lambda memory: memory.add_tool_call("s", "shell", value))
+
+
+@pytest.mark.parametrize("metadata", ["x", 7, ["x"], [("a", 1)]], ids=repr)
+def test_metadata_must_be_a_mapping(metadata: Any) -> None:
+    given = {"metadata": metadata}
+    refused(InvalidInput, "metadata", lambda memory: memory.add_user_message("s", "x", **given))
+
+
+def test_metadata_at_the_edge_of_json_survives_unchanged() -> None:
+    value = {"int": 2**63, "float": 1.0, "zero": -0.0, "deep": nested(60), "": None, "日": ["\x00"]}
+    memory = manager()
+    memory.add_user_message("s", "x", metadata=value)
+    restored = manager()
+    restored.import_session(memory.export_session("s").to_json())
+    assert restored.get_entries("s")[0].metadata == value
+
+
+@pytest.mark.parametrize("tokens", ["3", 3.5, True, -1, float("nan")], ids=repr)
+def test_target_tokens_must_be_a_number_of_tokens(tokens: Any) -> None:
+    refused(InvalidInput, "target_tokens", lambda m: m.compress("s", target_tokens=tokens))
+    refused(InvalidInput, "target_tokens", lambda m: m.plan_compression("s", target_tokens=tokens))
+
+
+@pytest.mark.parametrize("budget", ["3", 3.5, True, float("nan")], ids=repr)
+def test_a_budget_must_be_a_number_of_tokens(budget: Any) -> None:
+    refused(InvalidInput, "budget", lambda memory: memory.build_context("s", budget=budget))
+
+
+@pytest.mark.parametrize("focus", [7, ["x"], LONE], ids=repr)
+def test_focus_must_be_text(focus: Any) -> None:
+    refused(InvalidInput, "focus", lambda memory: memory.compress("s", focus=focus))
+
+
+@pytest.mark.parametrize("system", [7, b"x", ["x"], LONE], ids=repr)
+def test_a_system_prompt_must_be_text(system: Any) -> None:
+    refused(InvalidInput, "system", lambda memory: memory.build_context("s", system=system))
+
+
+@pytest.mark.parametrize("tools", [7, "x", {"a": 1}, [1], [{"a": float("nan")}]], ids=repr)
+def test_tools_must_be_a_list_of_definitions(tools: Any) -> None:
+    refused(InvalidInput, "tools", lambda memory: memory.build_context("s", tools=tools))
+
+
+@pytest.mark.parametrize("model", [7, ["x"], b"gpt-5"], ids=repr)
+def test_a_model_must_be_a_name(model: Any) -> None:
+    refused(InvalidInput, "model", lambda memory: memory.build_context("s", model=model))
+    refused(InvalidInput, "model", lambda memory: memory.count_tokens("x", model=model))
+    refused(InvalidInput, "model", lambda memory: memory.record_usage("s", 3, model=model))
+
+
+@pytest.mark.parametrize("name", [7, "nope", None], ids=repr)
+def test_an_unknown_format_is_named_beside_the_known_ones(name: Any) -> None:
+    refused(MemmanError, repr(name), lambda memory: memory.build_context("s", format=name))
+    messages = [{"role": "user", "content": "x"}]
+    refused(MemmanError, repr(name), lambda m: m.add_messages("s", messages, format=name))
+    refused(PluginNotFound, "openai-chat", lambda m: m.build_context("s", format="nope"))
+
+
+def test_a_format_that_is_a_list_is_a_typed_error() -> None:
+    refused(MemmanError, "format", lambda memory: memory.build_context("s", format=["text"]))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("ids", [None, 7, [["x"]], [7]], ids=repr)
+def test_ids_to_delete_must_be_ids(ids: Any) -> None:
+    refused(MemmanError, "", lambda memory: memory.delete_entries("s", ids))
+
+
+@pytest.mark.parametrize("verb", ["get_entry", "pin", "unpin", "undo_compression"])
+def test_an_entry_id_that_is_no_text_is_a_typed_error(verb: str) -> None:
+    refused(MemmanError, "", lambda memory: getattr(memory, verb)("s", ["x"]))
+
+
+BAD_USAGE: dict[str, Any] = {
+    "None": None,
+    "negative": -1,
+    "bool": True,
+    "float": 3.5,
+    "text": "12",
+    "object": object(),
+    "empty": {},
+    "negative total": {"prompt_tokens": -4},
+    "text as number": {"prompt_tokens": "4"},
+    "null": {"input_tokens": None},
+    "negative output": {"input_tokens": 2, "output_tokens": -1},
+    "bool as number": {"inputTokens": True},
+}
+
+
+@pytest.mark.parametrize("kind", BAD_USAGE)
+def test_usage_without_a_number_of_input_tokens_is_refused(kind: str) -> None:
+    refused(InvalidInput, "usage", lambda memory: memory.record_usage("s", BAD_USAGE[kind]))
+
+
+# ---------------------------------------------------------------- settings
+
+BAD_SETTINGS: list[dict[str, Any]] = [
+    {"max_tokens": 0},
+    {"max_tokens": -1},
+    {"max_tokens": 1.5},
+    {"max_tokens": True},
+    {"max_tokens": "8000"},
+    {"max_entries": 0},
+    {"max_entries": -5},
+    {"trigger_ratio": 0},
+    {"trigger_ratio": 1.1},
+    {"trigger_ratio": float("nan")},
+    {"target_ratio": 0.0},
+    {"target_ratio": 1.0},
+    {"target_ratio": None},
+    {"recent_window": -1},
+    {"recent_window": 2.0},
+    {"min_entries_to_compress": 0},
+    {"compression_ratio": -0.3},
+    {"compression_ratio": 1.01},
+    {"max_summary_ratio": 0},
+    {"max_entry_ratio": 2},
+    {"overhead_tokens": -1},
+    {"reserve_output": -1},
+    {"auto_compress": 1},
+    {"background": "yes"},
+    {"strategy": "nope"},
+    {"count_policy": "guess"},
+    {"summarize_timeout": 0},
+    {"summarize_timeout": -3.0},
+    {"on_failure": "ignore"},
+    {"model": 7},
+    {"summarizer": 7},
+]
+
+
+@pytest.mark.parametrize("settings", BAD_SETTINGS, ids=repr)
+def test_a_bad_setting_is_named_wherever_it_is_given(settings: dict[str, Any]) -> None:
+    [name] = settings
+    refused(ConfigError, name, lambda memory: memory.update_config(**settings))
+    refused(ConfigError, name, lambda memory: memory.update_config("s", **settings))
+    refused(
+        ConfigError,
+        name,
+        lambda memory: MemoryManager(config=MemoryConfig(**settings)).add_user_message("s", "x"),
+    )
+
+
+def test_an_unknown_setting_is_named_beside_the_known_ones() -> None:
+    for act in (
+        lambda memory: memory.update_config(max_token=5),
+        lambda memory: memory.update_config("s", max_token=5),
+    ):
+        refused(ConfigError, "unknown setting 'max_token'; known are max_tokens", act)
+
+
+def test_contradictory_settings_name_each_other() -> None:
+    for act in (
+        lambda memory: memory.update_config(target_ratio=0.9, max_summary_ratio=0.5),
+        lambda memory: memory.update_config("s", target_ratio=0.9),
+    ):
+        refused(ConfigError, "max_summary_ratio", act)
+
+
+def test_settings_that_contradict_the_managers_are_refused_for_a_session() -> None:
+    memory = conversation(config=MemoryConfig(max_summary_ratio=0.9))
+    refused(ConfigError, "target_ratio", lambda m: m.update_config("s", target_ratio=0.6), memory)
+
+
+def test_a_strategy_that_is_neither_a_name_nor_stages_is_named() -> None:
+    for strategy in (7, ("summarise", 7), [None]):
+        refused(ConfigError, "strategy", lambda m, s=strategy: m.update_config(strategy=s))
+        refused(InvalidInput, "strategy", lambda m, s=strategy: m.update_config("s", strategy=s))
+
+
+def test_a_sessions_strategy_of_functions_is_refused_because_it_could_not_be_stored() -> None:
+    refused(
+        InvalidInput, "strategy", lambda m: m.update_config("s", strategy=(lambda v, g, c: None,))
+    )
+
+
+def test_a_config_that_is_a_dict_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="MemoryConfig"):
+        MemoryManager(config={"max_tokens": 5})  # type: ignore[arg-type]
+
+
+# ---------------------------------------------------------------- budgets
+
+
+def test_a_budget_smaller_than_what_must_stay_says_what_is_needed_and_by_whom() -> None:
+    memory = manager()
+    memory.add_system_message("s", "rule " * 200, id="head")
+    memory.add_user_message("s", "keep " * 400, pinned=True, id="keep")
+    memory.add_user_message("s", "hello")
+    before = memory.export_session("s")
+    with pytest.raises(BudgetExceeded) as raised:
+        memory.build_context("s", budget=300)
+    error = raised.value
+    assert error.available == 300
+    assert error.required >= 750
+    assert error.culprits[0] == ("pinned message keep", 500)
+    assert error.culprits[1] == ("pinned message head", 250)
+    assert "pinned message keep (500)" in str(error)
+    assert memory.export_session("s") == before
+    # What it says is needed is enough.
+    assert memory.build_context("s", budget=error.required).tokens.tokens <= error.required
+
+
+@pytest.mark.parametrize("budget", [0, -5, 1])
+def test_a_budget_below_the_framing_is_exceeded_and_not_an_index_error(budget: int) -> None:
+    memory = manager()
+    memory.add_user_message("s", "hello")
+    with pytest.raises(BudgetExceeded) as raised:
+        memory.build_context("s", budget=budget)
+    assert raised.value.required > budget
+
+
+def test_a_system_prompt_over_the_budget_is_named_as_the_culprit() -> None:
+    memory = manager()
+    memory.add_user_message("s", "hello")
+    with pytest.raises(BudgetExceeded, match="system prompt, tools and overhead"):
+        memory.build_context("s", budget=100, system="long " * 400)
+
+
+# ---------------------------------------------------------------- async ports in the sync door
+
+
+class AsyncStore(MemoryStore):
+    async def append(self, *args: Any, **kw: Any) -> Any:  # type: ignore[override]
+        return super().append(*args, **kw)
+
+
+class AsyncCounter:
+    fingerprint = "async"
+
+    async def count_texts(self, texts: Sequence[str]) -> list[int]:
+        return [1 for _ in texts]
+
+
+class AsyncSummarizer:
+    async def summarize(self, request: Any) -> SummaryReply:
+        return SummaryReply(text="x")
+
+
+class AsyncCallable:
+    async def __call__(self, prompt: str) -> str:
+        return "x"
+
+
+async def async_function(text: str) -> Any:
+    return "x"
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"store": AsyncStore()},
+        {"counter": AsyncCounter()},
+        {"counter": async_function},
+        {"summarizer": AsyncSummarizer()},
+        {"summarizer": AsyncCallable()},
+        {"summarizer": async_function},
+    ],
+    ids=lambda given: f"{next(iter(given))} {type(next(iter(given.values()))).__name__}",
+)
+def test_an_async_port_is_refused_by_the_sync_manager_when_handed_over(given: Any) -> None:
+    with pytest.raises(AsyncPortRefused):
+        MemoryManager(**given)
+
+
+def test_an_async_callback_is_refused_and_the_one_before_stays() -> None:
+    memory = manager(summarizer=lambda prompt: "the first")
+    with pytest.raises(AsyncPortRefused, match="AsyncMemoryManager"):
+        memory.set_summarize_callback(async_function)
+    for number in range(20):
+        memory.add_user_message("s", f"{number} " + "abc " * 50)
+    memory.compress("s", target_tokens=600)
+    assert [summary.content for summary in memory.get_summaries("s")] == ["the first"]
+
+
+@pytest.mark.parametrize("seconds", [None, 5.0], ids=["inline", "on a thread"])
+def test_a_summarizer_that_only_looks_sync_falls_back_and_says_so(
+    seconds: float | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    memory = manager(
+        summarizer=lambda prompt: async_function(prompt),
+        config=MemoryConfig(summarize_timeout=seconds),
+    )
+    for number in range(20):
+        memory.add_user_message("s", f"{number} " + "abc " * 50)
+    result = memory.compress("s", target_tokens=600)
+    assert {item.method for item in result.replacements} == {"digest"}
+    assert "AsyncPortRefused" in caplog.text
+
+
+@pytest.mark.filterwarnings(
+    "ignore:coroutine .* was never awaited:RuntimeWarning",  # it is not ours to await or to close
+    "ignore::pytest.PytestUnraisableExceptionWarning",
+)
+def test_a_counter_that_only_looks_sync_falls_back_to_the_estimator() -> None:
+    memory = MemoryManager(counter=lambda text: async_function(text))
+    entry = memory.add_user_message("s", "abcdefgh")
+    assert (entry.token_count.tokens, entry.token_count.method) == (2, "estimation")
+
+
+class OnlyLooksSync(MemoryStore):
+    def append(self, *args: Any, **kw: Any) -> Any:  # type: ignore[override]
+        async def later() -> Any:
+            await asyncio.sleep(0)
+
+        return later()
+
+
+@pytest.mark.filterwarnings(
+    "ignore:coroutine .* was never awaited:RuntimeWarning",
+    "ignore::pytest.PytestUnraisableExceptionWarning",
+)
+def test_a_store_that_only_looks_sync_is_a_typed_error() -> None:
+    memory = MemoryManager(OnlyLooksSync())
+    with pytest.raises(AsyncPortRefused, match="AsyncMemoryManager"):
+        memory.add_user_message("s", "x")
+
+
+def test_an_async_counter_is_refused_by_the_async_manager_too() -> None:
+    """`add` never waits for a count."""
+    for counter in (AsyncCounter(), async_function):
+        with pytest.raises(AsyncPortRefused, match="async"):
+            AsyncMemoryManager(counter=counter)
+
+
+# ---------------------------------------------------------------- ports that are none
+
+
+@pytest.mark.parametrize(
+    "argument", ["store", "counter", "summarizer", "redact", "clock", "new_id"]
+)
+def test_what_is_no_port_is_refused_by_the_constructor(argument: str) -> None:
+    with pytest.raises(InvalidInput, match=argument):
+        MemoryManager(**{argument: 7})
+
+
+def test_a_store_url_that_no_plugin_opens_is_named() -> None:
+    with pytest.raises(PluginNotFound, match="nowhere://x"):
+        MemoryManager("nowhere://x")
+
+
+def test_an_unknown_counter_is_named_beside_the_known_ones() -> None:
+    with pytest.raises(PluginNotFound, match=r"'nope'; known are .*chars4"):
+        MemoryManager(counter="nope").add_user_message("s", "x")
+
+
+def test_an_unknown_summarizer_is_named_wherever_it_is_given() -> None:
+    with pytest.raises(PluginNotFound, match="'nope'"):
+        MemoryManager(summarizer="nope")
+    with pytest.raises(PluginNotFound, match="'nope'"):
+        MemoryManager(config=MemoryConfig(summarizer="nope"))
+    refused(PluginNotFound, "'nope'", lambda memory: memory.set_summarize_callback("nope"))
+    refused(PluginNotFound, "'nope'", lambda memory: memory.update_config(summarizer="nope"))
+
+
+# ---------------------------------------------------------------- ids
+
+
+def test_the_same_id_with_the_same_content_is_a_no_op() -> None:
+    memory = manager()
+    first = memory.add_user_message("s", "hello", id="a", metadata={"n": 1})
+    before = memory.export_session("s")
+    assert memory.add_user_message("s", "hello", id="a", metadata={"n": 1}) == first
+    assert memory.export_session("s") == before
+
+
+@pytest.mark.parametrize(
+    "again",
+    [
+        lambda memory: memory.add_user_message("s", "other", id="a"),
+        lambda memory: memory.add_assistant_message("s", "hello", id="a"),
+        lambda memory: memory.add_user_message("s", "hello", id="a", metadata={"n": 1}),
+        lambda memory: memory.add_user_message("s", "hello", id="a", message_id="m"),
+        lambda memory: memory.add_context("s", "hello", "file", id="a"),
+    ],
+    ids=["content", "role", "metadata", "message_id", "type"],
+)
+def test_the_same_id_with_anything_else_is_a_conflict(again: Any) -> None:
+    memory = manager()
+    memory.add_user_message("s", "hello", id="a")
+    refused(IdConflict, "'a'", again, memory)
+
+
+def test_the_same_id_of_a_call_with_another_tools_name_is_a_conflict() -> None:
+    refused(
+        IdConflict,
+        "'call'",
+        lambda memory: memory.add_tool_call("s", "other", {"cmd": "ls"}, call_id="c1", id="call"),
+    )
+
+
+def test_the_id_of_a_compressed_entry_is_still_taken() -> None:
+    memory = manager()
+    for number in range(20):
+        memory.add_user_message("s", f"{number} " + "abc " * 50, id=f"e{number}")
+    memory.compress("s", target_tokens=600)
+    refused(IdConflict, "'e0'", lambda m: m.add_user_message("s", "new", id="e0"), memory)
+
+
+def test_the_id_of_a_replacement_is_taken() -> None:
+    memory = conversation()
+    summary = memory.get_summaries("s")[0].id
+    refused(IdConflict, summary, lambda m: m.add_user_message("s", "new", id=summary), memory)
+
+
+# ---------------------------------------------------------------- results without a call
+
+
+@pytest.mark.parametrize("call_id", ["ghost", None])
+def test_a_result_of_an_unknown_call_is_kept_marked_and_rendered_validly(call_id: Any) -> None:
+    memory = manager()
+    memory.add_user_message("s", "go")
+    entry = memory.add_tool_result("s", "shell", "from nowhere", call_id=call_id)
+    memory.add_assistant_message("s", "odd")
+    assert memory.get_entries("s")[1] == entry
+    for target in ("openai-chat", "anthropic"):
+        context = memory.build_context("s", format=target)
+        assert check(context.messages, target, system=context.system) == []
+        said = json.dumps(context.messages)
+        assert "from nowhere" in said
+        assert "whose call is not in this context" in said
+    assert "from nowhere" in memory.get_context_for_llm("s")
+
+
+def test_a_second_result_for_one_call_is_kept_as_a_note() -> None:
+    memory = conversation()
+    memory.add_tool_result("s", "shell", "once more", call_id="c1")
+    for target in ("openai-chat", "anthropic"):
+        context = memory.build_context("s", format=target)
+        assert check(context.messages, target, system=context.system) == []
+        assert "once more" in json.dumps(context.messages)
+
+
+# ---------------------------------------------------------------- messages
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        [{"role": "wizard", "content": "x"}],
+        [{"content": "x"}],
+        [{"a": 1}],
+        "a text without any of our headings",
+        "",
+        [""],
+        [None],
+        [7],
+        [["role", "user"]],
+        object(),
+        7,
+        None,
+        b"bytes",
+        {"choices": []},
+        {"choices": [{}]},
+        {"choices": 7},
+    ],
+    ids=lambda log: "an object" if type(log) is object else repr(log),
+)
+def test_a_log_in_no_known_format_is_refused(log: Any) -> None:
+    refused(FormatError, "", lambda memory: memory.add_messages("s", log))
+    memory = manager()
+    with pytest.raises(FormatError):
+        memory.add_messages("new", log)
+    assert memory.list_sessions() == []
+
+
+def a_call(**changes: Any) -> dict[str, Any]:
+    made = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    return {"role": "assistant", "content": None, "tool_calls": [made | changes]}
+
+
+def a_block(**block: Any) -> dict[str, Any]:
+    role = "assistant" if block.get("type") in ("tool_use", "thinking") else "user"
+    return {"role": role, "content": [block]}
+
+
+def said(content: Any, **more: Any) -> dict[str, Any]:
+    return {"role": "user", "content": content, **more}
+
+
+BROKEN_OPENAI: dict[str, Any] = {
+    "no role": {"content": "x"},
+    "an unknown role": {"role": "wizard", "content": "x"},
+    "not a dict": 7,
+    "None": None,
+    "content a number": said(7),
+    "content a dict": said({"text": "x"}),
+    "a part that is text": said(["x"]),
+    "a part that is an object": said([object()]),
+    "tool_calls text": {"role": "assistant", "content": None, "tool_calls": "x"},
+    "a call without function": {"role": "assistant", "content": None, "tool_calls": [{}]},
+    "a call's id a number": a_call(id=7),
+    "a call's id a surrogate": a_call(id=LONE),
+    "a call's name a number": a_call(function={"name": 7, "arguments": "{}"}),
+    "a call's name a surrogate": a_call(function={"name": LONE, "arguments": "{}"}),
+    "arguments with a surrogate": a_call(function={"name": "f", "arguments": LONE}),
+    "arguments with NaN": a_call(function={"name": "f", "arguments": {"a": float("nan")}}),
+    "a surrogate in arguments": a_call(function={"name": "f", "arguments": {"a": LONE}}),
+    "tool_call_id a number": {"role": "tool", "content": "x", "tool_call_id": 7},
+    "tool_call_id a surrogate": {"role": "tool", "content": "x", "tool_call_id": LONE},
+    "text a surrogate": said(LONE),
+    "a part's text a surrogate": said([{"type": "text", "text": LONE}]),
+    "an image's url a surrogate": said([{"type": "image_url", "image_url": {"url": LONE}}]),
+    "an unknown part with a surrogate": said([{"type": "new", "x": LONE}]),
+    "an unknown part with NaN": said([{"type": "new", "x": float("nan")}]),
+    "an unknown part too deep": said([{"type": "new", "x": nested(1_100)}]),
+    "another key with a surrogate": said("x", name=LONE),
+    "another key with a tuple": said("x", extra=(1,)),
+    "a key that is a number": said("x") | {3: 4},
+}
+BROKEN_ANTHROPIC: dict[str, Any] = {
+    "an unknown role": {"role": "tool", "content": "x"},
+    "no content": {"role": "user"},
+    "content None": said(None),
+    "a block that is a number": said([7]),
+    "a block without type": said([{"text": "x"}]),
+    "a use without id": a_block(type="tool_use", name="f", input={}),
+    "a use without name": a_block(type="tool_use", id="a", input={}),
+    "a use's id a surrogate": a_block(type="tool_use", id=LONE, name="f", input={}),
+    "a use's input a surrogate": a_block(type="tool_use", id="a", name="f", input={"a": LONE}),
+    "a use's input NaN": a_block(type="tool_use", id="a", name="f", input={"a": float("nan")}),
+    "a result without id": a_block(type="tool_result", content="x"),
+    "a result of numbers": a_block(type="tool_result", tool_use_id="a", content=[7]),
+    "thinking with a surrogate": a_block(type="thinking", thinking=LONE),
+    "an image's url a surrogate": a_block(type="image", source={"type": "url", "url": LONE}),
+    "text a surrogate": said(LONE),
+    "a block's text a surrogate": a_block(type="text", text=LONE),
+    "another key with a surrogate": said("x", extra=LONE),
+}
+
+
+@pytest.mark.parametrize("kind", BROKEN_OPENAI)
+def test_a_broken_openai_message_is_named_by_its_number_and_none_is_added(kind: str) -> None:
+    messages = [said("fine"), said("also fine"), BROKEN_OPENAI[kind], said("never seen")]
+    refused(
+        FormatError,
+        "message 2",
+        lambda memory: memory.add_messages("s", messages, format="openai-chat"),
+    )
+
+
+@pytest.mark.parametrize("kind", BROKEN_ANTHROPIC)
+def test_a_broken_anthropic_message_is_named_by_its_number_and_none_is_added(kind: str) -> None:
+    messages = [said("fine"), said("also fine"), BROKEN_ANTHROPIC[kind], said("never seen")]
+    refused(
+        FormatError,
+        "message 2",
+        lambda memory: memory.add_messages("s", messages, format="anthropic"),
+    )
+
+
+def test_no_messages_add_nothing_and_create_no_session() -> None:
+    memory = manager()
+    assert memory.add_messages("s", []) == []
+    assert memory.list_sessions() == []
+
+
+def test_the_callers_messages_are_not_changed_by_adding_them() -> None:
+    given = [said("hi"), a_call(), {"role": "tool", "tool_call_id": "c", "content": ""}]
+    kept = copy.deepcopy(given)
+    manager().add_messages("s", given)
+    assert given == kept
+
+
+# ---------------------------------------------------------------- session documents
+
+
+def document() -> dict[str, Any]:
+    return dict(json.loads(conversation().export_session("s").to_json()))
+
+
+def imported(state: Any, problem: str) -> None:
+    """Importing raises a `StateError` that names the problem, and no session is there."""
+    memory = manager()
+    with pytest.raises(StateError) as raised:
+        memory.import_session(state)
+    assert any(problem in one for one in raised.value.problems), raised.value.problems
+    assert memory.list_sessions() == []
+
+
+def test_a_sound_document_is_taken() -> None:
+    state, memory = document(), manager()
+    memory.import_session(state)
+    assert memory.export_session("s") == SessionState.from_json(state)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.999])
+def test_truncated_json_is_refused(share: float) -> None:
+    text = conversation().export_session("s").to_json()
+    imported(text[: int(share * len(text))], "it is not JSON")
+    imported(text.encode()[: int(share * len(text))], "it is not JSON")
+
+
+@pytest.mark.parametrize("state", [None, 7, [], "null", "[]", b"7"], ids=repr)
+def test_what_is_no_document_is_refused(state: Any) -> None:
+    imported(state, "not a session document")
+
+
+def test_bytes_that_are_no_text_are_refused() -> None:
+    imported(b"\xff\xfe", "it is not JSON")
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"format": "other"}, "its format is 'other'"),
+        ({"format": None}, "its format is None"),
+        ({"version": 2}, "its version is 2"),
+        ({"version": "1"}, "its version is '1'"),
+        ({"version": None}, "its version is None"),
+        ({"session_id": 7}, "session_id"),
+        ({"session_id": "a\nb"}, "control characters"),
+        ({"session_id": "x" * 256}, "255 bytes"),
+        ({"session_id": ""}, "255 bytes"),
+        ({"log": 7}, "log"),
+        ({"log": []}, "empty"),
+        ({"entries": []}, "is under entries"),
+        ({"entries": 7}, "entries"),
+        ({"settings": {"max_tokens": 5}}, "settings"),
+    ],
+    ids=repr,
+)
+def test_a_document_with_another_value_is_refused(change: dict[str, Any], problem: str) -> None:
+    state = document() | change
+    if change == {"log": []}:
+        state |= {"entries": [], "summaries": [], "totals": None}
+    imported(state, problem)
+
+
+def edited(edit: Callable[[dict[str, Any]], Any]) -> dict[str, Any]:
+    state = document()
+    edit(state)
+    return state
+
+
+def record(state: dict[str, Any], kind: str) -> dict[str, Any]:
+    return next(dict_ for dict_ in state["log"] if dict_["kind"] == kind)
+
+
+EDITS: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
+    "an unknown kind of record": (lambda s: s["log"][0].update(kind="magic"), "magic"),
+    "an unknown type of entry": (lambda s: s["entries"][0].update(type="magic"), "magic"),
+    "an unknown role": (lambda s: s["entries"][0].update(role="wizard"), "wizard"),
+    "a dangling entry": (lambda s: s["entries"].pop(3), "is under entries"),
+    "a dangling replacement": (
+        lambda s: record(s, "compressed")["replacements"][0]["ids"].append("ghost"),
+        "not contiguous",
+    ),
+    "a replacement of nothing": (
+        lambda s: record(s, "compressed")["replacements"][0].update(ids=[]),
+        "not in the window",
+    ),
+    "a record twice": (lambda s: s["log"].append(s["log"][0]), "was there before"),
+    "an entry twice": (lambda s: s["entries"].append(s["entries"][0]), "entries"),
+    "a compression twice": (
+        lambda s: s["log"].append(record(s, "compressed")),
+        "was there before",
+    ),
+    "a pinned entry in a run": (
+        lambda s: record(s, "compressed")["replacements"][0]["ids"].insert(0, "pinned"),
+        "",
+    ),
+    "wrong total of entries": (lambda s: s["totals"].update(entries=1), "totals"),
+    "wrong total of tokens": (lambda s: s["totals"].update(tokens=1), "totals"),
+    "wrong total of the window": (lambda s: s["totals"].update(active_tokens=1), "totals"),
+    "a wrong link": (lambda s: s["entries"][2].update(summary_id="ghost"), "entries"),
+    "a wrong mark": (lambda s: s["entries"][0].update(compressed=True), "entries"),
+    "a wrong pin": (lambda s: s["entries"][4].update(pinned=True), "entries"),
+    "a wrong seq": (lambda s: s["entries"][4].update(seq=99), "entries"),
+    "a summary of other entries": (
+        lambda s: s["summaries"][0].update(original_entry_ids=["ghost"]),
+        "summaries",
+    ),
+    "a summary's wrong ratio": (lambda s: s["summaries"][0].update(ratio=99.0), "summaries"),
+    "a missing summary": (
+        lambda s: s["summaries"].append(dict(s["summaries"][0], id="two")),
+        "summaries",
+    ),
+    "a time without zone": (
+        lambda s: s["entries"][0].update(timestamp="2026-01-01T00:00:00"),
+        "zone",
+    ),
+    "a time that is none": (lambda s: s["entries"][0].update(timestamp="yesterday"), "timestamp"),
+    "content a number": (lambda s: s["entries"][0].update(content=7), "content"),
+    "a negative count": (
+        lambda s: s["entries"][0]["token_count"].update(tokens=-5),
+        "tokens",
+    ),
+    "metadata that is no object": (lambda s: s["entries"][0].update(metadata="x"), "metadata"),
+    "a summary's metadata that is no object": (
+        lambda s: record(s, "compressed")["replacements"][0]["entry"].update(metadata=7),
+        "metadata",
+    ),
+    "an id with control characters": (lambda s: s["log"][0].update(id="a\nb"), "is under entries"),
+}
+
+
+@pytest.mark.parametrize("kind", EDITS)
+def test_a_document_that_contradicts_itself_is_refused_and_the_fault_named(kind: str) -> None:
+    edit, problem = EDITS[kind]
+    imported(edited(edit), problem)
+
+
+def test_every_fault_of_a_document_is_listed() -> None:
+    def edit(state: dict[str, Any]) -> None:
+        state["totals"]["tokens"] += 1
+        state["entries"][2]["summary_id"] = "ghost"
+        state["summaries"][0]["ratio"] = 99.0
+
+    with pytest.raises(StateError) as raised:
+        manager().import_session(edited(edit))
+    assert len(raised.value.problems) == 3
+
+
+def test_importing_over_a_session_is_refused_and_changes_nothing() -> None:
+    refused(SessionExists, "'s' exists", lambda memory: memory.import_session(document()))
+    refused(InvalidInput, "on_conflict", lambda m: m.import_session(document(), "overwrite"))  # type: ignore[arg-type]
+
+
+# ---------------------------------------------------------------- redact
+
+
+def raising(entry: Any) -> Any:
+    raise KeyError("a stranger's own fault")
+
+
+@pytest.mark.parametrize(
+    "redact",
+    [
+        raising,
+        lambda entry: None,
+        lambda entry: "clean",
+        lambda entry: {"content": "clean"},
+        lambda entry: msgspec.structs.replace(entry, id="other"),
+        lambda entry: msgspec.structs.replace(entry, type="context"),
+    ],
+    ids=["raises", "None", "text", "dict", "another id", "another type"],
+)
+def test_a_redact_that_misbehaves_stops_the_add_and_stores_nothing(redact: Any) -> None:
+    memory = manager(redact=redact)
+    with pytest.raises(InvalidInput, match="redact"):
+        memory.add_user_message("s", "secret")
+    with pytest.raises(InvalidInput, match="redact"):
+        memory.add_messages("s", [said("secret")])
+    assert memory.list_sessions() == []
+
+
+def test_a_redact_that_returns_unstorable_content_stops_the_add() -> None:
+    for content in (7, LONE, None, ["x"]):
+        memory = manager(redact=lambda e, c=content: msgspec.structs.replace(e, content=c))
+        with pytest.raises(InvalidInput, match="redact"):
+            memory.add_user_message("s", "secret")
+        assert memory.list_sessions() == []
+
+
+# ---------------------------------------------------------------- failing summaries
+
+
+def test_on_failure_raise_is_a_typed_error_and_changes_nothing() -> None:
+    memory = manager(
+        summarizer=lambda prompt: "", config=MemoryConfig(on_failure="raise", auto_compress=False)
+    )
+    for number in range(20):
+        memory.add_user_message("s", f"{number} " + "abc " * 50)
+    refused(CompressionFailed, "empty", lambda m: m.compress("s", target_tokens=600), memory)
+
+
+# ---------------------------------------------------------------- both doors
+
+
+def test_the_async_manager_refuses_with_the_same_words() -> None:
+    def words(act: Callable[[], Any]) -> tuple[type, str]:
+        with pytest.raises(MemmanError) as raised:
+            act()
+        return type(raised.value), str(raised.value)
+
+    verbs: list[Callable[[Any], Any]] = [
+        lambda memory: memory.add_user_message("s", 7),
+        lambda memory: memory.add_user_message("s", "x", metadata={"a": float("nan")}),
+        lambda memory: memory.get_stats("nowhere"),
+        lambda memory: memory.import_session("{"),
+        lambda memory: memory.update_config(max_token=3),
+        lambda memory: memory.add_messages("s", [{"role": "wizard"}]),
+    ]
+    for verb in verbs:
+        sync = words(lambda verb=verb: verb(MemoryManager()))
+        asynchronous = words(lambda verb=verb: asyncio.run(verb(AsyncMemoryManager())))
+        assert sync == asynchronous
+
+
+def test_reading_sessions_that_do_not_exist_leaves_nothing_behind() -> None:
+    memory = manager()
+    for number in range(50):
+        with pytest.raises(SessionNotFound):
+            memory.get_stats(f"nowhere {number}")
+    assert len(memory._verbs._sessions) == 0
+
+
+def test_ids_that_a_generator_repeats_lose_no_entry() -> None:
+    memory = manager(new_id=lambda: "same")
+    memory.add_user_message("s", "one")
+    with pytest.raises(IdConflict, match="'same'"):
+        memory.add_user_message("s", "two")
+    assert [entry.text for entry in memory.get_entries("s")] == ["one"]
+
+
+@pytest.mark.parametrize(
+    "given", [{"new_id": lambda: 7}, {"clock": lambda: 7}], ids=["new_id", "clock"]
+)
+def test_what_a_generator_returns_is_checked_before_it_is_stored(given: Any) -> None:
+    memory = manager(**given)
+    with pytest.raises(InvalidInput, match=next(iter(given))):
+        memory.add_user_message("s", "one")
+    assert memory.list_sessions() == []
+
+
+def test_a_clock_without_zone_is_refused() -> None:
+    memory = manager(clock=lambda: datetime(2026, 1, 1))  # noqa: DTZ001 - that is the fault
+    with pytest.raises(InvalidInput, match="clock"):
+        memory.add_user_message("s", "one")
+    assert memory.list_sessions() == []
+
+
+@pytest.mark.parametrize(
+    "stage", [lambda view, goal, craft: 7, lambda: None], ids=["7", "arguments"]
+)
+def test_a_stage_that_is_broken_is_a_typed_error_from_compress_and_loses_nothing(
+    stage: Any,
+) -> None:
+    memory = manager(config=MemoryConfig(strategy=(stage,), auto_compress=False))
+    for number in range(20):
+        memory.add_user_message("s", f"{number} " + "abc " * 50)
+    refused(MemmanError, "stage", lambda m: m.compress("s", target_tokens=300), memory)

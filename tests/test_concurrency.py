@@ -1,0 +1,434 @@
+"""Many writers on one session, and interruptions at any moment: what was acknowledged is there, once."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import random
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from memman import AsyncMemoryManager, MemmanError, MemoryConfig, MemoryManager, events
+from memman.history import History
+from memman.records import Added, Record
+from memman.stores import MemoryStore
+from memman.testing import record_events
+
+SESSION = "s"
+THREADS, EACH_THREAD = 8, 400
+TASKS, EACH_TASK = 200, 6
+INTERRUPTIONS = 2_000  # through each door
+CONFIG = MemoryConfig(
+    max_tokens=2_000, max_entries=None, recent_window=4, min_entries_to_compress=2,
+    summarize_timeout=None,
+)  # fmt: skip
+
+
+def words(text: str) -> int:
+    return len(text.split())
+
+
+def log_of(store: MemoryStore) -> list[tuple[int, Record]]:
+    return list(store.read(SESSION, 0, 10**9))
+
+
+def assert_log_and_window_agree(store: MemoryStore, active: list[Any]) -> None:
+    """The live window is the fold of the log, in order, with its pins, and the store's own window."""
+    log = log_of(store)
+    assert [seq for seq, _ in log] == list(range(1, len(log) + 1)), "the log has gaps"
+    folded = History.of(log)
+    snapshot = store.load(SESSION)
+    assert snapshot is not None
+    assert [entry.id for entry in active] == [slot.entry.id for slot in folded.slots]
+    assert [entry.pinned for entry in active] == [slot.pinned for slot in folded.slots]
+    assert [place for place, _ in snapshot.window] == [slot.place() for slot in folded.slots]
+    assert snapshot.ledger == folded.ledger
+
+
+def assert_acknowledged_once(store: MemoryStore, acknowledged: list[list[str]]) -> None:
+    """Every acknowledged text is in the log once, and those of a writer in its order."""
+    texts = [record.entry.text for _, record in log_of(store) if isinstance(record, Added)]
+    places = {text: number for number, text in enumerate(texts)}
+    assert len(places) == len(texts), "an entry is in the log twice"
+    for each in acknowledged:
+        missing = [text for text in each if text not in places]
+        assert not missing, f"acknowledged and not in the log: {missing[:3]}"
+        order = [places[text] for text in each]
+        assert order == sorted(order), "a writer's entries are not in its order"
+
+
+def kinds_told(told: list[events.Event]) -> list[tuple[str, Any]]:
+    named = {
+        events.EntryAdded: lambda event: event.entry.id,
+        events.CompressionResult: lambda event: event.compression_id,
+        events.CompressionUndone: lambda event: event.compression_id,
+        events.SessionCleared: lambda event: None,
+    }
+    return [(type(event).__name__, named[type(event)](event)) for event in told]
+
+
+def kinds_logged(store: MemoryStore) -> list[tuple[str, Any]]:
+    names = {"Added": "EntryAdded", "Compressed": "CompressionResult",
+             "Undone": "CompressionUndone", "Cleared": "SessionCleared"}  # fmt: skip
+    return [
+        (
+            names[type(record).__name__],
+            {"Undone": lambda r: r.compression_id, "Cleared": lambda r: None}.get(
+                type(record).__name__, lambda r: r.id
+            )(record),
+        )
+        for _, record in log_of(store)
+    ]
+
+
+LOGGED = [
+    events.EntryAdded,
+    events.CompressionResult,
+    events.CompressionUndone,
+    events.SessionCleared,
+]
+
+
+@contextmanager
+def quick_switches() -> Iterator[None]:
+    """Threads take turns as often as they can."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)
+
+
+# ---------------------------------------------------------------- many writers
+
+
+@pytest.mark.parametrize("exclusive", [True, False])
+def test_threads_writing_while_others_compress_clear_and_undo_lose_nothing(exclusive):
+    store = MemoryStore()
+    memory = MemoryManager(
+        store, config=CONFIG, counter=words, summarizer=lambda prompt: "short", exclusive=exclusive
+    )
+    acknowledged: list[list[str]] = [[] for _ in range(THREADS)]
+    failures: list[BaseException] = []
+    writing = threading.Event()
+    writing.set()
+
+    def guarded(work: Callable[[], None]) -> threading.Thread:
+        def run() -> None:
+            try:
+                work()
+            except BaseException as error:
+                failures.append(error)
+
+        thread = threading.Thread(target=run, daemon=True)
+        thread.start()
+        return thread
+
+    def write(writer: int) -> None:
+        for number in range(EACH_THREAD):
+            text = f"w{writer} n{number} " + "word " * (number % 7)
+            assert memory.add_user_message(SESSION, text).seq > 0
+            acknowledged[writer].append(text)
+
+    def meddle() -> None:
+        rng = random.Random(7)
+        while writing.is_set():
+            try:
+                match rng.choice(("compress", "compress", "undo", "clear", "read")):
+                    case "compress":
+                        memory.compress(SESSION, target_tokens=rng.choice((50, 200)))
+                    case "undo":
+                        memory.undo_compression(SESSION)
+                    case "clear":
+                        memory.clear_session(SESSION)
+                    case "read":
+                        memory.build_context(SESSION)
+            except MemmanError:
+                time.sleep(0)  # nothing to undo, or no session yet: defined answers
+
+    with (
+        quick_switches(),
+        record_events(memory, LOGGED) as first,
+        record_events(memory, LOGGED) as second,
+    ):
+        writers = [guarded(lambda w=w: write(w)) for w in range(THREADS)]
+        meddlers = [guarded(meddle) for _ in range(2)]
+        for thread in writers:
+            thread.join(60)
+        writing.clear()
+        for thread in meddlers:
+            thread.join(60)
+    assert not any(thread.is_alive() for thread in writers + meddlers), "a thread hangs"
+    assert failures == []
+    assert sum(map(len, acknowledged)) == THREADS * EACH_THREAD
+    assert_acknowledged_once(store, acknowledged)
+    assert_log_and_window_agree(store, memory.get_active_entries(SESSION))
+    assert kinds_told(first) == kinds_told(second) == kinds_logged(store)
+
+
+class AwaitedStore:
+    """A store in memory that lets others run before and after everything it does."""
+
+    blocking = False
+
+    def __init__(self) -> None:
+        self.inner = MemoryStore()
+
+    async def _suspended(self, name: str, *args: Any, **keywords: Any) -> Any:
+        await asyncio.sleep(0)
+        answer = getattr(self.inner, name)(*args, **keywords)
+        await asyncio.sleep(0)
+        return answer
+
+    def __getattr__(self, name: str) -> Any:
+        return functools.partial(self._suspended, name)
+
+
+@pytest.mark.parametrize("exclusive", [True, False])
+def test_tasks_writing_while_others_compress_clear_and_undo_lose_nothing(exclusive):
+    asyncio.run(_many_tasks(exclusive))
+
+
+async def _many_tasks(exclusive: bool) -> None:
+    store = AwaitedStore()
+
+    async def summarize(prompt: str) -> str:
+        await asyncio.sleep(0)
+        return "short"
+
+    memory = AsyncMemoryManager(
+        store, config=CONFIG, counter=words, summarizer=summarize, exclusive=exclusive
+    )
+    acknowledged: list[list[str]] = [[] for _ in range(TASKS)]
+
+    async def write(writer: int) -> None:
+        for number in range(EACH_TASK):
+            text = f"w{writer} n{number} " + "word " * (number % 7)
+            await memory.add_user_message(SESSION, text)
+            acknowledged[writer].append(text)
+
+    async def meddle(seed: int) -> None:
+        rng = random.Random(seed)
+        for _ in range(12):
+            try:
+                match rng.choice(("compress", "compress", "undo", "clear")):
+                    case "compress":
+                        await memory.compress(SESSION, target_tokens=rng.choice((50, 200)))
+                    case "undo":
+                        await memory.undo_compression(SESSION)
+                    case "clear":
+                        await memory.clear_session(SESSION)
+            except MemmanError:
+                await asyncio.sleep(0)
+
+    with record_events(memory, LOGGED) as first, record_events(memory, LOGGED) as second:
+        work = [*map(write, range(TASKS)), *map(meddle, range(4))]
+        await asyncio.wait_for(asyncio.gather(*work), 60)
+    assert_acknowledged_once(store.inner, acknowledged)
+    assert_log_and_window_agree(store.inner, await memory.get_active_entries(SESSION))
+    assert kinds_told(first) == kinds_told(second) == kinds_logged(store.inner)
+
+
+# ---------------------------------------------------------------- interruptions
+
+
+@contextmanager
+def alarms_interrupt() -> Iterator[Callable[[float], None]]:
+    """Gives a function that sets the moment of the next KeyboardInterrupt; 0 calls it off."""
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+
+    def arm(seconds: float) -> None:
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+
+    try:
+        yield arm
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+needs_alarms = pytest.mark.skipif(
+    not hasattr(signal, "setitimer"), reason="this system has no interval timer"
+)
+
+
+def _some_verb(memory: MemoryManager, rng: random.Random, text: str) -> str | None:
+    """One verb; the text that it acknowledged, if it added one."""
+    try:
+        match rng.choice(
+            ("add",) * 6 + ("compress", "undo", "pin", "delete", "clear", "configure")
+        ):
+            case "add":
+                memory.add_user_message(SESSION, text)
+                return text
+            case "compress":
+                memory.compress(SESSION, target_tokens=rng.choice((20, 60)))
+            case "undo":
+                memory.undo_compression(SESSION)
+            case "pin":
+                entry = rng.choice(memory.get_active_entries(SESSION) or [None])
+                if entry is not None:
+                    (memory.unpin if entry.pinned else memory.pin)(SESSION, entry.id)
+            case "delete":
+                entry = rng.choice(memory.get_entries(SESSION) or [None])
+                if entry is not None and rng.random() < 0.2:
+                    memory.delete_entries(SESSION, [entry.id])
+            case "clear":
+                if rng.random() < 0.2:
+                    memory.clear_session(SESSION)
+            case "configure":
+                memory.update_config(SESSION, recent_window=rng.randint(0, 3))
+    except MemmanError:
+        return None  # nothing to undo, pinned: defined answers
+    return None
+
+
+@needs_alarms
+# The alarm may strike between making a coroutine and starting it, or in a destructor: Python says so.
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("exclusive", [True, False])
+def test_an_interruption_leaves_log_and_window_equal_and_no_lock_held(exclusive):
+    rng = random.Random(11)
+    left = INTERRUPTIONS // 2
+    number = 0
+    with alarms_interrupt() as arm:
+        while left:
+            # A new session now and then: the check after each interruption reads the whole log.
+            store = MemoryStore()
+            memory = MemoryManager(
+                store, config=CONFIG, counter=words, summarizer=lambda prompt: "short",
+                exclusive=exclusive,
+            )  # fmt: skip
+            memory.add_user_message(SESSION, "the first")
+            acknowledged = ["the first"]
+            for _ in range(min(25, left)):
+                number = _until_interrupted(memory, rng, arm, acknowledged, number)
+                _assert_free(memory)
+                assert_log_and_window_agree(store, memory.get_active_entries(SESSION))
+                _assert_all_there(store, acknowledged)
+                left -= 1
+
+
+def _until_interrupted(
+    memory: MemoryManager,
+    rng: random.Random,
+    arm: Callable[[float], None],
+    acknowledged: list[str],
+    number: int,
+) -> int:
+    """Works until the alarm strikes, somewhere in a verb; how many texts were made."""
+    said: str | None = None
+    try:
+        while True:
+            # Again and again: Python swallows an exception that strikes in a destructor.
+            arm(rng.uniform(0.00005, 0.002))
+            until = time.monotonic() + 0.02
+            while time.monotonic() < until:
+                number += 1
+                said = _some_verb(memory, rng, f"text {number}")
+                if said is not None:
+                    acknowledged.append(said)
+    except KeyboardInterrupt:
+        if said is not None and said != acknowledged[-1]:
+            acknowledged.append(said)
+    return number
+
+
+def _assert_free(memory: MemoryManager) -> None:
+    """Another thread gets through at once: no lock was left behind."""
+    answered: list[Any] = []
+    thread = threading.Thread(
+        target=lambda: answered.append(memory.compress(SESSION, target_tokens=10**6)), daemon=True
+    )
+    thread.start()
+    thread.join(10)
+    assert answered, "a lock was left held"
+
+
+def _assert_all_there(store: MemoryStore, acknowledged: list[str]) -> None:
+    logged = [record for _, record in log_of(store) if isinstance(record, Added)]
+    texts = [record.entry.text for record in logged if record.entry.text]
+    assert len(texts) == len(set(texts)), "an interrupted entry is in the log twice"
+    deleted = sum(not record.entry.text for record in logged)
+    missing = [text for text in acknowledged if text not in set(texts)]
+    assert len(missing) <= deleted, f"acknowledged and not in the log: {missing[:3]}"
+
+
+@pytest.mark.parametrize("exclusive", [True, False])
+def test_a_cancellation_leaves_log_and_window_equal_and_no_lock_held(exclusive):
+    asyncio.run(_cancellations(exclusive, INTERRUPTIONS // 2))
+
+
+async def _cancellations(exclusive: bool, left: int) -> None:
+    rng = random.Random(13)
+    number = 0
+    while left:
+        store = AwaitedStore()
+
+        async def summarize(prompt: str) -> str:
+            await asyncio.sleep(0)
+            return "short"
+
+        memory = AsyncMemoryManager(
+            store, config=CONFIG, counter=words, summarizer=summarize, exclusive=exclusive
+        )
+        await memory.add_user_message(SESSION, "the first")
+        acknowledged = ["the first"]
+        for _ in range(min(25, left)):
+            tasks = []
+            for _ in range(3):
+                number += 1
+                work = _some_awaited_verb(memory, rng, f"text {number}", acknowledged)
+                tasks.append(asyncio.ensure_future(work))
+            for _ in range(rng.randint(0, 14)):
+                await asyncio.sleep(0)
+            tasks[0].cancel()
+            done, pending = await asyncio.wait(tasks, timeout=10)
+            assert not pending, "a lock was left held"
+            for task in done:
+                assert task.cancelled() or task.exception() is None
+            active = await asyncio.wait_for(memory.get_active_entries(SESSION), 10)
+            assert_log_and_window_agree(store.inner, active)
+            _assert_all_there(store.inner, acknowledged)
+            left -= 1
+
+
+async def _some_awaited_verb(
+    memory: AsyncMemoryManager, rng: random.Random, text: str, acknowledged: list[str]
+) -> None:
+    try:
+        match rng.choice(
+            ("add",) * 4 + ("compress", "undo", "pin", "delete", "clear", "configure")
+        ):
+            case "add":
+                await memory.add_user_message(SESSION, text)
+                acknowledged.append(text)
+            case "compress":
+                await memory.compress(SESSION, target_tokens=rng.choice((3, 20)))
+            case "undo":
+                await memory.undo_compression(SESSION)
+            case "pin":
+                active = await memory.get_active_entries(SESSION)
+                if active:
+                    entry = rng.choice(active)
+                    await (memory.unpin if entry.pinned else memory.pin)(SESSION, entry.id)
+            case "delete":
+                entries = await memory.get_entries(SESSION)
+                if entries and rng.random() < 0.3:
+                    await memory.delete_entries(SESSION, [rng.choice(entries).id])
+            case "clear":
+                if rng.random() < 0.2:
+                    await memory.clear_session(SESSION)
+            case "configure":
+                await memory.update_config(SESSION, recent_window=rng.randint(0, 3))
+    except MemmanError:
+        return  # nothing to undo, pinned: defined answers

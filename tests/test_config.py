@@ -1,0 +1,324 @@
+"""The settings: where they come from, which wins, and that none of them is ignored."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memman import ConfigError, Entry, MemoryConfig, MemoryManager, ModelInfo, hookimpl
+from memman.compression.stages import clip_large
+from memman.config import Budget, resolve_budget
+from memman.plugins import shared_plugins
+
+
+def manager(summarizer: Any = None, **settings: Any) -> MemoryManager:
+    return MemoryManager(counter="chars4", summarizer=summarizer, config=MemoryConfig(**settings))
+
+
+def fill(memory: MemoryManager, entries: int, tokens: int) -> list[Entry]:
+    return [memory.add_user_message("s", "abc " * tokens) for _ in range(entries)]
+
+
+def methods(memory: MemoryManager, **given: Any) -> set[str]:
+    return {item.method for item in memory.compress("s", **given).replacements}
+
+
+DEFAULTS = {
+    "max_tokens": None,
+    "trigger_ratio": 0.8,
+    "target_ratio": 0.5,
+    "recent_window": 10,
+    "min_entries_to_compress": 5,
+    "compression_ratio": 0.3,
+    "max_summary_ratio": 0.2,
+    "max_entry_ratio": 0.25,
+    "overhead_tokens": 0,
+    "reserve_output": None,
+    "auto_compress": True,
+    "background": False,
+    "strategy": "default",
+    "count_policy": "local",
+    "summarize_timeout": 60.0,
+    "on_failure": "fallback",
+}
+
+
+@pytest.mark.parametrize("name", DEFAULTS)
+def test_the_default_is_that_of_the_table(name: str) -> None:
+    assert getattr(MemoryConfig(), name) == DEFAULTS[name]
+
+
+# ---------------------------------------------------------------- the numbers
+
+
+LIMITS = (100_000, 90_000, 20_000)  # context, max_input, max_output
+
+
+def test_of_a_known_model_a_share_of_what_is_usable_triggers() -> None:
+    budget = resolve_budget(MemoryConfig(), LIMITS)
+    assert budget.max_tokens == 64_000  # 0.8 x (100,000 - 20,000)
+    assert budget.target_tokens == 32_000
+    assert budget.summary_tokens == 6_400
+    assert budget.entry_tokens == 16_000
+
+
+def test_of_an_unknown_model_fifty_thousand_tokens_and_a_hundred_entries_trigger() -> None:
+    budget = resolve_budget(MemoryConfig(), None)
+    assert (budget.max_tokens, budget.max_entries) == (50_000, 100)
+    assert (budget.target_tokens, budget.target_entries) == (25_000, 50)
+
+
+def test_entries_do_not_trigger_for_a_known_model_unless_they_are_set() -> None:
+    assert resolve_budget(MemoryConfig(), LIMITS).max_entries is None
+    assert resolve_budget(MemoryConfig(max_entries=70), LIMITS).max_entries == 70
+    assert resolve_budget(MemoryConfig(max_entries=None), None).max_entries is None
+
+
+def test_the_reserve_is_at_most_35_percent_of_the_context() -> None:
+    assert resolve_budget(MemoryConfig(), (100_000, 100_000, 90_000)).max_tokens == 52_000
+
+
+def test_the_most_input_bounds_what_is_usable() -> None:
+    assert resolve_budget(MemoryConfig(), (100_000, 10_000, 1)).max_tokens == 8_000
+
+
+def test_reserve_output_replaces_the_models_own() -> None:
+    assert resolve_budget(MemoryConfig(reserve_output=50_000), LIMITS).max_tokens == 40_000
+
+
+def test_a_reserve_that_leaves_nothing_is_named() -> None:
+    with pytest.raises(ConfigError, match="reserve_output=100000"):
+        resolve_budget(MemoryConfig(reserve_output=100_000), LIMITS)
+
+
+def test_max_tokens_wins_over_the_models_limits() -> None:
+    assert resolve_budget(MemoryConfig(max_tokens=1_234), LIMITS).max_tokens == 1_234
+
+
+@given(st.integers(1, 10**7), st.floats(0.01, 0.8), st.integers(1, 10_000))
+def test_low_water_is_below_high_water_in_both_dimensions(
+    tokens: int, ratio: float, entries: int
+) -> None:
+    config = MemoryConfig(max_tokens=tokens, target_ratio=ratio, max_entries=entries)
+    budget = resolve_budget(config, None)
+    assert budget.target_tokens <= budget.max_tokens
+    assert 1 <= (budget.target_entries or 0) <= entries
+    assert budget.over(tokens + 1, 0)
+    assert budget.over(0, entries + 1)
+    assert not budget.over(tokens, entries)
+
+
+def test_low_water_is_met_only_in_both_dimensions() -> None:
+    budget: Budget = resolve_budget(MemoryConfig(max_tokens=1_000, max_entries=20), None)
+    assert budget.within_target(500, 10)
+    assert not budget.within_target(501, 10)
+    assert not budget.within_target(500, 11)
+
+
+# ---------------------------------------------------------------- none of them is ignored
+
+
+def test_max_tokens_is_obeyed() -> None:
+    memory = manager(max_tokens=1_000)
+    fill(memory, 30, 50)
+    assert memory.get_stats("s").active_tokens <= 1_000
+
+
+def test_max_entries_is_obeyed() -> None:
+    memory = manager(max_entries=12)
+    fill(memory, 40, 1)
+    assert len(memory.get_active_entries("s")) <= 12
+
+
+def test_trigger_ratio_is_obeyed() -> None:
+    for ratio, tokens in ((0.8, 64_000), (0.5, 40_000)):
+        assert resolve_budget(MemoryConfig(trigger_ratio=ratio), LIMITS).max_tokens == tokens
+
+
+def test_target_ratio_is_obeyed() -> None:
+    left = []
+    for ratio in (0.2, 0.7):
+        memory = manager(max_tokens=10_000, target_ratio=ratio, auto_compress=False)
+        fill(memory, 90, 100)
+        memory.compress("s")
+        left.append(memory.get_stats("s").active_tokens)
+    assert left[0] <= 2_000 < left[1] <= 7_000
+
+
+def test_min_entries_to_compress_is_obeyed() -> None:
+    for least, method in ((15, "digest"), (40, "drop")):
+        memory = manager(min_entries_to_compress=least, auto_compress=False)
+        fill(memory, 40, 100)
+        assert methods(memory, target_tokens=1_500) == {method}
+
+
+def test_compression_ratio_caps_a_summary() -> None:
+    for ratio, method in ((0.3, "summary"), (0.05, "digest")):
+        memory = manager(lambda prompt: "abcd" * 100, compression_ratio=ratio, auto_compress=False)
+        fill(memory, 20, 100)
+        assert methods(memory, target_tokens=1_000) == {method}
+
+
+def test_max_summary_ratio_caps_a_summary() -> None:
+    for ratio, method in ((0.2, "summary"), (0.05, "digest")):
+        memory = manager(lambda prompt: "abcd" * 100, max_summary_ratio=ratio, auto_compress=False)
+        fill(memory, 20, 100)
+        assert methods(memory, target_tokens=1_000) == {method}
+
+
+def test_max_entry_ratio_says_to_what_size_older_entries_are_clipped_first() -> None:
+    left = []
+    for ratio in (0.05, 0.45):
+        memory = manager(
+            max_tokens=2_000, max_entry_ratio=ratio, strategy=(clip_large,), auto_compress=False
+        )
+        for tokens in (1_000, 990, 300):
+            fill(memory, 1, tokens)
+        memory.compress("s")
+        left.append([entry.token_count.tokens for entry in memory.get_active_entries("s")])
+    # A low share: the largest gives all it can. A high one: both give, each down to the share.
+    assert left[0][0] < left[1][0]
+    assert left[0][1] > left[1][1]
+
+
+def test_overhead_tokens_count_towards_the_trigger_and_the_context() -> None:
+    memory = manager(max_tokens=1_000, overhead_tokens=900)
+    fill(memory, 10, 50)
+    assert memory.get_stats("s").active_tokens <= 100
+    context = memory.build_context("s")
+    assert context.tokens.tokens >= 900
+    assert context.breakdown["reserved"] == 900
+
+
+def test_auto_compress_is_obeyed_and_a_call_overrides_it() -> None:
+    memory = manager(max_entries=10, auto_compress=False)
+    fill(memory, 15, 20)
+    assert len(memory.get_active_entries("s")) == 15
+    memory.add_user_message("s", "x", compress=True)
+    assert len(memory.get_active_entries("s")) < 15
+    memory = manager(max_entries=10)
+    for _ in range(15):
+        memory.add_user_message("s", "abc " * 20, compress=False)
+    assert len(memory.get_active_entries("s")) == 15
+
+
+# ---------------------------------------------------------------- precedence
+
+
+def test_a_sessions_setting_wins_over_the_managers_and_stays_with_it() -> None:
+    memory = manager(max_tokens=9_000)
+    fill(memory, 1, 1)
+    memory.add_user_message("other", "x")
+    memory.update_config("s", max_tokens=5_000)
+    memory.update_config(max_tokens=7_000)
+    assert memory.get_stats("s").max_tokens == 5_000
+    assert memory.get_stats("other").max_tokens == 7_000
+    restored = manager(max_tokens=9_000)
+    restored.import_session(memory.export_session("s"))
+    assert restored.get_stats("s").max_tokens == 5_000
+
+
+def test_a_call_wins_over_the_session() -> None:
+    memory = manager()
+    fill(memory, 1, 1)
+    memory.update_config("s", max_tokens=5_000)
+    assert memory.build_context("s").budget == 5_000
+    assert memory.build_context("s", budget=700).budget == 700
+
+
+def test_the_environment_is_read_when_asked_and_never_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("MEMMAN_MAX_TOKENS", "1234")
+    assert MemoryConfig().max_tokens is None
+    assert MemoryConfig.from_env().max_tokens == 1_234
+
+
+@pytest.mark.parametrize(
+    ("variable", "text", "name", "value"),
+    [
+        ("MEMMAN_MAX_TOKENS", "8000", "max_tokens", 8_000),
+        ("MEMMAN_MAX_TOKENS", "none", "max_tokens", None),
+        ("MEMMAN_MAX_ENTRIES", "none", "max_entries", None),
+        ("MEMMAN_TARGET_RATIO", "0.4", "target_ratio", 0.4),
+        ("MEMMAN_AUTO_COMPRESS", "no", "auto_compress", False),
+        ("MEMMAN_BACKGROUND", "TRUE", "background", True),
+        ("MEMMAN_SUMMARIZE_TIMEOUT", "", "summarize_timeout", None),
+        ("MEMMAN_SUMMARIZE_TIMEOUT", "2.5", "summarize_timeout", 2.5),
+        ("MEMMAN_ON_FAILURE", "keep", "on_failure", "keep"),
+        ("MEMMAN_MODEL", "gpt-5", "model", "gpt-5"),
+        ("MEMMAN_STRATEGY", "default", "strategy", "default"),
+    ],
+)
+def test_a_variable_is_memman_and_the_settings_name(
+    variable: str, text: str, name: str, value: Any
+) -> None:
+    assert getattr(MemoryConfig.from_env({variable: text}), name) == value
+
+
+@pytest.mark.parametrize(
+    ("variable", "text"),
+    [
+        ("MEMMAN_MAX_TOKENS", "many"),
+        ("MEMMAN_MAX_TOKENS", "1.5"),
+        ("MEMMAN_AUTO_COMPRESS", "perhaps"),
+        ("MEMMAN_TARGET_RATIO", "half"),
+    ],
+)
+def test_a_variable_that_is_no_value_is_named(variable: str, text: str) -> None:
+    with pytest.raises(ConfigError, match=f"{variable}={text!r}"):
+        MemoryConfig.from_env({variable: text})
+
+
+def test_other_variables_of_that_prefix_are_somebody_elses() -> None:
+    assert MemoryConfig.from_env({"MEMMAN_HOME": "/x", "MEMMAN_PLUGINS": ""}) == MemoryConfig()
+
+
+def test_a_config_cannot_be_changed() -> None:
+    with pytest.raises(AttributeError):
+        MemoryConfig().max_tokens = 5  # type: ignore[misc]
+
+
+def test_updating_nothing_gives_the_same_settings() -> None:
+    config = MemoryConfig(max_tokens=5_000)
+    assert config.updated({}) == config
+    assert config.updated({"max_tokens": None}).max_tokens is None
+
+
+def test_a_plugin_that_knows_the_model_sets_the_limits() -> None:
+    class Knows:
+        @hookimpl
+        def memman_model_info(self, model: Any) -> ModelInfo | None:
+            return ModelInfo(10_000, 10_000, 2_000) if model.name == "acme-1" else None
+
+    plugins = shared_plugins()
+    plugins.register(Knows(), "knows")
+    try:
+        memory = MemoryManager(model="acme/ACME-1", counter="chars4")
+        memory.add_user_message("s", "x")
+        stats = memory.get_stats("s")
+        assert (stats.max_tokens, stats.max_entries) == (6_400, None)
+    finally:
+        plugins._manager.unregister(name="knows")
+
+
+def test_count_policy_is_obeyed_when_it_changes() -> None:
+    pytest.importorskip("memman_tiktoken")
+    memory = MemoryManager(model="gpt-4o")
+    assert memory.add_user_message("s", "x").token_count.counter != "bytes4"
+    memory.update_config(count_policy="estimate")
+    assert memory.add_user_message("s", "x").token_count.counter == "bytes4"
+    memory.update_config(count_policy="local")
+    memory.update_config("s", count_policy="estimate")
+    assert memory.add_user_message("s", "x").token_count.counter == "bytes4"
+    assert memory.add_user_message("other", "x").token_count.counter != "bytes4"
+
+
+def test_a_sessions_model_sets_its_counter() -> None:
+    pytest.importorskip("memman_tiktoken")
+    memory = MemoryManager()
+    memory.add_user_message("s", "hello world")
+    memory.update_config("s", model="gpt-4o")
+    assert memory.get_stats("s").counter.startswith("tiktoken:")
+    assert memory.get_stats("s").active_tokens == 2

@@ -1,0 +1,246 @@
+"""Events: told after the commit, in log order, each receiver in its own guard."""
+
+import asyncio
+import gc
+import logging
+import threading
+from typing import Any
+
+import pytest
+
+from memman import AsyncMemoryManager, MemoryConfig, MemoryManager, events
+
+
+def manager(**settings: Any) -> MemoryManager:
+    return MemoryManager(counter="chars4", config=MemoryConfig(**settings))
+
+
+class Heard:
+    """Receives signals of one sender and keeps what came, in order."""
+
+    def __init__(self, sender: Any, *signals: Any) -> None:
+        self.events: list[Any] = []
+        for signal in signals or events.SIGNALS.values():
+            signal.connect(self, sender=sender)
+
+    def __call__(self, sender: Any, event: Any) -> None:
+        self.events.append(event)
+
+    @property
+    def kinds(self) -> list[str]:
+        return [type(event).__name__ for event in self.events]
+
+
+def test_each_change_is_told_once_by_its_own_event() -> None:
+    memory = manager(auto_compress=False)
+    heard = Heard(memory)
+    entries = [memory.add_user_message("s", "abc " * 100) for _ in range(20)]
+    memory.pin("s", entries[0].id)
+    memory.unpin("s", entries[0].id)
+    memory.compress("s", target_tokens=800)
+    memory.undo_compression("s")
+    memory.update_config("s", recent_window=3)
+    memory.record_usage("s", 99)
+    memory.delete_entries("s", [entries[1].id])
+    memory.clear_session("s")
+    memory.delete_session("s")
+    assert heard.kinds == ["EntryAdded"] * 20 + [
+        "EntryPinned", "EntryPinned", "CompressionResult", "CompressionUndone",
+        "SessionConfigured", "Usage", "EntriesDeleted", "SessionCleared", "SessionDeleted",
+    ]  # fmt: skip
+
+
+def test_what_changes_nothing_tells_nothing() -> None:
+    memory = manager()
+    entry = memory.add_user_message("s", "x", id="a", pinned=True)
+    heard = Heard(memory)
+    memory.add_user_message("s", "x", id="a", pinned=True)
+    memory.pin("s", entry.id)
+    memory.compress("s")
+    memory.plan_compression("s", target_tokens=1)
+    memory.build_context("s")
+    memory.get_stats("s")
+    memory.export_session("s")
+    assert heard.events == []
+
+
+def test_an_import_is_told_once_and_its_entries_are_not_told_as_added() -> None:
+    source, memory = manager(), manager()
+    for _ in range(3):
+        source.add_user_message("s", "x")
+    heard = Heard(memory)
+    memory.import_session(source.export_session("s"))
+    assert heard.kinds == ["SessionImported"]
+    assert heard.events[0].records == 3
+    memory.get_stats("s")
+    memory.add_user_message("s", "y")
+    assert heard.kinds == ["SessionImported", "EntryAdded"]
+
+
+def test_the_result_of_compress_is_the_payload_of_its_event() -> None:
+    memory = manager(auto_compress=False)
+    for _ in range(20):
+        memory.add_user_message("s", "abc " * 100)
+    heard = Heard(memory, events.compressed)
+    result = memory.compress("s", target_tokens=800)
+    assert heard.events == [result]
+    assert result.tokens_saved == result.tokens_before - result.tokens_after
+    assert result.summary_id == memory.get_summaries("s")[0].id
+    assert set(result.replaced_ids) == {e.id for e in memory.get_entries("s") if e.compressed}
+
+
+def test_the_sender_is_the_manager_and_only_its_receivers_hear() -> None:
+    one, two = manager(), manager()
+    heard = Heard(one, events.entry_added)
+    senders: list[Any] = []
+
+    def receive(sender: Any, event: Any) -> None:
+        senders.append(sender)
+
+    with events.entry_added.connected_to(receive):
+        one.add_user_message("s", "x")
+        two.add_user_message("s", "x")
+    assert len(heard.events) == 1
+    assert senders == [one, two]
+
+
+def test_receivers_are_held_weakly() -> None:
+    memory = manager()
+    heard = Heard(memory, events.entry_added)
+    memory.add_user_message("s", "x")
+    kept = heard.events
+    del heard
+    gc.collect()
+    memory.add_user_message("s", "y")
+    assert len(kept) == 1
+
+
+def test_an_add_from_inside_a_receiver_is_told_after_the_event_that_caused_it() -> None:
+    memory = manager()
+    order: list[str] = []
+
+    def receive(sender: Any, event: Any) -> None:
+        order.append(f"begin {event.entry.text}")
+        if event.entry.text == "one":
+            memory.add_user_message("s", "two")
+        order.append(f"end {event.entry.text}")
+
+    with events.entry_added.connected_to(receive, sender=memory):
+        memory.add_user_message("s", "one")
+    assert order == ["begin one", "end one", "begin two", "end two"]
+
+
+def test_a_receiver_may_call_any_verb_of_the_session() -> None:
+    memory = manager()
+    seen: list[int] = []
+
+    def receive(sender: Any, event: Any) -> None:
+        memory.build_context("s")
+        seen.append(memory.get_stats("s").total_entries)
+
+    with events.entry_added.connected_to(receive, sender=memory):
+        memory.add_user_message("s", "x")
+    assert seen == [1]
+
+
+def test_a_receiver_that_raises_neither_stops_the_others_nor_the_verb(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    memory = manager()
+
+    def broken(sender: Any, event: Any) -> None:
+        raise ValueError("a receiver's own fault")
+
+    with events.entry_added.connected_to(broken, sender=memory):
+        heard = Heard(memory, events.entry_added)
+        memory.add_user_message("s", "x")
+        memory.add_user_message("s", "y")
+    assert [event.entry.text for event in heard.events] == ["x", "y"]
+    records = [r for r in caplog.records if r.name == "memman.events"]
+    assert len(records) == 2
+    assert all(record.exc_info for record in records)
+
+
+def test_an_async_receiver_of_the_sync_manager_is_skipped_with_a_log_line(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    memory = manager()
+    ran: list[Any] = []
+
+    async def receive(sender: Any, event: Any) -> None:
+        ran.append(event)
+
+    with (
+        caplog.at_level(logging.WARNING, logger="memman"),
+        events.entry_added.connected_to(receive, sender=memory),
+    ):
+        memory.add_user_message("s", "x")
+    gc.collect()  # a coroutine that was never closed would warn here
+    assert ran == []
+    assert "AsyncMemoryManager" in caplog.text
+
+
+def test_the_async_manager_awaits_its_receivers_one_after_the_other() -> None:
+    async def run() -> list[str]:
+        memory = AsyncMemoryManager(counter="chars4")
+        order: list[str] = []
+
+        async def receive(sender: Any, event: Any) -> None:
+            order.append(f"begin {event.entry.text}")
+            await asyncio.sleep(0.002)
+            order.append(f"end {event.entry.text}")
+
+        with events.entry_added.connected_to(receive, sender=memory):
+            await asyncio.gather(*(memory.add_user_message("s", str(n)) for n in range(5)))
+        return order
+
+    order = asyncio.run(run())
+    told = [line.split()[1] for line in order[::2]]
+    assert order == [f"{word} {text}" for text in told for word in ("begin", "end")]
+    assert sorted(told) == list("01234")
+
+
+def test_threads_hear_in_log_order() -> None:
+    memory = manager(auto_compress=False)
+    heard = Heard(memory, events.entry_added)
+
+    def work(name: str) -> None:
+        for number in range(100):
+            memory.add_user_message("s", f"{name} {number}")
+
+    threads = [threading.Thread(target=work, args=(name,)) for name in "abcd"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    seqs = [event.entry.seq for event in heard.events]
+    assert seqs == list(range(1, 401))
+
+
+def test_without_receivers_nothing_is_kept_for_later() -> None:
+    memory = manager()
+    memory.add_user_message("s", "before")
+    heard = Heard(memory, events.entry_added)
+    memory.add_user_message("s", "after")
+    assert [event.entry.text for event in heard.events] == ["after"]
+
+
+@pytest.mark.parametrize("event", events.SIGNALS)
+def test_every_event_has_a_signal_with_a_documented_meaning(event: type[events.Event]) -> None:
+    signal = events.SIGNALS[event]
+    assert signal.__doc__
+    assert event.__doc__
+
+
+def test_the_names_of_the_reference_are_kept() -> None:
+    names = {signal.name for signal in events.SIGNALS.values()}
+    assert {"entry:added", "compressed", "session:cleared"} <= names
+    assert len(names) == len(events.SIGNALS)
+
+
+def test_over_budget_is_told_when_nothing_can_bring_the_window_under() -> None:
+    memory = manager(max_tokens=100)
+    heard = Heard(memory, events.over_budget)
+    memory.add_user_message("s", "abc " * 200, pinned=True)
+    [event] = heard.events
+    assert (event.session_id, event.tokens, event.max_tokens) == ("s", 200, 100)

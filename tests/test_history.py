@@ -1,0 +1,274 @@
+"""What the window hides: undo at depth, what stands for an entry, what a deletion reaches."""
+
+from typing import Any
+
+import pytest
+
+from memman import EntryNotFound, MemoryConfig, MemoryManager, Refused
+
+
+def manager(**settings: Any) -> MemoryManager:
+    return MemoryManager(counter="chars4", config=MemoryConfig(auto_compress=False, **settings))
+
+
+def fill(memory: MemoryManager, entries: int = 20) -> list[str]:
+    return [memory.add_user_message("s", f"{n} " + "abc " * 100).id for n in range(entries)]
+
+
+def compress(memory: MemoryManager, target: int = 800) -> str:
+    result = memory.compress("s", target_tokens=target)
+    assert result.compression_id is not None
+    return result.compression_id
+
+
+def active(memory: MemoryManager) -> list[str]:
+    return [entry.id for entry in memory.get_active_entries("s")]
+
+
+# ---------------------------------------------------------------- undo
+
+
+def test_undo_gives_the_window_back_as_it_was() -> None:
+    memory = manager()
+    fill(memory)
+    before = memory.get_active_entries("s")
+    name = compress(memory)
+    assert memory.undo_compression("s") == name
+    assert memory.get_active_entries("s") == before
+    assert memory.get_summaries("s") == []
+
+
+def test_undo_keeps_what_was_added_since() -> None:
+    memory = manager()
+    ids = fill(memory)
+    compress(memory)
+    later = memory.add_user_message("s", "later").id
+    memory.undo_compression("s")
+    assert active(memory) == [*ids, later]
+
+
+def test_undo_works_at_any_depth_from_the_outside_in() -> None:
+    memory = manager()
+    windows, names = [], []
+    for _ in range(4):
+        fill(memory, 10)
+        windows.append(active(memory))
+        names.append(compress(memory))
+    for window, name in zip(reversed(windows), reversed(names), strict=True):
+        assert memory.undo_compression("s") == name
+        assert active(memory)[: len(window)] == window
+
+
+def test_an_inner_compression_is_refused_and_the_outermost_is_named() -> None:
+    memory = manager()
+    fill(memory)
+    inner = compress(memory)
+    fill(memory)
+    middle = compress(memory)
+    fill(memory)
+    outer = compress(memory)
+    for name in (inner, middle):
+        with pytest.raises(Refused, match=f"undo {outer} first"):
+            memory.undo_compression("s", name)
+    assert memory.undo_compression("s", outer) == outer
+
+
+def test_what_was_undone_can_be_compressed_again_and_undone_only_once() -> None:
+    memory = manager()
+    fill(memory)
+    first = compress(memory)
+    memory.undo_compression("s", first)
+    with pytest.raises(EntryNotFound, match="was undone"):
+        memory.undo_compression("s", first)
+    second = compress(memory)
+    assert second != first
+    assert memory.undo_compression("s") == second
+
+
+def test_a_pinned_replacement_refuses_the_undo_until_it_is_unpinned() -> None:
+    memory = manager()
+    fill(memory)
+    name = compress(memory)
+    [summary] = memory.get_summaries("s")
+    memory.pin("s", summary.id)
+    with pytest.raises(Refused, match=f"{summary.id} is pinned"):
+        memory.undo_compression("s", name)
+    memory.unpin("s", summary.id)
+    assert memory.undo_compression("s") == name
+
+
+def test_clearing_is_not_undone_and_forgets_the_compressions() -> None:
+    memory = manager()
+    fill(memory)
+    name = compress(memory)
+    memory.clear_session("s")
+    with pytest.raises(EntryNotFound, match="cleared away"):
+        memory.undo_compression("s", name)
+    with pytest.raises(EntryNotFound, match="no compression to undo"):
+        memory.undo_compression("s")
+
+
+# ---------------------------------------------------------------- what stands for what
+
+
+def test_every_original_is_found_through_any_depth_of_summaries() -> None:
+    memory = manager()
+    for _ in range(3):
+        fill(memory)
+        compress(memory)
+    [summary] = memory.get_summaries("s")
+    hidden = [entry for entry in memory.get_entries("s") if entry.compressed]
+    assert summary.original_entry_ids == tuple(entry.id for entry in hidden)
+    assert {entry.summary_id for entry in hidden} == {summary.id}
+    assert summary.original_token_count == sum(entry.token_count.tokens for entry in hidden)
+
+
+def test_a_cleared_result_is_compressed_and_its_stub_stands_for_it() -> None:
+    memory = manager(max_entries=None)
+    for number in range(10):
+        memory.add_tool_call("s", "shell", {}, call_id=str(number))
+        memory.add_tool_result("s", "shell", "out " * 200, call_id=str(number))
+    result = memory.compress("s", target_tokens=1_500)
+    stubs = {item.ids[0]: item.entry for item in result.replacements if item.method == "stub"}
+    assert stubs
+    for original, stub in stubs.items():
+        assert stub is not None
+        entry = memory.get_entry("s", original)
+        assert (entry.compressed, entry.summary_id) == (True, stub.id)
+        assert entry.text == "out " * 200
+        assert memory.get_entry("s", stub.id).text == stub.text
+
+
+def test_a_dropped_entry_is_compressed_and_nothing_stands_for_it() -> None:
+    memory = manager(min_entries_to_compress=99)
+    ids = fill(memory)
+    compress(memory)
+    entry = memory.get_entry("s", ids[0])
+    assert (entry.compressed, entry.summary_id) == (True, None)
+
+
+def test_an_earlier_summary_that_was_folded_is_still_there_to_be_read() -> None:
+    memory = manager()
+    fill(memory)
+    compress(memory)
+    [first] = memory.get_summaries("s")
+    fill(memory)
+    compress(memory)
+    [second] = memory.get_summaries("s")
+    old = memory.get_entry("s", first.id)
+    assert (old.text, old.compressed, old.summary_id) == (first.content, True, second.id)
+
+
+def test_one_summary_speaks_for_both_sides_of_a_pinned_entry() -> None:
+    memory = manager()
+    ids = fill(memory)
+    memory.pin("s", ids[3])
+    compress(memory)
+    [summary] = memory.get_summaries("s")
+    assert ids[3] not in summary.original_entry_ids
+    assert set(ids[:3]) <= set(summary.original_entry_ids)
+    assert ids[4] in summary.original_entry_ids
+    assert active(memory)[:2] == [summary.id, ids[3]]
+    memory.undo_compression("s")
+    assert active(memory) == ids
+
+
+# ---------------------------------------------------------------- eras
+
+
+def test_a_clear_begins_a_new_era_and_the_log_stays() -> None:
+    memory = manager()
+    ids = fill(memory, 3)
+    memory.clear_session("s")
+    later = memory.add_user_message("s", "later").id
+    assert [entry.id for entry in memory.get_entries("s")] == [later]
+    assert memory.get_entry("s", ids[0]).id == ids[0]
+    assert len(memory.export_session("s").log) == 5
+
+
+def test_a_system_message_is_pinned_at_the_head_of_each_era_and_not_later() -> None:
+    memory = manager()
+    first = memory.add_system_message("s", "be brief")
+    second = memory.add_system_message("s", "be kind")
+    memory.add_user_message("s", "x")
+    late = memory.add_system_message("s", "now be long")
+    assert (first.pinned, second.pinned, late.pinned) == (True, True, False)
+    memory.clear_session("s")
+    assert memory.add_system_message("s", "again").pinned
+
+
+# ---------------------------------------------------------------- deletion
+
+
+def test_a_deletion_reaches_every_summary_of_the_entry() -> None:
+    memory = manager()
+    secret = memory.add_user_message("s", "the secret is 4711").id
+    ids = fill(memory)
+    compress(memory)
+    fill(memory)
+    compress(memory)
+    [summary] = memory.get_summaries("s")
+    assert "4711" in summary.content
+    memory.delete_entries("s", [secret])
+    assert memory.get_summaries("s") == []
+    assert "4711" not in memory.export_session("s").to_json()
+    assert ids[0] in active(memory)
+    assert secret not in [entry.id for entry in memory.get_entries("s")]
+
+
+def test_a_deletion_leaves_compressions_of_other_entries() -> None:
+    memory = manager()
+    fill(memory)
+    compress(memory)
+    [summary] = memory.get_summaries("s")
+    later = memory.add_user_message("s", "later").id
+    memory.delete_entries("s", [later])
+    assert [one.id for one in memory.get_summaries("s")] == [summary.id]
+
+
+def test_the_totals_lose_what_was_deleted() -> None:
+    memory = manager()
+    ids = fill(memory, 5)
+    before = memory.get_stats("s")
+    memory.delete_entries("s", [ids[0], ids[3], ids[0]])
+    stats = memory.get_stats("s")
+    assert stats.total_entries == before.total_entries - 2
+    assert stats.total_tokens == before.total_tokens - 2 * 101
+    assert memory.export_session("s").totals.tokens == stats.total_tokens  # type: ignore[union-attr]
+
+
+def test_deleting_again_changes_nothing() -> None:
+    memory = manager()
+    ids = fill(memory, 5)
+    memory.delete_entries("s", [ids[0]])
+    before = memory.export_session("s")
+    memory.delete_entries("s", [ids[0]])
+    memory.delete_entries("s", ids[0])
+    assert memory.export_session("s") == before
+
+
+def test_a_deleted_entry_cannot_be_read_any_more() -> None:
+    memory = manager()
+    ids = fill(memory, 5)
+    memory.delete_entries("s", [ids[0]])
+    with pytest.raises(EntryNotFound):
+        memory.get_entry("s", ids[0])
+
+
+def test_a_summary_itself_is_not_deleted_but_undone() -> None:
+    memory = manager()
+    fill(memory)
+    compress(memory)
+    [summary] = memory.get_summaries("s")
+    with pytest.raises(EntryNotFound, match="undo_compression"):
+        memory.delete_entries("s", [summary.id])
+
+
+def test_an_entry_of_an_earlier_era_can_be_deleted() -> None:
+    memory = manager()
+    old = memory.add_user_message("s", "the secret is 4711").id
+    memory.clear_session("s")
+    memory.add_user_message("s", "new")
+    memory.delete_entries("s", [old])
+    assert "4711" not in memory.export_session("s").to_json()
+    assert memory.get_stats("s").total_entries == 1

@@ -1,0 +1,150 @@
+"""What providers report, as one record: the total is all that was read, cached or not."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from memman import InvalidInput, MemoryManager, SessionNotFound, events
+from memman.usage import usage_of
+
+AT = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def read(usage: Any) -> tuple[int, int, int]:
+    record = usage_of(usage, "u1", AT, "gpt-5")
+    assert (record.id, record.at, record.model) == ("u1", AT, "gpt-5")
+    return record.input_tokens, record.output_tokens, record.cached_tokens
+
+
+SHAPES: dict[str, tuple[Any, tuple[int, int, int]]] = {
+    "a number": (120, (120, 0, 0)),
+    "OpenAI chat": (
+        {
+            "prompt_tokens": 120,
+            "completion_tokens": 7,
+            "total_tokens": 127,
+            "prompt_tokens_details": {"cached_tokens": 64},
+        },
+        (120, 7, 64),
+    ),
+    "OpenAI chat without details": ({"prompt_tokens": 120, "completion_tokens": 7}, (120, 7, 0)),
+    "OpenAI chat with null details": (
+        {"prompt_tokens": 120, "completion_tokens": 7, "prompt_tokens_details": None},
+        (120, 7, 0),
+    ),
+    "OpenAI responses": (
+        {
+            "input_tokens": 120,
+            "output_tokens": 7,
+            "input_tokens_details": {"cached_tokens": 64},
+            "output_tokens_details": {"reasoning_tokens": 2},
+        },
+        (120, 7, 64),
+    ),
+    "Anthropic": (
+        {
+            "input_tokens": 10,
+            "output_tokens": 7,
+            "cache_read_input_tokens": 64,
+            "cache_creation_input_tokens": 46,
+        },
+        (120, 7, 64),
+    ),
+    "Anthropic without a cache": ({"input_tokens": 10, "output_tokens": 7}, (10, 7, 0)),
+    "Anthropic with a null cache": (
+        {
+            "input_tokens": 10,
+            "output_tokens": 7,
+            "cache_read_input_tokens": None,
+            "cache_creation_input_tokens": None,
+        },
+        (10, 7, 0),
+    ),
+    "Bedrock Converse": (
+        {
+            "inputTokens": 10,
+            "outputTokens": 7,
+            "totalTokens": 127,
+            "cacheReadInputTokens": 64,
+            "cacheWriteInputTokens": 46,
+        },
+        (120, 7, 64),
+    ),
+    "Gemini's SDK": (
+        {
+            "prompt_token_count": 120,
+            "candidates_token_count": 7,
+            "cached_content_token_count": 64,
+            "total_token_count": 127,
+        },
+        (120, 7, 64),
+    ),
+    "Gemini over HTTP": (
+        {"promptTokenCount": 120, "candidatesTokenCount": 7, "cachedContentTokenCount": 64},
+        (120, 7, 64),
+    ),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_each_providers_spelling_means_the_same(shape: str) -> None:
+    usage, expected = SHAPES[shape]
+    assert read(usage) == expected
+
+
+@pytest.mark.parametrize("shape", [shape for shape in SHAPES if shape != "a number"])
+def test_an_sdks_object_is_read_as_its_dict(shape: str) -> None:
+    usage, expected = SHAPES[shape]
+
+    class SdkUsage:
+        def model_dump(self) -> dict[str, Any]:
+            return dict(usage)
+
+    assert read(SdkUsage()) == expected
+
+
+@pytest.mark.parametrize("usage", [{}, {"total_tokens": 5}, {"output_tokens": 5}])
+def test_without_input_tokens_it_says_what_is_there(usage: dict[str, int]) -> None:
+    with pytest.raises(InvalidInput, match="usage names no input tokens"):
+        read(usage)
+
+
+def test_reported_usage_is_an_event_beside_the_estimate() -> None:
+    memory = MemoryManager(counter="chars4")
+    memory.add_user_message("s", "abc " * 100)
+    context = memory.build_context("s")
+    heard: list[Any] = []
+
+    def receive(sender: Any, event: Any) -> None:
+        heard.append(event)
+
+    with events.usage_reported.connected_to(receive, sender=memory):
+        memory.record_usage("s", {"input_tokens": 150, "output_tokens": 3}, model="gpt-5")
+    [event] = heard
+    assert (event.model, event.input_tokens, event.output_tokens) == ("gpt-5", 150, 3)
+    assert event.estimated == context.tokens.tokens
+
+
+def test_drift_is_reported_over_estimated_less_one() -> None:
+    memory = MemoryManager(counter="chars4")
+    memory.add_user_message("s", "abc " * 100)
+    assert memory.get_stats("s").drift is None
+    estimated = memory.build_context("s").tokens.tokens
+    memory.record_usage("s", 2 * estimated)
+    assert memory.get_stats("s").drift == 1.0
+
+
+def test_what_the_provider_counts_more_counts_towards_the_trigger() -> None:
+    memory = MemoryManager(counter="chars4")
+    memory.add_user_message("s", "abc " * 100)
+    estimated = memory.build_context("s").tokens.tokens
+    memory.record_usage("s", estimated + 2_000)
+    assert memory.get_stats("s").overhead_tokens >= 2_000
+
+
+def test_usage_of_a_session_that_does_not_exist_is_refused() -> None:
+    memory = MemoryManager()
+    with pytest.raises(SessionNotFound):
+        memory.record_usage("nowhere", 5)
+    assert memory.list_sessions() == []

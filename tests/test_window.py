@@ -1,0 +1,284 @@
+"""The window: exchanges, how calls and results find each other, and where one may cut."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memman.entries import Entry, TokenCount
+from memman.errors import Refused
+from memman.records import Compressed, Replacement
+from memman.window import Slot, Window, compress_slots, exchanges
+
+AT = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def entry(own_id: str, kind: str = "message", role: str = "user", **more: Any) -> Entry:
+    return Entry(
+        id=own_id,
+        type=kind,  # type: ignore[arg-type]
+        role=role,  # type: ignore[arg-type]
+        content=own_id,
+        timestamp=AT,
+        token_count=TokenCount(len(own_id)),
+        **more,
+    )
+
+
+def call(name: str, call_id: str | None = None, tool: str = "find", **more: Any) -> Entry:
+    return entry(name, "tool_call", "assistant", call_id=call_id, name=tool, **more)
+
+
+def result(name: str, call_id: str | None = None, tool: str | None = "find", **more: Any) -> Entry:
+    return entry(name, "tool_result", "tool", call_id=call_id, name=tool, **more)
+
+
+def window(*entries: Entry, pinned: Sequence[str] = ()) -> Window:
+    made = Window()
+    slots = [
+        Slot(one, number, one.token_count.tokens, one.id in pinned)
+        for number, one in enumerate(entries, 1)
+    ]
+    made.reshape(slots, len(slots), 0)
+    return made
+
+
+def groups(of: Window) -> list[str]:
+    """The exchanges, each as the ids of its entries joined."""
+    slots = list(of.slots)
+    return [
+        " ".join(slot.entry.id for slot in slots[start:stop])
+        for start, stop in exchanges(of.slots, of.starts)
+    ]
+
+
+def pairs(of: Window) -> dict[str, str | None]:
+    """The result of each call, and for each result without a call in the window None."""
+    calls = {
+        slot.entry.id: slot.result.entry.id if slot.result else None
+        for slot in of.slots
+        if slot.entry.type == "tool_call"
+    }
+    orphans = [
+        slot.entry.id for slot in of.slots if slot.entry.type == "tool_result" and not slot.answers
+    ]
+    return calls | dict.fromkeys(orphans)
+
+
+def test_messages_are_exchanges_of_their_own() -> None:
+    assert groups(window(entry("u"), entry("a", role="assistant"), entry("v"))) == ["u", "a", "v"]
+
+
+def test_a_call_and_its_result_are_one_exchange() -> None:
+    assert groups(window(entry("u"), call("c", "1"), result("r", "1"), entry("v"))) == [
+        "u", "c r", "v",
+    ]  # fmt: skip
+
+
+def test_text_calls_and_results_of_one_message_are_one_exchange() -> None:
+    made = window(
+        entry("t", role="assistant", message_id="m"),
+        call("c", "1", message_id="m"),
+        call("d", "2", message_id="m"),
+        result("s", "2"),
+        result("r", "1"),
+        entry("u"),
+    )
+    assert groups(made) == ["t c d s r", "u"]
+    assert pairs(made) == {"c": "r", "d": "s"}
+
+
+def test_calls_without_ids_that_follow_each_other_run_in_parallel() -> None:
+    made = window(call("c", tool="x"), call("d", tool="y"), result("s", tool="y"))
+    assert groups(made) == ["c d s"]
+
+
+def test_what_comes_between_a_call_and_its_result_belongs_to_the_exchange() -> None:
+    assert groups(window(call("c", "1"), entry("u"), result("r", "1"), entry("v"))) == [
+        "c u r", "v",
+    ]  # fmt: skip
+
+
+def test_two_interleaved_turns_are_one_exchange() -> None:
+    made = window(call("c", "1", message_id="m"), entry("u"), call("d", "2", message_id="n"),
+                  result("r", "1"), result("s", "2"))  # fmt: skip
+    assert groups(made) == ["c u d r s"]
+
+
+def test_repeated_ids_pair_by_order() -> None:
+    made = window(
+        call("c", "1", message_id="m"),
+        result("r", "1"),
+        call("d", "1", message_id="n"),
+        result("s", "1"),
+    )
+    assert pairs(made) == {"c": "r", "d": "s"}
+    assert [slot.nth for slot in made.slots if slot.entry.type == "tool_call"] == [0, 1]
+
+
+def test_an_id_twice_in_a_message_pairs_by_order() -> None:
+    made = window(
+        call("c", "1", message_id="m"),
+        call("d", "1", message_id="m"),
+        result("r", "1"),
+        result("s", "1"),
+    )
+    assert pairs(made) == {"c": "r", "d": "s"}
+
+
+def test_without_ids_results_pair_by_name_and_order() -> None:
+    made = window(
+        call("c", tool="x"), call("d", tool="y"), call("e", tool="x"),
+        result("r", tool="y"), result("s", tool="x"), result("t", tool="x"),
+    )  # fmt: skip
+    assert pairs(made) == {"c": "s", "d": "r", "e": "t"}
+
+
+def test_a_result_without_its_call_answers_none() -> None:
+    made = window(call("c", "1"), result("r", "2"), result("s", "1"), result("t", "1"))
+    assert pairs(made) == {"c": "s", "r": None, "t": None}
+
+
+def test_a_call_without_result_is_unanswered() -> None:
+    made = window(call("c", "1"), entry("u"), call("d", "2"), result("r", "2"))
+    assert [slot.entry.id for slot in made.slots if slot.unanswered] == ["c"]
+
+
+def test_the_windows_tokens_are_the_sum_of_its_slots() -> None:
+    assert window(entry("abc"), entry("de")).tokens == 5
+
+
+def test_only_system_messages_are_the_head() -> None:
+    assert window().only_system()
+    assert window(entry("s", role="system")).only_system()
+    assert not window(entry("s", role="system"), entry("u")).only_system()
+    assert not window(entry("c", "context", "system")).only_system()
+
+
+KINDS = st.lists(
+    st.sampled_from(["u", "a", "c1", "c2", "c", "r1", "r2", "r", "r?", "m1", "m2"]), max_size=20
+)
+
+
+def of_kinds(kinds: Sequence[str]) -> list[Entry]:
+    made = []
+    for number, kind in enumerate(kinds):
+        name = f"{kind}-{number}"
+        match kind[0]:
+            case "u":
+                made.append(entry(name))
+            case "a":
+                made.append(entry(name, role="assistant"))
+            case "c":
+                made.append(call(name, kind[1:] or None))
+            case "r":
+                made.append(result(name, kind[1:] or None))
+            case _:
+                made.append(call(name, kind, message_id=kind))
+    return made
+
+
+@given(KINDS)
+def test_exchanges_cover_the_window_once_in_order_and_never_part_a_pair(kinds: list[str]) -> None:
+    made = window(*of_kinds(kinds))
+    bounds = list(exchanges(made.slots, made.starts))
+    flat = [number for start, stop in bounds for number in range(start, stop)]
+    assert flat == list(range(len(kinds)))
+    where = {
+        id(made.slots[n]): g for g, (start, stop) in enumerate(bounds) for n in range(start, stop)
+    }
+    for slot in made.slots:
+        if slot.result is not None:
+            assert slot.result.answers
+            assert where[id(slot)] == where[id(slot.result)]
+    labels: dict[str, int] = {}
+    for slot in made.slots:
+        if slot.entry.message_id is not None:
+            group = labels.setdefault(slot.entry.message_id, where[id(slot)])
+            assert group == where[id(slot)]
+
+
+@given(KINDS)
+def test_pushing_one_by_one_is_the_same_as_reshaping(kinds: list[str]) -> None:
+    entries = of_kinds(kinds)
+    at_once, one_by_one = window(*entries), window(*entries[: len(entries) // 2])
+    for number, one in enumerate(entries[len(entries) // 2 :], len(entries) // 2 + 1):
+        one_by_one.push(Slot(one, number, one.token_count.tokens))
+    assert groups(one_by_one) == groups(at_once)
+    assert pairs(one_by_one) == pairs(at_once)
+    assert one_by_one.tokens == at_once.tokens
+
+
+# ---------------------------------------------------------------- compressing slots
+
+
+def compressed(*replacements: Replacement) -> Compressed:
+    return Compressed(
+        id="k", at=AT, replacements=replacements, reason="test", tokens_before=0, tokens_after=0
+    )
+
+
+def shown(slots: Sequence[Slot]) -> list[tuple[str, int]]:
+    return [(slot.entry.id, slot.position) for slot in slots]
+
+
+def test_a_replacement_stands_at_the_smallest_place_of_its_run() -> None:
+    made = window(*map(entry, "abcde"))
+    record = compressed(Replacement(("b", "c"), entry("s", "summary", "system"), "summary"))
+    slots = compress_slots(made.slots, record, 9)
+    assert shown(slots) == [("a", 1), ("s", 2), ("d", 4), ("e", 5)]
+    assert (slots[1].entry.seq, slots[1].compression, slots[1].index) == (9, "k", 0)
+    assert not slots[1].pinned
+
+
+def test_a_run_replaced_by_nothing_is_gone() -> None:
+    slots = compress_slots(
+        window(*map(entry, "abc")).slots, compressed(Replacement(("a", "b"), None, "drop")), 9
+    )
+    assert shown(slots) == [("c", 3)]
+
+
+def test_several_runs_are_replaced_at_once() -> None:
+    record = compressed(
+        Replacement(("a",), entry("x"), "stub"),
+        Replacement(("c", "d"), entry("y"), "summary"),
+    )
+    slots = compress_slots(window(*map(entry, "abcde")).slots, record, 9)
+    assert shown(slots) == [("x", 1), ("b", 2), ("y", 3), ("e", 5)]
+
+
+@pytest.mark.parametrize(
+    ("ids", "named"),
+    [
+        (("a", "c"), "not contiguous at entry c"),
+        (("b", "a"), "not contiguous at entry a"),
+        (("x",), "not in the window"),
+        (("p",), "entry p is pinned"),
+        (("c", "p"), "entry p is pinned"),
+        (("e", "f"), "beyond the window at entry f"),
+        ((), "not in the window"),
+    ],
+)
+def test_a_run_that_is_not_there_as_planned_is_refused(ids: tuple[str, ...], named: str) -> None:
+    made = window(*map(entry, "abcpe"), pinned=["p"])
+    before = shown(made.slots)
+    with pytest.raises(Refused, match=named):
+        compress_slots(made.slots, compressed(Replacement(ids, entry("s"), "summary")), 9)
+    assert shown(made.slots) == before
+
+
+def test_runs_that_overlap_are_refused() -> None:
+    record = compressed(
+        Replacement(("a", "b"), entry("x"), "summary"),
+        Replacement(("b", "c"), entry("y"), "summary"),
+    )
+    with pytest.raises(Refused):
+        compress_slots(window(*map(entry, "abc")).slots, record, 9)
+
+
+def test_no_replacements_are_refused() -> None:
+    with pytest.raises(Refused):
+        compress_slots(window(*map(entry, "abc")).slots, compressed(), 9)
