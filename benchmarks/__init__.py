@@ -1,0 +1,1 @@
+"""Reproducible measurements of memman: real conversations, cost, imports. See README.md."""

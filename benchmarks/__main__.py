@@ -1,0 +1,64 @@
+"""Every proof in one command: real conversations, cost, imports.
+
+    python -m benchmarks [--full] [--data FOLDER]
+
+Small sizes and the fixture of recorded conversations by default (under three minutes), all of it
+with --full. Without recorded conversations the bundled demo stands in for them.
+Exit codes: 0 promises kept and goals met within their noise, 1 not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from time import perf_counter
+
+from benchmarks import cost, imports, real
+from benchmarks.goals import any_failed, report
+from benchmarks.seeded import blind_spots
+from benchmarks.trajectories import Trajectory, demo_trajectory, read_trajectories
+
+_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command; returns its exit code."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--full", action="store_true", help="all conversations, all sizes")
+    parser.add_argument("--data", type=Path, default=_DATA, help="where recorded conversations are")
+    options = parser.parse_args(arguments)
+    logging.getLogger("memman").addHandler(logging.NullHandler())
+    began = perf_counter()
+
+    # Times first, while nothing else of this command runs.
+    imported = imports.measure()
+    print(f"== imports\n{imported}\n")
+    costs = cost.measure(cost.FULL if options.full else cost.QUICK)
+    print(f"== cost\n{costs}\n")
+    trajectories = _trajectories(options.data, options.full)
+    print(f"== real conversations ({len(trajectories)})")
+    outcomes = real.run(trajectories, jobs=real.JOBS)
+    print(real.report(outcomes), "\n")
+
+    missed = [goal for goal in (*imported.goals, *costs.goals) if not goal.met]
+    print("== goals not met\n" + (report(missed) if missed else "none"))
+    print(f"promises broken: {'yes' if real.broken(outcomes) else 'no'}")
+    print(f"{perf_counter() - began:.0f} s in all")
+    failed = any_failed(missed) or real.broken(outcomes) or blind_spots()
+    return int(bool(failed))
+
+
+def _trajectories(folder: Path, full: bool) -> list[Trajectory]:
+    path = folder / ("trajectories.jsonl.gz" if full else "fixture_trajectories.jsonl.gz")
+    if path.is_file():
+        return read_trajectories(path)
+    print(f"note: {path} is not there; the bundled demo stands in for it")
+    return [demo_trajectory()]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

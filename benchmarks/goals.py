@@ -1,0 +1,65 @@
+"""A figure beside the goal it has to meet, and how far noise may carry it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from benchmarks.tables import table
+
+# Two processes on two cores disturb each other's caches and clocks. Ratios are paired within one
+# process and move by a few percent; single microseconds move by a third.
+RATIO_NOISE = 0.10
+TIME_NOISE = 0.50
+
+
+class Goal(msgspec.Struct, frozen=True):
+    """`measured` is at most `limit`. `noise` is the share above it that a timing may have; a count
+    has none.
+
+    A goal that is not reached yet has `held`: the worst figure that passes meanwhile, so that what
+    was gained is not lost again. It is reported as missed all the same.
+    """
+
+    name: str
+    measured: float
+    limit: float
+    noise: float = 0.0
+    unit: str = ""
+    held: float | None = None
+
+    @property
+    def met(self) -> bool:
+        """Whether the figure is within its limit."""
+        return self.measured <= self.limit
+
+    @property
+    def failed(self) -> bool:
+        """Whether the figure is beyond what passes by more than noise."""
+        return self.measured > (self.held or self.limit) * (1 + self.noise)
+
+    @property
+    def verdict(self) -> str:
+        """In words: met, within noise, or missed and by how much."""
+        if self.met:
+            return "met"
+        over = f"{self.measured / self.limit - 1:+.0%}" if self.limit else f"+{self.measured:g}"
+        if self.failed:
+            return f"FAILED {over}"
+        missed = self.measured > self.limit * (1 + self.noise)
+        return f"missed {over}, held below {self.held:g}" if missed else f"within noise {over}"
+
+
+def report(goals: Sequence[Goal]) -> str:
+    """The goals as a table."""
+    rows = [
+        (goal.name, goal.measured, goal.limit, goal.unit, f"{goal.noise:.0%}", goal.verdict)
+        for goal in goals
+    ]
+    return table(("goal", "measured", "at most", "unit", "noise", "verdict"), rows)
+
+
+def any_failed(goals: Sequence[Goal]) -> bool:
+    """Whether one of the goals is missed by more than noise."""
+    return any(goal.failed for goal in goals)

@@ -1,0 +1,113 @@
+"""What `import memman` costs in a fresh process, and what it must not load.
+
+    python -m benchmarks.imports [--json]
+
+Exit codes: 0 within the goal or its noise, 1 too slow, or a provider's SDK was loaded.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from statistics import median
+
+import msgspec
+
+from benchmarks.goals import TIME_NOISE, Goal, any_failed, report
+from benchmarks.tables import table
+
+GOAL_SECONDS = 0.06
+UNWANTED = ("openai", "anthropic", "tiktoken", "google.genai", "boto3", "click", "rich")
+_RUNS = 5
+_SHOWN_PARTS = 12
+_IMPORT_TIME = re.compile(r"import time:\s+(\d+) \|\s+\d+ \|\s+(\S+)")
+_IMPORT = "import memman; "
+# CPU of the whole process, its start included: an import may start threads or load libraries.
+_CPU = "import resource as r; u = r.getrusage(r.RUSAGE_SELF); print(u.ru_utime + u.ru_stime)"
+
+Environment = Mapping[str, str]
+
+
+class Import(msgspec.Struct, frozen=True):
+    """Median CPU seconds of importing memman, what was loaded that should not be, and the parts."""
+
+    seconds: float
+    interpreter_seconds: float
+    loaded: tuple[str, ...]
+    parts: tuple[tuple[str, int], ...]
+
+    @property
+    def goals(self) -> list[Goal]:
+        """The time, and nothing unwanted."""
+        return [
+            Goal("import memman", self.seconds, GOAL_SECONDS, TIME_NOISE, "s CPU"),
+            Goal(f"unwanted modules {' '.join(self.loaded)}".strip(), len(self.loaded), 0),
+        ]
+
+    def __str__(self) -> str:
+        rows = [(name, own / 1_000) for name, own in self.parts]
+        return "\n\n".join(
+            [
+                table(("slowest parts, without what they import", "ms"), rows),
+                f"bare interpreter: {self.interpreter_seconds:.3f} s CPU",
+                report(self.goals),
+            ]
+        )
+
+
+def measure(runs: int = _RUNS) -> Import:
+    """Fresh processes, the bare interpreter and memman in turn.
+
+    The first of each is not counted: it writes the bytecode that an installed package has, into a
+    folder of its own so that neither old bytecode nor a ban on writing it changes the figure.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        environment = os.environ | {"PYTHONPYCACHEPREFIX": folder, "PYTHONDONTWRITEBYTECODE": ""}
+        seconds = [
+            (float(_python(_CPU, environment)), float(_python(_IMPORT + _CPU, environment)))
+            for _ in range(1 + runs)
+        ]
+        bare, full = (median(column) for column in zip(*seconds[1:], strict=True))
+        return Import(full - bare, bare, _unwanted(environment), _slowest(environment))
+
+
+def _unwanted(environment: Environment) -> tuple[str, ...]:
+    found = f"import sys; print(*[name for name in {UNWANTED!r} if name in sys.modules])"
+    return tuple(_python(_IMPORT + found, environment).split())
+
+
+def _slowest(environment: Environment) -> tuple[tuple[str, int], ...]:
+    """(module, microseconds of its own), the slowest first, by the interpreter's own clock."""
+    told = _run(("-X", "importtime", "-c", _IMPORT), environment).stderr
+    own = [(name, int(spent)) for spent, name in _IMPORT_TIME.findall(told)]
+    begun = [name for name, _ in own].index("site") + 1  # what comes before is the interpreter's
+    return tuple(sorted(own[begun:], key=lambda part: -part[1])[:_SHOWN_PARTS])
+
+
+def _python(code: str, environment: Environment) -> str:
+    return _run(("-c", code), environment).stdout
+
+
+def _run(arguments: Sequence[str], environment: Environment) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command; returns its exit code."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.imports", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--json", action="store_true", help="the figures as JSON")
+    options = parser.parse_args(arguments)
+    found = measure()
+    print(msgspec.json.encode(found).decode() if options.json else found)
+    return int(any_failed(found.goals))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

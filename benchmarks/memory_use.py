@@ -1,0 +1,73 @@
+"""What memman holds in memory, by `tracemalloc`: exact, and the same on every run."""
+
+from __future__ import annotations
+
+import gc
+import tracemalloc
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from benchmarks.instruments import Instruments
+from benchmarks.subjects import Memman
+from benchmarks.tokens import chars4
+from benchmarks.workload import Item
+from memman import MemoryManager, SessionNotFound
+
+
+def bytes_per_entry(items: Sequence[Item], budget: int) -> float:
+    """Bytes that an entry takes in a session, beside its caller's own text, contexts included."""
+    subject = Memman(Instruments(chars4), budget)
+    subject.append(items[0])
+
+    def fill() -> None:
+        for item in items[1:]:
+            subject.append(item)
+            subject.context()
+
+    return _grown(fill) / (len(items) - 1)
+
+
+def bytes_per_cleared_session(sessions: int) -> float:
+    """Bytes of a session that an add created and a clear emptied, with its log of two records."""
+    memory = MemoryManager()
+
+    def make(number: int) -> None:
+        memory.add_user_message(f"session-{number}", "Hello.")
+        memory.clear_session(f"session-{number}")
+
+    return _per_session(make, sessions)
+
+
+def bytes_per_live_session(sessions: int) -> float:
+    """Bytes of a live session without a record: what asking for an unknown one leaves behind."""
+    memory = MemoryManager()
+
+    def make(number: int) -> None:
+        with suppress(SessionNotFound):
+            memory.get_stats(f"session-{number}")
+
+    return _per_session(make, sessions)
+
+
+def _per_session(make: Callable[[int], None], sessions: int) -> float:
+    make(sessions)  # what the first use of anything costs is no session's
+
+    def fill() -> None:
+        for number in range(sessions):
+            make(number)
+
+    return _grown(fill) / sessions
+
+
+def _grown(fill: Callable[[], None]) -> int:
+    """Bytes allocated by `fill` and still held after it."""
+    gc.collect()
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        fill()
+        gc.collect()
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    return after - before

@@ -1,0 +1,69 @@
+"""`ConversationSummaryBufferMemory` of langchain-classic: an entry, `prune()`, and its variables."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from benchmarks.instruments import Instruments
+from benchmarks.workload import Item
+
+
+def load() -> type[SummaryBuffer]:
+    """The subject; raises `ImportError` where langchain-classic is not installed."""
+    import_module("langchain_classic.memory")
+    return SummaryBuffer
+
+
+class SummaryBuffer:
+    """Keeps messages up to a limit of tokens and folds what it prunes into a summary."""
+
+    def __init__(self, instruments: Instruments, budget: int) -> None:
+        self._added = 0
+        memory = import_module("langchain_classic.memory").ConversationSummaryBufferMemory
+        model = scripted_model(instruments)
+        self._memory = memory(llm=model, max_token_limit=budget, return_messages=True)
+
+    def append(self, item: Item) -> None:
+        """Adds a message and prunes, which is what its `save_context` does per exchange."""
+        self._memory.chat_memory.add_message(message_of(item, f"m{self._added}"))
+        self._added += 1
+        self._memory.prune()
+
+    def context(self) -> Any:
+        """The messages that a chain would send."""
+        return self._memory.load_memory_variables({})["history"]
+
+
+def message_of(item: Item, message_id: str) -> Any:
+    """An item as LangChain's message."""
+    messages = import_module("langchain_core.messages")
+    if item.kind == "tool_call":
+        call = {"name": item.name, "args": item.arguments, "id": item.call_id}
+        return messages.AIMessage(item.content, id=message_id, tool_calls=[call])
+    if item.kind == "tool_result":
+        return messages.ToolMessage(
+            item.content, id=message_id, tool_call_id=item.call_id, name=item.name
+        )
+    of_role = messages.HumanMessage if item.role == "user" else messages.AIMessage
+    return of_role(item.content, id=message_id)
+
+
+def scripted_model(instruments: Instruments) -> Any:
+    """A chat model that answers with the scripted summary and counts with the given counter."""
+    base = import_module("langchain_core.language_models.chat_models").BaseChatModel
+    outputs = import_module("langchain_core.outputs")
+    messages = import_module("langchain_core.messages")
+
+    def answer(_self: Any, asked: Any, stop: Any = None, run_manager: Any = None, **_: Any) -> Any:
+        prompt = "".join(str(message.content) for message in asked)
+        reply = messages.AIMessage(instruments.summarize(prompt))
+        return outputs.ChatResult(generations=[outputs.ChatGeneration(message=reply)])
+
+    methods = {
+        "__module__": __name__,
+        "_generate": answer,
+        "_llm_type": property(lambda _self: "scripted"),
+        "get_num_tokens": lambda _self, text: instruments.count(text),
+    }
+    return type(base)("ScriptedModel", (base,), methods)()

@@ -1,0 +1,51 @@
+"""`summarize_messages` of langmem over the whole list, with its running summary."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
+
+from benchmarks.instruments import Instruments
+from benchmarks.peers.langchain import message_of, scripted_model
+from benchmarks.workload import Item
+
+_SUMMARY_TOKENS = 256
+
+
+def load() -> type[RunningSummary]:
+    """The subject; raises `ImportError` where langmem is not installed."""
+    import_module("langmem.short_term")
+    return RunningSummary
+
+
+class RunningSummary:
+    """Hands over the history each time and gets back what to send."""
+
+    def __init__(self, instruments: Instruments, budget: int) -> None:
+        self._summarize = import_module("langmem.short_term").summarize_messages
+        self._instruments = instruments
+        self._budget = budget
+        self._model = scripted_model(instruments)
+        self._history: list[Any] = []
+        self._summary: Any = None
+
+    def append(self, item: Item) -> None:
+        """Adds a message; the work is done when a context is asked for."""
+        self._history.append(message_of(item, f"m{len(self._history)}"))
+
+    def context(self) -> Any:
+        """The messages after summarization, where it was due."""
+        result = self._summarize(
+            self._history,
+            running_summary=self._summary,
+            model=self._model,
+            max_tokens=self._budget,
+            max_summary_tokens=_SUMMARY_TOKENS,
+            token_counter=self._count,
+        )
+        self._summary = result.running_summary
+        return result.messages
+
+    def _count(self, messages: Sequence[Any]) -> int:
+        return sum(self._instruments.count(message.content) for message in messages)

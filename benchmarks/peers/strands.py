@@ -1,0 +1,106 @@
+"""`SummarizingConversationManager` of strands-agents, driven as its agent drives it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from importlib import import_module
+from typing import Any
+
+from benchmarks.instruments import Instruments
+from benchmarks.workload import Item
+
+_RECENT = 4
+_MOST_REDUCTIONS = 8
+
+
+def load() -> type[Summarizing]:
+    """The subject; raises `ImportError` where strands-agents is not installed."""
+    import_module("strands.agent.conversation_manager")
+    return Summarizing
+
+
+class Summarizing:
+    """Reduces when the projected request, counted over every message, is above the budget."""
+
+    def __init__(self, instruments: Instruments, budget: int) -> None:
+        managers = import_module("strands.agent.conversation_manager")
+        exceptions = import_module("strands.types.exceptions")
+        self._overflow = exceptions.ContextWindowOverflowException
+        self._manager = managers.SummarizingConversationManager(
+            summary_ratio=0.3, preserve_recent_messages=_RECENT
+        )
+        self._instruments = instruments
+        self._budget = budget
+        self._agent = _Agent(_scripted_model(instruments))
+
+    def append(self, item: Item) -> None:
+        """Adds a message and reduces while it is too much; it may refuse to, with what is left."""
+        self._agent.messages.append(_message(item))
+        for _ in range(_MOST_REDUCTIONS):
+            if self._projected() <= self._budget:
+                return
+            try:
+                self._manager.reduce_context(self._agent, self._overflow("over the budget"))
+            except self._overflow:
+                return
+
+    def context(self) -> Any:
+        """The agent's own list of messages."""
+        return self._agent.messages
+
+    def _projected(self) -> int:
+        return sum(self._instruments.count(_text(message)) for message in self._agent.messages)
+
+
+class _Agent:
+    """What conversation managers touch of an agent."""
+
+    def __init__(self, model: Any) -> None:
+        self.messages: list[dict[str, Any]] = []
+        self.model = self.aux_model = model
+        self.system_prompt = None
+        self.tool_registry = None
+
+
+def _scripted_model(instruments: Instruments) -> Any:
+    """A model whose stream is the scripted summary."""
+    base = import_module("strands.models.model").Model
+
+    async def stream(
+        _self: Any, messages: list[dict[str, Any]], *_: Any, **__: Any
+    ) -> AsyncIterator[dict[str, Any]]:
+        reply = instruments.summarize("".join(map(_text, messages)))
+        yield {"messageStart": {"role": "assistant"}}
+        yield {"contentBlockStart": {"start": {}}}
+        yield {"contentBlockDelta": {"delta": {"text": reply}}}
+        yield {"contentBlockStop": {}}
+        yield {"messageStop": {"stopReason": "end_turn"}}
+
+    def nothing(_self: Any, *_: Any, **__: Any) -> dict[str, Any]:
+        return {}
+
+    methods = dict.fromkeys(("update_config", "get_config", "structured_output"), nothing)
+    return type(base)("ScriptedModel", (base,), {**methods, "stream": stream})()
+
+
+def _message(item: Item) -> dict[str, Any]:
+    if item.kind == "tool_call":
+        use = {"toolUseId": item.call_id, "name": item.name, "input": item.arguments}
+        return {"role": "assistant", "content": [{"toolUse": use}]}
+    if item.kind == "tool_result":
+        content = [{"text": item.content}]
+        result = {"toolUseId": item.call_id, "status": "success", "content": content}
+        return {"role": "user", "content": [{"toolResult": result}]}
+    return {"role": item.role, "content": [{"text": item.content}]}
+
+
+def _text(message: dict[str, Any]) -> str:
+    return "".join(map(_block_text, message["content"]))
+
+
+def _block_text(block: dict[str, Any]) -> str:
+    if "toolUse" in block:
+        return str(block["toolUse"]["input"])
+    if "toolResult" in block:
+        return "".join(part.get("text", "") for part in block["toolResult"]["content"])
+    return str(block.get("text", ""))

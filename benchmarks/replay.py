@@ -1,0 +1,326 @@
+"""One recorded conversation through memman, message by message, every promise checked on the way.
+
+What is expected is worked out from the source messages alone; what is found comes through memman's
+public verbs. No total, pairing or check of the package is trusted, except the rules of
+`memman.formats.rules`, which know nothing of the renderers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from itertools import chain
+from time import process_time
+
+import msgspec
+
+from benchmarks.tokens import Recount, o200k
+from benchmarks.trajectories import Message, Trajectory
+from memman import (
+    BudgetExceeded,
+    Context,
+    Entry,
+    MemoryConfig,
+    MemoryManager,
+    SessionState,
+    StateError,
+    events,
+)
+from memman.archive import Shown
+from memman.formats import rules
+from memman.records import Added, Compressed, Record
+
+MODEL = "gpt-4o"
+COUNTER = "tiktoken:o200k_base"
+FORMATS = ("openai-chat", "anthropic")
+_SESSION = "replay"
+_LOG_SIGNALS = (
+    events.entry_added,
+    events.compressed,
+    events.compression_undone,
+    events.session_cleared,
+    events.entries_deleted,
+    events.entry_pinned,
+    events.session_configured,
+    events.usage_reported,
+)
+_ID = re.compile(r" [0-9a-f]{8}-[0-9a-f-]{27}$")
+_KEPT_FINDINGS = 20
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """A context that memman refused to build: what must stay (largest first) needs too much."""
+
+    trajectory: str
+    message: int
+    format: str
+    required: int
+    culprits: tuple[tuple[str, int], ...]
+
+
+class Outcome(msgspec.Struct, kw_only=True):
+    """What one replay counted. All of `FAULTS` must be 0."""
+
+    trajectory: str
+    budget: int
+    messages: int = 0
+    entries: int = 0
+    contexts: int = 0
+    trimmed: int = 0
+    refusals: list[Refusal] = []
+    over: int = 0
+    violations: int = 0
+    missing: int = 0
+    unequal: int = 0
+    state: int = 0
+    told: int = 0
+    compared: int = 0
+    apart: Counter[str] = msgspec.field(default_factory=Counter)
+    tokens_added: int = 0
+    tokens_left: int = 0
+    largest: int = 0
+    compressions: int = 0
+    seconds_adding: float = 0.0
+    seconds_building: float = 0.0
+    findings: list[str] = []
+
+    def fault(self, kind: str, what: str, times: int = 1) -> None:
+        """Counts a broken promise; the first of them are kept in words."""
+        setattr(self, kind, getattr(self, kind) + times)
+        if len(self.findings) < _KEPT_FINDINGS:
+            self.findings.append(f"{kind}: {self.trajectory} at {self.budget:,}: {what}")
+
+
+FAULTS = ("over", "violations", "missing", "unequal", "state", "told")
+
+
+def replay(trajectory: Trajectory, budget: int, max_entries: int | None = None) -> Outcome:
+    """Runs one conversation at one budget. An error that no promise allows for is raised."""
+    return _Replay(trajectory, budget, max_entries).run()
+
+
+class _Sent(msgspec.Struct, frozen=True):
+    """A source message and the ids of the entries that it became."""
+
+    message: Message
+    ids: frozenset[str]
+
+
+class _Replay:
+    def __init__(self, trajectory: Trajectory, budget: int, max_entries: int | None) -> None:
+        self._messages = trajectory.messages
+        self._budget = budget
+        self._outcome = Outcome(trajectory=trajectory.id, budget=budget)
+        self._memory = MemoryManager(
+            model=MODEL, config=MemoryConfig(max_tokens=budget, max_entries=max_entries)
+        )
+        self._told = Told(self._memory)
+        encode = o200k()
+        self._recount = Recount(lambda text: len(encode(text)))
+        self._unedited: list[_Sent] = []
+        self._waiting: list[str] = []
+
+    def run(self) -> Outcome:
+        for index, message in enumerate(self._messages):
+            try:
+                self._add(message)
+                if self._is_turn(index):
+                    self._build(index)
+            except Exception as error:
+                error.add_note(f"in {self._outcome.trajectory}, message {index}, {self._budget:,}")
+                raise
+        self._finish()
+        return self._outcome
+
+    def _add(self, message: Message) -> None:
+        began = process_time()
+        entries = self._memory.add_messages(_SESSION, [message], "openai-chat")
+        self._outcome.seconds_adding += process_time() - began
+        self._outcome.messages += 1
+        reason = self._set_apart(message)
+        if reason is None:
+            self._unedited.append(_Sent(message, frozenset(entry.id for entry in entries)))
+        else:
+            self._outcome.apart[reason] += 1
+
+    def _set_apart(self, message: Message) -> str | None:
+        """Why a provider would refuse this message as it is, so that it cannot come back equal."""
+        calls = [call["id"] for call in message.get("tool_calls") or ()]
+        self._waiting += calls
+        if message["role"] == "tool":
+            if message["tool_call_id"] not in self._waiting:
+                return "result without a call"
+            self._waiting.remove(message["tool_call_id"])
+        elif message["role"] == "assistant" and not message.get("content") and not calls:
+            return "assistant message with neither content nor calls"
+        return None
+
+    def _is_turn(self, index: int) -> bool:
+        """Whether an agent could ask its model now: all results are in, and somebody has spoken."""
+        following = self._messages[index + 1 : index + 2]
+        between_results = bool(following) and following[0]["role"] == "tool"
+        spoken = any(message["role"] != "system" for message in self._messages[: index + 1])
+        return spoken and not between_results
+
+    # ------------------------------------------------------------ contexts
+
+    def _build(self, index: int) -> None:
+        began = process_time()
+        built = [self._context(form, index) for form in FORMATS]
+        self._outcome.seconds_building += process_time() - began
+        openai, anthropic = built
+        if openai is not None:
+            messages = openai.messages
+            self._check(openai, messages, self._recount.openai_chat(messages), index)
+            self._check_equality(openai, messages, index)
+        if anthropic is not None:
+            messages = anthropic.messages
+            tokens = self._recount.anthropic(messages, anthropic.system)
+            self._check(anthropic, messages, tokens, index)
+
+    def _context(self, form: str, index: int) -> Context | None:
+        try:
+            return self._memory.build_context(_SESSION, format=form)
+        except BudgetExceeded as error:
+            culprits = tuple((_ID.sub("", what), tokens) for what, tokens in error.culprits)
+            self._outcome.refusals.append(
+                Refusal(self._outcome.trajectory, index, form, error.required, culprits)
+            )
+            return None
+
+    def _check(
+        self, context: Context, messages: Sequence[Message], tokens: int, index: int
+    ) -> None:
+        outcome, form = self._outcome, context.format
+        outcome.contexts += 1
+        outcome.trimmed += bool(context.trimmed)
+        outcome.largest = max(outcome.largest, tokens)
+        if tokens > self._budget:
+            outcome.fault("over", f"{form} after message {index} has {tokens:,} tokens")
+        for broken in rules.check(messages, form, system=context.system):
+            outcome.fault(
+                "violations", f"{form} after message {index}: {broken.rule}: {broken.message}"
+            )
+
+    def _check_equality(self, context: Context, messages: Sequence[Message], index: int) -> None:
+        """Every message whose entries are all in the window must be in the request as it was."""
+        active = {entry.id for entry in self._memory.get_active_entries(_SESSION)}
+        # Nothing is undone here: what has left the window does not come back.
+        self._unedited = [sent for sent in self._unedited if sent.ids <= active]
+        trimmed = {entry_id for item in context.trimmed for entry_id in item.ids}
+        expected = [sent.message for sent in self._unedited if sent.ids.isdisjoint(trimmed)]
+        self._outcome.compared += len(expected)
+        for message in absent(expected, messages):
+            self._outcome.fault("unequal", f"after message {index}: {message!r:.300}")
+
+    # ------------------------------------------------------------ at the end
+
+    def _finish(self) -> None:
+        outcome, memory = self._outcome, self._memory
+        self._told.close()
+        stats = memory.get_stats(_SESSION)
+        if stats.counter != COUNTER:
+            raise RuntimeError(f"counted with {stats.counter}, not with {COUNTER}")
+        outcome.entries = stats.total_entries
+        outcome.tokens_added, outcome.tokens_left = stats.total_tokens, stats.active_tokens
+        outcome.compressions = sum(kind == "Compressed" for kind, _ in self._told.records)
+        expected = [said for message in self._messages for said in entries_of(message)]
+        state = memory.export_session(_SESSION)
+        for place, found in (("log", memory.get_entries(_SESSION)), ("export", state.entries)):
+            lost = lacking(expected, [_said(entry) for entry in found])
+            if lost:
+                outcome.fault("missing", f"{lost} entries in the {place}", lost)
+        self._check_state(state)
+        if self._told.records != [_logged(item) for item in state.log]:
+            outcome.fault("told", "the events are not one per record in log order")
+
+    def _check_state(self, state: SessionState) -> None:
+        """The document is lossless: as JSON, and through another manager."""
+        if SessionState.from_json(state.to_json()) != state:
+            self._outcome.fault("state", "from_json(to_json(x)) differs from x")
+        other = MemoryManager(model=MODEL, config=MemoryConfig(max_tokens=self._budget))
+        try:
+            other.import_session(state)
+        except StateError as error:
+            self._outcome.fault("state", f"import(x) refused: {error}")
+            return
+        if other.export_session(_SESSION) != state:
+            self._outcome.fault("state", "export(import(x)) differs from x")
+
+
+class Told:
+    """What the signals told, as (kind of record, id of its entry or itself), in order."""
+
+    def __init__(self, sender: object) -> None:
+        self.records: list[tuple[str, str]] = []
+        for signal in _LOG_SIGNALS:
+            signal.connect(self._take, sender=sender)
+
+    def close(self) -> None:
+        """Listens no more."""
+        for signal in _LOG_SIGNALS:
+            signal.disconnect(self._take)
+
+    def _take(self, _sender: object, event: events.Event) -> None:
+        match event:
+            case events.EntryAdded():
+                self.records.append(("Added", event.entry.id))
+            case events.CompressionResult():
+                self.records.append(("Compressed", str(event.compression_id)))
+            case _:
+                self.records.append((type(event).__name__, event.session_id))
+
+
+def _logged(item: Record | Shown) -> tuple[str, str]:
+    """How `Told` should have noted an item of a document's log."""
+    kind = "Added" if isinstance(item, Shown | Added) else type(item).__name__
+    known = isinstance(item, Shown | Added | Compressed)
+    return (kind, item.id if known else f"no replay makes a {kind}")
+
+
+def absent(expected: Sequence[Message], messages: Sequence[Message]) -> list[Message]:
+    """The expected messages that have no equal of their own among the messages of a request.
+
+    Both are in nearly the same order (only results that came late move up to their calls), so each
+    is looked for from where the last one was found, and only then from the beginning.
+    """
+    missing: list[Message] = []
+    used: set[int] = set()
+    at = 0
+    for message in expected:
+        places = chain(range(at, len(messages)), range(at))
+        place = next((i for i in places if messages[i] == message and i not in used), None)
+        if place is None:
+            missing.append(message)
+        else:
+            used.add(place)
+            at = place + 1
+    return missing
+
+
+Said = tuple[str, str, str]
+
+
+def entries_of(message: Message) -> list[Said]:
+    """The (type, name, text) of the entries that a source message must become."""
+    role, content = message["role"], message.get("content") or ""
+    if role == "tool":
+        return [("tool_result", "", content)]
+    calls = [
+        ("tool_call", call["function"]["name"], call["function"]["arguments"])
+        for call in message.get("tool_calls") or ()
+    ]
+    return [("message", role, content), *calls] if content or not calls else calls
+
+
+def _said(entry: Entry) -> Said:
+    if entry.type == "tool_result":
+        return (entry.type, "", entry.text)
+    return (entry.type, (entry.name if entry.type == "tool_call" else entry.role) or "", entry.text)
+
+
+def lacking(expected: Sequence[Said], found: Sequence[Said]) -> int:
+    """How many of `expected` are not in `found`; at least 1 when order or number differ."""
+    lost = (Counter(expected) - Counter(found)).total()
+    return lost or int(list(expected) != list(found))

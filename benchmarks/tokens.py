@@ -1,0 +1,83 @@
+"""The independent recount: what a rendered request costs, by rules and not by memman's totals.
+
+OpenAI: 3 + for each message 4 + tokens of its content + for each call tokens of its name and
+arguments + 8. It is exact without calls for gpt-4o and gpt-4.1 (on recorded requests).
+Anthropic has no published vocabulary, so its requests are priced by the same rule over their
+blocks: 3 + 4 for the system text and each message + tokens of each block, 8 for each tool block
+around its name and input as compact JSON, or its content.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from memman_tiktoken.vocabulary import encoding
+
+Count = Callable[[str], int]
+_REQUEST, _MESSAGE, _TOOL = 3, 4, 8
+
+
+def o200k() -> Callable[[str], Sequence[int]]:
+    """`text -> tokens` of o200k_base, gpt-4o's vocabulary; special tokens are ordinary text."""
+    return encoding("o200k_base").encode_ordinary
+
+
+def chars4(text: str) -> int:
+    """The rule of thumb that four characters make a token: a counter that costs nothing."""
+    return (len(text) + 3) // 4
+
+
+class Recount:
+    """Prices rendered requests with one counter; the same text is counted once."""
+
+    def __init__(self, count: Count) -> None:
+        self._count = count
+        self._known: dict[str, int] = {}
+
+    def openai_chat(self, messages: Sequence[Mapping[str, Any]]) -> int:
+        """Tokens of a request in the format of chat completions."""
+        return _REQUEST + sum(self._openai_message(message) for message in messages)
+
+    def anthropic(self, messages: Sequence[Mapping[str, Any]], system: str | None) -> int:
+        """Tokens of a request in Anthropic's format, its system text included."""
+        head = _MESSAGE + self.text(system) if system else 0
+        return _REQUEST + head + sum(self._anthropic_message(message) for message in messages)
+
+    def text(self, text: str) -> int:
+        """Tokens of one text."""
+        tokens = self._known.get(text)
+        if tokens is None:
+            tokens = self._known[text] = self._count(text)
+        return tokens
+
+    def _openai_message(self, message: Mapping[str, Any]) -> int:
+        tokens = _MESSAGE + self._content(message.get("content"))
+        for call in message.get("tool_calls") or ():
+            function = call["function"]
+            tokens += self.text(function["name"]) + self.text(function["arguments"]) + _TOOL
+        return tokens
+
+    def _anthropic_message(self, message: Mapping[str, Any]) -> int:
+        return _MESSAGE + self._content(message["content"])
+
+    def _content(self, content: Any) -> int:
+        if not content:
+            return 0
+        if isinstance(content, str):
+            return self.text(content)
+        return sum(self._block(block) for block in content)
+
+    def _block(self, block: Mapping[str, Any]) -> int:
+        match block["type"]:
+            case "text":
+                return self.text(block["text"])
+            case "tool_use":
+                return self.text(block["name"]) + self._json(block["input"]) + _TOOL
+            case "tool_result":
+                return self._content(block["content"]) + _TOOL
+        return self._json(block)
+
+    def _json(self, value: Any) -> int:
+        return self.text(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
