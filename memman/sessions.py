@@ -708,8 +708,9 @@ class Session:
                 await self.require()
                 if automatic and not self._over():
                     return self._nothing("within the limits")
-                view, goal = self._view(target_tokens)
-            options = self._options(focus, automatic)
+                options = self._options(focus, automatic)
+                configured = self._shared.summarizer(self._config) is not None
+                view, goal = self._view(target_tokens, spare=configured and not options.ask)
             try:
                 after, cost = await self._carried_out(view, goal, options)
             except SummaryFailed as error:
@@ -748,7 +749,10 @@ class Session:
                     continue  # another process was faster: the same plan, on what there is now
                 return True
 
-    def _view(self, target_tokens: int | None) -> tuple[View, Goal]:
+    def _view(self, target_tokens: int | None, spare: bool = False) -> tuple[View, Goal]:
+        """The window as stages see it, and where to get it: to low water, or with `spare` just below
+        the limits, so that a summary is not spent while its summarizer may not be asked again.
+        """
         window = self._window
         budget = self._budget
         overhead = self.overhead
@@ -762,24 +766,31 @@ class Session:
             limit=max(0, budget.max_tokens - overhead),
             budget=budget,
         )
+        if spare:
+            goal = msgspec.structs.replace(goal, tokens=goal.limit, entries=budget.max_entries)
         return view_of(list(window.slots), list(window.starts), goal), goal
 
     def _options(self, focus: str | None, automatic: bool) -> SummaryOptions:
         """Whether a summarizer may be asked now: by hand always, else once per room that was filled."""
-        ask = configured = self._shared.summarizer(self._config) is not None
-        if ask and automatic and self._asked_at is not None:
-            tokens, entries = self._asked_at
-            budget = self._budget
-            room = budget.max_tokens - budget.target_tokens
-            due = self._added_tokens - tokens >= _ASK_SHARE * room
-            if budget.max_entries is not None and budget.target_entries is not None:
-                slots = budget.max_entries - budget.target_entries
-                due = due or self._added_entries - entries >= _ASK_SHARE * slots
-            ask = due
-        # With "keep" or "raise" no text of ours takes a summarizer's place, now that it may not be asked.
-        write = ask or self._config.on_failure == "fallback" or not configured
+        configured = self._shared.summarizer(self._config) is not None
+        ask = configured and not (automatic and self._asked_recently())
+        # With "keep" or "raise" no text of ours takes a summarizer's place while it may not be asked.
+        write = ask or not configured or self._config.on_failure == "fallback"
         on_failure = self._config.on_failure
         return SummaryOptions(ask=ask, write=write, on_failure=on_failure, focus=focus)
+
+    def _asked_recently(self) -> bool:
+        """Whether less was added since the summarizer was asked than lies between the water marks."""
+        if self._asked_at is None:
+            return False
+        tokens, entries = self._asked_at
+        budget = self._budget
+        if self._added_tokens - tokens >= _ASK_SHARE * (budget.max_tokens - budget.target_tokens):
+            return False
+        if budget.max_entries is None or budget.target_entries is None:
+            return True
+        room = budget.max_entries - budget.target_entries
+        return self._added_entries - entries < _ASK_SHARE * room
 
     async def _carried_out(
         self, view: View, goal: Goal, options: SummaryOptions
