@@ -28,6 +28,8 @@ def turns(slots: Sequence[Slot]) -> list[Turn]:
     """The turns of one exchange, in order."""
     if len(slots) == 1:
         return [turn_of_one(slots[0])]
+    if len(slots) == 2 and slots[0].result is slots[1]:
+        return [_assistant_turn(slots[:1])]  # a call and its result: most exchanges of an agent
     found: list[Turn] = []
     taken: set[int] = set()
     for number, slot in enumerate(slots):
@@ -93,6 +95,9 @@ def _assistant_pieces(slots: Sequence[Slot], first: int) -> list[int]:
 
 def _assistant_turn(pieces: Sequence[Slot]) -> Turn:
     """One assistant message: its texts, its calls, and the calls in the order of their results."""
+    if len(pieces) == 1 and pieces[0].entry.type == "tool_call":
+        alone = (_call(pieces[0], set()),)
+        return Turn("assistant", (), alone, alone)
     texts = tuple([slot.entry for slot in pieces if slot.entry.type == "message"])
     made = [slot for slot in pieces if slot.entry.type == "tool_call"]
     used: set[str] = set()
