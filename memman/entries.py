@@ -150,6 +150,32 @@ class Draft(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     raw_json: msgspec.Raw = NO_JSON
 
 
+def entry_of(
+    draft: Draft,
+    entry_id: str,
+    at: datetime,
+    count: TokenCount,
+    pinned: bool = False,
+    metadata_json: msgspec.Raw = NO_JSON,
+) -> Entry:
+    """The entry of a draft, with its identity, time and count."""
+    return Entry(
+        id=entry_id,
+        type=draft.type,
+        role=draft.role,
+        content=draft.content,
+        timestamp=at,
+        token_count=count,
+        call_id=draft.call_id,
+        name=draft.name,
+        message_id=draft.message_id,
+        is_error=draft.is_error,
+        pinned=pinned,
+        metadata_json=metadata_json if draft.metadata_json is NO_JSON else draft.metadata_json,
+        raw_json=draft.raw_json,
+    )
+
+
 def text_of(content: Content) -> str:
     """The text of a content, parts joined by a newline."""
     if type(content) is str:

@@ -225,3 +225,45 @@ async def emit(
                 await settle(receiver, answer)
         except Exception:
             logger.exception("receiver %r of %s raised", receiver, type(event).__name__)
+
+
+def event_of(session_id: str, seq: int, record: Record) -> Event:
+    """The log event of a record at its place."""
+    match record:
+        case Added(entry):
+            added = msgspec.structs.replace(entry, seq=seq)
+            return EntryAdded(session_id=session_id, entry=added)
+        case Compressed():
+            return result_of(session_id, record)
+        case Undone():
+            return CompressionUndone(session_id=session_id, compression_id=record.compression_id)
+        case Pinned():
+            return EntryPinned(session_id=session_id, entry_id=record.entry_id, on=record.on)
+        case Deleted():
+            return EntriesDeleted(session_id=session_id, ids=record.ids)
+        case Cleared():
+            return SessionCleared(session_id=session_id)
+        case Configured():
+            return SessionConfigured(session_id=session_id, changes=record.changes)
+        case UsageReported():
+            return Usage(
+                session_id=session_id,
+                model=record.model,
+                input_tokens=record.input_tokens,
+                output_tokens=record.output_tokens,
+                cached_tokens=record.cached_tokens,
+                estimated=record.estimated,
+            )
+
+
+def result_of(session_id: str, record: Compressed) -> CompressionResult:
+    """What a compression did, as its record says."""
+    return CompressionResult(
+        session_id=session_id,
+        compression_id=record.id,
+        tokens_before=record.tokens_before,
+        tokens_after=record.tokens_after,
+        reason=record.reason,
+        replacements=record.replacements,
+        cost=record.cost,
+    )

@@ -13,6 +13,7 @@ from memman import events
 from memman.archive import SessionState, checked
 from memman.compression import CompressionPlan, stages_of
 from memman.config import MemoryConfig, resolve_budget
+from memman.contexts import Asked
 from memman.counting import BYTES4, Meter, builtin_specs, model_ref, resolve
 from memman.counting.meter import CallableCounter
 from memman.doors import (
@@ -50,7 +51,8 @@ from memman.ids import new_id as uuid7
 from memman.plugins import Plugins, shared_plugins
 from memman.ports import CounterSpec, Format, ModelRef, Summarizer, SummaryReply, SummaryRequest
 from memman.results import Context, SessionStats, Summary
-from memman.sessions import Session, Shared, no_session
+from memman.sessions import Session, no_session
+from memman.shared import Shared
 from memman.stores import MemoryStore
 from memman.usage import usage_of
 
@@ -418,7 +420,7 @@ class AsyncMemoryManager:
         session = self._sessions.get(session_id) if type(session_id) is str else None
         if session is None:
             session = await self._known(session_id)
-        return await session.build(format, model, budget, system, encoded)
+        return await session.build(Asked(format, model, budget, system, encoded))
 
     async def get_context_for_llm(self, session_id: str) -> str:
         """The conversation as one text: summaries with their dates, then what is recent."""

@@ -58,10 +58,10 @@ class Context(msgspec.Struct, frozen=True):
         beside = zip(_BESIDE, self._beside, strict=True)
         return shares | {part: tokens for part, tokens in beside if tokens}
 
-    def led_by(self, message: dict[str, Any], tokens: TokenCount) -> Context:
+    def led_by(self, message: dict[str, Any]) -> Context:
         """This context with a message before all others."""
         messages = (message, *self._messages)
-        return msgspec.structs.replace(self, _messages=messages, tokens=tokens)
+        return msgspec.structs.replace(self, _messages=messages)
 
     def __len__(self) -> int:
         return len(self._messages)

@@ -7,7 +7,7 @@ by pure functions elsewhere; here it is carried out, under the session's lock, a
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextvars import ContextVar
 from datetime import datetime
 from typing import Any, TypeVar
@@ -17,9 +17,7 @@ import msgspec
 from memman import events
 from memman.archive import SessionState, state_of
 from memman.compression import (
-    TRIM,
     CompressionPlan,
-    Craft,
     Goal,
     SummaryFailed,
     SummaryOptions,
@@ -32,12 +30,19 @@ from memman.compression import (
     view_of,
 )
 from memman.compression.summaries import SummaryFailure
-from memman.config import Budget, MemoryConfig, resolve_budget
-from memman.counting import Meter
-from memman.doors import Door, Lock, SyncLock
-from memman.entries import NO_JSON, Draft, Entry, TokenCount, check_draft, check_id
+from memman.config import resolve_budget
+from memman.contexts import Asked, Contexts, recounted
+from memman.doors import Lock, SyncLock
+from memman.entries import (
+    NO_JSON,
+    Draft,
+    Entry,
+    TokenCount,
+    check_draft,
+    check_id,
+    entry_of,
+)
 from memman.errors import (
-    BudgetExceeded,
     CompressionFailed,
     EntryNotFound,
     IdConflict,
@@ -47,9 +52,8 @@ from memman.errors import (
     SessionNotFound,
     StoreConflict,
 )
-from memman.formats.rendering import Rendering
 from memman.history import History, pin_slots
-from memman.ports import Appended, Format, Place, SummaryReply, SummaryRequest
+from memman.ports import Appended, Place, SummaryReply, SummaryRequest
 from memman.records import (
     Added,
     Cleared,
@@ -59,13 +63,12 @@ from memman.records import (
     Deleted,
     Pinned,
     Record,
-    Replacement,
     Undone,
     UsageReported,
     tainted_by,
 )
 from memman.results import Context, SessionStats, Summary, summary_of
-from memman.stores import MemoryStore
+from memman.shared import Shared
 from memman.window import Slot, Window, compress_slots
 
 logger = logging.getLogger("memman")
@@ -75,56 +78,9 @@ _REPLANS = 2  # how often a compression plans again after the window changed sha
 _TRIM_ROUNDS = 6
 _PAGE = 1_000
 _NO_SETTINGS: dict[str, Any] = {}  # never changed: a session's settings are replaced, not edited
-_Asked = tuple[str, str | None, int | None, str | None, bytes | None]
 _ANOTHER_RUNS = "another compression of this session is running"
 _compressing: ContextVar[frozenset[Session]] = ContextVar("compressing", default=frozenset())
 _ASK_SHARE = 0.8  # of the room between low and high water must be new before a summarizer is asked
-
-
-class Shared:
-    """What the sessions of a manager have in common."""
-
-    def __init__(
-        self,
-        *,
-        door: Door,
-        store: Any,
-        exclusive: bool,
-        clock: Callable[[], datetime],
-        new_id: Callable[[], str],
-        redact: Callable[[Entry], Entry] | None,
-        sender: Any,
-        meter: Callable[[MemoryConfig], Meter],
-        limits: Callable[[str | None], tuple[int, int, int] | None],
-        summarizer: Callable[[MemoryConfig], Any],
-        format_named: Callable[[str], Format],
-        check: Callable[[MemoryConfig], None],
-    ) -> None:
-        self.door = door
-        self.store = store
-        self.exclusive = exclusive
-        self.clock = clock
-        self.new_id = new_id
-        self.redact = redact
-        self.sender = sender
-        self.meter = meter
-        self.limits = limits
-        self.summarizer = summarizer
-        self.format_named = format_named
-        self.check = check
-        self.config = MemoryConfig()
-        self.version = 0  # grows when the manager's settings change
-        self._budget: tuple[int, Budget] | None = None
-        # Nothing of this store ever suspends or comes from elsewhere: no need to ask or to shield.
-        self.quick = exclusive and isinstance(store, MemoryStore)
-
-    def budget(self, config: MemoryConfig) -> Budget:
-        """The settings in numbers; sessions without settings of their own share them."""
-        if config is not self.config:
-            return resolve_budget(config, self.limits(config.model))
-        if self._budget is None or self._budget[0] != self.version:
-            self._budget = (self.version, resolve_budget(config, self.limits(config.model)))
-        return self._budget[1]
 
 
 class Session:
@@ -137,18 +93,16 @@ class Session:
         "_budget",
         "_compress_lock",
         "_config",
+        "_contexts",
         "_drain_lock",
         "_entries",
-        "_fixed",
-        "_framing",
         "_inflight",
         "_last_counted",
         "_lock",
-        "_memo",
         "_meter",
         "_outbox",
-        "_renderings",
         "_settings",
+        "_settled",
         "_shared", "_thread_lock",
         "_tokens",
         "_told",
@@ -181,22 +135,19 @@ class Session:
         self._usage: UsageReported | None = None
         self._added_tokens = self._added_entries = 0
         self._asked_at: tuple[int, int] | None = None
-        self._fixed = self._unseen = 0
-        self._framing = 0.0
-        self._renderings: dict[str, Rendering] | None = None
-        self._memo: tuple[int, int, _Asked, Context] | None = None
+        self._unseen = 0
+        self._contexts: Contexts | None = None
         self._configure()
 
     # ------------------------------------------------------------ settings
 
     def _configure(self) -> None:
         """Takes in the manager's and the session's settings."""
-        shared = self._shared
-        self._version = shared.version
-        self._config = shared.config.updated(self._settings)
-        self._budget = shared.budget(self._config)
-        self._meter = shared.meter(self._config)
-        self._memo = None
+        self._version = self._shared.version
+        self._settled = settled = self._shared.settled(self._settings)
+        self._config, self._budget, self._meter = settled.config, settled.budget, settled.meter
+        if self._contexts is not None:
+            self._contexts.outdate()
 
     async def configure(self, changes: Mapping[str, Any]) -> None:
         """Changes settings of this session alone; they persist with it."""
@@ -242,8 +193,8 @@ class Session:
             self._forget()
             return
         self._window = Window.from_snapshot(snapshot)
-        self._renderings = None
-        self._memo = None
+        if self._contexts is not None:
+            self._contexts.forget()
         ledger = snapshot.ledger
         self._entries, self._tokens = ledger.entries, ledger.tokens
         self._last_counted, self._usage = ledger.last_counted_at, ledger.usage
@@ -261,8 +212,8 @@ class Session:
     def _forget(self) -> None:
         """Becomes the session that nothing was ever recorded in."""
         self._window = Window()
-        self._renderings = self._memo = self._usage = self._last_counted = self._asked_at = None
-        self._entries = self._tokens = self._told = self._fixed = self._unseen = 0
+        self._contexts = self._usage = self._last_counted = self._asked_at = None
+        self._entries = self._tokens = self._told = self._unseen = 0
         if self._settings:
             self._settings = _NO_SETTINGS
             self._configure()
@@ -274,10 +225,10 @@ class Session:
         window = self._window
         if all(slot.entry.token_count.counter in (fingerprint, "") for slot in window.slots):
             return
-        self._renderings = None
-        self._memo = None
+        if self._contexts is not None:
+            self._contexts.forget()
         # Into a new window and then in one step, so that an interruption leaves the old one.
-        self._window = _recounted(window, self._meter)
+        self._window = recounted(window, self._meter)
 
     async def require(self) -> None:
         """Raises `SessionNotFound` unless something was ever recorded. Under the lock, refreshed."""
@@ -292,15 +243,15 @@ class Session:
         shared = self._shared
         self._inflight = records
         if shared.quick:
-            return await self._settled(records, shared.store.append(self.id, records))
+            return await self._appended_as(records, shared.store.append(self.id, records))
         return await shared.door.to_the_end(self._appended(records))
 
     async def _appended(self, records: tuple[Record, ...]) -> Appended:
         shared = self._shared
         appended = await shared.door.call(shared.store, shared.store.append, self.id, records)
-        return await self._settled(records, appended)
+        return await self._appended_as(records, appended)
 
-    async def _settled(self, records: tuple[Record, ...], appended: Appended) -> Appended:
+    async def _appended_as(self, records: tuple[Record, ...], appended: Appended) -> Appended:
         """Takes appended records into the window and notes their events."""
         if not self._taken(records, appended):
             # Another writer came between, or some of it was there already.
@@ -385,7 +336,7 @@ class Session:
             return
         self._told = seq
         if events.LOG_SIGNALS[type(record)].receivers:
-            self._outbox.append(_event_of(self.id, seq, record))
+            self._outbox.append(events.event_of(self.id, seq, record))
 
     def notice(self, event: events.Event) -> None:
         """Notes something that is not in the log."""
@@ -562,21 +513,8 @@ class Session:
         shared = self._shared
         redact = shared.redact
         count = self._meter.count_draft(draft) if redact is None else TokenCount(0)
-        entry = Entry(
-            id=entry_id or shared.new_id(),
-            type=draft.type,
-            role=draft.role,
-            content=draft.content,
-            timestamp=shared.clock(),
-            token_count=count,
-            call_id=draft.call_id,
-            name=draft.name,
-            message_id=draft.message_id,
-            is_error=draft.is_error,
-            pinned=pinned,
-            metadata_json=metadata or draft.metadata_json,
-            raw_json=draft.raw_json,
-        )
+        identity = entry_id or shared.new_id()
+        entry = entry_of(draft, identity, shared.clock(), count, pinned, metadata)
         if entry_id is None:
             check_id(entry.id, "what new_id returned")
         if not isinstance(entry.timestamp, datetime) or entry.timestamp.tzinfo is None:
@@ -634,7 +572,8 @@ class Session:
     @property
     def overhead(self) -> int:
         """Tokens of a request that are in no entry: set, learned from the last build, or reported."""
-        learned = self._fixed + int(self._framing * len(self._window.slots))
+        known = self._contexts
+        learned = known.fixed + int(known.framing * len(self._window.slots)) if known else 0
         return max(self._config.overhead_tokens, learned) + self._unseen
 
     def _over(self) -> bool:
@@ -731,7 +670,7 @@ class Session:
             if await self._land(record):
                 if not goal.within_limit(after):
                     self.notice(_over_budget(self.id, after.tokens, goal.limit))
-                return _result_of(self.id, record)
+                return events.result_of(self.id, record)
         return self._nothing("the window changed shape each time; try again")
 
     async def _land(self, record: Compressed) -> bool:
@@ -797,7 +736,7 @@ class Session:
     ) -> tuple[View, Cost]:
         """Drives the plan: waits for summaries, tells of problems."""
         plan = make_plan(
-            view, goal, self._craft_with(self._meter), stages_of(self._config.strategy), options
+            view, goal, self._shared.craft(self._meter), stages_of(self._config.strategy), options
         )
         calls, seconds = 0, 0.0
         answer: Any = None
@@ -837,28 +776,6 @@ class Session:
         if not isinstance(reply, SummaryReply) or not isinstance(reply.text, str):
             return SummaryFailure(f"the summarizer returned {type(reply).__name__}, not text")
         return reply
-
-    def _craft_with(self, meter: Meter) -> Craft:
-        """Makes entries of drafts, counted by `meter`."""
-        shared = self._shared
-
-        def craft(draft: Draft, *, like: str | None = None) -> Entry:
-            count = meter.count_draft(draft) if like is None else meter.bound(like)
-            return Entry(
-                id=shared.new_id(),
-                type=draft.type,
-                role=draft.role,
-                content=draft.content,
-                timestamp=shared.clock(),
-                token_count=count,
-                call_id=draft.call_id,
-                name=draft.name,
-                message_id=draft.message_id,
-                is_error=draft.is_error,
-                metadata_json=draft.metadata_json,
-            )
-
-        return craft
 
     async def plan(self, target_tokens: int | None, focus: str | None) -> CompressionPlan:
         """What `compress` would do now. Asks nobody, changes nothing."""
@@ -1103,169 +1020,37 @@ class Session:
         """Keeps what a provider reported and learns from it what memman never sees."""
         async with self._lock:
             await self.require()
-            estimated = self._memo[3].tokens.tokens if self._memo else self._window.tokens
+            last = self._contexts.last if self._contexts else None
+            estimated = last.tokens.tokens if last else self._window.tokens
             record = msgspec.structs.replace(usage, estimated=estimated)
             self._usage = record
-            if self._memo is not None:
+            if last is not None:
                 self._unseen = max(0, record.input_tokens - estimated)
             await self._append((record,))
         await self._drain()
 
     # ------------------------------------------------------------ building contexts
 
-    async def build(
-        self,
-        format_name: str,
-        model: str | None,
-        budget: int | None,
-        system: str | None,
-        tools: bytes | None,
-    ) -> Context:
+    async def build(self, asked: Asked) -> Context:
         """A context of the window as it is; trims a copy where it does not fit."""
-        key = (format_name, model, budget, system, tools)
         if self._shared.quick:
             with self._thread_lock:
                 # No call to `_unsure`: the store is ours, so these are all that could be amiss.
                 sure = self._inflight is None and self._version == self._shared.version
                 if sure and self._window.head:
-                    return self._built(key)
+                    return self._built(asked)
         async with self._lock:
             if self._unsure():
                 await self._refresh()
             if not self._window.head:
                 await self.require()
-            return self._built(key)
+            return self._built(asked)
 
-    def _built(self, key: _Asked) -> Context:
-        """The context that is asked for, from memory where nothing has changed."""
-        window = self._window
-        memo = self._memo
-        if (
-            memo is not None
-            and memo[0] == window.head
-            and memo[1] == window.epoch
-            and memo[2] == key
-        ):
-            return memo[3]
-        format_name, model, budget, system, tools = key
-        rendering = self._renderings.get(format_name) if self._renderings else None
-        if rendering is None or system or tools or (model and model != self._config.model):
-            context = self._built_beside(key)
-        else:
-            rendering.update(window)
-            unseen = self._config.overhead_tokens
-            framing = rendering.added + rendering.edges
-            limit = self._budget.max_tokens if budget is None else budget
-            total = window.tokens + framing + unseen
-            if total > limit:
-                context = self._built_beside(key)
-            else:
-                self._fixed = rendering.edges
-                self._framing = rendering.added / len(window.slots or (0,))
-                context = self._context(key, limit, total, rendering, window, (0, 0, unseen), ())
-        self._memo = (window.head, window.epoch, key, context)
-        return context
-
-    def _context(
-        self,
-        key: _Asked,
-        limit: int,
-        total: int,
-        rendering: Rendering,
-        window: Window,
-        beside: tuple[int, int, int],
-        trimmed: tuple[Replacement, ...],
-    ) -> Context:
-        apart = None if rendering.format.inline_system else rendering.system_text() or None
-        return Context(
-            key[0],
-            limit,
-            self._meter.total(total),
-            apart,
-            trimmed,
-            rendering.take_stable(),
-            rendering.messages(),
-            tuple(window.slots),
-            (*beside, rendering.added + rendering.edges),
-        )
-
-    def _built_beside(self, key: _Asked) -> Context:
-        """A context with something beside the window, of another model, or over its budget."""
-        format_name, model, budget, system, tools = key
-        window, meter = self._window, self._meter
-        if model is not None and model != self._config.model:
-            meter = self._shared.meter(self._config.updated({"model": model}))
-            window = _recounted(window, meter)
-        rendering = self._rendering(format_name, window, meter)
-        rendering.update(window)
-        form = rendering.format
-        limit = self._limit(model) if budget is None else budget
-        prompt = meter.text_cached(system) + form.message_framing if system else 0
-        defined = meter.text_cached(tools.decode()) if tools else 0
-        unseen = max(0, self._config.overhead_tokens - prompt - defined)
-        beside = prompt + defined + unseen
-        trimmed: tuple[Replacement, ...] = ()
-        if window.tokens + rendering.added + rendering.edges + beside > limit:
-            window, rendering, trimmed = self._trimmed(window, meter, rendering, limit, beside)
-        elif window is self._window:
-            self._fixed = prompt + defined + rendering.edges
-            self._framing = rendering.added / len(window.slots or (0,))
-        total = window.tokens + rendering.added + rendering.edges + beside
-        parts = (prompt, defined, unseen)
-        context = self._context(key, limit, total, rendering, window, parts, trimmed)
-        tokens = meter.total(total)
-        if not system:
-            return msgspec.structs.replace(context, tokens=tokens)
-        if form.inline_system:
-            return context.led_by({"role": "system", "content": system}, tokens)
-        apart = "\n\n".join(text for text in (system, context.system) if text)
-        return msgspec.structs.replace(context, tokens=tokens, system=apart)
-
-    def _limit(self, model: str | None) -> int:
-        if model is None or model == self._config.model:
-            return self._budget.max_tokens
-        return resolve_budget(self._config, self._shared.limits(model)).max_tokens
-
-    def _rendering(self, format_name: str, window: Window, meter: Meter) -> Rendering:
-        """The session's rendering in a format, kept up to date; a fresh one for another window."""
-        if window is not self._window:
-            return Rendering(self._shared.format_named(format_name), meter.name_tokens)
-        if self._renderings is None:
-            self._renderings = {}
-        found = self._renderings.get(format_name)
-        if found is None:
-            form = self._shared.format_named(format_name)
-            found = self._renderings[format_name] = Rendering(form, meter.name_tokens)
-        return found
-
-    def _trimmed(
-        self, window: Window, meter: Meter, rendering: Rendering, limit: int, beside: int
-    ) -> tuple[Window, Rendering, tuple[Replacement, ...]]:
-        """A copy of the window that fits, rendered; `BudgetExceeded` when what must stay does not."""
-        budget = msgspec.structs.replace(
-            self._budget,
-            max_tokens=limit,
-            summary_tokens=0,
-            entry_tokens=int(self._config.max_entry_ratio * limit),
-        )
-        room = limit - rendering.added - rendering.edges - beside
-        craft = self._craft_with(meter)
-        before = None
-        for _ in range(_TRIM_ROUNDS):
-            goal = Goal(tokens=max(0, room), entries=None, limit=max(0, room), budget=budget)
-            view = view_of(window.slots, window.starts, goal)
-            after = _finished(make_plan(view, goal, craft, TRIM, SummaryOptions()))
-            copy = _window_of(after, window.epoch)
-            shown = Rendering(rendering.format, meter.name_tokens)
-            shown.update(copy)
-            total = copy.tokens + shown.added + shown.edges + beside
-            if total <= limit:
-                return copy, shown, replacements_of(after)
-            if after.tokens == before and room <= 0:
-                break
-            before = after.tokens
-            room -= total - limit
-        raise BudgetExceeded(total, limit, _culprits(copy, beside))
+    def _built(self, asked: Asked) -> Context:
+        contexts = self._contexts
+        if contexts is None:
+            contexts = self._contexts = Contexts(self._shared)
+        return contexts.build(asked, self._window, self._settled)
 
 
 # ---------------------------------------------------------------- small pure helpers
@@ -1328,49 +1113,6 @@ def _same(stored: Entry, given: Entry) -> bool:
     )
 
 
-def _event_of(session_id: str, seq: int, record: Record) -> events.Event:
-    """The event of a record."""
-    match record:
-        case Added(entry):
-            added = msgspec.structs.replace(entry, seq=seq)
-            return events.EntryAdded(session_id=session_id, entry=added)
-        case Compressed():
-            return _result_of(session_id, record)
-        case Undone():
-            return events.CompressionUndone(
-                session_id=session_id, compression_id=record.compression_id
-            )
-        case Pinned():
-            return events.EntryPinned(session_id=session_id, entry_id=record.entry_id, on=record.on)
-        case Deleted():
-            return events.EntriesDeleted(session_id=session_id, ids=record.ids)
-        case Cleared():
-            return events.SessionCleared(session_id=session_id)
-        case Configured():
-            return events.SessionConfigured(session_id=session_id, changes=record.changes)
-        case UsageReported():
-            return events.Usage(
-                session_id=session_id,
-                model=record.model,
-                input_tokens=record.input_tokens,
-                output_tokens=record.output_tokens,
-                cached_tokens=record.cached_tokens,
-                estimated=record.estimated,
-            )
-
-
-def _result_of(session_id: str, record: Compressed) -> events.CompressionResult:
-    return events.CompressionResult(
-        session_id=session_id,
-        compression_id=record.id,
-        tokens_before=record.tokens_before,
-        tokens_after=record.tokens_after,
-        reason=record.reason,
-        replacements=record.replacements,
-        cost=record.cost,
-    )
-
-
 def _over_budget(session_id: str, tokens: int, limit: int) -> events.OverBudget:
     return events.OverBudget(
         session_id=session_id,
@@ -1389,52 +1131,3 @@ def _plain_settings(changes: Mapping[str, Any]) -> dict[str, Any]:
             "Give functions to the manager's config instead"
         )
     return {key: None if value is msgspec.UNSET else value for key, value in changes.items()}
-
-
-def _finished(plan: Generator[Any, Any, View]) -> View:
-    """The outcome of a plan that asks nobody."""
-    try:
-        plan.send(None)
-    except StopIteration as end:
-        view: View = end.value
-        return view
-    raise RuntimeError("trimming a context must not ask for a summary")
-
-
-def _window_of(view: View, epoch: int) -> Window:
-    """A window that shows a view; not the session's, and never stored."""
-    window = Window()
-    slots = [
-        item.run[0] if item.method is None else Slot(item.entry, item.run[0].position, item.tokens)
-        for group in view.groups
-        for item in group.items
-        if item.entry is not None
-    ]
-    copies = [Slot(s.entry, s.position, s.tokens, s.pinned, s.index, s.compression) for s in slots]
-    window.reshape(copies, copies[-1].entry.seq if copies else 0, epoch)
-    return window
-
-
-def _recounted(window: Window, meter: Meter) -> Window:
-    """The window priced by another counter."""
-    copy = Window()
-    copy.reshape(
-        [
-            Slot(s.entry, s.position, meter.recount(s.entry), s.pinned, s.index, s.compression)
-            for s in window.slots
-        ],
-        window.head,
-        window.epoch,
-    )
-    return copy
-
-
-def _culprits(window: Window, beside: int) -> list[tuple[str, int]]:
-    """What must stay, largest first."""
-    found = [
-        (f"{'pinned ' if slot.pinned else ''}{slot.entry.type} {slot.entry.id}", slot.tokens)
-        for slot in window.slots
-    ]
-    if beside > 0:
-        found.append(("system prompt, tools and overhead", beside))
-    return sorted(found, key=lambda pair: -pair[1])

@@ -22,6 +22,8 @@ LAYERS = {
     "records": 1, "ports": 1, "window": 1, "events": 1, "hookspecs": 1, "plugins": 1,
     "history": 1, "results": 1, "doors": 1, "usage": 1,
     "counting": 2, "compression": 2, "formats": 2, "stores": 2, "archive": 2,
+    "shared": 3,
+    "contexts": 3,
     "sessions": 3,
     "manager": 4,
     "cli": 5, "report": 5, "testing": 5,

@@ -170,11 +170,11 @@ def test_an_earlier_era_is_in_the_document_and_comes_back() -> None:
 
 def test_a_deleted_text_is_not_in_the_document() -> None:
     memory = manager()
-    secret = memory.add_user_message("s", "4711", metadata={"also": "4711"}).id
+    secret = memory.add_user_message("s", "swordfish", metadata={"also": "swordfish"}).id
     memory.add_user_message("s", "x")
     memory.delete_entries("s", [secret])
     document = memory.export_session("s").to_json()
-    assert "4711" not in document
+    assert "swordfish" not in document
     assert copy_of(memory).export_session("s") == memory.export_session("s")
 
 

@@ -202,16 +202,16 @@ def test_a_system_message_is_pinned_at_the_head_of_each_era_and_not_later() -> N
 
 def test_a_deletion_reaches_every_summary_of_the_entry() -> None:
     memory = manager()
-    secret = memory.add_user_message("s", "the secret is 4711").id
+    secret = memory.add_user_message("s", "the secret is swordfish").id
     ids = fill(memory)
     compress(memory)
     fill(memory)
     compress(memory)
     [summary] = memory.get_summaries("s")
-    assert "4711" in summary.content
+    assert "swordfish" in summary.content
     memory.delete_entries("s", [secret])
     assert memory.get_summaries("s") == []
-    assert "4711" not in memory.export_session("s").to_json()
+    assert "swordfish" not in memory.export_session("s").to_json()
     assert ids[0] in active(memory)
     assert secret not in [entry.id for entry in memory.get_entries("s")]
 
@@ -266,9 +266,9 @@ def test_a_summary_itself_is_not_deleted_but_undone() -> None:
 
 def test_an_entry_of_an_earlier_era_can_be_deleted() -> None:
     memory = manager()
-    old = memory.add_user_message("s", "the secret is 4711").id
+    old = memory.add_user_message("s", "the secret is swordfish").id
     memory.clear_session("s")
     memory.add_user_message("s", "new")
     memory.delete_entries("s", [old])
-    assert "4711" not in memory.export_session("s").to_json()
+    assert "swordfish" not in memory.export_session("s").to_json()
     assert memory.get_stats("s").total_entries == 1

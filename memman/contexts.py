@@ -1,0 +1,257 @@
+"""Contexts of one session: the window rendered, priced, trimmed in a copy where it does not fit."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+import msgspec
+
+from memman.compression import (
+    TRIM,
+    Goal,
+    SummaryOptions,
+    View,
+    make_plan,
+    replacements_of,
+    view_of,
+)
+from memman.config import resolve_budget
+from memman.counting import Meter
+from memman.errors import BudgetExceeded
+from memman.formats import Rendering
+from memman.records import Replacement
+from memman.results import Context
+from memman.shared import Settled, Shared
+from memman.window import Slot, Window
+
+_TRIM_ROUNDS = 6
+
+
+class Asked(msgspec.Struct, frozen=True, gc=False):
+    """What a context was asked to be: the arguments of `build_context`, `tools` as JSON."""
+
+    format: str
+    model: str | None = None
+    budget: int | None = None
+    system: str | None = None
+    tools: bytes | None = None
+
+
+class Contexts:
+    """Builds a session's contexts and remembers the last one, and its rendering in each format.
+
+    `fixed` and `framing` are what the last context had around its entries: tokens once per request,
+    and per entry.
+    """
+
+    __slots__ = ("_memo", "_renderings", "_shared", "fixed", "framing")
+
+    def __init__(self, shared: Shared) -> None:
+        self._shared = shared
+        self._renderings: dict[str, Rendering] = {}
+        self._memo: tuple[int, int, Asked, Context] | None = None
+        self.fixed = 0
+        self.framing = 0.0
+
+    @property
+    def last(self) -> Context | None:
+        """The last context, unless the window was read again since."""
+        return self._memo[3] if self._memo is not None else None
+
+    def forget(self) -> None:
+        """Lets go of everything that was made of a window that is no more."""
+        self._renderings = {}
+        self._memo = None
+
+    def outdate(self) -> None:
+        """Lets go of the last context: settings have changed."""
+        self._memo = None
+
+    def build(self, asked: Asked, window: Window, settled: Settled) -> Context:
+        """The context that is asked for, from memory where nothing has changed."""
+        memo = self._memo
+        if (
+            memo is not None
+            and memo[0] == window.head
+            and memo[1] == window.epoch
+            and memo[2] == asked
+        ):
+            return memo[3]
+        context = self._plain(asked, window, settled) or self._any(asked, window, settled)
+        self._memo = (window.head, window.epoch, asked, context)
+        return context
+
+    def _plain(self, asked: Asked, window: Window, settled: Settled) -> Context | None:
+        """A context of the window alone that fits: nearly every one. None where there is more to it."""
+        rendering = self._renderings.get(asked.format)
+        if rendering is None or asked.system or asked.tools or asked.model is not None:
+            return None
+        rendering.update(window)
+        unseen = settled.config.overhead_tokens
+        limit = settled.budget.max_tokens if asked.budget is None else asked.budget
+        total = window.tokens + rendering.added + rendering.edges + unseen
+        if total > limit:
+            return None
+        self.fixed = rendering.edges
+        self.framing = rendering.added / len(window.slots or (0,))
+        return _context(asked, limit, settled.meter, total, rendering, window, (0, 0, unseen), ())
+
+    def _any(self, asked: Asked, window: Window, settled: Settled) -> Context:
+        """A context with something beside the window, of another model, or over its budget."""
+        meter, own = settled.meter, window
+        if asked.model not in (None, settled.config.model):
+            meter = self._shared.meter(settled.config.updated({"model": asked.model}))
+            window = recounted(window, meter)
+        rendering = self._rendering(asked.format, window is own, meter)
+        rendering.update(window)
+        form = rendering.format
+        limit = self._limit(asked, settled)
+        prompt = meter.text_cached(asked.system) + form.message_framing if asked.system else 0
+        defined = meter.text_cached(asked.tools.decode()) if asked.tools else 0
+        unseen = max(0, settled.config.overhead_tokens - prompt - defined)
+        beside = prompt + defined + unseen
+        trimmed: tuple[Replacement, ...] = ()
+        if window.tokens + rendering.added + rendering.edges + beside > limit:
+            window, rendering, trimmed = self._trimmed(
+                window, meter, rendering, limit, beside, settled
+            )
+        elif window is own:
+            self.fixed = prompt + defined + rendering.edges
+            self.framing = rendering.added / len(window.slots or (0,))
+        total = window.tokens + rendering.added + rendering.edges + beside
+        parts = (prompt, defined, unseen)
+        context = _context(asked, limit, meter, total, rendering, window, parts, trimmed)
+        return _with_system(context, asked.system, form.inline_system)
+
+    def _limit(self, asked: Asked, settled: Settled) -> int:
+        if asked.budget is not None:
+            return asked.budget
+        if asked.model in (None, settled.config.model):
+            return settled.budget.max_tokens
+        return resolve_budget(settled.config, self._shared.limits(asked.model)).max_tokens
+
+    def _rendering(self, format_name: str, own: bool, meter: Meter) -> Rendering:
+        """The session's rendering in a format, kept up to date; a fresh one for another window."""
+        form = self._shared.format_named(format_name)
+        if not own:
+            return Rendering(form, meter.name_tokens)
+        return self._renderings.setdefault(format_name, Rendering(form, meter.name_tokens))
+
+    def _trimmed(
+        self,
+        window: Window,
+        meter: Meter,
+        rendering: Rendering,
+        limit: int,
+        beside: int,
+        settled: Settled,
+    ) -> tuple[Window, Rendering, tuple[Replacement, ...]]:
+        """A copy of the window that fits, rendered; `BudgetExceeded` when what must stay does not."""
+        budget = msgspec.structs.replace(
+            settled.budget,
+            max_tokens=limit,
+            summary_tokens=0,
+            entry_tokens=int(settled.config.max_entry_ratio * limit),
+        )
+        room = limit - rendering.added - rendering.edges - beside
+        craft = self._shared.craft(meter)
+        before = None
+        for _ in range(_TRIM_ROUNDS):
+            goal = Goal(tokens=max(0, room), entries=None, limit=max(0, room), budget=budget)
+            view = view_of(window.slots, window.starts, goal)
+            after = _finished(make_plan(view, goal, craft, TRIM, SummaryOptions()))
+            copy = _window_of(after, window.epoch)
+            shown = Rendering(rendering.format, meter.name_tokens)
+            shown.update(copy)
+            total = copy.tokens + shown.added + shown.edges + beside
+            if total <= limit:
+                return copy, shown, replacements_of(after)
+            if after.tokens == before and room <= 0:
+                break
+            before = after.tokens
+            room -= total - limit
+        raise BudgetExceeded(total, limit, _culprits(copy, beside))
+
+
+def _context(
+    asked: Asked,
+    limit: int,
+    meter: Meter,
+    total: int,
+    rendering: Rendering,
+    window: Window,
+    beside: tuple[int, int, int],
+    trimmed: tuple[Replacement, ...],
+) -> Context:
+    apart = None if rendering.format.inline_system else rendering.system_text() or None
+    return Context(
+        asked.format,
+        limit,
+        meter.total(total),
+        apart,
+        trimmed,
+        rendering.take_stable(),
+        rendering.messages(),
+        tuple(window.slots),
+        (*beside, rendering.added + rendering.edges),
+    )
+
+
+def _with_system(context: Context, system: str | None, inline: bool) -> Context:
+    """The context with the caller's system prompt before the session's own."""
+    if not system:
+        return context
+    if inline:
+        return context.led_by({"role": "system", "content": system})
+    apart = "\n\n".join(text for text in (system, context.system) if text)
+    return msgspec.structs.replace(context, system=apart)
+
+
+def _finished(plan: Generator[Any, Any, View]) -> View:
+    """The outcome of a plan that asks nobody."""
+    try:
+        plan.send(None)
+    except StopIteration as end:
+        view: View = end.value
+        return view
+    raise RuntimeError("trimming a context must not ask for a summary")
+
+
+def _window_of(view: View, epoch: int) -> Window:
+    """A window that shows a view; not the session's, and never stored."""
+    window = Window()
+    slots = [
+        item.run[0] if item.method is None else Slot(item.entry, item.run[0].position, item.tokens)
+        for group in view.groups
+        for item in group.items
+        if item.entry is not None
+    ]
+    copies = [Slot(s.entry, s.position, s.tokens, s.pinned, s.index, s.compression) for s in slots]
+    window.reshape(copies, copies[-1].entry.seq if copies else 0, epoch)
+    return window
+
+
+def recounted(window: Window, meter: Meter) -> Window:
+    """The window priced by another counter."""
+    copy = Window()
+    copy.reshape(
+        [
+            Slot(s.entry, s.position, meter.recount(s.entry), s.pinned, s.index, s.compression)
+            for s in window.slots
+        ],
+        window.head,
+        window.epoch,
+    )
+    return copy
+
+
+def _culprits(window: Window, beside: int) -> list[tuple[str, int]]:
+    """What must stay, largest first."""
+    found = [
+        (f"{'pinned ' if slot.pinned else ''}{slot.entry.type} {slot.entry.id}", slot.tokens)
+        for slot in window.slots
+    ]
+    if beside > 0:
+        found.append(("system prompt, tools and overhead", beside))
+    return sorted(found, key=lambda pair: -pair[1])

@@ -1,0 +1,84 @@
+"""What the sessions of one manager have in common: ports, settings, and the making of entries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from memman.compression import Craft
+from memman.config import Budget, MemoryConfig, resolve_budget
+from memman.counting import Meter
+from memman.doors import Door
+from memman.entries import Draft, Entry, entry_of
+from memman.ports import Format
+from memman.stores import MemoryStore
+
+
+class Settled(msgspec.Struct, frozen=True):
+    """What a session has settled: its settings, in numbers, and what counts its window."""
+
+    config: MemoryConfig
+    budget: Budget
+    meter: Meter
+
+
+class Shared:
+    """What the sessions of a manager have in common."""
+
+    def __init__(
+        self,
+        *,
+        door: Door,
+        store: Any,
+        exclusive: bool,
+        clock: Callable[[], datetime],
+        new_id: Callable[[], str],
+        redact: Callable[[Entry], Entry] | None,
+        sender: Any,
+        meter: Callable[[MemoryConfig], Meter],
+        limits: Callable[[str | None], tuple[int, int, int] | None],
+        summarizer: Callable[[MemoryConfig], Any],
+        format_named: Callable[[str], Format],
+        check: Callable[[MemoryConfig], None],
+    ) -> None:
+        self.door = door
+        self.store = store
+        self.exclusive = exclusive
+        self.clock = clock
+        self.new_id = new_id
+        self.redact = redact
+        self.sender = sender
+        self.meter = meter
+        self.limits = limits
+        self.summarizer = summarizer
+        self.format_named = format_named
+        self.check = check
+        self.config = MemoryConfig()
+        self.version = 0  # grows when the manager's settings change
+        self._settled: tuple[int, Settled] | None = None
+        # Nothing of this store ever suspends or comes from elsewhere: no need to ask or to shield.
+        self.quick = exclusive and isinstance(store, MemoryStore)
+
+    def settled(self, settings: Mapping[str, Any]) -> Settled:
+        """The manager's settings with a session's own; sessions without their own share them."""
+        if settings:
+            return self._settle(self.config.updated(settings))
+        if self._settled is None or self._settled[0] != self.version:
+            self._settled = (self.version, self._settle(self.config))
+        return self._settled[1]
+
+    def _settle(self, config: MemoryConfig) -> Settled:
+        budget = resolve_budget(config, self.limits(config.model))
+        return Settled(config, budget, self.meter(config))
+
+    def craft(self, meter: Meter) -> Craft:
+        """Makes entries of drafts: identity, time, and a count by `meter`."""
+
+        def made(draft: Draft, *, like: str | None = None) -> Entry:
+            count = meter.count_draft(draft) if like is None else meter.bound(like)
+            return entry_of(draft, self.new_id(), self.clock(), count)
+
+        return made
