@@ -19,7 +19,7 @@ from memman.entries import Entry, TokenCount, check_draft, check_id, decode_json
 from memman.errors import EntryNotFound, InvalidInput, Refused, StateError
 from memman.history import History
 from memman.ports import Place
-from memman.records import Added, Compressed, Configured, Deleted, Record, tainted_by
+from memman.records import Added, Compressed, Configured, Deleted, Record, tainted_by, tombstone
 from memman.results import Summary, summary_of
 
 FORMAT = "memman-session"
@@ -86,6 +86,7 @@ def state_of(
     session_id: str, log: Sequence[tuple[int, Record]], settings: Mapping[str, Any]
 ) -> SessionState:
     """The document of a log."""
+    log = _erased(log)
     history = History.of(log)
     return SessionState(
         session_id=session_id,
@@ -149,7 +150,8 @@ def checked(state: SessionState, meter: Recount) -> Imported:
     window = tuple(
         Place(1 - slot.entry.seq, slot.index, slot.position, slot.pinned) for slot in history.slots
     )
-    return Imported(_true_totals(_recounted(records, meter)), window)
+    clean = [record for _, record in _erased(list(enumerate(records, 1)))]
+    return Imported(_true_totals(_recounted(clean, meter)), window)
 
 
 def records_of(state: SessionState) -> tuple[Record, ...]:
@@ -253,6 +255,20 @@ def _is_time(text: object) -> bool:
 def _check_zone(record: Record) -> None:
     if record.at.tzinfo is None:
         raise InvalidInput(f"the time {record.at} has no zone")
+
+
+def _erased(log: Sequence[tuple[int, Record]]) -> list[tuple[int, Record]]:
+    """The log with tombstones for all that was deleted, also where a store had not come to it yet."""
+    gone = frozenset(name for _, r in log if isinstance(r, Deleted) for name in r.ids)
+    if not gone:
+        return list(log)
+    tainted = tainted_by([record for _, record in log], gone)
+    return [(seq, tombstone(record, tainted)) for seq, record in log]
+
+
+def with_entries(records: Sequence[Record], change: Callable[[Entry], Entry]) -> tuple[Record, ...]:
+    """The records with every entry in them changed."""
+    return tuple(_with_entries(record, change) for record in records)
 
 
 def _recounted(records: Sequence[Record], meter: Recount) -> list[Record]:

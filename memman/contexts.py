@@ -93,8 +93,8 @@ class Contexts:
         total = window.tokens + rendering.added + rendering.edges + unseen
         if total > limit:
             return None
-        self.fixed = rendering.edges
-        self.framing = rendering.added / len(window.slots or (0,))
+        if limit <= settled.budget.max_tokens:
+            self._learn(rendering.edges, rendering, window)
         return _context(asked, limit, settled.meter, total, rendering, window, (0, 0, unseen), ())
 
     def _any(self, asked: Asked, window: Window, settled: Settled) -> Context:
@@ -116,13 +116,17 @@ class Contexts:
             window, rendering, trimmed = self._trimmed(
                 window, meter, rendering, limit, beside, settled
             )
-        elif window is own:
-            self.fixed = prompt + defined + rendering.edges
-            self.framing = rendering.added / len(window.slots or (0,))
+        elif window is own and limit <= settled.budget.max_tokens:
+            self._learn(prompt + defined + rendering.edges, rendering, window)
         total = window.tokens + rendering.added + rendering.edges + beside
         parts = (prompt, defined, unseen)
         context = _context(asked, limit, meter, total, rendering, window, parts, trimmed)
         return _with_system(context, asked.system, form.inline_system)
+
+    def _learn(self, fixed: int, rendering: Rendering, window: Window) -> None:
+        """Notes what stands around the entries; a request with a larger budget tells of another model."""
+        self.fixed = fixed
+        self.framing = rendering.added / len(window.slots or (0,))
 
     def _limit(self, asked: Asked, settled: Settled) -> int:
         if asked.budget is not None:

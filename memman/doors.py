@@ -11,6 +11,7 @@ import contextvars
 import inspect
 import logging
 import threading
+import time
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from queue import Empty, SimpleQueue
@@ -21,6 +22,7 @@ from memman.errors import AsyncPortRefused, MemmanError
 logger = logging.getLogger("memman")
 T = TypeVar("T")
 _MOST_ABANDONED = 2
+_STILL_HANG = f"{_MOST_ABANDONED} earlier calls of the summarizer still hang; not calling again"
 
 
 class SummarizerTimeout(MemmanError):
@@ -228,9 +230,7 @@ class SyncDoor:
         """The answer of a call made on a daemon thread, which is left behind at the deadline."""
         self._abandoned = [worker for worker in self._abandoned if worker.busy]
         if len(self._abandoned) >= _MOST_ABANDONED:
-            raise SummarizerTimeout(
-                f"{_MOST_ABANDONED} earlier calls of the summarizer still hang; not calling again"
-            )
+            raise SummarizerTimeout(_STILL_HANG)
         worker = self._idle.pop() if self._idle else _Worker()
         context = contextvars.copy_context()
         answer = worker.run(lambda: context.run(call), timeout)
@@ -258,9 +258,10 @@ class SyncDoor:
         thread.start()
 
     async def wait_started(self, timeout: float) -> None:
+        deadline = time.monotonic() + timeout
         for thread in self._started:
             if thread is not threading.current_thread():
-                thread.join(timeout)
+                thread.join(max(0.0, deadline - time.monotonic()))
 
 
 class AsyncLock:
@@ -302,6 +303,7 @@ class AsyncDoor:
 
     def __init__(self) -> None:
         self._tasks: set[Any] = set()
+        self._abandoned: list[threading.Thread] = []
 
     def lock(self) -> AsyncLock:
         return AsyncLock()
@@ -342,7 +344,7 @@ class AsyncDoor:
         import asyncio
 
         async def answered() -> Any:
-            answer = call() if is_async else await asyncio.to_thread(call)
+            answer = call() if is_async else await self._on_thread(call)
             return await answer if inspect.isawaitable(answer) else answer
 
         task = asyncio.ensure_future(answered())
@@ -355,6 +357,37 @@ class AsyncDoor:
             task.cancel()
             raise SummarizerTimeout(f"the summarizer took longer than {timeout:g} s")
         return task.result()
+
+    async def _on_thread(self, call: Callable[[], Any]) -> Any:
+        """A blocking call on a daemon thread of its own: a hung one must not use up the loop's workers."""
+        import asyncio
+
+        self._abandoned = [thread for thread in self._abandoned if thread.is_alive()]
+        if len(self._abandoned) >= _MOST_ABANDONED:
+            raise SummarizerTimeout(_STILL_HANG)
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Callable[[], Any]] = loop.create_future()
+        context = contextvars.copy_context()
+
+        def settle(outcome: Callable[[], Any]) -> None:
+            if not future.done():
+                future.set_result(outcome)
+
+        def run() -> None:
+            try:
+                outcome = partial(_identity, context.run(call))
+            except BaseException as error:  # noqa: BLE001 - handed to the waiting task
+                outcome = partial(_raise, error)
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(settle, outcome)
+
+        thread = threading.Thread(target=run, name="memman-summarizer", daemon=True)
+        thread.start()
+        try:
+            return (await future)()
+        except asyncio.CancelledError:
+            self._abandoned.append(thread)
+            raise
 
     async def settle(self, receiver: Callable[..., Any], answer: Awaitable[Any]) -> None:
         await answer

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Literal, Self, TypeVar
@@ -10,7 +11,7 @@ from typing import Any, Literal, Self, TypeVar
 import msgspec
 
 from memman import events
-from memman.archive import SessionState, checked
+from memman.archive import SessionState, checked, with_entries
 from memman.compression import CompressionPlan, stages_of
 from memman.config import MemoryConfig, resolve_budget
 from memman.contexts import Asked
@@ -40,21 +41,25 @@ from memman.entries import (
 from memman.errors import (
     AsyncPortRefused,
     InvalidInput,
+    MemmanError,
     PluginNotFound,
     SessionExists,
+    StateError,
     StoreConflict,
 )
-from memman.formats import BUILTIN_FORMATS, detect_format, plain_messages
+from memman.formats import BUILTIN_FORMATS, Rendering, detect_format, plain_messages
 from memman.formats import format_named as named
 from memman.formats.plain import reported_usage
 from memman.ids import new_id as uuid7
 from memman.plugins import Plugins, shared_plugins
 from memman.ports import CounterSpec, Format, ModelRef, Summarizer, SummaryReply, SummaryRequest
+from memman.records import UsageReported
 from memman.results import Context, SessionStats, Summary
 from memman.sessions import Session, no_session
 from memman.shared import Shared
 from memman.stores import MemoryStore
 from memman.usage import usage_of
+from memman.window import Window
 
 logger = logging.getLogger("memman")
 T = TypeVar("T")
@@ -62,6 +67,9 @@ OnConflict = Literal["fail", "skip", "new_session"]
 State = SessionState | Mapping[str, Any] | str | bytes
 Redact = Callable[[Entry], Entry]
 _CLOSE_SECONDS = 5.0
+_STORE_METHODS = (
+    "append", "commit", "load", "state", "read", "get", "erase", "sessions", "delete", "close",
+)  # fmt: skip
 
 
 class AsyncMemoryManager:
@@ -128,7 +136,7 @@ class AsyncMemoryManager:
             if port is not None and not callable(port):
                 raise InvalidInput(f"{name} must be callable, not {type(port).__name__}")
         found = MemoryStore() if store is None else self._opened(store)
-        _refuse_async_port(found, ("append", "commit", "load"), door, "store")
+        _refuse_async_port(found, _STORE_METHODS, door, "store")
         self._shared = Shared(
             door=door,
             store=found,
@@ -312,12 +320,22 @@ class AsyncMemoryManager:
             for label in dict.fromkeys(draft.message_id for draft in drafts)
             if label is not None
         }
+        usage = self._readable_usage(reported_usage(messages))
         session = self._session(session_id)
         entries = await session.add_all(drafts, labels)
-        usage = reported_usage(messages)
-        if usage is not None and entries:
-            await self.record_usage(session_id, usage)
+        if usage is not None:
+            await session.record_usage(usage)
         return entries
+
+    def _readable_usage(self, usage: Any) -> UsageReported | None:
+        """A response's usage; one that cannot be read must not keep its message out."""
+        if usage is None:
+            return None
+        try:
+            return usage_of(usage, self._shared.new_id(), self._shared.clock(), None)
+        except InvalidInput as error:
+            logger.warning("the usage of a response was not recorded: %s", error)
+            return None
 
     async def record_usage(self, session_id: str, usage: Any, *, model: str | None = None) -> None:
         """Keeps what the provider said the last request cost, and learns from it.
@@ -502,6 +520,14 @@ class AsyncMemoryManager:
         document = state if isinstance(state, SessionState) else SessionState.from_json(state)
         sound = checked(document, self._meter(self._shared.config))
         shared = self._shared
+        try:
+            self._check(shared.config.updated(document.settings))
+        except MemmanError as error:
+            raise StateError([f"its settings do not work here: {error}"]) from error
+        records = sound.records
+        if (redact := shared.redact) is not None:
+            session = Session(document.session_id, shared)
+            records = with_entries(records, lambda entry: session.redacted(entry, redact))
         session_id = document.session_id
         if await self._door.call(shared.store, shared.store.state, session_id) is not None:
             if on_conflict == "skip":
@@ -515,8 +541,8 @@ class AsyncMemoryManager:
             session_id = f"{room}-{shared.new_id()}"
         try:
             await self._door.call(
-                shared.store, shared.store.commit, session_id, 0, sound.records, sound.window,
-                len(sound.records), expect_head=0,
+                shared.store, shared.store.commit, session_id, 0, records, sound.window,
+                len(records), expect_head=0,
             )  # fmt: skip
         except StoreConflict as error:
             raise SessionExists(f"session {session_id!r} was created meanwhile") from error
@@ -607,6 +633,8 @@ class AsyncMemoryManager:
 
     def _configure(self, config: MemoryConfig) -> None:
         self._check(config)
+        for session in list(self._sessions.values()):
+            self._check(config.updated(session.settings))
         self._shared.config = config
         self._shared.version += 1
 
@@ -625,8 +653,9 @@ class AsyncMemoryManager:
 
     def _opened(self, store: Any) -> Any:
         """The store of a URL, or the store itself."""
-        if not isinstance(store, str):
+        if not isinstance(store, str | os.PathLike):
             return store
+        store = os.fspath(store)
         found = self._found_plugins().first("memman_store", url=store)
         if found is None:
             raise PluginNotFound(
@@ -697,9 +726,13 @@ class AsyncMemoryManager:
         """A provider's messages as they would be sent: content and framing."""
         plain = plain_messages(messages)
         form = self._detected(plain)
-        drafts = form.parse(plain)
-        framing = form.request_framing + 4 * len(drafts)
-        return framing + sum(meter.count_draft(draft).tokens for draft in drafts)
+        craft = self._shared.craft(meter)
+        window = Window()
+        for seq, draft in enumerate(form.parse(plain), 1):
+            window.add(msgspec.structs.replace(craft(draft), seq=seq), False)
+        rendering = Rendering(form, meter.name_tokens)
+        rendering.update(window)
+        return window.tokens + rendering.added + rendering.edges
 
     def _summarizer_for(self, config: MemoryConfig) -> _Asker | None:
         if self._given_summarizer is not None:

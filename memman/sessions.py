@@ -19,6 +19,7 @@ from memman.archive import SessionState, state_of
 from memman.compression import (
     CompressionPlan,
     Goal,
+    OriginalsWanted,
     SummaryFailed,
     SummaryOptions,
     SummaryProblem,
@@ -79,7 +80,9 @@ _TRIM_ROUNDS = 6
 _PAGE = 1_000
 _NO_SETTINGS: dict[str, Any] = {}  # never changed: a session's settings are replaced, not edited
 _ANOTHER_RUNS = "another compression of this session is running"
-_compressing: ContextVar[frozenset[Session]] = ContextVar("compressing", default=frozenset())
+# The compressions that this thread or task is part of. A task made by a summarizer inherits them, and
+# is free again once they have ended: a run is known by an object of its own.
+_compressing: ContextVar[frozenset[object]] = ContextVar("compressing", default=frozenset())
 _ASK_SHARE = 0.8  # of the room between low and high water must be new before a summarizer is asked
 
 
@@ -96,14 +99,19 @@ class Session:
         "_contexts",
         "_drain_lock",
         "_entries",
+        "_erasing",
+        "_failed",
         "_inflight",
         "_last_counted",
         "_lock",
         "_meter",
         "_outbox",
+        "_queued",
+        "_run",
         "_settings",
         "_settled",
-        "_shared", "_thread_lock",
+        "_shared",
+        "_thread_lock",
         "_tokens",
         "_told",
         "_unseen",
@@ -136,6 +144,10 @@ class Session:
         self._added_tokens = self._added_entries = 0
         self._asked_at: tuple[int, int] | None = None
         self._unseen = 0
+        self._run: object | None = None
+        self._queued = False  # a background compression that has not begun yet
+        self._erasing: frozenset[str] | None = None
+        self._failed = False  # the summarizer, when it was asked last
         self._contexts: Contexts | None = None
         self._configure()
 
@@ -143,11 +155,23 @@ class Session:
 
     def _configure(self) -> None:
         """Takes in the manager's and the session's settings."""
-        self._version = self._shared.version
-        self._settled = settled = self._shared.settled(self._settings)
+        shared = self._shared
+        try:
+            settled = shared.settled(self._settings)
+        except MemmanError as error:
+            # The session's own settings do not go with the manager's: reading must not fail on that.
+            logger.warning("settings of session %s are left aside: %s", self.id, error)
+            settled = shared.settled({})
+        self._version = shared.version
+        self._settled = settled
         self._config, self._budget, self._meter = settled.config, settled.budget, settled.meter
         if self._contexts is not None:
             self._contexts.outdate()
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """What this session has settled for itself."""
+        return self._settings
 
     async def configure(self, changes: Mapping[str, Any]) -> None:
         """Changes settings of this session alone; they persist with it."""
@@ -175,6 +199,8 @@ class Session:
         if self._version != shared.version:
             self._configure()
             self._recount()
+        if self._erasing is not None:
+            await self._erase()
         if self._inflight is not None:
             await self._reload()
         elif not shared.exclusive:
@@ -404,13 +430,13 @@ class Session:
         role = draft.role
         if shared.redact is not None or role == "system" or (draft.name is None and role == "tool"):
             return None
-        if self._inflight is not None or self._version != shared.version or not self._window.head:
+        if self._unsure():
             return None
         count = self._meter.count_draft(draft)
         with self._thread_lock:
             window = self._window
             seq = window.head + 1
-            if self._inflight is not None or self._version != shared.version or seq == 1:
+            if self._unsure():
                 return None  # since the look without the lock, another thread was here
             entry = Entry(
                 id=shared.new_id(),
@@ -469,7 +495,7 @@ class Session:
         async with self._lock:
             if self._unsure():
                 await self._refresh()
-            records = self._added(_without_leaks(drafts, entries))
+            records = self._added(entries)
             if len({record.id for record in records}) < len(records):
                 raise _same_id_again(records[0].id)
             appended = await self._append(records)
@@ -501,6 +527,7 @@ class Session:
         shared = self._shared
         return (
             self._inflight is not None
+            or self._erasing is not None
             or not shared.exclusive
             or self._version != shared.version
             or not self._window.head
@@ -519,9 +546,9 @@ class Session:
             check_id(entry.id, "what new_id returned")
         if not isinstance(entry.timestamp, datetime) or entry.timestamp.tzinfo is None:
             raise InvalidInput(f"clock must return an aware datetime, not {entry.timestamp!r}")
-        return entry if redact is None else self._redacted(entry, redact)
+        return entry if redact is None else self.redacted(entry, redact)
 
-    def _redacted(self, entry: Entry, redact: Callable[[Entry], Entry]) -> Entry:
+    def redacted(self, entry: Entry, redact: Callable[[Entry], Entry]) -> Entry:
         """The entry as `redact` leaves it, counted after. What it hides is never stored."""
         try:
             clean = redact(entry)
@@ -535,9 +562,8 @@ class Session:
             check_draft(clean)
         except InvalidInput as error:
             raise InvalidInput(f"redact returned what cannot be stored: {error}") from error
-        if clean.content != entry.content:
-            # The provider's own copy may hold what was just taken out.
-            clean = msgspec.structs.replace(clean, raw_json=NO_JSON)
+        # The provider's own copy may hold what is to be hidden, and nobody can look into it for us.
+        clean = msgspec.structs.replace(clean, raw_json=NO_JSON)
         return msgspec.structs.replace(clean, token_count=self._meter.count_entry(clean))
 
     def _added(self, entries: Sequence[Entry]) -> tuple[Added, ...]:
@@ -574,7 +600,9 @@ class Session:
         """Tokens of a request that are in no entry: set, learned from the last build, or reported."""
         known = self._contexts
         learned = known.fixed + int(known.framing * len(self._window.slots)) if known else 0
-        return max(self._config.overhead_tokens, learned) + self._unseen
+        # What was learned from one request never pushes a compression below low water.
+        most = self._budget.max_tokens - self._budget.target_tokens
+        return max(self._config.overhead_tokens, min(learned + self._unseen, most))
 
     def _over(self) -> bool:
         window = self._window
@@ -590,11 +618,14 @@ class Session:
     async def _compress_after_add(self) -> None:
         """An automatic compression: nothing that goes wrong in it reaches the caller of `add`."""
         if self._config.background:
-            self._shared.door.start(self._compress_quietly)
+            if not self._queued:
+                self._queued = True
+                self._shared.door.start(self._compress_quietly)
         else:
             await self._compress_quietly()
 
     async def _compress_quietly(self) -> None:
+        self._queued = False
         try:
             await self.compress(automatic=True)
         except MemmanError as error:
@@ -616,7 +647,9 @@ class Session:
     ) -> events.CompressionResult:
         """Brings the window down to low water, one compression at a time per session."""
         running = _compressing.get()
-        if self in running:  # asked for by the summarizer or a receiver of this very compression
+        if (
+            self._run in running
+        ):  # asked for by the summarizer or a receiver of this very compression
             return self._nothing(_ANOTHER_RUNS)
         lock = self._compression_lock()
         if automatic:
@@ -624,10 +657,12 @@ class Session:
                 return self._nothing(_ANOTHER_RUNS)
         else:
             await lock.__aenter__()
-        token = _compressing.set(running | {self})
+        self._run = object()
+        token = _compressing.set(running | {self._run})
         try:
             result = await self._compress_alone(target_tokens, focus, automatic)
         finally:
+            self._run = None
             _compressing.reset(token)
             await lock.__aexit__(None, None, None)
         await self._drain()
@@ -648,11 +683,16 @@ class Session:
                 if automatic and not self._over():
                     return self._nothing("within the limits")
                 options = self._options(focus, automatic)
+                if self._failed and not options.ask and not options.write:
+                    return self._nothing(
+                        "the summarizer failed lately; on_failure keeps everything"
+                    )
                 configured = self._shared.summarizer(self._config) is not None
                 view, goal = self._view(target_tokens, spare=configured and not options.ask)
             try:
                 after, cost = await self._carried_out(view, goal, options)
             except SummaryFailed as error:
+                self._failed = True
                 if self._config.on_failure == "raise" and not automatic:
                     raise CompressionFailed(f"nothing was changed: {error}") from error
                 return self._nothing(f"the summary failed and nothing was changed: {error}")
@@ -754,16 +794,40 @@ class Session:
                 logger.warning("summary of session %s: %s", self.id, wanted.reason)
                 await self._drain()
                 answer = None
+            elif isinstance(wanted, OriginalsWanted):
+                answer = [await self._originals(slot) for slot in wanted.slots]
             else:
                 began = self._shared.clock()
                 answer = await self._summary(wanted)
                 calls += 1
                 seconds += (self._shared.clock() - began).total_seconds()
 
+    async def _originals(self, slot: Slot) -> tuple[Entry, ...]:
+        """The added entries that a stub or a clipped entry stands for, as the store has them."""
+        shared = self._shared
+        found: list[Entry] = []
+        asked = [slot.entry.id]
+        while asked:
+            wanted = set(asked)
+            records = await shared.door.call(shared.store, shared.store.get, self.id, asked)
+            asked = []
+            for seq, record in records:
+                if isinstance(record, Added):
+                    found.append(msgspec.structs.replace(record.entry, seq=seq))
+                elif isinstance(record, Compressed):
+                    asked += [
+                        name
+                        for item in record.replacements
+                        if item.entry is not None and item.entry.id in wanted
+                        for name in item.ids
+                    ]
+        return tuple(found)
+
     async def _summary(self, request: SummaryRequest) -> SummaryReply | SummaryFailure:
         """Asks the summarizer, outside every lock and transaction."""
         summarizer = self._shared.summarizer(self._config)
         self._asked_at = (self._added_tokens, self._added_entries)
+        self._failed = True  # until there is an answer
         try:
             reply = await self._shared.door.ask(
                 lambda: summarizer.summarize(request),
@@ -775,6 +839,7 @@ class Session:
             return SummaryFailure(f"{type(error).__name__}: {error}")
         if not isinstance(reply, SummaryReply) or not isinstance(reply.text, str):
             return SummaryFailure(f"the summarizer returned {type(reply).__name__}, not text")
+        self._failed = False
         return reply
 
     async def plan(self, target_tokens: int | None, focus: str | None) -> CompressionPlan:
@@ -859,6 +924,7 @@ class Session:
         wanted = tuple(dict.fromkeys(ids))
 
         def change(history: History) -> tuple[Record, Sequence[Slot]]:
+            self._erasing = frozenset(ids)  # due from the commit on, whatever comes between
             slots, entries, tokens = history.without(wanted)
             record = Deleted(
                 id=shared.new_id(), at=shared.clock(), ids=wanted, entries=entries, tokens=tokens
@@ -879,12 +945,23 @@ class Session:
         wanted = tuple(name for name in wanted if name not in gone)
         if wanted:
             await self._change_with_history(change)
-        # From the log as it is now: a compression may have landed before the deletion did. Also
-        # what an interrupted deletion left is erased: erasing again is harmless.
         async with self._lock:
-            log = [record for _, record in await self._log(0)]
-            tainted = tainted_by(log, frozenset(ids))
+            self._erasing = frozenset(ids)
+            await self._write(self._erase())
+
+    async def _erase(self) -> None:
+        """Overwrites what deletions left to be erased. Under the lock.
+
+        From the log as it is now: a compression may have landed before the deletion did. What an
+        interrupted deletion left is erased at the next verb; erasing again is harmless.
+        """
+        shared = self._shared
+        log = [record for _, record in await self._log(0)]
+        gone = {name for record in log if isinstance(record, Deleted) for name in record.ids}
+        tainted = tainted_by(log, (self._erasing or frozenset()) & gone)
+        if tainted:
             await shared.door.call(shared.store, shared.store.erase, self.id, tainted)
+        self._erasing = None
 
     async def _change_with_history(
         self, change: Callable[[History], tuple[Record, Sequence[Slot]]]
@@ -1023,10 +1100,11 @@ class Session:
             last = self._contexts.last if self._contexts else None
             estimated = last.tokens.tokens if last else self._window.tokens
             record = msgspec.structs.replace(usage, estimated=estimated)
-            self._usage = record
-            if last is not None:
-                self._unseen = max(0, record.input_tokens - estimated)
             await self._append((record,))
+            self._usage = record
+            # A trimmed or a text context is not what the report is about.
+            if last is not None and not last.trimmed and last.format != "text":
+                self._unseen = max(0, record.input_tokens - estimated)
         await self._drain()
 
     # ------------------------------------------------------------ building contexts
@@ -1035,9 +1113,7 @@ class Session:
         """A context of the window as it is; trims a copy where it does not fit."""
         if self._shared.quick:
             with self._thread_lock:
-                # No call to `_unsure`: the store is ours, so these are all that could be amiss.
-                sure = self._inflight is None and self._version == self._shared.version
-                if sure and self._window.head:
+                if not self._unsure():
                     return self._built(asked)
         async with self._lock:
             if self._unsure():
@@ -1070,22 +1146,6 @@ def no_session(session_id: str) -> SessionNotFound:
 
 def _same_id_again(entry_id: str) -> IdConflict:
     return IdConflict(f"new_id gave {entry_id!r} twice; ids must be unique. Nothing was changed")
-
-
-def _without_leaks(drafts: Sequence[Draft], entries: Sequence[Entry]) -> list[Entry]:
-    """The entries without the raw data of messages in which `redact` changed anything.
-
-    A message's envelope stands on its first entry and may hold what was taken out of another.
-    """
-    changed = {
-        draft.message_id
-        for draft, entry in zip(drafts, entries, strict=True)
-        if draft.message_id is not None and draft.content != entry.content
-    }
-    return [
-        msgspec.structs.replace(entry, raw_json=NO_JSON) if draft.message_id in changed else entry
-        for draft, entry in zip(drafts, entries, strict=True)
-    ]
 
 
 def _labelled(draft: Draft, labels: Mapping[str, str]) -> Draft:
@@ -1130,4 +1190,8 @@ def _plain_settings(changes: Mapping[str, Any]) -> dict[str, Any]:
             "a session's strategy must be a preset's name: it is stored with the session. "
             "Give functions to the manager's config instead"
         )
-    return {key: None if value is msgspec.UNSET else value for key, value in changes.items()}
+    if any(value is msgspec.UNSET for value in changes.values()):
+        raise InvalidInput(
+            "a session's setting cannot be UNSET: give it a value, or None where it may be"
+        )
+    return dict(changes)

@@ -60,7 +60,7 @@ class Shared:
         self.version = 0  # grows when the manager's settings change
         self._settled: tuple[int, Settled] | None = None
         # Nothing of this store ever suspends or comes from elsewhere: no need to ask or to shield.
-        self.quick = exclusive and isinstance(store, MemoryStore)
+        self.quick = exclusive and type(store) is MemoryStore
 
     def settled(self, settings: Mapping[str, Any]) -> Settled:
         """The manager's settings with a session's own; sessions without their own share them."""

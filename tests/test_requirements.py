@@ -711,9 +711,9 @@ def setting_max_entry_ratio() -> None:
 
 
 def _clip_only() -> list[Any]:
-    from memman.compression.stages import clip_large
+    from memman.compression.stages import clip_large, clip_rest
 
-    return [clip_large]
+    return [clip_large, clip_rest]
 
 
 def setting_overhead_tokens() -> None:

@@ -16,6 +16,7 @@ from memman.compression.planning import (
     stages_of,
 )
 from memman.compression.summaries import (
+    OriginalsWanted,
     SummaryFailed,
     SummaryOptions,
     SummaryProblem,
@@ -31,6 +32,7 @@ __all__ = [
     "Goal",
     "Group",
     "Item",
+    "OriginalsWanted",
     "PlannedEntry",
     "Stage",
     "SummaryFailed",

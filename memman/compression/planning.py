@@ -7,9 +7,9 @@ from typing import Any, Literal
 
 import msgspec
 
-from memman.compression.stages import clear_tool_results, clip_large, drop_oldest
+from memman.compression.stages import clear_tool_results, clip_large, clip_rest, drop_oldest
 from memman.compression.summaries import Answer, Request, SummaryOptions, summarise
-from memman.compression.view import Craft, Goal, View
+from memman.compression.view import Craft, Goal, Group, Item, View
 from memman.errors import CompressionFailed, ConfigError
 from memman.records import Replacement
 
@@ -19,9 +19,9 @@ Stage = Callable[[View, Goal, Craft], View | None]
 SUMMARISE: Literal["summarise"] = "summarise"  # the one step that asks somebody
 
 PRESETS: dict[str, tuple[Stage | Literal["summarise"], ...]] = {
-    "default": (clear_tool_results, SUMMARISE, drop_oldest, clip_large),
+    "default": (clear_tool_results, SUMMARISE, clip_large, drop_oldest, clip_rest),
 }
-TRIM: tuple[Stage, ...] = (clear_tool_results, drop_oldest, clip_large)
+TRIM: tuple[Stage, ...] = (clear_tool_results, clip_large, drop_oldest, clip_rest)
 
 
 def stages_of(strategy: Any) -> tuple[Stage | Literal["summarise"], ...]:
@@ -116,6 +116,12 @@ _STANDING_REASONS = {
 }
 
 
+def _reason(group: Group, item: Item) -> str:
+    if item.method is None:
+        return _STANDING_REASONS[group.standing]
+    return "too large for the limit" if item.method == "clip" else "old, and the window is over"
+
+
 def describe(session_id: str, before: View, after: View, goal: Goal, asks: bool) -> CompressionPlan:
     """The difference of two views, entry by entry."""
     rows = [
@@ -126,7 +132,7 @@ def describe(session_id: str, before: View, after: View, goal: Goal, asks: bool)
             action=item.method or "keep",
             # A summary stands for many: its tokens are told with the first of them.
             tokens_after=item.tokens if number == 0 else 0,
-            reason=_STANDING_REASONS[group.standing] if item.method is None else "old and over",
+            reason=_reason(group, item),
         )
         for group in after.groups
         for item in group.items

@@ -124,55 +124,76 @@ def _gone(group: Group) -> Group:
 
 
 def clip_large(view: View, goal: Goal, craft: Craft) -> View | None:
-    """Cuts the middle out of large entries until the limit is kept.
+    """Cuts the middle out of what is out of proportion, until the limit is kept.
 
-    Older entries above `max_entry_ratio` of the budget first, then any older one, then the newest
-    exchange, there tool results first; the largest first each time. Pinned entries are never cut.
+    Older entries above `max_entry_ratio` of the budget first, then the newest exchange, each entry down
+    to an even share, tool results first; the largest first each time. Pinned entries are never cut.
     """
-    groups = list(view.groups)
-    tokens = view.tokens
-    # Half-way to low water, so that the next small entry does not ask for the same again.
-    aim = (goal.limit + min(goal.tokens, goal.limit)) // 2
-    if tokens <= goal.limit:
-        return None
-    for number, index, floor in _clipping_order(view, goal):
-        if tokens <= aim or (tokens <= goal.limit and groups[number].standing == "newest"):
-            break
-        item = groups[number].items[index]
-        wanted = max(item.tokens - (tokens - aim), floor)
-        clipped = _clipped(item, wanted, craft)
-        if clipped is None:
-            continue
-        tokens += clipped.tokens - item.tokens
-        items = list(groups[number].items)
-        items[index] = clipped
-        groups[number] = groups[number].with_items(items)
-    return view.with_groups(groups) if tokens < view.tokens else None
+    allowed = max(goal.budget.entry_tokens, _SMALLEST_CLIP)
+    older, newest = _clippable(view)
+    share = max(_SMALLEST_CLIP, goal.limit // max(1, 2 * len(newest)))
+    return _clipped_in_order(
+        view, goal, craft, [(place, allowed) for place in older], [(p, share) for p in newest]
+    )
 
 
-def _clipping_order(view: View, goal: Goal) -> list[tuple[int, int, int]]:
-    """(group, item, least tokens to leave) in the order in which entries are clipped."""
-    allowed = goal.budget.entry_tokens
-    older: list[tuple[int, int, int]] = []
-    newest: list[tuple[bool, int, int, int]] = []
+def clip_rest(view: View, goal: Goal, craft: Craft) -> View | None:
+    """Cuts whatever may be cut, as far down as a notice allows, when nothing else kept the limit."""
+    older, newest = _clippable(view)
+    floor = _SMALLEST_CLIP
+    return _clipped_in_order(
+        view, goal, craft, [(place, floor) for place in older], [(p, floor) for p in newest]
+    )
+
+
+_Place = tuple[int, int]  # the number of a group, and of an item in it
+
+
+def _clippable(view: View) -> tuple[list[_Place], list[_Place]]:
+    """The places of older entries and of the newest exchange, in the order in which they are clipped."""
+    older: list[tuple[int, _Place]] = []
+    newest: list[tuple[bool, int, _Place]] = []
     for number, group in enumerate(view.groups):
         for index, item in enumerate(group.items):
             if item.entry is None or any(slot.pinned for slot in item.run):
                 continue
             if number < len(view.groups) - 1:
-                older.append((item.tokens, number, index))
+                older.append((item.tokens, (number, index)))
             else:
                 result = item.entry.type == "tool_result"
-                newest.append((result, item.tokens, number, index))
+                newest.append((result, item.tokens, (number, index)))
     older.sort(key=lambda found: -found[0])
     newest.sort(key=lambda found: (not found[0], -found[1]))
-    first = [(n, i, max(allowed, _SMALLEST_CLIP)) for size, n, i in older if size > allowed]
-    second = [(n, i, _SMALLEST_CLIP) for _, n, i in older]
-    # The newest exchange gives its largest results first, each at first only down to an even share.
-    share = max(_SMALLEST_CLIP, goal.limit // max(1, 2 * len(newest)))
-    third = [(n, i, share) for _, size, n, i in newest if size > share]
-    fourth = [(n, i, _SMALLEST_CLIP) for _, _, n, i in newest]
-    return first + second + third + fourth
+    return [place for _, place in older], [place for _, _, place in newest]
+
+
+def _clipped_in_order(
+    view: View,
+    goal: Goal,
+    craft: Craft,
+    older: list[tuple[_Place, int]],
+    newest: list[tuple[_Place, int]],
+) -> View | None:
+    """The view with places clipped, each to no less than its floor, until the limit is kept."""
+    groups = list(view.groups)
+    tokens = view.tokens
+    # Older ones half-way to low water, so that the next small entry does not ask for the same again.
+    between = (goal.limit + min(goal.tokens, goal.limit)) // 2
+    for places, aim in ((older, between), (newest, goal.limit)):
+        for (number, index), floor in places:
+            item = groups[number].items[index]
+            if tokens <= aim or tokens <= goal.limit:
+                break
+            if item.tokens <= floor:
+                continue
+            clipped = _clipped(item, max(item.tokens - (tokens - aim), floor), craft)
+            if clipped is None:
+                continue
+            tokens += clipped.tokens - item.tokens
+            items = list(groups[number].items)
+            items[index] = clipped
+            groups[number] = groups[number].with_items(items)
+    return view.with_groups(groups) if tokens < view.tokens else None
 
 
 def _clipped(item: Item, wanted: int, craft: Craft) -> Item | None:

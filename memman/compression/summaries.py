@@ -76,8 +76,17 @@ class SummaryOptions(msgspec.Struct, frozen=True, kw_only=True):
     dry_run: bool = False
 
 
-Request = SummaryRequest | SummaryProblem
-Answer = SummaryReply | SummaryFailure | None
+class OriginalsWanted(msgspec.Struct, frozen=True):
+    """Asks for what stubs and clipped entries stand for, so that a summary can tell of it.
+
+    The answer has the entries of each slot, in the order asked; an empty tuple where they are gone.
+    """
+
+    slots: tuple[Slot, ...]
+
+
+Request = SummaryRequest | SummaryProblem | OriginalsWanted
+Answer = SummaryReply | SummaryFailure | Sequence[tuple[Entry, ...]] | None
 Asking = Generator[Request, Answer, View | None]
 
 
@@ -98,10 +107,11 @@ def summarise(view: View, goal: Goal, craft: Craft, options: SummaryOptions) -> 
     entries = sum([view.groups[number].entries for number in chosen])
     if entries < goal.budget.min_entries or cap < _SMALLEST_SUMMARY:
         return None
-    originals = [slot.entry for slot in run]
     if options.dry_run:
+        originals = [slot.entry for slot in run]
         summary, method = _planned(originals, cap, craft), _method(options.ask)
     else:
+        originals = yield from _in_full(run)
         summary, method = yield from _written(originals, cap, craft, options)
     return _with_summary(view, chosen, summary, method)
 
@@ -127,6 +137,14 @@ def _oldest(view: View, goal: Goal) -> list[int]:
     return chosen
 
 
+def _in_full(run: Sequence[Slot]) -> Generator[Request, Answer, list[Entry]]:
+    """The entries of a run with what stubs and clips stand for in their place."""
+    cut = [s for s in run if s.compression is not None and s.entry.type != "summary"]
+    answer = (yield OriginalsWanted(tuple(cut))) if cut else ()
+    found = dict(zip(cut, answer, strict=True)) if isinstance(answer, Sequence) else {}
+    return [entry for slot in run for entry in found.get(slot) or (slot.entry,)]
+
+
 def _written(
     originals: Sequence[Entry],
     cap: int,
@@ -143,7 +161,7 @@ def _written(
                 return candidate, "summary"
         else:
             # A summarizer that raised or hung is not asked again: its time is the agent's time.
-            problem = reply.reason if reply else "it gave no reply"
+            problem = reply.reason if isinstance(reply, SummaryFailure) else "it gave no reply"
             break
     if problem:
         falls_back = options.on_failure == "fallback"
@@ -174,7 +192,7 @@ def summary_request(
     originals: Sequence[Entry], cap: int, focus: str | None, problem: str = ""
 ) -> SummaryRequest:
     """The request for a summary of these entries; the newest earlier summary goes in as such."""
-    previous = next((e.text for e in reversed(originals) if e.type == "summary"), None)
+    previous = _earlier(originals)
     content = "\n".join(_shown(entry) for entry in originals if entry.type != "summary")
     words = max(10, cap * 2 // 3)
     prompt = PROMPT.format(
@@ -202,6 +220,11 @@ def _shown(entry: Entry) -> str:
     return f"{line[:half]}\n[... {len(line) - 2 * half} characters left out ...]\n{line[-half:]}"
 
 
+def _earlier(entries: Sequence[Entry]) -> str | None:
+    """What earlier summaries said, all of them: a new one carries them on."""
+    return "\n\n".join(entry.text for entry in entries if entry.type == "summary") or None
+
+
 def heuristic_summary(entries: Sequence[Entry], quote: int = _QUOTE_CHARS) -> str:
     """What can be said without a model: how many user messages, the first and last, tools, errors.
 
@@ -221,7 +244,7 @@ def heuristic_summary(entries: Sequence[Entry], quote: int = _QUOTE_CHARS) -> st
         lines.append(f"Tools used: {_quoted(', '.join(tools), 2 * quote)}")
     if errors:
         lines.append(f"{errors} errors encountered")
-    earlier = next((entry.text for entry in reversed(entries) if entry.type == "summary"), None)
+    earlier = _earlier(entries)
     if earlier:
         lines.append(f"Before that: {_quoted(earlier, 4 * quote)}")
     return "\n".join(lines)

@@ -161,6 +161,7 @@ def view_of(slots: Sequence[Slot], starts: Sequence[int], goal: Goal) -> View:
         standing: Standing = ("recent" if recent else "old") if groups else "newest"
         groups.append(Group(run, standing, tokens, count))
         remaining -= count
-        room -= tokens
+        # The newest exchange may be clipped: however large it is, it does not push out the recent ones.
+        room -= tokens if standing != "newest" else min(tokens, goal.budget.entry_tokens)
     groups.reverse()
     return View(tuple(groups), total, len(slots))

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import Any
+from zlib import crc32
 
 import msgspec
 from cachetools import LRUCache, TTLCache
@@ -173,7 +174,10 @@ class CallableCounter:
     def __init__(self, function: Callable[[str], int]) -> None:
         self.function = function
         name = getattr(function, "__qualname__", type(function).__qualname__)
-        self.fingerprint = f"callable:{name}"
+        # Two lambdas have one name, so what they do is part of who they are.
+        code = getattr(function, "__code__", None)
+        body = crc32(repr((code.co_code, code.co_consts, code.co_names)).encode()) if code else 0
+        self.fingerprint = f"callable:{name}:{body:08x}"
 
     def count_texts(self, texts: Sequence[str]) -> list[int]:
         """Each text on its own."""

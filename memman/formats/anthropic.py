@@ -122,7 +122,7 @@ class AnthropicFormat:
     def frame(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """A conversation begins and ends with the user: the newest models refuse a prefilled end."""
         if not messages:
-            return messages
+            return [{"role": "user", "content": _GOES_ON}]  # a system prompt alone is refused
         if messages[0]["role"] == "assistant":
             messages = [{"role": "user", "content": _BEGINS}, *messages]
         if messages[-1]["role"] == "assistant":

@@ -179,8 +179,9 @@ class MemoryStore:
     def erase(self, session_id: str, ids: frozenset[str]) -> None:
         """Puts tombstones where the payloads were."""
         with self._lock:
-            log = self._logs[session_id].recovered()
-            log.records[:] = [tombstone(record, ids) for record in log.records]
+            log = self._found(session_id)
+            if log is not None:
+                log.records[:] = [tombstone(record, ids) for record in log.records]
 
     def sessions(self) -> Iterable[SessionInfo]:
         """Every session, in the order of creation."""

@@ -320,8 +320,9 @@ def test_rendered_as_anthropic_and_back_it_is_valid_both_times(kind: str) -> Non
     assert check(memory.build_context("s").messages, "openai-chat") == []
 
 
-def test_blank_texts_which_anthropic_refuses_leave_nothing_to_send() -> None:
-    assert loaded(ROUND_TRIPS["blank texts"]).build_context("s", format="anthropic").messages == []
+def test_where_anthropic_refuses_all_there_is_a_note_keeps_the_request_valid() -> None:
+    [note] = loaded(ROUND_TRIPS["blank texts"]).build_context("s", format="anthropic").messages
+    assert note == {"role": "user", "content": "[memman: the conversation goes on]"}
 
 
 def test_calls_results_and_texts_survive_the_way_to_anthropic_and_back() -> None:

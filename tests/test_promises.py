@@ -1,0 +1,206 @@
+"""The promises where they are easiest to break: what one request, one result or one failure may not do."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from memman import AsyncMemoryManager, MemoryConfig, MemoryManager, StateError
+from memman.stores import MemoryStore
+
+
+def words(text: str) -> int:
+    return len(text.split())
+
+
+def manager(summarizer: Any = None, **settings: Any) -> MemoryManager:
+    return MemoryManager(
+        counter=words, summarizer=summarizer, config=MemoryConfig(**{"max_entries": None, **settings})
+    )
+
+
+def talk(memory: MemoryManager, rounds: int, size: int = 10) -> None:
+    for number in range(rounds):
+        memory.add_user_message("s", f"question {number} " + "q " * size)
+        memory.add_assistant_message("s", f"answer {number} " + "a " * size)
+
+
+def active(memory: MemoryManager) -> list[str]:
+    return [entry.text for entry in memory.get_active_entries("s")]
+
+
+def test_what_one_large_request_teaches_never_pushes_a_compression_below_low_water() -> None:
+    memory = manager(max_tokens=1_000)
+    talk(memory, 8)
+    memory.build_context("s", budget=400_000, system="s " * 60_000)
+    memory.record_usage("s", 60_000)
+    memory.add_user_message("s", "next")
+    assert len(active(memory)) == 17
+    assert memory.get_stats("s").overhead_tokens <= 500
+
+
+def test_a_report_about_a_trimmed_context_teaches_nothing() -> None:
+    memory = manager(max_tokens=1_000)
+    talk(memory, 8)
+    memory.build_context("s", budget=150)
+    memory.record_usage("s", 900)
+    assert memory.get_stats("s").overhead_tokens < 200
+
+
+def test_one_huge_newest_result_does_not_push_out_the_small_ones_before_it() -> None:
+    memory = manager(max_tokens=2_000)
+    memory.add_user_message("s", "TASK fix the parser")
+    memory.add_user_message("s", "RULE never touch the lexer")
+    memory.add_tool_call("s", "read", {"path": "x"}, call_id="c")
+    memory.add_tool_result("s", "read", "line " * 10_000, call_id="c")
+    kept = active(memory)
+    assert kept[:2] == ["TASK fix the parser", "RULE never touch the lexer"]
+    assert memory.get_stats("s").active_tokens <= 2_000
+    context = memory.build_context("s", budget=500)
+    assert "TASK fix the parser" in [message["content"] for message in context.messages]
+
+
+@pytest.mark.parametrize("on_failure", ["keep", "raise"])
+def test_a_failing_summarizer_that_may_not_be_replaced_costs_no_entry(on_failure: str) -> None:
+    def broken(prompt: str) -> str:
+        raise OSError("no network")
+
+    memory = manager(broken, max_tokens=400, on_failure=on_failure)
+    talk(memory, 60)
+    assert len(active(memory)) == 120
+    assert memory.build_context("s").tokens.tokens <= 400
+
+
+def test_a_summarizer_is_told_what_cleared_results_said() -> None:
+    prompts: list[str] = []
+
+    def summarize(prompt: str) -> str:
+        prompts.append(prompt)
+        return "short"
+
+    memory = manager(summarize, max_tokens=600)
+    for number in range(40):
+        memory.add_user_message("s", f"step {number} " + "q " * 10)
+        memory.add_tool_call("s", "run", {"n": number}, call_id=f"c{number}")
+        memory.add_tool_result("s", "run", f"outcome-{number} " + "r " * 60, call_id=f"c{number}")
+    assert prompts
+    told = [number for number in range(40) if f"outcome-{number} " in " ".join(prompts)]
+    assert told[:5] == [0, 1, 2, 3, 4]
+
+
+def test_every_earlier_summary_is_carried_on() -> None:
+    texts = iter(["fact-one", "fact-two", "both"])
+    prompts: list[str] = []
+
+    def summarize(prompt: str) -> str:
+        prompts.append(prompt)
+        return next(texts)
+
+    memory = manager(summarize, max_tokens=100_000, recent_window=0, auto_compress=False)
+    talk(memory, 5)
+    memory.compress("s", target_tokens=100)
+    [first] = memory.get_summaries("s")
+    memory.pin("s", first.id)
+    talk(memory, 5)
+    memory.compress("s", target_tokens=100)
+    memory.unpin("s", first.id)
+    talk(memory, 5)
+    memory.compress("s", target_tokens=100)
+    assert "fact-one" in prompts[2]
+    assert "fact-two" in prompts[2]
+
+
+class _Forgetful(MemoryStore):
+    """A store whose first erasure fails."""
+
+    failed = False
+
+    def erase(self, session_id: str, ids: frozenset[str]) -> None:
+        if not self.failed:
+            self.failed = True
+            raise OSError("disk")
+        super().erase(session_id, ids)
+
+
+def test_what_was_deleted_is_not_exported_even_where_the_erasure_failed() -> None:
+    store = _Forgetful()
+    memory = MemoryManager(store, exclusive=True)
+    secret = memory.add_user_message("s", "swordfish").id
+    memory.add_user_message("s", "other")
+    with pytest.raises(OSError, match="disk"):
+        memory.delete_entries("s", [secret])
+    assert "swordfish" not in memory.export_session("s").to_json()
+    memory.get_entries("s")
+    assert "swordfish" not in str(store.read("s"))
+
+
+def test_a_response_with_unreadable_usage_is_added_once() -> None:
+    memory = MemoryManager()
+    message = {"role": "assistant", "content": "hello"}
+    response = {"choices": [{"message": message}], "usage": {"prompt_tokens": None}}
+    memory.add_messages("s", response)
+    assert active(memory) == ["hello"]
+
+
+def test_an_import_redacts_too() -> None:
+    import msgspec
+
+    plain = MemoryManager()
+    plain.add_user_message("s", "the password is swordfish")
+    careful = MemoryManager(
+        redact=lambda entry: msgspec.structs.replace(
+            entry, content=entry.text.replace("swordfish", "***")
+        )
+    )
+    careful.import_session(plain.export_session("s"))
+    assert active(careful) == ["the password is ***"]
+
+
+def test_settings_that_do_not_work_here_are_refused_at_import() -> None:
+    memory = MemoryManager()
+    memory.add_user_message("s", "x")
+    memory.update_config("s", target_ratio=0.8)
+    document = memory.export_session("s")
+    with pytest.raises(StateError, match="settings"):
+        MemoryManager(config=MemoryConfig(max_summary_ratio=0.3)).import_session(document)
+
+
+def test_a_combination_of_settings_that_contradicts_itself_changes_nothing() -> None:
+    memory = MemoryManager()
+    memory.add_user_message("s", "x")
+    memory.update_config("s", target_ratio=0.8)
+    with pytest.raises(ValueError, match="max_summary_ratio"):
+        memory.update_config(max_summary_ratio=0.5)
+    assert memory.get_entries("s")
+
+
+def test_counting_messages_gives_what_their_context_costs() -> None:
+    memory = manager(max_tokens=10_000)
+    talk(memory, 3)
+    memory.add_tool_call("s", "run", {"n": 1}, call_id="c")
+    memory.add_tool_result("s", "run", "done", call_id="c")
+    for form in ("openai-chat", "anthropic"):
+        context = memory.build_context("s", format=form)
+        counted = memory.count_tokens(context.messages).tokens
+        assert abs(counted - context.tokens.tokens) <= 20
+
+
+def test_hung_summarizers_do_not_use_up_the_event_loops_workers() -> None:
+    from threading import Event
+
+    hold = Event()
+
+    async def scenario() -> None:
+        memory = AsyncMemoryManager(
+            counter=words,
+            summarizer=lambda prompt: str(hold.wait(20)),
+            config=MemoryConfig(max_tokens=400, max_entries=None, summarize_timeout=0.02),
+        )
+        for number in range(400):
+            await memory.add_user_message("s", f"question {number} " + "q " * 10)
+        assert await asyncio.wait_for(asyncio.to_thread(lambda: 1), 2) == 1
+
+    asyncio.run(scenario())
+    hold.set()
