@@ -120,6 +120,13 @@ class Entry(
     compressed: bool = False
     summary_id: str | None = None
 
+    def __repr__(self) -> str:
+        """Short enough for a prompt; every field is an attribute."""
+        name = f" {self.name}" if self.name else ""
+        text = self.text if len(self.text) <= 40 else f"{self.text[:40]}..."
+        what = f"#{self.seq} {self.role} {self.type}{name}"
+        return f"<Entry {what}, {self.token_count.tokens} tokens: {text!r}>"
+
     @property
     def text(self) -> str:
         """The readable text; parts other than text are left out."""

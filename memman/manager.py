@@ -578,6 +578,8 @@ class AsyncMemoryManager:
     async def close(self) -> None:
         """Waits a bounded time for background compressions, then closes the store."""
         await self._door.wait_started(_CLOSE_SECONDS)
+        for session in list(self._sessions.values()):
+            await session.tell()
         await self._door.call(self._shared.store, self._shared.store.close)
 
     async def __aenter__(self) -> Self:
@@ -670,7 +672,7 @@ class AsyncMemoryManager:
         meter = self._meters.get(key)
         if meter is None:
             counter, accuracy = self._resolved(config)
-            meter = self._meters[key] = Meter(counter, accuracy, self._count_fell_back)
+            meter = self._meters[key] = Meter(counter, accuracy)
         return meter
 
     def _resolved(self, config: MemoryConfig) -> tuple[Any, Accuracy]:
@@ -690,14 +692,6 @@ class AsyncMemoryManager:
 
     def _specs(self) -> list[CounterSpec]:
         return [spec for _, spec in self._found_plugins().listed("memman_token_counters")]
-
-    def _count_fell_back(self, counter: str, reason: str) -> None:
-        signal = events.count_fell_back
-        for session in list(self._sessions.values()) if signal.receivers else ():
-            session.notice(
-                events.CountFellBack(session_id=session.id, counter=counter, reason=reason)
-            )
-            break
 
     def _limits(self, model: str | None) -> tuple[int, int, int] | None:
         if model is None:

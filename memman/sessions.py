@@ -369,10 +369,21 @@ class Session:
         if events.SIGNALS[type(event)].receivers:
             self._outbox.append(event)
 
-    async def tell(self, event: events.Event) -> None:
-        """Tells of something that is not in the log."""
-        self.notice(event)
+    async def tell(self, event: events.Event | None = None) -> None:
+        """Tells of something that is not in the log, and of what is still to be told."""
+        if event is not None:
+            self.notice(event)
         await self._drain()
+
+    def _check_counter(self, count: TokenCount) -> None:
+        """Tells where the estimator answered for the counter."""
+        meter = self._meter
+        if count.counter != meter.fingerprint:
+            self.notice(
+                events.CountFellBack(
+                    session_id=self.id, counter=meter.fingerprint, reason=meter.failure
+                )
+            )
 
     def heal(self) -> None:
         """Frees what this thread still holds after an interruption."""
@@ -468,6 +479,7 @@ class Session:
             if events.entry_added.receivers:
                 self._outbox.append(events.EntryAdded(session_id=self.id, entry=entry))
             self._inflight = None
+        self._check_counter(count)
         return entry
 
     async def _add_anywhere(
@@ -546,7 +558,10 @@ class Session:
             check_id(entry.id, "what new_id returned")
         if not isinstance(entry.timestamp, datetime) or entry.timestamp.tzinfo is None:
             raise InvalidInput(f"clock must return an aware datetime, not {entry.timestamp!r}")
-        return entry if redact is None else self.redacted(entry, redact)
+        if redact is not None:
+            entry = self.redacted(entry, redact)
+        self._check_counter(entry.token_count)
+        return entry
 
     def redacted(self, entry: Entry, redact: Callable[[Entry], Entry]) -> Entry:
         """The entry as `redact` leaves it, counted after. What it hides is never stored."""

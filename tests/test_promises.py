@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from memman import AsyncMemoryManager, MemoryConfig, MemoryManager, StateError
+from memman import AsyncMemoryManager, MemoryConfig, MemoryManager, StateError, events
 from memman.stores import MemoryStore
 
 
@@ -204,3 +204,29 @@ def test_hung_summarizers_do_not_use_up_the_event_loops_workers() -> None:
 
     asyncio.run(scenario())
     hold.set()
+
+
+def test_a_count_that_fell_back_is_told_at_once_and_of_its_own_session() -> None:
+    def moody(text: str) -> int:
+        if "bad" in text:
+            raise ValueError("no")
+        return 1
+
+    memory = MemoryManager(counter=moody)
+    told: list[str] = []
+
+    def receive(sender: Any, event: Any) -> None:
+        told.append(event.session_id)
+
+    with events.count_fell_back.connected_to(receive, sender=memory):
+        memory.add_user_message("alice", "good")
+        memory.add_user_message("bob", "good")
+        memory.add_user_message("bob", "bad")
+        assert told == ["bob"]
+        memory.add_user_message("alice", "good")
+    assert told == ["bob"]
+
+
+def test_an_entry_shows_itself_in_a_line() -> None:
+    entry = MemoryManager(counter=words).add_user_message("s", "hello there")
+    assert repr(entry) == "<Entry #1 user message, 2 tokens: 'hello there'>"

@@ -41,14 +41,13 @@ _TEXT_TTL_SECONDS = 300.0
 class Meter:
     """Counts with one counter and falls back to the estimator, entry by entry.
 
-    `on_fallback(counter, reason)` is told each time the estimator had to answer.
+    A count by another counter than `fingerprint` is the estimator's; `failure` says why it answered.
     """
 
     def __init__(
         self,
         counter: Any,
         accuracy: Accuracy,
-        on_fallback: Callable[[str, str], None] | None = None,
         timer: Callable[[], float] = perf_counter,
     ) -> None:
         self.fingerprint: str = counter.fingerprint
@@ -57,7 +56,7 @@ class Meter:
         self._function = counter.function if isinstance(counter, CallableCounter) else None
         self._accuracy: Accuracy = accuracy
         self._method: Method = "estimation" if accuracy == "low" else "client"
-        self._on_fallback = on_fallback
+        self.failure = ""
         self._timer = timer
         self._lock = threading.Lock()
         self._names: LRUCache[str, int] = LRUCache(_NAMES_KEPT)
@@ -157,8 +156,7 @@ class Meter:
 
     def _estimate(self, text: str, reason: str) -> TokenCount:
         logger.warning("counter %s failed, estimating instead: %s", self.fingerprint, reason)
-        if self._on_fallback is not None:
-            self._on_fallback(self.fingerprint, reason)
+        self.failure = reason
         [tokens] = BYTES4.count_texts((text,))
         return TokenCount(tokens, "estimation", "low", BYTES4.fingerprint)
 
