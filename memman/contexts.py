@@ -45,12 +45,13 @@ class Contexts:
     and per entry.
     """
 
-    __slots__ = ("_memo", "_renderings", "_shared", "fixed", "framing")
+    __slots__ = ("_memo", "_renderings", "_shared", "_was_plain", "fixed", "framing")
 
     def __init__(self, shared: Shared) -> None:
         self._shared = shared
         self._renderings: dict[str, Rendering] = {}
         self._memo: tuple[int, int, Asked, Context] | None = None
+        self._was_plain = False
         self.fixed = 0
         self.framing = 0.0
 
@@ -78,7 +79,15 @@ class Contexts:
             and memo[2] == asked
         ):
             return memo[3]
-        context = self._plain(asked, window, settled) or self._any(asked, window, settled)
+        before = memo[3] if memo is not None else None
+        context = self._plain(asked, window, settled)
+        plain = context is not None
+        if context is None:
+            context = self._any(asked, window, settled)
+        if not (plain and self._was_plain and before and before.format == asked.format):
+            # The rendering knows only what it did itself: compare what was really handed out.
+            context = context.after(before)
+        self._was_plain = plain
         self._memo = (window.head, window.epoch, asked, context)
         return context
 

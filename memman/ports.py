@@ -116,7 +116,11 @@ class Store(Protocol):
         """Every session."""
 
     def delete(self, session_id: str) -> bool:
-        """Removes a session with its log; whether there was one."""
+        """Removes a session with its log; whether there was one.
+
+        One begun anew under the id must not show a (head, epoch) that the removed one showed; to
+        `commit`, epoch 0 means a session that does not exist.
+        """
 
     def close(self) -> None:
         """Frees what the store holds."""

@@ -58,6 +58,16 @@ class Context(msgspec.Struct, frozen=True):
         beside = zip(_BESIDE, self._beside, strict=True)
         return shares | {part: tokens for part, tokens in beside if tokens}
 
+    def after(self, before: Context | None) -> Context:
+        """This context with the number of leading messages that it shares with the one before it."""
+        same = 0
+        if before is not None and before.format == self.format:
+            for one, other in zip(before._messages, self._messages, strict=False):  # noqa: SLF001 - of one kind
+                if one != other:
+                    break
+                same += 1
+        return msgspec.structs.replace(self, unchanged_prefix=same)
+
     def led_by(self, message: dict[str, Any]) -> Context:
         """This context with a message before all others."""
         messages = (message, *self._messages)

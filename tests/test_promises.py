@@ -230,3 +230,28 @@ def test_a_count_that_fell_back_is_told_at_once_and_of_its_own_session() -> None
 def test_an_entry_shows_itself_in_a_line() -> None:
     entry = MemoryManager(counter=words).add_user_message("s", "hello there")
     assert repr(entry) == "<Entry #1 user message, 2 tokens: 'hello there'>"
+
+
+def test_the_unchanged_prefix_counts_the_messages_that_were_really_sent_before() -> None:
+    memory = manager(max_tokens=10_000)
+    talk(memory, 2)
+    sent: list[dict[str, Any]] = []
+    for settings in ({}, {"system": "be brief"}, {"system": "be brief"}, {}, {"budget": 40}, {}, {}):
+        context = memory.build_context("s", **settings)
+        same = 0
+        while same < min(len(sent), len(context)) and sent[same] == context.messages[same]:
+            same += 1
+        assert context.unchanged_prefix == same, settings
+        sent = context.messages
+        memory.add_user_message("s", "and now?")
+
+
+def test_a_session_that_was_deleted_and_begun_anew_elsewhere_is_not_shown_as_it_was() -> None:
+    store = MemoryStore()
+    here, there = MemoryManager(store), MemoryManager(store)
+    for number in range(3):
+        here.add_user_message("s", f"secret {number}")
+    there.delete_session("s")
+    for number in range(3):
+        there.add_user_message("s", f"new {number}")
+    assert active(here) == ["new 0", "new 1", "new 2"]

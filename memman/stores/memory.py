@@ -21,11 +21,11 @@ class _Log:
 
     __slots__ = ("folded", "indexed", "ledger", "pending", "records", "seqs", "shape")
 
-    def __init__(self) -> None:
+    def __init__(self, epoch: int) -> None:
         self.records: list[Record] = []
         self.seqs: dict[str, int] = {}
         self.indexed = 0  # how many records `seqs` covers
-        self.shape: tuple[int, tuple[Place, ...], int] = (0, (), 0)  # epoch, window, floor
+        self.shape: tuple[int, tuple[Place, ...], int] = (epoch, (), 0)  # epoch, window, floor
         self.pending: tuple[int, list[Record], tuple[int, tuple[Place, ...], int]] | None = None
         self.ledger = Ledger()
         self.folded = 0
@@ -84,6 +84,7 @@ class MemoryStore:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._logs: dict[str, _Log] = {}
+        self._first_epoch = 0  # later than any epoch of a deleted session
 
     def append(
         self, session_id: str, records: Sequence[Record], *, expect_head: int | None = None
@@ -92,7 +93,7 @@ class MemoryStore:
         with self._lock:
             log = self._logs.get(session_id)
             if log is None:
-                log = self._logs[session_id] = _Log()
+                log = self._logs[session_id] = _Log(self._first_epoch)
             elif log.pending is not None or log.indexed != len(log.records):
                 log.recovered()
             if expect_head is not None and len(log.records) != expect_head:
@@ -118,7 +119,10 @@ class MemoryStore:
     ) -> Appended:
         """Appends records and takes the new window, if the epoch is still the same."""
         with self._lock:
-            log = (self._logs.get(session_id) or _Log()).recovered()
+            log = self._found(session_id)
+            if log is None:
+                log = _Log(self._first_epoch)
+                epoch = self._first_epoch if epoch == 0 else epoch
             head = len(log.records)
             if records[0].id in log.seqs:
                 return log.append(records)
@@ -195,7 +199,10 @@ class MemoryStore:
     def delete(self, session_id: str) -> bool:
         """Forgets a session."""
         with self._lock:
-            return self._logs.pop(session_id, None) is not None
+            log = self._logs.pop(session_id, None)
+            if log is not None:
+                self._first_epoch = max(self._first_epoch, log.recovered().shape[0] + 1)
+            return log is not None
 
     def close(self) -> None:
         """Nothing to free: the logs go with the object."""

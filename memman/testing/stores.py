@@ -417,9 +417,20 @@ class StoreConformance:
 
     def test_a_session_after_its_deletion_begins_anew(self) -> None:
         store = _filled(self.make_store())
+        before = store.commit("s", 0, (_clear("x"),), (), 3)
+        store.delete("s")
+        again = store.append("s", (added("a"),))
+        assert (again.seqs, again.head, again.fresh) == ((1,), 1, 1)
+        assert _shown(store) == ["a"]
+        # Or whoever still has the old window would take it for this one.
+        assert again.epoch > before.epoch
+
+    def test_epoch_0_means_to_commit_that_the_session_is_not_there(self) -> None:
+        store = _filled(self.make_store())
         store.commit("s", 0, (_clear("x"),), (), 3)
         store.delete("s")
-        assert store.append("s", (added("a"),)) == Appended((1,), 1, 0, 1)
+        committed = store.commit("s", 0, (added("a"),), (Place(0, -1, 1),), 1, expect_head=0)
+        assert (committed.seqs, committed.head) == ((1,), 1)
         assert _shown(store) == ["a"]
 
     def test_every_session_is_listed_with_its_head_and_totals(self) -> None:
