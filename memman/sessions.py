@@ -615,7 +615,7 @@ class Session:
         """Tokens of a request that are in no entry: set, learned from the last build, or reported."""
         known = self._contexts
         learned = known.fixed + int(known.framing * len(self._window.slots)) if known else 0
-        # What was learned from one request never pushes a compression below low water.
+        # What was learned from one request takes at most the room between the water marks.
         most = self._budget.max_tokens - self._budget.target_tokens
         return max(self._config.overhead_tokens, min(learned + self._unseen, most))
 
@@ -754,10 +754,12 @@ class Session:
             budget = resolve_budget(
                 self._config, self._shared.limits(self._config.model), target_tokens=target_tokens
             )
+        limit = max(0, budget.max_tokens - overhead)
         goal = Goal(
-            tokens=max(0, budget.target_tokens - overhead),
+            # Not below half of low water, for what another request may not have around it.
+            tokens=min(limit, max(budget.target_tokens - overhead, budget.target_tokens // 2)),
             entries=budget.target_entries,
-            limit=max(0, budget.max_tokens - overhead),
+            limit=limit,
             budget=budget,
         )
         if spare:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -41,6 +42,16 @@ class MemmanGroup(click.Group):
         """All names, in the order in which they were added."""
         self._ask_plugins()
         return list(self.commands)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Runs what was asked for. A reader that goes away has seen enough: that is no failure."""
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+        except BrokenPipeError:  # before click, which would make a failure of it
+            _leave_pipe()
+            return 0
+        return result
 
     def main(
         self,
@@ -87,8 +98,16 @@ class MemmanGroup(click.Group):
 def _with_hint(error: click.ClickException) -> str:
     message = " ".join(error.format_message().split())
     if isinstance(error, click.UsageError) and error.ctx is not None:
-        return f"{message} See `{error.ctx.command_path} --help`."
+        stop = "" if message.endswith((".", "?", "!", ")")) else "."
+        return f"{message}{stop} See `{error.ctx.command_path} --help`."
     return message
+
+
+def _leave_pipe() -> None:
+    """Sends what is left in the buffer of stdout nowhere, so that the end of the process can."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
 
 
 def _end(lines: Sequence[str], code: int) -> NoReturn:

@@ -7,9 +7,18 @@ from collections import Counter
 import click
 import msgspec
 
-from memman.cli.display import Row, console, first_line, table
-from memman.cli.options import answer, budget_option, json_option, note, session_argument, tokens
-from memman.cli.problems import FindingError, UnusableError
+from memman.cli.display import Row, console, counted, first_line, table
+from memman.cli.fitting import check_fit
+from memman.cli.options import (
+    answer,
+    budget_option,
+    force_option,
+    json_option,
+    note,
+    session_argument,
+    tokens,
+)
+from memman.cli.problems import UnusableError
 from memman.cli.reading import STDIN
 from memman.cli.session_files import Session, check_target, load, save
 from memman.compression import CompressionPlan, PlannedEntry
@@ -24,6 +33,7 @@ from memman.events import CompressionResult
 @click.option("--dry-run", is_flag=True, help="Only say what would happen to each entry.")
 @click.option("-o", "--output", help='The session file to write; "-" is stdout.')
 @click.option("--in-place", is_flag=True, help="Write back to S.")
+@force_option
 @json_option
 def compress(
     session: str,
@@ -32,36 +42,53 @@ def compress(
     dry_run: bool,
     output: str | None,
     in_place: bool,
+    force: bool,
     as_json: bool,
 ) -> None:
     """Compresses the session S now. No model is asked: summaries are digests, offline."""
-    to = None if dry_run else _target(session, output, in_place, as_json)
+    to = _target(session, output, in_place, dry_run, as_json)
     opened = load(session)
+    if to is not None:
+        check_target(to, opened.id, force)
     if budget is not None:
         opened.memory.update_config(opened.id, max_tokens=budget)
+    _check_target_tokens(opened, target)
     if to is None:
         _show_plan(opened, opened.memory.plan_compression(opened.id, target_tokens=target), as_json)
         return
     done = opened.memory.compress(opened.id, target_tokens=target)
-    save(opened.state, to)
+    save(opened.state, to, force)
     if as_json:
         answer("compress", session_file=to, result=done)
     else:
         note(_told(done))
-    _check_fit(opened)
+    check_fit(opened.memory, opened.id, target)
 
 
-def _target(session: str, output: str | None, in_place: bool, as_json: bool) -> str:
-    """Where the result goes. Writing over S has to be asked for."""
-    if in_place == (output is not None):
+def _target(
+    session: str, output: str | None, in_place: bool, dry_run: bool, as_json: bool
+) -> str | None:
+    """Where the result goes, None for a dry run. Writing over S has to be asked for."""
+    if in_place and output is not None:
+        raise UnusableError("-o and --in-place contradict each other: give one of the two")
+    if dry_run:
+        if in_place or output is not None:
+            raise UnusableError("--dry-run writes nothing: leave out -o and --in-place")
+        return None
+    to = session if in_place else output
+    if to is None:
         raise UnusableError("say where the result goes: -o FILE, or --in-place for S itself")
-    to = session if output is None else output
     if to == STDIN and in_place:
         raise UnusableError("stdin cannot be written back to; use -o FILE, or -o - for stdout")
     if to == STDIN and as_json:
         raise UnusableError("-o - and --json both want stdout; name a file for the session")
-    check_target(to)
     return to
+
+
+def _check_target_tokens(opened: Session, target: int | None) -> None:
+    budget = opened.memory.get_stats(opened.id).max_tokens
+    if target is not None and target > budget:
+        raise UnusableError(f"--target {target:,} is above the budget of {budget:,} tokens")
 
 
 def _told(done: CompressionResult) -> str:
@@ -70,17 +97,8 @@ def _told(done: CompressionResult) -> str:
     methods = Counter[str]()
     for item in done.replacements:
         methods[item.method] += len(item.ids)
-    did = ", ".join(f"{count} by {method}" for method, count in methods.items())
+    did = ", ".join(f"{count:,} by {method}" for method, count in methods.items())
     return f"{done.tokens_before:,} -> {done.tokens_after:,} tokens, entries replaced: {did}"
-
-
-def _check_fit(opened: Session) -> None:
-    stats = opened.memory.get_stats(opened.id)
-    if stats.active_tokens + stats.overhead_tokens > stats.max_tokens:
-        raise FindingError(
-            f"the window still has {stats.active_tokens:,} tokens, over its budget of "
-            f"{stats.max_tokens:,}: the rest is pinned or recent (a context is cut to fit)"
-        )
 
 
 def _show_plan(opened: Session, plan: CompressionPlan, as_json: bool) -> None:
@@ -90,11 +108,17 @@ def _show_plan(opened: Session, plan: CompressionPlan, as_json: bool) -> None:
         return
     entries = {entry.id: entry for entry in opened.memory.get_active_entries(opened.id)}
     rows = [_row(planned, entries[planned.entry_id]) for planned in plan.entries]
-    table(console(), (">seq", ">tokens", ">after", "action", "type", "why", "text"), rows)
+    table(
+        console(),
+        (">seq", ">tokens", ">after", "action", "type", "why", "text"),
+        rows,
+        spare=("why", "type"),
+    )
+    after = counted(plan.entries_after, "entry", "entries")
     note(
         f"would go from {plan.tokens_before:,} to {plan.tokens_after:,} tokens and from "
-        f"{plan.entries_before} to {plan.entries_after} entries (target {plan.target_tokens:,} "
-        "tokens); nothing was changed"
+        f"{plan.entries_before:,} to {after} (target {plan.target_tokens:,} tokens); nothing was "
+        "changed"
     )
 
 

@@ -14,14 +14,15 @@ import msgspec
 from memman.cli.display import (
     arrow,
     console,
+    counted,
     counted_by,
     has_colours,
     mark,
     print_lines,
     usage_block,
 )
-from memman.cli.options import answer, budget_option, json_option, model_option
-from memman.cli.playing import Report, Run
+from memman.cli.options import answer, budget_option, force_option, json_option, model_option
+from memman.cli.playing import Report, Run, enough_for
 from memman.cli.problems import FindingError, UnusableError
 from memman.cli.reading import STDIN, bundled_log, read_log
 from memman.cli.session_files import check_target, save
@@ -42,8 +43,11 @@ SESSION = "demo"
 @click.option(
     "-o", "--output", default=DEFAULT_OUTPUT, show_default=True, help="The session file to write."
 )
+@force_option
 @json_option
-def demo(path: str | None, budget: int, model: str | None, output: str, as_json: bool) -> None:
+def demo(
+    path: str | None, budget: int, model: str | None, output: str, force: bool, as_json: bool
+) -> None:
     """Plays a long agent conversation through a small window.
 
     Without --file it is the bundled one: a coding agent's working day. Each message is added as an
@@ -52,10 +56,11 @@ def demo(path: str | None, budget: int, model: str | None, output: str, as_json:
     if output == STDIN:
         raise UnusableError("stdout is for the report; name a file for the session with -o")
     log = bundled_log() if path is None else read_log(path)
-    check_target(output)
+    check_target(output, SESSION, force)
     run = Run(log, SESSION, budget, model or DEFAULT_MODEL)
     report = _played(run)
-    size = save(run.memory.export_session(SESSION), output)
+    report = msgspec.structs.replace(report, enough=enough_for(log, report))
+    size = save(run.memory.export_session(SESSION), output, force)
     if as_json:
         answer("demo", session_file=output, faults=report.faults, **_data(report))
     else:
@@ -77,7 +82,8 @@ def _played(run: Run) -> Report:
     ) as progress:
         task = progress.add_task("", total=len(run.log))
         return run.play(
-            lambda done: print_lines(shown_on, [done.line(to)]), lambda: progress.advance(task)
+            lambda done: print_lines(shown_on, [done.line(to, run.budget)]),
+            lambda: progress.advance(task),
         )
 
 
@@ -87,7 +93,7 @@ def _opening(run: Run) -> list[Text | str]:
     count = run.counter()
     return [
         Text(f"Playing {run.log.name} through {run.budget:,} tokens", "bold"),
-        f"  {len(run.log):,} {run.log.format} messages, {counted_by(count, run.model)}",
+        f"  {counted(len(run.log), f'{run.log.format} message')}, {counted_by(count, run.model)}",
         "",
     ]
 
@@ -104,9 +110,9 @@ def _show(report: Report, output: str, size: int) -> None:
     shown_on = console()
     wrote = f"the session is in {output} ({size / 1000:,.0f} kB)"
     blocks: tuple[list[Text | str], ...] = (
-        [*usage_block(report.usage, has_colours(shown_on))],
+        [*usage_block(report.usage, has_colours(shown_on), shown_on.width)],
         [Text("Checked after every message", "bold"), *_checks(report, shown_on)],
-        [Text.assemble(("Try next", "bold"), f"   {wrote}"), *_suggestions(output, report.budget)],
+        [Text.assemble(("Try next", "bold"), f"   {wrote}"), *_suggestions(output, report)],
     )
     for block in blocks:
         print_lines(shown_on, ["", *block])
@@ -114,31 +120,44 @@ def _show(report: Report, output: str, size: int) -> None:
 
 def _checks(report: Report, shown_on: Console) -> list[Text]:
     """A line for each promise: kept or not, its number, and what it is about."""
-    from rich.text import Text
-
-    built = ", ".join(f"{count} {target}" for target, count in report.contexts.items())
-    kept = f"{report.entries} came in, {report.entries - report.entries_lost} are in the log"
+    number = sum(report.contexts.values())
+    built = ", ".join(f"{count:,} {target}" for target, count in report.contexts.items())
+    kept = f"{report.entries:,} came in, {report.entries - report.entries_lost:,} are in the log"
     same = report.import_equals_export
-    rows: tuple[tuple[bool, str, int | str, str], ...] = (
-        (not report.refused, "contexts built", sum(report.contexts.values()), built),
+    rows: tuple[tuple[bool | None, str, int | str, str], ...] = (
+        (not report.refused, "contexts built", number, built),
         (not report.over_budget, "over budget", report.over_budget, f"largest {report.largest:,}"),
         (not report.violations, "rules broken", len(report.violations), "of both providers"),
         (not report.entries_lost, "entries lost", report.entries_lost, kept),
         (same, "import(export)", "equal" if same else "differs", "the session, read back"),
     )
-    return [
-        Text.assemble("  ", mark(good, shown_on), f" {name:<15}{said!s:>8}", (f"   {about}", "dim"))
-        for good, name, said, about in rows
-    ]
+    if not number:  # nothing was built, so nothing is known of it
+        unknown = "not checked"
+        rows = (
+            rows[0],
+            (None, "over budget", unknown, ""),
+            (None, "rules broken", unknown, ""),
+            *rows[3:],
+        )
+    return [_check(*row, shown_on) for row in rows]
 
 
-def _suggestions(output: str, budget: int) -> list[str]:
+def _check(good: bool | None, name: str, said: int | str, about: str, shown_on: Console) -> Text:
+    from rich.text import Text
+
+    number = f"{said:,}" if isinstance(said, int) else said
+    line = Text.assemble("  ", mark(good, shown_on), f" {name:<15}{number:>8}")
+    return line.append(f"   {about}", "dim") if about else line
+
+
+def _suggestions(output: str, report: Report) -> list[str]:
     """Commands that work as printed on the session file that was written."""
     command, file = _command(), shlex.quote(output)
+    budget = report.enough or report.budget // 2 or 1
     return [
         f"  {command} show {file} --active",
         f"  {command} stats {file}",
-        f"  {command} compress {file} --budget {budget // 2 or 1} --dry-run",
+        f"  {command} compress {file} --budget {budget} --dry-run",
         f"  {command} export {file} -t anthropic",
     ]
 

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 _BAR_CELLS = 64
+_ROOM_FOR_HINTS = 80
 _PIPE_COLUMNS = 160
+_GAP = 2  # between columns
+_LEAST_TEXT, _LEAST_CELLS = 20, 16  # below these a text says nothing any more
 # Letters stand in for colours where there are none.
 _LOOKS: dict[str, tuple[str, str]] = {
     "system_prompt": ("p", "bright_white"),
@@ -77,8 +80,14 @@ def usage_of(memory: MemoryManager, session_id: str) -> Usage:
     return Usage(stats.max_tokens, parts)
 
 
-def usage_block(usage: Usage, colours: bool) -> list[Text]:
-    """The bar, then a line for each part with its tokens and share of the window."""
+def usage_block(
+    usage: Usage, colours: bool, width: int = _PIPE_COLUMNS, zeros: bool = True
+) -> list[Text]:
+    """The bar, then a line for each part with its tokens and share of the window.
+
+    The bar is cut to `width`, the hints are left out where there is no room for them; without
+    `zeros` only parts that there are have a line.
+    """
     from rich.text import Text
 
     rows = [*usage.parts.items(), ("free", max(0, usage.free))]
@@ -88,32 +97,38 @@ def usage_block(usage: Usage, colours: bool) -> list[Text]:
     )
     if usage.free < 0:
         head.append(f"   over by {-usage.free:,}", "red")
-    lines = [head, _bar(rows, colours), Text()]
-    return lines + [_row(name, tokens, usage.window, colours) for name, tokens in rows]
+    told = [row for row in rows if zeros or row[1] or row[0] == "free"]
+    hints = width >= _ROOM_FOR_HINTS
+    return [
+        head,
+        _bar(rows, colours, min(_BAR_CELLS, width - 4)),
+        Text(),
+        *(_row(name, tokens, usage.window, colours, hints) for name, tokens in told),
+    ]
 
 
-def _bar(rows: Sequence[tuple[str, int]], colours: bool) -> Text:
+def _bar(rows: Sequence[tuple[str, int]], colours: bool, length: int) -> Text:
     from rich.text import Text
 
     bar = Text("  " if colours else "  [")
-    for (name, _), cells in zip(rows, _cells([tokens for _, tokens in rows]), strict=True):
+    for (name, _), cells in zip(rows, _cells([tokens for _, tokens in rows], length), strict=True):
         letter, style = _LOOKS.get(name, ("?", "white"))
         glyph = ("░" if name in _EMPTY else "█") if colours else letter
         bar.append(glyph * cells, style)
     return bar if colours else bar.append("]")
 
 
-def _cells(tokens: Sequence[int]) -> list[int]:
+def _cells(tokens: Sequence[int], length: int) -> list[int]:
     """The cells of each part: at least one for what is there, together exactly the bar."""
     total = sum(tokens)
     if not total:
         return [0] * len(tokens)
-    cells = [max(1, round(_BAR_CELLS * part / total)) if part else 0 for part in tokens]
-    cells[cells.index(max(cells))] += _BAR_CELLS - sum(cells)
+    cells = [max(1, round(length * part / total)) if part else 0 for part in tokens]
+    cells[cells.index(max(cells))] += length - sum(cells)
     return cells
 
 
-def _row(name: str, tokens: int, window: int, colours: bool) -> Text:
+def _row(name: str, tokens: int, window: int, colours: bool, hints: bool) -> Text:
     from rich.text import Text
 
     letter, style = _LOOKS.get(name, ("?", "white"))
@@ -121,7 +136,7 @@ def _row(name: str, tokens: int, window: int, colours: bool) -> Text:
     square = "□" if name in _EMPTY else "■"
     row.append(square if colours else letter, style)
     row.append(f" {name:<12}{tokens:>9,}  {_percent(tokens, window):>7}", "" if tokens else "dim")
-    if name in _HINTS:
+    if hints and name in _HINTS:
         row.append(f"   {_HINTS[name]}", "dim")
     return row
 
@@ -134,9 +149,13 @@ def console(stream: Literal["stdout", "stderr"] = "stdout") -> Console:
     """A rich console: colours on a terminal only, and never with NO_COLOR."""
     from rich.console import Console
 
+    class Shown(Console):
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError  # rich would end the process with 1; the command decides
+
     file: TextIO = getattr(sys, stream)
     terminal = file.isatty()
-    return Console(
+    return Shown(
         file=file,
         color_system="auto" if terminal and not os.environ.get("NO_COLOR") else None,
         force_terminal=terminal,
@@ -163,10 +182,12 @@ def arrow(shown_on: Console) -> str:
     return "→" if shown_on.encoding.startswith("utf") else "->"
 
 
-def mark(good: bool, shown_on: Console) -> Text:
-    """A sign for what is as it should be, or is not."""
+def mark(good: bool | None, shown_on: Console) -> Text:
+    """A sign for what is as it should be, or is not; a dash for what was not checked."""
     from rich.text import Text
 
+    if good is None:
+        return Text("-" if shown_on.encoding.startswith("utf") else "--", "dim")
     signs = ("✗", "✓") if shown_on.encoding.startswith("utf") else ("!!", "ok")
     return Text(signs[good], "green" if good else "bold red")
 
@@ -180,31 +201,60 @@ def counted_by(count: TokenCount, model: str | None) -> str:
     return f"counted by {count.counter} for {model}{doubt}"
 
 
-def table(shown_on: Console, headings: Sequence[str], rows: Iterable[Row]) -> None:
-    """Prints rows in columns; only the last one, which is text, is cut to fit the width.
+def counted(number: int, one: str, more: str = "") -> str:
+    """A number with its noun: `1 message`, `1,200 messages`; `more` where an s does not make it."""
+    return f"{number:,} {one if number == 1 else more or one + 's'}"
 
-    Headings that begin with ">" stand over numbers.
+
+def table(
+    shown_on: Console, headings: Sequence[str], rows: Sequence[Row], spare: Sequence[str] = ()
+) -> None:
+    """Prints rows in columns; the last one, which is text, is cut to fit the width.
+
+    Headings that begin with ">" stand over numbers. Where the width does not allow all columns, the
+    `spare` ones give way, the first of them first: cut while that is readable, else left out.
     """
     from rich.table import Table
     from rich.text import Text
 
+    names = [heading.removeprefix(">") for heading in headings]
+    widths = _widths(names, rows, shown_on.width, spare)
     drawn = Table(box=None, pad_edge=False, header_style="bold")
-    for number, heading in enumerate(headings, 1):
-        drawn.add_column(
-            heading.removeprefix(">"),
-            justify="right" if heading.startswith(">") else "left",
-            no_wrap=number < len(headings),
-        )
+    for heading, name in zip(headings[:-1], names[:-1], strict=True):
+        if widths[name]:
+            justify: Literal["left", "right"] = "right" if heading.startswith(">") else "left"
+            drawn.add_column(name, justify=justify, no_wrap=True, width=widths[name])
+    drawn.add_column(names[-1])
     for row in rows:
         *cells, last = (harmless(cell) for cell in row.cells)
+        kept = [Text(cell) for name, cell in zip(names[:-1], cells, strict=True) if widths[name]]
         text = Text(last, no_wrap=True, overflow="ellipsis")
-        drawn.add_row(*map(Text, cells), text, style=row.style)
+        drawn.add_row(*kept, text, style=row.style)
     if shown_on.color_system is not None:
         shown_on.print(drawn)
         return
     with shown_on.capture() as captured:
         shown_on.print(drawn)
     print_lines(shown_on, (line.rstrip() for line in captured.get().splitlines()))
+
+
+def _widths(
+    names: Sequence[str], rows: Sequence[Row], width: int, spare: Sequence[str]
+) -> dict[str, int]:
+    """The cells of each column before the last one; none for those that are left out."""
+    from rich.cells import cell_len
+
+    widths = {
+        name: max(cell_len(name), *(cell_len(harmless(row.cells[place])) for row in rows))
+        for place, name in enumerate(names[:-1])
+    }
+    for name in spare:
+        taken = sum(cells + _GAP for cells in widths.values() if cells)
+        over = taken + _LEAST_TEXT - width
+        if over > 0:
+            left = widths[name] - over
+            widths[name] = left if left >= _LEAST_CELLS else 0
+    return widths
 
 
 def first_line(text: str, limit: int = 120) -> str:

@@ -7,7 +7,8 @@ from typing import Any
 import click
 import msgspec
 
-from memman.cli.display import harmless
+from memman.cli.display import counted, harmless
+from memman.cli.fitting import enough
 from memman.cli.options import (
     answer,
     budget_option,
@@ -17,7 +18,8 @@ from memman.cli.options import (
     session_argument,
 )
 from memman.cli.problems import FindingError
-from memman.cli.session_files import load
+from memman.cli.session_files import Session, load
+from memman.errors import BudgetExceeded
 from memman.formats.rules import RULES, Violation, check
 from memman.results import Context
 
@@ -42,7 +44,7 @@ def export(session: str, target: str, budget: int | None, model: str | None, as_
     openai-chat: a list of messages. anthropic: an object with `system` and `messages`.
     """
     opened = load(session, model)
-    context = opened.memory.build_context(opened.id, format=target, budget=budget)
+    context = _built(opened, target, budget)
     faults = check(context.messages, target, system=context.system) if target in RULES else []
     if as_json:
         answer("export", **_data(context, faults))
@@ -54,7 +56,29 @@ def export(session: str, target: str, budget: int | None, model: str | None, as_
     for fault in faults:
         note(harmless(f"message {fault.index}: {fault.rule}: {fault.message}"))
     if faults:
-        raise FindingError(f"the context breaks {len(faults)} rules of {target}")
+        raise FindingError(f"the context breaks {counted(len(faults), 'rule')} of {target}")
+
+
+def _built(opened: Session, target: str, budget: int | None) -> Context:
+    """The context, or a `FindingError` that says which budget would serve."""
+
+    def required_at(tried: int) -> int | None:
+        try:
+            opened.memory.build_context(opened.id, format=target, budget=tried)
+        except BudgetExceeded as error:
+            return error.required
+        return None
+
+    try:
+        return opened.memory.build_context(opened.id, format=target, budget=budget)
+    except BudgetExceeded as error:
+        serves = enough(error.available, error.required, required_at)
+        if serves is None:
+            raise
+        raise FindingError(
+            f"what must stay in the context does not fit: the budget is {error.available:,} tokens; "
+            f"the smallest that serves is about {serves:,}: --budget {serves}"
+        ) from None
 
 
 def _request(context: Context) -> str:
@@ -77,8 +101,10 @@ def _data(context: Context, faults: list[Violation]) -> dict[str, Any]:
 
 
 def _notes(context: Context) -> None:
-    said = f"{len(context)} messages, {context.tokens.tokens:,} of {context.budget:,} tokens"
+    messages = counted(len(context), "message")
+    said = f"{messages}, {context.tokens.tokens:,} of {context.budget:,} tokens"
     if context.trimmed:
         cut = sum(len(item.ids) for item in context.trimmed)
-        said += f"; {cut} entries were shortened in this copy to fit, the session keeps them whole"
+        entries = counted(cut, "entry was", "entries were")
+        said += f"; {entries} shortened in this copy to fit, the session keeps all of it"
     note(said)

@@ -21,9 +21,16 @@ def tokens(text: str | int) -> int:
     """A number of tokens as people write it: 8000, 8_000, 8,000, 8k or 1.5M."""
     written = str(text).strip().lower().replace(",", "").replace("_", "")
     found = _NUMBER.fullmatch(written)
-    number = int(float(found[1]) * _FACTORS[found[2]]) if found else 0
-    if not 1 <= number <= _MOST_TOKENS:
+    if found is None:
         raise click.BadParameter(f"{text!r} is no number of tokens; write it as 8000 or 8k.")
+    # Of a number that is too long for a float only its being too large matters.
+    number = int(min(float(found[1]) * _FACTORS[found[2]], 2.0 * _MOST_TOKENS))
+    if number < 1:
+        raise click.BadParameter(f"{text!r} is less than one token; write it as 8000 or 8k.")
+    if number > _MOST_TOKENS:
+        raise click.BadParameter(
+            f"{text!r} is more than {_MOST_TOKENS:,} tokens, the most there is."
+        )
     return number
 
 
@@ -45,6 +52,12 @@ def model_option(command: F) -> F:
         show_envvar=True,
         help="The model whose token counter and limits apply.",
     )
+    return option(command)
+
+
+def force_option(command: F) -> F:
+    """`--force`: whether a file that holds another session may be overwritten."""
+    option = click.option("--force", is_flag=True, help="Overwrite a file with another session.")
     return option(command)
 
 

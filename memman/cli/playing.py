@@ -6,14 +6,14 @@ end the log is compared with the source, and the exported session with itself re
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
 from memman import events
-from memman.cli.display import Usage, usage_of
+from memman.cli.display import Usage, counted, usage_of
+from memman.cli.fitting import enough
 from memman.cli.reading import Log
 from memman.config import MemoryConfig
 from memman.entries import TokenCount
@@ -34,26 +34,32 @@ _DID = {
 
 
 class Compression(msgspec.Struct, frozen=True, kw_only=True):
-    """One compression of the run. Tokens are those of a request: the window and its framing.
+    """One compression of the run, in the tokens and for the reason that its event tells.
 
-    `replaced` counts entries by method; earlier replacements that were folded in are not in it.
+    `replaced` counts what left the window by method, earlier summaries and stubs among it.
     """
 
     number: int
     entry: int
     tokens_before: int
     tokens_after: int
+    reason: str
     replaced: dict[str, int]
 
-    def line(self, arrow: str) -> str:
-        """The compression as one line."""
+    def line(self, arrow: str, budget: int) -> str:
+        """The compression as one line, with its reason where the tokens do not say it."""
         did = [_DID[method][count > 1].format(count) for method, count in self.replaced.items()]
+        why = "" if self.tokens_before > budget else f" ({self.reason})"
         change = f"{self.tokens_before:>6,} {arrow} {self.tokens_after:>5,} tokens"
-        return f"{f'#{self.number}':>5}  entry {self.entry:<4} {change}  {', '.join(did)}"
+        return f"{f'#{self.number}':>5}  entry {self.entry:<4} {change}  {', '.join(did)}{why}"
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run came to. `refused` are contexts that could not be built within the budget."""
+    """What a run came to.
+
+    `refused` are contexts that could not be built within the budget; `required` is what the largest
+    of them needs, and `enough` a budget that was tried and serves (None when it was not looked for).
+    """
 
     log: str
     format: str
@@ -70,6 +76,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     largest: int
     over_budget: int
     refused: tuple[str, ...]
+    required: int | None
+    enough: int | None = None
     violations: tuple[str, ...]
     entries_lost: int
     import_equals_export: bool
@@ -78,14 +86,25 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def faults(self) -> list[str]:
         """The promises that were broken, each with an example."""
-        broken = (
-            (self.over_budget, f"{self.over_budget} contexts are over budget"),
-            (self.refused, f"{len(self.refused)} contexts could not be built ({self.refused[:1]})"),
-            (self.violations, f"{len(self.violations)} rules are broken ({self.violations[:1]})"),
-            (self.entries_lost, f"{self.entries_lost} entries are not in the log as they came"),
-            (not self.import_equals_export, "the session read back differs from what was written"),
-        )
-        return [said for found, said in broken if found]
+        told = []
+        if self.over_budget:
+            told.append(f"{counted(self.over_budget, 'context is', 'contexts are')} over budget")
+        if self.required is not None:
+            refused = counted(len(self.refused), "context")
+            told.append(
+                f"{refused} could not be built within {self.budget:,} tokens, the largest needs "
+                f"{self.required:,}"
+                + (f"; a budget of {self.enough:,} is enough" if self.enough else "")
+            )
+        if self.violations:
+            broken = counted(len(self.violations), "rule is", "rules are")
+            told.append(f"{broken} broken, the first is {self.violations[0]}")
+        if self.entries_lost:
+            lost = counted(self.entries_lost, "entry is", "entries are")
+            told.append(f"{lost} not in the log as they came")
+        if not self.import_equals_export:
+            told.append("the session read back differs from what was written")
+        return told
 
 
 class Run:
@@ -101,10 +120,10 @@ class Run:
         self.memory.update_config(session_id, model=model, max_tokens=budget)
         self._compressions: list[Compression] = []
         self._happened: list[events.CompressionResult] = []
-        self._replacements: set[str] = set()
         self._contexts = dict.fromkeys(TARGETS, 0)
         self._largest = self._over = 0
         self._refused: list[str] = []
+        self._required: int | None = None
         self._violations: list[str] = []
 
     def counter(self) -> TokenCount:
@@ -114,7 +133,6 @@ class Run:
     def play(self, tell: Callable[[Compression], None], step: Callable[[], None]) -> Report:
         """Adds every message; `tell` hears of each compression, `step` of each message."""
         added: list[str] = []
-        framing = 0.0  # tokens an entry, as of the last build: memman adds them to what it compares
 
         def remember(_sender: Any, event: events.CompressionResult) -> None:
             self._happened.append(event)
@@ -122,27 +140,26 @@ class Run:
         with events.compressed.connected_to(remember, sender=self.memory):
             for ids in self.log.play(self.memory, self.session_id):
                 added += ids
-                window = len(self.memory.get_active_entries(self.session_id))
-                tokens = self._build(len(added))
-                self._told(tell, len(added), window, framing, tokens)
-                framing = self.memory.get_stats(self.session_id).overhead_tokens / max(1, window)
+                self._told(tell, len(added))
+                self._build(len(added))
                 step()
         return self._report(added)
 
-    def _build(self, entries: int) -> int:
-        """Builds and checks a context for each provider; the tokens of the first."""
+    def _build(self, entries: int) -> None:
+        """Builds and checks a context for each provider."""
         active = self.memory.get_active_entries(self.session_id)
         if all(entry.role == "system" for entry in active):
-            return 0  # instructions alone are nothing to send yet
-        first, *_ = [self._built(target, entries) for target in TARGETS]
-        return first
+            return  # instructions alone are nothing to send yet
+        for target in TARGETS:
+            self._built(target, entries)
 
-    def _built(self, target: str, entries: int) -> int:
+    def _built(self, target: str, entries: int) -> None:
         try:
             context = self.memory.build_context(self.session_id, format=target)
         except BudgetExceeded as error:
             self._refused.append(f"{target} after entry {entries}: {error}")
-            return error.required
+            self._required = max(self._required or 0, error.required)
+            return
         self._contexts[target] += 1
         tokens = context.tokens.tokens
         self._largest = max(self._largest, tokens)
@@ -150,37 +167,21 @@ class Run:
         for fault in check(context.messages, target, system=context.system):
             where = f"{target} after entry {entries}, message {fault.index}"
             self._violations.append(f"{where}: {fault.rule}: {fault.message}")
-        return tokens
 
-    def _told(
-        self,
-        tell: Callable[[Compression], None],
-        entries: int,
-        window: int,
-        framing: float,
-        tokens: int,
-    ) -> None:
+    def _told(self, tell: Callable[[Compression], None], entries: int) -> None:
         """Tells the compressions that adding the last message brought about."""
         for event in self._happened:
-            standing = sum(item.entry is not None for item in event.replacements)
-            before = window + len(event.replaced_ids) - standing
             done = Compression(
                 number=len(self._compressions) + 1,
                 entry=entries,
-                tokens_before=event.tokens_before + math.ceil(framing * before),
-                tokens_after=tokens,
-                replaced=self._replaced(event),
+                tokens_before=event.tokens_before,
+                tokens_after=event.tokens_after,
+                reason=event.reason,
+                replaced=_replaced(event),
             )
             self._compressions.append(done)
             tell(done)
         self._happened.clear()
-
-    def _replaced(self, event: events.CompressionResult) -> dict[str, int]:
-        counts = dict.fromkeys(_DID, 0)
-        for item in event.replacements:
-            counts[item.method] += len(set(item.ids) - self._replacements)
-        self._replacements |= {item.entry.id for item in event.replacements if item.entry}
-        return {method: count for method, count in counts.items() if count}
 
     def _report(self, added: list[str]) -> Report:
         stats = self.memory.get_stats(self.session_id)
@@ -201,6 +202,7 @@ class Run:
             largest=self._largest,
             over_budget=self._over,
             refused=tuple(self._refused),
+            required=self._required,
             violations=tuple(self._violations),
             entries_lost=self._lost(added),
             import_equals_export=self._comes_back(),
@@ -222,3 +224,21 @@ class Run:
         other = MemoryManager()
         other.import_session(state.to_json())
         return other.export_session(self.session_id) == state
+
+
+def _replaced(event: events.CompressionResult) -> dict[str, int]:
+    counts = dict.fromkeys(_DID, 0)
+    for item in event.replacements:
+        counts[item.method] += len(item.ids)
+    return {method: count for method, count in counts.items() if count}
+
+
+def enough_for(log: Log, report: Report) -> int | None:
+    """A budget at which every context of the log can be built; None when none is missing or found."""
+
+    def required_at(budget: int) -> int | None:
+        return Run(log, "tried", budget, report.model).play(lambda _: None, lambda: None).required
+
+    if report.required is None:
+        return None
+    return enough(report.budget, report.required, required_at)

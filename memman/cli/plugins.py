@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import click
 
 from memman.cli.display import Row, console, first_line, table
@@ -11,7 +13,7 @@ from memman.plugins import PluginInfo, shared_plugins
 
 
 @click.command()
-@click.option("--strict", is_flag=True, help="Exit with 1 when a plugin is broken.")
+@click.option("--strict", is_flag=True, help="Exit with 1 when a plugin is broken or absent.")
 @json_option
 def plugins(strict: bool, as_json: bool) -> None:
     """Lists the installed plugins, the broken ones too.
@@ -29,6 +31,15 @@ def plugins(strict: bool, as_json: bool) -> None:
     broken = [plugin.name for plugin in found if plugin.error is not None]
     if strict and broken:
         raise FindingError(f"broken plugins: {', '.join(broken)}")
+    absent = sorted(_asked_for() - {plugin.name for plugin in found})
+    if strict and absent:
+        raise FindingError(f"MEMMAN_PLUGINS names what is not installed: {', '.join(absent)}")
+
+
+def _asked_for() -> set[str]:
+    """The plugins that the environment names."""
+    names = os.environ.get("MEMMAN_PLUGINS", "").split(",")
+    return {name.strip() for name in names} - {""}
 
 
 def _row(plugin: PluginInfo) -> Row:

@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from memman.archive import FORMAT as SESSION_FORMAT
+from memman.cli.display import first_line
 from memman.cli.problems import UnreadableError
 from memman.entries import Draft
 from memman.errors import FormatError
@@ -80,12 +81,12 @@ def bundled_log() -> Log:
 
 def log_of(data: bytes, name: str, wanted: str = "auto") -> Log:
     """The log in some bytes; `name` says in errors where they came from."""
-    messages, system = _messages(_text(data, name), name)
+    messages, system = _messages(text_of(data, name), name)
     if not messages:
         raise UnreadableError(f"{name} has no messages")
     try:
         plain = plain_messages(messages)
-        form = _form(plain, wanted)
+        form = _form(plain, wanted, name)
         return Log(name, plain, form.name, form.parse(plain), system)
     except FormatError as error:
         raise UnreadableError(f"{name}: {error}") from None
@@ -112,20 +113,28 @@ def _where(text: str | bytes, error: Exception) -> str:
     return str(error)
 
 
-def _text(data: bytes, name: str) -> str:
+_PACKED = {b"\x1f\x8b": "gzip", b"PK\x03\x04": "zip", b"(\xb5/\xfd": "zstd", b"BZh": "bzip2"}
+
+
+def text_of(data: bytes, name: str) -> str:
+    """The text of a file. Raises `UnreadableError` when it is packed, empty or no text."""
+    for start, packer in _PACKED.items():
+        if data.startswith(start):
+            raise UnreadableError(f"{name} is packed with {packer}; unpack it first")
     try:
-        return data.decode("utf-8-sig")
+        text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise UnreadableError(
             f"{name} is not UTF-8 text (byte {error.start}); convert it, or unpack it first"
         ) from None
+    if not text.strip():
+        raise UnreadableError(f"{name} is empty, it has no messages")
+    return text
 
 
 def _messages(text: str, name: str) -> tuple[list[Any], str | None]:
     """The messages of a text, and the system prompt beside them."""
     stripped = text.strip()
-    if not stripped:
-        return [], None
     if stripped[0] not in "[{":
         return [text], None
     if _is_lines(stripped):
@@ -136,6 +145,18 @@ def _messages(text: str, name: str) -> tuple[list[Any], str | None]:
         ]
         return _lines_messages(lines, name), None
     return _document_messages(decode(stripped, name), name)
+
+
+def is_log(text: str) -> bool:
+    """Whether a text looks like messages, and not like a session that is broken."""
+    stripped = text.strip()
+    if stripped[0] not in "[{" or _is_lines(stripped):
+        return True
+    try:
+        document = msgspec.json.decode(stripped)
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    return isinstance(document, list) or bool({"messages", "role", "choices"} & document.keys())
 
 
 def _is_lines(text: str) -> bool:
@@ -182,10 +203,30 @@ def _system(system: Any, name: str) -> str | None:
         raise UnreadableError(f"`system` of {name} is neither text nor blocks of text") from None
 
 
-def _form(messages: list[Any], wanted: str) -> Format:
+def _form(messages: list[Any], wanted: str, name: str) -> Format:
     known = {form.name: form for form in BUILTIN_FORMATS}
     for _, form in shared_plugins().listed("memman_formats"):
         known.setdefault(form.name, form)
-    if wanted == "auto":
+    if wanted != "auto":
+        return format_named(wanted, known.values())
+    try:
         return detect_format(messages, known.values())
-    return format_named(wanted, known.values())
+    except FormatError:
+        raise UnreadableError(f"{name}: {_unknown(messages, list(known.values()))}") from None
+
+
+def _unknown(messages: list[Any], known: list[Format]) -> str:
+    """What to say of messages in no known format: the first at fault, or how text looks."""
+    names = ", ".join(form.name for form in known)
+    if isinstance(messages[0], str):
+        return (
+            f"this text is in no known format ({names}); a conversation as text has lines that "
+            "begin with who speaks, such as `User: ...` and `Assistant: ...`"
+        )
+    for number, message in enumerate(messages):
+        try:
+            detect_format([message], known)
+        except FormatError:
+            shown = first_line(repr(message), 80)
+            return f"message {number} is in no known format ({names}): {shown}"
+    return f"the messages are not all in one known format ({names}); name it with -f"

@@ -13,7 +13,7 @@ import msgspec
 
 from memman.archive import FORMAT, SessionState
 from memman.cli.problems import UnreadableError, UnusableError
-from memman.cli.reading import STDIN, decode, read_bytes
+from memman.cli.reading import STDIN, decode, is_log, read_bytes, text_of
 from memman.config import MemoryConfig
 from memman.entries import Entry
 from memman.manager import MemoryManager
@@ -43,24 +43,30 @@ class Session:
 def load(path: str, model: str | None = None) -> Session:
     """The session in a file, or on stdin for "-". Raises `UnreadableError` or `StateError`."""
     name = "stdin" if path == STDIN else path
-    document = decode(read_bytes(path), name)
+    text = text_of(read_bytes(path), name)
+    if is_log(text):
+        raise UnreadableError(
+            f"{name} is not a memman session but a log; make one of it with "
+            f"`memman import {name} -o S.json`"
+        )
+    document = decode(text, name)
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise UnreadableError(
-            f"{name} is not a memman session; make one with `memman import {name} -o S.json`"
+            f"{name} is not a memman session; `memman import LOG -o S.json` makes one of a log"
         )
     return Session(SessionState.from_json(document), model)
 
 
-def save(state: SessionState, path: str) -> int:
+def save(state: SessionState, path: str, force: bool = False) -> int:
     """Writes the document to a file, or to stdout for "-"; returns its size in bytes.
 
-    Raises `UnusableError` when the file exists and is no session, or cannot be written.
+    Raises `UnusableError` when the file must not be overwritten (see `check_target`) or written.
     """
     data = (state.to_json(indent=2) + "\n").encode()
     if path == STDIN:
         click.echo(data, nl=False)
         return len(data)
-    check_target(path)
+    check_target(path, state.session_id, force)
     target = Path(path).resolve()
     part = target.with_name(f".{target.name}.part")
     try:
@@ -76,21 +82,27 @@ def save(state: SessionState, path: str) -> int:
     return len(data)
 
 
-def check_target(path: str) -> None:
-    """Raises `UnusableError` when the file exists and is something else than a session."""
+def check_target(path: str, session_id: str, force: bool = False) -> None:
+    """Raises `UnusableError` when the file exists and is something else than this session.
+
+    `force` allows another session, never a file that is none.
+    """
     target = Path(path)
     if path == STDIN or not target.exists():
         return
-    if not target.is_file() or not _is_session(target):
+    document = _document(target) if target.is_file() else None
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise UnusableError(
             f"{path} exists and is not a memman session, so it is not overwritten; choose another "
             "name with -o"
         )
+    held = document.get("session_id")
+    if held != session_id and not force:
+        raise UnusableError(f"{path} holds session {held!r}; choose another name, or --force")
 
 
-def _is_session(target: Path) -> bool:
+def _document(target: Path) -> Any:
     try:
-        document: Any = msgspec.json.decode(target.read_bytes())
+        return msgspec.json.decode(target.read_bytes())
     except (OSError, msgspec.DecodeError, UnicodeError):
-        return False
-    return isinstance(document, dict) and document.get("format") == FORMAT
+        return None

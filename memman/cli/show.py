@@ -8,12 +8,13 @@ from collections.abc import Sequence
 
 import click
 
-from memman.cli.display import Row, console, first_line, harmless, table
+from memman.cli.display import Row, arrow, console, counted, first_line, harmless, table
 from memman.cli.options import answer, json_option, note, session_argument
 from memman.cli.problems import FindingError
 from memman.cli.session_files import Session, load
 from memman.entries import ENTRY_TYPES, Entry
 
+_ROOMY = 80  # columns; below it the state of an entry is shortened
 _HEADINGS = (">seq", "type", "role/name", ">tokens", "state", "text")
 
 
@@ -22,7 +23,7 @@ _HEADINGS = (">seq", "type", "role/name", ">tokens", "state", "text")
 @click.option("--type", "kind", type=click.Choice(ENTRY_TYPES), help="Only entries of this type.")
 @click.option("--grep", metavar="REGEX", help="Only entries whose text matches.")
 @click.option("--active", is_flag=True, help="The window as the model sees it, summaries included.")
-@click.option("--entry", "wanted", metavar="ID|#SEQ", help="One entry with its full text.")
+@click.option("--entry", "wanted", metavar="ID|SEQ", help="One entry with its full text.")
 @json_option
 def show(
     session: str,
@@ -51,11 +52,14 @@ def show(
     if as_json:
         answer("show", session_id=opened.id, entries=chosen)
     elif chosen:
-        rows = [_row(entry, opened) for entry in chosen]
-        table(console(), _HEADINGS, rows)
-        note(f"{len(chosen):,} of {len(entries):,} entries, {_tokens(chosen):,} tokens")
+        shown_on = console()
+        to = f"{arrow(shown_on)} " if shown_on.width < _ROOMY else ""
+        rows = [_row(entry, opened, to) for entry in chosen]
+        table(shown_on, _HEADINGS, rows, spare=("role/name", "type"))
+        every = counted(len(entries), "entry", "entries")
+        note(f"{len(chosen):,} of {every}, {counted(_tokens(chosen), 'token')}")
     if not chosen:
-        raise FindingError(f"none of the {len(entries):,} entries matches")
+        raise FindingError(f"none of {counted(len(entries), 'entry', 'entries')} matches")
 
 
 def _pattern(grep: str | None) -> re.Pattern[str] | None:
@@ -71,17 +75,17 @@ def _tokens(entries: Sequence[Entry]) -> int:
 
 def _found(opened: Session, wanted: str) -> Entry:
     """The entry of an id, or of a place in the log such as #12."""
-    if not wanted.startswith("#"):
-        return opened.memory.get_entry(opened.id, wanted)
     number = wanted.removeprefix("#")
+    if not (number.isdecimal() and number.isascii()):
+        return opened.memory.get_entry(opened.id, wanted)
     every = [
         *opened.memory.get_entries(opened.id),
         *opened.memory.get_active_entries(opened.id),
     ]
     for entry in every:
-        if str(entry.seq) == number:
+        if entry.seq == int(number):
             return entry
-    raise FindingError(f"no entry is at {wanted} of the log; `memman show` lists them")
+    raise FindingError(f"no entry is at #{number} of the log; `memman show` lists them")
 
 
 def _show_one(entry: Entry, opened: Session, as_json: bool) -> None:
@@ -89,29 +93,32 @@ def _show_one(entry: Entry, opened: Session, as_json: bool) -> None:
         answer("show", session_id=opened.id, entry=entry)
         return
     state, name = _state(entry, opened.places), harmless(entry.name or entry.role)
-    tokens = f"{entry.token_count.tokens:,} tokens"
+    tokens = counted(entry.token_count.tokens, "token")
     note(f"#{entry.seq} {entry.type} {name}, {tokens}, {state}, id {entry.id}")
     click.echo(harmless(entry.text) if sys.stdout.isatty() else entry.text)
 
 
-def _row(entry: Entry, opened: Session) -> Row:
+def _row(entry: Entry, opened: Session, to: str) -> Row:
     cells = (
         f"#{entry.seq}",
         entry.type,
         entry.name or entry.role,
         f"{entry.token_count.tokens:,}",
-        _state(entry, opened.places),
+        _state(entry, opened.places, to),
         first_line(entry.text),
     )
     return Row(cells, "dim" if entry.compressed else "")
 
 
-def _state(entry: Entry, places: dict[str, Entry]) -> str:
-    """Where an entry is now: in the window, or behind what stands for it."""
+def _state(entry: Entry, places: dict[str, Entry], to: str = "") -> str:
+    """Where an entry is now: in the window, or behind what stands for it.
+
+    `to` is said instead of the kind of what stands for it, where there is no room for more.
+    """
     if not entry.compressed:
         return "pinned" if entry.pinned else "active"
     stand_in = places.get(entry.summary_id or "")
     if stand_in is None:
         return "dropped"
     kind = "summary" if stand_in.type == "summary" else "stub"
-    return f"in {kind} #{stand_in.seq}"
+    return f"{to or f'in {kind} '}#{stand_in.seq}"

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from memman.cli.display import console, has_colours, print_lines, usage_block, usage_of
+from memman.cli.display import console, counted, has_colours, print_lines, usage_block, usage_of
 from memman.cli.options import answer, json_option, model_option, session_argument
-from memman.cli.session_files import load
+from memman.cli.session_files import Session, load
 
 if TYPE_CHECKING:
-    from memman.results import SessionStats, Summary
+    from memman.results import SessionStats
 
 
 @click.command()
@@ -27,25 +27,49 @@ def stats(session: str, model: str | None, as_json: bool) -> None:
         answer("stats", stats=numbers, usage=usage.as_dict())
         return
     shown_on = console()
-    print_lines(shown_on, usage_block(usage, has_colours(shown_on)))
-    print_lines(shown_on, ["", *_totals(numbers, opened.memory.get_summaries(opened.id))])
+    print_lines(shown_on, usage_block(usage, has_colours(shown_on), shown_on.width, zeros=False))
+    print_lines(shown_on, ["", *_totals(opened, numbers)])
 
 
-def _totals(numbers: SessionStats, summaries: list[Summary]) -> list[str]:
-    entries = (
-        f"{numbers.total_entries:,} added, {numbers.active_entries:,} active, "
-        f"{numbers.compressed_entries:,} compressed"
-    )
+def _totals(opened: Session, numbers: SessionStats) -> list[str]:
+    summaries = opened.memory.get_summaries(opened.id)
     behind = sum(len(summary.original_entry_ids) for summary in summaries)
-    stands = f", standing for {behind:,} entries" if summaries else ""
+    stands = f", standing for {counted(behind, 'entry', 'entries')}" if summaries else ""
     rows = {
         "session": numbers.session_id,
-        "entries": entries,
+        "entries": f"{numbers.total_entries:,} added, {numbers.compressed_entries:,} compressed",
+        "window": _window(opened, numbers),
         "tokens": f"{numbers.total_tokens:,} added, {numbers.active_tokens:,} in the window",
-        "summaries": f"{numbers.summaries}{stands}",
-        "limits": f"{numbers.max_tokens:,} tokens, {numbers.max_entries or 'unlimited'} entries",
-        "counter": numbers.counter,
+        "summaries": f"{numbers.summaries:,}{stands}",
+        "limits": f"{numbers.max_tokens:,} tokens, {_limit(numbers)} entries",
+        "counter": _counter(opened, numbers),
     }
     if numbers.drift is not None:
         rows["drift"] = f"{100 * numbers.drift:+.1f} % reported over estimated"
     return [f"{name:<10} {said}" for name, said in rows.items()]
+
+
+def _limit(numbers: SessionStats) -> str:
+    return "unlimited" if numbers.max_entries is None else f"{numbers.max_entries:,}"
+
+
+def _window(opened: Session, numbers: SessionStats) -> str:
+    """How many entries the window has, and what they are."""
+    active = len(opened.places)
+    stubs = active - numbers.active_entries - numbers.summaries
+    kinds = [counted(numbers.active_entries, "original")]
+    if numbers.summaries:
+        kinds.append(counted(numbers.summaries, "summary", "summaries"))
+    if stubs:
+        kinds.append(counted(stubs, "stub"))
+    most = "" if numbers.max_entries is None else f" of {numbers.max_entries:,}"
+    noun = "entry" if active == 1 and not most else "entries"
+    return f"{active:,}{most} {noun} ({', '.join(kinds)})"
+
+
+def _counter(opened: Session, numbers: SessionStats) -> str:
+    """The counter, and for an estimate what would count better."""
+    model = opened.state.settings.get("model")
+    if numbers.counter != "bytes4" or model is None:
+        return numbers.counter
+    return f"{numbers.counter}, estimated: no plugin counts {model}"

@@ -1,7 +1,7 @@
 """The steps of a compression that need no summary: each a pure function of a view and a goal.
 
 Order matters and is the preset's business: clear old tool results (in real agent traffic they are
-72-90 % of the tokens), summarise, drop the oldest, clip what is too large.
+72-90 % of the tokens), summarise, clip what is out of proportion, drop the oldest, clip the rest.
 """
 
 from __future__ import annotations

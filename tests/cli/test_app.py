@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import re
@@ -71,6 +72,7 @@ def test_usage_errors_are_one_line_and_2(command, args):
     assert result.stderr.startswith("memman: ")
     assert "--help`" in result.stderr
     assert len(result.stderr.splitlines()) == 1
+    assert re.search(r"[.?!)] See `memman", result.stderr)
 
 
 READERS = [["stats"], ["show"], ["compress", "-o", "-"], ["export"]]
@@ -81,7 +83,10 @@ READERS = [["stats"], ["show"], ["compress", "-o", "-"], ["export"]]
     ("content", "said"),
     [
         (None, "No such file"),
-        ("", "not JSON"),
+        ("", "is empty"),
+        ("User: hello", "is not a memman session but a log"),
+        ('{"role": "user", "content": "a"}\n{"role": "user"}', "but a log; make one of it"),
+        ("{}", "not a memman session"),
         ('{"format": "memman-session", "ver', "truncated (line 1, column 30)"),
         ("[1]", "not a memman session"),
         ('{"messages": []}', "memman import"),
@@ -98,6 +103,15 @@ def test_an_unreadable_session_is_one_line_and_3(command, tmp_path, args, conten
     assert result.stderr.startswith("memman: ")
     assert said in result.stderr
     assert len(result.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("args", [*READERS, ["import"]])
+def test_a_packed_file_is_to_be_unpacked_first(command, demo_file, tmp_path, args):
+    path = tmp_path / "s.json.gz"
+    path.write_bytes(gzip.compress(demo_file.read_bytes()))
+    result = command(args[0], path, *args[1:])
+    assert (result.exit_code, result.stdout) == (3, "")
+    assert "gzip; unpack it first" in result.stderr
 
 
 @pytest.mark.parametrize("args", READERS)
@@ -162,6 +176,18 @@ def test_a_reader_that_goes_away_is_no_traceback(demo_file):
     )
     assert "Traceback" not in done.stderr
     assert len(done.stdout.splitlines()) == 1
+
+
+@pytest.mark.parametrize("args", [["show"], ["show", "--json"], ["export"]])
+def test_a_closed_pipe_is_no_failure(demo_file, args):
+    command = [sys.executable, "-m", "memman.cli", args[0], str(demo_file), *args[1:]]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT
+    ) as process:
+        process.stdout.close()
+        said = process.stderr.read().decode()
+        assert process.wait(60) == 0, said
+    assert "pipe" not in said.lower()
 
 
 @pytest.mark.parametrize("missing", [["click"], ["rich"], ["click", "rich"]])
@@ -250,6 +276,33 @@ def test_a_terminal_gets_colours(demo_file):
     assert "\x1b[" in on_a_terminal("stats", demo_file)
 
 
+@pytest.mark.parametrize("columns", ["60", "80"])
+def test_a_narrow_terminal_keeps_what_a_dry_run_is_about(demo_file, columns):
+    options = ["compress", demo_file, "--budget", "4k", "--dry-run"]
+    lines = on_a_terminal(*options, NO_COLOR="1", COLUMNS=columns).splitlines()
+    head, *rows = [line.split() for line in lines[:-1]]
+    assert head[:4] == ["seq", "tokens", "after", "action"]
+    assert head[-1] == "text"
+    assert max(map(len, lines[:-1])) <= int(columns)
+    assert {row[3] for row in rows if len(row) > 3} > {"keep"}
+    assert all(re.fullmatch(r"#\d+", row[0]) and row[1].replace(",", "").isdigit() for row in rows)
+
+
+@pytest.mark.parametrize("columns", [60, 80])
+def test_a_narrow_terminal_has_the_bar_on_one_line(demo_file, columns):
+    lines = on_a_terminal("stats", demo_file, NO_COLOR="1", COLUMNS=str(columns)).splitlines()
+    assert len(lines[1]) == min(68, columns)
+    assert lines[1].endswith("]")
+    assert max(map(len, lines)) <= max(columns, 68)
+
+
+def test_a_narrow_terminal_shows_where_an_entry_went_and_its_text(demo_file):
+    lines = on_a_terminal("show", demo_file, NO_COLOR="1", COLUMNS="60").splitlines()
+    assert all(heading in lines[0] for heading in ("seq", "tokens", "state", "text"))
+    assert any(re.search(r"→ #\d+ +\S", line) for line in lines)
+    assert max(map(len, lines)) <= 60
+
+
 @pytest.mark.parametrize("args", [["stats"], ["show"], ["compress", "--dry-run"]])
 def test_no_color_is_obeyed(demo_file, args):
     assert "\x1b" not in on_a_terminal(args[0], demo_file, *args[1:], NO_COLOR="1")
@@ -334,6 +387,14 @@ def test_strict_makes_a_broken_plugin_a_finding(installed):
     folder = installed("broken", BROKEN)
     assert run("plugins", "--strict", "--json", path=[folder]).returncode == 1
     assert run("plugins", "--strict", MEMMAN_PLUGINS="").returncode == 0
+
+
+def test_strict_makes_an_absent_plugin_a_finding(installed):
+    folder = installed("good", COMMAND)
+    done = run("plugins", "--strict", path=[folder], MEMMAN_PLUGINS="good, gone")
+    assert done.returncode == 1
+    assert "not installed: gone" in done.stderr
+    assert run("plugins", "--strict", path=[folder], MEMMAN_PLUGINS="good").returncode == 0
 
 
 def test_the_environment_restricts_which_are_loaded(installed):

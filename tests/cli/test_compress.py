@@ -90,6 +90,7 @@ def test_in_place_through_a_link_keeps_the_link(command, session, tmp_path):
 def test_in_place_and_a_file_contradict(command, session, tmp_path):
     result = command("compress", session, "--in-place", "-o", tmp_path / "o.json")
     assert result.exit_code == 2
+    assert "give one of the two" in result.stderr
 
 
 def test_a_foreign_file_is_not_overwritten(command, session, tmp_path):
@@ -119,6 +120,48 @@ def test_nothing_to_do_is_said(command, session_file, tmp_path):
     result = command("compress", session_file, "-o", tmp_path / "o.json")
     assert result.exit_code == 0
     assert "nothing was compressed: already" in result.stderr
+
+
+def test_another_session_is_not_overwritten_unless_forced(command, session, session_file):
+    before = session_file.read_bytes()
+    result = command("compress", session, "--budget", "4k", "-o", session_file)
+    assert result.exit_code == 2
+    assert "holds session 'log'; choose another name, or --force" in result.stderr
+    assert session_file.read_bytes() == before
+    assert (
+        command("compress", session, "--budget", "4k", "-o", session_file, "--force").exit_code == 0
+    )
+    assert SessionState.from_json(session_file.read_bytes()).session_id == "demo"
+
+
+def test_a_target_that_is_missed_is_a_finding(command, session, tmp_path):
+    result = command("compress", session, "--target", "10", "-o", tmp_path / "o.json")
+    assert result.exit_code == 1
+    assert "over the target of 10" in result.stderr
+    assert (tmp_path / "o.json").exists()
+
+
+def test_a_target_above_the_budget_is_a_usage_error(command, session, tmp_path):
+    options = ["--budget", "2k", "--target", "3k", "-o", tmp_path / "o.json"]
+    result = command("compress", session, *options)
+    assert result.exit_code == 2
+    assert "--target 3,000 is above the budget of 2,000 tokens" in result.stderr
+    assert not (tmp_path / "o.json").exists()
+
+
+@pytest.mark.parametrize("options", [["-o", "o.json"], ["--in-place"]])
+def test_a_dry_run_has_no_result_to_write(command, session, options):
+    result = command("compress", session, "--dry-run", *options)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "--dry-run writes nothing" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("budget", "said"),
+    [("0", "less than one token"), ("9" * 400, "more than 9,0"), ("x", "is no number")],
+)
+def test_what_is_wrong_with_a_budget_is_named(command, session, budget, said):
+    assert said in command("compress", session, "--dry-run", "--budget", budget).stderr
 
 
 @pytest.mark.parametrize("budget", ["abc", "0", "-5", "8kb", "", "1e3", "inf", "9" * 30])

@@ -39,3 +39,24 @@ def test_an_unknown_counter_is_a_usage_error(command):
 
 def test_bytes_that_are_no_text_are_unreadable(command):
     assert command("count", "-", given=b"\xff\xff").exit_code == 3
+
+
+def test_the_name_of_a_file_is_counted_with_a_note(command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my notes.txt").write_text("hello")
+    result = command("count", "my notes.txt")
+    assert result.stdout.startswith("3 tokens")
+    assert "memman count < 'my notes.txt'" in result.stderr
+    assert command("count", "other.txt").stderr == ""
+    assert command("count", "x" * 9000).stdout.startswith("2,250 tokens")
+
+
+def test_a_counter_that_needs_a_model_says_so(command):
+    result = command("count", "hi", "--counter", "tiktoken")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == "memman: --counter tiktoken needs a model: add --model gpt-4o\n"
+    assert command("count", "hi", "--counter", "tiktoken", "--model", "gpt-4o").exit_code == 0
+
+
+def test_one_token_is_told_as_one(command):
+    assert command("count", "hi").stdout.startswith("1 token (")

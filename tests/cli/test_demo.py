@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from pathlib import Path
 
@@ -32,8 +33,44 @@ def test_every_compression_began_over_the_budget_and_ended_within(command, tmp_p
     report = json.loads(command("demo", "--json", "-o", tmp_path / "s.json").stdout)
     assert len(report["compressions"]) > 3
     for done in report["compressions"]:
-        assert done["tokens_before"] > 8000 >= done["tokens_after"]
+        assert done["tokens_before"] > done["tokens_after"]
+        assert done["tokens_after"] <= 8000
+        assert "over 8" in done["reason"]
         assert sum(done["replaced"].values()) > 0
+
+
+@pytest.mark.parametrize("budget", ["1k", "2k"])
+def test_every_compression_says_what_it_replaced_and_shrinks(command, tmp_path, budget):
+    result = command("demo", "--budget", budget, "-o", tmp_path / "s.json")
+    lines = [line for line in result.stderr.splitlines() if line.lstrip().startswith("#")]
+    assert len(lines) > 3
+    told = [
+        re.search(r"([\d,]+) +(?:→|->) +([\d,]+) tokens  (\d.*|.+ of \d.*)", line) for line in lines
+    ]
+    assert all(told)
+    sizes = [[int(found[part].replace(",", "")) for part in (1, 2)] for found in told]
+    assert all(before > after for before, after in sizes)
+
+
+def test_a_compression_for_too_many_entries_says_so(command, tmp_path):
+    log = [{"role": "user", "content": f"number {number}"} for number in range(130)]
+    (tmp_path / "log.json").write_text(json.dumps(log))
+    options = ["--file", tmp_path / "log.json", "--budget", "50k", "--model", "unheard-of"]
+    result = command("demo", *options, "-o", tmp_path / "s.json")
+    assert "entries are over 100" in result.stderr
+
+
+def test_what_was_not_built_is_not_called_kept_and_the_budget_it_needs_works(command, tmp_path):
+    path = tmp_path / "s.json"
+    result = command("demo", "--budget", "100", "-o", path)
+    assert result.exit_code == 1
+    assert "✗ contexts built" in result.stdout
+    assert "- over budget    not checked" in result.stdout
+    last = result.stderr.splitlines()[-1]
+    assert not set("()[]'") & set(last)
+    needed = re.search(r"a budget of ([\d,]+) is enough", last)[1].replace(",", "")
+    assert f"--budget {needed} --dry-run" in result.stdout
+    assert command("demo", "--budget", needed, "-o", path).exit_code == 0
 
 
 def test_usage_adds_up_to_the_window(command, tmp_path):

@@ -49,20 +49,22 @@ def test_a_pipe_is_read(command, session_file):
     assert json.loads(result.stdout) == LOG
 
 
-def test_a_broken_rule_is_listed_and_is_a_finding(command, tmp_path):
-    # A message before any user message: a request without messages is nothing that can be sent.
-    log = [{"role": "system", "content": "You fix builds."}]
-    (tmp_path / "log.json").write_text(json.dumps(log))
-    command("import", tmp_path / "log.json", "-o", tmp_path / "s.json")
-    result = command("export", tmp_path / "s.json", "-t", "anthropic")
+def test_a_broken_rule_is_listed_and_is_a_finding(command, session_file, monkeypatch):
+    # What memman builds breaks no rule, so the check is given a request that does.
+    broken = [{"role": "assistant", "content": "hi"}, {"role": "user", "content": ""}]
+    found = check(broken, "anthropic")
+    monkeypatch.setattr("memman.cli.export.check", lambda *_, **__: found)
+    result = command("export", session_file, "-t", "anthropic")
     assert result.exit_code == 1
-    assert "request.empty" in result.stderr
+    assert all(fault.rule in result.stderr for fault in found)
 
 
 def test_a_budget_that_cannot_hold_is_a_finding(command, session_file):
     result = command("export", session_file, "--budget", "3")
     assert (result.exit_code, result.stdout) == (1, "")
     assert "the budget is 3" in result.stderr
+    serves = result.stderr.split("--budget ")[1].strip()
+    assert command("export", session_file, "--budget", serves).exit_code == 0
 
 
 def test_an_unknown_target_is_a_usage_error(command, session_file):

@@ -87,5 +87,39 @@ def test_a_broken_message_is_named(command, tmp_path):
     assert "content" in result.stderr
 
 
+def test_a_budget_that_cannot_be_met_is_a_finding(command, log_file, tmp_path):
+    result = command("import", log_file, "--budget", "10", "-o", tmp_path / "s.json")
+    assert result.exit_code == 1
+    assert "over its budget of 10" in result.stderr
+    assert (tmp_path / "s.json").exists()
+
+
+def test_another_session_is_not_overwritten_unless_forced(command, log_file, tmp_path):
+    options = ["import", log_file, "-o", tmp_path / "s.json", "--session"]
+    assert command(*options, "one").exit_code == 0
+    assert command(*options, "one").exit_code == 0
+    refused = command(*options, "two")
+    assert refused.exit_code == 2
+    assert "holds session 'one'; choose another name, or --force" in refused.stderr
+    assert command(*options, "two", "--force").exit_code == 0
+    assert SessionState.from_json((tmp_path / "s.json").read_bytes()).session_id == "two"
+
+
+def test_force_does_not_overwrite_what_is_no_session(command, log_file, tmp_path):
+    (tmp_path / "mine.txt").write_text("mine")
+    assert command("import", log_file, "-o", tmp_path / "mine.txt", "--force").exit_code == 2
+    assert (tmp_path / "mine.txt").read_text() == "mine"
+
+
+def test_an_empty_session_id_is_a_usage_error(command, log_file):
+    result = command("import", log_file, "--session", "")
+    assert (result.exit_code, result.stdout) == (2, "")
+
+
+def test_one_message_is_told_as_one(command, tmp_path):
+    (tmp_path / "one.json").write_text('[{"role": "user", "content": "hi"}]')
+    assert "1 message, 1 entry, 1 token " in command("import", tmp_path / "one.json").stderr
+
+
 def test_an_impossible_session_id_is_a_usage_error(command, log_file):
     assert command("import", log_file, "--session", "a\nb").exit_code == 2

@@ -84,7 +84,11 @@ def test_the_bundled_log_is_openai_chat():
         ('[{"role": "user"', r"truncated \(line 1, column"),
         ('[\n{"role": user}]', r"line 2, column 10"),
         ('{"role": "user", "content": "a"}\n{"role": "us', r"line 2 of a.json is not JSON"),
-        ("", "no messages"),
+        ("", "a.json is empty"),
+        (json.dumps([USER, {"from": "x"}, USER]), "message 1 is in no known format"),
+        (f"{json.dumps(USER)}\n{json.dumps({'role': 'nobody'})}", "message 1 is in no known"),
+        (json.dumps([USER, {"role": "user", "content": 7}]), "message 1"),
+        ("Dear all,\nplease find", "such as `User: ...` and `Assistant: ...`"),
         ("[]", "no messages"),
         ('{"messages": []}', "no messages"),
         (

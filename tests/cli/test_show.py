@@ -44,7 +44,7 @@ def test_a_text_can_be_searched(command, session_file):
 def test_nothing_found_is_a_finding(command, session_file):
     result = command("show", session_file, "--grep", "zebra")
     assert (result.exit_code, result.stdout) == (1, "")
-    assert result.stderr == "memman: none of the 5 entries matches\n"
+    assert result.stderr == "memman: none of 5 entries matches\n"
 
 
 def test_a_broken_expression_is_a_usage_error(command, session_file):
@@ -74,7 +74,13 @@ def test_a_compressed_entry_and_a_summary_can_be_read_in_full(command, demo_file
     assert command("show", demo_file, "--entry", first["id"]).stdout.startswith("Morning.")
 
 
-@pytest.mark.parametrize("wanted", ["nobody", "#99999"])
+def test_a_place_needs_no_hash(command, session_file):
+    with_hash, plain = (command("show", session_file, "--entry", at) for at in ("#2", "2"))
+    assert plain.exit_code == 0
+    assert plain.output == with_hash.output
+
+
+@pytest.mark.parametrize("wanted", ["nobody", "#99999", "99999", "²"])
 def test_an_entry_that_is_not_there_is_a_finding(command, session_file, wanted):
     result = command("show", session_file, "--entry", wanted)
     assert (result.exit_code, result.stdout) == (1, "")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 
 
 def test_shares_and_totals_are_shown(command, demo_file):
     result = command("stats", demo_file)
     assert result.exit_code == 0
-    for shown in ("Context window", "of 8,000 tokens", "tool_call", "framing", "reserved", "free"):
+    for shown in ("Context window", "of 8,000 tokens", "message", "framing", "free"):
         assert shown in result.stdout
     assert "318 added" in result.stdout
 
@@ -43,3 +44,28 @@ def test_another_model_counts_anew(command, session_file):
 def test_the_bar_is_as_long_for_any_mix_of_parts(command, session_file, demo_file):
     bars = [command("stats", path).stdout.splitlines()[1] for path in (session_file, demo_file)]
     assert {len(bar) for bar in bars} == {68}
+
+
+def test_the_window_says_what_it_is_made_of(command, demo_file):
+    shown = command("stats", demo_file).stdout
+    found = re.search(r"^window +(\d+)(?: of \d+)? entries \((.*)\)$", shown, re.MULTILINE)
+    assert sum(int(part.split()[0]) for part in found[2].split(", ")) == int(found[1])
+    listed = json.loads(command("show", demo_file, "--active", "--json").stdout)["entries"]
+    assert len(listed) == int(found[1])
+
+
+def test_a_window_of_few_entries_says_of_how_many(command, session_file):
+    assert "window     5 of 100 entries (5 originals)" in command("stats", session_file).stdout
+
+
+def test_what_is_not_there_has_no_row(command, session_file):
+    document = json.loads(command("stats", session_file, "--json").stdout)
+    shown = command("stats", session_file).stdout
+    for part, tokens in document["usage"]["parts"].items():
+        assert (f" {part} " in shown) == (tokens > 0)
+    assert " free " in shown
+
+
+def test_a_model_that_nobody_counts_is_said_to_be_estimated(command, session_file):
+    shown = command("stats", session_file, "--model", "unheard-of").stdout
+    assert "estimated: no plugin counts unheard-of" in shown

@@ -1,0 +1,61 @@
+"""`docs/reference/command.md` and the command are one: its commands, options and JSON documents."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from memman.cli.app import memman
+from memman.cli.commands import COMMANDS
+from tests.docs.pages import code, table
+
+PAGE = "reference/command.md"
+ROWS = table(PAGE, "command")
+SHAPES = {
+    code(row["command"])[0]: row["with `--json`, beside `memman` and `version`"] for row in ROWS
+}
+LOG = '{"role": "user", "content": "Hello"}\n{"role": "assistant", "content": "Good morning."}\n'
+ARGUMENTS = {
+    "demo": ["--file", "log.jsonl"],
+    "import": ["log.jsonl", "-o", "other.json"],
+    "stats": ["s.json"],
+    "show": ["s.json"],
+    "compress": ["s.json", "--in-place"],
+    "export": ["s.json"],
+    "count": ["Hello"],
+    "plugins": [],
+}
+
+
+@pytest.fixture
+def runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CliRunner:
+    monkeypatch.chdir(tmp_path)
+    Path("log.jsonl").write_text(LOG, encoding="utf-8")
+    runner = CliRunner()
+    assert runner.invoke(memman, ["import", "log.jsonl", "-o", "s.json"]).exit_code == 0
+    return runner
+
+
+def test_the_page_has_every_command_in_the_order_of_the_help() -> None:
+    assert list(SHAPES) == [command.name for command in COMMANDS]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: str(command.name))
+def test_the_page_has_every_option(command: click.Command) -> None:
+    title = f"option of {command.name}"
+    shown = {said.split()[0] for row in table(PAGE, title) for said in code(row[title])}
+    options = [option for option in command.params if isinstance(option, click.Option)]
+    assert shown == {name for option in options for name in option.opts} - {"--json"}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_the_page_names_the_fields_of_each_document(name: str, runner: CliRunner) -> None:
+    answered = runner.invoke(memman, [name, *ARGUMENTS[name], "--json"], standalone_mode=False)
+    document = json.loads(answered.stdout)
+    always = SHAPES[name].partition(";")[0]
+    assert set(code(always)) | {"memman", "version"} == set(document)
+    assert document["memman"] == name
