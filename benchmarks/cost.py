@@ -269,13 +269,13 @@ def _bytes(found: Measurement, sizes: Sizes, workload: Sequence[Item]) -> None:
     rows = [
         ["entry, beside its text", bytes_per_entry(workload[: sizes.entries_in_memory], BUDGET)],
         ["session, added to and cleared", cleared],
-        ["session, live without a record", live],
+        ["session, live and empty, without its log", live],
     ]
     found.tables.append(table(("in memory", "bytes"), rows))
     found.goals += [
         # Its log keeps the two records that made it so: what was acknowledged stays.
         Goal("session, added to and cleared", cleared, 1_024, unit="bytes", held=3_072),
-        Goal("session, live without a record", live, 1_024, unit="bytes"),
+        Goal("session, live and empty, without its log", live, 1_024, unit="bytes"),
     ]
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import gc
 import tracemalloc
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 
 from benchmarks.instruments import Instruments
 from benchmarks.subjects import Memman
 from benchmarks.tokens import chars4
 from benchmarks.workload import Item
-from memman import MemoryManager, SessionNotFound
+from memman import MemoryManager
+from memman.stores import MemoryStore
 
 
 def bytes_per_entry(items: Sequence[Item], budget: int) -> float:
@@ -39,12 +39,16 @@ def bytes_per_cleared_session(sessions: int) -> float:
 
 
 def bytes_per_live_session(sessions: int) -> float:
-    """Bytes of a live session without a record: what asking for an unknown one leaves behind."""
-    memory = MemoryManager()
+    """Bytes of a live session whose window is empty, without its log: another manager wrote that."""
+    store = MemoryStore()
+    writer = MemoryManager(store)
+    for number in range(sessions + 1):
+        writer.add_user_message(f"session-{number}", "Hello.")
+        writer.clear_session(f"session-{number}")
+    reader = MemoryManager(store, exclusive=True)
 
     def make(number: int) -> None:
-        with suppress(SessionNotFound):
-            memory.get_stats(f"session-{number}")
+        reader.get_stats(f"session-{number}")
 
     return _per_session(make, sessions)
 
