@@ -112,7 +112,6 @@ class Budget(msgspec.Struct, frozen=True):
     compression_ratio: float
     summary_tokens: int
     entry_tokens: int
-    known_model: bool = False
 
     def over(self, tokens: int, entries: int) -> bool:
         """Whether a window of this size asks for a compression."""
@@ -151,7 +150,6 @@ def resolve_budget(
         compression_ratio=config.compression_ratio,
         summary_tokens=int(config.max_summary_ratio * target),
         entry_tokens=int(config.max_entry_ratio * max_tokens),
-        known_model=limits is not None,
     )
 
 

@@ -146,10 +146,12 @@ class Contexts:
 
     def _rendering(self, format_name: str, own: bool, meter: Meter) -> Rendering:
         """The session's rendering in a format, kept up to date; a fresh one for another window."""
-        form = self._shared.format_named(format_name)
-        if not own:
-            return Rendering(form, meter.name_tokens)
-        return self._renderings.setdefault(format_name, Rendering(form, meter.name_tokens))
+        kept = self._renderings.get(format_name) if own else None
+        if kept is None:
+            kept = Rendering(self._shared.format_named(format_name), meter.name_tokens)
+            if own:
+                self._renderings[format_name] = kept
+        return kept
 
     def _trimmed(
         self,
@@ -235,24 +237,27 @@ def _window_of(view: View, epoch: int) -> Window:
     """A window that shows a view; not the session's, and never stored."""
     window = Window()
     slots = [
-        item.run[0] if item.method is None else Slot(item.entry, item.run[0].position, item.tokens)
+        _copied(item.run[0], item.tokens)
+        if item.method is None
+        else Slot(item.entry, item.run[0].position, item.tokens)
         for group in view.groups
         for item in group.items
         if item.entry is not None
     ]
-    copies = [Slot(s.entry, s.position, s.tokens, s.pinned, s.index, s.compression) for s in slots]
-    window.reshape(copies, copies[-1].entry.seq if copies else 0, epoch)
+    window.reshape(slots, slots[-1].entry.seq if slots else 0, epoch)
     return window
+
+
+def _copied(slot: Slot, tokens: int) -> Slot:
+    """A slot for another window, at its own price there: a window ties its slots to each other."""
+    return Slot(slot.entry, slot.position, tokens, slot.pinned, slot.index, slot.compression)
 
 
 def recounted(window: Window, meter: Meter) -> Window:
     """The window priced by another counter."""
     copy = Window()
     copy.reshape(
-        [
-            Slot(s.entry, s.position, meter.recount(s.entry), s.pinned, s.index, s.compression)
-            for s in window.slots
-        ],
+        [_copied(slot, meter.recount(slot.entry)) for slot in window.slots],
         window.head,
         window.epoch,
     )

@@ -662,9 +662,8 @@ class Session:
     ) -> events.CompressionResult:
         """Brings the window down to low water, one compression at a time per session."""
         running = _compressing.get()
-        if (
-            self._run in running
-        ):  # asked for by the summarizer or a receiver of this very compression
+        # Asked for by the summarizer or a receiver of this very compression.
+        if self._run in running:
             return self._nothing(_ANOTHER_RUNS)
         lock = self._compression_lock()
         if automatic:
