@@ -26,7 +26,7 @@ from benchmarks.memory_use import (
     bytes_per_entry,
     bytes_per_live_session,
 )
-from benchmarks.subjects import Memman, MemmanRead, Reference, Subject
+from benchmarks.subjects import Memman, MemmanRead, Parts, Reference, Subject
 from benchmarks.tables import table
 from benchmarks.tokens import Count, chars4, o200k
 from benchmarks.validity import Sampler
@@ -37,6 +37,7 @@ from memman import MemoryConfig, events
 Make = Callable[..., Subject]
 SUBJECTS: dict[str, Make] = {
     "reference design": Reference,
+    "the design's parts alone": Parts,
     "memman": Memman,
     "memman, messages read": MemmanRead,
 }
@@ -212,8 +213,11 @@ def _without_a_tokenizer(found: Measurement, sizes: Sizes, workload: Sequence[It
         walks: dict[str, list[Walk]] = {name: [] for name in SUBJECTS}
         for _ in range(_ROUNDS):
             for name, make in SUBJECTS.items():
+                if settings and make is Parts:
+                    continue  # cuts by entries too, as memman does by default
                 given = {} if make is Reference else settings
                 walks[name].append(walk(make(Instruments(chars4), budget, **given), part))
+        walks = {name: done for name, done in walks.items() if done}
         least = {name: min(one.microseconds for one in done) for name, done in walks.items()}
         rows += [
             [name, label, least[name], f"{median(one.growth for one in done):.3f}"]

@@ -1,13 +1,20 @@
-"""What is measured: memman through its public verbs, and the reference design below it."""
+"""What is measured: memman through its public verbs, the parts it is made of, and the reference design."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
+from datetime import UTC, datetime
+from time import perf_counter
 from typing import Any, Protocol
 
 from benchmarks.instruments import Instruments
 from benchmarks.workload import Item
-from memman import Context, MemoryConfig, MemoryManager
+from memman import Context, Entry, MemoryConfig, MemoryManager, TokenCount
+from memman.doors import SyncDoor, drive
+from memman.ids import new_id
+from memman.records import Added, Compressed, Replacement
+from memman.window import Exchange, Slot
 
 SESSION = "measured"
 
@@ -101,3 +108,111 @@ class Reference:
             window = self._log[self._start :]
             self._context = [self._summary, *window] if self._summary else window
         return self._context
+
+
+class Parts:
+    """What the design's own parts cost in this interpreter, with no work done between them.
+
+    For each append one verb's coroutine stepped through the sync door, an id, a time, an entry with
+    its count, a record in a log with its ids, two locks, and a place in the window; for each context
+    the message of the new entry and a `Context`; for each cut a prompt, a summarizer asked on the
+    thread that `summarize_timeout` needs, and a record. Nothing is checked, paired, priced, told, stubbed
+    or undone, and what comes out is not valid: no implementation in pure Python is below this.
+    """
+
+    def __init__(self, instruments: Instruments, budget: int, max_entries: int = 100) -> None:
+        self._instruments = instruments
+        self._budget = budget
+        self._max_entries = max_entries
+        self._door = SyncDoor()
+        self._lock, self._store_lock = threading.RLock(), threading.Lock()
+        self._log: list[Added | Compressed] = []
+        self._seqs: dict[str, int] = {}
+        self._slots: list[Slot] = []
+        self._exchanges: list[Exchange] = []
+        self._messages: list[dict[str, Any]] = []
+        self._tokens = 0
+
+    def append(self, item: Item) -> None:
+        """An entry, a record, a slot."""
+        drive(self._append(item))
+
+    async def _append(self, item: Item) -> None:
+        count = self._count(item.content)
+        with self._lock:
+            seq = len(self._log) + 1
+            entry = Entry(
+                id=new_id(),
+                type=item.kind,
+                role=item.role,
+                content=item.content,
+                timestamp=datetime.now(UTC),
+                token_count=count,
+                seq=seq,
+                call_id=item.call_id or None,
+                name=item.name or None,
+            )
+            with self._store_lock:
+                self._log.append(Added(entry))
+                self._seqs[entry.id] = seq
+            slot = Slot(entry, seq, count.tokens)
+            self._slots.append(slot)
+            self._exchanges.append(Exchange((slot,), count.tokens, False))
+            self._tokens += count.tokens
+        if self._tokens > self._budget or len(self._slots) > self._max_entries:
+            await self._cut()
+
+    def _count(self, text: str) -> TokenCount:
+        began = perf_counter()
+        tokens = self._instruments.count(text)
+        return TokenCount(tokens, "client", "high", "parts", False, perf_counter() - began)
+
+    async def _cut(self) -> None:
+        slots = self._slots
+        at, tokens = 0, self._tokens
+        while at < len(slots) - 1 and (
+            tokens > self._budget // 2 or len(slots) - at > self._max_entries // 2
+        ):
+            tokens -= slots[at].tokens
+            at += 1
+        prompt = "\n".join([f"{s.entry.role}: {s.entry.text[:2_000]}" for s in slots[:at]])
+        text = await self._door.ask(lambda: self._instruments.summarize(prompt), 60.0, False)
+        count, seq = self._count(text), len(self._log) + 1
+        now = datetime.now(UTC)
+        summary = Entry(
+            id=new_id(),
+            type="summary",
+            role="system",
+            content=text,
+            timestamp=now,
+            token_count=count,
+            seq=seq,
+        )
+        replaced = Replacement(tuple([slot.entry.id for slot in slots[:at]]), summary, "summary")
+        record = Compressed(
+            id=new_id(),
+            at=now,
+            replacements=(replaced,),
+            reason="",
+            tokens_before=self._tokens,
+            tokens_after=tokens + count.tokens,
+        )
+        self._log.append(record)
+        self._seqs[record.id] = seq
+        self._slots = [Slot(summary, slots[0].position, count.tokens), *slots[at:]]
+        self._exchanges = self._exchanges[at:]
+        self._messages = self._messages[at:]
+        self._tokens = tokens + count.tokens
+
+    def context(self) -> Context:
+        """The newest entry's message, and a context of all."""
+        return drive(self._context())
+
+    async def _context(self) -> Context:
+        with self._lock:
+            self._messages.append({"role": "user", "content": self._slots[-1].entry.content})
+            count = TokenCount(self._tokens, "client", "high", "parts")
+            messages, slots = tuple(self._messages), tuple(self._slots)
+            return Context(
+                "openai-chat", self._budget, count, None, (), 0, messages, slots, (0, 0, 0, 0)
+            )

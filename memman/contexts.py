@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import Any
 
 import msgspec
@@ -18,14 +18,20 @@ from memman.compression import (
 )
 from memman.config import resolve_budget
 from memman.counting import Meter
+from memman.entries import Accuracy
 from memman.errors import BudgetExceeded
 from memman.formats import Rendering
+from memman.ports import Format
 from memman.records import Replacement
 from memman.results import Context
 from memman.shared import Settled, Shared
 from memman.window import Slot, Window
 
 _TRIM_ROUNDS = 6
+# By how much a figure may be off: that of an exact tokenizer by framing, tools and images; an estimate
+# by what nine in ten recorded requests were (docs/explanation/accuracy.md).
+_OWN_ERROR: dict[Accuracy, float] = {"high": 0.03, "medium": 0.1, "low": 0.3}
+Beyond = Callable[[int, int], int]
 
 
 class Asked(msgspec.Struct, frozen=True, gc=False):
@@ -38,20 +44,28 @@ class Asked(msgspec.Struct, frozen=True, gc=False):
     tools: bytes | None = None
 
 
+class Doubt(msgspec.Struct, frozen=True):
+    """A request whose true price may decide something, and our own count of it."""
+
+    request: dict[str, Any]
+    counted: int
+
+
 class Contexts:
     """Builds a session's contexts and remembers the last one, and its rendering in each format.
 
     `fixed` and `framing` are what the last context had around its entries: tokens once per request,
-    and per entry.
+    and per entry. `counted` is what the last one costs by our own count, nothing reserved in it.
     """
 
-    __slots__ = ("_memo", "_renderings", "_shared", "_was_plain", "fixed", "framing")
+    __slots__ = ("_memo", "_renderings", "_shared", "_was_plain", "counted", "fixed", "framing")
 
     def __init__(self, shared: Shared) -> None:
         self._shared = shared
         self._renderings: dict[str, Rendering] = {}
         self._memo: tuple[int, int, Asked, Context] | None = None
         self._was_plain = False
+        self.counted = 0
         self.fixed = 0
         self.framing = 0.0
 
@@ -69,8 +83,14 @@ class Contexts:
         """Lets go of the last context: settings have changed."""
         self._memo = None
 
-    def build(self, asked: Asked, window: Window, settled: Settled) -> Context:
-        """The context that is asked for, from memory where nothing has changed."""
+    def build(
+        self, asked: Asked, window: Window, settled: Settled, beyond: Beyond | None = None
+    ) -> Context:
+        """The context that is asked for, from memory where nothing has changed.
+
+        `beyond` says what the provider will count beyond our own figure for a request of the session's
+        model, given what is set aside anyway; at most half of the budget is kept free for that.
+        """
         memo = self._memo
         if (
             memo is not None
@@ -80,33 +100,39 @@ class Contexts:
         ):
             return memo[3]
         before = memo[3] if memo is not None else None
-        context = self._plain(asked, window, settled)
+        context = self._plain(asked, window, settled, beyond)
         plain = context is not None
         if context is None:
-            context = self._any(asked, window, settled)
-        if not (plain and self._was_plain and before and before.format == asked.format):
+            context = self._any(asked, window, settled, beyond)
+        if not (plain and self._was_plain and before is not None and before.format == asked.format):
             # The rendering knows only what it did itself: compare what was really handed out.
             context = context.after(before)
         self._was_plain = plain
         self._memo = (window.head, window.epoch, asked, context)
         return context
 
-    def _plain(self, asked: Asked, window: Window, settled: Settled) -> Context | None:
+    def _plain(
+        self, asked: Asked, window: Window, settled: Settled, beyond: Beyond | None
+    ) -> Context | None:
         """A context of the window alone that fits: nearly every one. None where there is more to it."""
         rendering = self._renderings.get(asked.format)
         if rendering is None or asked.system or asked.tools or asked.model is not None:
             return None
         rendering.update(window)
-        unseen = settled.config.overhead_tokens
         limit = settled.budget.max_tokens if asked.budget is None else asked.budget
-        total = window.tokens + rendering.added + rendering.edges + unseen
+        counted = window.tokens + rendering.added + rendering.edges
+        unseen = _aside(settled.config.overhead_tokens, counted, limit, beyond)
+        total = counted + unseen
         if total > limit:
             return None
+        self.counted = counted
         if limit <= settled.budget.max_tokens:
             self._learn(rendering.edges, rendering, window)
         return _context(asked, limit, settled.meter, total, rendering, window, (0, 0, unseen), ())
 
-    def _any(self, asked: Asked, window: Window, settled: Settled) -> Context:
+    def _any(
+        self, asked: Asked, window: Window, settled: Settled, beyond: Beyond | None
+    ) -> Context:
         """A context with something beside the window, of another model, or over its budget."""
         meter, own = settled.meter, window
         if asked.model not in (None, settled.config.model):
@@ -116,9 +142,10 @@ class Contexts:
         rendering.update(window)
         form = rendering.format
         limit = self._limit(asked, settled)
-        prompt = meter.text_cached(asked.system) + form.message_framing if asked.system else 0
-        defined = meter.text_cached(asked.tools.decode()) if asked.tools else 0
-        unseen = max(0, settled.config.overhead_tokens - prompt - defined)
+        prompt, defined = _given(asked, meter, form)
+        counted = window.tokens + rendering.added + rendering.edges + prompt + defined
+        least = max(0, settled.config.overhead_tokens - prompt - defined)
+        unseen = _aside(least, counted, limit, beyond if window is own else None)
         beside = prompt + defined + unseen
         trimmed: tuple[Replacement, ...] = ()
         if window.tokens + rendering.added + rendering.edges + beside > limit:
@@ -128,9 +155,44 @@ class Contexts:
         elif window is own and limit <= settled.budget.max_tokens:
             self._learn(prompt + defined + rendering.edges, rendering, window)
         total = window.tokens + rendering.added + rendering.edges + beside
+        self.counted = total - unseen
         parts = (prompt, defined, unseen)
         context = _context(asked, limit, meter, total, rendering, window, parts, trimmed)
         return _with_system(context, asked.system, form.inline_system)
+
+    def doubt(
+        self, asked: Asked, window: Window, settled: Settled, beyond: Beyond | None, form: str
+    ) -> Doubt | None:
+        """The request to have counted, in the format `form`: where our figure is within its own error of
+        the limit or of the trigger. None where no count could change what is done.
+        """
+        meter = settled.meter
+        rendering = self._rendering(asked.format, True, meter)
+        rendering.update(window)
+        prompt, defined = _given(asked, meter, rendering.format)
+        counted = window.tokens + rendering.added + rendering.edges + prompt + defined
+        limit = self._limit(asked, settled)
+        least = max(0, settled.config.overhead_tokens - prompt - defined)
+        total = counted + _aside(least, counted, limit, beyond)
+        nearest = min(abs(total - limit), abs(total - settled.budget.max_tokens))
+        if nearest > total * _OWN_ERROR[meter.accuracy]:
+            return None
+        shown = self._rendering(form, True, meter)
+        shown.update(window)
+        context = _context(asked, limit, meter, total, shown, window, (0, 0, 0), ())
+        context = _with_system(context, asked.system, shown.format.inline_system)
+        request = {
+            "model": settled.config.model,
+            "messages": context.messages,
+            "system": context.system,
+            "tools": msgspec.json.decode(asked.tools) if asked.tools else [],
+        }
+        return Doubt(request, counted)
+
+    def reprice(self) -> None:
+        """Builds the next context anew, though nothing was added."""
+        if self._memo is not None:
+            self._memo = (-1, -1, *self._memo[2:])
 
     def _learn(self, fixed: int, rendering: Rendering, window: Window) -> None:
         """Notes what stands around the entries; a request with a larger budget tells of another model."""
@@ -174,7 +236,7 @@ class Contexts:
         before = None
         for _ in range(_TRIM_ROUNDS):
             goal = Goal(tokens=max(0, room), entries=None, limit=max(0, room), budget=budget)
-            view = view_of(window.slots, window.starts, goal)
+            view = view_of(window.exchanges, goal)
             after = _finished(make_plan(view, goal, craft, TRIM, SummaryOptions()))
             copy = _window_of(after, window.epoch)
             shown = Rendering(rendering.format, meter.name_tokens)
@@ -189,6 +251,19 @@ class Contexts:
         raise BudgetExceeded(total, limit, _culprits(copy, beside))
 
 
+def _aside(unseen: int, counted: int, limit: int, beyond: Beyond | None) -> int:
+    """What is set aside in a budget for what memman does not count; less than nothing where the provider
+    has counted less than memman.
+    """
+    return unseen if beyond is None else min(beyond(counted, unseen), max(unseen, limit // 2))
+
+
+def _given(asked: Asked, meter: Meter, form: Format) -> tuple[int, int]:
+    """The tokens of the system prompt and of the tools that a context was asked for with."""
+    prompt = meter.text_cached(asked.system) + form.message_framing if asked.system else 0
+    return prompt, meter.text_cached(asked.tools.decode()) if asked.tools else 0
+
+
 def _context(
     asked: Asked,
     limit: int,
@@ -200,6 +275,7 @@ def _context(
     trimmed: tuple[Replacement, ...],
 ) -> Context:
     apart = None if rendering.format.inline_system else rendering.system_text() or None
+    prompt, defined, unseen = beside
     return Context(
         asked.format,
         limit,
@@ -209,7 +285,7 @@ def _context(
         rendering.take_stable(),
         rendering.messages(),
         tuple(window.slots),
-        (*beside, rendering.added + rendering.edges),
+        (prompt, defined, max(0, unseen), rendering.added + rendering.edges + min(0, unseen)),
     )
 
 

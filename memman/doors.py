@@ -47,9 +47,15 @@ class Door(Protocol):
     async def call(self, port: Any, method: Callable[..., Any], *args: Any, **kw: Any) -> Any: ...
     async def to_the_end(self, work: Coroutine[Any, Any, T]) -> T: ...
     async def ask(self, call: Callable[[], Any], timeout: float | None, is_async: bool) -> Any: ...
+    async def price(self, meter: Any, rendered: Any) -> Any: ...
     async def settle(self, receiver: Callable[..., Any], answer: Awaitable[Any]) -> None: ...
     def start(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> None: ...
     async def wait_started(self, timeout: float) -> None: ...
+
+
+def _is_awaitable(answer: Any) -> bool:
+    """Whether an answer is still to be awaited; told by its type, which costs next to nothing."""
+    return hasattr(type(answer), "__await__")
 
 
 def is_async_callable(port: Any) -> bool:
@@ -205,7 +211,7 @@ class SyncDoor:
 
     async def call(self, port: Any, method: Callable[..., Any], *args: Any, **kw: Any) -> Any:
         answer = method(*args, **kw)
-        if inspect.isawaitable(answer):
+        if _is_awaitable(answer):
             close_awaitable(answer)
             raise AsyncPortRefused(
                 f"{type(port).__name__}.{method.__name__} returned an awaitable: "
@@ -219,7 +225,7 @@ class SyncDoor:
     async def ask(self, call: Callable[[], Any], timeout: float | None, is_async: bool) -> Any:
         """Calls inline without a time-out, else on a daemon thread that is left behind at the deadline."""
         answer = call() if timeout is None else self._on_thread(call, timeout)
-        if inspect.isawaitable(answer):
+        if _is_awaitable(answer):
             close_awaitable(answer)
             raise AsyncPortRefused(
                 "the summarizer returned an awaitable; use AsyncMemoryManager for async summarizers"
@@ -240,6 +246,10 @@ class SyncDoor:
             raise SummarizerTimeout(f"the summarizer took longer than {timeout:g} s")
         self._idle.append(worker)
         return answer()
+
+    async def price(self, meter: Any, rendered: Any) -> Any:
+        """What a remote meter says of a request; it keeps its own deadline."""
+        return meter.price(rendered)
 
     async def settle(self, receiver: Callable[..., Any], answer: Awaitable[Any]) -> None:
         close_awaitable(answer)
@@ -314,7 +324,7 @@ class AsyncDoor:
 
             return await asyncio.to_thread(method, *args, **kw)
         answer = method(*args, **kw)
-        return await answer if inspect.isawaitable(answer) else answer
+        return await answer if _is_awaitable(answer) else answer
 
     async def to_the_end(self, work: Coroutine[Any, Any, T]) -> T:
         """Runs to its end even when this task is cancelled, and raises the cancellation after."""
@@ -345,7 +355,7 @@ class AsyncDoor:
 
         async def answered() -> Any:
             answer = call() if is_async else await self._on_thread(call)
-            return await answer if inspect.isawaitable(answer) else answer
+            return await answer if _is_awaitable(answer) else answer
 
         task = asyncio.ensure_future(answered())
         try:
@@ -388,6 +398,10 @@ class AsyncDoor:
         except asyncio.CancelledError:
             self._abandoned.append(thread)
             raise
+
+    async def price(self, meter: Any, rendered: Any) -> Any:
+        """What a remote meter says of a request; it keeps its own deadline."""
+        return await meter.aprice(rendered)
 
     async def settle(self, receiver: Callable[..., Any], answer: Awaitable[Any]) -> None:
         await answer

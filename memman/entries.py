@@ -325,16 +325,13 @@ def check_id(value: object, what: str) -> None:
         raise InvalidInput(f"{what} {value!r} holds control characters")
 
 
-def transcript_line(entry: Entry) -> str:
-    """An entry as one readable line: how the text format and the summary prompt spell it."""
-    text = entry.text
-    match entry.type:
-        case "tool_call":
-            return f"Tool call {entry.name}({text})"
-        case "tool_result":
-            return f"Tool {entry.name}: {text}"
-        case "context":
-            return f"Context {entry.name}: {text}"
-        case "summary":
-            return f"Summary: {text}"
-    return f"{entry.role.capitalize()}: {text}"
+def transcript_line(entry: Entry, text: str) -> str:
+    """An entry with this text as one readable line: how the text format and the summary prompt spell it."""
+    kind = entry.type
+    if kind == "message":
+        return f"{entry.role.capitalize()}: {text}"
+    if kind == "tool_call":
+        return f"Tool call {entry.name}({text})"
+    if kind == "tool_result":
+        return f"Tool {entry.name}: {text}"
+    return f"Context {entry.name}: {text}" if kind == "context" else f"Summary: {text}"

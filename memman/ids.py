@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from itertools import count
 
-_RANDOM_MASK = (1 << 61) - 1  # of rand_b's 62 bits the top one stays free, for the counter to grow
+_RANDOM_MASK = (1 << 47) - 1  # of the counter's 48 bits the top one stays free, to grow
 
 
 def uuid7_factory(
@@ -35,8 +35,7 @@ def uuid7_factory(
                 if now > state[0]:
                     state = _millisecond(now, random_bytes(10))
                 ms, prefix, counter = state
-        value = next(counter)
-        return f"{prefix}{value >> 48:04x}-{value & 0xFFFFFFFFFFFF:012x}"
+        return f"{prefix}{next(counter):012x}"
 
     return new_id
 
@@ -44,9 +43,10 @@ def uuid7_factory(
 def _millisecond(ms: int, random: bytes) -> tuple[int, str, Iterator[int]]:
     """The time, the constant beginning and the counter of the ids of one millisecond."""
     stamp = f"{ms:012x}"
-    prefix = f"{stamp[:8]}-{stamp[8:]}-7{int.from_bytes(random[:2]) & 0xFFF:03x}-"
-    variant = 0b10 << 62
-    return ms, prefix, count(variant | (int.from_bytes(random[2:]) & _RANDOM_MASK))
+    rand_a = int.from_bytes(random[:2]) & 0xFFF
+    variant = 0x8000 | (int.from_bytes(random[2:4]) & 0x3FFF)
+    prefix = f"{stamp[:8]}-{stamp[8:]}-7{rand_a:03x}-{variant:04x}-"
+    return ms, prefix, count(int.from_bytes(random[4:]) & _RANDOM_MASK)
 
 
 new_id = uuid7_factory()

@@ -15,7 +15,16 @@ from memman.archive import SessionState, checked, with_entries
 from memman.compression import CompressionPlan, stages_of
 from memman.config import MemoryConfig, resolve_budget
 from memman.contexts import Asked
-from memman.counting import BYTES4, Meter, builtin_specs, model_ref, resolve
+from memman.counting import (
+    BYTES4,
+    Breaker,
+    Meter,
+    RemoteMeter,
+    builtin_specs,
+    model_ref,
+    resolve,
+    resolve_remote,
+)
 from memman.counting.meter import CallableCounter
 from memman.doors import (
     AsyncDoor,
@@ -56,7 +65,7 @@ from memman.ports import CounterSpec, Format, ModelRef, Summarizer, SummaryReply
 from memman.records import UsageReported
 from memman.results import Context, SessionStats, Summary
 from memman.sessions import Session, no_session
-from memman.shared import Shared
+from memman.shared import Remote, Shared
 from memman.stores import MemoryStore
 from memman.usage import usage_of
 from memman.window import Window
@@ -66,6 +75,7 @@ T = TypeVar("T")
 OnConflict = Literal["fail", "skip", "new_session"]
 State = SessionState | Mapping[str, Any] | str | bytes
 Redact = Callable[[Entry], Entry]
+DEFAULT_FORMAT = "openai-chat"
 _CLOSE_SECONDS = 5.0
 _STORE_METHODS = (
     "append", "commit", "load", "state", "read", "get", "erase", "sessions", "delete", "close",
@@ -127,6 +137,8 @@ class AsyncMemoryManager:
         self._plugins: Plugins | None = None
         self._counter = _accepted_counter(counter, door)
         self._meters: dict[tuple[str | None, bool], Meter] = {}
+        self._remotes: dict[str, Remote | None] = {}
+        self._breakers: dict[str, Breaker] = {}  # by counter: its models share an endpoint
         self._formats: dict[str, Format] = {form.name: form for form in BUILTIN_FORMATS}
         self._plugin_formats_known = False
         self._sessions: dict[str, Session] = {}
@@ -146,6 +158,7 @@ class AsyncMemoryManager:
             redact=redact,
             sender=sender,
             meter=self._meter,
+            remote=self._remote,
             limits=self._limits,
             summarizer=self._summarizer_for,
             format_named=self._format,
@@ -684,6 +697,24 @@ class AsyncMemoryManager:
         specs = [*self._specs(), *builtin_specs()]
         found = resolve(self._model_ref(config.model or ""), specs, given)
         return found.counter, found.spec.accuracy
+
+    def _remote(self, config: MemoryConfig) -> Remote | None:
+        """The remote counter of a model where the policy asks for one, resolved once."""
+        if config.count_policy != "confirm" or config.model is None:
+            return None
+        if config.model not in self._remotes:
+            self._remotes[config.model] = self._resolved_remote(config.model)
+        return self._remotes[config.model]
+
+    def _resolved_remote(self, name: str) -> Remote | None:
+        model = self._model_ref(name)
+        found = resolve_remote(model, self._specs())
+        if found is None:
+            return None
+        spec, counter = found
+        breaker = self._breakers.setdefault(spec.name, Breaker())
+        meter = RemoteMeter(counter, model, accuracy=spec.accuracy, breaker=breaker)
+        return Remote(meter, spec.format or DEFAULT_FORMAT)
 
     def _model_ref(self, model: str) -> ModelRef:
         """The model behind a name: as a plugin says, else by its spelling."""

@@ -160,11 +160,18 @@ SummarizeCallback = Callable[[str], "str | Awaitable[str]"]
 
 
 class ModelRef(msgspec.Struct, frozen=True):
-    """A model, whatever its spelling was: `name` is lower case without provider prefix."""
+    """A model, whatever its spelling was.
+
+    `name` is lower case without provider prefix, `given` the spelling. `family` is one of
+    `memman.counting.FAMILIES`, "" where it is unknown; `region` is that of a cloud's inference
+    profile (`us`, `eu`), where the spelling has one.
+    """
 
     name: str
     provider: str | None = None
     given: str = ""
+    family: str = ""
+    region: str | None = None
 
 
 class ModelInfo(msgspec.Struct, frozen=True):
@@ -188,11 +195,36 @@ class LocalCounter(Protocol):
 
 @runtime_checkable
 class RemoteCounter(Protocol):
-    """Prices a whole rendered request over a network."""
+    """Prices a whole request over a network, in the format that its `CounterSpec` names.
+
+    `rendered` has `model`, `messages`, `system` (None or text) and `tools` (a list, maybe empty), in
+    the provider's own shape. Raises whatever its SDK raises: the caller maps, caches and falls back.
+    """
 
     fingerprint: str
 
-    def count_request(self, rendered: Mapping[str, Any], *, timeout: float) -> int: ...
+    def count_request(self, rendered: Mapping[str, Any], *, timeout: float) -> int:
+        """Input tokens as the provider bills them; done, or raised, within `timeout` seconds."""
+
+    def acount_request(self, rendered: Mapping[str, Any], *, timeout: float) -> Awaitable[int]:
+        """The same for the async door."""
+
+
+class Framing(msgspec.Struct, frozen=True, kw_only=True):
+    """What a provider's models put around the texts of a request, in tokens.
+
+    A request costs `request`, plus `message` for each message, plus `call` for each tool call beside
+    its name and arguments; where there are tools also `preamble`, plus `tools` x the tokens of their
+    compact JSON. `source` and `date` say where the numbers are from.
+    """
+
+    request: float
+    message: float
+    call: float = 0.0
+    tools: float = 1.0
+    preamble: float = 0.0
+    source: str = ""
+    date: str = ""
 
 
 class CounterSpec(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,6 +13,8 @@ import msgspec
 
 from memman.entries import NO_JSON, Entry
 
+LEAST_RATIO, MOST_RATIO = 0.5, 3.0  # of reported to counted tokens: beyond, something else is wrong
+
 ReplacementMethod = Literal["summary", "digest", "stub", "fold", "clip", "drop"]
 
 
@@ -104,8 +106,26 @@ class Configured(msgspec.Struct, frozen=True, tag="configured", tag_field="kind"
     changes: dict[str, Any]
 
 
+class Learned(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """What a session's reports have taught of a model: `ratio` of reported to counted tokens, the counted
+    tokens (`weight`) that it rests on, and `overhead`, what a request has that is in no entry.
+    """
+
+    ratio: float
+    weight: float
+    overhead: float
+
+    def __post_init__(self) -> None:
+        if not LEAST_RATIO <= self.ratio <= MOST_RATIO or self.weight < 0:
+            raise ValueError(f"a ratio of {self.ratio} on {self.weight} tokens cannot be learned")
+
+
 class UsageReported(msgspec.Struct, frozen=True, tag="usage", tag_field="kind", kw_only=True):
-    """What the provider said a request cost; `estimated` is what memman thought at that time."""
+    """What the provider said a request cost, and what memman thought of it then.
+
+    `estimated` is the figure that memman gave, `counted` the same with nothing learned in it, and
+    `learned` what is known after this report.
+    """
 
     id: str
     at: datetime
@@ -114,6 +134,8 @@ class UsageReported(msgspec.Struct, frozen=True, tag="usage", tag_field="kind", 
     output_tokens: int = 0
     cached_tokens: int = 0
     estimated: int = 0
+    counted: int = 0
+    learned: Learned | None = None
 
 
 Record = Added | Compressed | Undone | Pinned | Deleted | Cleared | Configured | UsageReported
@@ -136,7 +158,8 @@ def decode(payload: bytes) -> Record:
 class Ledger(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a session remembers besides its window: a fold over its records that needs no history.
 
-    `entries` and `tokens` are the era's totals; `era` is the seq of the last clear.
+    `entries` and `tokens` are the era's totals; `era` is the seq of the last clear, `learned` what
+    was learned of each model.
     """
 
     entries: int = 0
@@ -145,6 +168,7 @@ class Ledger(msgspec.Struct, frozen=True, omit_defaults=True):
     last_counted_at: datetime | None = None
     settings: dict[str, Any] = {}
     usage: UsageReported | None = None
+    learned: dict[str, Learned] = {}
     counter: str = ""
 
     def after(self, seq: int, record: Record) -> Ledger:
@@ -167,7 +191,10 @@ class Ledger(msgspec.Struct, frozen=True, omit_defaults=True):
             case Configured():
                 return msgspec.structs.replace(self, settings=self.settings | record.changes)
             case UsageReported():
-                return msgspec.structs.replace(self, usage=record)
+                learned = self.learned
+                if record.learned is not None:
+                    learned = {**learned, record.model or "": record.learned}
+                return msgspec.structs.replace(self, usage=record, learned=learned)
         return self
 
 

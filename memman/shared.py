@@ -10,19 +10,30 @@ import msgspec
 
 from memman.compression import Craft
 from memman.config import Budget, MemoryConfig, resolve_budget
-from memman.counting import Meter
+from memman.counting import Meter, RemoteMeter
 from memman.doors import Door
 from memman.entries import Draft, Entry, entry_of
 from memman.ports import Format
 from memman.stores import MemoryStore
 
 
+class Remote(msgspec.Struct, frozen=True):
+    """What prices whole requests over a network, and the format in which it wants them."""
+
+    meter: RemoteMeter
+    format: str
+
+
 class Settled(msgspec.Struct, frozen=True):
-    """What a session has settled: its settings, in numbers, and what counts its window."""
+    """What a session has settled: its settings, in numbers, and what counts its window.
+
+    `remote` is there with `count_policy="confirm"` and a remote counter for the model.
+    """
 
     config: MemoryConfig
     budget: Budget
     meter: Meter
+    remote: Remote | None = None
 
 
 class Shared:
@@ -39,6 +50,7 @@ class Shared:
         redact: Callable[[Entry], Entry] | None,
         sender: Any,
         meter: Callable[[MemoryConfig], Meter],
+        remote: Callable[[MemoryConfig], Remote | None],
         limits: Callable[[str | None], tuple[int, int, int] | None],
         summarizer: Callable[[MemoryConfig], Any],
         format_named: Callable[[str], Format],
@@ -52,6 +64,7 @@ class Shared:
         self.redact = redact
         self.sender = sender
         self.meter = meter
+        self.remote = remote
         self.limits = limits
         self.summarizer = summarizer
         self.format_named = format_named
@@ -72,7 +85,7 @@ class Shared:
 
     def _settle(self, config: MemoryConfig) -> Settled:
         budget = resolve_budget(config, self.limits(config.model))
-        return Settled(config, budget, self.meter(config))
+        return Settled(config, budget, self.meter(config), self.remote(config))
 
     def craft(self, meter: Meter) -> Craft:
         """Makes entries of drafts: identity, time, and a count by `meter`."""

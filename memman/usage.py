@@ -49,9 +49,7 @@ def _plain(usage: Any) -> Mapping[str, Any]:
 def _read(usage: Mapping[str, Any]) -> tuple[int, int, int]:
     """(input total, output, cached) in whichever spelling is there."""
     if "prompt_tokens" in usage:
-        details = usage.get("prompt_tokens_details") or {}
-        cached = _number(details, "cached_tokens")
-        return _number(usage, "prompt_tokens"), _number(usage, "completion_tokens"), cached
+        return _chat_completion(usage)
     if "input_tokens_details" in usage:
         cached = _number(usage.get("input_tokens_details") or {}, "cached_tokens")
         return _number(usage, "input_tokens"), _number(usage, "output_tokens"), cached
@@ -73,6 +71,17 @@ def _read(usage: Mapping[str, Any]) -> tuple[int, int, int]:
     raise InvalidInput(
         f"usage names no input tokens: it has {', '.join(map(str, usage)) or 'nothing'}"
     )
+
+
+def _chat_completion(usage: Mapping[str, Any]) -> tuple[int, int, int]:
+    """OpenAI's, and that of servers that copy it: some leave cached tokens out of the prompt's.
+
+    Their total tells: it is the sum of all three.
+    """
+    cached = _number(usage.get("prompt_tokens_details") or {}, "cached_tokens")
+    prompt, reply = _number(usage, "prompt_tokens"), _number(usage, "completion_tokens")
+    apart = cached > 0 and usage.get("total_tokens") == prompt + cached + reply
+    return prompt + cached if apart else prompt, reply, cached
 
 
 def _number(usage: Any, key: str) -> int:

@@ -28,6 +28,15 @@ SHAPES: dict[str, tuple[Any, tuple[int, int, int]]] = {
         },
         (120, 7, 64),
     ),
+    "a copy of OpenAI that leaves cached tokens out": (
+        {
+            "prompt_tokens": 56,
+            "completion_tokens": 7,
+            "total_tokens": 127,
+            "prompt_tokens_details": {"cached_tokens": 64},
+        },
+        (120, 7, 64),
+    ),
     "OpenAI chat without details": ({"prompt_tokens": 120, "completion_tokens": 7}, (120, 7, 0)),
     "OpenAI chat with null details": (
         {"prompt_tokens": 120, "completion_tokens": 7, "prompt_tokens_details": None},

@@ -1,9 +1,11 @@
-"""The window: exchanges, how calls and results find each other, and where one may cut."""
+"""The window: how calls and results find each other, and where one may cut."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
+from itertools import takewhile
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,7 +13,7 @@ from hypothesis import strategies as st
 from memman.entries import Entry, TokenCount
 from memman.errors import Refused
 from memman.records import Compressed, Replacement
-from memman.window import Slot, Window, compress_slots, exchanges
+from memman.window import Slot, Window, compress_slots
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -47,12 +49,8 @@ def window(*entries: Entry, pinned: Sequence[str] = ()) -> Window:
 
 
 def groups(of: Window) -> list[str]:
-    """The exchanges, each as the ids of its entries joined."""
-    slots = list(of.slots)
-    return [
-        " ".join(slot.entry.id for slot in slots[start:stop])
-        for start, stop in exchanges(of.slots, of.starts)
-    ]
+    """The each as the ids of its entries joined."""
+    return [" ".join(slot.entry.id for slot in exchange.slots) for exchange in of.exchanges]
 
 
 def pairs(of: Window) -> dict[str, str | None]:
@@ -184,12 +182,15 @@ def of_kinds(kinds: Sequence[str]) -> list[Entry]:
 @given(KINDS)
 def test_exchanges_cover_the_window_once_in_order_and_never_part_a_pair(kinds: list[str]) -> None:
     made = window(*of_kinds(kinds))
-    bounds = list(exchanges(made.slots, made.starts))
-    flat = [number for start, stop in bounds for number in range(start, stop)]
-    assert flat == list(range(len(kinds)))
-    where = {
-        id(made.slots[n]): g for g, (start, stop) in enumerate(bounds) for n in range(start, stop)
-    }
+    assert [slot for exchange in made.exchanges for slot in exchange.slots] == made.slots
+    assert len(made.slots) == len(kinds)
+    where = {id(slot): n for n, one in enumerate(made.exchanges) for slot in one.slots}
+    for exchange in made.exchanges:
+        slots = exchange.slots
+        assert exchange.tokens == sum(slot.tokens for slot in slots)
+        assert exchange.unanswered == sum(slot.unanswered for slot in slots)
+        assert exchange.results == sum(slot.entry.type == "tool_result" for slot in slots)
+        assert exchange.pinned == any(slot.pinned for slot in slots)
     for slot in made.slots:
         if slot.result is not None:
             assert slot.result.answers
@@ -210,6 +211,64 @@ def test_pushing_one_by_one_is_the_same_as_reshaping(kinds: list[str]) -> None:
     assert groups(one_by_one) == groups(at_once)
     assert pairs(one_by_one) == pairs(at_once)
     assert one_by_one.tokens == at_once.tokens
+
+
+def told(of: Window) -> list[Any]:
+    """All that a window knows about its entries."""
+    return [
+        (
+            [(slot.entry.id, slot.nth, slot.answers, slot.unanswered) for slot in exchange.slots],
+            (exchange.tokens, exchange.pinned, exchange.unanswered, exchange.results),
+        )
+        for exchange in of.exchanges
+    ]
+
+
+def touched_by(before: Sequence[Slot], after: Sequence[Slot]) -> tuple[int, int]:
+    """The smallest stretch of `before` outside of which `after` has the very same slots."""
+
+    def same(pairs: Iterable[tuple[Slot, Slot]]) -> int:
+        return sum(1 for _ in takewhile(lambda pair: pair[0] is pair[1], pairs))
+
+    start = same(zip(before, after, strict=False))
+    end = same(zip(reversed(before[start:]), reversed(after[start:]), strict=False))
+    return start, len(before) - end
+
+
+REPLACING = st.sampled_from(["summary", "stub", "drop", "odd"])
+
+
+@given(KINDS, st.lists(st.tuples(st.integers(0, 19), st.integers(1, 4), REPLACING)), KINDS)
+def test_a_patched_window_is_as_if_every_entry_was_tied_anew(
+    kinds: list[str], runs: list[tuple[int, int, str]], later: list[str]
+) -> None:
+    entries = of_kinds(kinds)
+    made = window(*entries)
+    slots = list(made.slots)
+    for at, length, method in runs:
+        stop = min(at + length, len(slots)) if method in ("summary", "drop") else at + 1
+        if at < len(slots):
+            old = slots[at]
+            by = {
+                "summary": entry(f"s{old.entry.id}", "summary", "system"),
+                "stub": msgspec.structs.replace(old.entry, id=f"x{old.entry.id}"),
+                "odd": result(f"o{old.entry.id}", "1"),
+            }
+            replaced = [Slot(by[method], old.position, 1)] if method != "drop" else []
+            slots = [*slots[:at], *replaced, *slots[stop:]]
+    anew = [Slot(one.entry, one.position, one.tokens, one.pinned) for one in slots]
+    touched = touched_by(made.slots, slots) if runs and made.slots != slots else None
+    made.reshape(slots, 30, 1, touched)
+    fresh = Window()
+    fresh.reshape(anew, 30, 1)
+    assert told(made) == told(fresh)
+    assert made.tokens == fresh.tokens
+    for number, one in enumerate(of_kinds(later), 30):
+        one = msgspec.structs.replace(one, id=f"later-{one.id}")
+        made.push(Slot(one, number, 1))
+        fresh.push(Slot(one, number, 1))
+    assert told(made) == told(fresh)
+    assert pairs(made) == pairs(fresh)
 
 
 # ---------------------------------------------------------------- compressing slots

@@ -20,26 +20,19 @@ _SMALLEST_CLIP = 48  # tokens: below this little more than the notice would be l
 def clear_tool_results(view: View, goal: Goal, craft: Craft) -> View | None:
     """Replaces old tool results by stubs that name the original and its size, oldest first."""
     tokens = view.tokens
-    groups: list[Group] = []
-    for group in view.groups:
-        if tokens > goal.tokens and group.standing == "old" and _has_result(group):
+    groups = list(view.groups)
+    for number, group in enumerate(groups):
+        if tokens <= goal.tokens:
+            break
+        if group.results and group.standing == "old":
             cleared = group.with_items([_stubbed(item, craft) for item in group.items])
             if cleared.tokens < group.tokens:
                 tokens += cleared.tokens - group.tokens
-                group = cleared
-        groups.append(group)
+                groups[number] = cleared
     return view.with_groups(groups) if tokens < view.tokens else None
 
 
 _STUB_HEAD = "[memman: this tool result was cleared to save space; it is entry "
-
-
-def _has_result(group: Group) -> bool:
-    if len(group.slots) == 1 and group.slots[0].entry.type != "tool_result":
-        return False
-    return any(
-        [item.entry is not None and item.entry.type == "tool_result" for item in group.items]
-    )
 
 
 def _stubbed(item: Item, craft: Craft) -> Item:

@@ -193,7 +193,7 @@ def summary_request(
 ) -> SummaryRequest:
     """The request for a summary of these entries; the newest earlier summary goes in as such."""
     previous = _earlier(originals)
-    content = "\n".join(_shown(entry) for entry in originals if entry.type != "summary")
+    content = "\n".join([_shown(entry) for entry in originals if entry.type != "summary"])
     words = max(10, cap * 2 // 3)
     prompt = PROMPT.format(
         words=words,
@@ -213,11 +213,12 @@ def summary_request(
 
 
 def _shown(entry: Entry) -> str:
-    line = transcript_line(entry)
-    if len(line) <= _RESULT_CHARS_SHOWN or entry.type not in ("tool_result", "context"):
-        return line
+    text = entry.text
+    if len(text) <= _RESULT_CHARS_SHOWN or entry.type not in ("tool_result", "context"):
+        return transcript_line(entry, text)
     half = _RESULT_CHARS_SHOWN // 2
-    return f"{line[:half]}\n[... {len(line) - 2 * half} characters left out ...]\n{line[-half:]}"
+    left_out = f"[... {len(text) - 2 * half} characters left out ...]"
+    return transcript_line(entry, f"{text[:half]}\n{left_out}\n{text[-half:]}")
 
 
 def _earlier(entries: Sequence[Entry]) -> str | None:
@@ -288,16 +289,17 @@ def _summary_draft(text: str, originals: Sequence[Entry]) -> Draft:
 def _range_of(originals: Sequence[Entry]) -> msgspec.Raw:
     """What a summary covers, for its heading: places in the log, and times."""
     plain = [entry for entry in originals if entry.type != "summary"]
-    earlier = [entry.metadata for entry in originals if entry.type == "summary"]
-    seqs = [entry.seq for entry in plain] + [known["first"] for known in earlier if known]
-    ends = [entry.seq for entry in plain] + [known["last"] for known in earlier if known]
     times = [entry.timestamp for entry in plain]
-    times += [datetime.fromisoformat(known[key]) for known in earlier if known for key in _SPAN]
+    seqs = [plain[0].seq, plain[-1].seq] if plain else []  # they are in the order of the log
+    for entry in originals:
+        if entry.type == "summary" and (known := entry.metadata):
+            times += [datetime.fromisoformat(known[key]) for key in _SPAN]
+            seqs += known["first"], known["last"]
     if not seqs:
         return NO_JSON
     covered = {
         "first": min(seqs),
-        "last": max(ends),
+        "last": max(seqs),
         "start": min(times).isoformat(),
         "end": max(times).isoformat(),
     }
@@ -332,6 +334,6 @@ def _into(summary: Entry | str) -> str:
 def _replaced(piece: Sequence[Slot], by: Entry | str, method: ReplacementMethod) -> Group:
     """A piece of the old part with the summary in its place, or nothing where it stands already."""
     if isinstance(by, str):
-        return Group(piece, "old", 0, 0, (Item(tuple(piece), None, 0, method, by),))
+        return Group(piece, "old", 0, 0, 0, (Item(tuple(piece), None, 0, method, by),))
     tokens = by.token_count.tokens
-    return Group(piece, "old", tokens, 1, (Item(tuple(piece), by, tokens, method),))
+    return Group(piece, "old", tokens, 1, 0, (Item(tuple(piece), by, tokens, method),))

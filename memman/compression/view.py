@@ -13,7 +13,7 @@ import msgspec
 from memman.config import Budget
 from memman.entries import Draft, Entry
 from memman.records import ReplacementMethod
-from memman.window import Slot
+from memman.window import Exchange, Slot
 
 Standing = Literal["old", "recent", "newest", "fixed"]
 
@@ -63,17 +63,18 @@ class Item(msgspec.Struct, frozen=True, gc=False):
         return Item(self.run, entry, entry.token_count.tokens, method)
 
 
-class Group(msgspec.Struct, eq=False):
+class Group(msgspec.Struct, eq=False, gc=False):
     """One exchange, and whether it may go: `fixed` never, `newest` last, `recent` late, `old` first.
 
-    `slots` are what it was in the window. Its items are made when somebody looks at them: most
-    groups of most windows stay as they are.
+    `slots` are what it was in the window, `results` how many of them were tool results. Its items
+    are made when somebody looks at them: most groups of most windows stay as they are.
     """
 
     slots: Sequence[Slot]
     standing: Standing
     tokens: int
     entries: int
+    results: int
     _items: tuple[Item, ...] | None = None
 
     @property
@@ -102,11 +103,12 @@ class Group(msgspec.Struct, eq=False):
             self.standing,
             sum([item.tokens for item in listed]),
             sum([item.entry is not None for item in listed]),
+            self.results,
             listed,
         )
 
 
-class View(msgspec.Struct, frozen=True):
+class View(msgspec.Struct, frozen=True, gc=False):
     """The groups in order, with their totals."""
 
     groups: tuple[Group, ...]
@@ -128,40 +130,37 @@ class View(msgspec.Struct, frozen=True):
         return not all(group.untouched for group in self.groups)
 
 
-def view_of(slots: Sequence[Slot], starts: Sequence[int], goal: Goal) -> View:
+def view_of(exchanges: Sequence[Exchange], goal: Goal) -> View:
     """The window as groups.
 
     Pinned entries and unanswered calls fix their exchange. The newest entries (`recent_window`) are
     recent as far as they fit the low water less the room for a summary.
     """
-    room = goal.tokens - goal.budget.summary_tokens
-    room -= sum([slot.tokens for slot in slots if slot.pinned])
-    remaining = goal.budget.recent_window
+    budget = goal.budget
+    room = goal.tokens - budget.summary_tokens
+    for exchange in exchanges:
+        if exchange.pinned:
+            room -= sum([slot.tokens for slot in exchange.slots if slot.pinned])
+    remaining = budget.recent_window
     groups: list[Group] = []
     recent = True
-    total = 0
-    stop = len(slots)
-    for start in reversed(starts):
-        run = slots[start:stop]
-        count = stop - start
-        stop = start
-        slot = run[0]
-        if count == 1:
-            tokens = slot.tokens
-            fixed = slot.pinned or (slot.result is None and slot.entry.type == "tool_call")
-        else:
-            tokens = sum([slot.tokens for slot in run])
-            fixed = any([slot.pinned or slot.unanswered for slot in run])
+    total = entries = 0
+    for exchange in reversed(exchanges):
+        slots = exchange.slots
+        tokens = exchange.tokens
+        count = len(slots)
         total += tokens
-        if fixed:
-            groups.append(Group(run, "fixed", tokens, count))
+        entries += count
+        if exchange.pinned or exchange.unanswered:
+            groups.append(Group(slots, "fixed", tokens, count, exchange.results))
             continue
         if recent and groups:
             recent = count <= remaining and tokens <= room
         standing: Standing = ("recent" if recent else "old") if groups else "newest"
-        groups.append(Group(run, standing, tokens, count))
-        remaining -= count
-        # The newest exchange may be clipped: however large it is, it does not push out the recent ones.
-        room -= tokens if standing != "newest" else min(tokens, goal.budget.entry_tokens)
+        groups.append(Group(slots, standing, tokens, count, exchange.results))
+        if recent:
+            remaining -= count
+            # The newest exchange may be clipped: however large, it does not push out recent ones.
+            room -= tokens if standing != "newest" else min(tokens, budget.entry_tokens)
     groups.reverse()
-    return View(tuple(groups), total, len(slots))
+    return View(tuple(groups), total, entries)

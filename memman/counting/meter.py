@@ -54,7 +54,7 @@ class Meter:
         self._count_texts = counter.count_texts
         # A plain function need not be wrapped in lists for each text.
         self._function = counter.function if isinstance(counter, CallableCounter) else None
-        self._accuracy: Accuracy = accuracy
+        self.accuracy: Accuracy = accuracy
         self._method: Method = "estimation" if accuracy == "low" else "client"
         self.failure = ""
         self._timer = timer
@@ -90,7 +90,7 @@ class Meter:
 
     def total(self, tokens: int) -> TokenCount:
         """A sum of this counter's counts and of framing."""
-        return TokenCount(tokens, self._method, self._accuracy, self.fingerprint)
+        return TokenCount(tokens, self._method, self.accuracy, self.fingerprint)
 
     def bound(self, like: str) -> TokenCount:
         """The count of a text that costs at most as much as `like`, which comes up again."""
@@ -122,7 +122,7 @@ class Meter:
         if type(tokens) is not int or tokens < 0:
             return self._estimate(text, f"answered {answer!r}, which is not a count")
         return TokenCount(
-            tokens, self._method, self._accuracy, self.fingerprint, False, timer() - began
+            tokens, self._method, self.accuracy, self.fingerprint, False, timer() - began
         )
 
     def count_cached(self, content: Content) -> TokenCount:

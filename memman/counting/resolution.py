@@ -39,13 +39,6 @@ class Resolution(msgspec.Struct, frozen=True, kw_only=True):
     candidates: tuple[Candidate, ...]
 
 
-def model_ref(model: str) -> ModelRef:
-    """A model from any spelling: lower case, and what stands before the last `/` as its provider."""
-    name = model.strip().lower()
-    provider, _, bare = name.rpartition("/")
-    return ModelRef(name=bare or name, provider=provider or None, given=model)
-
-
 def resolve(model: ModelRef, specs: Sequence[CounterSpec], name: str | None = None) -> Resolution:
     """The counter for `model`, or the one called `name`.
 
@@ -78,6 +71,17 @@ def resolve(model: ModelRef, specs: Sequence[CounterSpec], name: str | None = No
         "no counter answers, not even an estimator: "
         + "; ".join(f"{candidate.name}: {candidate.reason}" for candidate in tried)
     )
+
+
+def resolve_remote(model: ModelRef, specs: Sequence[CounterSpec]) -> tuple[CounterSpec, Any] | None:
+    """The most specific remote counter for a model that can be made here; None where there is none."""
+    remote = [spec for spec in specs if spec.remote and _match(spec, model) > 0]
+    for spec in sorted(remote, key=lambda spec: _match(spec, model), reverse=True):
+        try:
+            return spec, _make(spec, model)
+        except CounterUnavailable as error:
+            logger.info("remote counter %s is not to be had: %s", spec.name, error.reason)
+    return None
 
 
 def _why_not(match: int) -> str:

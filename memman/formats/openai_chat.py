@@ -123,6 +123,10 @@ def _render_assistant(turn: Turn) -> Rendered:
         if type(content) is str and texts[0].raw_json is NO_JSON:
             return Rendered(({"role": "assistant", "content": content},), _MESSAGE_FRAMING)
     extras: list[str] = []
+    if not texts and len(calls) == 1 and calls[0].entry.raw_json is NO_JSON:
+        asked = {"role": "assistant", "content": None, "tool_calls": [_wire_call(calls[0])]}
+        said = _result_message(calls[0], extras, legacy=False)
+        return Rendered((asked, said), 2 * _MESSAGE_FRAMING + _CALL_FRAMING, tuple(extras))
     message = _assistant_message(turn, extras)
     framing = _MESSAGE_FRAMING
     if texts and (len(texts) > 1 or type(texts[0].content) is not str):
@@ -233,11 +237,11 @@ def _wire_name(name: str | None) -> str:
 
 def _result_message(call: Call, extras: list[str], legacy: bool) -> dict[str, Any]:
     message: dict[str, Any]
+    result = call.result
     if legacy:
         message = {"role": "function", "name": _wire_name(call.entry.name)}
     else:
         message = {"role": "tool", "tool_call_id": call.wire_id}
-    result = call.result
     if result is None:
         extras.append(NO_RESULT)
         message["content"] = NO_RESULT

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from memman.entries import Entry
-from memman.formats.turns import turn_of_one, turns
+from memman.formats.turns import turns
 from memman.ports import Format
 from memman.window import Slot, Window
 
@@ -16,27 +16,21 @@ Price = Callable[[str], int]
 _Message = dict[str, Any]
 
 
-class _Exchange(msgspec.Struct, gc=False):
+class _Rendered(msgspec.Struct, gc=False):
     """One exchange as rendered: its messages and system entries, and the tokens around its entries.
 
     `before` is how many messages stood before it, and `displaced` the last of them where this
-    exchange's first message was joined to it.
+    exchange's first message was joined to it. `repeats` says which of its calls repeat an earlier
+    call's id, since their ids on the wire depend on it.
     """
 
-    slots: list[Slot]
-    start: int
-    stop: int
+    slots: tuple[Slot, ...]
     messages: tuple[_Message, ...]
-    system: list[Entry] | tuple[()]
     tokens: int
+    system: tuple[Entry, ...] = ()
+    repeats: tuple[int, ...] = ()
     before: int = 0
     displaced: _Message | None = None
-    repeats: tuple[int, ...] = ()
-
-
-def _repeats(run: list[Slot]) -> tuple[int, ...]:
-    """Which calls repeat an earlier call's id: their ids on the wire depend on it."""
-    return tuple([slot.nth for slot in run if slot.nth])
 
 
 class Rendering:
@@ -52,7 +46,7 @@ class Rendering:
         self._joins = form.joins
         self._price = price
         self._epoch = -1
-        self._done: list[_Exchange] = []
+        self._done: list[_Rendered] = []
         self._messages: list[_Message] = []
         self.added = 0
         self._stable = 0
@@ -60,74 +54,57 @@ class Rendering:
 
     def update(self, window: Window) -> None:
         """Takes in what the window has become since the last update."""
-        slots, starts, done = window.slots, window.starts, self._done
-        known: dict[Slot, _Exchange] | None = None
-        if window.epoch == self._epoch and done and done[-1].stop == starts[-1] == len(slots) - 1:
-            # One exchange of one entry is new, which nearly every append is.
-            start = starts[-1]
-            self._place(self._exchange(slots[start:], start, start + 1, None))
-            return
+        exchanges = window.exchanges
+        done = self._done
+        known: dict[Slot, _Rendered] | None = None
         if window.epoch != self._epoch:
             self._epoch = window.epoch
-            known = {exchange.slots[0]: exchange for exchange in self._done}
-            self._truncate(0)
-        ends = len(starts) - 1
-        while done:
-            # The last one may have grown, or have been swallowed by an earlier one.
-            last = len(done) - 1
-            exchange = done[last]
-            stop = starts[last + 1] if last < ends else len(slots)
-            if last <= ends and exchange.start == starts[last] and exchange.stop == stop:
-                break
-            self._truncate(last)
-        for number in range(len(done), ends + 1):
-            start = starts[number]
-            stop = starts[number + 1] if number < ends else len(slots)
-            self._place(self._exchange(slots[start:stop], start, stop, known))
+            same = 0
+            for rendered, exchange in zip(done, exchanges, strict=False):
+                if rendered.slots is not exchange.slots:
+                    break
+                same += 1
+            known = {rendered.slots[0]: rendered for rendered in done[same:]}
+            self._truncate(same)
+        while done and (
+            len(done) > len(exchanges) or done[-1].slots is not exchanges[len(done) - 1].slots
+        ):
+            self._truncate(len(done) - 1)  # the last one has grown, or an earlier one took it in
+        for exchange in exchanges[len(done) :]:
+            slots = exchange.slots
+            kept = known.get(slots[0]) if known else None
+            if kept is None or kept.slots != slots or not self._as_before(kept):
+                kept = self._rendered(slots)
+            self._place(kept)
 
-    def _exchange(
-        self, run: list[Slot], start: int, stop: int, known: dict[Slot, _Exchange] | None
-    ) -> _Exchange:
-        """An exchange in the provider's words, from before the window changed shape if it is there."""
-        # A system message may be at the head now and have to stand apart: it is rendered anew.
-        if known and (self._inline or run[0].entry.role != "system"):
-            kept = known.get(run[0])
-            if kept is not None and kept.slots == run and kept.repeats == _repeats(run):
-                kept.start, kept.stop = start, stop
-                return kept
-        if len(run) == 1 and (self._inline or run[0].entry.role != "system"):
-            rendered = self.format.render(turn_of_one(run[0]))
-            tokens = rendered.framing
-            for text in rendered.extras:
-                tokens += self._price(text)
-            made = _Exchange(run, start, stop, rendered.messages, (), tokens)
-            if run[0].nth:
-                made.repeats = _repeats(run)
-            return made
-        return self._exchange_of_many(run, start, stop)
+    def _as_before(self, rendered: _Rendered) -> bool:
+        """Whether an exchange would come out as it did before the window changed shape."""
+        slots = rendered.slots
+        # A system message may be at the head now and have to stand apart.
+        may_move = not self._inline and slots[0].entry.role == "system"
+        return not may_move and rendered.repeats == tuple([slot.nth for slot in slots if slot.nth])
 
-    def _exchange_of_many(self, run: list[Slot], start: int, stop: int) -> _Exchange:
-        messages: list[_Message] = []
-        system: list[Entry] = []
+    def _rendered(self, slots: tuple[Slot, ...]) -> _Rendered:
+        """An exchange in the provider's words."""
+        messages: tuple[_Message, ...] = ()
+        system: tuple[Entry, ...] = ()
         tokens = 0
-        for turn in turns(run):
-            if turn.kind == "system" and not self.format.inline_system and self._at_head(messages):
-                system.append(turn.entries[0])
+        for turn in turns(slots):
+            if not self._inline and turn.kind == "system" and not (messages or self._messages):
+                system += turn.entries
                 tokens += self.format.message_framing
                 continue
             rendered = self.format.render(turn)
             tokens += rendered.framing
             for text in rendered.extras:
                 tokens += self._price(text)
-            messages += rendered.messages
-        made = _Exchange(run, start, stop, tuple(messages), system, tokens)
-        made.repeats = _repeats(run)
+            messages = messages + rendered.messages if messages else rendered.messages
+        made = _Rendered(slots, messages, tokens, system)
+        if len(slots) > 1 or slots[0].nth:
+            made.repeats = tuple([slot.nth for slot in slots if slot.nth])
         return made
 
-    def _at_head(self, messages: list[_Message]) -> bool:
-        return not messages and not self._messages
-
-    def _place(self, exchange: _Exchange) -> None:
+    def _place(self, exchange: _Rendered) -> None:
         """Appends an exchange, joined to what stands before where the format wants that."""
         messages = self._messages
         exchange.before = len(messages)

@@ -102,7 +102,7 @@ class TextFormat:
 
 def _write(entry: Entry, label: str, lines: list[str], extras: list[str]) -> None:
     """Adds the line of an entry, and what of it is not the entry's own to `extras`."""
-    line = transcript_line(entry)
+    line = transcript_line(entry, entry.text)
     if has_unsaid(entry.content):
         line += NOT_SAID
         extras.append(NOT_SAID)
@@ -112,7 +112,7 @@ def _write(entry: Entry, label: str, lines: list[str], extras: list[str]) -> Non
 
 
 def _label(entry: Entry) -> str:
-    return transcript_line(entry)[: -len(entry.text) or None]
+    return transcript_line(entry, "")
 
 
 def _render_summary(entry: Entry) -> Rendered:

@@ -26,10 +26,9 @@ _BRACKETS = str.maketrans("[]", "()")
 
 def turns(slots: Sequence[Slot]) -> list[Turn]:
     """The turns of one exchange, in order."""
-    if len(slots) == 1:
-        return [turn_of_one(slots[0])]
-    if len(slots) == 2 and slots[0].result is slots[1]:
-        return [_assistant_turn(slots[:1])]  # a call and its result: most exchanges of an agent
+    first = slots[0]
+    if len(slots) == 1 or (len(slots) == 2 and first.result is slots[1]):
+        return [_turn_of_one(first)]  # with a call's result: most exchanges of an agent
     found: list[Turn] = []
     taken: set[int] = set()
     for number, slot in enumerate(slots):
@@ -45,11 +44,15 @@ def turns(slots: Sequence[Slot]) -> list[Turn]:
     return found
 
 
-def turn_of_one(slot: Slot) -> Turn:
-    """The turn of an exchange of a single entry."""
+def _turn_of_one(slot: Slot) -> Turn:
+    """The turn of an exchange of a single entry, or of a call and its result."""
     entry = slot.entry
     if entry.type == "tool_call":
-        return _assistant_turn((slot,))
+        unique = _unique_id(slot)
+        result = slot.result
+        answer = result.entry if result is not None else None
+        alone = (Call(entry, entry.call_id or unique, unique, answer),)
+        return Turn("assistant", (), alone, alone)
     return Turn("assistant" if _is_assistant(entry) else _kind(entry), (entry,))
 
 
@@ -59,14 +62,10 @@ def _is_assistant(entry: Entry) -> bool:
 
 
 def _kind(entry: Entry) -> Literal["system", "user", "context", "summary", "orphan"]:
-    match entry.type:
-        case "message":
-            return "system" if entry.role == "system" else "user"
-        case "context":
-            return "context"
-        case "summary":
-            return "summary"
-    return "orphan"
+    kind = entry.type
+    if kind == "message":
+        return "system" if entry.role == "system" else "user"
+    return kind if kind == "context" or kind == "summary" else "orphan"
 
 
 def _assistant_pieces(slots: Sequence[Slot], first: int) -> list[int]:
@@ -95,9 +94,6 @@ def _assistant_pieces(slots: Sequence[Slot], first: int) -> list[int]:
 
 def _assistant_turn(pieces: Sequence[Slot]) -> Turn:
     """One assistant message: its texts, its calls, and the calls in the order of their results."""
-    if len(pieces) == 1 and pieces[0].entry.type == "tool_call":
-        alone = (_call(pieces[0], set()),)
-        return Turn("assistant", (), alone, alone)
     texts = tuple([slot.entry for slot in pieces if slot.entry.type == "message"])
     made = [slot for slot in pieces if slot.entry.type == "tool_call"]
     used: set[str] = set()

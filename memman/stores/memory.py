@@ -60,8 +60,10 @@ class _Log:
     def commit(self, records: Sequence[Record], places: Sequence[Place], floor: int) -> Appended:
         head = len(self.records)
         resolved = tuple(
-            place if place.seq > 0 else msgspec.structs.replace(place, seq=head + 1 - place.seq)
-            for place in places
+            [
+                place if place.seq > 0 else msgspec.structs.replace(place, seq=head + 1 - place.seq)
+                for place in places
+            ]
         )
         self.pending = (head, list(records), (self.shape[0] + 1, resolved, floor))
         self.recovered()
@@ -96,16 +98,17 @@ class MemoryStore:
                 log = self._logs[session_id] = _Log(self._first_epoch)
             elif log.pending is not None or log.indexed != len(log.records):
                 log.recovered()
-            if expect_head is not None and len(log.records) != expect_head:
-                raise StoreConflict(
-                    f"session {session_id!r} is at {len(log.records)}, not at {expect_head}"
-                )
-            if len(records) != 1 or records[0].id in log.seqs:
-                return log.append(records)
-            # A single new record, which nearly every append is.
-            log.records.append(records[0])
-            log.indexed = seq = log.seqs[records[0].id] = len(log.records)
-            return Appended((seq,), seq, log.shape[0], 1)
+            head = len(log.records)
+            if expect_head is not None and head != expect_head:
+                raise StoreConflict(f"session {session_id!r} is at {head}, not at {expect_head}")
+            if len(records) == 1:  # which nearly every append is
+                [record] = records
+                record_id = record.id
+                if record_id not in log.seqs:
+                    log.records.append(record)
+                    log.indexed = log.seqs[record_id] = head + 1
+                    return Appended((head + 1,), head + 1, log.shape[0], 1)
+            return log.append(records)
 
     def commit(
         self,

@@ -81,9 +81,9 @@ def test_bytes4_is_never_below_chars4(texts: list[str]) -> None:
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        ("gpt-5", ModelRef("gpt-5", None, "gpt-5")),
-        (" GPT-5 ", ModelRef("gpt-5", None, " GPT-5 ")),
-        ("openai/gpt-5", ModelRef("gpt-5", "openai", "openai/gpt-5")),
+        ("gpt-5", ModelRef("gpt-5", None, "gpt-5", "gpt-5")),
+        (" GPT-5 ", ModelRef("gpt-5", None, " GPT-5 ", "gpt-5")),
+        ("openai/gpt-5", ModelRef("gpt-5", "openai", "openai/gpt-5", "gpt-5")),
         ("a/b/C", ModelRef("c", "a/b", "a/b/C")),
     ],
 )

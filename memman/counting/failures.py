@@ -1,0 +1,177 @@
+"""Why a remote count failed, told from the error alone, without importing the SDK that raised it.
+
+SDKs differ in their classes and agree in their attributes: an HTTP status, the response with its headers,
+a code that names the cause. Only those are read; a message is shown and never decided on.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any, Final, Literal
+
+import msgspec
+
+from memman.errors import CounterUnavailable
+
+Kind = Literal[
+    "unsupported",  # the provider does not know the model, or cannot count for it
+    "refused",  # the provider refused this very request
+    "denied",  # the credentials are not accepted
+    "unavailable",  # the SDK, a key or a setting is missing here
+    "limited",  # too many requests
+    "server",  # the provider failed
+    "network",  # no connection, or no answer in time
+    "malformed",  # an answer that is not a count
+    "failed",  # the counter raised something else
+    "resting",  # not asked: the endpoint failed too often just now
+    "busy",  # not asked: too many earlier calls still hang
+    "cancelled",  # the call was taken down with its event loop
+]
+
+MOST_RETRY_SECONDS: Final = 3_600.0
+_SHOWN_CHARACTERS: Final = 200
+_HTTP_DATE: Final = "%a, %d %b %Y %H:%M:%S GMT"
+
+_STATUSES: Final[dict[int, Kind]] = {
+    401: "denied",
+    402: "denied",
+    403: "denied",
+    404: "unsupported",
+    405: "unsupported",
+    408: "network",
+    425: "server",
+    429: "limited",
+    501: "unsupported",
+}
+# Causes that a status alone does not tell: of AWS, whose validation refuses the models that it cannot
+# count for as it refuses requests, and of OpenAI.
+_CODES: Final[dict[str, Kind]] = {
+    "AccessDeniedException": "denied",
+    "ExpiredTokenException": "denied",
+    "InvalidSignatureException": "denied",
+    "MissingAuthenticationTokenException": "denied",
+    "UnrecognizedClientException": "denied",
+    "ResourceNotFoundException": "unsupported",
+    "ValidationException": "unsupported",
+    "model_not_found": "unsupported",
+    "ServiceQuotaExceededException": "limited",
+    "ThrottlingException": "limited",
+    "TooManyRequestsException": "limited",
+}
+
+
+class Fallen(msgspec.Struct, frozen=True):
+    """A remote count that there is not: its kind, and the reason in words.
+
+    `retry_after` is what the provider asked to wait, in seconds. `cached` says that nobody was asked
+    for this answer: the failure is remembered from an earlier call.
+    """
+
+    kind: Kind
+    reason: str
+    retry_after: float | None = None
+    cached: bool = False
+
+
+def failure_of(error: BaseException) -> Fallen:
+    """What an SDK's error means for a count, by its attributes.
+
+    Read are `status_code`, `response.status_code`, an integer `code`, botocore's
+    `response["ResponseMetadata"]` and `response["Error"]["Code"]`, and the headers `retry-after-ms` and
+    `retry-after`. An error without any of them is of the network when it is an `OSError` or its
+    class is named after a time-out or a connection.
+    """
+    status = status_of(error)
+    kind = _kind(error, status)
+    shown = f" {status}" if status is not None else ""
+    message = " ".join(str(error).split())[:_SHOWN_CHARACTERS]
+    reason = f"{type(error).__name__}{shown}: {message}".rstrip(": ")
+    return Fallen(kind, reason, retry_after_of(error) if kind == "limited" else None)
+
+
+def status_of(error: BaseException) -> int | None:
+    """The HTTP status that an error carries, None where it has none."""
+    response = getattr(error, "response", None)
+    found = (
+        getattr(error, "status_code", None),
+        getattr(response, "status_code", None),
+        _inside(response, "ResponseMetadata", "HTTPStatusCode"),
+        getattr(error, "code", None),
+    )
+    statuses = (int(each) for each in found if isinstance(each, int))
+    return next((status for status in statuses if 100 <= status < 600), None)
+
+
+def retry_after_of(error: BaseException) -> float | None:
+    """The seconds that the response asks to wait, at most an hour; None where it does not say.
+
+    A date is taken relative to the response's own `date`, so that no clock has to agree with it.
+    """
+    response = getattr(error, "response", None)
+    headers = getattr(response, "headers", None)
+    if headers is None:
+        headers = _inside(response, "ResponseMetadata", "HTTPHeaders")
+    get = getattr(headers, "get", None)
+    if get is None:
+        return None
+    waits = (
+        _number(get("retry-after-ms"), 0.001),
+        _number(get("retry-after"), 1.0),
+        _between(get("date"), get("retry-after")),
+    )
+    wait = next((wait for wait in waits if wait is not None), None)
+    return None if wait is None else min(wait, MOST_RETRY_SECONDS)
+
+
+def _kind(error: BaseException, status: int | None) -> Kind:
+    if isinstance(error, CounterUnavailable):
+        return "unavailable"
+    code = _inside(getattr(error, "response", None), "Error", "Code")
+    for each in (code, getattr(error, "code", None)):
+        if isinstance(each, str) and each in _CODES:
+            return _CODES[each]
+    return _kind_of_class(error) if status is None else _kind_of_status(status)
+
+
+def _kind_of_status(status: int) -> Kind:
+    if status in _STATUSES:
+        return _STATUSES[status]
+    if status < 400:
+        return "malformed"  # it was answered, and the SDK could not read the answer
+    return "refused" if status < 500 else "server"
+
+
+def _kind_of_class(error: BaseException) -> Kind:
+    names = [each.__name__ for each in type(error).__mro__]
+    named = any(word in name for name in names for word in ("Timeout", "Connect"))
+    return "network" if named or isinstance(error, OSError) else "failed"
+
+
+def _inside(value: Any, *keys: str) -> Any:
+    for key in keys:
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value
+
+
+def _parsed(read: Callable[[], float]) -> float | None:
+    """A number of seconds that one can wait, or None."""
+    try:
+        seconds = read()
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return seconds if math.isfinite(seconds) and seconds >= 0 else None
+
+
+def _number(text: Any, unit: float) -> float | None:
+    return _parsed(lambda: float(text) * unit)
+
+
+def _between(since: Any, until: Any) -> float | None:
+    def seconds() -> float:
+        # Both are in GMT, as RFC 9110 has it, so the difference needs no zone.
+        first, last = (datetime.strptime(each, _HTTP_DATE) for each in (since, until))  # noqa: DTZ007
+        return (last - first).total_seconds()
+
+    return _parsed(seconds)

@@ -1,0 +1,221 @@
+"""Adding entries: identity, redaction, count, commit, and a compression where one is due."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+
+import msgspec
+
+from memman import events
+from memman.entries import NO_JSON, Draft, Entry, TokenCount, check_draft, check_id, entry_of
+from memman.errors import IdConflict, InvalidInput
+from memman.records import Added
+from memman.sessions.compressing import Compressing
+
+
+class Adding(Compressing):
+    """Adds entries; what an add acknowledged is in the log for good."""
+
+    __slots__ = ()
+
+    async def add(
+        self,
+        draft: Draft,
+        entry_id: str | None,
+        pinned: bool,
+        metadata: msgspec.Raw,
+        compress: bool | None,
+    ) -> Entry:
+        """Adds one entry; compresses after the commit where that is due."""
+        entry = None
+        if entry_id is None and self._shared.quick:
+            entry = self._add_here(draft, pinned, metadata)
+        if entry is None:
+            entry = await self._add_anywhere(draft, entry_id, pinned, metadata)
+        if self._outbox:
+            await self._drain()
+        if self._over() and (self._config.auto_compress if compress is None else compress):
+            await self._compress_after_add()
+        return entry
+
+    def _add_here(self, draft: Draft, pinned: bool, metadata: msgspec.Raw) -> Entry | None:
+        """The way of nearly every add: a store in this process, and nothing to look into first.
+
+        None where there is something, and the way that handles everything must be taken.
+        """
+        shared = self._shared
+        role = draft.role
+        if shared.redact is not None or role == "system" or (draft.name is None and role == "tool"):
+            return None
+        if self._unsure():
+            return None
+        meter = self._meter
+        count = meter.count_draft(draft)
+        with self._thread_lock:
+            window = self._window
+            seq = window.head + 1
+            if self._unsure():
+                return None  # since the look without the lock, another thread was here
+            entry = Entry(
+                id=shared.new_id(),
+                type=draft.type,
+                role=role,
+                content=draft.content,
+                timestamp=shared.clock(),
+                token_count=count,
+                seq=seq,
+                call_id=draft.call_id,
+                name=draft.name,
+                message_id=draft.message_id,
+                is_error=draft.is_error,
+                pinned=pinned,
+                metadata_json=metadata,
+                raw_json=draft.raw_json,
+            )
+            self._inflight = records = (Added(entry),)
+            appended = shared.store.append(self.id, records)
+            if not appended.fresh:
+                self._inflight = None
+                raise _same_id_again(entry.id)
+            if appended.head != seq:
+                # Somebody else writes to a store that was said to be ours: reload at the next step.
+                return msgspec.structs.replace(entry, seq=appended.seqs[0])
+            self._take(entry)
+            self._told = seq
+            if events.entry_added.receivers:
+                self._outbox.append(events.EntryAdded(session_id=self.id, entry=entry))
+            self._inflight = None
+        if count.counter != meter.fingerprint:
+            self._check_counter(count)
+        return entry
+
+    async def _add_anywhere(
+        self, draft: Draft, entry_id: str | None, pinned: bool, metadata: msgspec.Raw
+    ) -> Entry:
+        await self._follow_settings()
+        entry = self._entry(draft, entry_id, pinned, metadata)
+        async with self._lock:
+            if self._unsure():
+                await self._refresh()
+            records = self._added((entry,))
+            appended = await self._append(records)
+            if appended.fresh:
+                return self._as_added(records[0], appended.seqs[0])
+            if entry_id is None:
+                raise _same_id_again(entry.id)
+            return await self._as_added_before(records[0].entry)
+
+    async def add_all(self, drafts: Sequence[Draft], labels: Mapping[str, str]) -> list[Entry]:
+        """Adds several entries atomically: all or none. `labels` maps parse labels to message ids."""
+        await self._follow_settings()
+        entries = [self._entry(_labelled(draft, labels), None, False, NO_JSON) for draft in drafts]
+        if not entries:
+            return []
+        async with self._lock:
+            if self._unsure():
+                await self._refresh()
+            records = self._added(entries)
+            if len({record.id for record in records}) < len(records):
+                raise _same_id_again(records[0].id)
+            appended = await self._append(records)
+            if appended.fresh < len(records):
+                raise _same_id_again(records[0].id)
+            added = [
+                self._as_added(record, seq)
+                for record, seq in zip(records, appended.seqs, strict=True)
+            ]
+        if self._outbox:
+            await self._drain()
+        if self._over() and self._config.auto_compress:
+            await self._compress_after_add()
+        return added
+
+    def _as_added(self, record: Added, seq: int) -> Entry:
+        """The entry with its place in the log."""
+        slot = self._window.find(record.entry.id)
+        return slot.entry if slot else msgspec.structs.replace(record.entry, seq=seq)
+
+    def _entry(
+        self, draft: Draft, entry_id: str | None, pinned: bool, metadata: msgspec.Raw
+    ) -> Entry:
+        """An entry of a draft: identity, time, redaction, count."""
+        shared = self._shared
+        redact = shared.redact
+        count = self._meter.count_draft(draft) if redact is None else TokenCount(0)
+        identity = entry_id or shared.new_id()
+        entry = entry_of(draft, identity, shared.clock(), count, pinned, metadata)
+        if entry_id is None:
+            check_id(entry.id, "what new_id returned")
+        if not isinstance(entry.timestamp, datetime) or entry.timestamp.tzinfo is None:
+            raise InvalidInput(f"clock must return an aware datetime, not {entry.timestamp!r}")
+        if redact is not None:
+            entry = self.redacted(entry, redact)
+        self._check_counter(entry.token_count)
+        return entry
+
+    def redacted(self, entry: Entry, redact: Callable[[Entry], Entry]) -> Entry:
+        """The entry as `redact` leaves it, counted after. What it hides is never stored."""
+        try:
+            clean = redact(entry)
+        except Exception as error:
+            raise InvalidInput(
+                f"redact raised {type(error).__name__} for a {entry.type}; nothing was stored"
+            ) from error
+        if not isinstance(clean, Entry) or (clean.id, clean.type) != (entry.id, entry.type):
+            raise InvalidInput("redact must return the entry with its id and type kept")
+        try:
+            check_draft(clean)
+        except InvalidInput as error:
+            raise InvalidInput(f"redact returned what cannot be stored: {error}") from error
+        # The provider's own copy may hold what is to be hidden, and nobody can look into it for us.
+        clean = msgspec.structs.replace(clean, raw_json=NO_JSON)
+        return msgspec.structs.replace(clean, token_count=self._meter.count_entry(clean))
+
+    def _added(self, entries: Sequence[Entry]) -> tuple[Added, ...]:
+        """The records of new entries: the head's system messages pinned, results named."""
+        first = entries[0]
+        at_head = first.role == "system" and self._window.only_system()
+        records = []
+        for entry in entries:
+            at_head = at_head and entry.role == "system" and entry.type == "message"
+            if at_head:
+                entry = msgspec.structs.replace(entry, pinned=True)
+            elif entry.name is None and entry.type == "tool_result":
+                call = self._window.open_call(entry.call_id, None)
+                entry = msgspec.structs.replace(entry, name=call.entry.name if call else None)
+            records.append(Added(entry))
+        return tuple(records)
+
+    async def _as_added_before(self, entry: Entry) -> Entry:
+        """The entry that was added under this id, if it is the same; the retry was a no-op."""
+        shared = self._shared
+        found = await shared.door.call(shared.store, shared.store.get, self.id, [entry.id])
+        for seq, record in found:
+            if isinstance(record, Added) and _same(record.entry, entry):
+                return msgspec.structs.replace(record.entry, seq=seq)
+        raise IdConflict(
+            f"the id {entry.id!r} was added before with other content; nothing was changed. "
+            "Give each entry its own id, or leave ids to memman"
+        )
+
+
+def _same_id_again(entry_id: str) -> IdConflict:
+    return IdConflict(f"new_id gave {entry_id!r} twice; ids must be unique. Nothing was changed")
+
+
+def _labelled(draft: Draft, labels: Mapping[str, str]) -> Draft:
+    """A parsed draft with a real message id in place of its label."""
+    if draft.message_id is None:
+        return draft
+    return msgspec.structs.replace(draft, message_id=labels[draft.message_id])
+
+
+def _same(stored: Entry, given: Entry) -> bool:
+    """Whether two entries say the same, whenever and however they were counted."""
+    if stored.name != given.name and given.name is not None:
+        return False  # a result's name may have been filled in from its call
+    return stored.metadata == given.metadata and all(
+        getattr(stored, name) == getattr(given, name)
+        for name in ("type", "role", "content", "call_id", "message_id", "is_error")
+    )

@@ -1,0 +1,161 @@
+"""Changing a session by hand: undo, pins, deletion, clear, and what a provider reported."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+import msgspec
+
+from memman import events
+from memman.counting import learn
+from memman.errors import EntryNotFound, StoreConflict
+from memman.history import History, pin_slots
+from memman.records import Added, Cleared, Deleted, Pinned, Record, Undone, UsageReported
+from memman.sessions.live import no_session
+from memman.sessions.reading import Reading
+from memman.window import Slot
+
+_REPLANS = 2  # how often a change is decided again after another process was faster
+
+
+class Changing(Reading):
+    """Changes the window's shape when somebody asks for it."""
+
+    __slots__ = ()
+
+    async def undo(self, compression_id: str | None) -> str:
+        """Takes a compression back, the latest by default."""
+
+        def change(history: History) -> tuple[Record, Sequence[Slot]]:
+            wanted = compression_id or history.latest()
+            record = Undone(
+                id=self._shared.new_id(), at=self._shared.clock(), compression_id=wanted
+            )
+            return record, history.undo(wanted)
+
+        record = await self._change_with_history(change)
+        assert isinstance(record, Undone)  # noqa: S101 - `change` made it
+        return record.compression_id
+
+    async def pin(self, entry_id: str, on: bool) -> None:
+        """Pins or unpins an active entry."""
+        async with self._lock:
+            await self.require()
+            slot = self._window.find(entry_id)
+            if slot is not None and slot.pinned == on:
+                return
+        record = Pinned(id=self._shared.new_id(), at=self._shared.clock(), entry_id=entry_id, on=on)
+        await self._change(lambda: (record, pin_slots(list(self._window.slots), entry_id, on)))
+
+    async def clear(self) -> None:
+        """Empties the window and begins a new era."""
+        record = Cleared(id=self._shared.new_id(), at=self._shared.clock())
+        await self._change(lambda: (record, []))
+
+    async def delete(self, ids: Sequence[str]) -> None:
+        """Removes entries for good, with everything that was made of them."""
+        shared = self._shared
+        wanted = tuple(dict.fromkeys(ids))
+
+        def change(history: History) -> tuple[Record, Sequence[Slot]]:
+            self._erasing = frozenset(ids)  # due from the commit on, whatever comes between
+            slots, entries, tokens = history.without(wanted)
+            record = Deleted(
+                id=shared.new_id(), at=shared.clock(), ids=wanted, entries=entries, tokens=tokens
+            )
+            return record, slots
+
+        async with self._lock:
+            await self.require()
+            log = [record for _, record in await self._log(0)]
+        added = {record.id for record in log if isinstance(record, Added)}
+        for name in wanted:
+            if name not in added:
+                raise EntryNotFound(
+                    f"no entry {name!r} to delete in session {self.id!r} "
+                    "(a replacement is taken back with undo_compression)"
+                )
+        gone = {name for record in log if isinstance(record, Deleted) for name in record.ids}
+        wanted = tuple(name for name in wanted if name not in gone)
+        if wanted:
+            await self._change_with_history(change)
+        async with self._lock:
+            self._erasing = frozenset(ids)
+            await self._write(self._erase())
+
+    async def delete_all(self) -> None:
+        """Removes the session with its log; a compression under way will find nothing to replace."""
+        async with self._lock:
+            self._inflight = ()
+            await self._write(self._deleted())
+        await self.tell(events.SessionDeleted(session_id=self.id))
+
+    async def _deleted(self) -> None:
+        shared = self._shared
+        if not await shared.door.call(shared.store, shared.store.delete, self.id):
+            raise no_session(self.id)
+        self._forget()
+
+    async def _change_with_history(
+        self, change: Callable[[History], tuple[Record, Sequence[Slot]]]
+    ) -> Record:
+        async def changed() -> tuple[Record, Sequence[Slot]]:
+            record, slots = change(await self._history())
+            for slot in slots:
+                slot.tokens = self._meter.recount(slot.entry)
+            return record, slots
+
+        return await self._retried(changed)
+
+    async def _change(self, change: Callable[[], tuple[Record, Sequence[Slot]]]) -> Record:
+        async def changed() -> tuple[Record, Sequence[Slot]]:
+            return change()
+
+        return await self._retried(changed)
+
+    async def _retried(
+        self, change: Callable[[], Coroutine[Any, Any, tuple[Record, Sequence[Slot]]]]
+    ) -> Record:
+        """Commits a change of shape; when another process was faster, decides again on what is there."""
+        for attempt in range(1 + _REPLANS):
+            async with self._lock:
+                await self.require()
+                record, slots = await change()
+                try:
+                    await self._write(self._commit(record, slots))
+                    break
+                except StoreConflict:
+                    if attempt == _REPLANS:
+                        raise
+        await self._drain()
+        return record
+
+    async def record_usage(self, usage: UsageReported) -> None:
+        """Keeps what a provider reported and learns from it what memman cannot count."""
+        async with self._lock:
+            await self.require()
+            record = self._judged(usage)
+            await self._append((record,))
+            self._usage = record
+            if record.learned is not None:
+                self._learned = {**self._learned, record.model or "": record.learned}
+                self._anchor = self._window.epoch
+        await self._drain()
+
+    def _judged(self, usage: UsageReported) -> UsageReported:
+        """The report beside our own figures for the same request, and what it teaches."""
+        window, known = self._window, self._contexts
+        last = known.last if known is not None else None
+        model = usage.model or self._config.model
+        estimated = last.tokens.tokens if last is not None else window.tokens
+        counted = known.counted if known is not None and last is not None else window.tokens
+        record = msgspec.structs.replace(usage, model=model, estimated=estimated, counted=counted)
+        if last is not None and (last.trimmed or last.format == "text"):
+            return record  # not what the report is about: it teaches nothing
+        before = self._usage
+        step = None
+        if before is not None and before.model == model and self._anchor == window.epoch:
+            step = before.input_tokens, before.counted
+        learned = learn(self._learned.get(model or ""), usage.input_tokens, counted, step)
+        return msgspec.structs.replace(record, learned=learned)

@@ -1,0 +1,500 @@
+"""One live session: its window kept in step with the store, and what is written and told.
+
+Data flows down once (record, store) and up once (window, event), under the session's lock; telling comes
+after, outside of it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Coroutine, Mapping, Sequence
+from datetime import datetime
+from typing import Any, TypeVar
+
+import msgspec
+
+from memman import events
+from memman.contexts import Contexts, recounted
+from memman.counting import predicted
+from memman.doors import Lock, SyncLock
+from memman.entries import Entry, TokenCount
+from memman.errors import InvalidInput, MemmanError, SessionNotFound, StoreConflict
+from memman.ports import Appended, Place
+from memman.records import (
+    Added,
+    Cleared,
+    Configured,
+    Deleted,
+    Learned,
+    Record,
+    UsageReported,
+    tainted_by,
+)
+from memman.shared import Shared
+from memman.window import Slot, Window
+
+logger = logging.getLogger("memman")
+T = TypeVar("T")
+
+_PAGE = 1_000
+_NOTHING_LEARNED: dict[str, Learned] = {}  # nor is this: what was learned is replaced
+_NO_SETTINGS: dict[str, Any] = {}  # never changed: a session's settings are replaced, not edited
+
+
+class Confirmed(msgspec.Struct, frozen=True):
+    """A provider's count of a request that was built at this place in the log."""
+
+    model: str | None
+    head: int
+    epoch: int
+    count: TokenCount
+    learned: Learned
+
+
+class LiveWindow:
+    """A session in this process: its window, its settings, and what is still to be told."""
+
+    __slots__ = (
+        "_added_entries",
+        "_added_tokens",
+        "_anchor",
+        "_asked_at",
+        "_budget",
+        "_calm_tokens",
+        "_compress_lock",
+        "_config",
+        "_confirmed",
+        "_contexts",
+        "_drain_lock",
+        "_entries",
+        "_erasing",
+        "_failed",
+        "_inflight",
+        "_last_counted",
+        "_learned",
+        "_lock",
+        "_meter",
+        "_outbox",
+        "_queued",
+        "_run",
+        "_settings",
+        "_settled",
+        "_shared",
+        "_thread_lock",
+        "_tokens",
+        "_told",
+        "_usage",
+        "_version",
+        "_window",
+        "id",
+    )  # fmt: skip
+
+    def __init__(self, session_id: str, shared: Shared) -> None:
+        self.id = session_id
+        self._shared = shared
+        # With a store that never suspends, one thread lock serves both doors.
+        own = SyncLock()
+        self._lock: Lock = own if shared.quick else shared.door.lock()
+        self._thread_lock = own.thread
+        # Made when first needed: most sessions are never compressed and have nobody to tell.
+        self._compress_lock: Lock | None = None
+        self._window = Window()
+        # Records handed to the store whose effect on the window is not sure: () asks for a reload.
+        self._inflight: tuple[Record, ...] | None = ()
+        self._outbox: list[events.Event] = []
+        self._drain_lock: SyncLock | None = None
+        self._told = 0
+        self._settings = _NO_SETTINGS
+        self._version = -1
+        self._entries = self._tokens = 0
+        self._last_counted: datetime | None = None
+        self._usage: UsageReported | None = None
+        self._added_tokens = self._added_entries = 0
+        self._asked_at: tuple[int, int] | None = None
+        self._learned = _NOTHING_LEARNED
+        self._anchor = -1  # the epoch of the window that the last report was about
+        self._confirmed: Confirmed | None = None
+        self._run: object | None = None
+        self._queued = False  # a background compression that has not begun yet
+        self._erasing: frozenset[str] | None = None
+        self._failed = False  # the summarizer, when it was asked last
+        self._contexts: Contexts | None = None
+        self._configure()
+
+    # ------------------------------------------------------------ settings
+
+    def _configure(self) -> None:
+        """Takes in the manager's and the session's settings."""
+        shared = self._shared
+        try:
+            settled = shared.settled(self._settings)
+        except MemmanError as error:
+            # The session's own settings do not go with the manager's: reading must not fail on that.
+            logger.warning("settings of session %s are left aside: %s", self.id, error)
+            settled = shared.settled({})
+        self._version = shared.version
+        self._settled = settled
+        self._config, self._budget, self._meter = settled.config, settled.budget, settled.meter
+        # Up to here the window is within its limit, whatever was learned of what stands around it.
+        most_overhead = max(self._config.overhead_tokens, self._most_learned)
+        self._calm_tokens = self._budget.max_tokens - most_overhead
+        if self._contexts is not None:
+            self._contexts.outdate()
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """What this session has settled for itself."""
+        return self._settings
+
+    async def configure(self, changes: Mapping[str, Any]) -> None:
+        """Changes settings of this session alone; they persist with it."""
+        plain = _plain_settings(changes)
+        self._shared.check(self._shared.config.updated(self._settings).updated(plain))
+        encoded = msgspec.json.encode(plain)
+        record = Configured(
+            id=self._shared.new_id(),
+            at=self._shared.clock(),
+            changes=msgspec.json.decode(encoded),
+        )
+        async with self._lock:
+            await self._refresh()
+            await self._append((record,))
+            self._settings = self._settings | record.changes
+            self._configure()
+            self._recount()
+        await self._drain()
+
+    async def _follow_settings(self) -> None:
+        """Takes in settings of the manager that have changed, before anything is counted."""
+        if self._version != self._shared.version:
+            async with self._lock:
+                await self._refresh()
+
+    @property
+    def overhead(self) -> int:
+        """Tokens of a request that are in no entry: set, known from the last build, or reported."""
+        known = self._contexts
+        around = known.fixed + int(known.framing * len(self._window.slots)) if known else 0
+        least = self._config.overhead_tokens
+        if not self._knows_better:
+            return max(least, min(around, self._most_learned))
+        beyond = self._beyond(self._window.tokens + around, max(0, least - around))
+        return min(max(around + beyond, -self._window.tokens), max(least, self._most_learned))
+
+    @property
+    def _knows_better(self) -> bool:
+        """Whether a provider has told anything about requests of the session's model."""
+        return bool(self._learned) or self._confirmed is not None
+
+    def _beyond(self, counted: int, unseen: int) -> int:
+        """What the provider will count beyond a request that we count as this.
+
+        `unseen` is what is set aside for what memman never sees. Reports have that in them; a count of
+        the very request has not, and may also be below our own figure.
+        """
+        epoch = self._window.epoch
+        known = self._learned.get(self._config.model or "")
+        if known is not None:
+            reported = predicted(known, counted, anchored=self._anchor == epoch)
+            return max(unseen, min(reported - counted, self._most_learned))
+        told = self._confirmed
+        if told is None or told.epoch != epoch or told.model != self._config.model:
+            return unseen
+        return unseen + predicted(told.learned, counted, anchored=True) - counted
+
+    @property
+    def _most_learned(self) -> int:
+        """What was learned from one request takes at most the room between the water marks."""
+        return self._budget.max_tokens - self._budget.target_tokens
+
+    # ------------------------------------------------------------ staying in step with the store
+
+    def _unsure(self) -> bool:
+        """Whether the window may not be what the store has, or the settings not the manager's."""
+        shared = self._shared
+        return (
+            self._version != shared.version
+            or self._inflight is not None
+            or self._erasing is not None
+            or not shared.exclusive
+            or not self._window.head
+        )
+
+    async def _refresh(self) -> None:
+        """Makes the window what the store has. Called under the lock, before everything else."""
+        shared = self._shared
+        if self._version != shared.version:
+            self._configure()
+            self._recount()
+        if self._erasing is not None:
+            await self._erase()
+        if self._inflight is not None:
+            await self._reload()
+        elif not shared.exclusive:
+            state = await shared.door.call(shared.store, shared.store.state, self.id)
+            if (state or (0, 0)) != (self._window.head, self._window.epoch):
+                await self._reload()
+        elif not self._window.head:
+            await self._reload()
+
+    async def _reload(self) -> None:
+        shared = self._shared
+        inflight, self._inflight = self._inflight, self._inflight or ()
+        seen = self._window.head
+        snapshot = await shared.door.call(shared.store, shared.store.load, self.id)
+        if snapshot is None:
+            self._forget()
+            return
+        self._window = Window.from_snapshot(snapshot)
+        if self._contexts is not None:
+            self._contexts.forget()
+        ledger = snapshot.ledger
+        self._entries, self._tokens = ledger.entries, ledger.tokens
+        self._last_counted, self._usage = ledger.last_counted_at, ledger.usage
+        self._learned = ledger.learned
+        if ledger.settings != self._settings:
+            self._settings = dict(ledger.settings)
+            self._configure()
+        self._recount()
+        if inflight:
+            ids = [record.id for record in inflight]
+            for seq, record in await shared.door.call(shared.store, shared.store.get, self.id, ids):
+                if seq > seen:  # what was there before is a retry, told in its time
+                    self._queue(seq, record)
+        self._inflight = None
+
+    def _forget(self) -> None:
+        """Becomes the session that nothing was ever recorded in."""
+        self._window = Window()
+        self._contexts = self._usage = self._last_counted = self._asked_at = None
+        self._entries = self._tokens = self._told = 0
+        self._learned, self._anchor, self._confirmed = _NOTHING_LEARNED, -1, None
+        if self._settings:
+            self._settings = _NO_SETTINGS
+            self._configure()
+        self._inflight = None
+
+    def _recount(self) -> None:
+        """Prices the window with the counter in use, in this process only: records keep their count."""
+        fingerprint = self._meter.fingerprint
+        window = self._window
+        if all(slot.entry.token_count.counter in (fingerprint, "") for slot in window.slots):
+            return
+        if self._contexts is not None:
+            self._contexts.forget()
+        # Into a new window and then in one step, so that an interruption leaves the old one.
+        self._window = recounted(window, self._meter)
+
+    async def require(self) -> None:
+        """Raises `SessionNotFound` unless something was ever recorded. Under the lock, refreshed."""
+        await self._refresh()
+        if not self._window.head:
+            raise no_session(self.id)
+
+    async def _log(self, after: int) -> list[tuple[int, Record]]:
+        """The records after a seq, all of them."""
+        shared = self._shared
+        records: list[tuple[int, Record]] = []
+        while True:
+            page = await shared.door.call(shared.store, shared.store.read, self.id, after, _PAGE)
+            records += page
+            if len(page) < _PAGE:
+                return records
+            after = page[-1][0]
+
+    # ------------------------------------------------------------ writing
+
+    async def _append(self, records: tuple[Record, ...]) -> Appended:
+        """Appends records that do not change the window's shape. Under the lock, refreshed."""
+        shared = self._shared
+        self._inflight = records
+        if shared.quick:
+            return await self._appended_as(records, shared.store.append(self.id, records))
+        return await shared.door.to_the_end(self._appended(records))
+
+    async def _appended(self, records: tuple[Record, ...]) -> Appended:
+        shared = self._shared
+        appended = await shared.door.call(shared.store, shared.store.append, self.id, records)
+        return await self._appended_as(records, appended)
+
+    async def _appended_as(self, records: tuple[Record, ...], appended: Appended) -> Appended:
+        """Takes appended records into the window and notes their events."""
+        if not self._taken(records, appended):
+            # Another writer came between, or some of it was there already.
+            await self._reload()
+        return appended
+
+    def _taken(self, records: tuple[Record, ...], appended: Appended) -> bool:
+        """Whether the records are the log's next, and so could be taken into the window as they are."""
+        window = self._window
+        seq = window.head
+        if appended.fresh != len(records) or appended.head != seq + len(records):
+            return False
+        for record in records:
+            seq += 1
+            if type(record) is Added:
+                self._take(msgspec.structs.replace(record.entry, seq=seq))
+            if events.LOG_SIGNALS[type(record)].receivers:
+                self._queue(seq, record)
+        window.head = self._told = seq
+        self._inflight = None
+        return True
+
+    def _take(self, entry: Entry) -> None:
+        """Puts an added entry into the window."""
+        tokens = entry.token_count.tokens
+        self._window.add(entry, entry.pinned)
+        self._entries += 1
+        self._tokens += tokens
+        self._added_entries += 1
+        self._added_tokens += tokens
+        self._last_counted = entry.timestamp
+
+    async def _commit(
+        self, record: Record, slots: Sequence[Slot], touched: tuple[int, int] | None = None
+    ) -> None:
+        """Commits a change of shape. Under the lock, refreshed. Raises `StoreConflict`.
+
+        `touched` is the stretch of the window outside of which nothing changes, where it is known.
+        """
+        shared = self._shared
+        window = self._window
+        head, epoch = window.head, window.epoch
+        made = record.id
+        places = [
+            Place(
+                # 0 is the first record of the commit, which is the one that brings the slot.
+                slot.entry.seq if slot.compression != made else 0,
+                slot.index,
+                slot.position,
+                slot.pinned,
+            )
+            for slot in slots
+        ]
+        self._inflight = (record,)
+        try:
+            appended: Appended = await shared.door.call(
+                shared.store,
+                shared.store.commit,
+                self.id,
+                epoch,
+                (record,),
+                places,
+                head,
+                # A clear covers all that is in the log before it, so nothing may come between.
+                expect_head=head if isinstance(record, Cleared) else None,
+            )
+        except StoreConflict:
+            self._inflight = ()
+            raise
+        if appended.head == head + 1:
+            window.reshape(slots, appended.head, appended.epoch, touched)
+            self._account(record)
+            self._queue(appended.seqs[0], record)
+            self._inflight = None
+        else:
+            await self._reload()
+
+    def _account(self, record: Record) -> None:
+        """What a change of shape does to the era's totals."""
+        if isinstance(record, Cleared):
+            self._entries = self._tokens = 0
+        elif isinstance(record, Deleted):
+            self._entries -= record.entries
+            self._tokens -= record.tokens
+
+    async def _write(self, work: Coroutine[Any, Any, T]) -> T:
+        """Runs a write to its end, cancellation or not."""
+        return await (work if self._shared.quick else self._shared.door.to_the_end(work))
+
+    async def _erase(self) -> None:
+        """Overwrites what deletions left to be erased. Under the lock.
+
+        From the log as it is now: a compression may have landed before the deletion did. What an
+        interrupted deletion left is erased at the next verb; erasing again is harmless.
+        """
+        shared = self._shared
+        log = [record for _, record in await self._log(0)]
+        gone = {name for record in log if isinstance(record, Deleted) for name in record.ids}
+        tainted = tainted_by(log, (self._erasing or frozenset()) & gone)
+        if tainted:
+            await shared.door.call(shared.store, shared.store.erase, self.id, tainted)
+        self._erasing = None
+
+    # ------------------------------------------------------------ telling
+
+    def _queue(self, seq: int, record: Record) -> None:
+        """Notes the event of a committed record, once, in log order."""
+        if seq <= self._told:
+            return
+        self._told = seq
+        if events.LOG_SIGNALS[type(record)].receivers:
+            self._outbox.append(events.event_of(self.id, seq, record))
+
+    def notice(self, event: events.Event) -> None:
+        """Notes something that is not in the log."""
+        if events.SIGNALS[type(event)].receivers:
+            self._outbox.append(event)
+
+    async def tell(self, event: events.Event | None = None) -> None:
+        """Tells of something that is not in the log, and of what is still to be told."""
+        if event is not None:
+            self.notice(event)
+        await self._drain()
+
+    def _check_counter(self, count: TokenCount) -> None:
+        """Tells where the estimator answered for the counter."""
+        meter = self._meter
+        if count.counter != meter.fingerprint:
+            self.notice(
+                events.CountFellBack(
+                    session_id=self.id, counter=meter.fingerprint, reason=meter.failure
+                )
+            )
+
+    def heal(self) -> None:
+        """Frees what this thread still holds after an interruption."""
+        for lock in (self._lock, self._compress_lock, self._drain_lock):
+            if lock is not None:
+                lock.heal()
+
+    async def _drain(self) -> None:
+        """Tells what is noted; one thread or task at a time, so that order is commit order."""
+        while self._outbox:
+            lock = self._telling()
+            if not await lock.try_enter():
+                return  # whoever is at it, perhaps this very task further up, goes on with ours
+            try:
+                while self._outbox:
+                    event = self._outbox.pop(0)
+                    await events.emit(self._shared.sender, event, self._shared.door.settle)
+            finally:
+                lock.heal()
+
+    def _telling(self) -> SyncLock:
+        with self._thread_lock:
+            if self._drain_lock is None:
+                self._drain_lock = SyncLock()
+            return self._drain_lock
+
+
+def no_session(session_id: str) -> SessionNotFound:
+    """The error for a session that nothing was ever recorded in."""
+    return SessionNotFound(
+        f"there is no session {session_id!r}; an add_* verb or import_session creates one"
+    )
+
+
+def _plain_settings(changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings as JSON takes them; a strategy made of functions belongs to the manager."""
+    strategy = changes.get("strategy")
+    if strategy is not None and not isinstance(strategy, str):
+        raise InvalidInput(
+            "a session's strategy must be a preset's name: it is stored with the session. "
+            "Give functions to the manager's config instead"
+        )
+    if any(value is msgspec.UNSET for value in changes.values()):
+        raise InvalidInput(
+            "a session's setting cannot be UNSET: give it a value, or None where it may be"
+        )
+    return dict(changes)

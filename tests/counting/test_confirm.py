@@ -1,0 +1,244 @@
+"""`count_policy="confirm"`: the provider is asked where its answer can decide something, and only then."""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from memman import (
+    AsyncMemoryManager,
+    BudgetExceeded,
+    CounterSpec,
+    MemoryConfig,
+    MemoryManager,
+    events,
+    hookimpl,
+    plugins,
+)
+
+MODEL = "acme-1"
+
+
+class Remote:
+    """A provider that counts `price(request)`, and notes what it was asked."""
+
+    fingerprint = "acme-remote"
+
+    def __init__(self, price: Callable[[Mapping[str, Any]], Any]) -> None:
+        self.price = price
+        self.asked: list[Mapping[str, Any]] = []
+
+    def count_request(self, rendered: Mapping[str, Any], *, timeout: float) -> Any:
+        self.asked.append(rendered)
+        return self.price(rendered)
+
+    async def acount_request(self, rendered: Mapping[str, Any], *, timeout: float) -> Any:  # noqa: ASYNC109 - the port hands the deadline on
+        return self.count_request(rendered, timeout=timeout)
+
+
+class Plugin:
+    def __init__(self, remote: Remote) -> None:
+        self.remote = remote
+
+    @hookimpl
+    def memman_token_counters(self) -> list[CounterSpec]:
+        return [
+            CounterSpec(
+                name="acme-remote",
+                match=lambda model: 9 if model.name == MODEL else 0,
+                factory=lambda model: self.remote,
+                remote=True,
+                format="anthropic",
+            )
+        ]
+
+
+Make = Callable[..., Remote]
+
+
+@pytest.fixture
+def provider(monkeypatch: pytest.MonkeyPatch) -> Make:
+    """Installs a provider whose count of a request is what `price` says."""
+
+    def make(price: Callable[[Mapping[str, Any]], Any]) -> Remote:
+        remote = Remote(price)
+        found = plugins.load_plugins({"MEMMAN_PLUGINS": ""})
+        found.register(Plugin(remote), "acme")
+        monkeypatch.setattr(plugins, "_shared", found)
+        return remote
+
+    return make
+
+
+def config(**settings: Any) -> MemoryConfig:
+    return MemoryConfig(
+        model=MODEL,
+        max_entries=None,
+        **{"count_policy": "confirm", "max_tokens": 1_000, **settings},
+    )
+
+
+def filled(tokens: int, **settings: Any) -> MemoryManager:
+    """A session that counts about so many tokens by four characters each."""
+    memory = MemoryManager(counter="chars4", config=config(**{"auto_compress": False, **settings}))
+    for number in range(tokens // 50):
+        memory.add_user_message("s", f"{number:>3} ".ljust(4 * 46, "x"))
+    return memory
+
+
+def test_far_from_the_limit_nobody_is_asked(provider: Make) -> None:
+    remote = provider(lambda request: 1)
+    filled(400).build_context("s")
+    assert remote.asked == []
+
+
+def test_near_the_limit_the_providers_count_is_the_price(provider: Make) -> None:
+    remote = provider(lambda request: 930)
+    context = filled(900).build_context("s")
+    assert (context.tokens.tokens, context.tokens.method) == (930, "api")
+    assert context.tokens.counter == "acme-remote"
+    assert sum(context.breakdown.values()) == 930
+    [request] = remote.asked
+    assert request["model"] == MODEL
+    assert request["messages"][0]["role"] == "user"
+
+
+def test_a_context_that_we_think_too_large_is_whole_when_the_provider_says_that_it_fits(
+    provider: Make,
+) -> None:
+    provider(lambda request: 900)
+    memory = filled(1_150)
+    context = memory.build_context("s")
+    assert not context.trimmed
+    assert context.tokens.tokens == 900
+
+
+def test_a_context_that_we_think_fits_is_trimmed_when_the_provider_says_that_it_does_not(
+    provider: Make,
+) -> None:
+    provider(lambda request: 1_100)
+    context = filled(950).build_context("s")
+    assert context.trimmed
+    assert context.tokens.tokens <= 1_000
+
+
+def test_one_request_a_turn(provider: Make) -> None:
+    remote = provider(lambda request: 950)
+    memory = filled(950)
+    for _ in range(3):
+        memory.build_context("s")
+    memory.build_context("s", format="anthropic")
+    assert len(remote.asked) == 1
+    memory.add_user_message("s", "more")
+    memory.build_context("s")
+    assert len(remote.asked) == 2
+
+
+def test_an_add_never_asks(provider: Make) -> None:
+    remote = provider(lambda request: 950)
+    filled(1_500, auto_compress=True)
+    assert remote.asked == []
+
+
+def test_what_the_provider_counted_moves_the_trigger(provider: Make) -> None:
+    provider(lambda request: 1_090)
+    memory = filled(950, max_tokens=1_000)
+    memory.build_context("s", budget=2_000)
+    assert memory.get_stats("s").overhead_tokens >= 100
+
+
+def test_the_system_prompt_and_the_tools_are_counted_with_it(provider: Make) -> None:
+    remote = provider(lambda request: 990)
+    tools = [{"name": "read", "input_schema": {"type": "object"}}]
+    filled(950).build_context("s", format="anthropic", system="be brief", tools=tools)
+    [request] = remote.asked
+    assert request["system"] == "be brief"
+    assert request["tools"] == tools
+
+
+@pytest.mark.parametrize("answer", [-1, 3.5, "many", None])
+def test_a_failure_is_told_and_the_estimate_stands(provider: Make, answer: Any) -> None:
+    provider(lambda request: answer)
+    memory = filled(950)
+    heard: list[events.CountFellBack] = []
+
+    def hear(sender: Any, event: events.CountFellBack) -> None:
+        heard.append(event)
+
+    with events.count_fell_back.connected_to(hear, sender=memory):
+        context = memory.build_context("s")
+    assert context.tokens.counter == "chars4"
+    [event] = heard
+    assert event.counter == "acme-remote"
+    assert "not a count" in event.reason
+
+
+def test_a_provider_that_raises_is_told_and_the_estimate_stands(provider: Make) -> None:
+    def fail(request: Mapping[str, Any]) -> int:
+        raise ConnectionError("no route")
+
+    provider(fail)
+    assert filled(950).build_context("s").tokens.counter == "chars4"
+
+
+def test_what_must_stay_is_still_refused_when_the_provider_says_that_it_is_too_large(
+    provider: Make,
+) -> None:
+    provider(lambda request: 1_300)
+    memory = MemoryManager(counter="chars4", config=config(auto_compress=False))
+    memory.add_user_message("s", "x" * 3_900, pinned=True)
+    with pytest.raises(BudgetExceeded):
+        memory.build_context("s")
+
+
+def test_reports_are_better_than_a_count_and_make_it_needless(provider: Make) -> None:
+    remote = provider(lambda request: 950)
+    memory = filled(500)
+    memory.build_context("s")
+    memory.record_usage("s", 600)
+    for number in range(8):
+        memory.add_user_message("s", f"{number} ".ljust(200, "y"))
+    memory.build_context("s")
+    assert remote.asked == []
+
+
+@pytest.mark.parametrize("policy", ["local", "estimate"])
+def test_another_policy_asks_nobody(provider: Make, policy: str) -> None:
+    remote = provider(lambda request: 950)
+    filled(950, count_policy=policy).build_context("s")
+    assert remote.asked == []
+
+
+def test_a_context_for_another_model_is_not_confirmed(provider: Make) -> None:
+    remote = provider(lambda request: 950)
+    filled(950).build_context("s", model="other")
+    assert remote.asked == []
+
+
+def test_the_async_door_awaits_the_provider(provider: Make) -> None:
+    remote = provider(lambda request: 930)
+
+    async def run() -> None:
+        memory = AsyncMemoryManager(counter="chars4", config=config(auto_compress=False))
+        for number in range(18):
+            await memory.add_user_message("s", f"{number:>3} ".ljust(4 * 46, "x"))
+        contexts = await asyncio.gather(*(memory.build_context("s") for _ in range(20)))
+        assert {context.tokens.tokens for context in contexts} == {930}
+
+    asyncio.run(run())
+    assert len(remote.asked) == 1
+
+
+def test_a_provider_that_hangs_costs_its_deadline_once(provider: Make) -> None:
+    def hang(request: Mapping[str, Any]) -> int:
+        time.sleep(3)
+        return 1
+
+    provider(hang)
+    memory = filled(950)
+    began = time.perf_counter()
+    memory.build_context("s")
+    memory.build_context("s")
+    assert time.perf_counter() - began < 2.6

@@ -1,0 +1,197 @@
+"""What an SDK's error means, told from its attributes."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memman import CounterUnavailable
+from memman.counting.failures import MOST_RETRY_SECONDS, failure_of, retry_after_of, status_of
+
+
+class SdkError(Exception):
+    """An error with whatever attributes its SDK gives it."""
+
+    def __init__(self, message: str = "no", **attributes: Any) -> None:
+        super().__init__(message)
+        for name, value in attributes.items():
+            setattr(self, name, value)
+
+
+class APITimeoutError(SdkError):
+    pass
+
+
+class EndpointConnectionError(SdkError):
+    pass
+
+
+def of_botocore(code: str, status: int = 400, headers: dict[str, str] | None = None) -> SdkError:
+    metadata = {"HTTPStatusCode": status, "HTTPHeaders": headers or {}}
+    return SdkError(response={"Error": {"Code": code}, "ResponseMetadata": metadata})
+
+
+def with_headers(**headers: str) -> SdkError:
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return SdkError(response=SimpleNamespace(status_code=429, headers=named))
+
+
+# ---------------------------------------------------------------- the kind
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        (200, "malformed"),
+        (400, "refused"),
+        (401, "denied"),
+        (403, "denied"),
+        (404, "unsupported"),
+        (408, "network"),
+        (413, "refused"),
+        (422, "refused"),
+        (429, "limited"),
+        (500, "server"),
+        (501, "unsupported"),
+        (503, "server"),
+        (529, "server"),
+    ],
+)
+@pytest.mark.parametrize(
+    "carry",
+    [
+        lambda status: SdkError(status_code=status),
+        lambda status: SdkError(response=SimpleNamespace(status_code=status)),
+        lambda status: SdkError(code=status),
+        lambda status: of_botocore("Unknown", status),
+    ],
+    ids=["status_code", "response.status_code", "code", "botocore"],
+)
+def test_a_status_decides_wherever_the_error_carries_it(carry: Any, status: int, kind: str) -> None:
+    assert failure_of(carry(status)).kind == kind
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        ("ThrottlingException", "limited"),
+        ("AccessDeniedException", "denied"),
+        ("ValidationException", "unsupported"),
+        ("ResourceNotFoundException", "unsupported"),
+    ],
+)
+def test_a_code_of_aws_says_more_than_its_status(code: str, kind: str) -> None:
+    assert failure_of(of_botocore(code)).kind == kind
+
+
+def test_a_code_of_openai_says_more_than_its_status() -> None:
+    assert failure_of(SdkError(status_code=400, code="model_not_found")).kind == "unsupported"
+    assert failure_of(SdkError(status_code=400, code="something else")).kind == "refused"
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (TimeoutError("late"), "network"),
+        (ConnectionRefusedError(), "network"),
+        (APITimeoutError(), "network"),
+        (EndpointConnectionError(), "network"),
+        (CounterUnavailable("no key"), "unavailable"),
+        (ValueError("boom"), "failed"),
+        (SdkError(status_code="429", code=None, response=None), "failed"),
+        (SdkError(status_code=7), "failed"),
+    ],
+)
+def test_without_a_status_its_class_decides(error: Exception, kind: str) -> None:
+    assert failure_of(error).kind == kind
+
+
+# ---------------------------------------------------------------- the reason
+
+
+def test_the_reason_names_the_error_the_status_and_the_message_on_one_line() -> None:
+    error = SdkError("slow\n  down", status_code=429)
+    assert failure_of(error).reason == "SdkError 429: slow down"
+    assert failure_of(ValueError()).reason == "ValueError"
+
+
+def test_a_long_message_is_cut() -> None:
+    assert len(failure_of(ValueError("x" * 10_000)).reason) < 300
+
+
+# ---------------------------------------------------------------- how long to wait
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({"retry_after": "7"}, 7.0),
+        ({"retry_after": "0.5"}, 0.5),
+        ({"retry_after_ms": "1500", "retry_after": "9"}, 1.5),
+        ({"retry_after": "999999"}, MOST_RETRY_SECONDS),
+        ({"retry_after": "-1"}, None),
+        ({"retry_after": "nan"}, None),
+        ({"retry_after": "inf"}, None),
+        ({"retry_after": "soon"}, None),
+        ({}, None),
+        (
+            {
+                "date": "Sat, 21 Nov 2026 11:59:50 GMT",
+                "retry_after": "Sat, 21 Nov 2026 12:00:20 GMT",
+            },
+            30.0,
+        ),
+        ({"retry_after": "Sat, 21 Nov 2026 12:00:20 GMT"}, None),
+    ],
+)
+def test_the_headers_say_how_long_to_wait(headers: dict[str, str], seconds: float | None) -> None:
+    assert retry_after_of(with_headers(**headers)) == seconds
+    assert failure_of(with_headers(**headers)).retry_after == seconds
+
+
+def test_botocore_has_the_headers_in_its_metadata() -> None:
+    error = of_botocore("ThrottlingException", 429, {"retry-after": "3"})
+    assert failure_of(error).retry_after == 3.0
+
+
+def test_only_a_limit_says_when_to_come_back() -> None:
+    response = SimpleNamespace(status_code=503, headers={"retry-after": "3"})
+    assert failure_of(SdkError(response=response)).retry_after is None
+
+
+# ---------------------------------------------------------------- strangers
+
+ODD = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=9), st.binary(max_size=9)
+)
+ANYTHING = st.one_of(
+    ODD,
+    st.lists(ODD, max_size=2),
+    st.dictionaries(
+        st.sampled_from(["Error", "ResponseMetadata", "Code"]),
+        st.dictionaries(st.sampled_from(["Code", "HTTPStatusCode", "HTTPHeaders"]), ODD),
+    ),
+    st.builds(
+        SimpleNamespace,
+        status_code=ODD,
+        headers=st.dictionaries(st.sampled_from(["retry-after", "retry-after-ms", "date"]), ODD),
+    ),
+)
+
+
+@given(st.dictionaries(st.sampled_from(["status_code", "code", "response"]), ANYTHING), st.text())
+def test_whatever_the_attributes_are_there_is_a_kind(
+    attributes: dict[str, Any], message: str
+) -> None:
+    error = SdkError(message, **attributes)
+    failure = failure_of(error)
+    assert failure.kind
+    assert failure.reason.startswith("SdkError")
+    assert "\n" not in failure.reason
+    status = status_of(error)
+    assert status is None or 100 <= status < 600
+    assert failure.retry_after is None or 0 <= failure.retry_after <= MOST_RETRY_SECONDS
