@@ -24,6 +24,7 @@ from memman.counting import (
     model_ref,
     resolve,
     resolve_remote,
+    sound_specs,
 )
 from memman.counting.meter import CallableCounter
 from memman.doors import (
@@ -489,9 +490,12 @@ class AsyncMemoryManager:
         """Counts a text, entries, or a provider's messages (then with their framing)."""
         config = self._shared.config
         meter = self._meter(config if model is None else config.updated({"model": model}))
-        extra = meter.text_cached(system) if system else 0
-        if tools:
-            extra += meter.text_cached(_tools(tools).decode())
+        extra = 0
+        if system is not None:
+            check_text(system, "system")
+            extra = meter.text_cached(system)
+        if tools is not None and (encoded := _tools(tools)) != _NO_TOOLS:
+            extra += meter.text_cached(encoded.decode())
         if isinstance(content, str):
             check_text(content, "content")
             return meter.plus(meter.count_cached(content), extra)
@@ -722,7 +726,7 @@ class AsyncMemoryManager:
         return found if isinstance(found, ModelRef) else model_ref(model)
 
     def _specs(self) -> list[CounterSpec]:
-        return [spec for _, spec in self._found_plugins().listed("memman_token_counters")]
+        return sound_specs(self._found_plugins().listed("memman_token_counters"))
 
     def _limits(self, model: str | None) -> tuple[int, int, int] | None:
         if model is None:
@@ -1217,6 +1221,9 @@ def _arguments(arguments: Mapping[str, Any] | str) -> str:
             f"a tool call's arguments are a mapping or text, not {type(arguments).__name__}"
         )
     return json_bytes(dict(arguments), "a tool call's arguments").decode()
+
+
+_NO_TOOLS = b"[]"
 
 
 def _tools(tools: Any) -> bytes:

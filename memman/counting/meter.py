@@ -10,6 +10,7 @@ import hashlib
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from reprlib import repr as shortened
 from time import perf_counter
 from typing import Any
 from zlib import crc32
@@ -18,6 +19,7 @@ import msgspec
 from cachetools import LRUCache, TTLCache
 
 from memman.counting.builtin import BYTES4
+from memman.counting.strangers import strangers_own
 from memman.entries import (
     NO_JSON,
     Accuracy,
@@ -111,16 +113,13 @@ class Meter:
             else:
                 answer = self._count_texts((text,))
                 tokens = answer[0] if len(answer) == 1 else None
-        except (KeyboardInterrupt, SystemExit, GeneratorExit):
-            raise
         except BaseException as error:
-            # A Rust extension's panic is a BaseException; any other that is not an Exception
-            # (a cancellation) is not the counter's and goes on.
-            if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            # An interruption or a cancellation is not the counter's and goes on.
+            if not strangers_own(error):
                 raise
             return self._estimate(text, f"{type(error).__name__}: {error}")
         if type(tokens) is not int or tokens < 0:
-            return self._estimate(text, f"answered {answer!r}, which is not a count")
+            return self._estimate(text, f"answered {shortened(answer)}, which is not a count")
         return TokenCount(
             tokens, self._method, self.accuracy, self.fingerprint, False, timer() - began
         )

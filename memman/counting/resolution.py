@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from memman.counting.strangers import make, strangers_own
 from memman.errors import CounterUnavailable, PluginNotFound
 from memman.ports import CounterSpec, ModelRef
 
@@ -59,7 +60,7 @@ def resolve(model: ModelRef, specs: Sequence[CounterSpec], name: str | None = No
             tried.append(_candidate(spec, match, reason=_why_not(match)))
             continue
         try:
-            counter = _make(spec, model)
+            counter = make(spec, model)
         except CounterUnavailable as error:
             tried.append(_candidate(spec, match, reason=error.reason))
             continue
@@ -78,7 +79,7 @@ def resolve_remote(model: ModelRef, specs: Sequence[CounterSpec]) -> tuple[Count
     remote = [spec for spec in specs if spec.remote and _match(spec, model) > 0]
     for spec in sorted(remote, key=lambda spec: _match(spec, model), reverse=True):
         try:
-            return spec, _make(spec, model)
+            return spec, make(spec, model)
         except CounterUnavailable as error:
             logger.info("remote counter %s is not to be had: %s", spec.name, error.reason)
     return None
@@ -91,7 +92,7 @@ def _why_not(match: int) -> str:
 def _by_name(model: ModelRef, specs: Sequence[CounterSpec], name: str) -> Resolution:
     for spec in specs:
         if spec.name == name:
-            counter = _make(spec, model)
+            counter = make(spec, model)
             chosen = _candidate(spec, _match(spec, model), chosen=True, reason="asked for by name")
             return Resolution(model=model, spec=spec, counter=counter, candidates=(chosen,))
     known = ", ".join(sorted(spec.name for spec in specs))
@@ -101,19 +102,11 @@ def _by_name(model: ModelRef, specs: Sequence[CounterSpec], name: str) -> Resolu
 def _match(spec: CounterSpec, model: ModelRef) -> int:
     try:
         return int(spec.match(model))
-    except Exception:
+    except BaseException as error:
+        if not strangers_own(error):
+            raise
         logger.exception("counter %s failed to match %s", spec.name, model.name)
         return 0
-
-
-def _make(spec: CounterSpec, model: ModelRef) -> Any:
-    try:
-        return spec.factory(model)
-    except CounterUnavailable:
-        raise
-    except Exception as error:
-        logger.warning("counter %s could not be made", spec.name, exc_info=True)
-        raise CounterUnavailable(f"{type(error).__name__}: {error}") from error
 
 
 def _candidate(

@@ -80,7 +80,6 @@ class CounterSpecConformance:
     def test_a_model_it_cannot_serve_gets_a_counter_or_a_reason(self) -> None:
         if self.spec is None:
             return
-        made: Any = None
         unreasoned = False
         try:
             self._check_made(self._made(UNKNOWN_MODEL))

@@ -43,7 +43,7 @@ def spec(
     return CounterSpec(
         name=name,
         match=(lambda model: match) if isinstance(match, int) else match,
-        factory=make or (lambda model: name),
+        factory=make or (lambda model: Letters()),
         accuracy=accuracy,
         **more,
     )
