@@ -36,8 +36,8 @@ THIRD_PARTY = {"blinker", "cachetools", "msgspec", "pluggy"}
 OF_THE_COMMAND = {"click", "rich"}
 # Slow modules of the standard library and extras, imported where they are needed.
 LATE = {"asyncio", "sqlite3", "importlib", "click", "rich"}
-# The command says how to get click before it needs it.
-HIDDEN = {("memman.cli", "memman.cli.app")}
+# The command says how to get click before it needs it; the kits are only for who checks a plugin.
+HIDDEN = {("memman.cli", "memman.cli.app"), ("memman.cli.plugins", "memman.cli.checking")}
 AWAITING = {"sessions", "manager", "doors", "events", "testing"}
 HEAVY = ("openai", "anthropic", "tiktoken", "click", "rich", "asyncio", "sqlite3", "httpx", "pydantic",
          "importlib.metadata", "hypothesis", "pytest")  # fmt: skip
