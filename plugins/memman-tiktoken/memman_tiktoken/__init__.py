@@ -13,7 +13,7 @@ from memman_tiktoken.backends import backend_for
 from memman_tiktoken.counter import FastCounter, TiktokenCounter
 from memman_tiktoken.models import encoding_of
 
-__all__ = ["FastCounter", "TiktokenCounter", "memman_token_counters"]
+__all__ = ["FastCounter", "TiktokenCounter", "counter_in", "memman_token_counters"]
 
 
 def _match(model: ModelRef) -> int:
@@ -33,13 +33,22 @@ def _make(model: ModelRef) -> FastCounter | TiktokenCounter:
             f"tiktoken has no encoding for the model {model.name!r}: give the name of an OpenAI "
             "model, or map this one to it with the hook `memman_resolve_model`"
         )
-    backend = backend_for(known.encoding)
-    if backend.function is not None:
-        return FastCounter(known.encoding, backend.name, backend.function, backend.note)
-    # It reads files and starts threads: more than a list of counters should have to import.
-    from memman_tiktoken.vocabulary import encoding
+    return counter_in(known.encoding)
 
-    return TiktokenCounter(encoding(known.encoding), backend.note)
+
+def counter_in(encoding: str, backend: str | None = None) -> FastCounter | TiktokenCounter:
+    """The counter of an encoding (`o200k_base`, `cl100k_base`, `p50k_base`, `r50k_base`).
+
+    `backend` is `toktok`, `quicktok` or `tiktoken` to have this one and no other, "" for the best one; by
+    default `MEMMAN_TIKTOKEN_BACKEND` says so. Raises `CounterUnavailable` where it is not to be had.
+    """
+    found = backend_for(encoding, backend)
+    if found.function is not None:
+        return FastCounter(encoding, found.name, found.function, found.note)
+    # It reads files and starts threads: more than a list of counters should have to import.
+    from memman_tiktoken import vocabulary
+
+    return TiktokenCounter(vocabulary.encoding(encoding), found.note)
 
 
 @hookimpl

@@ -50,13 +50,14 @@ _lock = threading.Lock()
 _found: dict[tuple[str, str], Backend] = {}
 
 
-def backend_for(encoding: str) -> Backend:
+def backend_for(encoding: str, wanted: str | None = None) -> Backend:
     """The backend that counts in `encoding`, checked once in a process.
 
-    Raises `CounterUnavailable` when `MEMMAN_TIKTOKEN_BACKEND` names one that there is not, or one
-    that does not count right.
+    `wanted` names one and no other, "" the best; by default `MEMMAN_TIKTOKEN_BACKEND` says so. Raises
+    `CounterUnavailable` when the one wanted is not there or does not count right.
     """
-    wanted = os.environ.get(BACKEND_VARIABLE, "").strip().lower()
+    if wanted is None:
+        wanted = os.environ.get(BACKEND_VARIABLE, "").strip().lower()
     with _lock:
         known = _found.get((encoding, wanted))
         if known is None:
