@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import importlib.util
 import re
 import socket
@@ -407,6 +408,49 @@ def test_a_panic_becomes_an_error_that_can_be_caught() -> None:
 def test_an_interruption_is_not_swallowed() -> None:
     with pytest.raises(KeyboardInterrupt):
         TiktokenCounter(_Raising(KeyboardInterrupt())).count_texts(["t"])  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def retired(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tiktoken.Encoding]:
+    """The encodings of retired models as `tiktoken.get_encoding` makes them: it checks the file too."""
+    cache = tmp_path_factory.mktemp("retired")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TIKTOKEN_CACHE_DIR", str(cache))
+        patch.setattr(tiktoken.registry, "ENCODINGS", {})
+        for name in (P50K, R50K):
+            url = f"https://openaipublic.blob.core.windows.net/encodings/{name}.tiktoken"
+            contents = packages.from_package(url)
+            assert contents is not None
+            (cache / hashlib.sha1(url.encode(), usedforsecurity=False).hexdigest()).write_bytes(
+                contents
+            )
+        return {name: tiktoken.get_encoding(name) for name in (P50K, R50K, "p50k_edit")}
+
+
+@pytest.mark.parametrize("name", ["p50k_base", "p50k_edit", "r50k_base"])
+def test_a_retired_encoding_counts_as_tiktoken_counts_it_cut_or_whole(
+    retired: dict[str, tiktoken.Encoding], monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    made = _spec().factory(ModelRef(name=name))
+
+    @settings(max_examples=300, deadline=None)
+    @given(TEXTS, st.integers(1, 20))
+    def law(text: str, size: int) -> None:
+        expected = [len(retired[name].encode_ordinary(text))]
+        assert made.count_texts([text]) == expected
+        with monkeypatch.context() as patch:
+            patch.setattr(counter, "_CHUNK", size)
+            assert made.count_texts([text]) == expected
+
+    law()
+
+
+@pytest.mark.parametrize(("name", "of_spaces"), [(P50K, 16), (R50K, 1)])
+def test_a_run_of_spaces_that_would_panic_is_counted_for_retired_models(
+    name: str, of_spaces: int
+) -> None:
+    [tokens] = _spec().factory(ModelRef(name=name)).count_texts(["a" + " " * 1_200_000 + "x"])
+    assert abs(tokens - 1_200_000 / of_spaces) < 8
 
 
 # ---------------------------------------------------------------- backends
