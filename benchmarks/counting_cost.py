@@ -108,7 +108,9 @@ def _adds(found: Measurement, sizes: Sizes, material: str) -> None:
         allowed = _ALLOWED_SHARE * raw + _ALLOWED_MICROSECONDS
         rows.append([f"{size:,} characters", raw, added, added / raw, added - raw, fast])
         goal = f"add of {size:,} characters, of 1.1 x raw + 10 us"
-        found.goals.append(Goal(goal, added / allowed, 1.0, RATIO_NOISE))
+        # Where most of what is allowed is the 10 us, the figure is a time and not a ratio.
+        noise = RATIO_NOISE if raw > _ALLOWED_MICROSECONDS else TIME_NOISE
+        found.goals.append(Goal(goal, added / allowed, 1.0, noise))
     headers = ("o200k, us", "encode_ordinary", "add", "x raw", "more", "add, best backend")
     found.tables.append(table(headers, rows))
 
@@ -154,7 +156,10 @@ def _seconds(action: Callable[[], object]) -> float:
 
 
 def _hits(found: Measurement, sizes: Sizes) -> None:
+    """The scale beside it: encoding 50 characters, 2.3 to 2.9 us on a machine that is at rest."""
     rows = []
+    encode = o200k()
+    short = ("the same words " * 4)[: SIZES[0]]
     for size in SIZES[:2]:
         memory = MemoryManager(counter=counter_in(ENCODING, "tiktoken"))
         text = "the same words " * (size // 15)
@@ -165,11 +170,16 @@ def _hits(found: Measurement, sizes: Sizes) -> None:
             for _ in range(sizes.hits):
                 memory.count_tokens(text)
 
-        microseconds = 1e6 * min(_seconds(again) for _ in range(_ROUNDS)) / sizes.hits
-        rows.append([f"{size:,} characters", microseconds])
+        def raw() -> None:
+            for _ in range(sizes.hits):
+                encode(short)
+
+        seconds = [(_seconds(again), _seconds(raw)) for _ in range(_ROUNDS)]
+        microseconds, scale = (1e6 * min(each) / sizes.hits for each in zip(*seconds, strict=True))
+        rows.append([f"{size:,} characters", microseconds, scale, microseconds / scale])
         goal = f"count_tokens of {size:,} characters, cached"
         found.goals.append(Goal(goal, microseconds, _HIT_MICROSECONDS, TIME_NOISE, "us", _HIT_HELD))
-    found.tables.append(table(("cache hit", "us"), rows))
+    found.tables.append(table(("cache hit", "us", "encoding 50 characters, us", "ratio"), rows))
 
 
 # ---------------------------------------------------------------- W1
