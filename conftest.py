@@ -57,7 +57,7 @@ def _pages(*patterns: str, excludes: tuple[str, ...] = (), fixtures: tuple[str, 
 
 
 pytest_collect_file = (
-    _pages("README.md", "docs/*.md", "docs/*/*.md", excludes=_LOOPS)
+    _pages("README.md", "plugins/*/README.md", "docs/*.md", "docs/*/*.md", excludes=_LOOPS)
     + _pages(*_LOOPS, fixtures=("provider",))
 ).pytest()
 
