@@ -84,7 +84,9 @@ _SERVER_OF: Final = {
 # These hand a request on; what follows names who serves it.
 _ROUTERS: Final = ("litellm/", "litellm_proxy/", "litellm-proxy/")
 
-_CLOUD_REGION: Final = re.compile(r"[a-z]{2,}(-gov)?-[a-z]+\d?-?\d+|global|us|eu|apac|au|jp|ca|sa|me")
+_CLOUD_REGION: Final = re.compile(
+    r"[a-z]{2,}(-gov)?-[a-z]+\d?-?\d+|global|us|eu|apac|au|jp|ca|sa|me"
+)
 _ARN: Final = re.compile(r"arn:aws[a-z-]*:(?:bedrock|sagemaker):([a-z0-9-]*):\d*:[a-z-]+/(.*)")
 _BEDROCK: Final = re.compile(
     r"(?:(us-gov|us|eu|apac|au|jp|ca|sa|me|uk|global)\.)?"

@@ -42,8 +42,11 @@ def parse_overflow(error: BaseException | str) -> Overflow | None:
     None for everything that is no overflow: a rate limit, a quota, credit, too many tokens asked for the reply
     alone. Read are the message, the body of the response, and the errors behind it, of any SDK.
     """
-    for text, status in _sayings(error):
-        found = _read(text, status)
+    for said, status in _sayings(error):
+        text = said[:_LONGEST]
+        if status in _NOT_STATUSES or _OTHER_LIMIT.search(text):
+            return None
+        found = _read(text)
         if found is not None:
             return found
     return None
@@ -71,8 +74,10 @@ _CONTEXT: Final = tuple(
         rf"{_TO}<output> (?:in|for) the (?:completion|output)",
         rf"maximum context length (?:is|of) <limit>{_TO}(?:a total of |requested |requested about "
         r"|resulted in )<requested> tokens",
-        rf"maximum context length is <limit> tokens and your request has <input> input tokens "
+        r"maximum context length is <limit> tokens and your request has <input> input tokens "
         r"\(<output> >",
+        r"maximum context length is <limit> tokens.{0,20}?requested <output> output tokens and your "
+        r"prompt contains (?:at least )?<input> input tokens",
         r"passed <input> input tokens and requested <output> output tokens.{0,40}?context length is "
         r"only <limit> tokens",
         # Anthropic
@@ -92,6 +97,8 @@ _CONTEXT: Final = tuple(
         r"input \(<requested> tokens\) is longer than the model's context length \(<limit> tokens\)",
         r"input length \(<requested>\) exceeds (?:the )?model'?s maximum context length \(<limit>\)",
         r"prompt \(length <requested>\) is longer than the maximum model length of <limit>",
+        # Cohere
+        r"tokens \(prompt and prediction\) cannot exceed <limit> - received <requested>",
         # Moonshot
         r"exceeded model token limit: <limit> \(requested: <requested>\)",
         r"exceeded model token limit: <limit>",
@@ -117,7 +124,9 @@ _INPUT: Final = tuple(
         # Cohere
         r"tokens in the prompt cannot exceed <limit> - received <requested>",
         r"too many tokens: size limit exceeded by.{0,200}?limit for this model is <limit> tokens",
-        # GitHub Copilot, text-generation-inference, Qwen
+        # GitHub Models and Copilot, vLLM, text-generation-inference, Qwen
+        r"request body too large for .{1,60}? model\. max size: <limit> tokens",
+        r"prompt \(<requested> tokens\) is too long and exceeds limit of <limit>",
         r"prompt token count of <requested> exceeds the limit of <limit>",
         r"`?inputs`? must have less than <limit> tokens\. given: <requested>",
         r"range of input length should be \[\d+, ?<limit>\]",
@@ -142,13 +151,10 @@ _OTHER_LIMIT: Final = re.compile(
     r"|too many tokens, please wait|too many requests|billing",
     re.IGNORECASE,
 )
-_NOT_STATUSES: Final = frozenset({401, 402, 403, 404, 429, 500, 502, 503, 504, 529})
+_NOT_STATUSES: Final = frozenset({401, 402, 403, 404, 429})
 
 
-def _read(text: str, status: int | None) -> Overflow | None:
-    text = text[:_LONGEST]
-    if status in _NOT_STATUSES or _OTHER_LIMIT.search(text):
-        return None
+def _read(text: str) -> Overflow | None:
     bounds: Literal["context", "input"]
     for bounds, patterns in (("context", _CONTEXT), ("input", _INPUT)):
         for pattern in patterns:
@@ -161,7 +167,7 @@ def _read(text: str, status: int | None) -> Overflow | None:
 
 def _overflow(
     said: Mapping[str, str | None], bounds: Literal["context", "input"], text: str
-) -> Overflow | None:
+) -> Overflow:
     numbers = {name: _number(value) for name, value in said.items()}
     limit, output = numbers.get("limit"), numbers.get("output")
     requested, given = numbers.get("requested"), numbers.get("input")
@@ -190,7 +196,7 @@ def _sayings(error: BaseException | str) -> Iterator[tuple[str, int | None]]:
         numbers = _llama_cpp(body)
         # The body's code belongs to its message: one of them may say what the other does not.
         yield " ".join(dict.fromkeys((*_strings(body), str(current), *numbers))), status
-        current = current.__cause__ or current.__context__
+        current = current.__cause__  # what was being handled besides says nothing of this one
 
 
 def _body(error: BaseException) -> Any:
