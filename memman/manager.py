@@ -22,6 +22,7 @@ from memman.counting import (
     Models,
     RemoteMeter,
     builtin_specs,
+    counter_specs,
     parse_overflow,
     resolve,
     resolve_remote,
@@ -762,7 +763,7 @@ class AsyncMemoryManager:
         return Remote(meter, spec.format or DEFAULT_FORMAT)
 
     def _specs(self) -> list[CounterSpec]:
-        return [spec for _, spec in self._found_plugins().listed("memman_token_counters")]
+        return counter_specs(self._found_plugins())
 
     def _limits(self, model: str | None) -> tuple[int, int, int] | None:
         if model is None:

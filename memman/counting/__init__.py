@@ -11,12 +11,19 @@ from memman.counting.builtin import BYTES4, CHARS4, builtin_specs
 from memman.counting.calibration import learn, predicted
 from memman.counting.failures import Fallen, failure_of
 from memman.counting.limits import known_limits, limits_of
-from memman.counting.lookup import Models
+from memman.counting.lookup import Models, counter_specs
 from memman.counting.meter import Meter
 from memman.counting.models import FAMILIES, family_of, model_ref
 from memman.counting.overflow import Overflow, parse_overflow
 from memman.counting.remote import RemoteMeter
-from memman.counting.resolution import Candidate, Resolution, resolve, resolve_remote
+from memman.counting.resolution import (
+    Candidate,
+    Resolution,
+    explain,
+    missing,
+    resolve,
+    resolve_remote,
+)
 
 __all__ = [
     "BYTES4",
@@ -31,11 +38,14 @@ __all__ = [
     "RemoteMeter",
     "Resolution",
     "builtin_specs",
+    "counter_specs",
+    "explain",
     "failure_of",
     "family_of",
     "known_limits",
     "learn",
     "limits_of",
+    "missing",
     "model_ref",
     "parse_overflow",
     "predicted",

@@ -48,8 +48,8 @@ class _Table(msgspec.Struct, frozen=True):
 def limits_of(ref: ModelRef) -> ModelInfo | None:
     """The limits of a model, None where the table does not have them: never a guess.
 
-    A dated snapshot that is not listed has those of its model when others of that model's snapshots are, all
-    with the limits of the model itself; else it is unknown.
+    A dated snapshot that is not listed has those of its model when others of that model's snapshots are,
+    all with the limits of the model itself; else it is unknown.
     """
     table = _table()
     servers = _VENDORS if ref.provider is None else (ref.provider,)

@@ -12,7 +12,7 @@ from memman.counting.limits import limits_of
 from memman.counting.models import family_of, model_ref
 from memman.counting.overflow import Overflow
 from memman.plugins import Plugins
-from memman.ports import ModelInfo, ModelRef
+from memman.ports import CounterSpec, ModelInfo, ModelRef
 
 logger = logging.getLogger("memman.counting")
 
@@ -76,6 +76,17 @@ class Models:
             return answer
         _refused("memman_model_info", answer)
         return limits_of(ref)
+
+
+def counter_specs(plugins: Plugins) -> list[CounterSpec]:
+    """The counters that plugins bring; what is no `CounterSpec` is logged and left out."""
+    specs = []
+    for plugin, spec in plugins.listed("memman_token_counters"):
+        if isinstance(spec, CounterSpec):
+            specs.append(spec)
+        else:
+            logger.warning("plugin %s has a counter that is no CounterSpec: %r", plugin, spec)
+    return specs
 
 
 def _refused(hook: str, answer: Any) -> None:

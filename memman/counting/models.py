@@ -84,6 +84,7 @@ _SERVER_OF: Final = {
 # These hand a request on; what follows names who serves it.
 _ROUTERS: Final = ("litellm/", "litellm_proxy/", "litellm-proxy/")
 
+_LONGEST: Final = 512  # characters of a spelling that is read; an ARN has half as many
 _CLOUD_REGION: Final = re.compile(
     r"[a-z]{2,}(-gov)?-[a-z]+\d?-?\d+|global|us|eu|apac|au|jp|ca|sa|me"
 )
@@ -115,7 +116,10 @@ def model_ref(model: str) -> ModelRef:
     text = model.strip().lower()
     provider: str | None = None
     region: str | None = None
-    while (step := _step(text, provider)) is not None:
+    if len(text) > _LONGEST:
+        provider, _, last = text.rpartition("/")
+        text, provider = (last or text).strip(), provider or None
+    while len(text) <= _LONGEST and (step := _step(text, provider)) is not None:
         text, provider, found = step[0].strip(), *step[1:]
         region = found or region
     name = _canonical(text)

@@ -39,8 +39,8 @@ class Overflow(msgspec.Struct, frozen=True, kw_only=True):
 def parse_overflow(error: BaseException | str) -> Overflow | None:
     """What an SDK's error, or its text, says of the model's window.
 
-    None for everything that is no overflow: a rate limit, a quota, credit, too many tokens asked for the reply
-    alone. Read are the message, the body of the response, and the errors behind it, of any SDK.
+    None for everything that is no overflow: a rate limit, a quota, credit, too many tokens asked for the
+    reply alone. Read are the message, the body of the response, and the errors behind it, of any SDK.
     """
     for said, status in _sayings(error):
         text = said[:_LONGEST]

@@ -84,6 +84,32 @@ def resolve_remote(model: ModelRef, specs: Sequence[CounterSpec]) -> tuple[Count
     return None
 
 
+def explain(model: ModelRef, specs: Sequence[CounterSpec]) -> tuple[Candidate, ...]:
+    """Every counter that was considered for a model: the local ones in the order tried, then the remote.
+
+    A remote one is never `chosen`: it prices whole contexts, where the policy asks for that.
+    """
+    tried = resolve(model, specs).candidates
+    remote = [(_match(spec, model), spec) for spec in specs if spec.remote]
+    remote.sort(key=lambda pair: pair[0], reverse=True)
+    asked = False
+    for match, spec in remote:
+        reason = _why_not(match) if match <= 0 or asked else missing(spec, model)
+        if not reason:
+            asked, reason = True, "prices whole contexts with count_policy='confirm'"
+        tried += (_candidate(spec, match, reason=reason),)
+    return tried
+
+
+def missing(spec: CounterSpec, model: ModelRef) -> str:
+    """Why a counter cannot work here, "" where it can. To see that it is made, with all it loads."""
+    try:
+        _make(spec, model)
+    except CounterUnavailable as error:
+        return error.reason
+    return ""
+
+
 def _why_not(match: int) -> str:
     return "a better one answers" if match > 0 else "does not know this model"
 
