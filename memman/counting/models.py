@@ -13,32 +13,30 @@ from typing import Final
 
 from memman.ports import ModelRef
 
+# Patterns are texts, compiled by `re` when first needed: importing memman compiles none of them.
 # The first pattern that a name begins with decides.
-_FAMILIES: Final = tuple(
-    (re.compile(pattern), family)
-    for pattern, family in (
-        (r"(chatgpt-|gpt-)4o", "gpt-4o"),
-        (r"gpt-4\.[1-9]", "gpt-4.1"),
-        (r"(gpt-[5-9]|gpt-oss|codex)", "gpt-5"),
-        (r"o\d", "o-series"),
-        (r"gpt-4", "gpt-4"),
-        (r"gpt-3\.?5", "gpt-3.5"),
-        (r"claude-(instant|v?[12]\b|3)", "claude-3"),
-        (r"claude-(opus|sonnet|haiku)-(4[-.][789](?!\d)|[5-9])", "claude-4.7"),
-        (r"claude-(opus-|sonnet-|haiku-)?4", "claude-4"),
-        (r"claude-([a-z]+-)?[5-9]", "claude-4.7"),
-        (r"gemini-(2|1)", "gemini-2"),
-        (r"gemini-[3-9]", "gemini-3"),
-        (r"glm", "glm"),
-        (r"kimi|moonshot", "kimi"),
-        (r"(open-)?(mi[sx]tral|magistral|codestral|devstral|ministral|pixtral)", "mistral"),
-        (r"deepseek", "deepseek"),
-        (r"qw(en|q)", "qwen"),
-        (r"grok", "grok"),
-        (r"command", "command"),
-        (r"llama", "llama"),
-        (r"nova", "nova"),
-    )
+_FAMILIES: Final = (
+    (r"(chatgpt-|gpt-)4o", "gpt-4o"),
+    (r"gpt-4\.[1-9]", "gpt-4.1"),
+    (r"(gpt-[5-9]|gpt-oss|codex)", "gpt-5"),
+    (r"o\d", "o-series"),
+    (r"gpt-4", "gpt-4"),
+    (r"gpt-3\.?5", "gpt-3.5"),
+    (r"claude-(instant|v?[12]\b|3)", "claude-3"),
+    (r"claude-(opus|sonnet|haiku)-(4[-.][789](?!\d)|[5-9])", "claude-4.7"),
+    (r"claude-(opus-|sonnet-|haiku-)?4", "claude-4"),
+    (r"claude-([a-z]+-)?[5-9]", "claude-4.7"),
+    (r"gemini-(2|1)", "gemini-2"),
+    (r"gemini-[3-9]", "gemini-3"),
+    (r"glm", "glm"),
+    (r"kimi|moonshot", "kimi"),
+    (r"(open-)?(mi[sx]tral|magistral|codestral|devstral|ministral|pixtral)", "mistral"),
+    (r"deepseek", "deepseek"),
+    (r"qw(en|q)", "qwen"),
+    (r"grok", "grok"),
+    (r"command", "command"),
+    (r"llama", "llama"),
+    (r"nova", "nova"),
 )
 FAMILIES: Final = tuple(dict.fromkeys(family for _, family in _FAMILIES))
 
@@ -85,25 +83,21 @@ _SERVER_OF: Final = {
 _ROUTERS: Final = ("litellm/", "litellm_proxy/", "litellm-proxy/")
 
 _LONGEST: Final = 512  # characters of a spelling that is read; an ARN has half as many
-_CLOUD_REGION: Final = re.compile(
-    r"[a-z]{2,}(-gov)?-[a-z]+\d?-?\d+|global|us|eu|apac|au|jp|ca|sa|me"
-)
-_ARN: Final = re.compile(r"arn:aws[a-z-]*:(?:bedrock|sagemaker):([a-z0-9-]*):\d*:[a-z-]+/(.*)")
-_BEDROCK: Final = re.compile(
+_CLOUD_REGION: Final = r"[a-z]{2,}(-gov)?-[a-z]+\d?-?\d+|global|us|eu|apac|au|jp|ca|sa|me"
+_ARN: Final = r"arn:aws[a-z-]*:(?:bedrock|sagemaker):([a-z0-9-]*):\d*:[a-z-]+/(.*)"
+_BEDROCK: Final = (
     r"(?:(us-gov|us|eu|apac|au|jp|ca|sa|me|uk|global)\.)?"
     r"(ai21|amazon|anthropic|cohere|deepseek|google|meta|minimax|mistral|moonshotai|moonshot|nvidia"
     r"|openai|qwen|stability|twelvelabs|writer|xai|zai)\.([a-z].*)"
 )
 # `-v1:0`, `-v1`, `-1:0`: the version of Bedrock's packaging, not of the model. With `:28k` behind it the
 # offer has a window of its own, which stays part of the name.
-_BEDROCK_VERSION: Final = re.compile(r"(-v\d+(:\d+)?|-\d+:\d+)(?=$|:\d+k$)")
-_BEDROCK_VERSIONED_NAME: Final = re.compile(r"claude(-instant)?-v\d")  # there it is the model's
-_RESOURCE: Final = re.compile(
-    r"(?:projects/[^/]+/)?(?:locations/([^/]+)/)?publishers/([^/]+)/models/(.+)"
-)
-_GEMINI_RESOURCE: Final = re.compile(r"(?:tuned)?models/(.+)")
-_FINE_TUNE: Final = re.compile(r"ft:([^:]+).*")
-_VERTEX_VERSION: Final = re.compile(r"([^@]+)@(\d+|default|latest)")
+_BEDROCK_VERSION: Final = r"(-v\d+(:\d+)?|-\d+:\d+)(?=$|:\d+k$)"
+_BEDROCK_VERSIONED_NAME: Final = r"claude(-instant)?-v\d"  # there it is the model's
+_RESOURCE: Final = r"(?:projects/[^/]+/)?(?:locations/([^/]+)/)?publishers/([^/]+)/models/(.+)"
+_GEMINI_RESOURCE: Final = r"(?:tuned)?models/(.+)"
+_FINE_TUNE: Final = r"ft:([^:]+).*"
+_VERTEX_VERSION: Final = r"([^@]+)@(\d+|default|latest)"
 
 
 @lru_cache(maxsize=4_096)
@@ -130,7 +124,7 @@ def model_ref(model: str) -> ModelRef:
 
 def family_of(name: str) -> str:
     """The family of a normalised name, "" where it is unknown."""
-    return next((family for pattern, family in _FAMILIES if pattern.match(name)), "")
+    return next((family for pattern, family in _FAMILIES if re.match(pattern, name)), "")
 
 
 _Step = tuple[str, str | None, str | None]  # the rest, the provider, a region
@@ -151,15 +145,15 @@ def _routed(text: str, provider: str | None) -> _Step | None:
 
 
 def _arn(text: str, _provider: str | None) -> _Step | None:
-    found = _ARN.fullmatch(text)
+    found = re.fullmatch(_ARN, text)
     return (found[2], "bedrock", found[1] or None) if found else None
 
 
 def _resource(text: str, provider: str | None) -> _Step | None:
     """Google's resource names."""
-    if found := _RESOURCE.fullmatch(text):
+    if found := re.fullmatch(_RESOURCE, text):
         return found[3], provider or "vertex_ai", found[1]
-    found = _GEMINI_RESOURCE.fullmatch(text)
+    found = re.fullmatch(_GEMINI_RESOURCE, text)
     return (found[1], provider or "gemini", None) if found else None
 
 
@@ -181,33 +175,33 @@ def _prefixed(text: str, provider: str | None) -> _Step | None:
         before, _, last = text.rpartition("/")
         return last, before or None, None
     head, _, rest = text.partition("/")
-    return rest, provider, head if _CLOUD_REGION.fullmatch(head) else None
+    return rest, provider, head if re.fullmatch(_CLOUD_REGION, head) else None
 
 
 def _known(name: str) -> bool:
-    return "/" in name or bool(family_of(name)) or _BEDROCK.fullmatch(name) is not None
+    return "/" in name or bool(family_of(name)) or re.fullmatch(_BEDROCK, name) is not None
 
 
 def _bedrock(text: str, provider: str | None) -> _Step | None:
-    found = _BEDROCK.fullmatch(text)
+    found = re.fullmatch(_BEDROCK, text)
     if found is None:
         return None
     profile, vendor, name = found.groups()
-    if not _BEDROCK_VERSIONED_NAME.match(name):
-        name = _BEDROCK_VERSION.sub("", name)
+    if not re.match(_BEDROCK_VERSIONED_NAME, name):
+        name = re.sub(_BEDROCK_VERSION, "", name)
     if vendor == "deepseek" and not name.startswith(vendor):
         name = f"{vendor}-{name}"
     return name, provider or "bedrock", profile
 
 
 def _tuned(text: str, provider: str | None) -> _Step | None:
-    found = _FINE_TUNE.fullmatch(text)
+    found = re.fullmatch(_FINE_TUNE, text)
     return (found[1], provider or "openai", None) if found else None
 
 
 def _versioned(text: str, provider: str | None) -> _Step | None:
     """`claude-sonnet-4@20250514`: how Vertex AI writes a snapshot."""
-    found = _VERTEX_VERSION.fullmatch(text)
+    found = re.fullmatch(_VERTEX_VERSION, text)
     if found is None or found[2].isdigit():
         return None  # a number becomes part of the name
     return found[1], provider or "vertex_ai", None
@@ -215,7 +209,7 @@ def _versioned(text: str, provider: str | None) -> _Step | None:
 
 def _canonical(name: str) -> str:
     """The vendor's own way to write a name, where others write it differently."""
-    if found := _VERTEX_VERSION.fullmatch(name):
+    if found := re.fullmatch(_VERTEX_VERSION, name):
         name = f"{found[1]}-{found[2]}"
     if name.startswith("gpt-35"):  # a deployment's name on Azure may have no dot
         name = f"gpt-3.5{name.removeprefix('gpt-35')}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Any, Final, Literal
 
 import msgspec
@@ -44,7 +45,7 @@ def parse_overflow(error: BaseException | str) -> Overflow | None:
     """
     for said, status in _sayings(error):
         text = said[:_LONGEST]
-        if status in _NOT_STATUSES or _OTHER_LIMIT.search(text):
+        if status in _NOT_STATUSES or _pattern(_OTHER_LIMIT).search(text):
             return None
         found = _read(text)
         if found is not None:
@@ -55,8 +56,12 @@ def parse_overflow(error: BaseException | str) -> Overflow | None:
 _FLAGS: Final = re.IGNORECASE | re.DOTALL
 
 
+@lru_cache(maxsize=256)
 def _pattern(text: str) -> re.Pattern[str]:
-    """A wording: `<limit>`, `<requested>`, `<input>` and `<output>` stand for numbers."""
+    """A wording, compiled when first needed.
+
+    `<limit>`, `<requested>`, `<input>` and `<output>` stand for numbers.
+    """
     for name in ("limit", "requested", "input", "output"):
         text = text.replace(f"<{name}>", rf"(?P<{name}>\d[\d,_]*)")
     return re.compile(text, _FLAGS)
@@ -66,74 +71,68 @@ def _pattern(text: str) -> re.Pattern[str]:
 _TO = r".{0,160}?"
 
 # The first that is found decides. `input` plus `output` is what was requested.
-_CONTEXT: Final = tuple(
-    _pattern(text)
-    for text in (
-        # OpenAI, Azure, DeepSeek, OpenRouter and vLLM
-        rf"maximum context length is <limit>{_TO}requested (?:a total of |about )?<requested> tokens"
-        rf"{_TO}<output> (?:in|for) the (?:completion|output)",
-        rf"maximum context length (?:is|of) <limit>{_TO}(?:a total of |requested |requested about "
-        r"|resulted in )<requested> tokens",
-        r"maximum context length is <limit> tokens and your request has <input> input tokens "
-        r"\(<output> >",
-        r"maximum context length is <limit> tokens.{0,20}?requested <output> output tokens and your "
-        r"prompt contains (?:at least )?<input> input tokens",
-        r"passed <input> input tokens and requested <output> output tokens.{0,40}?context length is "
-        r"only <limit> tokens",
-        # Anthropic
-        r"input length and `?max_tokens`? exceed context limit: <input> \+ <output> > <limit>",
-        # llama.cpp, llama-cpp-python, LM Studio
-        r"request \(<requested> tokens\) exceeds the available context size \(<limit> tokens\)",
-        r"requested tokens \(<requested>\) exceed context window of <limit>",
-        r"\(total length <requested>\) is too long to fit into the model \(context length <limit>\)",
-        r"keep the first <requested> tokens.{0,120}?context length of only <limit> tokens",
-        # Mistral
-        r"prompt contains <requested> tokens.{0,60}?too large for model with <limit> maximum context",
-        # Together and text-generation-inference
-        r"max_new_tokens`? must be <= <limit>\. given: <input> `?inputs`? tokens and <output>",
-        # Fireworks, Cerebras, SGLang, vLLM
-        r"prompt is too long: <requested>, model maximum context length: <limit>",
-        r"current length is <requested> while limit is <limit>",
-        r"input \(<requested> tokens\) is longer than the model's context length \(<limit> tokens\)",
-        r"input length \(<requested>\) exceeds (?:the )?model'?s maximum context length \(<limit>\)",
-        r"prompt \(length <requested>\) is longer than the maximum model length of <limit>",
-        # Cohere
-        r"tokens \(prompt and prediction\) cannot exceed <limit> - received <requested>",
-        # Moonshot
-        r"exceeded model token limit: <limit> \(requested: <requested>\)",
-        r"exceeded model token limit: <limit>",
-        r"maximum context length (?:is|of) <limit>",
-    )
+_CONTEXT: Final = (
+    # OpenAI, Azure, DeepSeek, OpenRouter and vLLM
+    rf"maximum context length is <limit>{_TO}requested (?:a total of |about )?<requested> tokens"
+    rf"{_TO}<output> (?:in|for) the (?:completion|output)",
+    rf"maximum context length (?:is|of) <limit>{_TO}(?:a total of |requested |requested about "
+    r"|resulted in )<requested> tokens",
+    r"maximum context length is <limit> tokens and your request has <input> input tokens "
+    r"\(<output> >",
+    r"maximum context length is <limit> tokens.{0,20}?requested <output> output tokens and your "
+    r"prompt contains (?:at least )?<input> input tokens",
+    r"passed <input> input tokens and requested <output> output tokens.{0,40}?context length is "
+    r"only <limit> tokens",
+    # Anthropic
+    r"input length and `?max_tokens`? exceed context limit: <input> \+ <output> > <limit>",
+    # llama.cpp, llama-cpp-python, LM Studio
+    r"request \(<requested> tokens\) exceeds the available context size \(<limit> tokens\)",
+    r"requested tokens \(<requested>\) exceed context window of <limit>",
+    r"\(total length <requested>\) is too long to fit into the model \(context length <limit>\)",
+    r"keep the first <requested> tokens.{0,120}?context length of only <limit> tokens",
+    # Mistral
+    r"prompt contains <requested> tokens.{0,60}?too large for model with <limit> maximum context",
+    # Together and text-generation-inference
+    r"max_new_tokens`? must be <= <limit>\. given: <input> `?inputs`? tokens and <output>",
+    # Fireworks, Cerebras, SGLang, vLLM
+    r"prompt is too long: <requested>, model maximum context length: <limit>",
+    r"current length is <requested> while limit is <limit>",
+    r"input \(<requested> tokens\) is longer than the model's context length \(<limit> tokens\)",
+    r"input length \(<requested>\) exceeds (?:the )?model'?s maximum context length \(<limit>\)",
+    r"prompt \(length <requested>\) is longer than the maximum model length of <limit>",
+    # Cohere
+    r"tokens \(prompt and prediction\) cannot exceed <limit> - received <requested>",
+    # Moonshot
+    r"exceeded model token limit: <limit> \(requested: <requested>\)",
+    r"exceeded model token limit: <limit>",
+    r"maximum context length (?:is|of) <limit>",
 )
-_INPUT: Final = tuple(
-    _pattern(text)
-    for text in (
-        # Anthropic, and Bedrock's word for it
-        r"prompt is too long: <requested> tokens > <limit> maximum",
-        # Gemini on both its services
-        r"input token count \(<requested>\) exceeds the maximum number of tokens allowed \(<limit>\)",
-        r"input token count exceeds the maximum number of tokens allowed \(?<limit>",
-        r"input token count is <requested> but (?:the )?model only supports up to <limit>",
-        # OpenAI
-        r"input tokens exceed the configured limit of <limit> tokens.{0,40}?resulted in <requested>",
-        r"input tokens exceed the configured limit of <limit>",
-        # xAI
-        r"maximum prompt length is <limit> but the request contains <requested> tokens",
-        # Bedrock
-        r"max input tokens: <limit>, request input token count: <requested>",
-        # Cohere
-        r"tokens in the prompt cannot exceed <limit> - received <requested>",
-        r"too many tokens: size limit exceeded by.{0,200}?limit for this model is <limit> tokens",
-        # GitHub Models and Copilot, vLLM, text-generation-inference, Qwen
-        r"request body too large for .{1,60}? model\. max size: <limit> tokens",
-        r"prompt \(<requested> tokens\) is too long and exceeds limit of <limit>",
-        r"prompt token count of <requested> exceeds the limit of <limit>",
-        r"`?inputs`? must have less than <limit> tokens\. given: <requested>",
-        r"range of input length should be \[\d+, ?<limit>\]",
-    )
+_INPUT: Final = (
+    # Anthropic, and Bedrock's word for it
+    r"prompt is too long: <requested> tokens > <limit> maximum",
+    # Gemini on both its services
+    r"input token count \(<requested>\) exceeds the maximum number of tokens allowed \(<limit>\)",
+    r"input token count exceeds the maximum number of tokens allowed \(?<limit>",
+    r"input token count is <requested> but (?:the )?model only supports up to <limit>",
+    # OpenAI
+    r"input tokens exceed the configured limit of <limit> tokens.{0,40}?resulted in <requested>",
+    r"input tokens exceed the configured limit of <limit>",
+    # xAI
+    r"maximum prompt length is <limit> but the request contains <requested> tokens",
+    # Bedrock
+    r"max input tokens: <limit>, request input token count: <requested>",
+    # Cohere
+    r"tokens in the prompt cannot exceed <limit> - received <requested>",
+    r"too many tokens: size limit exceeded by.{0,200}?limit for this model is <limit> tokens",
+    # GitHub Models and Copilot, vLLM, text-generation-inference, Qwen
+    r"request body too large for .{1,60}? model\. max size: <limit> tokens",
+    r"prompt \(<requested> tokens\) is too long and exceeds limit of <limit>",
+    r"prompt token count of <requested> exceeds the limit of <limit>",
+    r"`?inputs`? must have less than <limit> tokens\. given: <requested>",
+    r"range of input length should be \[\d+, ?<limit>\]",
 )
 # Without a number. The codes are those of OpenAI, litellm, llama.cpp and LangChain.
-_WORDLESS: Final = re.compile(
+_WORDLESS: Final = (
     r"context[ _]?length[ _]?exceeded|contextwindowexceeded|contextoverflow|exceed_context_size_error"
     r"|exceeds? the (?:model'?s |available )?context (?:window|size|length)"
     r"|exceeds? (?:the )?(?:model'?s )?maximum context length"
@@ -141,26 +140,24 @@ _WORDLESS: Final = re.compile(
     r"|context window exceeds limit|exceed(?:s|ed)? (?:the )?max(?:imum)? context length"
     r"|prompt is too long|prompt too long; exceeded|prompt exceeds max length"
     r"|input is too long for (?:the )?requested model"
-    r"|input token count exceeds the maximum|please reduce the length of the (?:messages|prompt)",
-    _FLAGS,
+    r"|input token count exceeds the maximum|please reduce the length of the (?:messages|prompt)"
 )
 # What is no overflow, whatever else it says.
-_OTHER_LIMIT: Final = re.compile(
+_OTHER_LIMIT: Final = (
     r"tokens?[ -]per[ -](?:minute|min|day|hour|second)|requests?[ -]per[ -]|\b[it]pm\b|\btpd\b"
     r"|rate[ _-]?limit|quota|throttl|insufficient_(?:quota|credits|balance)|credits?\b|can only afford"
-    r"|too many tokens, please wait|too many requests|billing",
-    re.IGNORECASE,
+    r"|too many tokens, please wait|too many requests|billing"
 )
 _NOT_STATUSES: Final = frozenset({401, 402, 403, 404, 429})
 
 
 def _read(text: str) -> Overflow | None:
     bounds: Literal["context", "input"]
-    for bounds, patterns in (("context", _CONTEXT), ("input", _INPUT)):
-        for pattern in patterns:
-            if (found := pattern.search(text)) is not None:
+    for bounds, wordings in (("context", _CONTEXT), ("input", _INPUT)):
+        for wording in wordings:
+            if (found := _pattern(wording).search(text)) is not None:
                 return _overflow(found.groupdict(), bounds, text)
-    if _WORDLESS.search(text) is None:
+    if _pattern(_WORDLESS).search(text) is None:
         return None
     return Overflow(limit=None, requested=None, message=text)
 

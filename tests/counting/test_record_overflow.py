@@ -19,7 +19,8 @@ from memman import (
 from memman.plugins import shared_plugins
 
 TODAY = datetime(2026, 11, 21, tzinfo=UTC)
-CONTEXT = "This model's maximum context length is 8192 tokens. However, your messages resulted in 9000 tokens."
+LIMIT = "This model's maximum context length is 8192 tokens."
+CONTEXT = f"{LIMIT} However, your messages resulted in 9000 tokens."
 INPUT = "prompt is too long: 213462 tokens > 100000 maximum"
 RATE = "Rate limit reached on tokens per min (TPM): Limit 8192, Requested 9000"
 
