@@ -36,6 +36,22 @@ def trigger(memory: MemoryManager, session: str = "s") -> int:
     return memory.get_stats(session).max_tokens
 
 
+@pytest.mark.parametrize(
+    ("model", "threshold"),
+    [
+        ("gpt-4o", int(0.8 * (128_000 - 16_384))),  # the largest reply is kept free
+        ("gpt-5", int(0.8 * 272_000)),  # the input has a limit of its own
+        ("o3", int(0.8 * (200_000 - 70_000))),  # at most 35 % for the reply
+        ("azure/my-gpt-4o-prod", 50_000),
+        (None, 50_000),
+    ],
+)
+def test_the_threshold_follows_from_the_limits(model: str | None, threshold: int) -> None:
+    memory = manager(model)
+    assert trigger(memory) == memory.build_context("s").budget == threshold
+    assert (memory.get_stats("s").max_entries is None) == (threshold != 50_000)
+
+
 def test_an_unknown_model_gets_the_limit_that_its_provider_named() -> None:
     memory = manager("my-deployment")
     assert (trigger(memory), memory.get_stats("s").max_entries) == (50_000, 100)
