@@ -19,9 +19,10 @@ from memman.counting import (
     BYTES4,
     Breaker,
     Meter,
+    Models,
     RemoteMeter,
     builtin_specs,
-    model_ref,
+    parse_overflow,
     resolve,
     resolve_remote,
     sound_specs,
@@ -62,7 +63,7 @@ from memman.formats import format_named as named
 from memman.formats.plain import reported_usage
 from memman.ids import new_id as uuid7
 from memman.plugins import Plugins, shared_plugins
-from memman.ports import CounterSpec, Format, ModelRef, Summarizer, SummaryReply, SummaryRequest
+from memman.ports import CounterSpec, Format, ModelInfo, Summarizer, SummaryReply, SummaryRequest
 from memman.records import UsageReported
 from memman.results import Context, SessionStats, Summary
 from memman.sessions import Session, no_session
@@ -136,6 +137,7 @@ class AsyncMemoryManager:
     ) -> None:
         self._door = door
         self._plugins: Plugins | None = None
+        self._models = Models(self._found_plugins)
         self._counter = _accepted_counter(counter, door)
         self._meters: dict[tuple[str | None, bool], Meter] = {}
         self._remotes: dict[str, Remote | None] = {}
@@ -361,6 +363,40 @@ class AsyncMemoryManager:
             check_text(model, "model")
         record = usage_of(usage, self._shared.new_id(), self._shared.clock(), model)
         await (await self._known(session_id)).record_usage(record)
+
+    async def record_overflow(
+        self, error: BaseException | str, *, model: str | None = None
+    ) -> ModelInfo | None:
+        """Learns a model's limit from a provider's refusal of a request that was too long.
+
+        From then on this manager's limits of that model follow, and with them the threshold where
+        `max_tokens` is not set. Nothing is stored.
+
+        Args:
+            error: what the provider's SDK raised, or its text.
+            model: the model that refused; the manager's by default.
+
+        Returns:
+            The limits as they are now; None, and nothing changed, where the error is no overflow (a rate
+            limit, a quota) or names no limit.
+
+        Raises:
+            InvalidInput: no model is set or given, or `error` is neither an exception nor text.
+            ConfigError: the new limit leaves no room for `reserve_output`; nothing was changed.
+        """
+        if not isinstance(error, BaseException | str):
+            raise InvalidInput(f"error must be an exception or its text, not {error!r:.60}")
+        name = self._shared.config.model if model is None else model
+        if name is None:
+            raise InvalidInput("whose limit is it? Pass model=, or give the manager a model")
+        check_text(name, "model")
+        overflow = parse_overflow(error)
+        if overflow is None:
+            return None
+        info = self._models.taught(name, overflow, f"{self._shared.clock():%Y-%m-%d}")
+        if info is not None:
+            self._learn_limits(name, info)
+        return info
 
     # ------------------------------------------------------------ compressing
 
@@ -665,6 +701,15 @@ class AsyncMemoryManager:
             self._named_summarizer(config.summarizer)
         self._meter(config)
 
+    def _learn_limits(self, model: str, info: ModelInfo) -> None:
+        """Takes other limits of a model, if no settings contradict them."""
+        before, self._models = self._models, self._models.with_limits(model, info)
+        try:
+            self._configure(self._shared.config)
+        except BaseException:
+            self._models = before
+            raise
+
     def _found_plugins(self) -> Plugins:
         if self._plugins is None:
             self._plugins = shared_plugins()
@@ -699,7 +744,7 @@ class AsyncMemoryManager:
         if given is not None and not isinstance(given, str):
             return given, "high"
         specs = [*self._specs(), *builtin_specs()]
-        found = resolve(self._model_ref(config.model or ""), specs, given)
+        found = resolve(self._models.ref(config.model or ""), specs, given)
         return found.counter, found.spec.accuracy
 
     def _remote(self, config: MemoryConfig) -> Remote | None:
@@ -711,7 +756,7 @@ class AsyncMemoryManager:
         return self._remotes[config.model]
 
     def _resolved_remote(self, name: str) -> Remote | None:
-        model = self._model_ref(name)
+        model = self._models.ref(name)
         found = resolve_remote(model, self._specs())
         if found is None:
             return None
@@ -720,18 +765,13 @@ class AsyncMemoryManager:
         meter = RemoteMeter(counter, model, accuracy=spec.accuracy, breaker=breaker)
         return Remote(meter, spec.format or DEFAULT_FORMAT)
 
-    def _model_ref(self, model: str) -> ModelRef:
-        """The model behind a name: as a plugin says, else by its spelling."""
-        found = self._found_plugins().first("memman_resolve_model", model=model)
-        return found if isinstance(found, ModelRef) else model_ref(model)
-
     def _specs(self) -> list[CounterSpec]:
         return sound_specs(self._found_plugins().listed("memman_token_counters"))
 
     def _limits(self, model: str | None) -> tuple[int, int, int] | None:
         if model is None:
             return None
-        info = self._found_plugins().first("memman_model_info", model=self._model_ref(model))
+        info = self._models.info(model)
         return None if info is None else (info.context, info.max_input, info.max_output)
 
     def _format(self, name: str) -> Format:
@@ -991,6 +1031,12 @@ class MemoryManager:
     def record_usage(self, session_id: str, usage: Any, *, model: str | None = None) -> None:
         """Keeps what the provider said the last request cost, and learns from it."""
         self._run(self._verbs.record_usage(session_id, usage, model=model))
+
+    def record_overflow(
+        self, error: BaseException | str, *, model: str | None = None
+    ) -> ModelInfo | None:
+        """Learns a model's limit from a provider's refusal of a request that was too long."""
+        return self._run(self._verbs.record_overflow(error, model=model))
 
     def compress(
         self,

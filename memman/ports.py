@@ -162,9 +162,12 @@ SummarizeCallback = Callable[[str], "str | Awaitable[str]"]
 class ModelRef(msgspec.Struct, frozen=True):
     """A model, whatever its spelling was.
 
-    `name` is lower case without provider prefix, `given` the spelling. `family` is one of
-    `memman.counting.FAMILIES`, "" where it is unknown; `region` is that of a cloud's inference
-    profile (`us`, `eu`), where the spelling has one.
+    `name` is what its vendor calls it, in lower case, without provider prefix, Bedrock's packaging
+    version or a fine-tune's tail; `given` is the spelling itself, which is what the server's API takes.
+    `provider` is who serves it (`openai`, `azure`, `azure_ai`, `anthropic`, `bedrock`, `gemini`,
+    `vertex_ai`, `openrouter` ...; else what stood before the last `/`), None where the spelling does not
+    say. `family` is one of `memman.counting.FAMILIES`, "" where it is unknown; `region` is that of a
+    cloud's inference profile (`us`, `eu`) or of its endpoint (`us-east-1`), where the spelling has one.
     """
 
     name: str

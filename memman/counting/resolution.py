@@ -64,7 +64,7 @@ def resolve(model: ModelRef, specs: Sequence[CounterSpec], name: str | None = No
         except CounterUnavailable as error:
             tried.append(_candidate(spec, match, reason=error.reason))
             continue
-        tried.append(_candidate(spec, match, chosen=True))
+        tried.append(_candidate(spec, match, chosen=True, reason=getattr(counter, "note", "")))
         rest = ranked[len(tried) :]
         tried += [_candidate(other, m, reason=_why_not(m)) for m, other in rest]
         return Resolution(model=model, spec=spec, counter=counter, candidates=tuple(tried))
@@ -83,6 +83,32 @@ def resolve_remote(model: ModelRef, specs: Sequence[CounterSpec]) -> tuple[Count
         except CounterUnavailable as error:
             logger.info("remote counter %s is not to be had: %s", spec.name, error.reason)
     return None
+
+
+def explain(model: ModelRef, specs: Sequence[CounterSpec]) -> tuple[Candidate, ...]:
+    """Every counter that was considered for a model: the local ones in the order tried, then the remote.
+
+    A remote one is never `chosen`: it prices whole contexts, where the policy asks for that.
+    """
+    tried = resolve(model, specs).candidates
+    remote = [(_match(spec, model), spec) for spec in specs if spec.remote]
+    remote.sort(key=lambda pair: pair[0], reverse=True)
+    asked = False
+    for match, spec in remote:
+        reason = _why_not(match) if match <= 0 or asked else missing(spec, model)
+        if not reason:
+            asked, reason = True, "prices whole contexts with count_policy='confirm'"
+        tried += (_candidate(spec, match, reason=reason),)
+    return tried
+
+
+def missing(spec: CounterSpec, model: ModelRef) -> str:
+    """Why a counter cannot work here, "" where it can. To see that it is made, with all it loads."""
+    try:
+        make(spec, model)
+    except CounterUnavailable as error:
+        return error.reason
+    return ""
 
 
 def _why_not(match: int) -> str:

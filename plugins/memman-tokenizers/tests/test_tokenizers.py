@@ -15,7 +15,7 @@ from memman_tokenizers.settings import VARIABLE, file_for
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from memman import MemoryManager
-from memman.counting import model_ref, resolve
+from memman.counting import builtin_specs, model_ref, resolve
 from memman.errors import CounterUnavailable
 from memman.ports import CounterSpec, LocalCounter
 from memman.testing import CounterConformance
@@ -155,9 +155,8 @@ def test_a_setting_that_cannot_be_read_is_told_where_people_look(
     monkeypatch: pytest.MonkeyPatch, setting: str
 ) -> None:
     monkeypatch.setenv(VARIABLE, setting)
-    fallback = CounterSpec(name="last", match=lambda _: 1, factory=lambda _: "last", accuracy="low")
-    found = resolve(model_ref("qwen3"), [SPEC, fallback])
-    assert found.counter == "last"
+    found = resolve(model_ref("qwen3"), [SPEC, *builtin_specs()])
+    assert found.spec.accuracy == "low"
     assert "pattern=path" in found.candidates[0].reason
 
 
