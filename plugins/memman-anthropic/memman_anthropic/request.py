@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from memman.counting.clients import sent_name
 from memman.formats.tools import Tool, read_tools
 from memman.ports import ModelRef
 
@@ -16,7 +17,7 @@ _GOES_ON: Final = {"role": "user", "content": "."}
 def request_of(rendered: Mapping[str, Any], model: ModelRef | None = None) -> dict[str, Any]:
     """The arguments of `messages.count_tokens`; nothing of `rendered` is changed."""
     asked: dict[str, Any] = {
-        "model": model_name(rendered["model"], model),
+        "model": sent_name(rendered["model"], model),
         "messages": repaired(rendered["messages"]),
     }
     if _said(rendered.get("system")):
@@ -24,12 +25,6 @@ def request_of(rendered: Mapping[str, Any], model: ModelRef | None = None) -> di
     if rendered.get("tools"):
         asked["tools"] = [_spelled(tool) for tool in read_tools(rendered["tools"])]
     return asked
-
-
-def model_name(given: str, model: ModelRef | None) -> str:
-    """The model as the provider knows it: as given less the prefix, or what an alias stands for."""
-    bare = given.rpartition("/")[2]
-    return bare if model is None or model.name in bare.lower() else model.name
 
 
 def repaired(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
