@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
+from functools import partial
 from importlib import util
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from memman.errors import CounterUnavailable
 from memman.ports import ModelRef
 
 Make = Callable[[], Any]
+T = TypeVar("T")
 
 
 class Clients:
@@ -56,7 +59,7 @@ class Clients:
 
         made = self._made.get("async_client")
         if made is None:
-            return asyncio.to_thread(self._client, "async_client")
+            return apart(partial(self._client, "async_client"))
         known: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         known.set_result(made)
         return known
@@ -69,6 +72,29 @@ class Clients:
                     raise CounterUnavailable(f"this counter was made without `{kind}`: pass it too")
                 self._made[kind] = make().with_options(max_retries=0)
             return self._made[kind]
+
+
+def apart(call: Callable[[], T]) -> Awaitable[T]:
+    """What `call` returns or raises, made on a daemon thread; called with the loop running.
+
+    Unlike the threads of `asyncio.to_thread`, nobody waits for this one when the loop ends: a call that
+    hangs beyond its deadline keeps no program from closing.
+    """
+    import asyncio
+
+    done: Future[T] = Future()
+    done.set_running_or_notify_cancel()
+
+    def run() -> None:
+        try:
+            answer = call()
+        except BaseException as error:  # noqa: BLE001 - handed to whoever awaits
+            done.set_exception(error)
+        else:
+            done.set_result(answer)
+
+    threading.Thread(target=run, name="memman-remote-count", daemon=True).start()
+    return asyncio.wrap_future(done)
 
 
 def host_of(url: str) -> str:
@@ -89,6 +115,16 @@ def require(module: str, distribution: str) -> None:
 
 
 def sent_name(given: str, model: ModelRef | None) -> str:
-    """A model as its provider knows it: as given less the prefix, or what an alias stands for."""
+    """A model as its provider knows it: as given less what says who serves it.
+
+    An alias is sent as the model that it stands for. Azure knows a model by its deployment, whatever
+    that is called.
+    """
     bare = given.rpartition("/")[2]
-    return bare if model is None or model.name in bare.lower() else model.name
+    if model is None or (model.provider or "").startswith("azure"):
+        return bare
+    head, name, _ = bare.lower().partition(model.name)
+    if not name or (head and head[-1] not in ":."):
+        return model.name
+    tuned = len("ft:") if head.endswith("ft:") else 0
+    return bare[len(head) - tuned :]

@@ -28,13 +28,15 @@ def of_anthropic() -> Clients:
 
 
 def of_vertex() -> Clients:
-    """Clients of Vertex AI, with the application default credentials of google-auth."""
+    """A client of Vertex AI, with the application default credentials of google-auth.
+
+    They are fetched with time-outs of their own, of minutes, on a thread that a loop waits for at its
+    end. So the async door too has the sync client, on a thread that nobody waits for.
+    """
     require("anthropic", "memman-anthropic")
     require("google.auth", '"memman-anthropic[vertex]"')
     endpoint = "/".join(("vertex", os.environ.get(_REGION, ""), os.environ.get(_PROJECT, "")))
-    return Clients(
-        endpoint, lambda: _placed("AnthropicVertex"), lambda: _placed("AsyncAnthropicVertex")
-    )
+    return Clients(endpoint, _on_vertex, None)
 
 
 def _made(name: str) -> Any:
@@ -47,9 +49,9 @@ def _made(name: str) -> Any:
     return client
 
 
-def _placed(name: str) -> Any:
+def _on_vertex() -> Any:
     import anthropic
 
     if not os.environ.get(_REGION):
         raise CounterUnavailable(_NO_PLACE)
-    return getattr(anthropic, name)()
+    return anthropic.AnthropicVertex()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final
 
-from memman.counting.clients import Clients
+from memman.counting.clients import Clients, apart
 from memman.ports import ModelRef
 from memman_anthropic.request import request_of
 
@@ -45,9 +46,7 @@ class AnthropicCounter:
     async def acount_request(self, rendered: Mapping[str, Any], *, timeout: float) -> int:  # noqa: ASYNC109 - the port hands the deadline on
         """The same, awaited."""
         if self._clients.only_sync:
-            import asyncio
-
-            return await asyncio.to_thread(self.count_request, rendered, timeout=timeout)
+            return await apart(partial(self.count_request, rendered, timeout=timeout))
         asked = request_of(rendered, self._model)
         count = (await self._clients.asynchronous()).messages.count_tokens
         tokens: int = (await count(**asked, timeout=timeout, extra_headers=_HEADERS)).input_tokens
