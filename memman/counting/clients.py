@@ -123,7 +123,8 @@ def sent_name(given: str, model: ModelRef | None) -> str:
     bare = given.rpartition("/")[2]
     if model is None or (model.provider or "").startswith("azure"):
         return bare
-    head, name, _ = bare.lower().partition(model.name)
+    # Vertex dates a version with `@`, which a name spells as everybody else does.
+    head, name, _ = bare.lower().replace("@", "-").partition(model.name.replace("@", "-"))
     if not name or (head and head[-1] not in ":."):
         return model.name
     tuned = len("ft:") if head.endswith("ft:") else 0

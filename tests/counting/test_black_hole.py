@@ -160,4 +160,4 @@ def test_a_remote_counter_keeps_nobody_longer_than_its_deadline(
 
     asyncio.run(drive())
     assert heard, f"{name} was not asked for {model}"
-    assert name in heard[0].counter
+    assert hole.asked, f"{name} was not told to connect: {heard[0].reason}"

@@ -21,6 +21,8 @@ from memman.errors import CounterUnavailable
         ("ft:gpt-4.1-mini:Org::Id", "gpt-4.1-mini", "openai", "ft:gpt-4.1-mini:Org::Id"),
         ("openai/ft:gpt-4.1:Org::Id", "ft:gpt-4.1:org::id", "openai", "ft:gpt-4.1:Org::Id"),
         ("vertex_ai/claude-a@20250929", "claude-a", "vertex_ai", "claude-a@20250929"),
+        ("vertex_ai/claude-a@20250929", "claude-a-20250929", "vertex_ai", "claude-a@20250929"),
+        ("vertex_ai/claude-a@20250929", "claude-a@20250929", "vertex_ai", "claude-a@20250929"),
         ("azure/My-Deployment", "gpt-4o", "azure", "My-Deployment"),
         ("azure/my-gpt-4o", "gpt-4o", "azure", "my-gpt-4o"),
         ("smart", "gpt-5", "openai", "gpt-5"),

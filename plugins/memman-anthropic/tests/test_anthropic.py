@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import re
+from pathlib import Path
 from typing import Any
 
 import anthropic
@@ -11,7 +13,8 @@ import pytest
 from memman_anthropic import AnthropicCounter
 from memman_anthropic.request import request_of
 
-from memman.counting import Fallen, RemoteMeter, model_ref
+from memman import plugins
+from memman.counting import Fallen, RemoteMeter, model_ref, resolve_remote
 from memman.errors import CounterUnavailable
 from memman.testing import Answer, RemoteCounterConformance, loopback
 
@@ -226,3 +229,24 @@ def test_a_sync_client_serves_the_async_door_and_an_async_one_not_the_sync() -> 
 def test_without_any_client_the_error_says_what_to_pass() -> None:
     with pytest.raises(ValueError, match="async_client"):
         AnthropicCounter()
+
+
+# ---------------------------------------------------------------- the README
+
+
+def test_the_examples_of_the_readme_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    page = Path(__file__).parents[1].joinpath("README.md").read_text(encoding="utf-8")
+    examples = re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    assert len(examples) == 3
+    found = plugins.load_plugins({"MEMMAN_PLUGINS": ""})
+    monkeypatch.setattr(plugins, "_shared", found)
+    with loopback("/v1/messages/count_tokens", Answer(200, {"input_tokens": 17})) as server:
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
+        monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
+        names: dict[str, Any] = {}
+        for example in examples:
+            exec(compile(example, "README.md", "exec"), names)  # noqa: S102 - our own page
+        assert names["tokens"] == 17
+        assert len(server.received) == 1
+    specs = [spec for _, spec in found.listed("memman_token_counters")]
+    assert resolve_remote(model_ref(MODEL), [SPEC, *specs]) == (specs[0], names["counter"])
