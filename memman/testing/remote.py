@@ -98,7 +98,7 @@ class RemoteCounterConformance:
     as, models that it must and that it must not answer for. `module` and `sdk`: listing the counter
     imports the one and not the other. `secret` is the key that the counter is made with. Where the SDK
     does not hand over a response's headers `reads_retry_after` is False. `unsupported_requests` is how
-    many requests it takes to be sure that a model is not supported. The kit serves `GET` to nobody.
+    many requests it takes to be sure that a model is not supported.
     """
 
     path: str = ""
@@ -255,7 +255,9 @@ class RemoteCounterConformance:
 
     def test_a_provider_that_never_answers_costs_the_deadline(self) -> None:
         for door in _DOORS:
-            late = min(self._late(door) for _ in range(_TRIES))
+            late = self._late(door)
+            for _ in range(_TRIES - 1):
+                late = late if late < _SLACK else self._late(door)
             assert late < _SLACK, f"{late:.2f} s over a deadline of {_DEADLINE} s"
 
     def _late(self, door: Callable[[RemoteMeter], _Price]) -> float:
