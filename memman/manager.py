@@ -761,9 +761,14 @@ class AsyncMemoryManager:
         if found is None:
             return None
         spec, counter = found
+        try:
+            form = self._format(spec.format or DEFAULT_FORMAT).name
+        except PluginNotFound as error:  # a count is never a reason for a context to fail
+            logger.warning("remote counter %s is not asked: %s", spec.name, error)
+            return None
         breaker = self._breakers.setdefault(spec.name, Breaker())
         meter = RemoteMeter(counter, model, accuracy=spec.accuracy, breaker=breaker)
-        return Remote(meter, spec.format or DEFAULT_FORMAT)
+        return Remote(meter, form)
 
     def _specs(self) -> list[CounterSpec]:
         return sound_specs(self._found_plugins().listed("memman_token_counters"))

@@ -242,3 +242,20 @@ def test_a_provider_that_hangs_costs_its_deadline_once(provider: Make) -> None:
     memory.build_context("s")
     memory.build_context("s")
     assert time.perf_counter() - began < 2.6
+
+
+def test_a_remote_counter_whose_format_is_not_here_is_not_asked(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    remote = Remote(lambda request: 930)
+    spec = CounterSpec(
+        name="odd", match=lambda model: 9, factory=lambda model: remote, remote=True, format="odd"
+    )
+    found = plugins.load_plugins({"MEMMAN_PLUGINS": ""})
+    plugin = Plugin(remote)
+    monkeypatch.setattr(plugin, "memman_token_counters", hookimpl(lambda: [spec]), raising=False)
+    found.register(plugin, "odd")
+    monkeypatch.setattr(plugins, "_shared", found)
+    assert filled(950).build_context("s").tokens.counter == "chars4"
+    assert remote.asked == []
+    assert "no message format is called 'odd'" in caplog.text
