@@ -58,7 +58,20 @@ _OF_MESSAGE = frozenset(("role", "parts"))
 _OF_CALL = frozenset(("id", "name", "args"))
 _OF_RESPONSE = frozenset(("id", "name", "response", "parts"))
 _OUTPUTS = ("output", "result", "error")
-_CAMEL = re.compile(r"_([a-z])")
+# The SDK's own spelling of the keys that are read here; its other keys are as it writes them.
+_SNAKE = {
+    "function_call": "functionCall",
+    "function_response": "functionResponse",
+    "inline_data": "inlineData",
+    "file_data": "fileData",
+    "thought_signature": "thoughtSignature",
+    "executable_code": "executableCode",
+    "code_execution_result": "codeExecutionResult",
+    "video_metadata": "videoMetadata",
+    "mime_type": "mimeType",
+    "file_uri": "fileUri",
+    "display_name": "displayName",
+}
 _NESTED = ("functionCall", "functionResponse", "inlineData", "fileData")
 _STANDARD_BASE64 = str.maketrans("-_", "+/")
 
@@ -152,9 +165,8 @@ def _render_system(entry: Entry) -> Rendered:
 def _render_model(turn: Turn) -> Rendered:
     extras: list[str] = []
     calls = [_wire_call(call, extras) for call in turn.calls]
-    if calls and "thoughtSignature" not in calls[0]:
-        if kept_of(turn.calls[0].entry, _NAME).style != "unsigned":
-            calls[0]["thoughtSignature"] = _NO_SIGNATURE
+    if calls and kept_of(turn.calls[0].entry, _NAME).style != "unsigned":
+        calls[0].setdefault("thoughtSignature", _NO_SIGNATURE)
     kept = kept_of(turn.entries[0] if turn.entries else turn.calls[0].entry, _NAME)
     said = [
         part
@@ -307,28 +319,17 @@ def _parse_content(message: Any, label: str, names: dict[str, str]) -> list[Draf
 
 def _normal(part: dict[str, Any]) -> dict[str, Any]:
     """A part with the keys of the wire, whatever the SDK's own spelling, and without nulls."""
-    found = {_camel(key): value for key, value in part.items() if value is not None}
+    found = {_SNAKE.get(key, key): value for key, value in part.items() if value is not None}
     for key in _NESTED:
         inner = found.get(key)
         if isinstance(inner, dict):
-            found[key] = {_camel(name): value for name, value in inner.items() if value is not None}
+            found[key] = {
+                _SNAKE.get(name, name): value for name, value in inner.items() if value is not None
+            }
     blob = found.get("inlineData")
     if isinstance(blob, dict) and isinstance(blob.get("data"), str):
         blob["data"] = blob["data"].translate(_STANDARD_BASE64)
     return found
-
-
-@lru_cache(maxsize=256)
-def _camel(key: str) -> str:
-    known = key in _SNAKE
-    return _CAMEL.sub(lambda found: found[1].upper(), key) if known else key
-
-
-_SNAKE = frozenset(
-    """function_call function_response inline_data file_data thought_signature mime_type file_uri
-    display_name executable_code code_execution_result video_metadata media_resolution tool_call
-    tool_response part_metadata partial_args will_continue""".split()
-)
 
 
 def _parse_call(
@@ -373,9 +374,7 @@ def _encoded(value: Any, what: str) -> str:
     return bytes(encode_json(value, what)).decode() or "{}"
 
 
-def _parse_response(
-    part: dict[str, Any], label: str, names: dict[str, str]
-) -> tuple[Draft, Kept]:
+def _parse_response(part: dict[str, Any], label: str, names: dict[str, str]) -> tuple[Draft, Kept]:
     body = part["functionResponse"]
     call_id, name = _named(body, "functionResponse")
     response = body.get("response", {})
