@@ -112,8 +112,8 @@ class GeminiFormat:
         return Rendered((_content("user", [{"text": text}]),), _MESSAGE_FRAMING, extras)
 
     def join(self, left: dict[str, Any], right: dict[str, Any]) -> dict[str, Any] | None:
-        """Neighbours of one role become one content: turns have to alternate."""
-        if left["role"] != right["role"]:
+        """Neighbours of one role become one content; responses to calls stand alone."""
+        if left["role"] != right["role"] or _has_response(left) or _has_response(right):
             return None
         return {**right, **left, "parts": [*left["parts"], *right["parts"]]}
 
@@ -133,6 +133,10 @@ def _is_content(message: Any) -> bool:
         return False
     parts = message.get("parts")
     return isinstance(parts, list) and all(isinstance(part, dict) for part in parts)
+
+
+def _has_response(message: dict[str, Any]) -> bool:
+    return any("functionResponse" in part for part in message["parts"])
 
 
 def _content(role: str, parts: list[dict[str, Any]]) -> dict[str, Any]:
@@ -181,8 +185,8 @@ def _render_model(turn: Turn) -> Rendered:
     if not calls:
         return Rendered((message,), framing, tuple(extras))
     framing += _MESSAGE_FRAMING + 2 * _CALL_FRAMING * len(calls)
-    results = _responses_content(turn.answers, extras)
-    return Rendered((message, results), framing, tuple(extras))
+    results = _responses(turn.answers, extras)
+    return Rendered((message, *results), framing, tuple(extras))
 
 
 def _wire(content: Content, kept: Kept, extras: list[str]) -> list[dict[str, Any] | None]:
@@ -238,16 +242,14 @@ def _wire_name(name: str | None) -> str:
     return (found if found[0].isalpha() or found[0] == "_" else f"_{found}")[:64]
 
 
-def _responses_content(calls: Sequence[Call], extras: list[str]) -> dict[str, Any]:
+def _responses(calls: Sequence[Call], extras: list[str]) -> list[dict[str, Any]]:
     """All responses, as many as there were calls, then what they have besides texts."""
-    message = _content("user", [])
     beyond: list[dict[str, Any]] = []
+    message = _content("user", [_wire_response(call, beyond, extras) for call in calls])
     for call in calls:
-        message["parts"].append(_wire_response(call, beyond, extras))
         if call.result is not None:
             message = beside(message, kept_of(call.result, _NAME).message)
-    message["parts"] += beyond
-    return message
+    return [message, _content("user", beyond)] if beyond else [message]
 
 
 def _wire_response(call: Call, beyond: list[dict[str, Any]], extras: list[str]) -> dict[str, Any]:

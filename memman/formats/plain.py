@@ -71,8 +71,8 @@ def _plain(index: int, message: Any, inside: bool) -> Any:
     dump = getattr(message, "model_dump", None)
     if callable(dump):
         plain = _dumped(index, message, dump)
-    elif inside and isinstance(message, Mapping) and "content" in message:
-        plain = message if _is_converse(message) or "type" in message else _sendable(message)
+    elif inside and isinstance(message, Mapping) and not _is_sendable(message):
+        plain = _sendable(message)
     else:
         plain = message
     if not isinstance(plain, Mapping):
@@ -88,6 +88,11 @@ def _plain(index: int, message: Any, inside: bool) -> Any:
             return _without_bytes(index, found)
         raise FormatError(str(error)) from None
     return found
+
+
+def _is_sendable(message: Mapping[str, Any]) -> bool:
+    """Whether a response's message goes back as it came: all but those of chat completions do."""
+    return "type" in message or "parts" in message or _is_converse(message)
 
 
 def _is_converse(message: Mapping[str, Any]) -> bool:
