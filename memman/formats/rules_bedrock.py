@@ -82,7 +82,7 @@ def _message(message: dict[str, Any]) -> Here:
             continue
         for kind in _HOLDER.keys() & block.keys():
             if message["role"] != _HOLDER[kind]:
-                yield "shape.block-role", f"{kind} is in a message of the {message['role']}"
+                yield "shape.block-role", f"{kind} is in a message of the {message['role']}; move it"
         yield from _block(block)
     kinds = {kind for block in dicts(content) for kind in block}
     if "document" in kinds and "text" not in kinds:
@@ -114,7 +114,7 @@ def _use(body: dict[str, Any]) -> Here:
     if not matches(r"[a-zA-Z0-9_-]{1,64}", name):
         yield "name.pattern", f"a tool name is {show(name)}; use 1 to 64 letters, digits, _ and -"
     if not isinstance(body.get("input"), dict):
-        yield "args.not-object", f"input of {show(name)} is {show(body.get('input'))}"
+        yield "args.not-object", f"input of {show(name)} is no object; send one"
 
 
 def _result(body: dict[str, Any]) -> Here:
@@ -154,7 +154,7 @@ def _request(messages: Sequence[Any]) -> There:
         yield from _pairs(index, _ids(before, "toolUse"), after)
         for call_id in _ids(after, "toolUse"):
             if call_id in seen:
-                yield index, "id.duplicate", f"the toolUseId {show(call_id)} was used before"
+                yield index, "id.duplicate", f"the toolUseId {show(call_id)} was used before; map it"
             seen.add(call_id)
 
 
