@@ -53,7 +53,7 @@ _ODD_ARGUMENTS = "memman_arguments"
 _BAD_NAME = re.compile(r"[^a-zA-Z0-9_-]")
 _BAD_ID = re.compile(r"[^a-zA-Z0-9_.:-]")
 _GOOD_ID = re.compile(r"[a-zA-Z0-9_.:-]{1,64}\Z")
-_BAD_TITLE = re.compile(r"[^a-zA-Z0-9()\[\] -]+")
+_BAD_TITLE = re.compile(r"[^a-zA-Z0-9_()\[\] -]+")
 _SPACES = re.compile(r"\s+")
 _NOTHING = Rendered((), 0)
 
@@ -345,7 +345,7 @@ def _parse_message(message: Any, label: str, names: dict[str, str]) -> list[Draf
         elif "toolResult" in block:
             tools.append(_parse_result(block, label, names))
         else:
-            rest.append(block)
+            rest.append(_named(block))
             order += "t"
     content, more = read_keyed(rest, _NAME, _known_part, _wire_part) if rest else ("", {})
     own = Draft(type="message", role=role, content=content, message_id=label if tools else None)
@@ -395,7 +395,8 @@ def _parse_result(block: dict[str, Any], label: str, names: dict[str, str]) -> t
     if len(given) == 1 and list(given[0]) == ["json"]:
         content, style = _encoded(given[0]["json"], "the json of a toolResult"), "json"
     else:
-        content, more = read_keyed(given, _NAME, _known_part, _wire_part) if given else ("", {})
+        named = list(map(_named, given))
+        content, more = read_keyed(named, _NAME, _known_part, _wire_part) if given else ("", {})
     success = "success" if body.get("status") == "success" else ""
     draft = Draft(
         type="tool_result",
@@ -413,6 +414,14 @@ def _parse_result(block: dict[str, Any], label: str, names: dict[str, str]) -> t
         blank="" if given else "absent",
         style=f"{style} {success}".strip(),
     )
+
+
+def _named(block: dict[str, Any]) -> dict[str, Any]:
+    """The block; a document with a name that is refused gets one that is taken."""
+    document = block.get("document")
+    if not isinstance(document, dict) or not isinstance(document.get("name"), str):
+        return block
+    return {**block, "document": {**document, "name": _title(document["name"])}}
 
 
 def _known_part(block: dict[str, Any]) -> Part | None:

@@ -82,7 +82,10 @@ def _message(message: dict[str, Any]) -> Here:
             continue
         for kind in _HOLDER.keys() & block.keys():
             if message["role"] != _HOLDER[kind]:
-                yield "shape.block-role", f"{kind} is in a message of the {message['role']}; move it"
+                yield (
+                    "shape.block-role",
+                    f"{kind} is in a message of the {message['role']}; move it",
+                )
         yield from _block(block)
     kinds = {kind for block in dicts(content) for kind in block}
     if "document" in kinds and "text" not in kinds:
@@ -154,7 +157,11 @@ def _request(messages: Sequence[Any]) -> There:
         yield from _pairs(index, _ids(before, "toolUse"), after)
         for call_id in _ids(after, "toolUse"):
             if call_id in seen:
-                yield index, "id.duplicate", f"the toolUseId {show(call_id)} was used before; map it"
+                yield (
+                    index,
+                    "id.duplicate",
+                    f"the toolUseId {show(call_id)} was used before; map it",
+                )
             seen.add(call_id)
 
 
