@@ -216,7 +216,8 @@ def _wire_part(part: Part) -> dict[str, Any] | None:
         case OpaquePart(form) if form == _NAME:
             block = opaque_dict(part)
             ours = not block or "functionCall" in block or "functionResponse" in block
-            return None if ours else block
+            blank = block.get("text") == "" and "thoughtSignature" not in block
+            return None if ours or blank else block
     return None
 
 

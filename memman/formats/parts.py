@@ -136,8 +136,8 @@ def read_keyed(
     for block in blocks:
         part = known(block)
         sent = wire(part) if part is not None and _is_textual(part) else None
-        if part == TextPart("") and not any(key in block for key in _PRIVATE):
-            sent = {"text": ""}
+        if isinstance(part, TextPart) and not any(key in block for key in _PRIVATE):
+            sent = {"text": part.text}  # also where it is blank and will be left out
         if part is None or not sent or any(block.get(k, _ABSENT) != v for k, v in sent.items()):
             parts.append(OpaquePart(form, encode_json(block, "a part of the content")))
             continue
