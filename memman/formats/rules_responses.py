@@ -28,7 +28,7 @@ shape.content | A message's content and an output is a string or typed parts. | 
 openai 3.54 EasyInputMessageParam, FunctionCallOutput
 shape.part-role | An assistant's parts are output_text or refusal, all others go in. | \
 rust-genai#119, litellm#17507
-pair.missing-result | Each call has an output with its call_id. | openai-agents#2317
+pair.missing-result | Each call has an output of its kind with its call_id. | openai-agents#2317
 pair.orphan-result | An output comes after the call with its call_id. | OpenMinis#222
 pair.duplicate-result | A call has a single output. | house: a second one says nothing about which holds
 id.pattern | A call_id has 1 to 64 characters. | 9router#393, fastllm#45, codex#14355
@@ -102,26 +102,27 @@ def _call(item: dict[str, Any], key: str) -> Here:
 
 
 def _request(items: Sequence[Any]) -> There:
-    called: dict[str, int] = {}
-    answered: set[str] = set()
+    called: dict[tuple[str, str], int] = {}
+    answered: set[tuple[str, str]] = set()
     for index, item in enumerate(items):
         kind, call_id = _kind(item), get(item, "call_id")
+        pair = (kind.removesuffix("_output"), call_id)
         if kind in _CALLS and filled(call_id):
-            if call_id in called:
+            if any(call_id == used for _, used in called):
                 yield index, "id.duplicate", f"{show(call_id)} was used before; give each its own"
-            called.setdefault(call_id, index)
+            called.setdefault(pair, index)
         elif kind in _OUTPUTS and filled(call_id):
-            if call_id not in called:
-                text = f"no call {show(call_id)} before; drop the output, or send it as text"
+            if pair not in called:
+                text = f"no {pair[0]} {show(call_id)} before; drop the output, or send it as text"
                 yield index, "pair.orphan-result", text
-            elif call_id in answered:
+            elif pair in answered:
                 yield index, "pair.duplicate-result", f"{show(call_id)} has an output; keep one"
-            answered.add(call_id)
+            answered.add(pair)
         elif kind == "reasoning" and not _goes_on(items[index + 1 :]):
             yield index, "reasoning.alone", "nothing follows that the reasoning led to; drop it"
-    for call_id, index in called.items():
-        if call_id not in answered:
-            yield index, "pair.missing-result", f"no output for {show(call_id)}; add one"
+    for pair, index in called.items():
+        if pair not in answered:
+            yield index, "pair.missing-result", f"no output for {show(pair[1])}; add one"
 
 
 def _goes_on(items: Sequence[Any]) -> bool:

@@ -12,10 +12,10 @@ from botocore.validate import ParamValidator
 from google.genai import types as genai
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from openai.types.responses import ResponseInputItemParam
+from openai.types.responses import Response, ResponseInputItemParam
 from pydantic import TypeAdapter
 
-from memman import BudgetExceeded, MemoryConfig, MemoryManager
+from memman import BudgetExceeded, FormatError, MemoryConfig, MemoryManager
 from memman.formats import BUILTIN_FORMATS, detect_format, format_named
 from memman.formats.bedrock import sdk_messages
 from memman.formats.rendering import Rendering
@@ -272,3 +272,170 @@ def test_any_log_is_taken_kept_and_rendered_validly_within_its_budget(
     other = MemoryManager(counter="chars4")
     other.import_session(memory.export_session("s").to_json())
     assert other.export_session("s") == memory.export_session("s")
+
+
+# ---------------------------------------------------------------- the SDKs' own objects
+
+
+def test_a_gemini_response_object_adds_its_content_and_its_usage() -> None:
+    response = genai.GenerateContentResponse.model_validate(
+        {
+            "candidates": [
+                {
+                    "content": {
+                        "role": "model",
+                        "parts": [
+                            {"text": "hm", "thought": True},
+                            {"text": "I look."},
+                            {
+                                "functionCall": {"name": "look", "args": {"a": None, "b_c": [1]}},
+                                "thoughtSignature": "YWJj",
+                            },
+                        ],
+                    }
+                }
+            ],
+            "usageMetadata": {"promptTokenCount": 12, "candidatesTokenCount": 3},
+        }
+    )
+    memory = loaded([{"role": "user", "parts": [{"text": "q"}]}], "gemini")
+    entries = memory.add_messages("s", response)
+    assert [entry.type for entry in entries] == ["message", "tool_call"]
+    assert json.loads(entries[1].text) == {"a": None, "b_c": [1]}
+    assert memory.export_session("s").log[-1].input_tokens == 12  # type: ignore[union-attr]
+    answer = genai.Content(
+        role="user",
+        parts=[genai.Part.from_function_response(name="look", response={"output": "seen"})],
+    )
+    memory.add_messages("s", answer)
+    context = memory.build_context("s", format="gemini")
+    assert check(context.messages, "gemini") == []
+    accepted_by_the_sdk(context.messages, "gemini")
+    [thought, said, call] = context.messages[1]["parts"]
+    assert thought == {"text": "hm", "thought": True}
+    assert said == {"text": "I look."}
+    assert call == {
+        "functionCall": {"name": "look", "args": {"a": None, "b_c": [1]}},
+        "thoughtSignature": "YWJj",
+    }
+
+
+def test_bytes_of_a_gemini_part_arrive_as_they_were() -> None:
+    data = bytes(range(256))
+    part = genai.Part.from_bytes(data=data, mime_type="image/png")
+    [message] = sent([genai.Content(role="user", parts=[part])], "gemini")
+    [back] = genai.Content.model_validate(message).parts or []
+    assert back.inline_data is not None
+    assert back.inline_data.data == data
+
+
+def test_a_converse_response_adds_its_message_and_its_usage() -> None:
+    content = [
+        {"reasoningContent": {"redactedContent": b"\x00\xff"}},
+        {"text": "I look."},
+        {"toolUse": {"toolUseId": "t1", "name": "look", "input": {"bytes": "plain"}}},
+    ]
+    response = {
+        "output": {"message": {"role": "assistant", "content": content}},
+        "stopReason": "tool_use",
+        "usage": {"inputTokens": 12, "outputTokens": 3, "totalTokens": 15},
+    }
+    before = copy.deepcopy(response)
+    memory = loaded([{"role": "user", "content": [{"text": "q"}]}], "bedrock")
+    memory.add_messages("s", response)
+    assert response == before
+    assert memory.export_session("s").log[-1].input_tokens == 12  # type: ignore[union-attr]
+    messages = memory.build_context("s", format="bedrock").messages
+    accepted_by_the_sdk(messages, "bedrock")
+    assert sdk_messages(messages)[1]["content"] == content
+
+
+def test_images_for_boto3_are_bytes_and_arguments_stay_as_they_are() -> None:
+    data = bytes(range(256))
+    image = {"image": {"format": "png", "source": {"bytes": data}}}
+    messages = [{"role": "user", "content": [{"text": "look"}, image]}]
+    assert sdk_messages(sent(messages, "bedrock")) == messages
+
+
+def test_bytes_that_are_no_base64_are_refused() -> None:
+    image = {"image": {"format": "png", "source": {"bytes": "not base64"}}}
+    with pytest.raises(FormatError, match="base64"):
+        sdk_messages([{"role": "user", "content": [image]}])
+
+
+def test_bytes_elsewhere_are_still_no_json() -> None:
+    with pytest.raises(FormatError, match="bytes"):
+        MemoryManager().add_messages("s", [{"role": "user", "content": "x", "raw": b"x"}])
+
+
+RESPONSE = {
+    "id": "resp_1", "object": "response", "created_at": 1, "model": "gpt-5", "status": "completed",
+    "parallel_tool_calls": True, "tool_choice": "auto", "tools": [],
+    "usage": {
+        "input_tokens": 12, "output_tokens": 3, "total_tokens": 15,
+        "input_tokens_details": {"cached_tokens": 4},
+        "output_tokens_details": {"reasoning_tokens": 0},
+    },
+    "output": [
+        {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAA"},
+        {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed",
+         "content": [{"type": "output_text", "text": "I look.", "annotations": []}]},
+        {"type": "function_call", "id": "fc_1", "call_id": "c1", "name": "look",
+         "arguments": "{}", "status": "completed"},
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("as_object", [True, False])
+def test_a_response_of_the_responses_api_adds_its_items_and_its_usage(as_object: bool) -> None:
+    memory = loaded([{"role": "user", "content": "q"}], "openai-responses")
+    response: Any = Response.model_validate(RESPONSE) if as_object else RESPONSE
+    entries = memory.add_messages("s", response)
+    assert [entry.type for entry in entries] == ["message", "message", "tool_call"]
+    assert memory.export_session("s").log[-1].input_tokens == 12  # type: ignore[union-attr]
+    output = {"type": "function_call_output", "call_id": "c1", "output": "seen"}
+    memory.add_messages("s", output)
+    context = memory.build_context("s", format="openai-responses")
+    assert context.messages[1:] == [*RESPONSE["output"], output]  # type: ignore[misc]
+    accepted_by_the_sdk(context.messages, "openai-responses")
+
+
+def test_ids_go_with_the_reasoning_that_they_are_tied_to() -> None:
+    """The API refuses an item with its id where the reasoning that led to it is gone."""
+    memory = loaded([{"role": "user", "content": "q"}], "openai-responses")
+    reasoning, *_ = memory.add_messages("s", RESPONSE)
+    memory.delete_entries("s", [reasoning.id])
+    items = memory.build_context("s", format="openai-responses").messages[1:3]
+    assert [item.get("id") for item in items] == [None, None]
+
+
+def test_reasoning_without_what_it_led_to_is_left_out() -> None:
+    memory = loaded([{"role": "user", "content": "q"}], "openai-responses")
+    _, said, call = memory.add_messages("s", RESPONSE)
+    memory.delete_entries("s", [said.id, call.id])
+    assert memory.build_context("s", format="openai-responses").messages == [
+        {"role": "user", "content": "q"}
+    ]
+
+
+def test_calls_of_another_provider_carry_the_documented_signature_once() -> None:
+    """Gemini 3 refuses a turn whose first call has none; those of Gemini keep what they had."""
+    content = loaded(TALK, "openai-chat").build_context("s", format="gemini").messages[1]
+    signed = ["thoughtSignature" in part for part in content["parts"]]
+    assert signed == [False, True, False]
+
+
+@pytest.mark.parametrize("form", ["gemini", "bedrock"])
+def test_reasoning_is_never_shown_to_another_provider(form: str) -> None:
+    thought = {
+        "gemini": {"text": "secret", "thought": True},
+        "bedrock": {"reasoningContent": {"reasoningText": {"text": "secret"}}},
+    }[form]
+    key, role = ("parts", "model") if form == "gemini" else ("content", "assistant")
+    messages = [
+        {"role": "user", key: [{"text": "q"}]},
+        {"role": role, key: [thought, {"text": "x"}]},
+    ]
+    memory = loaded(messages, form)
+    for target in ("openai-chat", "anthropic", "text"):
+        assert "secret" not in json.dumps(memory.build_context("s", format=target).messages)
