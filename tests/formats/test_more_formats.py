@@ -373,7 +373,7 @@ RESPONSE = {
     "parallel_tool_calls": True, "tool_choice": "auto", "tools": [],
     "usage": {
         "input_tokens": 12, "output_tokens": 3, "total_tokens": 15,
-        "input_tokens_details": {"cached_tokens": 4},
+        "input_tokens_details": {"cached_tokens": 4, "cache_write_tokens": 0},
         "output_tokens_details": {"reasoning_tokens": 0},
     },
     "output": [
