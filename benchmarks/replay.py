@@ -223,7 +223,8 @@ class _Replay:
 
     def _check_return(self, context: Context, messages: Sequence[Message]) -> None:
         """What was rendered in a format and is parsed from it comes back equal, detected as it."""
-        other = MemoryManager(model=MODEL, config=MemoryConfig(max_tokens=10**8))
+        roomy = MemoryConfig(max_tokens=10**8, auto_compress=False)
+        other = MemoryManager(model=MODEL, config=roomy)
         other.add_messages(_SESSION, list(messages))
         again = other.build_context(_SESSION, format=context.format).messages
         self._outcome.compared += len(messages)
