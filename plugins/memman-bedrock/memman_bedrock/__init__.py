@@ -1,1 +1,37 @@
-"""."""
+"""Amazon Bedrock's own token counts of whole requests.
+
+A plugin of memman: install it, and a session with `count_policy="confirm"` asks Bedrock's CountTokens where a
+count can decide something. Importing it loads no SDK; the first count does.
+"""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import Any
+
+from memman.errors import CounterUnavailable
+from memman.hookspecs import hookimpl
+from memman.ports import CounterSpec, ModelRef
+from memman_bedrock.counter import BedrockCounter
+from memman_bedrock.models import match
+
+__all__ = ["BedrockCounter", "counter_spec", "memman_token_counters"]
+
+
+def counter_spec(client: Any = None) -> CounterSpec:
+    """`bedrock`; with a boto3 `client` of your own, that one counts, in its region."""
+
+    def make(model: ModelRef) -> BedrockCounter:
+        if client is None and find_spec("boto3") is None:
+            raise CounterUnavailable("boto3 is not installed: pip install memman-bedrock brings it")
+        return BedrockCounter(model, client=client)
+
+    return CounterSpec(
+        name="bedrock", match=match, factory=make, remote=True, accuracy="high", format="bedrock"
+    )
+
+
+@hookimpl
+def memman_token_counters() -> list[CounterSpec]:
+    """One remote counter, `bedrock`, of the environment's credentials and region."""
+    return [counter_spec()]

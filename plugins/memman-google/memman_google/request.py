@@ -1,0 +1,107 @@
+"""A rendered request as the arguments of google-genai's `count_tokens`.
+
+Vertex counts system instructions and tools. The Developer API's `count_tokens` takes neither (the SDK
+raises `ValueError` before it sends anything), so there they are sent as leading user text: their words
+are counted, what the service puts around them is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from reprlib import repr as shortened
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from memman.counting.definitions import definitions_of
+from memman.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from google.genai.types import Content, CountTokensConfig, Tool
+
+# A `tools` element of Gemini's own has one of these, or another tool that only Gemini has.
+_DECLARATIONS: Final = ("functionDeclarations", "function_declarations")
+_OF_OTHERS: Final = ("type", "name", "function", "toolSpec", "input_schema")
+
+
+def contents_of(rendered: Mapping[str, Any], *, vertex: bool) -> list[Content]:
+    """The request's contents, on the Developer API with system and tools as text before them.
+
+    Raises `InvalidInput` for what the SDK does not take.
+    """
+    messages = list(rendered["messages"])
+    if not vertex:
+        messages = [*_as_text(rendered), *messages]
+    if not messages:
+        raise InvalidInput(
+            "a request without messages cannot be counted: Gemini needs one at least"
+        )
+    from google.genai.types import Content
+
+    return [_valid(Content, message) for message in messages]
+
+
+def config_of(rendered: Mapping[str, Any], timeout: float, *, vertex: bool) -> CountTokensConfig:
+    """The deadline and one attempt only; for Vertex also system instruction and tools."""
+    from google.genai.types import CountTokensConfig, HttpOptions, HttpRetryOptions, Tool
+
+    options = HttpOptions(
+        timeout=max(1, round(timeout * 1_000)),  # milliseconds
+        retry_options=HttpRetryOptions(attempts=1),
+    )
+    if not vertex:
+        return CountTokensConfig(http_options=options)
+    tools: list[Tool] = [_valid(Tool, tool) for tool in gemini_tools(rendered.get("tools") or ())]
+    return CountTokensConfig(
+        http_options=options,
+        system_instruction=rendered.get("system") or None,
+        tools=tools or None,
+    )
+
+
+def gemini_tools(tools: Sequence[Any]) -> list[Mapping[str, Any]]:
+    """Tools in Gemini's shape, whichever provider's they are in.
+
+    Raises `InvalidInput` for what defines no function.
+    """
+    return [
+        tool if _is_gemini(tool) else {"functionDeclarations": _declarations(tool)}
+        for tool in tools
+    ]
+
+
+def _is_gemini(tool: Any) -> bool:
+    if not isinstance(tool, Mapping) or not tool:
+        return False
+    return any(key in tool for key in _DECLARATIONS) or not any(key in tool for key in _OF_OTHERS)
+
+
+def _declarations(tool: Any) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": each.name,
+            **({"description": each.description} if each.description else {}),
+            "parametersJsonSchema": dict(each.schema),
+        }
+        for each in definitions_of(tool)
+    ]
+
+
+def _as_text(rendered: Mapping[str, Any]) -> list[dict[str, Any]]:
+    tools = gemini_tools(rendered.get("tools") or ())
+    texts = (
+        rendered.get("system"),
+        msgspec.json.encode(tools).decode() if tools else None,
+    )
+    return [{"role": "user", "parts": [{"text": text}]} for text in texts if text]
+
+
+def _valid(shape: Any, value: Any) -> Any:
+    """`value` as the SDK's type; its bytes are base64 on both sides."""
+    try:
+        return shape.model_validate(value)
+    except ValueError as error:  # pydantic's ValidationError is one
+        said = " ".join(str(error).split())[:160]
+        raise InvalidInput(
+            f"google-genai does not take {shortened(value)} as a {shape.__name__}: {said}"
+        ) from error
