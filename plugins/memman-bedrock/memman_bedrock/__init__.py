@@ -1,7 +1,7 @@
 """Amazon Bedrock's own token counts of whole requests.
 
-A plugin of memman: install it, and a session with `count_policy="confirm"` asks Bedrock's CountTokens where a
-count can decide something. Importing it loads no SDK; the first count does.
+A plugin of memman: install it, and a session with `count_policy="confirm"` asks Bedrock's CountTokens where
+a count can decide something. Importing it loads no SDK; the first count does.
 """
 
 from __future__ import annotations

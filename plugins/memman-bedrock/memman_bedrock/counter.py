@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from memman_bedrock.models import BedrockModel, bedrock_model, region_of
 from memman_bedrock.request import converse_input
 
 _WRONG_ID_SECONDS: Final = 600.0
+_QUOTED: Final = re.compile(r", value: .*?(?=, type: <class)")
 _SET_CREDENTIALS: Final = (
     "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, or AWS_BEARER_TOKEN_BEDROCK"
 )
@@ -137,5 +139,6 @@ def _told() -> Iterator[None]:
             f"AWS has no credentials to count with ({error}): {_SET_CREDENTIALS}"
         ) from error
     except of_boto.ParamValidationError as error:
-        said = " ".join(str(error).split())
+        # Its message quotes the conversation.
+        said = _QUOTED.sub("", " ".join(str(error).split()))
         raise InvalidInput(f"boto3 does not take the request: {said}") from error

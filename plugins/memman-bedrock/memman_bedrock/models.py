@@ -1,8 +1,8 @@
 """A model on Bedrock from its spelling: the ids that CountTokens may know it by, and its region.
 
 A model has a base id (`anthropic.claude-sonnet-4-20250514-v1:0`) and ids of inference profiles
-(`us.anthropic...`, or an ARN). CountTokens takes the base id of some models and the profile's of others, and
-answers ValidationException to the wrong one.
+(`us.anthropic...`, or an ARN). CountTokens takes the base id of some models and the profile's of others,
+and answers ValidationException to the wrong one.
 """
 
 from __future__ import annotations

@@ -8,7 +8,6 @@ are counted, what the service puts around them is not.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from reprlib import repr as shortened
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -98,10 +97,14 @@ def _as_text(rendered: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def _valid(shape: Any, value: Any) -> Any:
     """`value` as the SDK's type; its bytes are base64 on both sides."""
+    from pydantic import ValidationError
+
     try:
         return shape.model_validate(value)
-    except ValueError as error:  # pydantic's ValidationError is one
-        said = " ".join(str(error).split())[:160]
+    except ValidationError as error:
+        # Where and why, without the value: it is of the conversation.
+        first = error.errors(include_input=False, include_url=False)[0]
+        place = ".".join(str(each) for each in first["loc"])
         raise InvalidInput(
-            f"google-genai does not take {shortened(value)} as a {shape.__name__}: {said}"
-        ) from error
+            f"google-genai does not take a message or tool as {shape.__name__}: {place} {first['msg']}"
+        ) from None
