@@ -14,18 +14,24 @@ from memman.testing.counters import CounterConformance
 from memman.testing.fakes import FakeClock, ScriptedSummarizer, record_events, sequential_ids
 from memman.testing.formats import FormatConformance
 from memman.testing.laws import broken_laws, laws_of
+from memman.testing.loopback import Answer, LoopbackServer, loopback
+from memman.testing.remote import RemoteCounterConformance
 from memman.testing.stores import StoreConformance
 from memman.testing.summarizers import SummarizerConformance
 
 __all__ = [
+    "Answer",
     "CounterConformance",
     "FakeClock",
     "FormatConformance",
+    "LoopbackServer",
+    "RemoteCounterConformance",
     "ScriptedSummarizer",
     "StoreConformance",
     "SummarizerConformance",
     "broken_laws",
     "laws_of",
+    "loopback",
     "record_events",
     "sequential_ids",
 ]
