@@ -6,10 +6,9 @@ a count can decide something. Importing it loads no SDK; the first count does.
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from typing import Any
 
-from memman.errors import CounterUnavailable
+from memman.counting.clients import require
 from memman.hookspecs import hookimpl
 from memman.ports import CounterSpec, ModelRef
 from memman_bedrock.counter import BedrockCounter
@@ -22,8 +21,8 @@ def counter_spec(client: Any = None) -> CounterSpec:
     """`bedrock`; with a boto3 `client` of your own, that one counts, in its region."""
 
     def make(model: ModelRef) -> BedrockCounter:
-        if client is None and find_spec("boto3") is None:
-            raise CounterUnavailable("boto3 is not installed: pip install memman-bedrock brings it")
+        if client is None:
+            require("boto3", "memman-bedrock")
         return BedrockCounter(model, client=client)
 
     return CounterSpec(

@@ -11,8 +11,8 @@ from base64 import b64decode
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from memman.counting.definitions import definitions_of
 from memman.errors import InvalidInput
+from memman.formats.tools import Tool, read_tools
 
 _MEDIA: Final = ("image", "document", "video", "audio")
 _OWN_TOOLS: Final = ("toolSpec", "systemTool", "cachePoint")
@@ -35,16 +35,13 @@ def converse_input(rendered: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def converse_tools(tools: Sequence[Any]) -> list[Mapping[str, Any]]:
-    """Tools in Converse's shape, whichever provider's they are in."""
-    found: list[Mapping[str, Any]] = []
-    for tool in tools:
-        if isinstance(tool, Mapping) and any(key in tool for key in _OWN_TOOLS):
-            found.append(tool)
-        else:
-            found += [
-                _spec(each.name, each.description, each.schema) for each in definitions_of(tool)
-            ]
-    return found
+    """Tools in Converse's shape, whichever provider's they are in.
+
+    Raises `InvalidInput` for another provider's own tool, such as its web search.
+    """
+    if not isinstance(tools, list | tuple):
+        raise InvalidInput(f"tools must be a list, not {type(tools).__name__}")
+    return [_converse_tool(tool) for tool in read_tools(tools)]
 
 
 def sdk_messages(messages: Iterable[Any]) -> list[Any]:
@@ -57,7 +54,15 @@ def sdk_messages(messages: Iterable[Any]) -> list[Any]:
     ]
 
 
-def _spec(name: str, description: str, schema: Mapping[str, Any]) -> dict[str, Any]:
+def _converse_tool(tool: Tool) -> Mapping[str, Any]:
+    if any(key in tool.given for key in _OWN_TOOLS):
+        return tool.given
+    if tool.name is None:
+        raise InvalidInput(f"Bedrock has no tool such as {dict(tool.given)!r:.80}")
+    return _spec(tool.name, tool.description, tool.schema)
+
+
+def _spec(name: str, description: str | None, schema: Mapping[str, Any]) -> dict[str, Any]:
     spec = {"name": name, "inputSchema": {"json": dict(schema)}}
     # An empty description is refused.
     return {"toolSpec": spec | ({"description": description} if description else {})}
@@ -76,7 +81,7 @@ def _tools_used(messages: Sequence[Any]) -> list[dict[str, Any]]:
     names = dict.fromkeys(call["name"] for call in calls if isinstance(call.get("name"), str))
     if not names and any("toolResult" in block for block in blocks):
         names = {"tool": None}
-    return [_spec(name, "", {"type": "object"}) for name in names]
+    return [_spec(name, None, {"type": "object"}) for name in names]
 
 
 def _block(block: Any) -> Any:

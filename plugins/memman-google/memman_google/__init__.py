@@ -6,9 +6,9 @@ Vertex AI where a count can decide something. Importing it loads no SDK; the fir
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+from memman.counting.clients import require
 from memman.errors import CounterUnavailable
 from memman.hookspecs import hookimpl
 from memman.ports import CounterSpec, ModelRef
@@ -29,7 +29,7 @@ def counter_specs(client: Client | None = None) -> list[CounterSpec]:
 
     def developer(model: ModelRef) -> GoogleCounter:
         if client is None:
-            _needs_sdk()
+            require("google.genai", "memman-google")
             if not has_key():
                 raise CounterUnavailable(
                     f"the Gemini Developer API needs a key: set {' or '.join(KEYS)}"
@@ -38,7 +38,7 @@ def counter_specs(client: Client | None = None) -> list[CounterSpec]:
 
     def vertex(model: ModelRef) -> GoogleCounter:
         if client is None:
-            _needs_sdk()
+            require("google.genai", "memman-google")
         return GoogleCounter(model, vertex=True, client=client)
 
     google = CounterSpec(
@@ -66,10 +66,3 @@ def counter_specs(client: Client | None = None) -> list[CounterSpec]:
 def memman_token_counters() -> list[CounterSpec]:
     """Two remote counters, `google` and `google-vertex`, of the environment's credentials."""
     return counter_specs()
-
-
-def _needs_sdk() -> None:
-    if find_spec("google") is None or find_spec("google.genai") is None:
-        raise CounterUnavailable(
-            "google-genai is not installed: pip install memman-google brings it"
-        )

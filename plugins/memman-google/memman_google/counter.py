@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from memman.counting import model_ref
 from memman.counting.aside import aside
+from memman.counting.clients import sent_name
 from memman.errors import CounterUnavailable
 from memman.ports import ModelRef
 from memman_google.request import config_of, contents_of
@@ -64,14 +64,10 @@ class GoogleCounter:
 
     def _arguments(self, rendered: Mapping[str, Any], timeout: float) -> dict[str, Any]:
         return {
-            "model": self._named(rendered["model"]),
+            "model": sent_name(rendered["model"], self._model).lower(),
             "contents": contents_of(rendered, vertex=self._vertex),
             "config": config_of(rendered, timeout, vertex=self._vertex),
         }
-
-    def _named(self, model: str) -> str:
-        """The provider's name of a model; the spelling that this counter is for may be an alias."""
-        return self._model.name if model == self._model.given else model_ref(model).name
 
     def _ready(self) -> Client:
         """The client, made once."""

@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from memman.counting.definitions import definitions_of
 from memman.errors import InvalidInput
+from memman.formats.tools import read_tools
 
 if TYPE_CHECKING:
     from google.genai.types import Content, CountTokensConfig, Tool
 
-# A `tools` element of Gemini's own has one of these, or another tool that only Gemini has.
-_DECLARATIONS: Final = ("functionDeclarations", "function_declarations")
+# No connection is kept between two counts: it would outlive the event loop that it belongs to.
+_HEADERS: Final = {"connection": "close"}
+# A tool with one of these is spelled as another provider's.
 _OF_OTHERS: Final = ("type", "name", "function", "toolSpec", "input_schema")
 
 
@@ -47,6 +48,7 @@ def config_of(rendered: Mapping[str, Any], timeout: float, *, vertex: bool) -> C
     options = HttpOptions(
         timeout=max(1, round(timeout * 1_000)),  # milliseconds
         retry_options=HttpRetryOptions(attempts=1),
+        headers=_HEADERS,
     )
     if not vertex:
         return CountTokensConfig(http_options=options)
@@ -61,29 +63,27 @@ def config_of(rendered: Mapping[str, Any], timeout: float, *, vertex: bool) -> C
 def gemini_tools(tools: Sequence[Any]) -> list[Mapping[str, Any]]:
     """Tools in Gemini's shape, whichever provider's they are in.
 
-    Raises `InvalidInput` for what defines no function.
+    Raises `InvalidInput` for another provider's own tool, such as its web search.
     """
-    return [
-        tool if _is_gemini(tool) else {"functionDeclarations": _declarations(tool)}
-        for tool in tools
-    ]
+    if not isinstance(tools, list | tuple):
+        raise InvalidInput(f"tools must be a list, not {type(tools).__name__}")
+    return [tool if _is_gemini(tool) else _declared(tool) for tool in tools]
 
 
 def _is_gemini(tool: Any) -> bool:
-    if not isinstance(tool, Mapping) or not tool:
-        return False
-    return any(key in tool for key in _DECLARATIONS) or not any(key in tool for key in _OF_OTHERS)
+    """Whether a tool is spelled as Gemini's: what declares functions, or one such as `googleSearch`."""
+    return isinstance(tool, Mapping) and not any(key in tool for key in _OF_OTHERS)
 
 
-def _declarations(tool: Any) -> list[dict[str, Any]]:
-    return [
-        {
-            "name": each.name,
-            **({"description": each.description} if each.description else {}),
-            "parametersJsonSchema": dict(each.schema),
-        }
-        for each in definitions_of(tool)
-    ]
+def _declared(tool: Any) -> Mapping[str, Any]:
+    declarations = []
+    for each in read_tools([tool]):
+        if each.name is None:
+            raise InvalidInput(f"Gemini has no tool such as {dict(each.given)!r:.80}")
+        described = {"description": each.description} if each.description else {}
+        schema = {"parametersJsonSchema": dict(each.schema)}
+        declarations.append({"name": each.name, **described, **schema})
+    return {"functionDeclarations": declarations}
 
 
 def _as_text(rendered: Mapping[str, Any]) -> list[dict[str, Any]]:

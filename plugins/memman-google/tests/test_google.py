@@ -8,9 +8,7 @@ import json
 import re
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator, Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from time import monotonic
 from typing import Any
 
@@ -27,85 +25,45 @@ from memman import (
     InvalidInput,
     MemoryConfig,
     MemoryManager,
+    ModelRef,
     TokenCount,
     events,
     plugins,
 )
 from memman.counting import Fallen, RemoteMeter, model_ref
 from memman.formats import BUILTIN_FORMATS
+from memman.testing import Answer, LoopbackServer, RemoteCounterConformance, loopback
 
 MODEL = "gemini-2.5-flash"
 HELLO = {"role": "user", "parts": [{"text": "hello"}]}
 SECRET = "a-key-that-nobody-prints"  # noqa: S105 - not a real one
+TOOL = {"name": "ls", "description": "lists", "input_schema": {"type": "object"}}
+DECLARED = {
+    "functionDeclarations": [
+        {"name": "ls", "description": "lists", "parametersJsonSchema": {"type": "object"}}
+    ]
+}
 VARIABLES = (
     "GOOGLE_API_KEY", "GEMINI_API_KEY", "GOOGLE_GENAI_USE_ENTERPRISE", "GOOGLE_GENAI_USE_VERTEXAI",
     "GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_LOCATION",
 )  # fmt: skip
 
-Answer = tuple[int, bytes, dict[str, str]]
+PATH = ":countTokens"
 
 
-class Google:
-    """A server on this machine: notes what it is asked and answers what it is told to."""
+def counted(tokens: Any) -> Answer:
+    return Answer(200, {"totalTokens": tokens})
 
-    def __init__(self) -> None:
-        self.asked: list[tuple[str, dict[str, Any], dict[str, str]]] = []
-        self.answers: list[Answer] = [self.counted(33)]
-        self.hang = threading.Event()
-        self.hangs = False
-        outer = self
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-                outer.asked.append((self.path, body, dict(self.headers.items())))
-                if outer.hangs:
-                    outer.hang.wait(5)
-                status, said, headers = (
-                    outer.answers.pop(0) if len(outer.answers) > 1 else outer.answers[0]
-                )
-                self.send_response(status)
-                for name, value in headers.items():
-                    self.send_header(name, value)
-                self.send_header("content-type", "application/json")
-                self.send_header("content-length", str(len(said)))
-                self.end_headers()
-                self.wfile.write(said)
-
-            def log_message(self, *_: Any) -> None:
-                """Says nothing."""
-
-        class Server(ThreadingHTTPServer):
-            daemon_threads = True
-
-            def handle_error(self, *_: Any) -> None:
-                """A client that gave up has closed its side."""
-
-        self.server = Server(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
-        threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True).start()
-
-    @staticmethod
-    def counted(tokens: Any) -> Answer:
-        return 200, json.dumps({"totalTokens": tokens}).encode(), {}
-
-    @staticmethod
-    def failed(status: int, *details: Any, **headers: str) -> Answer:
-        error = {"code": status, "message": "no", "status": "NO", "details": list(details)}
-        named = {name.replace("_", "-"): value for name, value in headers.items()}
-        return status, json.dumps({"error": error}).encode(), named
-
-    def close(self) -> None:
-        self.hang.set()
-        self.server.shutdown()
-        self.server.server_close()
+def failed(status: int, *details: Any, headers: Mapping[str, str] | None = None) -> Answer:
+    error = {"code": status, "message": "no", "status": "NO", "details": list(details)}
+    return Answer(status, {"error": error}, headers or {})
 
 
 @pytest.fixture
-def google() -> Iterator[Google]:
-    server = Google()
-    yield server
-    server.close()
+def google() -> Iterator[LoopbackServer]:
+    with loopback(PATH, counted(33)) as server:
+        yield server
 
 
 @pytest.fixture(autouse=True)
@@ -114,8 +72,8 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-def developer(google: Google) -> GoogleCounter:
-    client = Client(api_key=SECRET, http_options=HttpOptions(base_url=google.url))
+def developer(url: str) -> GoogleCounter:
+    client = Client(api_key=SECRET, http_options=HttpOptions(base_url=url))
     return GoogleCounter(model_ref(MODEL), vertex=False, client=client)
 
 
@@ -125,15 +83,19 @@ class Credentials(AnonymousCredentials):
         self.token = "t"  # noqa: S105 - not a real one
 
 
-def vertex(google: Google) -> GoogleCounter:
+def vertex(url: str) -> GoogleCounter:
     client = Client(
         vertexai=True,
         project="p",
         location="us-central1",
         credentials=Credentials(),
-        http_options=HttpOptions(base_url=google.url),
+        http_options=HttpOptions(base_url=url),
     )
     return GoogleCounter(model_ref(MODEL), vertex=True, client=client)
+
+
+def received(server: LoopbackServer) -> list[tuple[str, Mapping[str, str], Any]]:
+    return [(each.path, each.headers, each.body) for each in server.received]
 
 
 def request(**more: Any) -> dict[str, Any]:
@@ -157,6 +119,51 @@ def ask(request: pytest.FixtureRequest) -> Ask:
     return asked
 
 
+# ---------------------------------------------------------------- the laws
+
+
+class Googles(RemoteCounterConformance):
+    path = PATH
+    secret = SECRET
+    module, sdk = "memman_google", "google.genai"
+    foreign = ("gpt-4o", "vertex_ai/claude-sonnet-4", "gemma-3-27b")
+
+    def make_request(self, text: str) -> dict[str, Any]:
+        said = {"role": "user", "parts": [{"text": text}]}
+        return request(messages=[said], system="be brief", tools=[DECLARED])
+
+    def success(self, tokens: Any) -> Answer:
+        return counted(tokens)
+
+    def failure(self, status: int, headers: Mapping[str, str] | None = None) -> Answer:
+        return failed(status, headers=headers)
+
+    def close_counter(self, counter: Any) -> None:
+        counter._client.close()
+
+
+class TestDeveloper(Googles):
+    spec = counter_specs()[0]
+    models = (MODEL, "gemini/gemini-2.5-pro", "models/gemini-3-pro")
+
+    def make_counter(self, url: str) -> GoogleCounter:
+        return developer(url)
+
+    def test_the_tools_reach_the_provider(self) -> None:
+        """Within a text: the service has no other place for them."""
+        for _door, received in self._sent(self.make_request("hi")):
+            [_system, tools, _hi] = received.body["contents"]
+            assert json.loads(tools["parts"][0]["text"]) == [DECLARED]
+
+
+class TestVertex(Googles):
+    spec = counter_specs()[1]
+    models = ("vertex_ai/gemini-2.5-pro",)
+
+    def make_counter(self, url: str) -> GoogleCounter:
+        return vertex(url)
+
+
 # ---------------------------------------------------------------- on the wire
 
 
@@ -172,27 +179,19 @@ def read(value: Any) -> Any:
     return pairs
 
 
-def test_the_developer_api_is_asked_for_the_contents(google: Google, ask: Ask) -> None:
-    assert ask(developer(google), request()) == 33
-    [(path, body, headers)] = google.asked
+def test_the_developer_api_is_asked_for_the_contents(google: LoopbackServer, ask: Ask) -> None:
+    assert ask(developer(google.url), request()) == 33
+    [(path, headers, body)] = received(google)
     assert path.endswith(f"/models/{MODEL}:countTokens")
     assert body == {"contents": [HELLO]}
     assert headers["x-goog-api-key"] == SECRET
 
 
-TOOL = {"name": "ls", "description": "lists", "input_schema": {"type": "object"}}
-DECLARED = {
-    "functionDeclarations": [
-        {"name": "ls", "description": "lists", "parametersJsonSchema": {"type": "object"}}
-    ]
-}
-
-
 def test_the_developer_api_gets_system_and_tools_as_text_before_the_contents(
-    google: Google, ask: Ask
+    google: LoopbackServer, ask: Ask
 ) -> None:
-    ask(developer(google), request(system="be brief", tools=[TOOL]))
-    [(_, body, _)] = google.asked
+    ask(developer(google.url), request(system="be brief", tools=[TOOL]))
+    [(_, _, body)] = received(google)
     assert set(body) == {"contents"}
     system, tools, hello = body["contents"]
     assert system == {"role": "user", "parts": [{"text": "be brief"}]}
@@ -200,9 +199,9 @@ def test_the_developer_api_gets_system_and_tools_as_text_before_the_contents(
     assert hello == HELLO
 
 
-def test_vertex_gets_system_and_tools_as_what_they_are(google: Google, ask: Ask) -> None:
-    assert ask(vertex(google), request(system="be brief", tools=[TOOL])) == 33
-    [(path, body, _)] = google.asked
+def test_vertex_gets_system_and_tools_as_what_they_are(google: LoopbackServer, ask: Ask) -> None:
+    assert ask(vertex(google.url), request(system="be brief", tools=[TOOL])) == 33
+    [(path, _, body)] = received(google)
     assert path.endswith(
         f"/projects/p/locations/us-central1/publishers/google/models/{MODEL}:countTokens"
     )
@@ -211,13 +210,13 @@ def test_vertex_gets_system_and_tools_as_what_they_are(google: Google, ask: Ask)
     assert read(body["tools"]) == [DECLARED]
 
 
-def test_tools_of_gemini_itself_go_as_they_are(google: Google) -> None:
+def test_tools_of_gemini_itself_go_as_they_are(google: LoopbackServer) -> None:
     tools = [DECLARED, {"googleSearch": {}}]
-    in_sync(vertex(google), request(tools=tools))
-    assert read(google.asked[0][1]["tools"]) == tools
+    in_sync(vertex(google.url), request(tools=tools))
+    assert read(google.received[0].body["tools"]) == tools
 
 
-def test_calls_results_and_images_are_sent_as_they_are(google: Google, ask: Ask) -> None:
+def test_calls_results_and_images_are_sent_as_they_are(google: LoopbackServer, ask: Ask) -> None:
     png = base64.b64encode(b"\x89PNG\xff\xfe").decode()
     assert "/" in png
     messages = [
@@ -228,30 +227,23 @@ def test_calls_results_and_images_are_sent_as_they_are(google: Google, ask: Ask)
             "parts": [{"functionResponse": {"name": "ls", "response": {"output": "a.txt"}}}],
         },
     ]
-    ask(developer(google), request(messages=messages))
-    assert read(google.asked[0][1]["contents"]) == read(messages)
+    ask(developer(google.url), request(messages=messages))
+    assert read(google.received[0].body["contents"]) == read(messages)
 
 
 @pytest.mark.parametrize(
     "spelling", ["gemini/gemini-2.5-flash", "models/gemini-2.5-flash", "GEMINI-2.5-Flash"]
 )
-def test_the_model_goes_by_its_own_name(google: Google, spelling: str) -> None:
-    in_sync(developer(google), request(model=spelling))
-    assert google.asked[0][0].endswith(f"/models/{MODEL}:countTokens")
+def test_the_model_goes_by_its_own_name(google: LoopbackServer, spelling: str) -> None:
+    in_sync(developer(google.url), request(model=spelling))
+    assert google.received[0].path.endswith(f"/models/{MODEL}:countTokens")
 
 
-def test_an_alias_goes_by_the_name_of_its_model(google: Google) -> None:
-    from memman import ModelRef
-
+def test_an_alias_goes_by_the_name_of_its_model(google: LoopbackServer) -> None:
     client = Client(api_key=SECRET, http_options=HttpOptions(base_url=google.url))
     counter = GoogleCounter(ModelRef(MODEL, given="ours"), vertex=False, client=client)
     in_sync(counter, request(model="ours"))
-    assert google.asked[0][0].endswith(f"/models/{MODEL}:countTokens")
-
-
-def test_one_counter_serves_several_loops(google: Google) -> None:
-    counter = developer(google)
-    assert [in_async(counter, request()) for _ in range(3)] == [33, 33, 33]
+    assert google.received[0].path.endswith(f"/models/{MODEL}:countTokens")
 
 
 @pytest.mark.parametrize(
@@ -265,11 +257,11 @@ def test_one_counter_serves_several_loops(google: Google) -> None:
     ],
 )
 def test_what_the_sdk_does_not_take_is_refused_before_it_is_sent(
-    google: Google, ask: Ask, broken: dict[str, Any]
+    google: LoopbackServer, ask: Ask, broken: dict[str, Any]
 ) -> None:
     with pytest.raises(InvalidInput):
-        ask(vertex(google), request(**broken))
-    assert google.asked == []
+        ask(vertex(google.url), request(**broken))
+    assert google.received == []
 
 
 # ---------------------------------------------------------------- failures
@@ -290,45 +282,36 @@ def met(counter: GoogleCounter, ask: Ask, rendered: Any = None, **more: Any) -> 
 @pytest.mark.parametrize(
     ("answer", "kind", "wait"),
     [
-        (Google.failed(400), "refused", None),
-        (Google.failed(400, {"reason": "API_KEY_INVALID"}), "denied", None),
-        (Google.failed(403), "denied", None),
-        (Google.failed(404), "unsupported", None),
-        (Google.failed(429, retry_after="7"), "limited", 7.0),
-        (Google.failed(429, {"retryDelay": "17s"}), "limited", 17.0),
-        (Google.failed(429), "limited", None),
-        (Google.failed(500), "server", None),
-        (Google.failed(503), "server", None),
-        ((502, b"<html>bad gateway</html>", {}), "server", None),
-        ((200, b"<html>welcome</html>", {}), "malformed", None),
-        ((200, b"{}", {}), "malformed", None),
-        (Google.counted(-1), "malformed", None),
+        (failed(400), "refused", None),
+        (failed(400, {"reason": "API_KEY_INVALID"}), "denied", None),
+        (failed(403), "denied", None),
+        (failed(404), "unsupported", None),
+        (failed(429, headers={"retry-after": "7"}), "limited", 7.0),
+        (failed(429, {"retryDelay": "17s"}), "limited", 17.0),
+        (failed(429), "limited", None),
+        (failed(500), "server", None),
+        (failed(503), "server", None),
+        (Answer(502, b"<html>bad gateway</html>"), "server", None),
+        (Answer(200, b"<html>welcome</html>"), "malformed", None),
+        (Answer(200, {}), "malformed", None),
+        (counted(-1), "malformed", None),
     ],
     ids=lambda value: str(value)[:40],
 )
 def test_a_failure_is_told_by_its_kind_after_one_attempt(
-    google: Google, ask: Ask, answer: Answer, kind: str, wait: float | None
+    google: LoopbackServer, ask: Ask, answer: Answer, kind: str, wait: float | None
 ) -> None:
-    google.answers = [answer]
-    fallen = met(developer(google), ask)
+    google.answer_with(answer)
+    fallen = met(developer(google.url), ask)
     assert isinstance(fallen, Fallen)
     assert (fallen.kind, fallen.retry_after) == (kind, wait), fallen.reason
     assert SECRET not in fallen.reason
-    assert len(google.asked) == 1
+    assert len(google.received) == 1
 
 
-def test_a_server_that_never_answers_costs_the_deadline(google: Google, ask: Ask) -> None:
-    google.hangs = True
-    counter = developer(google)
-    began = monotonic()
-    with pytest.raises(Exception, match=r"(?i)timed? ?out|^$"):
-        ask(counter, request(), timeout=0.4)
-    assert monotonic() - began < 0.4 + 0.3
-
-
-def test_nobody_there_is_a_failure_of_the_network(google: Google, ask: Ask) -> None:
-    counter = developer(google)
-    google.close()
+def test_nobody_there_is_a_failure_of_the_network(google: LoopbackServer, ask: Ask) -> None:
+    with loopback(PATH, counted(1)) as gone:
+        counter = developer(gone.url)
     assert met(counter, ask).kind == "network"
 
 
@@ -342,7 +325,7 @@ def test_without_a_key_the_factory_says_what_to_set() -> None:
 
 
 def test_without_credentials_a_count_on_vertex_says_what_to_set(
-    google: Google, ask: Ask, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+    google: LoopbackServer, ask: Ask, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
 ) -> None:
     monkeypatch.setenv("GOOGLE_CLOUD_PROJECT", "p")
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "none.json"))
@@ -353,7 +336,7 @@ def test_without_credentials_a_count_on_vertex_says_what_to_set(
 
 
 def test_the_environments_key_makes_the_client(
-    google: Google, ask: Ask, monkeypatch: pytest.MonkeyPatch
+    google: LoopbackServer, ask: Ask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GEMINI_API_KEY", SECRET)
     monkeypatch.setenv("GOOGLE_GEMINI_BASE_URL", google.url)
@@ -361,7 +344,7 @@ def test_the_environments_key_makes_the_client(
     counter = spec.factory(model_ref(MODEL))
     assert ask(counter, request()) == 33
     assert SECRET not in counter.fingerprint
-    assert google.asked[0][2]["x-goog-api-key"] == SECRET
+    assert google.received[0].headers["x-goog-api-key"] == SECRET
 
 
 # ---------------------------------------------------------------- being found
@@ -390,7 +373,7 @@ def test_one_of_the_two_answers_for_a_gemini_model(
     assert [spec.name for spec in specs if spec.match(model_ref(model)) > 0] == names
 
 
-def test_a_client_of_ones_own_answers_for_every_gemini_model(google: Google) -> None:
+def test_a_client_of_ones_own_answers_for_every_gemini_model(google: LoopbackServer) -> None:
     client = Client(api_key=SECRET, http_options=HttpOptions(base_url=google.url))
     [spec] = counter_specs(client)
     assert (spec.name, spec.accuracy) == ("google", "medium")
@@ -423,7 +406,7 @@ class Plugin:
 
 
 @pytest.fixture
-def installed(google: Google, monkeypatch: pytest.MonkeyPatch) -> None:
+def installed(google: LoopbackServer, monkeypatch: pytest.MonkeyPatch) -> None:
     found = plugins.load_plugins({"MEMMAN_PLUGINS": ""})
     client = Client(api_key=SECRET, http_options=HttpOptions(base_url=google.url))
     found.register(Plugin(client), "ours")
@@ -467,13 +450,15 @@ def async_heard_and_built() -> tuple[list[Any], Any]:
 @pytestmark_format
 @pytest.mark.usefixtures("installed")
 @pytest.mark.parametrize("build", [heard_and_built, async_heard_and_built], ids=["sync", "async"])
-def test_a_doubtful_context_has_the_price_that_google_says(google: Google, build: Any) -> None:
-    google.answers = [Google.counted(930)]
+def test_a_doubtful_context_has_the_price_that_google_says(
+    google: LoopbackServer, build: Any
+) -> None:
+    google.answer_with(counted(930))
     heard, context = build()
     assert (context.tokens.tokens, context.tokens.method) == (930, "api")
     assert context.tokens.accuracy == "medium"
     assert heard == []
-    [(_, body, _)] = google.asked
+    [(_, _, body)] = received(google)
     assert body["contents"][0] == {"role": "user", "parts": [{"text": "be brief"}]}
     assert len(body["contents"]) > 1
 
@@ -483,9 +468,9 @@ def test_a_doubtful_context_has_the_price_that_google_says(google: Google, build
 @pytest.mark.parametrize("build", [heard_and_built, async_heard_and_built], ids=["sync", "async"])
 @pytest.mark.parametrize("status", [400, 403, 404, 429, 500])
 def test_a_failure_is_an_event_with_its_reason_and_the_estimate_stands(
-    google: Google, build: Any, status: int
+    google: LoopbackServer, build: Any, status: int
 ) -> None:
-    google.answers = [Google.failed(status)]
+    google.answer_with(failed(status))
     heard, context = build()
     assert context.tokens.counter == "chars4"
     [event] = heard
@@ -495,8 +480,8 @@ def test_a_failure_is_an_event_with_its_reason_and_the_estimate_stands(
 
 @pytestmark_format
 @pytest.mark.usefixtures("installed")
-def test_a_server_that_hangs_does_not_hold_up_a_context(google: Google) -> None:
-    google.hangs = True
+def test_a_server_that_hangs_does_not_hold_up_a_context(google: LoopbackServer) -> None:
+    google.answer_with(Answer(never=True))
     began = monotonic()
     heard, context = heard_and_built()
     assert monotonic() - began < 2.0 + 0.6
