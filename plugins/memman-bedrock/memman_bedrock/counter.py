@@ -48,6 +48,7 @@ class BedrockCounter:
         self._timer = timer
         self._wrong_until: dict[str, float] = {}
         self._lock = threading.Lock()
+        self._session: Any = None
         self._timeout = 0.0
 
     def count_request(self, rendered: Mapping[str, Any], *, timeout: float) -> int:
@@ -85,7 +86,9 @@ class BedrockCounter:
         """The client. One of our own is made once for a time-out, since boto3 fixes it in the client."""
         with self._lock:
             if self._client is None or (self._own and timeout != self._timeout):
-                self._client = _made(self._region, timeout)
+                # The session keeps what it has read: a second client takes a fraction of the first's time.
+                self._session = self._session or _session(self._region)
+                self._client = _made(self._session, timeout)
                 self._timeout = timeout
             return self._client
 
@@ -105,15 +108,19 @@ def _asked(client: Any, model_id: str, asked: Mapping[str, Any]) -> int:
     return tokens
 
 
-def _made(region: str | None, timeout: float) -> Any:
+def _session(region: str | None) -> Any:
+    # Of our own: boto3's default one is not for several threads.
     from boto3 import Session
+
+    return Session(region_name=region)
+
+
+def _made(session: Any, timeout: float) -> Any:
     from botocore.config import Config
 
-    config = Config(
-        connect_timeout=timeout, read_timeout=timeout, retries={"total_max_attempts": 1}
-    )
-    # A session of our own: boto3's default one is not for several threads.
-    return Session(region_name=region).client("bedrock-runtime", config=config)
+    once = {"total_max_attempts": 1}
+    config = Config(connect_timeout=timeout, read_timeout=timeout, retries=once)
+    return session.client("bedrock-runtime", config=config)
 
 
 @contextmanager

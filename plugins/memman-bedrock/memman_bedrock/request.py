@@ -6,25 +6,28 @@ left out, and where messages have tool calls or results there are tools.
 
 from __future__ import annotations
 
-import binascii
-from base64 import b64decode
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from memman.errors import InvalidInput
+from memman.formats.bedrock import sdk_messages
 from memman.formats.tools import Tool, read_tools
 
-_MEDIA: Final = ("image", "document", "video", "audio")
 _OWN_TOOLS: Final = ("toolSpec", "systemTool", "cachePoint")
 
 
 def converse_input(rendered: Mapping[str, Any]) -> dict[str, Any]:
     """The `input` of `count_tokens`. Raises `InvalidInput` for what cannot be put in Converse's shape."""
-    messages = sdk_messages(rendered["messages"])
-    if not messages:
+    given = rendered["messages"]
+    if not given:
         raise InvalidInput(
             "a request without messages cannot be counted: Bedrock needs one at least"
         )
+    if not all(
+        isinstance(each, Mapping) and isinstance(each.get("content"), list) for each in given
+    ):
+        raise InvalidInput("a message of Bedrock's is an object with a list as its content")
+    messages = sdk_messages(given)
     converse: dict[str, Any] = {"messages": messages}
     if rendered.get("system"):
         converse["system"] = [{"text": rendered["system"]}]
@@ -44,16 +47,6 @@ def converse_tools(tools: Sequence[Any]) -> list[Mapping[str, Any]]:
     return [_converse_tool(tool) for tool in read_tools(tools)]
 
 
-def sdk_messages(messages: Iterable[Any]) -> list[Any]:
-    """The messages with the bytes that boto3 wants where plain JSON has base64."""
-    return [
-        {**message, "content": [_block(block) for block in message["content"]]}
-        if isinstance(message, Mapping) and isinstance(message.get("content"), list)
-        else message
-        for message in messages
-    ]
-
-
 def _converse_tool(tool: Tool) -> Mapping[str, Any]:
     if any(key in tool.given for key in _OWN_TOOLS):
         return tool.given
@@ -70,43 +63,9 @@ def _spec(name: str, description: str | None, schema: Mapping[str, Any]) -> dict
 
 def _tools_used(messages: Sequence[Any]) -> list[dict[str, Any]]:
     """Tools of the names that the messages call, for who gave none: without any it is refused."""
-    blocks = [
-        block
-        for message in messages
-        if isinstance(message, Mapping) and isinstance(message.get("content"), list)
-        for block in message["content"]
-        if isinstance(block, Mapping)
-    ]
+    blocks = [block for each in messages for block in each["content"] if isinstance(block, Mapping)]
     calls = (block["toolUse"] for block in blocks if isinstance(block.get("toolUse"), Mapping))
     names = dict.fromkeys(call["name"] for call in calls if isinstance(call.get("name"), str))
     if not names and any("toolResult" in block for block in blocks):
         names = {"tool": None}
     return [_spec(name, None, {"type": "object"}) for name in names]
-
-
-def _block(block: Any) -> Any:
-    if not isinstance(block, Mapping):
-        return block
-    result = block.get("toolResult")
-    if isinstance(result, Mapping) and isinstance(result.get("content"), list):
-        inner = [_block(each) for each in result["content"]]
-        return {**block, "toolResult": {**result, "content": inner}}
-    reasoning = block.get("reasoningContent")
-    if isinstance(reasoning, Mapping) and "redactedContent" in reasoning:
-        return {**block, "reasoningContent": _decoded(reasoning, "redactedContent")}
-    for kind in _MEDIA:
-        media = block.get(kind)
-        source = media.get("source") if isinstance(media, Mapping) else None
-        if isinstance(media, Mapping) and isinstance(source, Mapping) and "bytes" in source:
-            return {**block, kind: {**media, "source": _decoded(source, "bytes")}}
-    return block
-
-
-def _decoded(holder: Mapping[str, Any], key: str) -> dict[str, Any]:
-    value = holder[key]
-    if not isinstance(value, str):
-        return dict(holder)
-    try:
-        return {**holder, key: b64decode(value, validate=True)}
-    except (binascii.Error, ValueError) as error:
-        raise InvalidInput(f"{key} of a block is not base64: {error}") from error

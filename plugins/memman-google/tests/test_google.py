@@ -31,7 +31,6 @@ from memman import (
     plugins,
 )
 from memman.counting import Fallen, RemoteMeter, model_ref
-from memman.formats import BUILTIN_FORMATS
 from memman.testing import Answer, LoopbackServer, RemoteCounterConformance, loopback
 
 MODEL = "gemini-2.5-flash"
@@ -392,9 +391,6 @@ def test_listing_it_and_making_a_counter_import_no_sdk() -> None:
 
 # ---------------------------------------------------------------- in a manager
 
-HAS_FORMAT = any(form.name == "gemini" for form in BUILTIN_FORMATS)
-pytestmark_format = pytest.mark.skipif(not HAS_FORMAT, reason="the format gemini is not there")
-
 
 class Plugin:
     def __init__(self, client: Client) -> None:
@@ -447,7 +443,6 @@ def async_heard_and_built() -> tuple[list[Any], Any]:
     return heard, asyncio.run(run())
 
 
-@pytestmark_format
 @pytest.mark.usefixtures("installed")
 @pytest.mark.parametrize("build", [heard_and_built, async_heard_and_built], ids=["sync", "async"])
 def test_a_doubtful_context_has_the_price_that_google_says(
@@ -463,7 +458,6 @@ def test_a_doubtful_context_has_the_price_that_google_says(
     assert len(body["contents"]) > 1
 
 
-@pytestmark_format
 @pytest.mark.usefixtures("installed")
 @pytest.mark.parametrize("build", [heard_and_built, async_heard_and_built], ids=["sync", "async"])
 @pytest.mark.parametrize("status", [400, 403, 404, 429, 500])
@@ -478,7 +472,6 @@ def test_a_failure_is_an_event_with_its_reason_and_the_estimate_stands(
     assert str(status) in event.reason
 
 
-@pytestmark_format
 @pytest.mark.usefixtures("installed")
 def test_a_server_that_hangs_does_not_hold_up_a_context(google: LoopbackServer) -> None:
     google.answer_with(Answer(never=True))
