@@ -25,8 +25,13 @@ def counter_spec(client: Any = None) -> CounterSpec:
             require("boto3", "memman-bedrock")
         return BedrockCounter(model, client=client)
 
+    def before_all(model: ModelRef) -> int:
+        """A client that somebody made goes before that of the environment."""
+        return 2 * match(model)
+
+    matches = match if client is None else before_all
     return CounterSpec(
-        name="bedrock", match=match, factory=make, remote=True, accuracy="high", format="bedrock"
+        name="bedrock", match=matches, factory=make, remote=True, accuracy="high", format="bedrock"
     )
 
 

@@ -439,6 +439,12 @@ def test_the_client_is_made_once(bedrock: LoopbackServer, monkeypatch: pytest.Mo
     first.close()
 
 
+def test_a_client_of_ones_own_goes_before_the_environments(bedrock: LoopbackServer) -> None:
+    ours, theirs = counter_spec(client_of(bedrock.url)), counter_spec()
+    assert ours.match(model_ref(BASE)) > theirs.match(model_ref(BASE)) > 0
+    assert ours.match(model_ref("gpt-4o")) == 0
+
+
 # ---------------------------------------------------------------- in a manager
 
 

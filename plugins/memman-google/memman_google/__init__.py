@@ -43,7 +43,7 @@ def counter_specs(client: Client | None = None) -> list[CounterSpec]:
 
     google = CounterSpec(
         name="google",
-        match=developer_match if client is None else gemini_match,
+        match=developer_match if client is None else _before_all,
         factory=developer,
         remote=True,
         accuracy="medium",
@@ -51,7 +51,7 @@ def counter_specs(client: Client | None = None) -> list[CounterSpec]:
     )
     google_vertex = CounterSpec(
         name="google-vertex",
-        match=vertex_match if client is None else gemini_match,
+        match=vertex_match if client is None else _before_all,
         factory=vertex,
         remote=True,
         accuracy="high",
@@ -60,6 +60,11 @@ def counter_specs(client: Client | None = None) -> list[CounterSpec]:
     if client is None:
         return [google, google_vertex]
     return [google_vertex if client.vertexai else google]
+
+
+def _before_all(model: ModelRef) -> int:
+    """A client that somebody made goes before those of the environment."""
+    return 2 * gemini_match(model)
 
 
 @hookimpl
