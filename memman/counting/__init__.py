@@ -5,19 +5,25 @@
 `remote` asks a counter over a network; `failures`, `breaker` and `flight` are what it is made of.
 """
 
+from memman.counting.bodies import Body, read_body
 from memman.counting.breaker import Breaker
 from memman.counting.builtin import BYTES4, CHARS4, builtin_specs
 from memman.counting.calibration import learn, predicted
 from memman.counting.failures import Fallen, failure_of
+from memman.counting.framing import Billing, framing_of
+from memman.counting.images import image_tokens
 from memman.counting.meter import Meter
 from memman.counting.models import FAMILIES, family_of, model_ref
 from memman.counting.remote import RemoteMeter
+from memman.counting.requests import price_request, price_tools
 from memman.counting.resolution import Candidate, Resolution, resolve, resolve_remote
 
 __all__ = [
     "BYTES4",
     "CHARS4",
     "FAMILIES",
+    "Billing",
+    "Body",
     "Breaker",
     "Candidate",
     "Fallen",
@@ -27,9 +33,14 @@ __all__ = [
     "builtin_specs",
     "failure_of",
     "family_of",
+    "framing_of",
+    "image_tokens",
     "learn",
     "model_ref",
     "predicted",
+    "price_request",
+    "price_tools",
+    "read_body",
     "resolve",
     "resolve_remote",
 ]

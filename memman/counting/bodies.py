@@ -48,12 +48,13 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Body(msgspec.Struct, frozen=True, kw_only=True):
-    """A whole request. `choice` is the tool choice: "", "auto", "none", "any", or a tool's name.
+    """A whole request. `api` is its shape: "chat", "responses", "messages", "gemini" or "converse".
 
-    `hosted` are tools that the provider runs itself, as compact JSON; `schema` is that of a structured
+    `choice` is the tool choice: "", "auto", "none", "any", or a tool's name. `hosted` are tools that the provider runs itself, as compact JSON; `schema` is that of a structured
     answer, None where there is none.
     """
 
+    api: str
     messages: tuple[Message, ...]
     tools: tuple[Tool, ...] = ()
     hosted: tuple[str, ...] = ()
@@ -77,6 +78,7 @@ def read_body(request: Mapping[str, Any]) -> Body:
     config = request.get("toolConfig") or {}
     tools, hosted = read_tools(request.get("tools") or config.get("tools") or ())
     return Body(
+        api=_api(request),
         messages=(*_heads(request), *_messages(items)),
         tools=tools,
         hosted=hosted,
@@ -87,6 +89,31 @@ def read_body(request: Mapping[str, Any]) -> Body:
 
 _ITEMS: Final = ("messages", "input", "contents")
 _HEADS: Final = ("system", "instructions", "systemInstruction", "system_instruction")
+
+
+def _api(request: Mapping[str, Any]) -> str:
+    if request.get("contents") is not None:
+        return "gemini"
+    if request.get("messages") is None:
+        return "responses"
+    if "inferenceConfig" in request or "toolConfig" in request or _of_bedrock(request["messages"]):
+        return "converse"
+    return "messages" if _of_anthropic(request) else "chat"
+
+
+def _of_bedrock(messages: Any) -> bool:
+    first = messages[0] if isinstance(messages, Sequence) and messages else None
+    content = first.get("content") if isinstance(first, Mapping) else None
+    block = content[0] if isinstance(content, Sequence) and content else None
+    return isinstance(block, Mapping) and "type" not in block
+
+
+def _of_anthropic(request: Mapping[str, Any]) -> bool:
+    tools = request.get("tools")
+    first = tools[0] if isinstance(tools, Sequence) and tools else None
+    if isinstance(first, Mapping):
+        return "input_schema" in first or "function" not in first
+    return "system" in request or "anthropic_version" in request
 
 
 def _heads(request: Mapping[str, Any]) -> Iterable[Message]:

@@ -6,13 +6,15 @@ Importing it loads neither tiktoken nor a vocabulary; making a counter does, onc
 
 from __future__ import annotations
 
+from memman.counting import framing_of
 from memman.errors import CounterUnavailable
 from memman.hookspecs import hookimpl
 from memman.ports import CounterSpec, ModelRef
 from memman_tiktoken.counter import TiktokenCounter
 from memman_tiktoken.models import encoding_of
+from memman_tiktoken.scaled import ScaledCounter, match
 
-__all__ = ["TiktokenCounter", "memman_token_counters"]
+__all__ = ["ScaledCounter", "TiktokenCounter", "memman_token_counters"]
 
 
 def _match(model: ModelRef) -> int:
@@ -38,7 +40,17 @@ def _make(model: ModelRef) -> TiktokenCounter:
     return TiktokenCounter(encoding(known.encoding))
 
 
+def _make_scaled(model: ModelRef) -> ScaledCounter:
+    """The counter for a model of another vendor. Raises `CounterUnavailable` without a vocabulary."""
+    from memman_tiktoken.vocabulary import encoding
+
+    return ScaledCounter(TiktokenCounter(encoding("o200k_base")), framing_of(model).text)
+
+
 @hookimpl
 def memman_token_counters() -> list[CounterSpec]:
-    """One local counter, `tiktoken`."""
-    return [CounterSpec(name="tiktoken", match=_match, factory=_make, accuracy="high")]
+    """Two local counters: `tiktoken` for OpenAI's models, `tiktoken-scaled` for other families."""
+    return [
+        CounterSpec(name="tiktoken", match=_match, factory=_make, accuracy="high"),
+        CounterSpec(name="tiktoken-scaled", match=match, factory=_make_scaled, accuracy="medium"),
+    ]
