@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -40,7 +41,8 @@ Priced = Callable[[Sample], int]
 GOALS: Final[dict[str, float]] = {
     "claude-4": 5, "gpt-4.1": 1, "gpt-4o": 2, "gpt-5": 5, "glm": 3, "kimi": 5, "mistral": 11, "gemini-2": 11,
 }  # fmt: skip
-_EXACT: Final = ("gpt-4o", "gpt-4.1")
+# Not the search and audio previews, which are models of their own with prompts that nobody sees.
+_EXACT: Final = re.compile(r"gpt-4o(-mini)?(-20[\d-]+)?|gpt-4\.1(-mini|-nano)?(-20[\d-]+)?")
 _LEAST_EXACT: Final = 99.0
 
 
@@ -329,8 +331,7 @@ def _by_formula(sample: Sample) -> bool:
     return (
         sample.plain
         and sample.endpoint == "chat completions"
-        and sample.ref.family in _EXACT
-        and sample.ref.provider in ("openai", "azure-openai")
+        and _EXACT.fullmatch(sample.ref.name) is not None
         and not sample.body.tools
         and not any(message.calls or message.results for message in messages)
     )

@@ -38,7 +38,10 @@ def price_request(request: Mapping[str, Any], ref: ModelRef, count_texts: CountT
     texts += [compact(body.schema)] if body.schema is not None else []
     calls = sum(len(message.calls) for message in body.messages)
     results = sum(message.results for message in body.messages)
-    names = sum(1 for message in body.messages if message.name and not message.results)
+    # Observed for gpt-4o: a name that only repeats its role does not cost the usual token of a name.
+    names = sum(
+        1 for each in body.messages if each.name not in ("", each.role) and not each.results
+    )
     tokens = billing.request + billing.message * len(body.messages) + names
     tokens += billing.call * calls + billing.result * results
     tokens += sum(count_texts(texts)) + _price_images(body, ref)
@@ -131,7 +134,7 @@ def _words(tool: Tool) -> list[str]:
 
 
 def _described(schema: Any) -> list[str]:
-    """Names, descriptions and choices of a schema's fields, at any depth that JSON has."""
+    """What stands in a schema beside its own keywords, at any depth that JSON has."""
     found: list[str] = []
     left = [schema]
     while left:
@@ -140,13 +143,21 @@ def _described(schema: Any) -> list[str]:
             left += each
         elif isinstance(each, Mapping):
             found += (value for value in (each.get("description"),) if isinstance(value, str))
-            found += map(str, each.get("enum") or ())
+            found += map(str, (*_listed(each, "type"), *_listed(each, "enum")))
+            found += map(str, _listed(each, "required"))
             properties = each.get("properties")
             if isinstance(properties, Mapping):
                 found += map(str, properties)
                 left += properties.values()
             left += (each[key] for key in _NESTED if key in each)
     return found
+
+
+def _listed(schema: Mapping[str, Any], key: str) -> Sequence[Any]:
+    value = schema.get(key)
+    if isinstance(value, list | tuple):
+        return value
+    return (value,) if isinstance(value, str) else ()
 
 
 _NESTED: Final = ("items", "anyOf", "oneOf", "allOf", "$defs")

@@ -25,9 +25,10 @@ class ScaledCounter:
         self._factor = factor
 
     def count_texts(self, texts: Sequence[str]) -> list[int]:
-        """Tokens of each text, rounded up, so that a text of any length costs something."""
+        """Tokens of each text, rounded; a text of any length costs at least one."""
         factor = self._factor
-        return [-int(-count * factor // 1) for count in self._counter.count_texts(texts)]
+        counts = self._counter.count_texts(texts)
+        return [max(round(count * factor), 1) if count else 0 for count in counts]
 
 
 def match(model: ModelRef) -> int:
