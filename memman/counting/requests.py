@@ -64,7 +64,7 @@ def render_tools(tools: Sequence[Tool], rendering: Rendering) -> str:
     if rendering == "typescript":
         return namespace(tools)
     if rendering == "words":
-        return "\n".join(word for tool in tools for word in _words(tool))
+        return " ".join(word for tool in tools for word in _words(tool))
     if rendering == "spaced":
         wrapped = [{"type": "function", "function": _plain(tool)} for tool in tools]
         return dumps(wrapped, ensure_ascii=False)
