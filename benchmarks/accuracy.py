@@ -5,8 +5,8 @@
 
 Each recorded request is priced by `price_request` with the counter that memman resolves for its model, and
 by chars/4, raw o200k_base, LangChain's `count_tokens_approximately` and litellm's `token_counter` where
-those are installed. Reported is the half of the records that the fit never saw (`usage.py` says how they are
-divided); text-only requests of the models with an exact formula are counted over both halves, since nothing
+those are installed. Reported is the half of the records that the fit never saw (`usage.py` says how they
+are divided); text-only requests of the models with an exact formula are counted over both halves, since nothing
 of them was fitted. The error of a request is |priced - reported| / reported; bias is the sum of prices over
 the sum of reports, less one.
 Exit codes: 0 goals met, 1 not, 2 no data.
@@ -25,6 +25,8 @@ from statistics import median
 from typing import Any, Final
 
 import msgspec
+from memman_tiktoken import memman_token_counters
+from memman_tiktoken.vocabulary import encoding
 
 from benchmarks.goals import Goal, any_failed, report
 from benchmarks.tables import table
@@ -33,14 +35,16 @@ from memman.counting import builtin_specs, price_request, resolve
 from memman.counting.bodies import compact
 from memman.counting.requests import render_tools
 from memman.ports import ModelRef
-from memman_tiktoken import memman_token_counters
-from memman_tiktoken.vocabulary import encoding
 
 Priced = Callable[[Sample], int]
 # Median absolute error in percent, on chat completions and messages.
 GOALS: Final[dict[str, float]] = {
-    "claude-4": 5, "gpt-4.1": 1, "gpt-4o": 2, "gpt-5": 5, "glm": 3, "kimi": 5, "mistral": 11, "gemini-2": 11,
+    "claude-4": 5, "gpt-4.1": 1, "gpt-4o": 2, "gpt-5": 5, "glm": 3, "kimi": 5, "mistral": 11,
+    "gemini-2": 11,
 }  # fmt: skip
+_FEWEST: Final = 30  # requests; with fewer a median says little, and there is no verdict
+# Not reached yet: the hosts of Kimi render calls and tools differently, and the records do not say which.
+_HELD: Final = {"kimi": 6.5}
 # Not the search and audio previews, which are models of their own with prompts that nobody sees.
 _EXACT: Final = re.compile(r"gpt-4o(-mini)?(-20[\d-]+)?|gpt-4\.1(-mini|-nano)?(-20[\d-]+)?")
 _LEAST_EXACT: Final = 99.0
@@ -126,8 +130,10 @@ def raw_o200k(sample: Sample) -> int:
 def langchain() -> Priced | None:
     """LangChain's approximation over messages of its own, tools given; None where it is not installed."""
     try:
-        from langchain_core.messages import convert_to_messages
-        from langchain_core.messages.utils import count_tokens_approximately
+        from langchain_core.messages import convert_to_messages  # type: ignore[import-not-found,unused-ignore]
+        from langchain_core.messages.utils import (  # type: ignore[import-not-found,unused-ignore]
+            count_tokens_approximately,
+        )
     except ImportError:
         return None
 
@@ -142,7 +148,7 @@ def langchain() -> Priced | None:
 def litellm() -> Priced | None:
     """litellm's offline counter by the model's name; None where it is not installed."""
     try:
-        from litellm import token_counter
+        from litellm import token_counter  # type: ignore[import-not-found,unused-ignore]
     except ImportError:
         return None
 
@@ -300,9 +306,11 @@ def measure(samples: Sequence[Sample]) -> Result:
     )
     redacted = lines_of(
         prices,
-        lambda each: (each.ref.family, "with redactions")
-        if each.endpoint in ("chat completions", "messages")
-        else None,
+        lambda each: (
+            (each.ref.family, "with redactions")
+            if each.endpoint in ("chat completions", "messages")
+            else None
+        ),
     )
     endpoints = lines_of(
         prices, lambda each: (each.ref.family, each.endpoint) if each.plain else None
@@ -338,9 +346,9 @@ def _by_formula(sample: Sample) -> bool:
 
 
 def _goals(lines: Sequence[Line], exact: int, text_only: int) -> list[Goal]:
-    found = {line.family: line.ours.median for line in lines}
+    found = {line.family: line.ours.median for line in lines if line.ours.n >= _FEWEST}
     goals = [
-        Goal(f"median error, {family}", found[family], limit, unit="%")
+        Goal(f"median error, {family}", found[family], limit, unit="%", held=_HELD.get(family))
         for family, limit in GOALS.items()
         if family in found
     ]

@@ -19,13 +19,13 @@ from pathlib import Path
 from typing import Any, Final, get_args
 
 import msgspec
+from memman_tiktoken.models import encoding_of
+from memman_tiktoken.vocabulary import encoding
 
 from benchmarks.usage import FULL, SHARED, Sample, read_samples
 from memman.counting import framing
 from memman.counting.framing import Billing, Rendering, Row
 from memman.counting.requests import conversation_texts, render_tools, tool_forms
-from memman_tiktoken.models import encoding_of
-from memman_tiktoken.vocabulary import encoding
 
 _TABLE: Final = Path(framing.__file__).with_name("framing.json")
 _FEWEST: Final = 12  # records; with fewer a row stays as it is
@@ -89,7 +89,7 @@ def fitted(row: Row, samples: Sequence[Sample]) -> Row:
 def _fit(
     billing: Billing,
     rendering: Rendering,
-    names: list[str],
+    names: Sequence[str],
     rows: list[dict[str, float]],
     samples: Sequence[Sample],
     weights: list[float],

@@ -353,7 +353,7 @@ _SCHEMAS: Final = (
 
 
 def _tool(declared: Mapping[str, Any]) -> Tool:
-    schema = next((declared[key] for key in _SCHEMAS if declared.get(key)), {})
+    schema: Any = next((declared[key] for key in _SCHEMAS if declared.get(key)), {})
     if isinstance(schema, Mapping) and isinstance(schema.get("json"), Mapping):
         schema = schema["json"]
     return Tool(

@@ -94,7 +94,7 @@ def _price_tools(body: Body, billing: Billing, count_texts: CountTexts) -> float
     if not body.tools and not body.hosted:
         return 0.0
     forms = tool_forms(body)
-    tokens = sum(getattr(billing, name) * times for name, times in forms.items())
+    tokens: float = sum(getattr(billing, name) * times for name, times in forms.items())
     if not body.tools:
         return tokens
     [rendered] = count_texts((render_tools(body.tools, billing.rendering),))

@@ -20,7 +20,9 @@ _DEEPEST: Final = 32  # a schema nested deeper is shown as `any`
 
 def namespace(tools: Sequence[Tool]) -> str:
     """All tools as one text."""
-    return "\n".join(("namespace functions {\n", *map(_function, tools), "} // namespace functions"))
+    return "\n".join(
+        ("namespace functions {\n", *map(_function, tools), "} // namespace functions")
+    )
 
 
 def _function(tool: Tool) -> str:
