@@ -5,10 +5,10 @@
 
 Each recorded request is priced by `price_request` with the counter that memman resolves for its model, and
 by chars/4, raw o200k_base, LangChain's `count_tokens_approximately` and litellm's `token_counter` where
-those are installed. Reported is the half of the records that the fit never saw (`usage.py` says how they
-are divided); text-only requests of the models with an exact formula are counted over both halves, since nothing
-of them was fitted. The error of a request is |priced - reported| / reported; bias is the sum of prices over
-the sum of reports, less one.
+those are installed. Reported is the half of the records that the fit never saw (`usage.py` says how
+they are divided); text-only requests of the models with an exact formula are counted over both halves,
+since nothing of them was fitted. The error of a request is |priced - reported| / reported; bias is the sum
+of prices over the sum of reports, less one.
 Exit codes: 0 goals met, 1 not, 2 no data.
 """
 
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import sys
 from collections import defaultdict
@@ -147,6 +148,8 @@ def langchain() -> Priced | None:
 
 def litellm() -> Priced | None:
     """litellm's offline counter by the model's name; None where it is not installed."""
+    # It looks for tokenizers on a hub at the first use of some models, and retries for a minute.
+    os.environ["HF_HUB_OFFLINE"] = "1"
     try:
         from litellm import token_counter  # type: ignore[import-not-found,unused-ignore]
     except ImportError:
@@ -379,8 +382,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(shown(result.redacted))
     print("\nEvery endpoint, flags within tools and cache_control\n")
     print(shown(result.endpoints))
-    print(f"\nText-only chat completions of gpt-4o and gpt-4.1: {result.exact} of {result.text_only} exact\n")  # fmt: skip
-    missing = [name for name, found in (("langchain-core", langchain()), ("litellm", litellm())) if not found]  # fmt: skip
+    exact = f"{result.exact} of {result.text_only} exact"
+    print(f"\nText-only chat completions of gpt-4o and gpt-4.1: {exact}\n")
+    peers = (("langchain-core", langchain()), ("litellm", litellm()))
+    missing = [name for name, found in peers if not found]
     if missing:
         print(f"Columns left out, not installed: {', '.join(missing)}\n")
     print(report(result.goals))

@@ -50,8 +50,8 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
 class Body(msgspec.Struct, frozen=True, kw_only=True):
     """A whole request. `api` is its shape: "chat", "responses", "messages", "gemini" or "converse".
 
-    `choice` is the tool choice: "", "auto", "none", "any", or a tool's name. `hosted` are tools that the provider runs itself, as compact JSON; `schema` is that of a structured
-    answer, None where there is none.
+    `choice` is the tool choice: "", "auto", "none", "any", or a tool's name. `hosted` are tools that the
+    provider runs itself, as compact JSON; `schema` is that of a structured answer, if one is asked for.
     """
 
     api: str

@@ -156,7 +156,7 @@ def _patches(factor: float, most: int = 1_536) -> Callable[[int, int, str], int]
 
 
 def _area(width: int, height: int, _detail: str) -> int:
-    """Anthropic: w x h / 750 after the long edge is at most 1568 px and the whole at most about 1,600 tokens."""
+    """Anthropic: w x h / 750, the long edge shrunk to 1568 px and the whole to about 1,600 tokens."""
     shrink = min(1.0, 1568 / max(width, height))
     tokens = width * height * shrink**2 / 750
     return ceil(min(tokens, 1_600))

@@ -1,7 +1,8 @@
 """Counts for models of other vendors: o200k_base times a factor of the family.
 
 No vendor but OpenAI publishes a vocabulary for its newest models, and an o200k_base count with one factor
-is within a few percent for most of them. The factors are memman's data (`framing.json`), with source and date.
+is within a few percent for most of them. The factors are memman's data (`framing.json`), with source
+and date.
 """
 
 from __future__ import annotations
