@@ -44,8 +44,6 @@ GOALS: Final[dict[str, float]] = {
     "gemini-2": 11,
 }  # fmt: skip
 _FEWEST: Final = 30  # requests; with fewer a median says little, and there is no verdict
-# Not reached yet: the hosts of Kimi render calls and tools differently, and the records do not say which.
-_HELD: Final = {"kimi": 6.5}
 # Not the search and audio previews, which are models of their own with prompts that nobody sees.
 _EXACT: Final = re.compile(r"gpt-4o(-mini)?(-20[\d-]+)?|gpt-4\.1(-mini|-nano)?(-20[\d-]+)?")
 _LEAST_EXACT: Final = 99.0
@@ -351,7 +349,7 @@ def _by_formula(sample: Sample) -> bool:
 def _goals(lines: Sequence[Line], exact: int, text_only: int) -> list[Goal]:
     found = {line.family: line.ours.median for line in lines if line.ours.n >= _FEWEST}
     goals = [
-        Goal(f"median error, {family}", found[family], limit, unit="%", held=_HELD.get(family))
+        Goal(f"median error, {family}", found[family], limit, unit="%")
         for family, limit in GOALS.items()
         if family in found
     ]

@@ -27,7 +27,7 @@ from memman.counting import framing
 from memman.counting.framing import Billing, Rendering, Row
 from memman.counting.requests import conversation_texts, render_tools, tool_forms
 
-_TABLE: Final = Path(framing.__file__).with_name("framing.json")
+_TABLE: Final = Path(framing.TABLE)
 _FEWEST: Final = 12  # records; with fewer a row stays as it is
 _ROUNDS: Final = 60
 _FLOOR: Final = 0.003  # a relative error below this weighs like this

@@ -7,16 +7,17 @@ names a provider, a family or a version, and the API where that makes a differen
 
 from __future__ import annotations
 
+import os
 import re
 from functools import cache, lru_cache
-from pathlib import Path
 from typing import Final, Literal
 
 import msgspec
 
 from memman.ports import Framing, ModelRef
 
-_TABLE: Final = Path(__file__).with_name("framing.json")
+# No pathlib: it alone would be a tenth of what `import memman` may cost.
+TABLE: Final = os.path.join(os.path.dirname(__file__), "framing.json")  # noqa: PTH118, PTH120
 Rendering = Literal["json", "spaced", "typescript", "words"]
 
 
@@ -68,7 +69,8 @@ class Row(msgspec.Struct, frozen=True):
 @cache
 def rows() -> tuple[Row, ...]:
     """The table, read when first asked for; the last row answers for every model."""
-    return msgspec.json.decode(_TABLE.read_bytes(), type=tuple[Row, ...])
+    with open(TABLE, "rb") as table:  # noqa: PTH123
+        return msgspec.json.decode(table.read(), type=tuple[Row, ...])
 
 
 @lru_cache(256)

@@ -7,8 +7,9 @@ sum, and thoughts of earlier turns are left out as providers leave them out.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from json import dumps
 from typing import Any, Final
+
+import msgspec
 
 from memman.counting.bodies import Body, Tool, compact, read_body, read_tools
 from memman.counting.framing import Billing, Rendering, framing_of
@@ -67,7 +68,7 @@ def render_tools(tools: Sequence[Tool], rendering: Rendering) -> str:
         return " ".join(word for tool in tools for word in _words(tool))
     if rendering == "spaced":
         wrapped = [{"type": "function", "function": _plain(tool)} for tool in tools]
-        return dumps(wrapped, ensure_ascii=False)
+        return msgspec.json.format(compact(wrapped), indent=0)  # on one line, with spaces
     return "\n".join(compact(_plain(tool)) for tool in tools)
 
 
@@ -87,7 +88,7 @@ def conversation_texts(body: Body, ref: ModelRef) -> list[str]:
     return [text for text in found if text]
 
 
-_READS_THOUGHTS: Final = ("claude-4", "claude-4.7", "deepseek", "glm", "kimi", "qwen")
+_READS_THOUGHTS: Final = ("claude-4", "claude-4.7", "deepseek", "glm", "qwen")
 
 
 def _price_tools(body: Body, billing: Billing, count_texts: CountTexts) -> float:
