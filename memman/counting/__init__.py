@@ -7,16 +7,20 @@ learns from what providers report. `remote` asks a counter over a network; `fail
 are what it is made of.
 """
 
+from memman.counting.bodies import Body, read_body
 from memman.counting.breaker import Breaker
 from memman.counting.builtin import BYTES4, CHARS4, builtin_specs
 from memman.counting.calibration import learn, predicted
 from memman.counting.failures import Fallen, failure_of
+from memman.counting.framing import Billing, framing_of
+from memman.counting.images import image_tokens
 from memman.counting.limits import known_limits, limits_of
 from memman.counting.lookup import Models
 from memman.counting.meter import Meter
 from memman.counting.models import FAMILIES, family_of, model_ref
 from memman.counting.overflow import Overflow, parse_overflow
 from memman.counting.remote import RemoteMeter
+from memman.counting.requests import price_request, price_tools
 from memman.counting.resolution import (
     Candidate,
     Resolution,
@@ -31,6 +35,8 @@ __all__ = [
     "BYTES4",
     "CHARS4",
     "FAMILIES",
+    "Billing",
+    "Body",
     "Breaker",
     "Candidate",
     "Fallen",
@@ -43,6 +49,8 @@ __all__ = [
     "explain",
     "failure_of",
     "family_of",
+    "framing_of",
+    "image_tokens",
     "known_limits",
     "learn",
     "limits_of",
@@ -50,6 +58,9 @@ __all__ = [
     "model_ref",
     "parse_overflow",
     "predicted",
+    "price_request",
+    "price_tools",
+    "read_body",
     "resolve",
     "resolve_remote",
     "sound_specs",

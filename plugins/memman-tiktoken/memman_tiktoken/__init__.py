@@ -6,14 +6,22 @@ Importing it loads no tokenizer and no vocabulary; making a counter does, once i
 
 from __future__ import annotations
 
+from memman.counting import framing_of
 from memman.errors import CounterUnavailable
 from memman.hookspecs import hookimpl
 from memman.ports import CounterSpec, ModelRef
 from memman_tiktoken.backends import backend_for
 from memman_tiktoken.counter import FastCounter, TiktokenCounter
 from memman_tiktoken.models import encoding_of
+from memman_tiktoken.scaled import ScaledCounter, match
 
-__all__ = ["FastCounter", "TiktokenCounter", "counter_in", "memman_token_counters"]
+__all__ = [
+    "FastCounter",
+    "ScaledCounter",
+    "TiktokenCounter",
+    "counter_in",
+    "memman_token_counters",
+]
 
 
 def _match(model: ModelRef) -> int:
@@ -51,7 +59,15 @@ def counter_in(encoding: str, backend: str | None = None) -> FastCounter | Tikto
     return TiktokenCounter(vocabulary.encoding(encoding), found.note)
 
 
+def _make_scaled(model: ModelRef) -> ScaledCounter:
+    """The counter for a model of another vendor. Raises `CounterUnavailable` without a vocabulary."""
+    return ScaledCounter(counter_in("o200k_base"), framing_of(model).text)
+
+
 @hookimpl
 def memman_token_counters() -> list[CounterSpec]:
-    """One local counter, `tiktoken`."""
-    return [CounterSpec(name="tiktoken", match=_match, factory=_make, accuracy="high")]
+    """Two local counters: `tiktoken` for OpenAI's models, `tiktoken-scaled` for other families."""
+    return [
+        CounterSpec(name="tiktoken", match=_match, factory=_make, accuracy="high"),
+        CounterSpec(name="tiktoken-scaled", match=match, factory=_make_scaled, accuracy="medium"),
+    ]

