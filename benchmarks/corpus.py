@@ -1,7 +1,7 @@
 """Texts of many kinds, by which estimates of tokens are fitted and judged.
 
-Nothing is downloaded and no text of others is committed. Real texts are read from what is installed: CPython's
-own library, headers and documentation, the packages of this environment, Django's and Sphinx' translations;
+Nothing is downloaded and no text of others is committed. Real texts are read from what is installed:
+CPython's own library and headers, the packages of this environment, Django's and Sphinx' translations;
 `texts/` has short ones of our own in 20 languages; what machines write (logs, records, numbers, random
 ids) is generated from a seed. A kind whose package is not installed has fewer documents, or none.
 
@@ -27,12 +27,13 @@ from random import Random
 from typing import Any, NamedTuple
 from zlib import crc32
 
-_TEXTS = Path(__file__).parent / "texts"
+# Short texts that were written for this: one story in 20 languages.
+OWN_TEXTS = {path.stem: path for path in (Path(__file__).parent / "texts").glob("*.txt")}
 _LIBRARY = Path(sysconfig.get_path("stdlib"))
 _HEADERS = Path(sysconfig.get_path("include"))
 _LARGEST = 200_000  # characters read of a file
 _DOCUMENTS = 60  # of a kind at most
-_GENERATED = 40  # documents of each generated kind
+_MADE = 40  # documents of each generated kind
 _SHORTEST, _LONGEST = 32, 4_096  # characters of a sample
 
 
@@ -59,10 +60,12 @@ def _package(name: str) -> Path | None:
 
 
 def _files(root: Path | None, pattern: str, *, least: int = 400) -> Iterator[tuple[str, str]]:
-    """(name, text) of the files below `root`, in an order by checksum, so that any number of them is mixed."""
+    """(name, text) of the files below `root`, mixed: in the order of their names' checksums."""
     if root is None:
         return
-    found = [(path.relative_to(root.parent).as_posix(), path) for path in root.rglob(pattern)]
+    # The library's folder is named after the version of Python; a file is the same document in each.
+    place = re.sub(r"^python3\.\d+$", "python", root.name)
+    found = [(f"{place}/{path.relative_to(root).as_posix()}", path) for path in root.rglob(pattern)]
     for name, path in sorted(found, key=lambda item: crc32(item[0].encode())):
         if "site-packages" in name or not path.is_file():
             continue
@@ -153,14 +156,12 @@ def _tool(node: ast.FunctionDef) -> dict[str, Any]:
 
 def _markup() -> Iterator[tuple[str, str]]:
     names = ("django", "sphinx", "jupyterlab")
-    return _many(
-        _files(_LIBRARY, "*.html"), *(_files(_package(name), "*.html") for name in names)
-    )
+    return _many(_files(_LIBRARY, "*.html"), *(_files(_package(name), "*.html") for name in names))
 
 
 def _diffs_and_searches() -> Iterator[tuple[str, str]]:
     """What a coding agent's tools print: numbered lines, search hits, listings, diffs."""
-    files = list(islice(_files(_LIBRARY, "*.py", least=3_000), 4 * _GENERATED))
+    files = list(islice(_files(_LIBRARY, "*.py", least=3_000), 4 * _MADE))
     for at, (name, text) in enumerate(files):
         lines = text.splitlines()
         match at % 4:
@@ -168,20 +169,27 @@ def _diffs_and_searches() -> Iterator[tuple[str, str]]:
                 shown = [f"{number:6}\t{line}" for number, line in enumerate(lines, 1)]
             case 1:
                 hits = [
-                    (number, line) for number, line in enumerate(lines, 1) if "self" in line or "def" in line
+                    (number, line)
+                    for number, line in enumerate(lines, 1)
+                    if "self" in line or "def" in line
                 ]
                 shown = [f"{name}:{number}:{line}" for number, line in hits]
             case 2:
                 random = Random(at)
                 shown = [
                     f"-rw-r--r-- 1 root root {random.randint(200, 90_000):6} "
-                    f"Nov {random.randint(1, 30):2} {random.randint(0, 23):02}:{random.randint(0, 59):02} {other}"
+                    f"Nov {random.randint(1, 30):2} {_clock(random)} {other}"
                     for other, _ in random.sample(files, 80)
                 ]
             case _:
                 random = Random(at)
-                changed = [line.replace("self", "this") if random.random() < 0.1 else line for line in lines]
-                shown = list(difflib.unified_diff(lines, changed, f"a/{name}", f"b/{name}", lineterm=""))
+                changed = [
+                    line.replace("self", "this") if random.random() < 0.1 else line
+                    for line in lines
+                ]
+                shown = list(
+                    difflib.unified_diff(lines, changed, f"a/{name}", f"b/{name}", lineterm="")
+                )
         yield f"{name}#tool{at % 4}", "\n".join(shown)[:20_000]
 
 
@@ -206,13 +214,14 @@ _QUOTED = re.compile(r'"(.*)"\n')
 
 def _translations(languages: tuple[str, ...]) -> Iterator[tuple[str, str]]:
     for language in languages:
-        own = _TEXTS / f"{language}.txt"
-        if own.is_file():
-            yield f"texts/{language}", own.read_text("utf-8")
+        if language in OWN_TEXTS:
+            yield f"texts/{language}", OWN_TEXTS[language].read_text("utf-8")
         for package in ("django", "sphinx"):
             for name, text in _files(_package(package), f"{language}/LC_MESSAGES/*.po"):
                 found = ("".join(_QUOTED.findall(each)) for each in _MESSAGE.findall(text + "\n"))
-                said = "\n".join(each.replace("\\n", "\n").replace('\\"', '"') for each in found if len(each) > 3)
+                said = "\n".join(
+                    each.replace("\\n", "\n").replace('\\"', '"') for each in found if len(each) > 3
+                )
                 if len(said) > 300:
                     yield name, said
 
@@ -220,9 +229,10 @@ def _translations(languages: tuple[str, ...]) -> Iterator[tuple[str, str]]:
 # ---------------------------------------------------------------- what machines write
 
 _WORDS = (
-    "order payment user session cache worker queue index shard token region bucket stream batch retry deploy "
-    "build fetch parse render upload search update delete create merge commit status health metrics"
-).split()
+    "order", "payment", "user", "session", "cache", "worker", "queue", "index", "shard", "token",
+    "region", "bucket", "stream", "batch", "retry", "deploy", "build", "fetch", "parse", "render",
+    "upload", "search", "update", "delete", "create", "merge", "commit", "status", "health", "metrics",
+)  # fmt: skip
 _CHAT = (
     "sounds good", "see you at eight", "omg that is amazing", "can you send me the file again please",
     "running late, sorry", "happy birthday", "did you see the game last night", "I'll be there soon",
@@ -261,9 +271,13 @@ def _numbers(random: Random) -> str:
     return "\n".join(rows)
 
 
+def _clock(random: Random) -> str:
+    return f"{random.randint(0, 23):02}:{random.randint(0, 59):02}"
+
+
 def _time(random: Random) -> str:
-    day, hour = random.randint(1, 28), random.randint(0, 23)
-    return f"2026-{random.randint(1, 12):02}-{day:02}T{hour:02}:{random.randint(0, 59):02}:{random.randint(0, 59):02}"
+    month, day, second = random.randint(1, 12), random.randint(1, 28), random.randint(0, 59)
+    return f"2026-{month:02}-{day:02}T{_clock(random)}:{second:02}"
 
 
 def _address(random: Random) -> str:
@@ -272,13 +286,18 @@ def _address(random: Random) -> str:
 
 def _path(random: Random) -> str:
     parts = random.choices(_WORDS, k=random.randint(1, 4))
-    return "/" + "/".join(parts) + (f"/{random.randint(1, 99_999)}" if random.random() < 0.5 else "")
+    return (
+        "/" + "/".join(parts) + (f"/{random.randint(1, 99_999)}" if random.random() < 0.5 else "")
+    )
 
 
 def _access_log(random: Random) -> str:
     def line() -> str:
-        stamp = f"{random.randint(1, 28):02}/Nov/2026:{random.randint(0, 23):02}:{random.randint(0, 59):02}:11 +0000"
-        verb, code = random.choice(("GET", "GET", "POST", "PUT")), random.choice((200, 200, 304, 404, 500))
+        stamp = f"{random.randint(1, 28):02}/Nov/2026:{_clock(random)}:11 +0000"
+        verb, code = (
+            random.choice(("GET", "GET", "POST", "PUT")),
+            random.choice((200, 200, 304, 404, 500)),
+        )
         return (
             f'{_address(random)} - - [{stamp}] "{verb} {_path(random)} HTTP/1.1" {code} '
             f'{random.randint(100, 90_000)} "-" "{random.choice(_AGENTS)}"'
@@ -292,8 +311,13 @@ def _service_log(random: Random) -> str:
         where = ".".join(random.choices(_WORDS, k=2))
         said = " ".join(random.choices(_WORDS, k=random.randint(3, 8)))
         extra = f" id={random.randbytes(6).hex()} took={random.uniform(0, 900):.1f}ms"
-        tail = extra if random.random() < 0.6 else f" for {_address(random)}:{random.randint(1_000, 60_000)}"
-        return f"{_time(random)}.{random.randint(0, 999):03}Z {random.choice(_LEVELS)} [{where}] {said}{tail}"
+        tail = (
+            extra
+            if random.random() < 0.6
+            else f" for {_address(random)}:{random.randint(1_000, 60_000)}"
+        )
+        stamp = f"{_time(random)}.{random.randint(0, 999):03}Z"
+        return f"{stamp} {random.choice(_LEVELS)} [{where}] {said}{tail}"
 
     return "\n".join(line() for _ in range(50))
 
@@ -326,11 +350,11 @@ def _emoji_chat(random: Random) -> str:
 
 
 def _made(kind: str, make: Callable[[Random], str]) -> Iterator[tuple[str, str]]:
-    for number in range(_GENERATED):
+    for number in range(_MADE):
         yield f"{kind} {number}", make(Random(f"{kind} {number}"))
 
 
-_GENERATORS: dict[str, Callable[[Random], str]] = {
+GENERATED: dict[str, Callable[[Random], str]] = {
     "base64": _base64,
     "hex and UUIDs": _ids,
     "CSV numbers": _numbers,
@@ -343,7 +367,7 @@ _GENERATORS: dict[str, Callable[[Random], str]] = {
 
 def generated(kind: str, number: int) -> str:
     """A generated text; the same each time."""
-    return _GENERATORS[kind](Random(f"{kind} {number}"))
+    return GENERATED[kind](Random(f"{kind} {number}"))
 
 
 # ---------------------------------------------------------------- all of it
@@ -358,11 +382,14 @@ def _sources() -> Iterator[tuple[str, Iterable[tuple[str, str]]]]:
     yield "minified JavaScript", _scripts(minified=True)
     yield "JSON files", _json_files()
     yield "HTML", _markup()
-    yield "CSS", _many(*(_files(_package(name), "*.css") for name in ("django", "sphinx", "jupyterlab")))
+    yield (
+        "CSS",
+        _many(*(_files(_package(name), "*.css") for name in ("django", "sphinx", "jupyterlab"))),
+    )
     yield "tool output", _diffs_and_searches()
     for kind, languages in _LANGUAGES.items():
         yield kind, _many(*(_translations((language,)) for language in languages))
-    for kind, make in _GENERATORS.items():
+    for kind, make in GENERATED.items():
         yield kind, _made(kind, make)
 
 

@@ -10,8 +10,8 @@
 
     PYTHONPATH=. uv run --script benchmarks/fit_estimator.py
 
-The corpus is `benchmarks/corpus.py` with the packages named above; truth are quicktok's o200k, cl100k, Llama 3
-and Qwen 3, Mistral's Tekken, and for Claude the package ctok, which reconstructs counts and
+The corpus is `benchmarks/corpus.py` with the packages named above; truth are quicktok's o200k, cl100k,
+Llama 3 and Qwen 3, Mistral's Tekken, and for Claude the package ctok, which reconstructs counts and
 is only as right as its authors found. The generic weights are fitted to the geometric mean of the five that
 are not Claude's. One half of the documents is used for fitting, the figures printed are of the other.
 
@@ -32,12 +32,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.corpus import Document, documents, samples
-from memman.counting.estimator import _WEIGHTS, CLASSES, LEADS, SHAPES, VERSION, bytes_of
+from memman.counting.estimator import _WEIGHTS, LEADS, VERSION, bytes_of, reduced
 
 np: Any = import_module("numpy")
 nnls: Any = import_module("scipy.optimize").nnls
 
-_FEATURES = 21  # of ASCII text; more are more exact and slower
+_FEATURES = 26  # of ASCII text; more are more exact and slower
 _SAMPLES = 160  # of a kind, in each half
 _SHORT = 128  # characters; shorter samples weigh less and are not judged
 _SHORT_WEIGHT = 0.4
@@ -46,7 +46,7 @@ _FLOOR = 0.08  # relative errors below this weigh alike: between least squares a
 _LEAST = 0.004  # of a kind's tokens must a feature of a script make up
 _SLACK = 2.0  # tokens
 _QUANTILE = 0.965  # of the fitted half, so that 0.95 of the other is reached
-_OTHER_SCRIPTS = "non-ASCII"
+_ALWAYS = ("constant", "letters", "spaces")  # known without another pass over the text
 _FRAMES = {"claude-3": ("3.0", 7), "claude-4.7": ("4.8", 6)}  # ctok's version, its frame's tokens
 
 Matrix = Any
@@ -83,7 +83,9 @@ def truths(texts: Sequence[str]) -> dict[str, Matrix]:
         "tekken": lambda text: len(tekken.encode(text, bos=False, eos=False)),
     }
     known = {name: np.array([count(text) for text in texts]) for name, count in counts.items()}
-    known["generic"] = np.exp(np.mean([np.log(np.maximum(1, each)) for each in known.values()], axis=0))
+    known["generic"] = np.exp(
+        np.mean([np.log(np.maximum(1, each)) for each in known.values()], axis=0)
+    )
     token_count = import_module("ctok").token_count
     for name, (version, frame) in _FRAMES.items():
         known[name] = np.array([token_count(text, version) - frame for text in texts])
@@ -102,15 +104,8 @@ def _tekken() -> Any:
 def _ascii_patterns() -> list[str]:
     letters = "ludsntq_.-p"
     pairs = [one + other for one in letters for other in letters]
-    longer = (
-        "lll llll llllll llllllll uuu ddd sss ssss ppp sll slll sllll lul ldl dld udu nss pnp "
-        "uuuu dddd ----"
-    )
+    longer = "lll uuu ddd sss ppp sll slll lls llp lul ldl dld udu nss pnp uuuu dddd ----"
     return [*letters, *pairs, *longer.split()]
-
-
-def _shape_patterns() -> list[str]:
-    return "vv cc ccc cccc j cj jc ccccc vcv cvc cvcv vvv .c. .v. c. .j".split()
 
 
 def _script_patterns() -> list[str]:
@@ -118,12 +113,16 @@ def _script_patterns() -> list[str]:
     return [
         pattern
         for lead in LEADS
-        for pattern in (lead, *(lead + part for part in parts), *(before + lead for before in "sp.nl"))
+        for pattern in (
+            lead,
+            *(lead + part for part in parts),
+            *(before + lead for before in "sp.nl"),
+        )
     ]
 
 
 class Features(NamedTuple):
-    """A column for each pattern; `lead` is the script's class, "" for ASCII, "@" for shapes, "1" for the constant."""
+    """A column for each pattern; `lead` is the script's class, "" for ASCII, else one of `_ALWAYS`."""
 
     patterns: list[str]
     leads: list[str]
@@ -132,18 +131,17 @@ class Features(NamedTuple):
 
 def features(texts: Iterable[str]) -> Features:
     """How often each pattern occurs in each text."""
-    plain, shapes, scripts = _ascii_patterns(), _shape_patterns(), _script_patterns()
+    plain, scripts = _ascii_patterns(), _script_patterns()
     rows = []
     for text in texts:
-        data = bytes_of(text)
-        count, shape_count = data.translate(CLASSES).count, data.translate(SHAPES).count
-        row = [1, *(count(each.encode()) for each in plain)]
-        row += [shape_count(each.encode()) for each in shapes]
+        classes, letters, spaces = reduced(bytes_of(text))
+        count = classes.count
+        row = [1, letters, spaces, *(count(each.encode()) for each in plain)]
         row += [count(each.encode()) for each in scripts]
         rows.append(row)
-    leads = ["1"] + [""] * len(plain) + ["@"] * len(shapes)
+    leads = [*_ALWAYS] + [""] * len(plain)
     leads += [next(each for each in pattern if each in LEADS) for pattern in scripts]
-    return Features(["", *plain, *shapes, *scripts], leads, np.array(rows, float))
+    return Features([*_ALWAYS, *plain, *scripts], leads, np.array(rows, float))
 
 
 # ---------------------------------------------------------------- fitting
@@ -164,7 +162,9 @@ class Fit:
         matrix, weight, found = self.counts[:, columns], self.weight, None
         for _ in range(rounds):
             root = np.sqrt(weight)
-            found, _rest = nnls(matrix * root[:, None], self.truth * root, maxiter=100 * len(columns))
+            found, _rest = nnls(
+                matrix * root[:, None], self.truth * root, maxiter=100 * len(columns)
+            )
             weight = self.weight / np.maximum(self.errors(matrix, found), _FLOOR)
         return found
 
@@ -180,18 +180,18 @@ class Fit:
 
 
 def chosen_ascii(fit: Fit, columns: list[int]) -> list[int]:
-    """The columns left when those that matter least are left out one by one; the first always stays."""
+    """The columns left when what matters least is left out, one by one; the first three always stay."""
     found = fit.solve(columns, 2)
-    while len(columns) > _FEATURES + 1:
+    while len(columns) > _FEATURES + len(_ALWAYS):
         parts = (fit.parts(columns, found) * fit.share[:, None]).sum(0)
-        parts[0] = np.inf
+        parts[: len(_ALWAYS)] = np.inf
         order = [int(each) for each in np.argsort(parts)]
         unused = {each for each in order if parts[each] < 1e-9}
         if unused:
             columns = [each for at, each in enumerate(columns) if at not in unused]
             found = fit.solve(columns, 2)
             continue
-        tries = order[: 6 if len(columns) < _FEATURES + 25 else 1]
+        tries = order[: 6 if len(columns) < _FEATURES + 28 else 1]
         without = [columns[:each] + columns[each + 1 :] for each in tries]
         solved = [(fit.solve(each, 2), each) for each in without]
         found, columns = min(solved, key=lambda pair: fit.mean_error(pair[1], pair[0]))
@@ -211,9 +211,11 @@ def chosen_scripts(fit: Fit, plain: list[int], scripts: list[int]) -> tuple[list
         columns = kept
 
 
-def fitted(fit: Fit, is_ascii: Matrix, lengths: Matrix, table: Features) -> tuple[list[int], Matrix]:
+def fitted(
+    fit: Fit, is_ascii: Matrix, lengths: Matrix, table: Features
+) -> tuple[list[int], Matrix]:
     """The columns and weights of one vocabulary."""
-    plain = [at for at, lead in enumerate(table.leads) if lead in ("1", "", "@")]
+    plain = [at for at, lead in enumerate(table.leads) if lead not in LEADS]
     scripts = [at for at, lead in enumerate(table.leads) if lead in LEADS]
     pure = Fit(fit.counts[is_ascii], fit.truth[is_ascii], fit.kinds[is_ascii], lengths[is_ascii])
     return chosen_scripts(fit, chosen_ascii(pure, plain), scripts)
@@ -230,7 +232,8 @@ def kept(table: Features, columns: list[int], found: Matrix) -> dict[str, Any]:
         return {pattern: weight for lead, pattern, weight in rows if lead == wanted and weight}
 
     scripts = {lead: of(lead) for lead in LEADS if of(lead)}
-    return {"constant": rows[0][2], "ascii": of(""), "shapes": of("@"), "scripts": scripts}
+    always = {name: rows[at][2] for at, name in enumerate(_ALWAYS)}
+    return {**always, "ascii": of(""), "scripts": scripts}
 
 
 def main() -> int:
@@ -252,12 +255,16 @@ def main() -> int:
         family = kept(table, columns, found)
         bound = (truth[name] - _SLACK) / estimated
         family["margin"] = [
-            round(float(np.quantile(bound[fit_half & which], _QUANTILE)), 3) for which in (plain, ~plain)
+            round(float(np.quantile(bound[fit_half & which], _QUANTILE)), 3)
+            for which in (plain, ~plain)
         ]
         family |= {"slack": _SLACK, "most": 1 if name in ("o200k", "cl100k") else 2}
         families[name] = family
-        print(f"{name}: {len(columns)} weights, {_figures(kinds, estimated, truth[name], held_out & (lengths >= _SHORT))}")
-    source = f"benchmarks/fit_estimator.py, {len(texts):,} samples of {len(set(kinds))} kinds of text"
+        figures = _figures(kinds, estimated, truth[name], held_out & (lengths >= _SHORT))
+        print(f"{name}: {len(columns)} weights, {figures}", flush=True)
+    source = (
+        f"benchmarks/fit_estimator.py, {len(texts):,} samples of {len(set(kinds))} kinds of text"
+    )
     contents = {"version": VERSION, "source": source, "families": families}
     _WEIGHTS.write_text(json.dumps(contents, indent=1) + "\n", "utf-8")
     return 0

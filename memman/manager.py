@@ -16,11 +16,11 @@ from memman.compression import CompressionPlan, stages_of
 from memman.config import MemoryConfig, resolve_budget
 from memman.contexts import Asked
 from memman.counting import (
-    BYTES4,
     Breaker,
     Meter,
     RemoteMeter,
     builtin_specs,
+    estimator_for,
     model_ref,
     resolve,
     resolve_remote,
@@ -684,18 +684,19 @@ class AsyncMemoryManager:
         key = (config.model, config.count_policy == "estimate")
         meter = self._meters.get(key)
         if meter is None:
-            counter, accuracy = self._resolved(config)
-            meter = self._meters[key] = Meter(counter, accuracy)
+            model = None if config.model is None else self._model_ref(config.model)
+            counter, accuracy = self._resolved(config, model)
+            meter = self._meters[key] = Meter(counter, accuracy, model=model)
         return meter
 
-    def _resolved(self, config: MemoryConfig) -> tuple[Any, Accuracy]:
+    def _resolved(self, config: MemoryConfig, model: ModelRef | None) -> tuple[Any, Accuracy]:
         given = self._counter
-        if config.count_policy == "estimate" or (given is None and config.model is None):
-            return BYTES4, "low"
+        if config.count_policy == "estimate" or (given is None and model is None):
+            return estimator_for(model), "low"
         if given is not None and not isinstance(given, str):
             return given, "high"
         specs = [*self._specs(), *builtin_specs()]
-        found = resolve(self._model_ref(config.model or ""), specs, given)
+        found = resolve(model or model_ref(""), specs, given)
         return found.counter, found.spec.accuracy
 
     def _remote(self, config: MemoryConfig) -> Remote | None:

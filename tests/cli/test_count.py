@@ -7,7 +7,7 @@ import json
 
 def test_a_text_is_estimated_without_a_model(command):
     result = command("count", "eight ch")
-    assert result.stdout == "2 tokens (estimation, low accuracy, bytes4)\n"
+    assert result.stdout == "2 tokens (estimation, low accuracy, estimate:generic/1)\n"
 
 
 def test_a_model_brings_its_counter(command):
@@ -34,7 +34,7 @@ def test_stdin_is_counted_with_and_without_a_dash(command):
 def test_an_unknown_counter_is_a_usage_error(command):
     result = command("count", "x", "--counter", "abacus")
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "known are bytes4, chars4" in result.stderr
+    assert "known are bytes4, chars4, estimate" in result.stderr
 
 
 def test_bytes_that_are_no_text_are_unreadable(command):
