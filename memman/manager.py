@@ -16,12 +16,13 @@ from memman.compression import CompressionPlan, stages_of
 from memman.config import MemoryConfig, resolve_budget
 from memman.contexts import Asked
 from memman.counting import (
-    BYTES4,
     Breaker,
     Meter,
     Models,
     RemoteMeter,
     builtin_specs,
+    estimator_for,
+    model_ref,
     parse_overflow,
     resolve,
     resolve_remote,
@@ -63,7 +64,15 @@ from memman.formats import format_named as named
 from memman.formats.plain import reported_usage
 from memman.ids import new_id as uuid7
 from memman.plugins import Plugins, shared_plugins
-from memman.ports import CounterSpec, Format, ModelInfo, Summarizer, SummaryReply, SummaryRequest
+from memman.ports import (
+    CounterSpec,
+    Format,
+    ModelInfo,
+    ModelRef,
+    Summarizer,
+    SummaryReply,
+    SummaryRequest,
+)
 from memman.records import UsageReported
 from memman.results import Context, SessionStats, Summary
 from memman.sessions import Session, no_session
@@ -734,18 +743,19 @@ class AsyncMemoryManager:
         key = (config.model, config.count_policy == "estimate")
         meter = self._meters.get(key)
         if meter is None:
-            counter, accuracy = self._resolved(config)
-            meter = self._meters[key] = Meter(counter, accuracy)
+            model = None if config.model is None else self._models.ref(config.model)
+            counter, accuracy = self._resolved(config, model)
+            meter = self._meters[key] = Meter(counter, accuracy, model=model)
         return meter
 
-    def _resolved(self, config: MemoryConfig) -> tuple[Any, Accuracy]:
+    def _resolved(self, config: MemoryConfig, model: ModelRef | None) -> tuple[Any, Accuracy]:
         given = self._counter
-        if config.count_policy == "estimate" or (given is None and config.model is None):
-            return BYTES4, "low"
+        if config.count_policy == "estimate" or (given is None and model is None):
+            return estimator_for(model), "low"
         if given is not None and not isinstance(given, str):
             return given, "high"
         specs = [*self._specs(), *builtin_specs()]
-        found = resolve(self._models.ref(config.model or ""), specs, given)
+        found = resolve(model or model_ref(""), specs, given)
         return found.counter, found.spec.accuracy
 
     def _remote(self, config: MemoryConfig) -> Remote | None:

@@ -2,15 +2,17 @@
 
 `models` reads a model's name, `limits` knows its window and `overflow` learns it from a refusal; `lookup`
 asks the plugins about both. `resolution` finds a model's counter, `strangers` looks at what plugins make,
-`meter` asks a counter and keeps its answers, `builtin` has the estimators that always answer, `calibration`
-learns from what providers report. `remote` asks a counter over a network; `failures`, `breaker` and `flight`
-are what it is made of.
+`meter` asks a counter and keeps its answers, `builtin` has the counters that always answer, `estimator`
+the one of last resort. `framing` is what is billed around texts; `bodies`, `images` and `requests` price
+whole requests; `calibration` learns from what providers report. `remote` asks a counter over a network;
+`failures`, `breaker` and `flight` are what it is made of.
 """
 
 from memman.counting.bodies import Body, read_body
 from memman.counting.breaker import Breaker
 from memman.counting.builtin import BYTES4, CHARS4, builtin_specs
 from memman.counting.calibration import learn, predicted
+from memman.counting.estimator import TextEstimator, estimator_for
 from memman.counting.failures import Fallen, failure_of
 from memman.counting.framing import Billing, framing_of
 from memman.counting.images import image_tokens
@@ -45,7 +47,9 @@ __all__ = [
     "Overflow",
     "RemoteMeter",
     "Resolution",
+    "TextEstimator",
     "builtin_specs",
+    "estimator_for",
     "explain",
     "failure_of",
     "family_of",

@@ -18,7 +18,7 @@ from zlib import crc32
 import msgspec
 from cachetools import LRUCache, TTLCache
 
-from memman.counting.builtin import BYTES4
+from memman.counting.estimator import estimator_for
 from memman.counting.strangers import strangers_own
 from memman.entries import (
     NO_JSON,
@@ -31,6 +31,7 @@ from memman.entries import (
     fixed_tokens,
     text_of,
 )
+from memman.ports import ModelRef
 
 logger = logging.getLogger("memman.counting")
 
@@ -41,7 +42,7 @@ _TEXT_TTL_SECONDS = 300.0
 
 
 class Meter:
-    """Counts with one counter and falls back to the estimator, entry by entry.
+    """Counts with one counter and falls back to the estimator for `model`, entry by entry.
 
     A count by another counter than `fingerprint` is the estimator's; `failure` says why it answered.
     """
@@ -51,7 +52,9 @@ class Meter:
         counter: Any,
         accuracy: Accuracy,
         timer: Callable[[], float] = perf_counter,
+        model: ModelRef | None = None,
     ) -> None:
+        self._model = model
         self.fingerprint: str = counter.fingerprint
         self._count_texts = counter.count_texts
         # A plain function need not be wrapped in lists for each text.
@@ -156,8 +159,9 @@ class Meter:
     def _estimate(self, text: str, reason: str) -> TokenCount:
         logger.warning("counter %s failed, estimating instead: %s", self.fingerprint, reason)
         self.failure = reason
-        [tokens] = BYTES4.count_texts((text,))
-        return TokenCount(tokens, "estimation", "low", BYTES4.fingerprint)
+        estimator = estimator_for(self._model)
+        [tokens] = estimator.count_texts((text,))
+        return TokenCount(tokens, "estimation", "low", estimator.fingerprint)
 
     @staticmethod
     def plus(count: TokenCount, extra: int) -> TokenCount:

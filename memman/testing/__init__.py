@@ -14,9 +14,9 @@ from memman.testing.counters import CounterConformance
 from memman.testing.fakes import FakeClock, ScriptedSummarizer, record_events, sequential_ids
 from memman.testing.formats import FormatConformance
 from memman.testing.laws import LawResult, broken_laws, law_results, laws_of
-from memman.testing.specs import CounterSpecConformance
 from memman.testing.loopback import Answer, LoopbackServer, loopback
 from memman.testing.remote import RemoteCounterConformance
+from memman.testing.specs import CounterSpecConformance
 from memman.testing.stores import StoreConformance
 from memman.testing.summarizers import SummarizerConformance
 

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from memman.counting import framing_of
-from memman.ports import ModelRef
-from memman_tiktoken.counter import TiktokenCounter
+from memman.ports import LocalCounter, ModelRef
 
 # Below every counter that knows a vocabulary, above the counters of last resort (1 and less).
 MATCH = 2
@@ -20,7 +19,7 @@ MATCH = 2
 class ScaledCounter:
     """Counts texts with OpenAI's vocabulary and scales to another family. Any thread may use it."""
 
-    def __init__(self, counter: TiktokenCounter, factor: float) -> None:
+    def __init__(self, counter: LocalCounter, factor: float) -> None:
         self.fingerprint = f"{counter.fingerprint}*{factor:g}"
         self._counter = counter
         self._factor = factor
