@@ -14,7 +14,7 @@ from memman import events
 from memman.archive import SessionState, checked, with_entries
 from memman.compression import CompressionPlan, stages_of
 from memman.config import MemoryConfig, resolve_budget
-from memman.contexts import Asked
+from memman.contexts import Asked, price_given, rendering_in
 from memman.counting import (
     Breaker,
     Meter,
@@ -59,7 +59,7 @@ from memman.errors import (
     StateError,
     StoreConflict,
 )
-from memman.formats import BUILTIN_FORMATS, Rendering, detect_format, plain_messages
+from memman.formats import BUILTIN_FORMATS, detect_format, plain_messages
 from memman.formats import format_named as named
 from memman.formats.plain import reported_usage
 from memman.ids import new_id as uuid7
@@ -536,20 +536,19 @@ class AsyncMemoryManager:
         """Counts a text, entries, or a provider's messages (then with their framing)."""
         config = self._shared.config
         meter = self._meter(config if model is None else config.updated({"model": model}))
-        extra = 0
         if system is not None:
             check_text(system, "system")
-            extra = meter.text_cached(system)
-        if tools is not None and (encoded := _tools(tools)) != _NO_TOOLS:
-            extra += meter.text_cached(encoded.decode())
+        encoded = _tools(tools) if tools is not None else _NO_TOOLS
+        given = None if encoded == _NO_TOOLS else encoded
         if isinstance(content, str):
             check_text(content, "content")
-            return meter.plus(meter.count_cached(content), extra)
+            return meter.plus(meter.count_cached(content), self._given(system, given, meter))
         if isinstance(content, Entry):
             content = [content]
         if isinstance(content, Sequence) and all(isinstance(item, Entry) for item in content):
-            return meter.total(sum(meter.recount(entry) for entry in content) + extra)
-        return meter.total(self._priced(content, meter) + extra)
+            tokens = sum(meter.recount(entry) for entry in content)
+            return meter.total(tokens + self._given(system, given, meter))
+        return meter.total(self._priced(content, system, given, meter))
 
     async def list_sessions(self) -> list[str]:
         """The ids of all sessions of the store."""
@@ -807,7 +806,14 @@ class AsyncMemoryManager:
             for _, form in self._found_plugins().listed("memman_formats"):
                 self._formats.setdefault(form.name, form)
 
-    def _priced(self, messages: Any, meter: Meter) -> int:
+    def _given(self, system: str | None, tools: bytes | None, meter: Meter) -> int:
+        """The tokens of a system prompt and of tools beside what is no request."""
+        if system is None and tools is None:
+            return 0
+        prompt = meter.text_cached(system) if system else 0
+        return prompt + (meter.tools_cached(tools, DEFAULT_FORMAT) if tools else 0)
+
+    def _priced(self, messages: Any, system: str | None, tools: bytes | None, meter: Meter) -> int:
         """A provider's messages as they would be sent: content and framing."""
         plain = plain_messages(messages)
         form = self._detected(plain)
@@ -815,9 +821,10 @@ class AsyncMemoryManager:
         window = Window()
         for seq, draft in enumerate(form.parse(plain), 1):
             window.add(msgspec.structs.replace(craft(draft), seq=seq), False)
-        rendering = Rendering(form, meter.name_tokens)
+        rendering = rendering_in(form, meter)
         rendering.update(window)
-        return window.tokens + rendering.added + rendering.edges
+        beside = sum(price_given(system, tools, meter, form))
+        return window.tokens + rendering.added + rendering.edges + beside
 
     def _summarizer_for(self, config: MemoryConfig) -> _Asker | None:
         if self._given_summarizer is not None:

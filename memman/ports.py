@@ -217,13 +217,14 @@ class Framing(msgspec.Struct, frozen=True, kw_only=True):
     """What a provider's models put around the texts of a request, in tokens.
 
     A request costs `request`, plus `message` for each message, plus `call` for each tool call beside
-    its name and arguments; where there are tools also `preamble`, plus `tools` x the tokens of their
-    compact JSON. `source` and `date` say where the numbers are from.
+    its name and arguments and `result` for each tool result; where there are tools also `preamble`, plus
+    `tools` x the tokens of their compact JSON. `source` and `date` say where the numbers are from.
     """
 
     request: float
     message: float
     call: float = 0.0
+    result: float = 0.0
     tools: float = 1.0
     preamble: float = 0.0
     source: str = ""

@@ -14,7 +14,7 @@ from memman.counting.builtin import BYTES4, CHARS4, builtin_specs
 from memman.counting.calibration import learn, predicted
 from memman.counting.estimator import TextEstimator, estimator_for
 from memman.counting.failures import Fallen, failure_of
-from memman.counting.framing import Billing, framing_of
+from memman.counting.framing import Billing, framing_in, framing_of
 from memman.counting.images import image_tokens
 from memman.counting.limits import known_limits, limits_of
 from memman.counting.lookup import Models
@@ -53,6 +53,7 @@ __all__ = [
     "explain",
     "failure_of",
     "family_of",
+    "framing_in",
     "framing_of",
     "image_tokens",
     "known_limits",

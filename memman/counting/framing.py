@@ -28,7 +28,7 @@ class Billing(Framing, frozen=True, kw_only=True):
     `tiktoken-scaled` does, and all other figures were fitted beside texts counted so. `rendering` is
     what of the tools `tools` is a factor for: compact JSON ("json"), JSON with spaces and its
     `function` wrapper ("spaced"), OpenAI's TypeScript ("typescript"), or only names and descriptions
-    ("words"). `tool` is charged for each tool, `result` for each tool result. `forced` is added where some
+    ("words"). `tool` is charged for each tool. `forced` is added where some
     tool must be called, `named` where a certain one must, `headed` where tools and a system message meet.
     """
 
@@ -36,10 +36,19 @@ class Billing(Framing, frozen=True, kw_only=True):
     text: float = 1.0
     rendering: Rendering = "json"
     tool: float = 0.0
-    result: float = 0.0
     forced: float = 0.0
     named: float = 0.0
     headed: float = 0.0
+
+
+# Which shape of request a message format makes; a format that is not here is no provider's.
+_API_OF_FORMAT: Final = {
+    "openai-chat": "chat",
+    "openai-responses": "responses",
+    "anthropic": "messages",
+    "gemini": "gemini",
+    "bedrock": "converse",
+}
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -80,3 +89,21 @@ def framing_of(ref: ModelRef, api: str = "") -> Billing:
     An unknown family gets the framing of most: that of chat completions.
     """
     return next(row.billing for row in rows() if row.answers(ref, api))
+
+
+def api_of(format_name: str) -> str:
+    """Which of the APIs of `Body.api` takes a message format; "" for one that none takes."""
+    return _API_OF_FORMAT.get(format_name, "")
+
+
+@lru_cache(256)
+def framing_in(ref: ModelRef | None, format_name: str) -> Billing | None:
+    """What a model's provider bills around texts that reach it in a message format.
+
+    None where that is not known: for no model or one of no known family, or for a format of nobody's API.
+    """
+    api = api_of(format_name)
+    if ref is None or not ref.family or not api:
+        return None
+    billing = framing_of(ref, api)
+    return None if billing.key == "other" else billing

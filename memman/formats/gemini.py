@@ -52,6 +52,8 @@ _NOTHING = Rendered((), 0)
 # What Google documents for calls that another model made: Gemini 3 refuses a turn whose first
 # call has no signature. Calls that came from Gemini go back with what they had.
 _NO_SIGNATURE = "skip_thought_signature_validator"
+_CALL = frozenset(("functionCall",))
+_CALL_AND_STAND_IN = _CALL | {"thoughtSignature"}
 
 _ROLES = ("user", "model", "function", "system")
 _OF_MESSAGE = frozenset(("role", "parts"))
@@ -354,8 +356,9 @@ def _parse_call(
         message_id=label,
     )
     unsigned = first and "thoughtSignature" not in part
+    stand_in = first and part.get("thoughtSignature") == _NO_SIGNATURE  # which rendering puts there
     return draft, Kept(
-        block=others(part, frozenset(("functionCall",))),
+        block=others(part, _CALL_AND_STAND_IN if stand_in else _CALL),
         body=others(body, _OF_CALL),
         blank="absent" if arguments is None else "",
         style="unsigned" if unsigned else "",

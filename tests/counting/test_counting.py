@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -26,10 +27,16 @@ from memman.counting import (
     Meter,
     builtin_specs,
     estimator_for,
+    image_tokens,
     model_ref,
     resolve,
 )
-from memman.entries import Draft
+from memman.counting.images import DEFAULT_SIZE
+from memman.entries import Draft, entry_of
+
+PIXEL = (  # a PNG of one pixel
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
 
 
 class Letters:
@@ -206,12 +213,23 @@ def test_a_calls_name_and_arguments_are_counted() -> None:
 
 
 def test_an_image_costs_its_formula_and_not_its_bytes() -> None:
-    def image(**given: Any) -> int:
-        part = ImagePart(**given)
-        return count(Draft(type="message", role="user", content=(TextPart("look"), part)))[0]
+    def image(model: str, **given: Any) -> int:
+        draft = Draft(type="message", role="user", content=(ImagePart(**given),))
+        return Meter(Letters(), "high", model=model_ref(model)).count_draft(draft).tokens
 
-    assert image(data="A" * 100_000) == 4 + 1_600
-    assert image(url="http://x", detail="low") == 4 + 85
+    unknown = image_tokens(model_ref("acme-1"), *DEFAULT_SIZE)
+    assert image("acme-1", data="A" * 100_000) == image("acme-1", url="http://x") == unknown
+    assert image("gpt-4o", url="http://x", detail="low") == 85
+    assert image("gpt-4o", data=PIXEL) == 85 + 170
+    assert image("claude-sonnet-4-5", url=f"data:image/png;base64,{PIXEL}") == 1
+
+
+def test_an_image_is_priced_anew_for_another_model_of_one_vocabulary() -> None:
+    draft = Draft(type="message", role="user", content=(ImagePart(data=PIXEL),))
+    small = Meter(Letters(), "high", model=model_ref("gpt-4o-mini"))
+    entry = entry_of(draft, "e", datetime.now(UTC), small.count_draft(draft))
+    assert entry.token_count.tokens > 1_000
+    assert Meter(Letters(), "high", model=model_ref("gpt-4o")).recount(entry) == 85 + 170
 
 
 def test_the_parts_of_a_text_are_counted_as_one_text() -> None:
