@@ -205,8 +205,8 @@ def _tools(sample: Sample) -> list[dict[str, Any]]:
             "type": "function",
             "function": {
                 "name": tool.name,
-                "description": tool.description,
-                "parameters": dict(tool.parameters),
+                "description": tool.description or "",
+                "parameters": dict(tool.schema),
             },
         }
         for tool in sample.body.tools

@@ -1,12 +1,12 @@
-"""A blocking call made aside: on a daemon thread, for an SDK that has no async client.
+"""A blocking call made aside, on a daemon thread: for an SDK without an async client, or one that may hang.
 
-A thread of `asyncio.to_thread` would make the end of the program wait for a call that hangs.
+A thread of `asyncio.to_thread` or of a pool would make the end of the program wait for a call that hangs.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from contextvars import copy_context
 from typing import TypeVar
@@ -14,8 +14,8 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def aside(call: Callable[[], T]) -> Future[T]:
-    """What `call` will return or raise; in a task, await it by `asyncio.wrap_future`.
+def begun(call: Callable[[], T]) -> Future[T]:
+    """What `call` will return or raise; it sees the caller's context.
 
     Who gives up waiting leaves the call behind: it goes on to its own end and disturbs nobody.
     """
@@ -30,5 +30,12 @@ def aside(call: Callable[[], T]) -> Future[T]:
         except BaseException as error:  # noqa: BLE001 - handed to who waits
             answer.set_exception(error)
 
-    threading.Thread(target=run, name="memman-count-aside", daemon=True).start()
+    threading.Thread(target=run, name="memman-aside", daemon=True).start()
     return answer
+
+
+def aside(call: Callable[[], T]) -> Awaitable[T]:
+    """The same to be awaited; called with the loop running."""
+    import asyncio
+
+    return asyncio.wrap_future(begun(call))

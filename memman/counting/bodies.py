@@ -13,16 +13,9 @@ from typing import Any, Final
 import msgspec
 
 from memman.errors import FormatError
+from memman.tools import Tool, read_tools
 
 _compact = msgspec.json.Encoder().encode
-
-
-class Tool(msgspec.Struct, frozen=True):
-    """A function that a model may call; `parameters` is a JSON schema, {} where it takes nothing."""
-
-    name: str
-    description: str
-    parameters: Mapping[str, Any]
 
 
 class Image(msgspec.Struct, frozen=True):
@@ -76,7 +69,7 @@ def read_body(request: Mapping[str, Any]) -> Body:
             f"{', '.join(sorted(map(str, request))) or 'nothing'}"
         )
     config = request.get("toolConfig") or {}
-    tools, hosted = read_tools(request.get("tools") or config.get("tools") or ())
+    tools, hosted = tools_of(request.get("tools") or config.get("tools") or ())
     return Body(
         api=_api(request),
         messages=(*_heads(request), *_messages(items)),
@@ -313,54 +306,16 @@ _BLOCKS: Final[dict[str, Callable[[_Read, Mapping[str, Any]], None]]] = {
 # ---------------------------------------------------------------- tools
 
 
-def read_tools(tools: Any) -> tuple[tuple[Tool, ...], tuple[str, ...]]:
+def tools_of(tools: Any) -> tuple[tuple[Tool, ...], tuple[str, ...]]:
     """Functions, and the tools that a provider runs itself as compact JSON.
 
     Raises `FormatError` for tools that are no list of JSON objects.
     """
     if isinstance(tools, str) or not isinstance(tools, Sequence):
         raise FormatError(f"tools are a list of JSON objects, not {type(tools).__name__}")
-    found: list[Tool] = []
-    hosted: list[str] = []
-    for tool in tools:
-        if not isinstance(tool, Mapping):
-            raise FormatError(f"a tool is a JSON object, not {type(tool).__name__}")
-        functions = list(_functions(tool))
-        found += functions
-        if not functions and any(tool.values()):
-            hosted.append(compact(_uncached(tool)))
-    return tuple(found), tuple(hosted)
-
-
-def _functions(tool: Mapping[str, Any]) -> Iterable[Tool]:
-    declared = tool.get("functionDeclarations") or tool.get("function_declarations")
-    if isinstance(declared, Sequence):
-        return [_tool(each) for each in declared if isinstance(each, Mapping)]
-    for key in ("function", "toolSpec"):
-        if isinstance(tool.get(key), Mapping):
-            return [_tool(tool[key])]
-    kind = tool.get("type", "function")
-    return [_tool(tool)] if "name" in tool and kind in ("function", "custom") else []
-
-
-_SCHEMAS: Final = (
-    "parameters",
-    "input_schema",
-    "inputSchema",
-    "parametersJsonSchema",
-    "parameters_json_schema",
-)
-
-
-def _tool(declared: Mapping[str, Any]) -> Tool:
-    schema: Any = next((declared[key] for key in _SCHEMAS if declared.get(key)), {})
-    if isinstance(schema, Mapping) and isinstance(schema.get("json"), Mapping):
-        schema = schema["json"]
-    return Tool(
-        str(declared.get("name") or ""),
-        str(declared.get("description") or ""),
-        schema if isinstance(schema, Mapping) else {},
-    )
+    found = read_tools(tools)
+    hosted = [compact(_uncached(each.given)) for each in found if each.name is None and each.given]
+    return tuple(each for each in found if each.name is not None), tuple(hosted)
 
 
 def _choice(request: Mapping[str, Any]) -> str:

@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Awaitable, Callable
-from concurrent.futures import Future
 from functools import partial
 from importlib import util
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import urlsplit
 
+from memman.counting.aside import aside
 from memman.errors import CounterUnavailable
 from memman.ports import ModelRef
 
 Make = Callable[[], Any]
-T = TypeVar("T")
 
 
 class Clients:
@@ -59,7 +58,7 @@ class Clients:
 
         made = self._made.get("async_client")
         if made is None:
-            return apart(partial(self._client, "async_client"))
+            return aside(partial(self._client, "async_client"))
         known: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         known.set_result(made)
         return known
@@ -72,29 +71,6 @@ class Clients:
                     raise CounterUnavailable(f"this counter was made without `{kind}`: pass it too")
                 self._made[kind] = make().with_options(max_retries=0)
             return self._made[kind]
-
-
-def apart(call: Callable[[], T]) -> Awaitable[T]:
-    """What `call` returns or raises, made on a daemon thread; called with the loop running.
-
-    Unlike the threads of `asyncio.to_thread`, nobody waits for this one when the loop ends: a call that
-    hangs beyond its deadline keeps no program from closing.
-    """
-    import asyncio
-
-    done: Future[T] = Future()
-    done.set_running_or_notify_cancel()
-
-    def run() -> None:
-        try:
-            answer = call()
-        except BaseException as error:  # noqa: BLE001 - handed to whoever awaits
-            done.set_exception(error)
-        else:
-            done.set_result(answer)
-
-    threading.Thread(target=run, name="memman-remote-count", daemon=True).start()
-    return asyncio.wrap_future(done)
 
 
 def host_of(url: str) -> str:

@@ -11,11 +11,12 @@ from typing import Any, Final
 
 import msgspec
 
-from memman.counting.bodies import Body, Tool, compact, read_body, read_tools
+from memman.counting.bodies import Body, compact, read_body, tools_of
 from memman.counting.framing import Billing, Rendering, framing_of
 from memman.counting.images import image_tokens, size_of
 from memman.counting.typescript import namespace
 from memman.ports import ModelRef
+from memman.tools import Tool
 
 CountTexts = Callable[[Sequence[str]], Sequence[int]]
 _NOT_FORCED: Final = ("", "auto", "none", "validated")
@@ -54,7 +55,7 @@ def price_tools(tools: Any, ref: ModelRef, count_texts: CountTexts, *, api: str 
 
     Raises `FormatError` for tools that are no list of JSON objects.
     """
-    found, hosted = read_tools(tools)
+    found, hosted = tools_of(tools)
     billing = framing_of(ref, api)
     body = Body(api=api, messages=(), tools=found, hosted=hosted)
     return max(0, round(sum(count_texts(hosted)) + _price_tools(body, billing, count_texts)))
@@ -125,13 +126,13 @@ def _price_images(body: Body, ref: ModelRef) -> int:
 def _plain(tool: Tool) -> dict[str, Any]:
     return {
         "name": tool.name,
-        "description": tool.description,
-        "parameters": dict(tool.parameters),
+        "description": tool.description or "",
+        "parameters": dict(tool.schema),
     }
 
 
 def _words(tool: Tool) -> list[str]:
-    return [word for word in (tool.name, tool.description, *_described(tool.parameters)) if word]
+    return [word for word in (tool.name, tool.description, *_described(tool.schema)) if word]
 
 
 def _described(schema: Any) -> list[str]:

@@ -9,12 +9,12 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future, wait
-from contextvars import copy_context
+from concurrent.futures import wait
 from typing import Any, Final, TypeVar, get_args
 
 from cachetools import TTLCache
 
+from memman.counting.aside import begun
 from memman.entries import Accuracy
 from memman.errors import CounterUnavailable
 from memman.ports import CounterSpec, ModelRef
@@ -132,18 +132,7 @@ class _SilentError(Exception):
 
 def _in_time(action: Callable[[], T], seconds: float, silence: str) -> T:
     """What `action` returns or raises on a daemon thread; `_SilentError` when it takes too long."""
-    answer: Future[T] = Future()
-
-    def run() -> None:
-        try:
-            answer.set_result(action())
-        except BaseException as error:  # noqa: BLE001 - raised again where the answer is waited for
-            answer.set_exception(error)
-
-    thread = threading.Thread(
-        target=copy_context().run, args=(run,), name="memman-new-counter", daemon=True
-    )
-    thread.start()
+    answer = begun(action)
     if not wait([answer], seconds).done:
         raise _SilentError(f"{silence} within {seconds:g} s")
     return answer.result()

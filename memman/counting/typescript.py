@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from memman.counting.bodies import Tool
+from memman.tools import Tool
 
 _TYPES: Final = {"integer": "number", "object": "object", "null": "null"}
 _DEEPEST: Final = 32  # a schema nested deeper is shown as `any`
@@ -27,7 +27,7 @@ def namespace(tools: Sequence[Tool]) -> str:
 
 def _function(tool: Tool) -> str:
     lines = [f"// {line}" for line in tool.description.splitlines()] if tool.description else []
-    fields = list(_fields(tool.parameters, 0))
+    fields = list(_fields(tool.schema, 0))
     if fields:
         lines += [f"type {tool.name} = (_: {{", *fields, "}) => any;\n"]
     else:

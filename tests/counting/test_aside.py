@@ -8,13 +8,13 @@ from contextvars import ContextVar
 
 import pytest
 
-from memman.counting.aside import aside
+from memman.counting.aside import aside, begun
 
 WHO = ContextVar("WHO", default="nobody")
 
 
 def test_it_hands_over_what_the_call_returns_on_a_daemon_thread() -> None:
-    name, daemon = aside(
+    name, daemon = begun(
         lambda: (threading.current_thread().name, threading.current_thread().daemon)
     ).result(5)
     assert daemon
@@ -23,13 +23,13 @@ def test_it_hands_over_what_the_call_returns_on_a_daemon_thread() -> None:
 
 def test_it_hands_over_what_the_call_raises() -> None:
     with pytest.raises(SystemExit):
-        aside(lambda: exec("raise SystemExit")).result(5)  # noqa: S102 - a lambda cannot raise
+        begun(lambda: exec("raise SystemExit")).result(5)  # noqa: S102 - a lambda cannot raise
 
 
 def test_the_call_sees_the_callers_context() -> None:
     token = WHO.set("somebody")
     try:
-        assert aside(WHO.get).result(5) == "somebody"
+        assert begun(WHO.get).result(5) == "somebody"
     finally:
         WHO.reset(token)
 
@@ -40,8 +40,8 @@ def test_a_task_that_gives_up_leaves_the_call_to_its_end() -> None:
     async def give_up() -> bool:
         call = aside(lambda: release.wait(5))
         with pytest.raises(TimeoutError):
-            await asyncio.wait_for(asyncio.wrap_future(call), 0.05)
+            await asyncio.wait_for(asyncio.shield(call), 0.05)
         release.set()
-        return await asyncio.wrap_future(call)
+        return await call
 
     assert asyncio.run(give_up())

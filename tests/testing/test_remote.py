@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from memman.counting.clients import apart
+from memman.counting.aside import aside
 from memman.ports import CounterSpec, ModelRef
 from memman.testing import Answer, RemoteCounterConformance
 
@@ -57,7 +57,7 @@ class PlainCounter:
         return self.tokens(self.ask(self.body(rendered), timeout))
 
     async def acount_request(self, rendered: Mapping[str, Any], *, timeout: float) -> Any:  # noqa: ASYNC109
-        return await apart(lambda: self.count_request(rendered, timeout=timeout))
+        return await aside(lambda: self.count_request(rendered, timeout=timeout))
 
 
 class Plain(RemoteCounterConformance):

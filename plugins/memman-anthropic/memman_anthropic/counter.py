@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
 
-from memman.counting.clients import Clients, apart
+from memman.counting.aside import aside
+from memman.counting.clients import Clients
 from memman.ports import ModelRef
 from memman_anthropic.request import request_of
 
@@ -46,7 +47,7 @@ class AnthropicCounter:
     async def acount_request(self, rendered: Mapping[str, Any], *, timeout: float) -> int:  # noqa: ASYNC109 - the port hands the deadline on
         """The same, awaited."""
         if self._clients.only_sync:
-            return await apart(partial(self.count_request, rendered, timeout=timeout))
+            return await aside(partial(self.count_request, rendered, timeout=timeout))
         asked = request_of(rendered, self._model)
         count = (await self._clients.asynchronous()).messages.count_tokens
         tokens: int = (await count(**asked, timeout=timeout, extra_headers=_HEADERS)).input_tokens

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from memman.counting.clients import sent_name
-from memman.formats.tools import Tool, read_tools
 from memman.ports import ModelRef
+from memman.tools import Tool, read_tools
 
 # Refused are an empty request, one that begins with the assistant, and blank text. Renderings are
 # valid; this is for who counts messages of their own.

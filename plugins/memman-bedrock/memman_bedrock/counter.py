@@ -72,8 +72,7 @@ class BedrockCounter:
         import asyncio
 
         async with asyncio.timeout(timeout):
-            call = aside(lambda: self.count_request(rendered, timeout=timeout))
-            return await asyncio.wrap_future(call)
+            return await aside(lambda: self.count_request(rendered, timeout=timeout))
 
     def _ids(self, model: str) -> list[str]:
         """The ids to ask for: those not known to be wrong, or all where all are."""

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from memman.errors import InvalidInput
 from memman.formats.bedrock import sdk_messages
-from memman.formats.tools import Tool, read_tools
+from memman.tools import Tool, read_tools
 
 _OWN_TOOLS: Final = ("toolSpec", "systemTool", "cachePoint")
 

@@ -56,7 +56,7 @@ class GoogleCounter:
             with _told(self._vertex):
                 client = self._client
                 if client is None:
-                    client = await asyncio.wrap_future(aside(self._ready))
+                    client = await aside(self._ready)
                 arguments = self._arguments(rendered, timeout)
                 answer: Any = await client.aio.models.count_tokens(**arguments)
         tokens: int = answer.total_tokens

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from memman.errors import InvalidInput
-from memman.formats.tools import read_tools
+from memman.tools import read_tools
 
 if TYPE_CHECKING:
     from google.genai.types import Content, CountTokensConfig, Tool

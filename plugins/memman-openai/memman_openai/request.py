@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from memman.counting.clients import sent_name
-from memman.formats.tools import Tool, read_tools
 from memman.ports import ModelRef
+from memman.tools import Tool, read_tools
 
 
 def request_of(rendered: Mapping[str, Any], model: ModelRef | None = None) -> dict[str, Any]:

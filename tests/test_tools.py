@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from memman.errors import FormatError
-from memman.formats.tools import read_tools
+from memman.tools import read_tools
 
 SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}}}
 SAID = {"name": "f", "description": "d"}

@@ -14,6 +14,13 @@ import msgspec
 from memman.errors import FormatError
 
 _NO_ARGUMENTS: Final = {"type": "object", "properties": {}}
+_SCHEMAS: Final = (
+    "parameters",
+    "input_schema",
+    "inputSchema",
+    "parametersJsonSchema",
+    "parameters_json_schema",
+)
 _DECLARATIONS: Final = ("functionDeclarations", "function_declarations")
 
 
@@ -59,7 +66,13 @@ def _read(tool: Any) -> Iterator[Tool]:
 
 
 def _schema(tool: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    for key in ("parameters", "input_schema", "inputSchema", "parametersJsonSchema"):
+    for key in (
+        "parameters",
+        "input_schema",
+        "inputSchema",
+        "parametersJsonSchema",
+        "parameters_json_schema",
+    ):
         found = tool.get(key)
         if isinstance(found, Mapping):
             inner = found.get("json")
