@@ -33,6 +33,7 @@ from typing import Any, NamedTuple
 
 from benchmarks.corpus import Document, documents, samples
 from memman.counting.estimator import _WEIGHTS, LEADS, VERSION, bytes_of, reduced
+from memman.counting.tables import FOLDER
 
 np: Any = import_module("numpy")
 nnls: Any = import_module("scipy.optimize").nnls
@@ -266,7 +267,7 @@ def main() -> int:
         f"benchmarks/fit_estimator.py, {len(texts):,} samples of {len(set(kinds))} kinds of text"
     )
     contents = {"version": VERSION, "source": source, "families": families}
-    _WEIGHTS.write_text(json.dumps(contents, indent=1) + "\n", "utf-8")
+    Path(FOLDER, _WEIGHTS).write_text(json.dumps(contents, indent=1) + "\n", "utf-8")
     return 0
 
 

@@ -10,6 +10,7 @@ Exit codes: 0 within the goal or its noise, 1 not.
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Callable, Sequence
 from time import perf_counter, process_time
@@ -85,8 +86,11 @@ def _once(call: Callable[..., object], arguments: Sequence[object]) -> float:
     return (process_time() - began) / len(arguments) * 1e6
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """The command; returns its exit code."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.resolution", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.parse_args(arguments)
     goals, first = measure()
     print(report(goals))
     print()

@@ -65,10 +65,14 @@ class Recount:
         return tokens
 
     def _item(self, item: Mapping[str, Any]) -> int:
-        """A message with its blocks or parts; in the Responses API a call or output stands alone."""
+        """A message with its blocks or parts; in the Responses API a call or output stands alone.
+
+        They cost what they do in chat completions: a call what it adds to its message, an output a message.
+        """
         if "role" not in item:
-            said = item.get("output") or item.get("arguments") or ""
-            return self.text(item.get("name", "")) + self.text(said) + _MESSAGE + _TOOL
+            if "arguments" in item:
+                return self.text(item["name"]) + self.text(item["arguments"]) + _TOOL
+            return self.text(item.get("output") or "") + _MESSAGE
         content = item.get("parts") or item["content"]
         if isinstance(content, str):
             return _MESSAGE + self.text(content)

@@ -13,17 +13,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 from math import ceil
-from pathlib import Path
 from typing import Final
 
 import msgspec
 
+from memman.counting.tables import table
 from memman.ports import CounterSpec, ModelRef
 
 VERSION: Final = 1  # of the weights; part of the fingerprint, so that kept counts are known as old
 NAME: Final = "estimate"
 GENERIC: Final = "generic"
-_WEIGHTS: Final = Path(__file__).with_name("estimator.json")
+_WEIGHTS: Final = "estimator.json"
 
 # Above these lengths only windows of a text are read, evenly spread over it. Text that is not ASCII has
 # up to four bytes a character, so it gets shorter windows for the same time.
@@ -165,7 +165,7 @@ class _File(msgspec.Struct, frozen=True):
 
 @cache
 def _families() -> dict[str, Weights]:
-    kept = msgspec.json.decode(_WEIGHTS.read_bytes(), type=_File)
+    kept = msgspec.json.decode(table(_WEIGHTS), type=_File)
     return {name: _weights(each) for name, each in kept.families.items()}
 
 

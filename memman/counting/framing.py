@@ -7,17 +7,16 @@ names a provider, a family or a version, and the API where that makes a differen
 
 from __future__ import annotations
 
-import os
 import re
 from functools import cache, lru_cache
 from typing import Final, Literal
 
 import msgspec
 
+from memman.counting.tables import table
 from memman.ports import Framing, ModelRef
 
-# No pathlib: it alone would be a tenth of what `import memman` may cost.
-TABLE: Final = os.path.join(os.path.dirname(__file__), "framing.json")  # noqa: PTH118, PTH120
+TABLE: Final = "framing.json"
 Rendering = Literal["json", "spaced", "typescript", "words"]
 
 
@@ -50,6 +49,15 @@ _API_OF_FORMAT: Final = {
     "bedrock": "converse",
 }
 
+# The vendors whose families an API serves, where it does not serve all: what is billed there by others is
+# not known, however the message formats are spelled.
+_SERVED_BY: Final[dict[str, str | tuple[str, ...]]] = {
+    "messages": "claude",
+    "gemini": "gemini",
+    "responses": ("gpt", "o-series"),
+    "converse": ("claude", "nova", "llama", "mistral", "command", "deepseek", "qwen"),
+}
+
 
 class Row(msgspec.Struct, frozen=True):
     """One line of the table: a framing and the models it is for; each pattern must match at the start.
@@ -78,8 +86,7 @@ class Row(msgspec.Struct, frozen=True):
 @cache
 def rows() -> tuple[Row, ...]:
     """The table, read when first asked for; the last row answers for every model."""
-    with open(TABLE, "rb") as table:  # noqa: PTH123
-        return msgspec.json.decode(table.read(), type=tuple[Row, ...])
+    return msgspec.json.decode(table(TABLE), type=tuple[Row, ...])
 
 
 @lru_cache(256)
@@ -100,10 +107,13 @@ def api_of(format_name: str) -> str:
 def framing_in(ref: ModelRef | None, format_name: str) -> Billing | None:
     """What a model's provider bills around texts that reach it in a message format.
 
-    None where that is not known: for no model or one of no known family, or for a format of nobody's API.
+    None where that is not known: for no model or one of no known family, for a format of nobody's API, or
+    of an API that does not serve the family.
     """
     api = api_of(format_name)
     if ref is None or not ref.family or not api:
+        return None
+    if not ref.family.startswith(_SERVED_BY.get(api, "")):
         return None
     billing = framing_of(ref, api)
     return None if billing.key == "other" else billing

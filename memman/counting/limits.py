@@ -10,11 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import lru_cache
-from pathlib import Path
 from typing import Final
 
 import msgspec
 
+from memman.counting.tables import table
 from memman.ports import ModelInfo, ModelRef
 
 # Who serves a model that is named without a server: its vendor.
@@ -82,5 +82,4 @@ def _key(server: str, name: str) -> str | None:
 
 @lru_cache(maxsize=1)
 def _table() -> _Table:
-    path = Path(__file__).with_name("model_limits.json")
-    return msgspec.json.decode(path.read_bytes(), type=_Table)
+    return msgspec.json.decode(table("model_limits.json"), type=_Table)

@@ -175,6 +175,27 @@ def test_a_failure_is_told_and_the_estimate_stands(provider: Make, answer: Any) 
     assert "not a count" in event.reason
 
 
+def test_a_remembered_failure_is_told_once_to_each_session(provider: Make) -> None:
+    def fail(request: Mapping[str, Any]) -> int:
+        raise ConnectionError("no route")
+
+    provider(fail)
+    memory = filled(950)
+    for entry in memory.get_entries("s"):
+        memory.add_user_message("other", entry.text)
+    heard: list[str] = []
+
+    def hear(sender: Any, event: events.CountFellBack) -> None:
+        heard.append(event.session_id)
+
+    with events.count_fell_back.connected_to(hear, sender=memory):
+        for budget in (951, 952, 953):
+            memory.build_context("s", budget=budget)
+        memory.build_context("other", budget=951)
+        memory.build_context("other", budget=952)
+    assert heard == ["s", "other"]
+
+
 def test_a_provider_that_raises_is_told_and_the_estimate_stands(provider: Make) -> None:
     def fail(request: Mapping[str, Any]) -> int:
         raise ConnectionError("no route")

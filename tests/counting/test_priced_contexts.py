@@ -96,6 +96,7 @@ def test_nothing_is_known_of_what_surrounds_an_unknown_model_or_a_format_of_no_a
     assert framing_in(None, "openai-chat") is None
     assert framing_in(model_ref("acme-1"), "openai-chat") is None
     assert framing_in(model_ref("gpt-4o"), "text") is None
+    assert framing_in(model_ref("gpt-4o"), "anthropic") is None
     known = framing_in(model_ref("gpt-4o"), "openai-chat")
     assert isinstance(known, Framing)
     assert (known.request, known.message) == (3, 4)
