@@ -6,6 +6,7 @@ SDK run against a server on the loopback interface (`tests/docs/loopback.py`).
 
 from __future__ import annotations
 
+import gc
 import io
 from collections.abc import Iterator
 from contextlib import redirect_stdout
@@ -56,6 +57,12 @@ def _pages(*patterns: str, excludes: tuple[str, ...] = (), fixtures: tuple[str, 
         fixtures=fixtures,
         teardown=_forget,
     )
+
+
+def pytest_collection_finish() -> None:
+    """Takes thousands of collected tests and the imported SDKs out of the garbage collector's rounds."""
+    gc.collect()
+    gc.freeze()
 
 
 pytest_collect_file = (

@@ -70,6 +70,8 @@ def counters(ctx: click.Context, strict: bool, as_json: bool) -> None:
 @json_option
 def explain_model(model: str, as_json: bool) -> None:
     """Says how MODEL is understood, which counters know it, which answers and why, and its limits."""
+    if not model.strip():
+        raise click.UsageError("give the MODEL's name, such as gpt-4o")
     models = Models(shared_plugins)
     ref = models.ref(model)
     candidates = explain(ref, _specs())
@@ -129,6 +131,8 @@ def _row(counter: Listed, known: int) -> Row:
 
 
 def _candidate_row(candidate: Candidate) -> Row:
-    why = "answers" if candidate.chosen else candidate.reason
+    why = candidate.reason
+    if candidate.chosen:
+        why = f"answers ({why})" if why else "answers"
     cells = (candidate.name, str(candidate.match), candidate.accuracy, first_line(why, 300))
     return Row(cells, "green" if candidate.chosen else "")

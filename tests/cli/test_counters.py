@@ -113,6 +113,7 @@ def test_a_remote_counter_is_explained_but_not_asked_for_texts(command, plugin):
 def test_an_option_belongs_behind_the_name_of_explain(command):
     assert command("counters", "--json", "explain", "gpt-4o").exit_code == 2
     assert command("counters", "explain").exit_code == 2
+    assert command("counters", "explain", " ").exit_code == 2
 
 
 def test_models_are_found_by_a_part_of_their_name(command):

@@ -38,6 +38,7 @@ class GoogleCounter:
         self._model = model
         self._vertex = vertex
         self._client = client
+        self._given = client is not None
         self._making = threading.Lock()
 
     def count_request(self, rendered: Mapping[str, Any], *, timeout: float) -> int:
@@ -53,6 +54,9 @@ class GoogleCounter:
         import asyncio
 
         async with asyncio.timeout(timeout):
+            if self._vertex and not self._given:
+                # google-auth looks for credentials on a pool's thread, which would hold up the loop's end.
+                return await aside(lambda: self.count_request(rendered, timeout=timeout))
             with _told(self._vertex):
                 client = self._client
                 if client is None:
