@@ -4,6 +4,7 @@
 `planning` runs the steps until the goal is met.
 """
 
+from memman.compression.digest import digest, ledger
 from memman.compression.planning import (
     PRESETS,
     TRIM,
@@ -40,7 +41,9 @@ __all__ = [
     "SummaryProblem",
     "View",
     "describe",
+    "digest",
     "heuristic_summary",
+    "ledger",
     "make_plan",
     "replacements_of",
     "stages_of",

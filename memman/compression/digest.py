@@ -1,0 +1,262 @@
+"""The digest: what a run of entries said, without asking a model.
+
+Two parts share the room. The ledger has exact values (paths, identifiers, numbers, dates, addresses), each with
+the entry that it last stood in, because exact values are what the next steps need and what summaries lose. The
+extract has the lines that together cover most of what was said: a line is worth the weight of its words that no
+chosen line has yet, over its length to the power of 0.8, and the best goes in first until the room is full
+(greedy maximum coverage under a budget, after Lin and Bilmes, "A Class of Submodular Functions for Document
+Summarization", 2011).
+
+Deterministic, and no language is preferred: a word is a run of word characters, and where a script writes no
+spaces each two neighbouring characters are one. An earlier digest among the entries is read back, so that its
+values keep the entries they came from. What is kept is measured by `python -m benchmarks.facts`.
+"""
+
+from __future__ import annotations
+
+import heapq
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from math import log, log1p
+from typing import Final
+
+import msgspec
+
+from memman.compression.words import exact_values, words_of
+from memman.entries import Entry
+
+LEDGER_HEAD: Final = "Exact values by entry: "
+_LEDGER_SHARE: Final = 0.75  # of a digest's room: beyond it the extract loses more than values win
+_LENGTH_POWER: Final = 0.5  # 1 would take only short lines, 0 only long ones
+_EXACT: Final = 2
+_DIGIT: Final = re.compile(r"\d")
+_SEEN_MOST: Final = 4  # how often a value was seen counts up to this; then how lately
+_IDF = 2.0
+_LINE_CHARS: Final = 200
+_SHORTEST_CUT: Final = 80
+_LEAST_ROOM: Final = 16
+_LEAST_QUOTE: Final = 40
+_QUOTE_SHARE: Final = 0.05  # of the room, for the first and for the last user message
+_ROUNDS: Final = 5
+
+_KEPT: Final = re.compile(r"#(\d+): ([^;]*)")
+_SENTENCE: Final = re.compile(r"(?<=[.!?\u3002\uff01\uff1f])\s+|\n+|(?<=[\u3002\uff01\uff1f])")
+
+W={'message':2,'tool_call':2,'tool_result':1,'context':1,'summary':1}
+CountText = Callable[[str], int]
+
+
+class _Value(msgspec.Struct, gc=False):
+    """An exact value: in how many entries it stood, and the last of them."""
+
+    seen: int
+    order: int
+    seq: int
+
+
+class _Line(msgspec.Struct, gc=False):
+    """A candidate of the extract, and the words that it would cover."""
+
+    text: str
+    words: frozenset[str]
+
+
+def digest(entries: Sequence[Entry], tokens: int, count: CountText) -> str:
+    """At most `tokens` tokens, as `count` sees them, of what the entries said; "" where nothing fits."""
+    lines, ranked = _lines_of(entries), _ranked(_values_of(entries))
+    return _within(tokens, count, lambda room: _composed(entries, lines, ranked, room))
+
+
+def ledger(entries: Sequence[Entry], tokens: int, count: CountText) -> str:
+    """The exact values alone, at most `tokens` tokens of them; "" where there are none."""
+    ranked = _ranked(_values_of(entries))
+    return _within(tokens, count, lambda room: _ledger_line(ranked, room))
+
+
+def _within(tokens: int, count: CountText, composed: Callable[[int], str]) -> str:
+    """The longest text that `composed` makes in at most `tokens` tokens: asked by characters, then told
+    how many tokens these were.
+    """
+    room, best = tokens * 4, ""
+    for _ in range(_ROUNDS):
+        text = composed(room)
+        if not text:
+            break
+        cost = count(text)
+        if cost <= tokens:
+            if len(text) > len(best):
+                best = text
+            if cost >= 0.95 * tokens or len(text) < 0.9 * room:
+                break
+        room = int(len(text) * tokens / max(cost, 1) * 0.985)
+    return best
+
+
+def _composed(
+    entries: Sequence[Entry], lines: Sequence[_Line], ranked: Sequence[tuple[str, int]], room: int
+) -> str:
+    kept = _ledger_line(ranked, int(room * _LEDGER_SHARE))
+    quotes = _quotes(entries, int(room * _QUOTE_SHARE))
+    left = room - sum([len(part) + 1 for part in (kept, *quotes) if part])
+    chosen = _covering(lines, left, words_of(" ".join(quotes)))
+    return "\n".join([part for part in (*quotes, *chosen, kept) if part])
+
+
+# ---------------------------------------------------------------- exact values
+
+
+def _values_of(entries: Sequence[Entry]) -> dict[str, _Value]:
+    """Every exact value of the entries, with how often and how lately it was seen."""
+    found: dict[str, _Value] = {}
+    order = 0
+    for entry in entries:
+        text = entry.text
+        if entry.type == "summary":
+            text, kept = without_ledger(text)
+            for value, seq in kept:
+                order += 1
+                found[value] = _Value(_SEEN_MOST, order, seq)
+        order += 1
+        weight = W[entry.type]
+        for value in exact_values(text):
+            known = found.get(value)
+            if known is None:
+                found[value] = _Value(weight, order, entry.seq)
+            else:
+                known.seen += weight
+                known.order, known.seq = order, entry.seq
+    return found
+
+
+def without_ledger(text: str) -> tuple[str, list[tuple[str, int]]]:
+    """A summary's text, and the values of the ledger below it with their entries."""
+    before, head, after = text.partition(LEDGER_HEAD)
+    if not head:
+        return text, []
+    line, _, rest = after.partition("\n")
+    kept = [(v, int(seq)) for seq, values in _KEPT.findall(line) for v in values.split()]
+    return before + rest, kept
+
+
+def _ranked(values: dict[str, _Value]) -> list[tuple[str, int]]:
+    """The values with their entries, what was seen often first, then what was seen lately."""
+    return [
+        (value, known.seq)
+        for value, known in sorted(
+            values.items(), key=lambda item: (-_worth(item[0], item[1].seen), -item[1].order)
+        )
+    ]
+
+
+def _worth(value: str, seen: int) -> int:
+    """A value with digits and letters is told by nothing else; a name may be."""
+    return min(seen, _SEEN_MOST) + (_EXACT if _DIGIT.search(value) else 0)
+
+
+def _ledger_line(ranked: Sequence[tuple[str, int]], room: int) -> str:
+    """As many values as there is room for, those of one entry together."""
+    left = room - len(LEDGER_HEAD)
+    kept: dict[int, list[str]] = {}
+    for value, seq in ranked:
+        cost = len(value) + 1 + (0 if seq in kept else len(str(seq)) + 4)
+        if cost <= left:
+            kept.setdefault(seq, []).append(value)
+            left -= cost
+        elif left < _LEAST_ROOM:
+            break
+    parts = [f"#{seq}: {' '.join(values)}" for seq, values in sorted(kept.items())]
+    return LEDGER_HEAD + "; ".join(parts) if kept else ""
+
+
+# ---------------------------------------------------------------- the extract
+
+
+def _quotes(entries: Sequence[Entry], room: int) -> list[str]:
+    """The task: what the user said first, and last."""
+    users = [entry for entry in entries if entry.type == "message" and entry.role == "user"]
+    if not users or room < _LEAST_QUOTE:
+        return []
+    quotes = [f"First asked: {_flat(users[0].text, room)}"]
+    if len(users) > 1:
+        quotes.append(f"Last asked: {_flat(users[-1].text, room)}")
+    return quotes
+
+
+def _flat(text: str, limit: int) -> str:
+    flat = " ".join(text.split())
+    return flat if len(flat) <= limit else f"{flat[: max(0, limit - 3)]}..."
+
+
+def _lines_of(entries: Sequence[Entry]) -> list[_Line]:
+    """The candidates of the extract in order: each sentence or line once."""
+    seen: set[str] = set()
+    lines: list[_Line] = []
+    for entry in entries:
+        for text in _pieces(entry):
+            if text not in seen:
+                seen.add(text)
+                words = words_of(text)
+                if words:
+                    lines.append(_Line(text, words))
+    return lines
+
+
+def _pieces(entry: Entry) -> Iterator[str]:
+    text = entry.text
+    if entry.type == "summary":
+        text, _ = without_ledger(text)
+    elif entry.type == "tool_call":
+        text = f"{entry.name}({text})"
+    for sentence in _SENTENCE.split(text):
+        piece = sentence.strip()
+        while len(piece) > _LINE_CHARS:
+            end = max(
+                piece.rfind(", ", _SHORTEST_CUT, _LINE_CHARS),
+                piece.rfind("; ", _SHORTEST_CUT, _LINE_CHARS),
+            )
+            if end < 0:
+                end = piece.rfind(" ", _SHORTEST_CUT, _LINE_CHARS)
+            end = _LINE_CHARS - 1 if end < 0 else end
+            yield piece[: end + 1].strip()
+            piece = piece[end + 1 :].strip()
+        if piece:
+            yield piece
+
+
+def _weights(seen: Counter[str], lines: int) -> dict[str, float]:
+    return {word: log1p(times) * log(1 + lines / times) ** _IDF for word, times in seen.items()}
+
+
+def _covering(lines: Sequence[_Line], room: int, known: frozenset[str]) -> list[str]:
+    """Lines that together cover most of what is not `known`, in their order. The gain of a line only falls as others are taken,
+    so a line whose gain is still the best after it was computed anew is the best (lazy greedy).
+    """
+    seen: Counter[str] = Counter()
+    for line in lines:
+        seen.update(line.words)
+    weight = _weights(seen, len(lines))
+    costs = [(len(line.text) + 1) ** _LENGTH_POWER for line in lines]
+    heap = [
+        (-sum([weight[word] for word in sorted(line.words)]) / costs[number], number)
+        for number, line in enumerate(lines)
+    ]
+    heapq.heapify(heap)
+    covered = set(known)
+    taken: list[int] = []
+    while heap and room > _LEAST_ROOM:
+        _, number = heapq.heappop(heap)
+        line = lines[number]
+        if len(line.text) + 1 > room:
+            continue
+        fresh = line.words - covered
+        if not fresh:
+            continue
+        gain = -sum([weight[word] for word in sorted(fresh)]) / costs[number]
+        if heap and (gain, number) > heap[0]:
+            heapq.heappush(heap, (gain, number))
+            continue
+        taken.append(number)
+        room -= len(line.text) + 1
+        covered |= line.words
+    return [lines[number].text for number in sorted(taken)]
