@@ -22,6 +22,8 @@ pytest.register_assert_rewrite("memman.testing")
 
 _LOOPS = ("docs/how-to/openai-loop.md", "docs/how-to/anthropic-loop.md")
 _PRINTED = "printed by the last block"  # no identifier, so no page can use the name
+# Run by the plugin's own tests, against a server that counts.
+_ELSEWHERE = ("plugins/memman-anthropic/README.md", "plugins/memman-openai/README.md")
 _run = PythonEvaluator()
 
 
@@ -57,7 +59,13 @@ def _pages(*patterns: str, excludes: tuple[str, ...] = (), fixtures: tuple[str, 
 
 
 pytest_collect_file = (
-    _pages("README.md", "docs/*.md", "docs/*/*.md", excludes=_LOOPS)
+    _pages(
+        "README.md",
+        "plugins/*/README.md",
+        "docs/*.md",
+        "docs/*/*.md",
+        excludes=(*_LOOPS, *_ELSEWHERE),
+    )
     + _pages(*_LOOPS, fixtures=("provider",))
 ).pytest()
 

@@ -1,4 +1,4 @@
-"""Every proof in one command: real conversations, cost, imports.
+"""Every proof in one command: imports, cost, counting, real conversations.
 
     python -m benchmarks [--full] [--data FOLDER]
 
@@ -12,15 +12,27 @@ from __future__ import annotations
 import argparse
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from time import perf_counter
 
-from benchmarks import cost, imports, real
+from benchmarks import (
+    accuracy,
+    calibration,
+    cost,
+    counting_cost,
+    estimator,
+    exactness,
+    imports,
+    real,
+    resolution,
+)
 from benchmarks.goals import any_failed, report
 from benchmarks.seeded import blind_spots
 from benchmarks.trajectories import Trajectory, demo_trajectory, read_trajectories
 
+Command = Callable[[Sequence[str] | None], int]
+_NO_DATA = 2  # the exit code of a command that has nothing to measure with
 _DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 
@@ -39,6 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(f"== imports\n{imported}\n")
     costs = cost.measure(cost.FULL if options.full else cost.QUICK)
     print(f"== cost\n{costs}\n")
+    counting_failed = _counting(options.data, options.full)
     trajectories = _trajectories(options.data, options.full)
     print(f"== real conversations ({len(trajectories)})")
     outcomes = real.run(trajectories, jobs=real.JOBS)
@@ -48,8 +61,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print("== goals not met\n" + (report(missed) if missed else "none"))
     print(f"promises broken: {'yes' if real.broken(outcomes) else 'no'}")
     print(f"{perf_counter() - began:.0f} s in all")
-    failed = any_failed(missed) or real.broken(outcomes) or blind_spots()
+    if counting_failed:
+        print(f"failed above: {', '.join(counting_failed)}")
+    failed = any_failed(missed) or counting_failed or real.broken(outcomes) or blind_spots()
     return int(bool(failed))
+
+
+def _counting(folder: Path, full: bool) -> list[str]:
+    """Runs the commands about counting, each with its own report; the names of those that failed."""
+    quick = [] if full else ["--quick"]
+    recorded = folder / ("trajectories.jsonl.gz" if full else "fixture_trajectories.jsonl.gz")
+    commands: tuple[tuple[str, Command, list[str]], ...] = (
+        ("resolution", resolution.main, []),
+        ("estimator", estimator.main, []),
+        ("exactness", exactness.main, [*quick, "--data", str(folder)]),
+        ("counting_cost", counting_cost.main, quick),
+        ("accuracy", accuracy.main, quick),
+        ("calibration", calibration.main, [str(recorded)]),
+    )
+    failed = []
+    for name, command, given in commands:
+        print(f"== {name}", flush=True)
+        code = command(given)
+        if code == _NO_DATA:
+            print("note: skipped, what it needs is not here")
+        elif code:
+            failed.append(name)
+        print()
+    return failed
 
 
 def _trajectories(folder: Path, full: bool) -> list[Trajectory]:

@@ -86,6 +86,7 @@ def measure(path: Path) -> list[Row]:
     counters: dict[str, Callable[[str], int] | str] = {
         "chars4": chars4,
         "bytes4": "bytes4",
+        "estimate": "estimate",
         "o200k": lambda text: len(encode(text)),
     }
     rows = []

@@ -33,7 +33,7 @@ from memman.records import Added, Compressed, Record
 
 MODEL = "gpt-4o"
 COUNTER = "tiktoken:o200k_base"
-FORMATS = ("openai-chat", "anthropic")
+FORMATS = ("openai-chat", "anthropic", "openai-responses", "gemini", "bedrock")
 _SESSION = "replay"
 _LOG_SIGNALS = (
     events.entry_added,
@@ -169,7 +169,7 @@ class _Replay:
         began = process_time()
         built = [self._context(form, index) for form in FORMATS]
         self._outcome.seconds_building += process_time() - began
-        openai, anthropic = built
+        openai, anthropic, *more = built
         if openai is not None:
             messages = openai.messages
             self._check(openai, messages, self._recount.openai_chat(messages), index)
@@ -178,6 +178,13 @@ class _Replay:
             messages = anthropic.messages
             tokens = self._recount.anthropic(messages, anthropic.system)
             self._check(anthropic, messages, tokens, index)
+        for context in more:
+            if context is not None:
+                messages = context.messages
+                tokens = self._recount.more(messages, context.system)
+                self._check(context, messages, tokens, index)
+                if index == len(self._messages) - 1:
+                    self._check_return(context, messages)
 
     def _context(self, form: str, index: int) -> Context | None:
         try:
@@ -213,6 +220,16 @@ class _Replay:
         self._outcome.compared += len(expected)
         for message in absent(expected, messages):
             self._outcome.fault("unequal", f"after message {index}: {message!r:.300}")
+
+    def _check_return(self, context: Context, messages: Sequence[Message]) -> None:
+        """What was rendered in a format and is parsed from it comes back equal, detected as it."""
+        roomy = MemoryConfig(max_tokens=10**8, auto_compress=False)
+        other = MemoryManager(model=MODEL, config=roomy)
+        other.add_messages(_SESSION, list(messages))
+        again = other.build_context(_SESSION, format=context.format).messages
+        self._outcome.compared += len(messages)
+        for message in absent(messages, again):
+            self._outcome.fault("unequal", f"{context.format} at the end: {message!r:.300}")
 
     # ------------------------------------------------------------ at the end
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from benchmarks import seeded_formats
 from memman.formats import rules
 
 Message = dict[str, Any]
@@ -102,5 +103,10 @@ def blind_spots() -> list[str]:
 def _broken(target: str, rule: str) -> set[str]:
     # A system parameter is what OpenAI does not take, and a blank one what Anthropic does not.
     system = " " if rule == "system.shape" else None
+    if target in seeded_formats.SEEDS:
+        seeds = [seed for seed in seeded_formats.SEEDS[target] if seed.rule == rule]
+        found = [rules.check(seed.bad, target, system=seed.bad_system) for seed in seeds]
+        seen = [{violation.rule for violation in broken} for broken in found]
+        return set.intersection(*seen) if seen else set()
     messages = BAD[target].get(rule, [_USER])
     return {violation.rule for violation in rules.check(messages, target, system=system)}

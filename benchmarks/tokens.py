@@ -45,6 +45,11 @@ class Recount:
         head = _MESSAGE + self.text(system) if system else 0
         return _REQUEST + head + sum(self._anthropic_message(message) for message in messages)
 
+    def more(self, messages: Sequence[Mapping[str, Any]], system: str | None) -> int:
+        """Tokens of a request to Gemini, Bedrock Converse or OpenAI Responses, by Anthropic's rule."""
+        head = _MESSAGE + self.text(system) if system else 0
+        return _REQUEST + head + sum(self._item(message) for message in messages)
+
     def text(self, text: str) -> int:
         """Tokens of one text."""
         tokens = self._known.get(text)
@@ -58,6 +63,32 @@ class Recount:
             function = call["function"]
             tokens += self.text(function["name"]) + self.text(function["arguments"]) + _TOOL
         return tokens
+
+    def _item(self, item: Mapping[str, Any]) -> int:
+        """A message with its blocks or parts; in the Responses API a call or output stands alone.
+
+        They cost what they do in chat completions: a call what it adds to its message, an output a message.
+        """
+        if "role" not in item:
+            if "arguments" in item:
+                return self.text(item["name"]) + self.text(item["arguments"]) + _TOOL
+            return self.text(item.get("output") or "") + _MESSAGE
+        content = item.get("parts") or item["content"]
+        if isinstance(content, str):
+            return _MESSAGE + self.text(content)
+        return _MESSAGE + sum(self._keyed(block) for block in content)
+
+    def _keyed(self, block: Mapping[str, Any]) -> int:
+        if "text" in block:
+            return self.text(block["text"])
+        [kind] = block.keys() - {"thoughtSignature"}
+        body = block[kind]
+        if kind in ("functionCall", "toolUse"):
+            return self.text(body["name"]) + self._json(body.get("args", body.get("input"))) + _TOOL
+        if kind == "functionResponse":
+            said = sum(self.text(text) for text in body["response"].values())
+            return self.text(body["name"]) + said + _TOOL
+        return sum(self._keyed(inner) for inner in body["content"]) + _TOOL
 
     def _anthropic_message(self, message: Mapping[str, Any]) -> int:
         return _MESSAGE + self._content(message["content"])

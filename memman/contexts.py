@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
+from math import ceil
 from typing import Any
 
 import msgspec
@@ -17,7 +18,7 @@ from memman.compression import (
     view_of,
 )
 from memman.config import resolve_budget
-from memman.counting import Meter
+from memman.counting import Meter, framing_in
 from memman.entries import Accuracy
 from memman.errors import BudgetExceeded
 from memman.formats import Rendering
@@ -142,7 +143,7 @@ class Contexts:
         rendering.update(window)
         form = rendering.format
         limit = self._limit(asked, settled)
-        prompt, defined = _given(asked, meter, form)
+        prompt, defined = price_given(asked.system, asked.tools, meter, form)
         counted = window.tokens + rendering.added + rendering.edges + prompt + defined
         least = max(0, settled.config.overhead_tokens - prompt - defined)
         unseen = _aside(least, counted, limit, beyond if window is own else None)
@@ -169,7 +170,7 @@ class Contexts:
         meter = settled.meter
         rendering = self._rendering(asked.format, True, meter)
         rendering.update(window)
-        prompt, defined = _given(asked, meter, rendering.format)
+        prompt, defined = price_given(asked.system, asked.tools, meter, rendering.format)
         counted = window.tokens + rendering.added + rendering.edges + prompt + defined
         limit = self._limit(asked, settled)
         least = max(0, settled.config.overhead_tokens - prompt - defined)
@@ -210,7 +211,7 @@ class Contexts:
         """The session's rendering in a format, kept up to date; a fresh one for another window."""
         kept = self._renderings.get(format_name) if own else None
         if kept is None:
-            kept = Rendering(self._shared.format_named(format_name), meter.name_tokens)
+            kept = rendering_in(self._shared.format_named(format_name), meter)
             if own:
                 self._renderings[format_name] = kept
         return kept
@@ -239,7 +240,7 @@ class Contexts:
             view = view_of(window.exchanges, goal)
             after = _finished(make_plan(view, goal, craft, TRIM, SummaryOptions()))
             copy = _window_of(after, window.epoch)
-            shown = Rendering(rendering.format, meter.name_tokens)
+            shown = rendering_in(rendering.format, meter)
             shown.update(copy)
             total = copy.tokens + shown.added + shown.edges + beside
             if total <= limit:
@@ -258,10 +259,21 @@ def _aside(unseen: int, counted: int, limit: int, beyond: Beyond | None) -> int:
     return unseen if beyond is None else min(beyond(counted, unseen), max(unseen, limit // 2))
 
 
-def _given(asked: Asked, meter: Meter, form: Format) -> tuple[int, int]:
-    """The tokens of the system prompt and of the tools that a context was asked for with."""
-    prompt = meter.text_cached(asked.system) + form.message_framing if asked.system else 0
-    return prompt, meter.text_cached(asked.tools.decode()) if asked.tools else 0
+def rendering_in(form: Format, meter: Meter) -> Rendering:
+    """An empty rendering in a format, with what the meter's model is billed around texts."""
+    return Rendering(form, meter.name_tokens, framing_in(meter.model, form.name))
+
+
+def price_given(
+    system: str | None, tools: bytes | None, meter: Meter, form: Format
+) -> tuple[int, int]:
+    """The tokens of a system prompt and of tools, as JSON, that go along in a format."""
+    framing = framing_in(meter.model, form.name)
+    prompt = 0
+    if system:
+        around = form.message_framing if framing is None else ceil(framing.message)
+        prompt = meter.text_cached(system) + around
+    return prompt, meter.tools_cached(tools, form.name) if tools else 0
 
 
 def _context(

@@ -23,11 +23,6 @@ ENTRY_TYPES: tuple[EntryType, ...] = ("message", "tool_call", "tool_result", "co
 NO_JSON = msgspec.Raw()
 _MAX_ID_BYTES = 255
 _MAX_DEPTH = 64
-# What an image costs when its size is unknown: about 1,600 tokens is the most that the published
-# formulas of OpenAI (85 + 170 per 512 px tile) and Anthropic (width x height / 750) charge for
-# one after their own downscaling.
-_IMAGE_TOKENS = 1_600
-_IMAGE_TOKENS_LOW = 85
 
 
 class TextPart(msgspec.Struct, frozen=True, gc=False, tag="text"):
@@ -190,16 +185,8 @@ def text_of(content: Content) -> str:
     return "\n".join(part.text for part in content if isinstance(part, TextPart))
 
 
-def fixed_tokens(content: Content) -> int:
-    """The tokens of what is not text: images by formula, opaque and inline data by their bytes."""
-    if isinstance(content, str):
-        return 0
-    return sum(_part_tokens(part) for part in content if not isinstance(part, TextPart))
-
-
-def _part_tokens(part: Part) -> int:
-    if isinstance(part, ImagePart):
-        return _IMAGE_TOKENS_LOW if part.detail == "low" else _IMAGE_TOKENS
+def opaque_tokens(part: Part) -> int:
+    """The tokens of a part that is neither text nor image, by its bytes."""
     if isinstance(part, OpaquePart):
         return len(bytes(part.block)) // 3
     return len(part.data) // 3 if isinstance(part, FilePart) and part.data else 0

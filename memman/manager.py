@@ -14,16 +14,19 @@ from memman import events
 from memman.archive import SessionState, checked, with_entries
 from memman.compression import CompressionPlan, stages_of
 from memman.config import MemoryConfig, resolve_budget
-from memman.contexts import Asked
+from memman.contexts import Asked, price_given, rendering_in
 from memman.counting import (
-    BYTES4,
     Breaker,
     Meter,
+    Models,
     RemoteMeter,
     builtin_specs,
+    estimator_for,
     model_ref,
+    parse_overflow,
     resolve,
     resolve_remote,
+    sound_specs,
 )
 from memman.counting.meter import CallableCounter
 from memman.doors import (
@@ -56,12 +59,20 @@ from memman.errors import (
     StateError,
     StoreConflict,
 )
-from memman.formats import BUILTIN_FORMATS, Rendering, detect_format, plain_messages
+from memman.formats import BUILTIN_FORMATS, detect_format, plain_messages
 from memman.formats import format_named as named
 from memman.formats.plain import reported_usage
 from memman.ids import new_id as uuid7
 from memman.plugins import Plugins, shared_plugins
-from memman.ports import CounterSpec, Format, ModelRef, Summarizer, SummaryReply, SummaryRequest
+from memman.ports import (
+    CounterSpec,
+    Format,
+    ModelInfo,
+    ModelRef,
+    Summarizer,
+    SummaryReply,
+    SummaryRequest,
+)
 from memman.records import UsageReported
 from memman.results import Context, SessionStats, Summary
 from memman.sessions import Session, no_session
@@ -135,6 +146,7 @@ class AsyncMemoryManager:
     ) -> None:
         self._door = door
         self._plugins: Plugins | None = None
+        self._models = Models(self._found_plugins)
         self._counter = _accepted_counter(counter, door)
         self._meters: dict[tuple[str | None, bool], Meter] = {}
         self._remotes: dict[str, Remote | None] = {}
@@ -361,6 +373,40 @@ class AsyncMemoryManager:
         record = usage_of(usage, self._shared.new_id(), self._shared.clock(), model)
         await (await self._known(session_id)).record_usage(record)
 
+    async def record_overflow(
+        self, error: BaseException | str, *, model: str | None = None
+    ) -> ModelInfo | None:
+        """Learns a model's limit from a provider's refusal of a request that was too long.
+
+        From then on this manager's limits of that model follow, and with them the threshold where
+        `max_tokens` is not set. Nothing is stored.
+
+        Args:
+            error: what the provider's SDK raised, or its text.
+            model: the model that refused; the manager's by default.
+
+        Returns:
+            The limits as they are now; None, and nothing changed, where the error is no overflow (a rate
+            limit, a quota) or names no limit.
+
+        Raises:
+            InvalidInput: no model is set or given, or `error` is neither an exception nor text.
+            ConfigError: the new limit leaves no room for `reserve_output`; nothing was changed.
+        """
+        if not isinstance(error, BaseException | str):
+            raise InvalidInput(f"error must be an exception or its text, not {error!r:.60}")
+        name = self._shared.config.model if model is None else model
+        if name is None:
+            raise InvalidInput("whose limit is it? Pass model=, or give the manager a model")
+        check_text(name, "model")
+        overflow = parse_overflow(error)
+        if overflow is None:
+            return None
+        info = self._models.taught(name, overflow, f"{self._shared.clock():%Y-%m-%d}")
+        if info is not None:
+            self._learn_limits(name, info)
+        return info
+
     # ------------------------------------------------------------ compressing
 
     async def compress(
@@ -429,7 +475,8 @@ class AsyncMemoryManager:
 
         Args:
             session_id: must exist.
-            format: "openai-chat", "anthropic", "text", or a plugin's.
+            format: "openai-chat", "openai-responses", "anthropic", "gemini", "bedrock", "text", or a
+                plugin's.
             model: another model than the session's; the window is priced by its counter.
             budget: tokens; the session's `max_tokens` by default.
             system: a system prompt that precedes the session's own system messages.
@@ -489,17 +536,19 @@ class AsyncMemoryManager:
         """Counts a text, entries, or a provider's messages (then with their framing)."""
         config = self._shared.config
         meter = self._meter(config if model is None else config.updated({"model": model}))
-        extra = meter.text_cached(system) if system else 0
-        if tools:
-            extra += meter.text_cached(_tools(tools).decode())
+        if system is not None:
+            check_text(system, "system")
+        encoded = _tools(tools) if tools is not None else _NO_TOOLS
+        given = None if encoded == _NO_TOOLS else encoded
         if isinstance(content, str):
             check_text(content, "content")
-            return meter.plus(meter.count_cached(content), extra)
+            return meter.plus(meter.count_cached(content), self._given(system, given, meter))
         if isinstance(content, Entry):
             content = [content]
         if isinstance(content, Sequence) and all(isinstance(item, Entry) for item in content):
-            return meter.total(sum(meter.recount(entry) for entry in content) + extra)
-        return meter.total(self._priced(content, meter) + extra)
+            tokens = sum(meter.recount(entry) for entry in content)
+            return meter.total(tokens + self._given(system, given, meter))
+        return meter.total(self._priced(content, system, given, meter))
 
     async def list_sessions(self) -> list[str]:
         """The ids of all sessions of the store."""
@@ -661,6 +710,15 @@ class AsyncMemoryManager:
             self._named_summarizer(config.summarizer)
         self._meter(config)
 
+    def _learn_limits(self, model: str, info: ModelInfo) -> None:
+        """Takes other limits of a model, if no settings contradict them."""
+        before, self._models = self._models, self._models.with_limits(model, info)
+        try:
+            self._configure(self._shared.config)
+        except BaseException:
+            self._models = before
+            raise
+
     def _found_plugins(self) -> Plugins:
         if self._plugins is None:
             self._plugins = shared_plugins()
@@ -684,18 +742,19 @@ class AsyncMemoryManager:
         key = (config.model, config.count_policy == "estimate")
         meter = self._meters.get(key)
         if meter is None:
-            counter, accuracy = self._resolved(config)
-            meter = self._meters[key] = Meter(counter, accuracy)
+            model = None if config.model is None else self._models.ref(config.model)
+            counter, accuracy = self._resolved(config, model)
+            meter = self._meters[key] = Meter(counter, accuracy, model=model)
         return meter
 
-    def _resolved(self, config: MemoryConfig) -> tuple[Any, Accuracy]:
+    def _resolved(self, config: MemoryConfig, model: ModelRef | None) -> tuple[Any, Accuracy]:
         given = self._counter
-        if config.count_policy == "estimate" or (given is None and config.model is None):
-            return BYTES4, "low"
+        if config.count_policy == "estimate" or (given is None and model is None):
+            return estimator_for(model), "low"
         if given is not None and not isinstance(given, str):
             return given, "high"
         specs = [*self._specs(), *builtin_specs()]
-        found = resolve(self._model_ref(config.model or ""), specs, given)
+        found = resolve(model or model_ref(""), specs, given)
         return found.counter, found.spec.accuracy
 
     def _remote(self, config: MemoryConfig) -> Remote | None:
@@ -707,27 +766,27 @@ class AsyncMemoryManager:
         return self._remotes[config.model]
 
     def _resolved_remote(self, name: str) -> Remote | None:
-        model = self._model_ref(name)
+        model = self._models.ref(name)
         found = resolve_remote(model, self._specs())
         if found is None:
             return None
         spec, counter = found
+        try:
+            form = self._format(spec.format or DEFAULT_FORMAT).name
+        except PluginNotFound as error:  # a count is never a reason for a context to fail
+            logger.warning("remote counter %s is not asked: %s", spec.name, error)
+            return None
         breaker = self._breakers.setdefault(spec.name, Breaker())
         meter = RemoteMeter(counter, model, accuracy=spec.accuracy, breaker=breaker)
-        return Remote(meter, spec.format or DEFAULT_FORMAT)
-
-    def _model_ref(self, model: str) -> ModelRef:
-        """The model behind a name: as a plugin says, else by its spelling."""
-        found = self._found_plugins().first("memman_resolve_model", model=model)
-        return found if isinstance(found, ModelRef) else model_ref(model)
+        return Remote(meter, form)
 
     def _specs(self) -> list[CounterSpec]:
-        return [spec for _, spec in self._found_plugins().listed("memman_token_counters")]
+        return sound_specs(self._found_plugins().listed("memman_token_counters"))
 
     def _limits(self, model: str | None) -> tuple[int, int, int] | None:
         if model is None:
             return None
-        info = self._found_plugins().first("memman_model_info", model=self._model_ref(model))
+        info = self._models.info(model)
         return None if info is None else (info.context, info.max_input, info.max_output)
 
     def _format(self, name: str) -> Format:
@@ -747,7 +806,14 @@ class AsyncMemoryManager:
             for _, form in self._found_plugins().listed("memman_formats"):
                 self._formats.setdefault(form.name, form)
 
-    def _priced(self, messages: Any, meter: Meter) -> int:
+    def _given(self, system: str | None, tools: bytes | None, meter: Meter) -> int:
+        """The tokens of a system prompt and of tools beside what is no request."""
+        if system is None and tools is None:
+            return 0
+        prompt = meter.text_cached(system) if system else 0
+        return prompt + (meter.tools_cached(tools, DEFAULT_FORMAT) if tools else 0)
+
+    def _priced(self, messages: Any, system: str | None, tools: bytes | None, meter: Meter) -> int:
         """A provider's messages as they would be sent: content and framing."""
         plain = plain_messages(messages)
         form = self._detected(plain)
@@ -755,9 +821,10 @@ class AsyncMemoryManager:
         window = Window()
         for seq, draft in enumerate(form.parse(plain), 1):
             window.add(msgspec.structs.replace(craft(draft), seq=seq), False)
-        rendering = Rendering(form, meter.name_tokens)
+        rendering = rendering_in(form, meter)
         rendering.update(window)
-        return window.tokens + rendering.added + rendering.edges
+        beside = sum(price_given(system, tools, meter, form))
+        return window.tokens + rendering.added + rendering.edges + beside
 
     def _summarizer_for(self, config: MemoryConfig) -> _Asker | None:
         if self._given_summarizer is not None:
@@ -988,6 +1055,12 @@ class MemoryManager:
         """Keeps what the provider said the last request cost, and learns from it."""
         self._run(self._verbs.record_usage(session_id, usage, model=model))
 
+    def record_overflow(
+        self, error: BaseException | str, *, model: str | None = None
+    ) -> ModelInfo | None:
+        """Learns a model's limit from a provider's refusal of a request that was too long."""
+        return self._run(self._verbs.record_overflow(error, model=model))
+
     def compress(
         self,
         session_id: str,
@@ -1217,6 +1290,9 @@ def _arguments(arguments: Mapping[str, Any] | str) -> str:
             f"a tool call's arguments are a mapping or text, not {type(arguments).__name__}"
         )
     return json_bytes(dict(arguments), "a tool call's arguments").decode()
+
+
+_NO_TOOLS = b"[]"
 
 
 def _tools(tools: Any) -> bytes:

@@ -162,9 +162,12 @@ SummarizeCallback = Callable[[str], "str | Awaitable[str]"]
 class ModelRef(msgspec.Struct, frozen=True):
     """A model, whatever its spelling was.
 
-    `name` is lower case without provider prefix, `given` the spelling. `family` is one of
-    `memman.counting.FAMILIES`, "" where it is unknown; `region` is that of a cloud's inference
-    profile (`us`, `eu`), where the spelling has one.
+    `name` is what its vendor calls it, in lower case, without provider prefix, Bedrock's packaging
+    version or a fine-tune's tail; `given` is the spelling itself, which is what the server's API takes.
+    `provider` is who serves it (`openai`, `azure`, `azure_ai`, `anthropic`, `bedrock`, `gemini`,
+    `vertex_ai`, `openrouter` ...; else what stood before the last `/`), None where the spelling does not
+    say. `family` is one of `memman.counting.FAMILIES`, "" where it is unknown; `region` is that of a
+    cloud's inference profile (`us`, `eu`) or of its endpoint (`us-east-1`), where the spelling has one.
     """
 
     name: str
@@ -214,13 +217,14 @@ class Framing(msgspec.Struct, frozen=True, kw_only=True):
     """What a provider's models put around the texts of a request, in tokens.
 
     A request costs `request`, plus `message` for each message, plus `call` for each tool call beside
-    its name and arguments; where there are tools also `preamble`, plus `tools` x the tokens of their
-    compact JSON. `source` and `date` say where the numbers are from.
+    its name and arguments and `result` for each tool result; where there are tools also `preamble`, plus
+    `tools` x the tokens of their compact JSON. `source` and `date` say where the numbers are from.
     """
 
     request: float
     message: float
     call: float = 0.0
+    result: float = 0.0
     tools: float = 1.0
     preamble: float = 0.0
     source: str = ""

@@ -14,6 +14,17 @@ from memman.errors import InvalidInput
 from memman.records import UsageReported
 
 _TOTALS = ("prompt_tokens", "input_tokens", "inputTokens", "prompt_token_count", "promptTokenCount")
+# Gemini's candidates are without the thoughts that are billed with them; its prompt is without what
+# its own tools fetched, which is no part of the conversation as it was sent.
+_GEMINI = (
+    (
+        "prompt_token_count",
+        "candidates_token_count",
+        "thoughts_token_count",
+        "cached_content_token_count",
+    ),
+    ("promptTokenCount", "candidatesTokenCount", "thoughtsTokenCount", "cachedContentTokenCount"),
+)
 
 
 def usage_of(usage: Any, record_id: str, at: datetime, model: str | None) -> UsageReported:
@@ -62,12 +73,10 @@ def _read(usage: Mapping[str, Any]) -> tuple[int, int, int]:
         cached = _number(usage, "cacheReadInputTokens")
         total = _number(usage, "inputTokens") + cached + _number(usage, "cacheWriteInputTokens")
         return total, _number(usage, "outputTokens"), cached
-    for prompt, reply, kept in (
-        ("prompt_token_count", "candidates_token_count", "cached_content_token_count"),
-        ("promptTokenCount", "candidatesTokenCount", "cachedContentTokenCount"),
-    ):
+    for prompt, reply, thoughts, kept in _GEMINI:
         if prompt in usage:
-            return _number(usage, prompt), _number(usage, reply), _number(usage, kept)
+            output = _number(usage, reply) + _number(usage, thoughts)
+            return _number(usage, prompt), output, _number(usage, kept)
     raise InvalidInput(
         f"usage names no input tokens: it has {', '.join(map(str, usage)) or 'nothing'}"
     )

@@ -20,7 +20,7 @@ PACKAGE = Path(memman.__file__).parent
 LAYERS = {
     "errors": 0, "entries": 0, "config": 0, "ids": 0,
     "records": 1, "ports": 1, "window": 1, "events": 1, "hookspecs": 1, "plugins": 1,
-    "history": 1, "results": 1, "doors": 1, "usage": 1,
+    "history": 1, "tools": 1, "results": 1, "doors": 1, "usage": 1,
     "counting": 2, "compression": 2, "formats": 2, "stores": 2, "archive": 2,
     "shared": 3,
     "contexts": 3,
@@ -36,8 +36,8 @@ THIRD_PARTY = {"blinker", "cachetools", "msgspec", "pluggy"}
 OF_THE_COMMAND = {"click", "rich"}
 # Slow modules of the standard library and extras, imported where they are needed.
 LATE = {"asyncio", "sqlite3", "importlib", "click", "rich"}
-# The command says how to get click before it needs it.
-HIDDEN = {("memman.cli", "memman.cli.app")}
+# The command says how to get click before it needs it; the kits are only for who checks a plugin.
+HIDDEN = {("memman.cli", "memman.cli.app"), ("memman.cli.plugins", "memman.cli.checking")}
 AWAITING = {"sessions", "manager", "doors", "events", "testing"}
 HEAVY = ("openai", "anthropic", "tiktoken", "click", "rich", "asyncio", "sqlite3", "httpx", "pydantic",
          "importlib.metadata", "hypothesis", "pytest")  # fmt: skip

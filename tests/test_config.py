@@ -306,13 +306,13 @@ def test_a_plugin_that_knows_the_model_sets_the_limits() -> None:
 def test_count_policy_is_obeyed_when_it_changes() -> None:
     pytest.importorskip("memman_tiktoken")
     memory = MemoryManager(model="gpt-4o")
-    assert memory.add_user_message("s", "x").token_count.counter != "bytes4"
+    assert memory.add_user_message("s", "x").token_count.counter != "estimate:o200k/1"
     memory.update_config(count_policy="estimate")
-    assert memory.add_user_message("s", "x").token_count.counter == "bytes4"
+    assert memory.add_user_message("s", "x").token_count.counter == "estimate:o200k/1"
     memory.update_config(count_policy="local")
     memory.update_config("s", count_policy="estimate")
-    assert memory.add_user_message("s", "x").token_count.counter == "bytes4"
-    assert memory.add_user_message("other", "x").token_count.counter != "bytes4"
+    assert memory.add_user_message("s", "x").token_count.counter == "estimate:o200k/1"
+    assert memory.add_user_message("other", "x").token_count.counter != "estimate:o200k/1"
 
 
 def test_a_sessions_model_sets_its_counter() -> None:

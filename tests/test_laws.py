@@ -540,7 +540,16 @@ class Laws(RuleBasedStateMachine):
     # ------------------------------------------------------------ what must hold
 
     @rule(
-        form=st.sampled_from(["openai-chat", "anthropic", "text"]),
+        form=st.sampled_from(
+            [
+                "openai-chat",
+                "anthropic",
+                "text",
+                "openai-responses",
+                "gemini",
+                "bedrock",
+            ]
+        ),
         budget=st.sampled_from([None, 5, 30, 60, 100, 1_000]),
         system=st.sampled_from([None, "Answer in verse."]),
     )
@@ -719,21 +728,27 @@ def named(record: Record) -> Any:
 
 def recount(messages: list[dict[str, Any]], system: str | None, form: str) -> int:
     """What a request costs, counted from nothing but what is sent: every text, and its framing."""
-    framing = {"openai-chat": 4, "anthropic": 4, "text": 0}[form]
+    framing = {"text": 0, "gemini": 3}.get(form, 4)
     total = words(system or "")
     for message in messages:
         total += framing + sum(words(text) for text in texts_of(message))
     return total
 
 
+NOT_READ = frozenset(
+    ("role", "type", "id", "tool_call_id", "tool_use_id", "call_id", "toolUseId", "status",
+     "thoughtSignature")
+)  # fmt: skip
+
+
 def texts_of(value: Any, key: str = "") -> Iterator[str]:
     """Every string of a message that a model reads."""
     if isinstance(value, str):
-        if key not in ("role", "type", "id", "tool_call_id", "tool_use_id"):
+        if key not in NOT_READ:
             yield value
     elif isinstance(value, dict):
         for name, item in value.items():
-            yield from ([json.dumps(item)] if name == "input" else texts_of(item, name))
+            yield from ([json.dumps(item)] if name in ("input", "args") else texts_of(item, name))
     elif isinstance(value, list):
         for item in value:
             yield from texts_of(item, key)

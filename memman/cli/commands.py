@@ -6,9 +6,11 @@ import click
 
 from memman.cli.compress import compress
 from memman.cli.count import count
+from memman.cli.counters import counters
 from memman.cli.demo import demo
 from memman.cli.export import export
 from memman.cli.importing import import_log
+from memman.cli.models import models
 from memman.cli.plugins import plugins
 from memman.cli.show import show
 from memman.cli.stats import stats
@@ -21,5 +23,7 @@ COMMANDS: tuple[click.Command, ...] = (
     compress,
     export,
     count,
+    counters,
+    models,
     plugins,
 )

@@ -23,7 +23,7 @@ _KNOWN_MODEL = "gpt-4o"  # of which counters know, to tell a missing model from 
 @click.command()
 @click.argument("text", required=False)
 @model_option
-@click.option("--counter", metavar="NAME", help="A counter by name, such as bytes4 or tiktoken.")
+@click.option("--counter", metavar="NAME", help="A counter by name, such as estimate or tiktoken.")
 @json_option
 def count(text: str | None, model: str | None, counter: str | None, as_json: bool) -> None:
     """Counts the tokens of TEXT, or of stdin for "-" or without TEXT."""

@@ -33,7 +33,7 @@ from memman.results import Context
     default="openai-chat",
     show_default=True,
     metavar="FORMAT",
-    help="openai-chat, anthropic, text, or a plugin's.",
+    help="openai-chat, openai-responses, anthropic, gemini, bedrock, text, or a plugin's.",
 )
 @budget_option("What the context must fit; the session's own budget if none.")
 @model_option
@@ -41,7 +41,8 @@ from memman.results import Context
 def export(session: str, target: str, budget: int | None, model: str | None, as_json: bool) -> None:
     """Writes the context of the session S as its provider takes it.
 
-    openai-chat: a list of messages. anthropic: an object with `system` and `messages`.
+    openai-chat and openai-responses: a list. anthropic: an object with `system` and `messages`; bedrock:
+    the same, the system prompt as a block; gemini: an object with `systemInstruction` and `contents`.
     """
     opened = load(session, model)
     context = _built(opened, target, budget)
@@ -83,9 +84,25 @@ def _built(opened: Session, target: str, budget: int | None) -> Context:
 
 def _request(context: Context) -> str:
     body: Any = context.messages
-    if context.system is not None:
-        body = {"system": context.system, "messages": context.messages}
+    if context.system is not None or context.format == "gemini":
+        body = _REQUESTS.get(context.format, _plain_request)(context.system, context.messages)
     return msgspec.json.format(msgspec.json.encode(body), indent=2).decode()
+
+
+def _plain_request(system: str | None, messages: list[Any]) -> dict[str, Any]:
+    return {"system": system, "messages": messages}
+
+
+def _bedrock_request(system: str | None, messages: list[Any]) -> dict[str, Any]:
+    return {"system": [{"text": system}], "messages": messages}
+
+
+def _gemini_request(system: str | None, messages: list[Any]) -> dict[str, Any]:
+    head = {} if system is None else {"systemInstruction": {"parts": [{"text": system}]}}
+    return {**head, "contents": messages}
+
+
+_REQUESTS = {"bedrock": _bedrock_request, "gemini": _gemini_request}
 
 
 def _data(context: Context, faults: list[Violation]) -> dict[str, Any]:

@@ -147,6 +147,10 @@ def _messages(text: str, name: str) -> tuple[list[Any], str | None]:
     return _document_messages(decode(stripped, name), name)
 
 
+_RESPONSES = frozenset(("role", "choices", "candidates", "output"))
+_OF_LOGS = _RESPONSES | {"messages", "contents", "input"}
+
+
 def is_log(text: str) -> bool:
     """Whether a text looks like messages, and not like a session that is broken."""
     stripped = text.strip()
@@ -156,7 +160,7 @@ def is_log(text: str) -> bool:
         document = msgspec.json.decode(stripped)
     except (msgspec.DecodeError, RecursionError):
         return False
-    return isinstance(document, list) or bool({"messages", "role", "choices"} & document.keys())
+    return isinstance(document, list) or bool(_OF_LOGS & document.keys())
 
 
 def _is_lines(text: str) -> bool:
@@ -187,14 +191,20 @@ def _document_messages(document: Any, name: str) -> tuple[list[Any], str | None]
         )
     if isinstance(document.get("messages"), list):
         return document["messages"], _system(document.get("system"), name)
-    if "role" in document or "choices" in document:
+    if isinstance(document.get("contents"), list):
+        instruction = document.get("systemInstruction", document.get("system_instruction"))
+        parts = instruction.get("parts") if isinstance(instruction, dict) else instruction
+        return document["contents"], _system(parts, name)
+    if isinstance(document.get("input"), list):
+        return document["input"], _system(document.get("instructions"), name)
+    if _RESPONSES & document.keys():
         return [document], None
     found = ", ".join(list(document)[:6]) or "nothing"
     raise UnreadableError(f"{name} is an object without a list of `messages` (it has {found})")
 
 
 def _system(system: Any, name: str) -> str | None:
-    """The system prompt of an Anthropic request: text, or blocks of text."""
+    """The system prompt of a request: text, or blocks of text."""
     if system is None or isinstance(system, str):
         return system
     try:

@@ -9,6 +9,7 @@ import click
 from memman.cli.display import console, counted, has_colours, print_lines, usage_block, usage_of
 from memman.cli.options import answer, json_option, model_option, session_argument
 from memman.cli.session_files import Session, load
+from memman.counting.estimator import NAME
 
 if TYPE_CHECKING:
     from memman.results import SessionStats
@@ -70,6 +71,6 @@ def _window(opened: Session, numbers: SessionStats) -> str:
 def _counter(opened: Session, numbers: SessionStats) -> str:
     """The counter, and for an estimate what would count better."""
     model = opened.state.settings.get("model")
-    if numbers.counter != "bytes4" or model is None:
+    if model is None or not numbers.counter.startswith(f"{NAME}:"):
         return numbers.counter
     return f"{numbers.counter}, estimated: no plugin counts {model}"

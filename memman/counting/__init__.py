@@ -1,35 +1,72 @@
 """Counting: which counter answers for a model, and what it said.
 
-`models` reads a model's name, `resolution` finds its counter, `meter` asks it and keeps its answers,
-`builtin` has the estimators that always answer, `calibration` learns from what providers report.
-`remote` asks a counter over a network; `failures`, `breaker` and `flight` are what it is made of.
+`models` reads a model's name, `limits` knows its window and `overflow` learns it from a refusal; `lookup`
+asks the plugins about both. `resolution` finds a model's counter, `strangers` looks at what plugins make,
+`meter` asks a counter and keeps its answers, `builtin` has the counters that always answer, `estimator`
+the one of last resort. `framing` is what is billed around texts; `bodies`, `images` and `requests` price
+whole requests; `calibration` learns from what providers report. `remote` asks a counter over a network;
+`failures`, `breaker` and `flight` are what it is made of.
 """
 
+from memman.counting.bodies import Body, read_body
 from memman.counting.breaker import Breaker
 from memman.counting.builtin import BYTES4, CHARS4, builtin_specs
 from memman.counting.calibration import learn, predicted
+from memman.counting.estimator import TextEstimator, estimator_for
 from memman.counting.failures import Fallen, failure_of
+from memman.counting.framing import Billing, framing_in, framing_of
+from memman.counting.images import image_tokens
+from memman.counting.limits import known_limits, limits_of
+from memman.counting.lookup import Models
 from memman.counting.meter import Meter
 from memman.counting.models import FAMILIES, family_of, model_ref
+from memman.counting.overflow import Overflow, parse_overflow
 from memman.counting.remote import RemoteMeter
-from memman.counting.resolution import Candidate, Resolution, resolve, resolve_remote
+from memman.counting.requests import price_request, price_tools
+from memman.counting.resolution import (
+    Candidate,
+    Resolution,
+    explain,
+    missing,
+    resolve,
+    resolve_remote,
+)
+from memman.counting.strangers import sound_specs
 
 __all__ = [
     "BYTES4",
     "CHARS4",
     "FAMILIES",
+    "Billing",
+    "Body",
     "Breaker",
     "Candidate",
     "Fallen",
     "Meter",
+    "Models",
+    "Overflow",
     "RemoteMeter",
     "Resolution",
+    "TextEstimator",
     "builtin_specs",
+    "estimator_for",
+    "explain",
     "failure_of",
     "family_of",
+    "framing_in",
+    "framing_of",
+    "image_tokens",
+    "known_limits",
     "learn",
+    "limits_of",
+    "missing",
     "model_ref",
+    "parse_overflow",
     "predicted",
+    "price_request",
+    "price_tools",
+    "read_body",
     "resolve",
     "resolve_remote",
+    "sound_specs",
 ]

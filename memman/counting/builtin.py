@@ -1,18 +1,20 @@
-"""The estimators that need nothing: `chars4` and `bytes4`.
+"""The counters that need nothing: `estimate`, and the rules of thumb `chars4` and `bytes4`.
 
-Both are rules of thumb (four characters, or four UTF-8 bytes, make a token). `bytes4` equals `chars4` on
-ASCII and does not halve the count of Chinese or Japanese text, so it is the counter of last resort.
+`estimate` (see `estimator.py`) matches every model and is the counter of last resort. The rules of
+thumb (four characters, or four UTF-8 bytes, make a token) are what others use; they answer for who asks
+by name.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from memman.counting.estimator import ESTIMATE
 from memman.ports import CounterSpec, ModelRef
 
 
-class Estimator:
-    """A counter made of one arithmetic rule. It matches every model and cannot fail."""
+class RuleOfThumb:
+    """A counter made of one arithmetic rule. It matches no model and cannot fail."""
 
     def __init__(self, name: str, rule: Callable[[str], int]) -> None:
         self.fingerprint = name
@@ -28,20 +30,20 @@ def _bytes4(text: str) -> int:
     return (size + 3) // 4
 
 
-CHARS4 = Estimator("chars4", lambda text: (len(text) + 3) // 4)
-BYTES4 = Estimator("bytes4", _bytes4)
+CHARS4 = RuleOfThumb("chars4", lambda text: (len(text) + 3) // 4)
+BYTES4 = RuleOfThumb("bytes4", _bytes4)
 
 
 def builtin_specs() -> list[CounterSpec]:
-    """The estimators as ordinary counters; `bytes4` comes last and matches everything."""
-    return [_spec(CHARS4, 0), _spec(BYTES4, 1)]
+    """Ordinary counters: `estimate`, which answers for every model, and the rules of thumb by name."""
+    return [ESTIMATE, _spec(CHARS4), _spec(BYTES4)]
 
 
-def _spec(counter: Estimator, match: int) -> CounterSpec:
+def _spec(counter: RuleOfThumb) -> CounterSpec:
     def matches(_model: ModelRef) -> int:
-        return match
+        return 0
 
-    def make(_model: ModelRef) -> Estimator:
+    def make(_model: ModelRef) -> RuleOfThumb:
         return counter
 
     return CounterSpec(name=counter.fingerprint, match=matches, factory=make, accuracy="low")

@@ -1,19 +1,21 @@
 """Why a remote count failed, told from the error alone, without importing the SDK that raised it.
 
 SDKs differ in their classes and agree in their attributes: an HTTP status, the response with its headers,
-a code that names the cause. Only those are read; a message is shown and never decided on.
+a code that names the cause. Only those are read, and a message is shown; it decides in one case, where
+AWS has one code for a model that it cannot count for and for a request that it refuses.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, Final, Literal
 
 import msgspec
 
-from memman.errors import CounterUnavailable
+from memman.errors import CounterUnavailable, InvalidInput
 
 Kind = Literal[
     "unsupported",  # the provider does not know the model, or cannot count for it
@@ -45,21 +47,30 @@ _STATUSES: Final[dict[int, Kind]] = {
     429: "limited",
     501: "unsupported",
 }
-# Causes that a status alone does not tell: of AWS, whose validation refuses the models that it cannot
-# count for as it refuses requests, and of OpenAI.
+# Causes that a status alone does not tell: of AWS, of OpenAI, and of Google, which answers 400 to a
+# key that it does not know.
 _CODES: Final[dict[str, Kind]] = {
     "AccessDeniedException": "denied",
     "ExpiredTokenException": "denied",
     "InvalidSignatureException": "denied",
     "MissingAuthenticationTokenException": "denied",
     "UnrecognizedClientException": "denied",
+    "API_KEY_INVALID": "denied",
     "ResourceNotFoundException": "unsupported",
-    "ValidationException": "unsupported",
     "model_not_found": "unsupported",
     "ServiceQuotaExceededException": "limited",
     "ThrottlingException": "limited",
     "TooManyRequestsException": "limited",
 }
+# What AWS's ValidationException says of a model rather than of a request: "The provided model doesn't
+# support counting tokens", "The provided model identifier is invalid", "Invocation of model ID ... with
+# on-demand throughput isn't supported".
+_OF_THE_MODEL: Final = re.compile(
+    r"count(ing)?[ -]?tokens|token counting|model identifier|on-demand throughput", re.IGNORECASE
+)
+# Classes of errors without a status: of the network, and of an answer that could not be read.
+_NETWORK: Final = ("Timeout", "Connect", "Transport")
+_UNREAD: Final = ("JSONDecodeError", "ResponseParserError")
 
 
 class Fallen(msgspec.Struct, frozen=True):
@@ -79,9 +90,10 @@ def failure_of(error: BaseException) -> Fallen:
     """What an SDK's error means for a count, by its attributes.
 
     Read are `status_code`, `response.status_code`, an integer `code`, botocore's
-    `response["ResponseMetadata"]` and `response["Error"]["Code"]`, and the headers `retry-after-ms` and
-    `retry-after`. An error without any of them is of the network when it is an `OSError` or its
-    class is named after a time-out or a connection.
+    `response["ResponseMetadata"]` and `response["Error"]`, the `details` of Google's errors, and the
+    headers `retry-after-ms` and `retry-after`. An error without any of them is of the network when it
+    is an `OSError` or its class is named after a time-out, a connection or a transport. An
+    `InvalidInput` is a request that its counter cannot put.
     """
     status = status_of(error)
     kind = _kind(error, status)
@@ -108,7 +120,17 @@ def retry_after_of(error: BaseException) -> float | None:
     """The seconds that the response asks to wait, at most an hour; None where it does not say.
 
     A date is taken relative to the response's own `date`, so that no clock has to agree with it.
+    Google says it in the body, as the `retryDelay` of a `RetryInfo` ("17s").
     """
+    wait = _asked_in_headers(error)
+    if wait is None:
+        delays = (_inside(each, "retryDelay") for each in _google_details(error))
+        found = (_number(delay[:-1], 1.0) for delay in delays if _is_seconds(delay))
+        wait = next((each for each in found if each is not None), None)
+    return None if wait is None else min(wait, MOST_RETRY_SECONDS)
+
+
+def _asked_in_headers(error: BaseException) -> float | None:
     response = getattr(error, "response", None)
     headers = getattr(response, "headers", None)
     if headers is None:
@@ -121,15 +143,31 @@ def retry_after_of(error: BaseException) -> float | None:
         _number(get("retry-after"), 1.0),
         _between(get("date"), get("retry-after")),
     )
-    wait = next((wait for wait in waits if wait is not None), None)
-    return None if wait is None else min(wait, MOST_RETRY_SECONDS)
+    return next((wait for wait in waits if wait is not None), None)
+
+
+def _google_details(error: BaseException) -> list[Any]:
+    """The structured details of an error of Google's; empty for others."""
+    found = _inside(getattr(error, "details", None), "error", "details")
+    return found if isinstance(found, list) else []
+
+
+def _is_seconds(delay: Any) -> bool:
+    return isinstance(delay, str) and delay.endswith("s")
 
 
 def _kind(error: BaseException, status: int | None) -> Kind:
     if isinstance(error, CounterUnavailable):
         return "unavailable"
-    code = _inside(getattr(error, "response", None), "Error", "Code")
-    for each in (code, getattr(error, "code", None)):
+    if isinstance(error, InvalidInput):
+        return "refused"
+    of_aws = _inside(getattr(error, "response", None), "Error")
+    code = _inside(of_aws, "Code")
+    if code == "ValidationException":
+        about_model = _OF_THE_MODEL.search(str(_inside(of_aws, "Message")))
+        return "unsupported" if about_model else "refused"
+    reasons = [_inside(each, "reason") for each in _google_details(error)]
+    for each in (code, getattr(error, "code", None), *reasons):
         if isinstance(each, str) and each in _CODES:
             return _CODES[each]
     return _kind_of_class(error) if status is None else _kind_of_status(status)
@@ -145,7 +183,9 @@ def _kind_of_status(status: int) -> Kind:
 
 def _kind_of_class(error: BaseException) -> Kind:
     names = [each.__name__ for each in type(error).__mro__]
-    named = any(word in name for name in names for word in ("Timeout", "Connect"))
+    if any(name in _UNREAD for name in names):
+        return "malformed"
+    named = any(word in name for name in names for word in _NETWORK)
     return "network" if named or isinstance(error, OSError) else "failed"
 
 

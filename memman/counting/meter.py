@@ -10,6 +10,7 @@ import hashlib
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from reprlib import repr as shortened
 from time import perf_counter
 from typing import Any
 from zlib import crc32
@@ -17,29 +18,37 @@ from zlib import crc32
 import msgspec
 from cachetools import LRUCache, TTLCache
 
-from memman.counting.builtin import BYTES4
+from memman.counting.estimator import estimator_for
+from memman.counting.framing import api_of, framing_in
+from memman.counting.images import image_tokens, size_of
+from memman.counting.models import model_ref
+from memman.counting.requests import price_tools
+from memman.counting.strangers import strangers_own
 from memman.entries import (
     NO_JSON,
     Accuracy,
     Content,
     Draft,
     Entry,
+    ImagePart,
     Method,
     TokenCount,
-    fixed_tokens,
+    opaque_tokens,
     text_of,
 )
+from memman.ports import ModelRef
 
 logger = logging.getLogger("memman.counting")
 
 _NAMES_KEPT = 4_096
 _RECENT_NAMES = 256
 _TEXTS_KEPT = 1_024
+_TOOLS_KEPT = 64
 _TEXT_TTL_SECONDS = 300.0
 
 
 class Meter:
-    """Counts with one counter and falls back to the estimator, entry by entry.
+    """Counts with one counter and falls back to the estimator for `model`, entry by entry.
 
     A count by another counter than `fingerprint` is the estimator's; `failure` says why it answered.
     """
@@ -49,7 +58,9 @@ class Meter:
         counter: Any,
         accuracy: Accuracy,
         timer: Callable[[], float] = perf_counter,
+        model: ModelRef | None = None,
     ) -> None:
+        self.model = model
         self.fingerprint: str = counter.fingerprint
         self._count_texts = counter.count_texts
         # A plain function need not be wrapped in lists for each text.
@@ -63,6 +74,7 @@ class Meter:
         self._recent: dict[
             str, int
         ] = {}  # read without the lock: an LRU moves what it is asked for
+        self._tools: LRUCache[bytes, int] = LRUCache(_TOOLS_KEPT)
         self._texts: TTLCache[bytes, TokenCount] = TTLCache(_TEXTS_KEPT, _TEXT_TTL_SECONDS, timer)
 
     def count_draft(self, draft: Draft | Entry) -> TokenCount:
@@ -72,7 +84,7 @@ class Meter:
         if type(content) is str:
             count = self.count_text(content)
         else:
-            extra = fixed_tokens(content)
+            extra = self._beside_text(content)
             count = self.count_text(text_of(content))
         if draft.raw_json is not NO_JSON:
             extra += len(memoryview(draft.raw_json)) // 2
@@ -84,7 +96,8 @@ class Meter:
 
     def recount(self, entry: Entry) -> int:
         """An entry's tokens by this counter: its own count when it is of this counter."""
-        if entry.token_count.counter == self.fingerprint:
+        # Two models with one vocabulary may charge differently for an image.
+        if entry.token_count.counter == self.fingerprint and type(entry.content) is str:
             return entry.token_count.tokens
         return self.count_draft(entry).tokens
 
@@ -111,16 +124,13 @@ class Meter:
             else:
                 answer = self._count_texts((text,))
                 tokens = answer[0] if len(answer) == 1 else None
-        except (KeyboardInterrupt, SystemExit, GeneratorExit):
-            raise
         except BaseException as error:
-            # A Rust extension's panic is a BaseException; any other that is not an Exception
-            # (a cancellation) is not the counter's and goes on.
-            if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            # An interruption or a cancellation is not the counter's and goes on.
+            if not strangers_own(error):
                 raise
             return self._estimate(text, f"{type(error).__name__}: {error}")
         if type(tokens) is not int or tokens < 0:
-            return self._estimate(text, f"answered {answer!r}, which is not a count")
+            return self._estimate(text, f"answered {shortened(answer)}, which is not a count")
         return TokenCount(
             tokens, self._method, self.accuracy, self.fingerprint, False, timer() - began
         )
@@ -134,10 +144,29 @@ class Meter:
         if known is None:
             known = self.count_text(text)
             with self._lock:
-                self._texts[key] = known
-            return self.plus(known, fixed_tokens(content))
-        count = self.plus(known, fixed_tokens(content))
-        return TokenCount(count.tokens, count.method, count.accuracy, count.counter, True)
+                self._texts[key] = msgspec.structs.replace(known, cached=True)
+        return known if type(content) is str else self.plus(known, self._beside_text(content))
+
+    def tools_cached(self, tools: bytes, format_name: str) -> int:
+        """What tool definitions, given as JSON, add to a request in a message format.
+
+        As the model's provider bills them where that is known, else as their JSON. Raises `FormatError` for
+        tools that are no JSON objects.
+        """
+        if self.model is None or framing_in(self.model, format_name) is None:
+            return self.text_cached(tools.decode())
+        key = hashlib.sha256(format_name.encode() + b"\0" + tools).digest()
+        with self._lock:
+            known = self._tools.get(key)
+        if known is None:
+            read = msgspec.json.decode(tools)
+            known = price_tools(read, self.model, self._each, api=api_of(format_name))
+            with self._lock:
+                self._tools[key] = known
+        return known
+
+    def _each(self, texts: Sequence[str]) -> list[int]:
+        return [self.count_text(text).tokens for text in texts]
 
     def name_tokens(self, name: str) -> int:
         """The tokens of a name; names recur, so each is counted once."""
@@ -154,11 +183,26 @@ class Meter:
                 self._recent[name] = known
         return known
 
+    def _beside_text(self, content: Content) -> int:
+        """The tokens of what is not text: images by the model's formula, the rest by its bytes."""
+        if isinstance(content, str):
+            return 0
+        tokens = 0
+        for part in content:
+            if isinstance(part, ImagePart):
+                size = size_of(part.data or part.url)
+                ref = self.model or model_ref("")
+                tokens += image_tokens(ref, *size, detail=part.detail or "auto")
+            else:
+                tokens += opaque_tokens(part)
+        return tokens
+
     def _estimate(self, text: str, reason: str) -> TokenCount:
         logger.warning("counter %s failed, estimating instead: %s", self.fingerprint, reason)
         self.failure = reason
-        [tokens] = BYTES4.count_texts((text,))
-        return TokenCount(tokens, "estimation", "low", BYTES4.fingerprint)
+        estimator = estimator_for(self.model)
+        [tokens] = estimator.count_texts((text,))
+        return TokenCount(tokens, "estimation", "low", estimator.fingerprint)
 
     @staticmethod
     def plus(count: TokenCount, extra: int) -> TokenCount:

@@ -1,50 +1,219 @@
-"""A model from any spelling, and the family whose tokenizer and framing it shares."""
+"""A model from any spelling, and the family whose tokenizer and framing it shares.
+
+A spelling says up to four things: who serves the model (`azure/`, `arn:aws:bedrock:...`), where (`us.`,
+`locations/us-east5`), which model it is, and what was made of it (`ft:...:org::id`). Only what is sure is
+read: a deployment that somebody named `my-gpt-4o-prod` stays what it is called.
+"""
 
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final
 
 from memman.ports import ModelRef
 
+# Patterns are texts, compiled by `re` when first needed: importing memman compiles none of them.
 # The first pattern that a name begins with decides.
-_FAMILIES: Final = tuple(
-    (re.compile(pattern), family)
-    for pattern, family in (
-        (r"(chatgpt-|gpt-)4o", "gpt-4o"),
-        (r"gpt-4\.[1-9]", "gpt-4.1"),
-        (r"(gpt-[5-9]|gpt-oss|codex)", "gpt-5"),
-        (r"o\d", "o-series"),
-        (r"gpt-4", "gpt-4"),
-        (r"gpt-3\.?5", "gpt-3.5"),
-        (r"claude-(instant|v?[12]\b|3)", "claude-3"),
-        (r"claude-(opus|sonnet|haiku)-(4[-.][789]|[5-9])", "claude-4.7"),
-        (r"claude-(opus-|sonnet-|haiku-)?4", "claude-4"),
-        (r"claude-[5-9]", "claude-4.7"),
-        (r"gemini-(2|1)", "gemini-2"),
-        (r"gemini-[3-9]", "gemini-3"),
-        (r"glm", "glm"),
-        (r"kimi|moonshot", "kimi"),
-        (r"(open-)?(mi[sx]tral|magistral|codestral|devstral|ministral|pixtral)", "mistral"),
-        (r"deepseek", "deepseek"),
-        (r"qw(en|q)", "qwen"),
-        (r"grok", "grok"),
-        (r"command", "command"),
-        (r"llama", "llama"),
-        (r"nova", "nova"),
-    )
+_FAMILIES: Final = (
+    (r"(chatgpt-|gpt-)4o", "gpt-4o"),
+    (r"gpt-4\.[1-9]", "gpt-4.1"),
+    (r"(gpt-[5-9]|gpt-oss|codex)", "gpt-5"),
+    (r"o\d", "o-series"),
+    (r"gpt-4", "gpt-4"),
+    (r"gpt-3\.?5", "gpt-3.5"),
+    (r"claude-(instant|v?[12]\b|3)", "claude-3"),
+    (r"claude-(opus|sonnet|haiku)-(4[-.][789](?!\d)|[5-9])", "claude-4.7"),
+    (r"claude-(opus-|sonnet-|haiku-)?4", "claude-4"),
+    (r"claude-([a-z]+-)?[5-9]", "claude-4.7"),
+    (r"gemini-(2|1)", "gemini-2"),
+    (r"gemini-[3-9]", "gemini-3"),
+    (r"glm", "glm"),
+    (r"kimi|moonshot", "kimi"),
+    (r"(open-)?(mi[sx]tral|magistral|codestral|devstral|ministral|pixtral)", "mistral"),
+    (r"deepseek", "deepseek"),
+    (r"qw(en|q)", "qwen"),
+    (r"grok", "grok"),
+    (r"command", "command"),
+    (r"llama", "llama"),
+    (r"nova", "nova"),
 )
 FAMILIES: Final = tuple(dict.fromkeys(family for _, family in _FAMILIES))
 
+# Who serves models, and the other names that libraries have for them.
+_SERVERS: Final[dict[str, tuple[str, ...]]] = {
+    "anthropic": (),
+    "azure": ("azure-openai", "azure_openai", "azure-cognitive-services"),
+    "azure_ai": ("azure-ai", "azureml", "azure_ml"),
+    "bedrock": (
+        "amazon-bedrock", "amazon_bedrock", "aws", "bedrock-runtime", "bedrock_converse",
+        "bedrock_mantle",
+    ),
+    "cerebras": (),
+    "cohere": ("cohere_chat",),
+    "dashscope": ("alibaba",),
+    "databricks": (),
+    "deepinfra": (),
+    "deepseek": (),
+    "fireworks_ai": ("fireworks", "fireworks-ai"),
+    "gemini": ("google", "google-genai", "google_genai", "google-gla", "googleai"),
+    "github_copilot": ("github-copilot",),
+    "groq": (),
+    "huggingface": ("hf",),
+    "lm_studio": ("lmstudio",),
+    "mistral": ("mistralai",),
+    "moonshot": ("moonshotai",),
+    "ollama": ("ollama_chat", "ollama-cloud"),
+    "openai": ("text-completion-openai",),
+    "openrouter": (),
+    "perplexity": (),
+    "together_ai": ("together", "togetherai"),
+    "vertex_ai": (
+        "vertex", "vertexai", "vertex_ai_beta", "google-vertex", "google_vertexai",
+        "google-vertex-anthropic",
+    ),
+    "vllm": ("hosted_vllm",),
+    "xai": ("x-ai",),
+    "zai": ("z-ai", "zhipuai"),
+}  # fmt: skip
+_SERVER_OF: Final = {
+    spelled: server for server, others in _SERVERS.items() for spelled in (server, *others)
+}
+# These hand a request on; what follows names who serves it.
+_ROUTERS: Final = ("litellm/", "litellm_proxy/", "litellm-proxy/")
 
+_LONGEST: Final = 512  # characters of a spelling that is read; an ARN has half as many
+_CLOUD_REGION: Final = r"[a-z]{2,}(-gov)?-[a-z]+\d?-?\d+|global|us|eu|apac|au|jp|ca|sa|me"
+_ARN: Final = r"arn:aws[a-z-]*:(?:bedrock|sagemaker):([a-z0-9-]*):\d*:[a-z-]+/(.*)"
+_BEDROCK: Final = (
+    r"(?:(us-gov|us|eu|apac|au|jp|ca|sa|me|uk|global)\.)?"
+    r"(ai21|amazon|anthropic|cohere|deepseek|google|meta|minimax|mistral|moonshotai|moonshot|nvidia"
+    r"|openai|qwen|stability|twelvelabs|writer|xai|zai)\.([a-z].*)"
+)
+# `-v1:0`, `-v1`, `-1:0`: the version of Bedrock's packaging, not of the model. With `:28k` behind it the
+# offer has a window of its own, which stays part of the name.
+_BEDROCK_VERSION: Final = r"(-v\d+(:\d+)?|-\d+:\d+)(?=$|:\d+k$)"
+_BEDROCK_VERSIONED_NAME: Final = r"claude(-instant)?-v\d"  # there it is the model's
+_RESOURCE: Final = r"(?:projects/[^/]+/)?(?:locations/([^/]+)/)?publishers/([^/]+)/models/(.+)"
+_GEMINI_RESOURCE: Final = r"(?:tuned)?models/(.+)"
+_FINE_TUNE: Final = r"ft:([^:]+).*"
+_VERTEX_VERSION: Final = r"([^@]+)@(\d+|default|latest)"
+
+
+@lru_cache(maxsize=4_096)
 def model_ref(model: str) -> ModelRef:
-    """A model from any spelling: lower case, and what stands before the last `/` as its provider."""
-    name = model.strip().lower()
-    provider, _, bare = name.rpartition("/")
-    name = bare or name
-    return ModelRef(name=name, provider=provider or None, given=model, family=family_of(name))
+    """A model from any spelling; what is not understood is kept, in lower case.
+
+    What stands before the last `/` is the provider where no rule knows better. `given` is the spelling
+    itself: what a provider's own API takes, a name is what its model is known by.
+    """
+    text = model.strip().lower()
+    provider: str | None = None
+    region: str | None = None
+    if len(text) > _LONGEST:
+        provider, _, last = text.rpartition("/")
+        text, provider = (last or text).strip(), provider or None
+    while len(text) <= _LONGEST and (step := _step(text, provider)) is not None:
+        text, provider, found = step[0].strip(), *step[1:]
+        region = found or region
+    name = _canonical(text)
+    return ModelRef(
+        name=name, provider=provider, given=model, family=family_of(name), region=region
+    )
 
 
 def family_of(name: str) -> str:
     """The family of a normalised name, "" where it is unknown."""
-    return next((family for pattern, family in _FAMILIES if pattern.match(name)), "")
+    return next((family for pattern, family in _FAMILIES if re.match(pattern, name)), "")
+
+
+_Step = tuple[str, str | None, str | None]  # the rest, the provider, a region
+
+
+def _step(text: str, provider: str | None) -> _Step | None:
+    """One layer of a spelling taken off, None when there is none; each step makes the rest shorter."""
+    for read in (_routed, _arn, _resource, _prefixed, _bedrock, _tuned, _versioned):
+        step = read(text, provider)
+        if step is not None and step[0].strip() and len(step[0]) < len(text):
+            return step
+    return None
+
+
+def _routed(text: str, provider: str | None) -> _Step | None:
+    router = next((router for router in _ROUTERS if text.startswith(router)), None)
+    return (text.removeprefix(router), provider, None) if router else None
+
+
+def _arn(text: str, _provider: str | None) -> _Step | None:
+    found = re.fullmatch(_ARN, text)
+    return (found[2], "bedrock", found[1] or None) if found else None
+
+
+def _resource(text: str, provider: str | None) -> _Step | None:
+    """Google's resource names."""
+    if found := re.fullmatch(_RESOURCE, text):
+        return found[3], provider or "vertex_ai", found[1]
+    found = re.fullmatch(_GEMINI_RESOURCE, text)
+    return (found[1], provider or "gemini", None) if found else None
+
+
+def _prefixed(text: str, provider: str | None) -> _Step | None:
+    """`server/model`, `server/where/model`, `server:model`; else all before the last `/`."""
+    head, slash, rest = text.partition("/")
+    server = _SERVER_OF.get(head)
+    if slash and server is not None:
+        # An aggregator's own prefix says who serves; what follows it only whose model it is.
+        return rest, provider or server, None
+    head, colon, rest = text.partition(":")
+    server = _SERVER_OF.get(head)
+    # `mistral:7b` is a tag of Ollama's.
+    if colon and server is not None and _known(rest):
+        return rest, provider or server, None
+    if "/" not in text:
+        return None
+    if provider is None:
+        before, _, last = text.rpartition("/")
+        return last, before or None, None
+    head, _, rest = text.partition("/")
+    return rest, provider, head if re.fullmatch(_CLOUD_REGION, head) else None
+
+
+def _known(name: str) -> bool:
+    return "/" in name or bool(family_of(name)) or re.fullmatch(_BEDROCK, name) is not None
+
+
+def _bedrock(text: str, provider: str | None) -> _Step | None:
+    found = re.fullmatch(_BEDROCK, text)
+    if found is None:
+        return None
+    profile, vendor, name = found.groups()
+    if not re.match(_BEDROCK_VERSIONED_NAME, name):
+        name = re.sub(_BEDROCK_VERSION, "", name)
+    if vendor == "deepseek" and not name.startswith(vendor):
+        name = f"{vendor}-{name}"
+    return name, provider or "bedrock", profile
+
+
+def _tuned(text: str, provider: str | None) -> _Step | None:
+    found = re.fullmatch(_FINE_TUNE, text)
+    return (found[1], provider or "openai", None) if found else None
+
+
+def _versioned(text: str, provider: str | None) -> _Step | None:
+    """`claude-sonnet-4@20250514`: how Vertex AI writes a snapshot."""
+    found = re.fullmatch(_VERTEX_VERSION, text)
+    if found is None or found[2].isdigit():
+        return None  # a number becomes part of the name
+    return found[1], provider or "vertex_ai", None
+
+
+def _canonical(name: str) -> str:
+    """The vendor's own way to write a name, where others write it differently."""
+    if found := re.fullmatch(_VERTEX_VERSION, name):
+        name = f"{found[1]}-{found[2]}"
+    if name.startswith("gpt-35"):  # a deployment's name on Azure may have no dot
+        name = f"gpt-3.5{name.removeprefix('gpt-35')}"
+    if name.startswith("claude-"):  # Anthropic's have none, others write claude-sonnet-4.5
+        name = re.sub(r"(?<=\d)\.(?=\d)", "-", name)
+        name = re.sub(r"-v\d(?=-\d{8}$)", "", name)  # Vertex AI: claude-3-5-sonnet-v2@20241022
+    return name

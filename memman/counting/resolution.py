@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from memman.counting.strangers import make, strangers_own
 from memman.errors import CounterUnavailable, PluginNotFound
 from memman.ports import CounterSpec, ModelRef
 
@@ -59,11 +60,11 @@ def resolve(model: ModelRef, specs: Sequence[CounterSpec], name: str | None = No
             tried.append(_candidate(spec, match, reason=_why_not(match)))
             continue
         try:
-            counter = _make(spec, model)
+            counter = make(spec, model)
         except CounterUnavailable as error:
             tried.append(_candidate(spec, match, reason=error.reason))
             continue
-        tried.append(_candidate(spec, match, chosen=True))
+        tried.append(_candidate(spec, match, chosen=True, reason=getattr(counter, "note", "")))
         rest = ranked[len(tried) :]
         tried += [_candidate(other, m, reason=_why_not(m)) for m, other in rest]
         return Resolution(model=model, spec=spec, counter=counter, candidates=tuple(tried))
@@ -78,10 +79,36 @@ def resolve_remote(model: ModelRef, specs: Sequence[CounterSpec]) -> tuple[Count
     remote = [spec for spec in specs if spec.remote and _match(spec, model) > 0]
     for spec in sorted(remote, key=lambda spec: _match(spec, model), reverse=True):
         try:
-            return spec, _make(spec, model)
+            return spec, make(spec, model)
         except CounterUnavailable as error:
             logger.info("remote counter %s is not to be had: %s", spec.name, error.reason)
     return None
+
+
+def explain(model: ModelRef, specs: Sequence[CounterSpec]) -> tuple[Candidate, ...]:
+    """Every counter that was considered for a model: the local ones in the order tried, then the remote.
+
+    A remote one is never `chosen`: it prices whole contexts, where the policy asks for that.
+    """
+    tried = resolve(model, specs).candidates
+    remote = [(_match(spec, model), spec) for spec in specs if spec.remote]
+    remote.sort(key=lambda pair: pair[0], reverse=True)
+    asked = False
+    for match, spec in remote:
+        reason = _why_not(match) if match <= 0 or asked else missing(spec, model)
+        if not reason:
+            asked, reason = True, "prices whole contexts with count_policy='confirm'"
+        tried += (_candidate(spec, match, reason=reason),)
+    return tried
+
+
+def missing(spec: CounterSpec, model: ModelRef) -> str:
+    """Why a counter cannot work here, "" where it can. To see that it is made, with all it loads."""
+    try:
+        make(spec, model)
+    except CounterUnavailable as error:
+        return error.reason
+    return ""
 
 
 def _why_not(match: int) -> str:
@@ -91,7 +118,7 @@ def _why_not(match: int) -> str:
 def _by_name(model: ModelRef, specs: Sequence[CounterSpec], name: str) -> Resolution:
     for spec in specs:
         if spec.name == name:
-            counter = _make(spec, model)
+            counter = make(spec, model)
             chosen = _candidate(spec, _match(spec, model), chosen=True, reason="asked for by name")
             return Resolution(model=model, spec=spec, counter=counter, candidates=(chosen,))
     known = ", ".join(sorted(spec.name for spec in specs))
@@ -101,19 +128,11 @@ def _by_name(model: ModelRef, specs: Sequence[CounterSpec], name: str) -> Resolu
 def _match(spec: CounterSpec, model: ModelRef) -> int:
     try:
         return int(spec.match(model))
-    except Exception:
+    except BaseException as error:
+        if not strangers_own(error):
+            raise
         logger.exception("counter %s failed to match %s", spec.name, model.name)
         return 0
-
-
-def _make(spec: CounterSpec, model: ModelRef) -> Any:
-    try:
-        return spec.factory(model)
-    except CounterUnavailable:
-        raise
-    except Exception as error:
-        logger.warning("counter %s could not be made", spec.name, exc_info=True)
-        raise CounterUnavailable(f"{type(error).__name__}: {error}") from error
 
 
 def _candidate(

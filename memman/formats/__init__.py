@@ -10,7 +10,10 @@ from typing import Any
 
 from memman.errors import FormatError, PluginNotFound
 from memman.formats.anthropic import AnthropicFormat
+from memman.formats.bedrock import BedrockFormat
+from memman.formats.gemini import GeminiFormat
 from memman.formats.openai_chat import OpenAIChatFormat
+from memman.formats.openai_responses import OpenAIResponsesFormat
 from memman.formats.plain import plain_messages
 from memman.formats.rendering import Rendering
 from memman.formats.text import TextFormat
@@ -19,7 +22,10 @@ from memman.ports import Format
 __all__ = [
     "BUILTIN_FORMATS",
     "AnthropicFormat",
+    "BedrockFormat",
+    "GeminiFormat",
     "OpenAIChatFormat",
+    "OpenAIResponsesFormat",
     "Rendering",
     "TextFormat",
     "detect_format",
@@ -27,7 +33,14 @@ __all__ = [
     "plain_messages",
 ]
 
-BUILTIN_FORMATS: tuple[Format, ...] = (OpenAIChatFormat(), AnthropicFormat(), TextFormat())
+BUILTIN_FORMATS: tuple[Format, ...] = (
+    OpenAIChatFormat(),
+    AnthropicFormat(),
+    TextFormat(),
+    OpenAIResponsesFormat(),
+    GeminiFormat(),
+    BedrockFormat(),
+)
 
 
 def format_named(name: str, formats: Iterable[Format] = BUILTIN_FORMATS) -> Format:

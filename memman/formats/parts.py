@@ -7,13 +7,24 @@ from typing import Any
 
 import msgspec
 
-from memman.entries import Content, OpaquePart, Part, TextPart, encode_json
+from memman.entries import (
+    Content,
+    Entry,
+    FilePart,
+    ImagePart,
+    OpaquePart,
+    Part,
+    TextPart,
+    encode_json,
+)
 from memman.errors import FormatError
 from memman.formats.patch import Kept
 
 NOT_CARRIED = "[memman: content that this format cannot carry]"
 PART_FRAMING = 2  # texts that are counted as one may cost a token more each when they are apart
 _REASONING = ("thinking", "redacted_thinking", "reasoning")
+# The same in formats whose blocks have no type, and what is no content at all.
+_PRIVATE = ("reasoningContent", "cachePoint", "thought", "thoughtSignature")
 _ABSENT = object()
 
 Wire = dict[str, Any]
@@ -38,7 +49,7 @@ def wire_parts(
         elif not missed and is_unsaid(part):
             missed = True
             extras.append(NOT_CARRIED)
-            found = {"type": "text", "text": NOT_CARRIED}
+            found = wire(TextPart(NOT_CARRIED))
         sent.append(found)
     return sent
 
@@ -51,8 +62,8 @@ def parts_framing(content: Content) -> int:
 def is_unsaid(part: Part) -> bool:
     """Whether a part says something that text does not; reasoning is its provider's own."""
     if isinstance(part, OpaquePart):
-        block = opaque_block(part)
-        return block is None or block["type"] not in _REASONING
+        block = opaque_dict(part)
+        return block.get("type") not in _REASONING and not any(key in block for key in _PRIVATE)
     return not isinstance(part, TextPart)
 
 
@@ -63,11 +74,17 @@ def has_unsaid(content: Content) -> bool:
 
 def opaque_block(part: OpaquePart) -> Wire | None:
     """A provider's own block, or None where it is not a block with a type."""
+    block = opaque_dict(part)
+    return block if is_typed(block) else None
+
+
+def opaque_dict(part: OpaquePart) -> Wire:
+    """A provider's own block; empty where it is not one."""
     try:
         block = msgspec.json.decode(part.block)
     except (msgspec.DecodeError, RecursionError):
-        return None
-    return block if isinstance(block, dict) and is_typed(block) else None
+        return {}
+    return block if isinstance(block, dict) else {}
 
 
 def is_typed(block: Any) -> bool:
@@ -105,6 +122,60 @@ def read_part(
     if part is not None and sent and all(block.get(k, _ABSENT) == v for k, v in sent.items()):
         return part, {key: value for key, value in block.items() if key not in sent}
     return OpaquePart(form, encode_json(block, "a part of the content")), {}
+
+
+def read_keyed(
+    blocks: list[Wire], form: str, known: Callable[[Wire], Part | None], wire: WirePart
+) -> tuple[Content, dict[str, Wire]]:
+    """The same as `read_parts` for blocks without a type, which are named by their key.
+
+    A single plain text is a string. A text that says nothing but carries a signature is opaque.
+    """
+    parts: list[Part] = []
+    more: dict[str, Wire] = {}
+    for block in blocks:
+        part = known(block)
+        sent = wire(part) if part is not None and _is_textual(part) else None
+        if isinstance(part, TextPart) and not any(key in block for key in _PRIVATE):
+            sent = {"text": part.text}  # also where it is blank and will be left out
+        if part is None or not sent or any(block.get(k, _ABSENT) != v for k, v in sent.items()):
+            parts.append(OpaquePart(form, encode_json(block, "a part of the content")))
+            continue
+        extra = {key: value for key, value in block.items() if key not in sent}
+        if extra:
+            more[str(len(parts))] = extra
+        parts.append(part)
+    if len(parts) == 1 and isinstance(parts[0], TextPart) and not more:
+        return parts[0].text, {}
+    return tuple(parts), more
+
+
+def data_of(part: ImagePart | FilePart, default: str) -> tuple[str, str] | None:
+    """The media type and base64 data of what is given inline, also as a data URL; else None."""
+    inline = next((g for g in (part.url, part.data) if g and g.startswith("data:")), None)
+    if inline is not None:
+        head, _, data = inline.partition(",")
+        media_type = head.removeprefix("data:").partition(";")[0] or part.media_type or default
+        return (media_type, data) if data and head.endswith(";base64") else None
+    return (part.media_type or default, part.data) if part.data else None
+
+
+def interleaved(order: str, said: list[Wire | None], calls: list[Wire]) -> list[Wire]:
+    """What was said before the calls, or in the order ("t", "u") in which they came."""
+    if order.count("t") == len(said) and order.count("u") == len(calls):
+        texts, uses = iter(said), iter(calls)
+        found = [next(texts if kind == "t" else uses, None) for kind in order]
+    else:
+        found = [*said, *calls]
+    return [block for block in found if block is not None]
+
+
+def arguments_of(entry: Entry) -> Any:
+    """A call's arguments as the JSON that they are, or None where they are none."""
+    try:
+        return msgspec.json.decode(entry.text)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return None
 
 
 def _is_textual(part: Part) -> bool:

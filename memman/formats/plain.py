@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from base64 import b64encode
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from memman.entries import Draft, check_draft, encode_json
@@ -14,14 +15,19 @@ _ONLY_IN_RESPONSES = frozenset(("annotations", "parsed", "parsed_output"))
 def plain_messages(given: Any) -> list[Any]:
     """A list of dicts (or of the text itself) from messages, one message, or a response object.
 
-    The objects of the OpenAI and Anthropic SDKs are recognised by what they can do, so that no SDK is
-    imported. Raises `FormatError` for anything else.
+    The objects of the OpenAI, Anthropic and Google SDKs and boto3's responses are recognised by what
+    they can do, so that no SDK is imported; bytes of Converse messages become base64. Raises
+    `FormatError` for anything else.
     """
     if isinstance(given, str):
         return [given]
     if isinstance(given, Mapping) or not isinstance(given, Sequence):
         given = [given]
-    return [_plain(index, item) for index, item in enumerate(given)]
+    return [
+        _plain(index, message, message is not item)
+        for index, item in enumerate(given)
+        for message in _messages_of(index, item)
+    ]
 
 
 def parse_each(
@@ -48,40 +54,91 @@ def parse_each(
 def reported_usage(given: Any) -> Any:
     """The usage that a response object carries, or None."""
     if isinstance(given, Mapping):
-        return given.get("usage") if "choices" in given or "stop_reason" in given else None
-    return getattr(given, "usage", None) if hasattr(given, "model_dump") else None
+        if "candidates" in given:
+            return given.get("usageMetadata")
+        marks = ("choices", "stop_reason", "stopReason")
+        is_response = given.get("object") == "response" or any(mark in given for mark in marks)
+        return given.get("usage") if is_response else None
+    if not hasattr(given, "model_dump"):
+        return None
+    return getattr(given, "usage", None) or getattr(given, "usage_metadata", None)
 
 
-def _plain(index: int, item: Any) -> Any:
-    """A message as plain JSON data, or `FormatError` that names it."""
-    message = _message_of(index, item)
+def _plain(index: int, message: Any, inside: bool) -> Any:
+    """A message as plain JSON data, or `FormatError` that names it; `inside` is of a response."""
     if isinstance(message, str):
         return message
     dump = getattr(message, "model_dump", None)
     if callable(dump):
-        message = _dumped(index, dump)
-    elif message is not item and isinstance(message, Mapping):
-        message = _sendable(message)
-    if not isinstance(message, Mapping):
+        plain = _dumped(index, message, dump)
+    elif inside and isinstance(message, Mapping) and not _is_sendable(message):
+        plain = _sendable(message)
+    else:
+        plain = message
+    if not isinstance(plain, Mapping):
         raise FormatError(
-            f"message {index} must be a dict or an SDK's message object, not {type(item).__name__}"
+            f"message {index} must be a dict or an SDK's message object, "
+            f"not {type(message).__name__}"
         )
-    plain = dict(message)
+    found = dict(plain)
     try:
-        encode_json(plain, f"message {index}")
+        encode_json(found, f"message {index}")
+    except InvalidInput as error:
+        if _is_converse(found):
+            return _without_bytes(index, found)
+        raise FormatError(str(error)) from None
+    return found
+
+
+def _is_sendable(message: Mapping[str, Any]) -> bool:
+    """Whether a response's message goes back as it came: all but those of chat completions do."""
+    return "type" in message or "parts" in message or _is_converse(message)
+
+
+def _is_converse(message: Mapping[str, Any]) -> bool:
+    """Whether the blocks of a message have keys instead of types, as Bedrock's have."""
+    content = message.get("content")
+    return isinstance(content, list) and not any(
+        isinstance(block, Mapping) and "type" in block for block in content
+    )
+
+
+def _without_bytes(index: int, message: dict[str, Any]) -> dict[str, Any]:
+    """A Converse message as JSON data; its bytes, as boto3 takes and gives them, are base64."""
+    found: dict[str, Any] = _as_base64(message)
+    try:
+        encode_json(found, f"message {index}")
     except InvalidInput as error:
         raise FormatError(str(error)) from None
-    return plain
+    return found
 
 
-def _dumped(index: int, dump: Callable[..., Any]) -> Any:
+def _as_base64(value: Any) -> Any:
+    if isinstance(value, bytes | bytearray):
+        return b64encode(value).decode()
+    if isinstance(value, dict):
+        return {key: _as_base64(item) for key, item in value.items()}
+    return [_as_base64(item) for item in value] if isinstance(value, list) else value
+
+
+def _dumped(index: int, message: Any, dump: Callable[..., Any]) -> Any:
     """An SDK's object as plain data, without what is only in responses."""
     try:
+        if hasattr(message, "parts"):  # Google's: fields that were not set, and the wire's names
+            return dump(mode="json", by_alias=True, exclude_none=True)
+        if _is_responses_item(message):  # as OpenAI's SDK itself sends it back
+            return dump(mode="json", exclude_unset=True)
         dumped = dump(mode="json")
     except Exception as error:  # a stranger's code, on objects that nobody may have validated
         reason = f"{type(error).__name__}: {error}"
         raise FormatError(f"message {index} cannot be read: {reason}") from error
     return _sendable(dumped) if isinstance(dumped, Mapping) else dumped
+
+
+def _is_responses_item(message: Any) -> bool:
+    """Whether this is an item of a response of OpenAI's; its messages have a status."""
+    kind = getattr(message, "type", None)
+    return isinstance(kind, str) and (kind != "message" or hasattr(message, "status"))
 
 
 def _sendable(message: Mapping[str, Any]) -> dict[str, Any]:
@@ -104,15 +161,28 @@ def _filled(item: Any) -> Any:
     return {k: v for k, v in item.items() if v is not None and k not in _ONLY_IN_RESPONSES}
 
 
-def _message_of(index: int, item: Any) -> Any:
-    """The message inside a chat completion; anything else is the message itself."""
-    choices = item.get("choices") if isinstance(item, Mapping) else getattr(item, "choices", None)
-    if not choices:
-        return item
-    first = choices[0] if isinstance(choices, Sequence) else None
-    message = (
-        first.get("message") if isinstance(first, Mapping) else getattr(first, "message", None)
-    )
+def _messages_of(index: int, item: Any) -> Iterator[Any]:
+    """The message or items inside a response; anything else is the message itself."""
+    output = _field(item, "output")
+    if _field(item, "object") == "response" and isinstance(output, Sequence):
+        yield from output
+    elif isinstance(item, Mapping) and isinstance(output, Mapping) and "message" in output:
+        yield output["message"]
+    elif candidates := _field(item, "candidates"):
+        yield _first(index, candidates, "content")
+    elif choices := _field(item, "choices"):
+        yield _first(index, choices, "message")
+    else:
+        yield item
+
+
+def _field(item: Any, name: str) -> Any:
+    return item.get(name) if isinstance(item, Mapping) else getattr(item, name, None)
+
+
+def _first(index: int, choices: Any, name: str) -> Any:
+    """The message of the first of a response's choices."""
+    message = _field(choices[0], name) if isinstance(choices, Sequence) else None
     if message is None:
         raise FormatError(f"message {index} is a completion without a message in its first choice")
     return message

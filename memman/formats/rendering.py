@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import ceil
 from typing import Any
 
 import msgspec
 
 from memman.entries import Entry
 from memman.formats.turns import turns
-from memman.ports import Format
+from memman.ports import Format, Framing, Turn
 from memman.window import Slot, Window
 
 Price = Callable[[str], int]
 _Message = dict[str, Any]
+_HAIR = 1e-6  # sums of fractions come out a hair off
 
 
 class _Rendered(msgspec.Struct, gc=False):
@@ -26,7 +28,7 @@ class _Rendered(msgspec.Struct, gc=False):
 
     slots: tuple[Slot, ...]
     messages: tuple[_Message, ...]
-    tokens: int
+    tokens: float
     system: tuple[Entry, ...] = ()
     repeats: tuple[int, ...] = ()
     before: int = 0
@@ -37,20 +39,24 @@ class Rendering:
     """The messages of a window in one format, and the tokens that rendering adds to its entries.
 
     `price` counts our own headings and placeholders. `added` is what stands around the entries,
-    `edges` what the request has besides.
+    `edges` what the request has besides. `framing` is what the model's provider bills around texts; where
+    that is not known, the format's own figures are taken, which are on the safe side.
     """
 
-    def __init__(self, form: Format, price: Price) -> None:
+    def __init__(self, form: Format, price: Price, framing: Framing | None = None) -> None:
         self.format = form
         self._inline = form.inline_system
         self._joins = form.joins
         self._price = price
+        self._framing = framing
         self._epoch = -1
         self._done: list[_Rendered] = []
         self._messages: list[_Message] = []
         self.added = 0
+        self._around = 0.0
         self._stable = 0
-        self.edges = form.request_framing + sum(price(text) for text in form.edges)
+        request = form.request_framing if framing is None else ceil(framing.request)
+        self.edges = request + sum(price(text) for text in form.edges)
 
     def update(self, window: Window) -> None:
         """Takes in what the window has become since the last update."""
@@ -76,6 +82,7 @@ class Rendering:
             if kept is None or kept.slots != slots or not self._as_before(kept):
                 kept = self._rendered(slots)
             self._place(kept)
+        self.added = ceil(self._around - _HAIR)
 
     def _as_before(self, rendered: _Rendered) -> bool:
         """Whether an exchange would come out as it did before the window changed shape."""
@@ -88,14 +95,14 @@ class Rendering:
         """An exchange in the provider's words."""
         messages: tuple[_Message, ...] = ()
         system: tuple[Entry, ...] = ()
-        tokens = 0
+        tokens = 0.0
         for turn in turns(slots):
             if not self._inline and turn.kind == "system" and not (messages or self._messages):
                 system += turn.entries
-                tokens += self.format.message_framing
+                tokens += self._framed(1, turn, self.format.message_framing)
                 continue
             rendered = self.format.render(turn)
-            tokens += rendered.framing
+            tokens += self._framed(len(rendered.messages), turn, rendered.framing)
             for text in rendered.extras:
                 tokens += self._price(text)
             messages = messages + rendered.messages if messages else rendered.messages
@@ -104,13 +111,21 @@ class Rendering:
             made.repeats = tuple([slot.nth for slot in slots if slot.nth])
         return made
 
+    def _framed(self, messages: int, turn: Turn, by_format: int) -> float:
+        """What is billed around a turn that is rendered as so many messages."""
+        framing = self._framing
+        if framing is None:
+            return by_format
+        calls = len(turn.calls)
+        return framing.message * messages + (framing.call + framing.result) * calls
+
     def _place(self, exchange: _Rendered) -> None:
         """Appends an exchange, joined to what stands before where the format wants that."""
         messages = self._messages
         exchange.before = len(messages)
         exchange.displaced = None
         self._done.append(exchange)
-        self.added += exchange.tokens
+        self._around += exchange.tokens
         if not self._joins:
             messages += exchange.messages
             return
@@ -136,7 +151,7 @@ class Rendering:
             stable = first.before - (first.displaced is not None)
             self._stable = min(self._stable, stable)
             for exchange in self._done[count:]:
-                self.added -= exchange.tokens
+                self._around -= exchange.tokens
             del self._done[count:]
 
     # ------------------------------------------------------------ what came out

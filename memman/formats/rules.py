@@ -6,24 +6,33 @@ nothing else in this package: a renderer that misreads a provider cannot misread
 """
 
 import re
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from types import MappingProxyType
 from typing import Any
 
 import msgspec
 
+from memman.formats import rules_bedrock as bedrock
+from memman.formats import rules_gemini as gemini
+from memman.formats import rules_responses as responses
+from memman.formats.rulebook import (
+    Checker,
+    Here,
+    Rule,
+    There,
+    dicts,
+    filled,
+    get,
+    matches,
+    repeated,
+    rules_of,
+    show,
+    strings,
+    typed,
+)
+
 __all__ = ["RULES", "Rule", "Violation", "check"]
-
-
-class Rule(msgspec.Struct, frozen=True):
-    """One thing a provider refuses, or that this house does not send."""
-
-    id: str
-    targets: tuple[str, ...]
-    statement: str
-    source: str
 
 
 class Violation(msgspec.Struct, frozen=True):
@@ -34,8 +43,6 @@ class Violation(msgspec.Struct, frozen=True):
     message: str
 
 
-# Rows of id | statement | source. "House" marks what a provider takes but we do not send; the rest
-# is refused with a 400 in the threads that are named.
 _EVERYWHERE = """
 request.empty | A request has at least one message. | CopilotKit#529, dify#6179
 text.surrogate | No string holds a lone surrogate. | claude-code#1709, opencode#13985, RFC 3629
@@ -88,17 +95,16 @@ result.empty-error | A tool_result with is_error says something. | trae-agent#23
 """
 
 
-def _read(table: str, *targets: str) -> tuple[Rule, ...]:
-    rows = (line.split(" | ") for line in table.strip().splitlines())
-    return tuple(Rule(rule_id, targets, statement, source) for rule_id, statement, source in rows)
-
-
-_SHARED = _read(_EVERYWHERE, "openai-chat", "anthropic")
+_TARGETS = ("openai-chat", "anthropic", "openai-responses", "gemini", "bedrock")
+_SHARED = rules_of(_EVERYWHERE, *_TARGETS)
 
 RULES: Mapping[str, tuple[Rule, ...]] = MappingProxyType(
     {
-        "openai-chat": _SHARED + _read(_OPENAI, "openai-chat"),
-        "anthropic": _SHARED + _read(_ANTHROPIC, "anthropic"),
+        "openai-chat": _SHARED + rules_of(_OPENAI, "openai-chat"),
+        "anthropic": _SHARED + rules_of(_ANTHROPIC, "anthropic"),
+        "openai-responses": _SHARED + responses.RULES,
+        "gemini": _SHARED + gemini.RULES,
+        "bedrock": _SHARED + bedrock.RULES,
     }
 )
 """The rules of each target, by the target's name."""
@@ -113,7 +119,7 @@ def check(messages: Sequence[Any], target: str, *, system: Any = None) -> list[V
     if target not in RULES:
         raise ValueError(f"no rules for {target!r}; the known targets are {', '.join(RULES)}")
     if not isinstance(messages, Sequence) or isinstance(messages, str | bytes | bytearray):
-        text = f"the messages are {_show(messages)}; send a list of objects"
+        text = f"the messages are {show(messages)}; send a list of objects"
         return [Violation("shape.message", -1, text)]
     checker = _CHECKERS[target]
     found = [(-1, rule, text) for rule, text in checker.of_system(system)]
@@ -128,150 +134,93 @@ def check(messages: Sequence[Any], target: str, *, system: Any = None) -> list[V
     return [Violation(rule, index, text) for index, rule, text in in_order]
 
 
-_Here = Iterator[tuple[str, str]]  # rule id and text; who asks knows the message
-_There = Iterator[tuple[int, str, str]]  # the same after the index of the message
-
-
-class _Checker(msgspec.Struct, frozen=True):
-    roles: tuple[str, ...]
-    of_system: Callable[[Any], _Here]
-    of_message: Callable[[dict[str, Any]], _Here]
-    of_request: Callable[[Sequence[Any]], _There]
-
-
-def _message(message: Any, checker: _Checker) -> _Here:
-    if _get(message, "role") in checker.roles:
+def _message(message: Any, checker: Checker) -> Here:
+    if not checker.roles or get(message, "role") in checker.roles:
         yield from checker.of_message(message)
     else:
-        wrong = f"a message is {_show(message)} with the role {_show(_get(message, 'role'))}"
+        wrong = f"a message is {show(message)} with the role {show(get(message, 'role'))}"
         yield "shape.message", f"{wrong}; send an object with one of {', '.join(checker.roles)}"
 
 
-def _surrogates(part: Any) -> _Here:
-    if any(not text.isascii() and re.search(r"[\ud800-\udfff]", text) for text in _strings(part)):
+def _surrogates(part: Any) -> Here:
+    if any(not text.isascii() and re.search(r"[\ud800-\udfff]", text) for text in strings(part)):
         yield "text.surrogate", "a string holds a lone surrogate; put U+FFFD in its place"
-
-
-# Reading what may be anything.
-
-
-def _show(value: Any) -> str:
-    # Only strings are printed: a value may be huge, and the repr of a very long int raises.
-    if isinstance(value, str):
-        return repr(value if len(value) <= 80 else f"{value[:77]}...")
-    return "null" if value is None else f"of type {type(value).__name__}"
-
-
-def _get(value: Any, key: str) -> Any:
-    return value.get(key) if isinstance(value, dict) else None
-
-
-def _dicts(value: Any) -> list[dict[str, Any]]:
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
-
-
-def _filled(value: Any) -> bool:
-    return isinstance(value, str) and value != ""
-
-
-def _typed(value: Any) -> bool:
-    return isinstance(value, list) and all(_filled(_get(item, "type")) for item in value)
-
-
-def _matches(pattern: str, value: Any) -> bool:
-    return isinstance(value, str) and re.fullmatch(pattern, value) is not None
-
-
-def _repeated(ids: Sequence[str]) -> list[str]:
-    return [call_id for call_id, times in Counter(ids).items() if times > 1]
-
-
-def _strings(value: Any) -> Iterator[str]:
-    # A stack and not recursion, and each container once: nesting may be deep, or a cycle.
-    stack, seen = [value], set()
-    while stack:
-        item = stack.pop()
-        if isinstance(item, str):
-            yield item
-        elif isinstance(item, dict | list | tuple) and id(item) not in seen:
-            seen.add(id(item))
-            stack += [*item, *item.values()] if isinstance(item, dict) else item
 
 
 # OpenAI chat completions
 
 
-def _openai_system(system: Any) -> _Here:
+def _openai_system(system: Any) -> Here:
     if system is not None:
         yield "system.shape", "a system parameter is given; send a first message of role system"
 
 
-def _openai_message(message: dict[str, Any]) -> _Here:
+def _openai_message(message: dict[str, Any]) -> Here:
     role, content = message["role"], message.get("content")
     if content is None and role == "assistant":
         if not any(message.get(key) for key in ("tool_calls", "function_call", "refusal", "audio")):
             yield "content.empty", "an assistant message has no content and no calls; drop it"
-    elif not (isinstance(content, str) or (content and _typed(content))):
-        yield "shape.content", f"{role} content is {_show(content)}; send a string or typed parts"
-    if role == "tool" and not _filled(message.get("tool_call_id")):
+    elif not (isinstance(content, str) or (content and typed(content))):
+        yield "shape.content", f"{role} content is {show(content)}; send a string or typed parts"
+    if role == "tool" and not filled(message.get("tool_call_id")):
         yield "id.missing", "a tool message has no tool_call_id; name the call it answers"
     if role == "assistant":
         yield from _openai_calls(message)
 
 
-def _openai_calls(message: dict[str, Any]) -> _Here:
+def _openai_calls(message: dict[str, Any]) -> Here:
     calls, legacy = message.get("tool_calls"), message.get("function_call")
-    if calls is not None and not (calls and _typed(calls)):
+    if calls is not None and not (calls and typed(calls)):
         yield "shape.tool-calls", "tool_calls is not a list of typed calls; omit it if empty"
-    for call in _dicts(calls):
-        if not _filled(call.get("id")):
-            yield "id.missing", f"a call has the id {_show(call.get('id'))}; give it a string"
+    for call in dicts(calls):
+        if not filled(call.get("id")):
+            yield "id.missing", f"a call has the id {show(call.get('id'))}; give it a string"
         custom = call.get("type") == "custom"
         body = call.get("custom") if custom else call.get("function")
         yield from _openai_body(body, "input" if custom else "arguments")
     if legacy is not None:
         yield from _openai_body(legacy, "arguments")
-    for call_id in _repeated(_openai_ids(message)):
-        yield "id.duplicate", f"several calls have the id {_show(call_id)}; give each its own"
+    for call_id in repeated(_openai_ids(message)):
+        yield "id.duplicate", f"several calls have the id {show(call_id)}; give each its own"
 
 
-def _openai_body(body: Any, key: str) -> _Here:
+def _openai_body(body: Any, key: str) -> Here:
     if not isinstance(body, dict):
-        yield "shape.tool-calls", f"a call's body is {_show(body)}; send its name and {key}"
+        yield "shape.tool-calls", f"a call's body is {show(body)}; send its name and {key}"
         return
-    name, arguments = _show(body.get("name")), body.get(key)
-    if not _matches(r"[a-zA-Z0-9_-]{1,64}", body.get("name")):
+    name, arguments = show(body.get("name")), body.get(key)
+    if not matches(r"[a-zA-Z0-9_-]{1,64}", body.get("name")):
         yield "name.pattern", f"a function name is {name}; use 1 to 64 letters, digits, _ and -"
     if not isinstance(arguments, str):
-        yield "args.not-string", f"{key} of {name} is {_show(arguments)}; dump it to a JSON string"
+        yield "args.not-string", f"{key} of {name} is {show(arguments)}; dump it to a JSON string"
 
 
 def _openai_ids(message: Any) -> list[str]:
-    calls = _get(message, "tool_calls") if _get(message, "role") == "assistant" else None
-    return [call["id"] for call in _dicts(calls) if _filled(call.get("id"))]
+    calls = get(message, "tool_calls") if get(message, "role") == "assistant" else None
+    return [call["id"] for call in dicts(calls) if filled(call.get("id"))]
 
 
-def _openai_pairs(messages: Sequence[Any]) -> _There:
+def _openai_pairs(messages: Sequence[Any]) -> There:
     waiting: list[tuple[int, str]] = []  # calls without a result so far, after their message
     caller = -1  # the last message that was not a result
     for index, message in enumerate(messages):
-        call_id = _get(message, "tool_call_id")
-        if _get(message, "role") != "tool":
+        call_id = get(message, "tool_call_id")
+        if get(message, "role") != "tool":
             caller = index
             waiting += [(index, asked) for asked in dict.fromkeys(_openai_ids(message))]
-        elif _filled(call_id):  # else it breaks id.missing
+        elif filled(call_id):  # else it breaks id.missing
             home = next((call for call in reversed(waiting) if call[1] == call_id), None)
             waiting = [call for call in waiting if call is not home]
             again = home is None and caller >= 0 and call_id in _openai_ids(messages[caller])
             if home is None or home[0] != caller:
                 yield index, *_openai_stray(call_id, home, again)
     for index, call_id in waiting:
-        text = f"no tool message answers the call {_show(call_id)}; add one, or drop the call"
+        text = f"no tool message answers the call {show(call_id)}; add one, or drop the call"
         yield index, "pair.missing-result", text
 
 
 def _openai_stray(call_id: str, home: tuple[int, str] | None, again: bool) -> tuple[str, str]:
-    name = f"the result of {_show(call_id)}"
+    name = f"the result of {show(call_id)}"
     if home is not None:
         return "pair.not-adjacent", f"{name} comes too late; move it behind message {home[0]}"
     if again:
@@ -285,9 +234,9 @@ def _openai_stray(call_id: str, home: tuple[int, str] | None, again: bool) -> tu
 _HOLDER = {"tool_use": "assistant", "tool_result": "user"}
 
 
-def _anthropic_system(system: Any) -> _Here:
+def _anthropic_system(system: Any) -> Here:
     blocks = system if isinstance(system, list) else [{"type": "text", "text": system}]
-    said = [_get(block, "type") == "text" and _says(_get(block, "text")) for block in blocks]
+    said = [get(block, "type") == "text" and _says(get(block, "text")) for block in blocks]
     if system is not None and not (said and all(said)):
         yield "system.shape", "system is not text, or some of it is blank; omit what is blank"
 
@@ -296,66 +245,66 @@ def _says(value: Any) -> bool:
     return isinstance(value, str) and value.strip() != ""
 
 
-def _anthropic_message(message: dict[str, Any]) -> _Here:
+def _anthropic_message(message: dict[str, Any]) -> Here:
     content = message.get("content")
     if isinstance(content, str):
         yield from _anthropic_text({"text": content}) if content else ()  # order knows if "" may be
-    elif not _typed(content):
-        yield "shape.block", f"content is {_show(content)}; send a string or typed blocks"
-    for block in _dicts(content):
-        kind = block["type"] if _filled(block.get("type")) else ""
+    elif not typed(content):
+        yield "shape.block", f"content is {show(content)}; send a string or typed blocks"
+    for block in dicts(content):
+        kind = block["type"] if filled(block.get("type")) else ""
         if _HOLDER.get(kind, message["role"]) != message["role"]:
             yield "shape.block-role", f"{kind} is in a message of the {message['role']}; move it"
         # All other types pass: thinking, images, and what is yet to come.
         yield from _BLOCKS[kind](block) if kind in _BLOCKS else ()
 
 
-def _anthropic_text(block: dict[str, Any]) -> _Here:
+def _anthropic_text(block: dict[str, Any]) -> Here:
     text = block.get("text")
     if not isinstance(text, str):
-        yield "shape.block", f"the text of a block is {_show(text)}; send a string"
+        yield "shape.block", f"the text of a block is {show(text)}; send a string"
     elif not text:
         yield "content.empty", "a text block is empty; drop it"
     elif not text.strip():
         yield "content.whitespace", "a text is only whitespace; drop it"
 
 
-def _anthropic_use(block: dict[str, Any]) -> _Here:
+def _anthropic_use(block: dict[str, Any]) -> Here:
     call_id, name, arguments = block.get("id"), block.get("name"), block.get("input")
-    if not _matches(r"[a-zA-Z0-9_-]+", call_id):
-        yield "id.pattern", f"a tool_use id is {_show(call_id)}; map it to letters, digits, _ and -"
-    if not _matches(r"[a-zA-Z0-9_-]{1,128}", name):
-        yield "name.pattern", f"a tool name is {_show(name)}; use 1 to 128 letters, digits, _ and -"
+    if not matches(r"[a-zA-Z0-9_-]+", call_id):
+        yield "id.pattern", f"a tool_use id is {show(call_id)}; map it to letters, digits, _ and -"
+    if not matches(r"[a-zA-Z0-9_-]{1,128}", name):
+        yield "name.pattern", f"a tool name is {show(name)}; use 1 to 128 letters, digits, _ and -"
     if not isinstance(arguments, dict):
-        yield "args.not-object", f"input of {_show(name)} is {_show(arguments)}; send an object"
+        yield "args.not-object", f"input of {show(name)} is {show(arguments)}; send an object"
 
 
-def _anthropic_result(block: dict[str, Any]) -> _Here:
-    content, name = block.get("content"), f"the result of {_show(block.get('tool_use_id'))}"
-    if not (content is None or isinstance(content, str) or _typed(content)):
-        yield "shape.block", f"{name} is {_show(content)}; send a string or typed blocks"
-    elif block.get("is_error") and not (_filled(content) or any(map(_speaks, _dicts(content)))):
+def _anthropic_result(block: dict[str, Any]) -> Here:
+    content, name = block.get("content"), f"the result of {show(block.get('tool_use_id'))}"
+    if not (content is None or isinstance(content, str) or typed(content)):
+        yield "shape.block", f"{name} is {show(content)}; send a string or typed blocks"
+    elif block.get("is_error") and not (filled(content) or any(map(_speaks, dicts(content)))):
         yield "result.empty-error", f"{name} is an error without a word; say that the tool failed"
 
 
 def _speaks(block: dict[str, Any]) -> bool:
-    return block.get("type") != "text" or _filled(block.get("text"))
+    return block.get("type") != "text" or filled(block.get("text"))
 
 
 _BLOCKS = {"text": _anthropic_text, "tool_use": _anthropic_use, "tool_result": _anthropic_result}
 
 
-def _anthropic_request(messages: Sequence[Any]) -> _There:
-    yield from _anthropic_order([_get(message, "role") for message in messages])
+def _anthropic_request(messages: Sequence[Any]) -> There:
+    yield from _anthropic_order([get(message, "role") for message in messages])
     yield from _anthropic_empty(messages)
     yield from _anthropic_ids(messages)
-    if messages and _get(messages[-1], "role") == "assistant":
+    if messages and get(messages[-1], "role") == "assistant":
         yield from _anthropic_end(len(messages) - 1, messages[-1])
     for index, (before, after) in enumerate(pairwise((None, *messages, None))):
         yield from _anthropic_pairs(index, _ids(before, "tool_use", "id"), after)
 
 
-def _anthropic_order(roles: list[Any]) -> _There:
+def _anthropic_order(roles: list[Any]) -> There:
     if roles[:1] == ["assistant"]:
         yield 0, "order.first-not-user", "the assistant speaks first; put a user message before"
     for index, (before, role) in enumerate(pairwise(roles), start=1):
@@ -366,66 +315,69 @@ def _anthropic_order(roles: list[Any]) -> _There:
         yield len(roles) - 1, "order.last-assistant", text
 
 
-def _anthropic_empty(messages: Sequence[Any]) -> _There:
+def _anthropic_empty(messages: Sequence[Any]) -> There:
     for index, message in enumerate(messages):
-        role, final = _get(message, "role"), index == len(messages) - 1
-        if _get(message, "content") in ("", []) and not (final and role == "assistant"):
+        role, final = get(message, "role"), index == len(messages) - 1
+        if get(message, "content") in ("", []) and not (final and role == "assistant"):
             yield index, "content.empty", "a message is empty; drop it"
 
 
-def _anthropic_end(index: int, message: Any) -> _There:
-    content = _get(message, "content")
-    blocks = [{"text": content}] if isinstance(content, str) else _dicts(content)
+def _anthropic_end(index: int, message: Any) -> There:
+    content = get(message, "content")
+    blocks = [{"text": content}] if isinstance(content, str) else dicts(content)
     text: Any = blocks[-1].get("text") if blocks else None
     if _says(text) and text != text.rstrip():
         yield index, "content.trailing-ws", "the final text ends in whitespace; strip it"
 
 
 def _blocks(message: Any, kind: str) -> list[dict[str, Any]]:
-    blocks = _dicts(_get(message, "content")) if _get(message, "role") == _HOLDER[kind] else []
+    blocks = dicts(get(message, "content")) if get(message, "role") == _HOLDER[kind] else []
     return [block for block in blocks if block.get("type") == kind]
 
 
 def _ids(message: Any, kind: str, key: str) -> list[str]:
-    return [block[key] for block in _blocks(message, kind) if _filled(block.get(key))]
+    return [block[key] for block in _blocks(message, kind) if filled(block.get(key))]
 
 
-def _anthropic_ids(messages: Sequence[Any]) -> _There:
+def _anthropic_ids(messages: Sequence[Any]) -> There:
     seen: set[str] = set()
     for index, message in enumerate(messages):
         for call_id in _ids(message, "tool_use", "id"):
             if call_id in seen:
-                text = f"the tool_use id {_show(call_id)} was used before; give each its own"
+                text = f"the tool_use id {show(call_id)} was used before; give each its own"
                 yield index, "id.duplicate", text
             seen.add(call_id)
 
 
-def _anthropic_pairs(index: int, asked: list[str], message: Any) -> _There:
+def _anthropic_pairs(index: int, asked: list[str], message: Any) -> There:
     results = [block.get("tool_use_id") for block in _blocks(message, "tool_result")]
     answers = [result for result in results if result in asked]
     for call_id in dict.fromkeys(asked):
         if call_id not in answers:
-            text = f"no tool_result answers {_show(call_id)} in the next message; add one"
+            text = f"no tool_result answers {show(call_id)} in the next message; add one"
             yield index - 1, "pair.missing-result", text
     for result in results:
         if result not in asked:
-            text = f"no tool_use {_show(result)} in the message before; drop the result"
+            text = f"no tool_use {show(result)} in the message before; drop the result"
             yield index, "pair.orphan-result", text
-    for call_id in _repeated(answers):
-        yield index, "pair.duplicate-result", f"{_show(call_id)} has several results; keep one"
-    first = [block.get("type") for block in _dicts(_get(message, "content"))][: len(results)]
+    for call_id in repeated(answers):
+        yield index, "pair.duplicate-result", f"{show(call_id)} has several results; keep one"
+    first = [block.get("type") for block in dicts(get(message, "content"))][: len(results)]
     if any(kind != "tool_result" for kind in first):
         yield index, "pair.result-first", "something precedes a tool_result; put results first"
 
 
 _CHECKERS = {
-    "openai-chat": _Checker(
+    "openai-chat": Checker(
         ("system", "developer", "user", "assistant", "tool", "function"),
         _openai_system,
         _openai_message,
         _openai_pairs,
     ),
-    "anthropic": _Checker(
+    "anthropic": Checker(
         ("user", "assistant"), _anthropic_system, _anthropic_message, _anthropic_request
     ),
+    "openai-responses": responses.CHECKER,
+    "gemini": gemini.CHECKER,
+    "bedrock": bedrock.CHECKER,
 }

@@ -69,6 +69,7 @@ class LiveWindow:
         "_entries",
         "_erasing",
         "_failed",
+        "_fell_back",
         "_inflight",
         "_last_counted",
         "_learned",
@@ -117,6 +118,7 @@ class LiveWindow:
         self._run: object | None = None
         self._queued = False  # a background compression that has not begun yet
         self._erasing: frozenset[str] | None = None
+        self._fell_back = ""  # the kind of failure of a remote count that was told last
         self._failed = False  # the summarizer, when it was asked last
         self._contexts: Contexts | None = None
         self._configure()

@@ -156,12 +156,16 @@ class Reading(LiveWindow):
             return
         answer = await self._shared.door.price(remote.meter, doubt.request)
         if isinstance(answer, Fallen):
+            if answer.cached and answer.kind == self._fell_back:
+                return  # a failure is remembered so that nobody asks, or is told, again
+            self._fell_back = answer.kind
             notice = events.CountFellBack(
                 session_id=self.id, counter=remote.meter.fingerprint, reason=answer.reason
             )
             await self.tell(notice)
             return
         async with self._lock:
+            self._fell_back = ""
             learned = learn(None, answer.tokens, doubt.counted, None)
             self._confirmed = Confirmed(self._config.model, *place, answer, learned)
             contexts.reprice()

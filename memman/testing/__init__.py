@@ -13,19 +13,29 @@ says it. memman's own stores, counters and formats run the same classes.
 from memman.testing.counters import CounterConformance
 from memman.testing.fakes import FakeClock, ScriptedSummarizer, record_events, sequential_ids
 from memman.testing.formats import FormatConformance
-from memman.testing.laws import broken_laws, laws_of
+from memman.testing.laws import LawResult, broken_laws, law_results, laws_of
+from memman.testing.loopback import Answer, LoopbackServer, loopback
+from memman.testing.remote import RemoteCounterConformance
+from memman.testing.specs import CounterSpecConformance
 from memman.testing.stores import StoreConformance
 from memman.testing.summarizers import SummarizerConformance
 
 __all__ = [
+    "Answer",
     "CounterConformance",
+    "CounterSpecConformance",
     "FakeClock",
     "FormatConformance",
+    "LawResult",
+    "LoopbackServer",
+    "RemoteCounterConformance",
     "ScriptedSummarizer",
     "StoreConformance",
     "SummarizerConformance",
     "broken_laws",
+    "law_results",
     "laws_of",
+    "loopback",
     "record_events",
     "sequential_ids",
 ]

@@ -5,11 +5,34 @@ from __future__ import annotations
 import asyncio
 import inspect
 import threading
-from collections.abc import Callable, Sequence
+import traceback
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
+
+import msgspec
+
+from memman.errors import CounterUnavailable
 
 T = TypeVar("T")
 _PATIENCE = 10.0  # seconds; far more than any law needs, so that a hang is told and not waited for
+_SHOWN_CHARACTERS = 300
+
+
+class OverdueError(AssertionError):
+    """Something did not come back in time; its thread is left behind."""
+
+
+class LawResult(msgspec.Struct, frozen=True):
+    """What became of a law: `problem` is "" for one that holds.
+
+    `overdue`: the subject did not come back, so that asking it further is pointless. `unavailable`: it
+    says that it cannot work here, so that the law says nothing.
+    """
+
+    law: str
+    problem: str = ""
+    overdue: bool = False
+    unavailable: bool = False
 
 
 def laws_of(kit: type) -> list[str]:
@@ -18,19 +41,43 @@ def laws_of(kit: type) -> list[str]:
 
 
 def broken_laws(kit: type) -> list[str]:
-    """The names of the laws that a kit's subject breaks; empty for one that conforms.
-
-    Each law runs on a fresh instance of `kit`, as it does under pytest.
-    """
-    return [name for name in laws_of(kit) if not _holds(kit, name)]
+    """The names of the laws that a kit's subject breaks; empty for one that conforms."""
+    return [result.law for result in law_results(kit) if result.problem]
 
 
-def _holds(kit: type, name: str) -> bool:
+def law_results(kit: type) -> Iterator[LawResult]:
+    """Runs the laws one by one, each on a fresh instance of `kit`, as pytest does."""
+    return (_result(kit, name) for name in laws_of(kit))
+
+
+def _result(kit: type, name: str) -> LawResult:
     try:
         getattr(kit(), name)()
-    except Exception:  # noqa: BLE001 - whatever a broken subject raises, the law does not hold
-        return False
-    return True
+    except BaseException as error:
+        # Whatever a broken subject raises, a Rust extension's panic too, the law is broken; an
+        # interruption and pytest's own outcomes are meant for who runs the laws.
+        panicked = type(error).__name__ == "PanicException"
+        if not panicked and not isinstance(error, Exception | SystemExit):
+            raise
+        return _broken(name, error)
+    return LawResult(name)
+
+
+def _broken(name: str, error: BaseException) -> LawResult:
+    unavailable = isinstance(error, CounterUnavailable)
+    overdue = isinstance(error, OverdueError)
+    return LawResult(name, _problem(error), overdue=overdue, unavailable=unavailable)
+
+
+def _problem(error: BaseException) -> str:
+    """What an error says in one line; of an assertion without words, its source."""
+    # Only its first line: where pytest rewrites assertions, it adds its own below.
+    said = (str(error).strip().splitlines() or [""])[0]
+    if not isinstance(error, AssertionError | CounterUnavailable):
+        said = f"{type(error).__name__}: {said}"
+    if not said:
+        said = traceback.extract_tb(error.__traceback__)[-1].line or type(error).__name__
+    return said if len(said) <= _SHOWN_CHARACTERS else said[: _SHOWN_CHARACTERS - 1] + "\u2026"
 
 
 def refused(error: type[Exception], action: Callable[[], object]) -> Exception:
@@ -67,7 +114,8 @@ def in_threads(actions: Sequence[Callable[[], T]], seconds: float = _PATIENCE) -
         thread.join(seconds)
     if errors:
         raise errors[0]
-    assert not any(thread.is_alive() for thread in threads), f"not done after {seconds:g} s"
+    if any(thread.is_alive() for thread in threads):
+        raise OverdueError(f"not done after {seconds:g} s")
     return results
 
 

@@ -19,13 +19,13 @@ def session(demo_file, tmp_path):
 
 def test_the_result_fits_the_budget_and_has_every_entry(command, session, tmp_path):
     out = tmp_path / "small.json"
-    result = command("compress", session, "--budget", "4k", "-o", out)
+    result = command("compress", session, "--budget", "2k", "-o", out)
     assert (result.exit_code, result.stdout) == (0, "")
     before = SessionState.from_json(session.read_bytes())
     after = SessionState.from_json(out.read_bytes())
-    assert after.totals.active_tokens <= 4000 < before.totals.active_tokens
+    assert after.totals.active_tokens <= 2000 < before.totals.active_tokens
     assert [entry.id for entry in after.entries] == [entry.id for entry in before.entries]
-    assert after.settings["max_tokens"] == 4000
+    assert after.settings["max_tokens"] == 2000
 
 
 def test_a_target_goes_lower(command, session, tmp_path):

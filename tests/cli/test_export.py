@@ -27,6 +27,18 @@ def test_anthropic_gets_system_and_messages_that_obey_the_rules(command, demo_fi
     assert check(body["messages"], "anthropic", system=body["system"]) == []
 
 
+@pytest.mark.parametrize("target", ["openai-responses", "gemini", "bedrock"])
+def test_what_is_exported_for_a_provider_is_imported_again(command, demo_file, tmp_path, target):
+    exported = command("export", demo_file, "-t", target)
+    assert exported.exit_code == 0
+    path = tmp_path / "request.json"
+    path.write_text(exported.stdout)
+    again = command("import", str(path), "-o", str(tmp_path / "again.json"))
+    assert again.exit_code == 0, again.stderr
+    back = command("export", str(tmp_path / "again.json"), "-t", target)
+    assert json.loads(back.stdout) == json.loads(exported.stdout)
+
+
 def test_what_was_cut_to_fit_is_told(command, demo_file):
     assert "shortened in this copy" in command("export", demo_file, "--budget", "2k").stderr
 

@@ -26,7 +26,7 @@ def test_a_pipe_is_read(command, demo_file):
 
 
 def test_a_window_over_its_budget_says_by_how_much(command, tmp_path):
-    log = [{"role": "user", "content": "word " * 50_000}]
+    log = [{"role": "user", "content": "word " * 80_000}]
     (tmp_path / "log.json").write_text(json.dumps(log))
     command("import", tmp_path / "log.json", "-o", tmp_path / "s.json")
     result = command("stats", tmp_path / "s.json")
@@ -37,7 +37,7 @@ def test_a_window_over_its_budget_says_by_how_much(command, tmp_path):
 def test_another_model_counts_anew(command, session_file):
     plain = json.loads(command("stats", session_file, "--json").stdout)
     other = json.loads(command("stats", session_file, "--json", "--model", "gpt-4o").stdout)
-    assert plain["stats"]["counter"] == "bytes4"
+    assert plain["stats"]["counter"] == "estimate:generic/1"
     assert "tiktoken" in other["stats"]["counter"]
 
 

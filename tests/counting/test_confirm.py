@@ -175,6 +175,27 @@ def test_a_failure_is_told_and_the_estimate_stands(provider: Make, answer: Any) 
     assert "not a count" in event.reason
 
 
+def test_a_remembered_failure_is_told_once_to_each_session(provider: Make) -> None:
+    def fail(request: Mapping[str, Any]) -> int:
+        raise ConnectionError("no route")
+
+    provider(fail)
+    memory = filled(950)
+    for entry in memory.get_entries("s"):
+        memory.add_user_message("other", entry.text)
+    heard: list[str] = []
+
+    def hear(sender: Any, event: events.CountFellBack) -> None:
+        heard.append(event.session_id)
+
+    with events.count_fell_back.connected_to(hear, sender=memory):
+        for budget in (951, 952, 953):
+            memory.build_context("s", budget=budget)
+        memory.build_context("other", budget=951)
+        memory.build_context("other", budget=952)
+    assert heard == ["s", "other"]
+
+
 def test_a_provider_that_raises_is_told_and_the_estimate_stands(provider: Make) -> None:
     def fail(request: Mapping[str, Any]) -> int:
         raise ConnectionError("no route")
@@ -242,3 +263,20 @@ def test_a_provider_that_hangs_costs_its_deadline_once(provider: Make) -> None:
     memory.build_context("s")
     memory.build_context("s")
     assert time.perf_counter() - began < 2.6
+
+
+def test_a_remote_counter_whose_format_is_not_here_is_not_asked(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    remote = Remote(lambda request: 930)
+    spec = CounterSpec(
+        name="odd", match=lambda model: 9, factory=lambda model: remote, remote=True, format="odd"
+    )
+    found = plugins.load_plugins({"MEMMAN_PLUGINS": ""})
+    plugin = Plugin(remote)
+    monkeypatch.setattr(plugin, "memman_token_counters", hookimpl(lambda: [spec]), raising=False)
+    found.register(plugin, "odd")
+    monkeypatch.setattr(plugins, "_shared", found)
+    assert filled(950).build_context("s").tokens.counter == "chars4"
+    assert remote.asked == []
+    assert "no message format is called 'odd'" in caplog.text

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -20,8 +21,22 @@ from memman import (
     TextPart,
     events,
 )
-from memman.counting import BYTES4, CHARS4, Meter, builtin_specs, model_ref, resolve
-from memman.entries import Draft
+from memman.counting import (
+    BYTES4,
+    CHARS4,
+    Meter,
+    builtin_specs,
+    estimator_for,
+    image_tokens,
+    model_ref,
+    resolve,
+)
+from memman.counting.images import DEFAULT_SIZE
+from memman.entries import Draft, entry_of
+
+PIXEL = (  # a PNG of one pixel
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
 
 
 class Letters:
@@ -43,13 +58,13 @@ def spec(
     return CounterSpec(
         name=name,
         match=(lambda model: match) if isinstance(match, int) else match,
-        factory=make or (lambda model: name),
+        factory=make or (lambda model: Letters()),
         accuracy=accuracy,
         **more,
     )
 
 
-# ---------------------------------------------------------------- the estimators
+# ---------------------------------------------------------------- rules of thumb
 
 
 @pytest.mark.parametrize(
@@ -64,7 +79,7 @@ def spec(
         ("é" * 4, 1, 2),
     ],
 )
-def test_an_estimate_is_a_quarter_rounded_up(text: str, chars4: int, bytes4: int) -> None:
+def test_a_rule_of_thumb_is_a_quarter_rounded_up(text: str, chars4: int, bytes4: int) -> None:
     assert CHARS4.count_texts([text]) == [chars4]
     assert BYTES4.count_texts([text]) == [bytes4]
 
@@ -110,14 +125,14 @@ def test_among_equal_matches_the_more_accurate_wins_and_then_the_first() -> None
     assert chosen(spec("first"), spec("second")) == "first"
 
 
-def test_the_estimators_come_last_and_match_everything() -> None:
-    assert chosen() == "bytes4"
-    assert chosen(spec("no", 0)) == "bytes4"
+def test_the_estimator_comes_last_and_matches_everything() -> None:
+    assert chosen() == "estimate"
+    assert chosen(spec("no", 0)) == "estimate"
     assert chosen(spec("yes", 2, accuracy="low")) == "yes"
 
 
 def test_a_remote_counter_is_never_taken_for_entries() -> None:
-    assert chosen(spec("remote", 99, remote=True)) == "bytes4"
+    assert chosen(spec("remote", 99, remote=True)) == "estimate"
 
 
 def unavailable(model: ModelRef) -> Any:
@@ -135,8 +150,8 @@ def test_an_unavailable_counter_gives_way_to_the_next() -> None:
 def test_a_factory_or_a_match_that_raises_gives_way_and_is_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    assert chosen(spec("broken", 9, make=broken)) == "bytes4"
-    assert chosen(spec("worse", broken)) == "bytes4"  # type: ignore[arg-type]
+    assert chosen(spec("broken", 9, make=broken)) == "estimate"
+    assert chosen(spec("worse", broken)) == "estimate"  # type: ignore[arg-type]
     assert [record.exc_info is not None for record in caplog.records] == [True, True]
 
 
@@ -148,9 +163,10 @@ def test_resolution_explains_every_candidate_in_the_order_tried() -> None:
     assert [(one.name, one.chosen, one.reason) for one in found.candidates] == [
         ("gone", False, "pip install acme"),
         ("there", True, ""),
-        ("bytes4", False, "a better one answers"),
+        ("estimate", False, "a better one answers"),
         ("no", False, "does not know this model"),
         ("chars4", False, "does not know this model"),
+        ("bytes4", False, "does not know this model"),
     ]
 
 
@@ -177,7 +193,7 @@ def test_an_unavailable_counter_asked_for_by_name_says_why() -> None:
 
 
 def test_an_unknown_name_lists_the_known_ones() -> None:
-    with pytest.raises(PluginNotFound, match="'nope'; known are bytes4, chars4, mine"):
+    with pytest.raises(PluginNotFound, match="'nope'; known are bytes4, chars4, estimate, mine"):
         chosen(spec("mine"), name="nope")
 
 
@@ -197,12 +213,23 @@ def test_a_calls_name_and_arguments_are_counted() -> None:
 
 
 def test_an_image_costs_its_formula_and_not_its_bytes() -> None:
-    def image(**given: Any) -> int:
-        part = ImagePart(**given)
-        return count(Draft(type="message", role="user", content=(TextPart("look"), part)))[0]
+    def image(model: str, **given: Any) -> int:
+        draft = Draft(type="message", role="user", content=(ImagePart(**given),))
+        return Meter(Letters(), "high", model=model_ref(model)).count_draft(draft).tokens
 
-    assert image(data="A" * 100_000) == 4 + 1_600
-    assert image(url="http://x", detail="low") == 4 + 85
+    unknown = image_tokens(model_ref("acme-1"), *DEFAULT_SIZE)
+    assert image("acme-1", data="A" * 100_000) == image("acme-1", url="http://x") == unknown
+    assert image("gpt-4o", url="http://x", detail="low") == 85
+    assert image("gpt-4o", data=PIXEL) == 85 + 170
+    assert image("claude-sonnet-4-5", url=f"data:image/png;base64,{PIXEL}") == 1
+
+
+def test_an_image_is_priced_anew_for_another_model_of_one_vocabulary() -> None:
+    draft = Draft(type="message", role="user", content=(ImagePart(data=PIXEL),))
+    small = Meter(Letters(), "high", model=model_ref("gpt-4o-mini"))
+    entry = entry_of(draft, "e", datetime.now(UTC), small.count_draft(draft))
+    assert entry.token_count.tokens > 1_000
+    assert Meter(Letters(), "high", model=model_ref("gpt-4o")).recount(entry) == 85 + 170
 
 
 def test_the_parts_of_a_text_are_counted_as_one_text() -> None:
@@ -216,7 +243,7 @@ def test_a_count_says_how_it_was_made() -> None:
     assert (counted.tokens, counted.method, counted.accuracy) == (3, "client", "high")
     assert (counted.counter, counted.cached, counted.latency) == ("letters", False, 0.25)
     assert counted.expected_output is None
-    estimated = Meter(BYTES4, "low").count_text("abc")
+    estimated = Meter(estimator_for(), "low").count_text("abc")
     assert (estimated.method, estimated.accuracy) == ("estimation", "low")
 
 
@@ -321,7 +348,7 @@ def test_a_counter_that_misbehaves_is_replaced_by_the_estimator_for_that_text(
         memory.add_user_message("s", "ijkl")
     count = entry.token_count
     assert (count.tokens, count.method, count.accuracy, count.counter) == (
-        2, "estimation", "low", "bytes4",
+        2, "estimation", "low", "estimate:generic/1",
     )  # fmt: skip
     assert memory.get_stats("s").active_tokens == 3
     assert {event.counter for event in told} == {"misbehaving"}
@@ -375,7 +402,7 @@ def test_another_model_prices_the_window_and_leaves_the_records() -> None:
 
 def test_estimate_as_count_policy_asks_no_counter() -> None:
     memory = MemoryManager(model="gpt-4o", config=MemoryConfig(count_policy="estimate"))
-    assert memory.add_user_message("s", "abcdefgh").token_count.counter == "bytes4"
+    assert memory.add_user_message("s", "abcdefgh").token_count.counter == "estimate:o200k/1"
 
 
 def test_the_model_finds_its_counter() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memman import CounterUnavailable
+from memman import CounterUnavailable, InvalidInput
 from memman.counting.failures import MOST_RETRY_SECONDS, failure_of, retry_after_of, status_of
 
 
@@ -80,12 +81,56 @@ def test_a_status_decides_wherever_the_error_carries_it(carry: Any, status: int,
     [
         ("ThrottlingException", "limited"),
         ("AccessDeniedException", "denied"),
-        ("ValidationException", "unsupported"),
+        ("ValidationException", "refused"),
         ("ResourceNotFoundException", "unsupported"),
     ],
 )
 def test_a_code_of_aws_says_more_than_its_status(code: str, kind: str) -> None:
     assert failure_of(of_botocore(code)).kind == kind
+
+
+@pytest.mark.parametrize(
+    ("message", "kind"),
+    [
+        ("The provided model doesn't support counting tokens.", "unsupported"),
+        ("The provided model identifier is invalid.", "unsupported"),
+        (
+            "Invocation of model ID anthropic.claude-x with on-demand throughput isn't supported.",
+            "unsupported",
+        ),
+        ("This model doesn't support tool use.", "refused"),
+        ("messages.0.content.0: toolResult without a toolUse", "refused"),
+        (None, "refused"),
+    ],
+)
+def test_a_validation_of_aws_is_of_the_model_or_of_the_request(message: Any, kind: str) -> None:
+    error = of_botocore("ValidationException")
+    error.response["Error"]["Message"] = message
+    assert failure_of(error).kind == kind
+
+
+def of_google(status: int, *details: Any) -> SdkError:
+    return SdkError(code=status, details={"error": {"code": status, "details": list(details)}})
+
+
+def test_google_answers_400_to_a_key_that_it_does_not_know() -> None:
+    assert failure_of(of_google(400, {"reason": "API_KEY_INVALID"})).kind == "denied"
+    assert failure_of(of_google(400, {"reason": "something else"})).kind == "refused"
+    assert failure_of(of_google(400)).kind == "refused"
+
+
+@pytest.mark.parametrize(
+    ("delay", "seconds"),
+    [("17s", 17.0), ("0.5s", 0.5), ("9999999s", MOST_RETRY_SECONDS), ("soon", None), ("s", None)],
+)
+def test_google_says_in_the_body_how_long_to_wait(delay: Any, seconds: float | None) -> None:
+    error = of_google(429, "odd", {"retryDelay": 3}, {"retryDelay": delay})
+    assert failure_of(error).kind == "limited"
+    assert failure_of(error).retry_after == seconds
+
+
+def test_a_request_that_its_counter_cannot_put_is_refused() -> None:
+    assert failure_of(InvalidInput("a tool is 7")).kind == "refused"
 
 
 def test_a_code_of_openai_says_more_than_its_status() -> None:
@@ -102,6 +147,7 @@ def test_a_code_of_openai_says_more_than_its_status() -> None:
         (EndpointConnectionError(), "network"),
         (CounterUnavailable("no key"), "unavailable"),
         (ValueError("boom"), "failed"),
+        (json.JSONDecodeError("no", "<html>", 0), "malformed"),
         (SdkError(status_code="429", code=None, response=None), "failed"),
         (SdkError(status_code=7), "failed"),
     ],

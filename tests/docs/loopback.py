@@ -16,6 +16,7 @@ from typing import Any
 
 from memman.formats.rules import check
 
+_TOOL_PROMPT = 450
 WINDOW = 3_000  # tokens of the context window, as this server counts
 
 
@@ -105,9 +106,13 @@ def running(window: int = WINDOW) -> Iterator[Loopback]:
 
 
 def _tokens(body: dict[str, Any]) -> int:
-    """A count of its own: the bytes of everything that is read, four to a token."""
+    """A count of its own: the bytes of everything that is read, four to a token.
+
+    Where tools are given in Anthropic's shape, the prompt that Anthropic puts before them is added.
+    """
     read = {key: body[key] for key in ("system", "messages", "tools") if key in body}
-    return len(json.dumps(read, ensure_ascii=False).encode()) // 4
+    hidden = _TOOL_PROMPT if any("input_schema" in tool for tool in body.get("tools", ())) else 0
+    return len(json.dumps(read, ensure_ascii=False).encode()) // 4 + hidden
 
 
 def _error(kind: str, message: str) -> dict[str, Any]:

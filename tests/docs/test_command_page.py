@@ -27,6 +27,8 @@ ARGUMENTS = {
     "compress": ["s.json", "--in-place"],
     "export": ["s.json"],
     "count": ["Hello"],
+    "counters": [],
+    "models": ["gpt-4o"],
     "plugins": [],
 }
 

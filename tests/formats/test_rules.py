@@ -2,12 +2,14 @@
 
 import copy
 from collections import deque
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks import seeded_formats
+from benchmarks.seeded_formats import Seed
 from memman.formats.rules import RULES, check
 
 Message = dict[str, Any]
@@ -65,16 +67,6 @@ def said(*blocks: Any) -> Message:
 
 
 # The seeded requests
-
-
-class Seed(NamedTuple):
-    rule: str
-    place: int
-    bad: Any
-    good: Any
-    bad_system: Any = None
-    good_system: Any = None
-    also: frozenset[str] = frozenset()  # rules that no request can keep while it breaks this one
 
 
 PREFILL = frozenset({"order.last-assistant"})
@@ -183,15 +175,24 @@ SEEDS: dict[str, list[Seed]] = {
     ],
 }
 
+SEEDS |= seeded_formats.SEEDS
+
 EACH_SEED = pytest.mark.parametrize(
     ("target", "seed"),
     [
-        pytest.param(target, seed, id=f"{target}-{seed.rule}")
+        pytest.param(target, seed, id=f"{target}-{number}-{seed.rule}")
         for target, seeds in SEEDS.items()
-        for seed in seeds
+        for number, seed in enumerate(seeds)
     ],
 )
 EACH_TARGET = pytest.mark.parametrize("target", list(RULES))
+
+
+def said_in(target: str, words: str, role: str = "user") -> Message:
+    """A plain message as the target has it."""
+    if target == "gemini":
+        return {"role": {"assistant": "model"}.get(role, role), "parts": [{"text": words}]}
+    return {"role": role, "content": [{"text": words}] if target == "bedrock" else words}
 
 
 def rules_broken(messages: Any, target: str, system: Any = None) -> list[str]:
@@ -203,7 +204,7 @@ def rules_broken(messages: Any, target: str, system: Any = None) -> list[str]:
 
 @EACH_TARGET
 def test_every_rule_is_seeded_and_every_seed_is_a_rule(target: str) -> None:
-    assert sorted(rule.id for rule in RULES[target]) == sorted(seed.rule for seed in SEEDS[target])
+    assert {rule.id for rule in RULES[target]} == {seed.rule for seed in SEEDS[target]}
 
 
 @EACH_SEED
@@ -247,7 +248,7 @@ def test_every_rule_names_its_target_and_cites_a_source(target: str) -> None:
 
 def test_an_unknown_target_is_an_error_that_names_the_known_ones() -> None:
     with pytest.raises(ValueError, match="openai-chat, anthropic"):
-        check([USER], "gemini")
+        check([USER], "klingon")
 
 
 # Malformed input
@@ -256,7 +257,9 @@ def test_an_unknown_target_is_an_error_that_names_the_known_ones() -> None:
 # JSON as a careless program makes it: the words of the formats in the wrong places.
 FORMAT_WORDS = (
     "role content type text user assistant tool tool_use tool_result tool_calls tool_call_id id "
-    "tool_use_id name input is_error function arguments function_call custom"
+    "tool_use_id name input is_error function arguments function_call custom parts functionCall "
+    "functionResponse args response toolUse toolResult toolUseId json document reasoning model "
+    "function_call_output call_id output"
 )
 WORDS = st.sampled_from([*FORMAT_WORDS.split(), "a b", "", " ", LONE])
 LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | WORDS | st.text(max_size=5)
@@ -276,10 +279,17 @@ ODD_BLOCK = st.fixed_dictionaries(
         for key in ("id", "text", "name", "input", "tool_use_id", "content", "function", "custom")
     },
 )
+BODY = st.dictionaries(WORDS, GARBAGE | st.sampled_from(["t1", "t2"]), max_size=4) | GARBAGE
+ODD_PART = st.dictionaries(WORDS, BODY, max_size=3)
 ODD_MESSAGE = st.fixed_dictionaries(
-    {"role": st.sampled_from(["user", "assistant", "tool", "function", "system"]) | GARBAGE},
+    {
+        "role": st.sampled_from(["user", "assistant", "model", "tool", "function", "system"])
+        | GARBAGE
+    },
     optional={
-        "content": st.lists(ODD_BLOCK | GARBAGE, max_size=3) | GARBAGE,
+        "type": WORDS | GARBAGE,
+        "parts": st.lists(ODD_PART | GARBAGE, max_size=3) | GARBAGE,
+        "content": st.lists(ODD_BLOCK | ODD_PART | GARBAGE, max_size=3) | GARBAGE,
         "tool_calls": st.lists(ODD_BLOCK | GARBAGE, max_size=3) | GARBAGE,
         "function_call": GARBAGE,
         "tool_call_id": GARBAGE | st.sampled_from(["t1", "t2"]),
@@ -309,7 +319,7 @@ def test_odd_messages_are_reported_in_the_order_of_their_index(target: str, mess
     [None, 3, "hi", [], {}, {"content": "hi"}, {"role": None}, {"role": ["user"]}, {"role": 3}],
 )
 def test_what_is_not_a_message_breaks_shape_message(target: str, message: Any) -> None:
-    assert rules_broken([USER, message], target) == ["shape.message"]
+    assert rules_broken([said_in(target, "hi"), message], target) == ["shape.message"]
 
 
 @EACH_TARGET
@@ -323,7 +333,8 @@ def test_what_is_not_a_list_breaks_shape_message_for_the_whole_request(
 @EACH_TARGET
 @pytest.mark.parametrize("sequence", [tuple, deque])
 def test_any_sequence_of_messages_will_do(target: str, sequence: Any) -> None:
-    assert check(sequence([USER, ASSISTANT, USER]), target) == []
+    turns = [said_in(target, "hi", role) for role in ("user", "assistant", "user")]
+    assert check(sequence(turns), target) == []
     assert rules_broken(sequence(), target) == ["request.empty"]
 
 
@@ -339,25 +350,25 @@ def test_deep_nesting_and_cycles_end(target: str) -> None:
     deep: Any = "x"
     for _ in range(100_000):
         deep = [deep]
-    cycle: Message = {"role": "user", "content": [{"type": "image"}]}
-    cycle["content"][0]["source"] = cycle
+    part: Message = {"type": "input_image" if target == "openai-responses" else "image"}
+    cycle: Message = {**said_in(target, "hi")}
+    cycle["parts" if target == "gemini" else "content"] = [part]
+    part["image"] = cycle
     assert check([cycle], target) == []
-    assert check([{**USER, "metadata": deep}], target) == []
+    assert check([{**said_in(target, "hi"), "metadata": deep}], target) == []
 
 
 @EACH_TARGET
 @pytest.mark.parametrize(
-    "message",
-    [{**USER, LONE: 1}, {**USER, "meta": {"tags": ["a", {"b": LONE}]}}],
-    ids=["key", "deep"],
+    "more", [{LONE: 1}, {"meta": {"tags": ["a", {"b": LONE}]}}], ids=["key", "deep"]
 )
-def test_a_lone_surrogate_is_found_in_keys_and_at_any_depth(target: str, message: Any) -> None:
-    assert rules_broken([message], target) == ["text.surrogate"]
+def test_a_lone_surrogate_is_found_in_keys_and_at_any_depth(target: str, more: Any) -> None:
+    assert rules_broken([{**said_in(target, "hi"), **more}], target) == ["text.surrogate"]
 
 
 @EACH_TARGET
 def test_text_beyond_the_basic_plane_is_no_surrogate(target: str) -> None:
-    assert check([{"role": "user", "content": "naïve 🙂 漢字"}], target) == []
+    assert check([said_in(target, "naïve 🙂 漢字")], target) == []
 
 
 def test_a_lone_surrogate_in_the_system_prompt_is_reported_for_the_whole_request() -> None:

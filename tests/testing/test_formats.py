@@ -3,7 +3,14 @@
 import copy
 from typing import Any
 
-from memman.formats import AnthropicFormat, OpenAIChatFormat, TextFormat
+from memman.formats import (
+    AnthropicFormat,
+    BedrockFormat,
+    GeminiFormat,
+    OpenAIChatFormat,
+    OpenAIResponsesFormat,
+    TextFormat,
+)
 from memman.ports import Format, Rendered, Turn
 from memman.testing import FormatConformance, broken_laws
 
@@ -65,6 +72,81 @@ ANTHROPIC = [
     ],
 ]  # fmt: skip
 
+RESPONSES = [
+    [
+        {"role": "system", "content": "Be brief."},
+        {"type": "message", "role": "developer", "content": [{"type": "input_text", "text": "Now."}]},
+        {"role": "user", "content": "What is in a.py?"},
+        {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAA"},
+        {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed",
+         "content": [{"type": "output_text", "text": "Looking.", "annotations": []}]},
+        {"type": "function_call", "id": "fc_1", "call_id": "c1", "name": "read",
+         "arguments": '{"path": "a.py"}', "status": "completed"},
+        {"type": "function_call", "call_id": "c2", "name": "read", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c1", "output": "print(1)"},
+        {"type": "function_call_output", "call_id": "c2", "output": [
+            {"type": "input_text", "text": "no such file"}]},
+        {"role": "assistant", "content": "A print \u4f60\u597d."},
+    ],
+    [
+        {"role": "user", "content": [
+            {"type": "input_text", "text": "What is this?"},
+            {"type": "input_image", "image_url": "https://e/x.png", "detail": "low"}]},
+        {"type": "web_search_call", "id": "ws_1", "status": "completed"},
+        {"role": "assistant", "content": "An image."},
+        {"type": "custom_tool_call", "call_id": "c1", "name": "sh", "input": "ls"},
+        {"type": "custom_tool_call_output", "call_id": "c1", "output": "a.py"},
+    ],
+]  # fmt: skip
+
+GEMINI = [
+    [
+        {"role": "user", "parts": [{"text": "What is in a.py?"}]},
+        {"role": "model", "parts": [
+            {"text": "I should look.", "thought": True},
+            {"text": "Looking."},
+            {"functionCall": {"name": "read", "args": {"path": "a.py"}}, "thoughtSignature": "YWJj"},
+            {"functionCall": {"name": "read", "args": {}}}]},
+        {"role": "user", "parts": [
+            {"functionResponse": {"name": "read", "response": {"output": "print(1)"}}},
+            {"functionResponse": {"name": "read", "response": {"error": "no such file"}}}]},
+        {"role": "model", "parts": [{"text": "A print."}]},
+        {"role": "user", "parts": [{"text": "Thanks \u4f60\u597d"}]},
+    ],
+    [
+        {"role": "user", "parts": [
+            {"text": "What is this?"},
+            {"inlineData": {"mimeType": "image/png", "data": "AA=="}}]},
+        {"role": "model", "parts": [{"functionCall": {"id": "c1", "name": "look", "args": {"a": None}}}]},
+        {"role": "user", "parts": [
+            {"functionResponse": {"id": "c1", "name": "look", "response": {"seen": [1, None]}}}]},
+    ],
+]  # fmt: skip
+
+BEDROCK = [
+    [
+        {"role": "user", "content": [{"text": "What is in a.py?"}, {"cachePoint": {"type": "default"}}]},
+        {"role": "assistant", "content": [
+            {"reasoningContent": {"reasoningText": {"text": "I should look.", "signature": "abc"}}},
+            {"text": "Looking."},
+            {"toolUse": {"toolUseId": "t1", "name": "read", "input": {"path": "a.py"}}},
+            {"toolUse": {"toolUseId": "t2", "name": "read", "input": {}}}]},
+        {"role": "user", "content": [
+            {"toolResult": {"toolUseId": "t1", "content": [{"json": {"lines": 1}}], "status": "success"}},
+            {"toolResult": {"toolUseId": "t2", "content": [{"text": "no such file"}],
+                            "status": "error"}},
+            {"text": "And?"}]},
+        {"role": "assistant", "content": [{"text": "A print."}]},
+        {"role": "user", "content": [{"text": "Thanks \u4f60\u597d"}]},
+    ],
+    [
+        {"role": "user", "content": [
+            {"text": "What are these?"},
+            {"image": {"format": "png", "source": {"bytes": "AA=="}}},
+            {"document": {"format": "pdf", "name": "paper 1", "source": {"bytes": "AA=="}}}]},
+    ],
+]  # fmt: skip
+
 TEXT = """\
 === Recent Conversation ===
 User: What is in a.py?
@@ -90,6 +172,30 @@ class TestAnthropic(FormatConformance):
 
     def make_format(self) -> Format:
         return AnthropicFormat()
+
+
+class TestOpenAIResponses(FormatConformance):
+    samples = RESPONSES
+    rules = "openai-responses"
+
+    def make_format(self) -> Format:
+        return OpenAIResponsesFormat()
+
+
+class TestGemini(FormatConformance):
+    samples = GEMINI
+    rules = "gemini"
+
+    def make_format(self) -> Format:
+        return GeminiFormat()
+
+
+class TestBedrock(FormatConformance):
+    samples = BEDROCK
+    rules = "bedrock"
+
+    def make_format(self) -> Format:
+        return BedrockFormat()
 
 
 class TestText(FormatConformance):

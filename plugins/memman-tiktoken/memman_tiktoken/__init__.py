@@ -1,18 +1,27 @@
 """Exact local token counts for OpenAI models, without the network.
 
 A plugin of memman: install it, and OpenAI's models are counted with their own vocabularies.
-Importing it loads neither tiktoken nor a vocabulary; making a counter does, once in a process.
+Importing it loads no tokenizer and no vocabulary; making a counter does, once in a process.
 """
 
 from __future__ import annotations
 
+from memman.counting import framing_of
 from memman.errors import CounterUnavailable
 from memman.hookspecs import hookimpl
 from memman.ports import CounterSpec, ModelRef
-from memman_tiktoken.counter import TiktokenCounter
+from memman_tiktoken.backends import backend_for
+from memman_tiktoken.counter import FastCounter, TiktokenCounter
 from memman_tiktoken.models import encoding_of
+from memman_tiktoken.scaled import ScaledCounter, match
 
-__all__ = ["TiktokenCounter", "memman_token_counters"]
+__all__ = [
+    "FastCounter",
+    "ScaledCounter",
+    "TiktokenCounter",
+    "counter_in",
+    "memman_token_counters",
+]
 
 
 def _match(model: ModelRef) -> int:
@@ -21,24 +30,44 @@ def _match(model: ModelRef) -> int:
     return known.certainty if known else 0
 
 
-def _make(model: ModelRef) -> TiktokenCounter:
-    """The counter for `model`, with its vocabulary loaded.
+def _make(model: ModelRef) -> FastCounter | TiktokenCounter:
+    """The counter for `model`, loaded and checked: the fastest exact one that is here.
 
     Raises `CounterUnavailable` for a model of no known encoding, and when there is no vocabulary.
     """
-    # It reads files and starts threads: more than a list of counters should have to import.
-    from memman_tiktoken.vocabulary import encoding
-
     known = encoding_of(model.name)
     if known is None:
         raise CounterUnavailable(
             f"tiktoken has no encoding for the model {model.name!r}: give the name of an OpenAI "
             "model, or map this one to it with the hook `memman_resolve_model`"
         )
-    return TiktokenCounter(encoding(known.encoding))
+    return counter_in(known.encoding)
+
+
+def counter_in(encoding: str, backend: str | None = None) -> FastCounter | TiktokenCounter:
+    """The counter of an encoding (`o200k_base`, `cl100k_base`, `p50k_base`, `r50k_base`).
+
+    `backend` is `toktok`, `quicktok` or `tiktoken` to have this one and no other, "" for the best one; by
+    default `MEMMAN_TIKTOKEN_BACKEND` says so. Raises `CounterUnavailable` where it is not to be had.
+    """
+    found = backend_for(encoding, backend)
+    if found.function is not None:
+        return FastCounter(encoding, found.name, found.function, found.note)
+    # It reads files and starts threads: more than a list of counters should have to import.
+    from memman_tiktoken import vocabulary
+
+    return TiktokenCounter(vocabulary.encoding(encoding), found.note)
+
+
+def _make_scaled(model: ModelRef) -> ScaledCounter:
+    """The counter for a model of another vendor. Raises `CounterUnavailable` without a vocabulary."""
+    return ScaledCounter(counter_in("o200k_base"), framing_of(model).text)
 
 
 @hookimpl
 def memman_token_counters() -> list[CounterSpec]:
-    """One local counter, `tiktoken`."""
-    return [CounterSpec(name="tiktoken", match=_match, factory=_make, accuracy="high")]
+    """Two local counters: `tiktoken` for OpenAI's models, `tiktoken-scaled` for other families."""
+    return [
+        CounterSpec(name="tiktoken", match=_match, factory=_make, accuracy="high"),
+        CounterSpec(name="tiktoken-scaled", match=match, factory=_make_scaled, accuracy="medium"),
+    ]

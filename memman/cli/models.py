@@ -1,0 +1,62 @@
+"""`memman models`: the limits of the models that memman knows."""
+
+from __future__ import annotations
+
+import click
+
+from memman.cli.display import Row, console, counted, table
+from memman.cli.options import answer, json_option, note
+from memman.cli.problems import FindingError
+from memman.counting import Models, known_limits
+from memman.plugins import shared_plugins
+from memman.ports import ModelInfo
+
+
+@click.command()
+@click.argument("query", required=False)
+@json_option
+def models(query: str | None, as_json: bool) -> None:
+    """Lists the limits of models, in tokens: of all, or of those that QUERY is in or names.
+
+    QUERY may be a part of a name, or any spelling of a model: a prefix, an ARN, a fine-tune.
+    """
+    found = _found(query)
+    if as_json:
+        answer("models", models=[{"model": name, **_plain(info)} for name, info in found.items()])
+    elif found:
+        heads = ("model", ">context", ">max input", ">max output", "source")
+        table(console(), heads, [_row(name, info) for name, info in found.items()])
+        note(counted(len(found), "model"))
+    if not found:
+        raise FindingError(f"no limits are known for {query!r}: unknown stays unknown")
+
+
+def limits_in_words(info: ModelInfo) -> str:
+    """A model's limits in one line."""
+    return (
+        f"context {info.context:,}, input {info.max_input:,}, output {info.max_output:,} tokens "
+        f"({_source(info)})"
+    )
+
+
+def _found(query: str | None) -> dict[str, ModelInfo]:
+    wanted = (query or "").strip().lower()
+    found = {name: info for name, info in known_limits() if wanted in name}
+    if query is not None and query.strip():
+        named = Models(shared_plugins).info(query)  # plugins know of more than the table
+        if named is not None and not found:
+            found[query.strip()] = named
+    return found
+
+
+def _row(name: str, info: ModelInfo) -> Row:
+    numbers = (f"{number:,}" for number in (info.context, info.max_input, info.max_output))
+    return Row((name, *numbers, _source(info)))
+
+
+def _source(info: ModelInfo) -> str:
+    return ", ".join(said for said in (info.source, info.date) if said) or "no source given"
+
+
+def _plain(info: ModelInfo) -> dict[str, object]:
+    return {name: getattr(info, name) for name in info.__struct_fields__}

@@ -1,0 +1,107 @@
+"""What a remote counter needs around its SDK: clients made when first used, names, endpoints.
+
+The SDKs of Anthropic and OpenAI are made alike: `with_options(max_retries=0)` gives a client that asks
+once. Nothing here imports an SDK.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Awaitable, Callable
+from functools import partial
+from importlib import util
+from typing import Any
+from urllib.parse import urlsplit
+
+from memman.counting.aside import aside
+from memman.errors import CounterUnavailable
+from memman.ports import ModelRef
+
+Make = Callable[[], Any]
+
+
+class Clients:
+    """The clients of one endpoint, each made when it is first asked for. Any thread may ask.
+
+    `make` and `make_async` make them, and raise `CounterUnavailable` where a key or a setting is
+    missing. `endpoint` says where they go, for a counter's fingerprint, and holds no secret.
+    """
+
+    def __init__(self, endpoint: str, make: Make | None, make_async: Make | None) -> None:
+        self.endpoint = endpoint
+        self.only_sync = make_async is None
+        self._makers = {"client": make, "async_client": make_async}
+        self._lock = threading.Lock()
+        self._made: dict[str, Any] = {}
+
+    @classmethod
+    def given(cls, client: Any, async_client: Any) -> Clients:
+        """The application's own clients, either of them or both."""
+        one = client if client is not None else async_client
+        if one is None:
+            raise ValueError("pass `client`, `async_client`, or both")
+        places = (getattr(one, each, None) for each in ("region", "project_id"))
+        endpoint = "/".join((host_of(str(one.base_url)), *(place for place in places if place)))
+        return cls(
+            endpoint,
+            None if client is None else lambda: client,
+            None if async_client is None else lambda: async_client,
+        )
+
+    def sync(self) -> Any:
+        """The sync client, with its retries off."""
+        return self._client("client")
+
+    def asynchronous(self) -> Awaitable[Any]:
+        """The async client, with its retries off; made on a thread, since importing an SDK takes long."""
+        import asyncio
+
+        made = self._made.get("async_client")
+        if made is None:
+            return aside(partial(self._client, "async_client"))
+        known: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        known.set_result(made)
+        return known
+
+    def _client(self, kind: str) -> Any:
+        with self._lock:
+            if kind not in self._made:
+                make = self._makers[kind]
+                if make is None:
+                    raise CounterUnavailable(f"this counter was made without `{kind}`: pass it too")
+                self._made[kind] = make().with_options(max_retries=0)
+            return self._made[kind]
+
+
+def host_of(url: str) -> str:
+    """Host, port and path of a URL; what could hold a secret, user and query, is left out."""
+    parts = urlsplit(url)
+    port = f":{parts.port}" if parts.port else ""
+    return f"{parts.hostname or ''}{port}{parts.path.rstrip('/')}"
+
+
+def require(module: str, distribution: str) -> None:
+    """Raises `CounterUnavailable` with what to install where a module is not there; imports no SDK."""
+    try:
+        found = util.find_spec(module)
+    except ModuleNotFoundError:  # the package around it is not there
+        found = None
+    if found is None:
+        raise CounterUnavailable(f"the module {module} is missing: pip install {distribution}")
+
+
+def sent_name(given: str, model: ModelRef | None) -> str:
+    """A model as its provider knows it: as given less what says who serves it.
+
+    An alias is sent as the model that it stands for. Azure knows a model by its deployment, whatever
+    that is called.
+    """
+    bare = given.rpartition("/")[2]
+    if model is None or (model.provider or "").startswith("azure"):
+        return bare
+    # Vertex dates a version with `@`, which a name spells as everybody else does.
+    head, name, _ = bare.lower().replace("@", "-").partition(model.name.replace("@", "-"))
+    if not name or (head and head[-1] not in ":."):
+        return model.name
+    tuned = len("ft:") if head.endswith("ft:") else 0
+    return bare[len(head) - tuned :]

@@ -1,0 +1,255 @@
+"""The estimator: how many tokens a text has, told from the kinds of its bytes. It needs no vocabulary.
+
+A text's bytes are mapped to classes (lower case, digit, the lead bytes of Cyrillic, ...); what is counted
+are classes and sequences of them, such as the start of a word or a digit after a letter. A token
+count is a sum of these counts, each with a weight that was fitted to a vocabulary: see
+`benchmarks/fit_estimator.py` for how, and `docs/explanation/estimator.md` for how well.
+
+It cannot fail: it answers for every string, in time that stops growing at 16,384 characters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from math import ceil
+from typing import Final
+
+import msgspec
+
+from memman.counting.tables import table
+from memman.ports import CounterSpec, ModelRef
+
+VERSION: Final = 1  # of the weights; part of the fingerprint, so that kept counts are known as old
+NAME: Final = "estimate"
+GENERIC: Final = "generic"
+_WEIGHTS: Final = "estimator.json"
+
+# Above these lengths only windows of a text are read, evenly spread over it. Text that is not ASCII has
+# up to four bytes a character, so it gets shorter windows for the same time.
+_LONG: Final = 16_384  # characters
+_WINDOWS: Final = 32
+_WINDOW_ASCII: Final = 384
+_WINDOW_OTHER: Final = 160
+
+# No vocabulary that we know has tokens of over 16 bytes but for runs of one character, where this
+# floor counts too much rather than nothing.
+_MOST_BYTES_A_TOKEN: Final = 16
+
+_OF_FAMILY: Final = {
+    "gpt-4o": "o200k",
+    "gpt-4.1": "o200k",
+    "gpt-5": "o200k",
+    "o-series": "o200k",
+    "gpt-4": "cl100k",
+    "gpt-3.5": "cl100k",
+    "claude-3": "claude-3",
+    "claude-4": "claude-3",
+    "claude-4.7": "claude-4.7",
+}
+
+# ---------------------------------------------------------------- classes of bytes
+
+_CONTINUATION: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUV"  # two bytes each, from 0x80 on
+_ASCII: Final = {
+    "l": b"abcdefghijklmnopqrstuvwxyz",
+    "u": b"ABCDEFGHIJKLMNOPQRSTUVWXYZ",
+    "d": b"0123456789",
+    "s": b" ",
+    "n": b"\n\r",
+    "t": b"\t",
+    "q": b'"',
+    "_": b"_",
+    ".": b".,",
+    "-": b"-=*#",
+}
+# The first byte of a character tells its script, the second one the part of it.
+LEADS: Final = {
+    "a": (0xC2, 0xC3),  # Latin-1
+    "b": (0xC4, 0xC9),  # Latin, extended
+    "c": (0xCA, 0xCD),  # phonetic letters, combining accents
+    "e": (0xCE, 0xCF),  # Greek
+    "f": (0xD0, 0xD1),  # Cyrillic
+    "g": (0xD2, 0xD3),  # Cyrillic, extended
+    "h": (0xD4, 0xD5),  # Armenian
+    "i": (0xD6, 0xD7),  # Hebrew
+    "j": (0xD8, 0xD9),  # Arabic
+    "k": (0xDA, 0xDF),  # Arabic, extended; Syriac, N'Ko
+    "m": (0xE0, 0xE0),  # the scripts of India; Thai, Lao, Tibetan
+    "o": (0xE1, 0xE1),  # Georgian, Burmese, Khmer; Vietnamese vowels
+    "r": (0xE2, 0xE2),  # punctuation, arrows, frames, symbols
+    "v": (0xE3, 0xE3),  # kana
+    "w": (0xE4, 0xE4),  # Han
+    "x": (0xE5, 0xE6),
+    "y": (0xE7, 0xE9),
+    "z": (0xEA, 0xED),  # Hangul
+    "W": (0xEE, 0xEF),  # full-width forms
+    "X": (0xF0, 0xFF),  # emoji
+}
+
+
+def _class_table() -> bytes:
+    table = bytearray(b"p" * 256)  # any other ASCII: punctuation, control characters
+    for letter, members in _ASCII.items():
+        for byte in members:
+            table[byte] = ord(letter)
+    for byte in range(0x80, 0xC0):
+        table[byte] = ord(_CONTINUATION[(byte - 0x80) // 2])
+    for letter, (first, last) in LEADS.items():
+        table[first : last + 1] = letter.encode() * (last + 1 - first)
+    return bytes(table)
+
+
+CLASSES: Final = _class_table()
+
+
+def bytes_of(text: str) -> bytes:
+    """A text as it is counted: lone surrogates, which UTF-8 cannot spell, as `?`."""
+    return text.encode("utf-8", "replace")
+
+
+def reduced(data: bytes) -> tuple[bytes, int, int]:
+    """The classes of bytes with long runs shortened, and how often four letters, four spaces became one.
+
+    A run of either is as good as its length, so that the shorter one says the same, and every sequence
+    is counted in half the time.
+    """
+    classes = data.translate(CLASSES)
+    letters = classes.replace(b"llll", b"l")
+    spaces = letters.replace(b"ssss", b"s")
+    return spaces, (len(classes) - len(letters)) // 3, (len(letters) - len(spaces)) // 3
+
+
+# ---------------------------------------------------------------- weights
+
+Features = tuple[tuple[bytes, float], ...]
+
+
+class Weights(msgspec.Struct, frozen=True):
+    """What a vocabulary family's tokens are made of.
+
+    `letters` and `spaces` are what each shortening of `reduced` stands for, `ascii` are sequences of
+    classes with their weights, `scripts` those of each lead class, counted
+    only where it occurs. A text of `n` estimated tokens has at most
+    `margin[ascii or not] * n + slack` in 95 of 100 cases, and `most` tokens a byte at most.
+    """
+
+    constant: float
+    letters: float
+    spaces: float
+    ascii: Features
+    scripts: tuple[tuple[bytes, Features], ...]
+    margin: tuple[float, float]
+    slack: float
+    most: int
+
+
+class _Kept(msgspec.Struct, frozen=True):
+    """Weights as the file has them."""
+
+    constant: float
+    letters: float
+    spaces: float
+    ascii: dict[str, float]
+    scripts: dict[str, dict[str, float]]
+    margin: tuple[float, float]
+    slack: float
+    most: int
+
+
+class _File(msgspec.Struct, frozen=True):
+    version: int
+    source: str
+    families: dict[str, _Kept]
+
+
+@cache
+def _families() -> dict[str, Weights]:
+    kept = msgspec.json.decode(table(_WEIGHTS), type=_File)
+    return {name: _weights(each) for name, each in kept.families.items()}
+
+
+def _weights(kept: _Kept) -> Weights:
+    scripts = tuple((lead.encode(), _features(each)) for lead, each in kept.scripts.items())
+    return Weights(
+        kept.constant,
+        kept.letters,
+        kept.spaces,
+        _features(kept.ascii),
+        scripts,
+        kept.margin,
+        kept.slack,
+        kept.most,
+    )
+
+
+def _features(kept: dict[str, float]) -> Features:
+    return tuple((pattern.encode(), weight) for pattern, weight in kept.items())
+
+
+# ---------------------------------------------------------------- the counter
+
+
+class TextEstimator:
+    """Estimates with the weights of one vocabulary family. Any thread may use it."""
+
+    def __init__(self, family: str) -> None:
+        self.family = family
+        self.fingerprint = f"{NAME}:{family}/{VERSION}"
+        self._weights = _families()[family]
+
+    def count_texts(self, texts: Sequence[str]) -> list[int]:
+        """Tokens of each text: 0 for an empty one, else from 1 to its bytes in UTF-8."""
+        return [self._count(text) for text in texts]
+
+    def upper(self, text: str) -> int:
+        """A figure that a text's tokens do not exceed in 95 of 100 cases."""
+        if not text:
+            return 0
+        weights = self._weights
+        margin = weights.margin[0 if text.isascii() else 1]
+        bound = ceil(margin * self._count(text) + weights.slack)
+        # len() is the bytes of ASCII; of other text it would take encoding all of it to say.
+        return min(bound, weights.most * len(text)) if text.isascii() else bound
+
+    def _count(self, text: str) -> int:
+        length = len(text)
+        if length <= _LONG:
+            return self._tokens(text) if text else 0
+        window = _WINDOW_ASCII if text.isascii() else _WINDOW_OTHER
+        step = (length - window) // (_WINDOWS - 1)
+        ends = range(0, step * _WINDOWS, step)
+        seen = "".join([text[start : start + window] for start in ends])
+        return round(self._tokens(seen) * length / len(seen))
+
+    def _tokens(self, text: str) -> int:
+        weights = self._weights
+        data = bytes_of(text)
+        classes, letters, spaces = reduced(data)
+        count = classes.count
+        tokens = weights.constant + weights.letters * letters + weights.spaces * spaces
+        for pattern, weight in weights.ascii:
+            tokens += weight * count(pattern)
+        if not text.isascii():
+            for lead, features in weights.scripts:
+                if lead in classes:
+                    for pattern, weight in features:
+                        tokens += weight * count(pattern)
+        return min(max(round(tokens), len(data) // _MOST_BYTES_A_TOKEN, 1), len(data))
+
+
+@cache
+def _made(family: str) -> TextEstimator:
+    return TextEstimator(family)
+
+
+def estimator_for(model: ModelRef | None = None) -> TextEstimator:
+    """The estimator for a model's vocabulary family, the generic one where that is unknown."""
+    return _made(_OF_FAMILY.get(model.family, GENERIC) if model else GENERIC)
+
+
+def _matches(_model: ModelRef) -> int:
+    return 1
+
+
+ESTIMATE: Final = CounterSpec(name=NAME, match=_matches, factory=estimator_for, accuracy="low")

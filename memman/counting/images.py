@@ -1,0 +1,190 @@
+"""Image tokens by each provider's published formula, and an image's size from its own first bytes.
+
+Sources, read 2026-11: OpenAI "Images and vision" (tiles for 4o, 4.1, 4.5 and o1; patches of 32 px for
+4.1-mini, 4.1-nano, o4-mini and the mini and nano of gpt-5); Anthropic "Vision" (width x height / 750, long
+edge at most 1568 px); Google "Understand and count tokens" (258 a tile). Others bill by formulas that are
+not published: they get Anthropic's, which grows with the area.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+import struct
+from collections.abc import Callable
+from math import ceil, floor, sqrt
+from typing import Final
+
+from memman.errors import InvalidInput
+from memman.ports import ModelRef
+
+# A screenshot of an agent: what an image is taken for whose size nobody can see.
+DEFAULT_SIZE: Final = (1024, 1024)
+# The headers of all four kinds stand in the first bytes, but a JPEG may hold a preview before its size.
+_HEADER_CHARACTERS: Final = 262_144
+
+
+def image_tokens(ref: ModelRef, width: int, height: int, detail: str = "auto") -> int:
+    """Tokens of an image for a model; `detail` is OpenAI's "low", "high" or "auto", others ignore it.
+
+    Raises `InvalidInput` for a width or height below 1 pixel.
+    """
+    if width < 1 or height < 1:
+        raise InvalidInput(
+            f"an image has at least 1 x 1 pixel, not {width} x {height}: give the pixels it has"
+        )
+    formula = next((each for pattern, each in _FORMULAS if pattern.match(ref.name)), _area)
+    return formula(width, height, detail)
+
+
+def size_of(source: bytes | str | None) -> tuple[int, int]:
+    """Width and height of a PNG, JPEG, GIF or WebP given as bytes, base64 or a data URL.
+
+    `DEFAULT_SIZE` where there are no bytes to look into (a link, an id) or they are none of these.
+    """
+    return dimensions(source) or DEFAULT_SIZE
+
+
+def dimensions(source: bytes | str | None) -> tuple[int, int] | None:
+    """Like `size_of`, and None where the size cannot be seen."""
+    data = _decoded(source) if isinstance(source, str) else source
+    if not data:
+        return None
+    for read in (_png, _gif, _webp, _jpeg):
+        try:
+            size = read(data)
+        except (struct.error, IndexError):
+            continue  # cut off in the middle of its header
+        if size and min(size) > 0:
+            return size
+    return None
+
+
+def _decoded(text: str) -> bytes | None:
+    """The first bytes of base64, alone or in a data URL; None where it is neither."""
+    if text.startswith("data:"):
+        head, comma, text = text.partition(",")
+        if not comma or not head.endswith(";base64"):
+            return None
+    text = "".join(text[:_HEADER_CHARACTERS].split())
+    try:
+        return base64.b64decode(text[: len(text) // 4 * 4], validate=True)
+    except (binascii.Error, ValueError):
+        return None
+
+
+# ---------------------------------------------------------------- sizes
+
+
+def _png(data: bytes) -> tuple[int, int] | None:
+    if data[:8] != b"\x89PNG\r\n\x1a\n":
+        return None
+    width, height = struct.unpack(">II", data[16:24])
+    return width, height
+
+
+def _gif(data: bytes) -> tuple[int, int] | None:
+    if data[:6] not in (b"GIF87a", b"GIF89a"):
+        return None
+    width, height = struct.unpack("<HH", data[6:10])
+    return width, height
+
+
+def _webp(data: bytes) -> tuple[int, int] | None:
+    if data[:4] != b"RIFF" or data[8:12] != b"WEBP":
+        return None
+    if data[12:16] == b"VP8X":
+        return 1 + int.from_bytes(data[24:27], "little"), 1 + int.from_bytes(data[27:30], "little")
+    if data[12:16] == b"VP8L":
+        [bits] = struct.unpack("<I", data[21:25])
+        return 1 + (bits & 0x3FFF), 1 + (bits >> 14 & 0x3FFF)
+    width, height = struct.unpack("<HH", data[26:30])
+    return width & 0x3FFF, height & 0x3FFF
+
+
+def _jpeg(data: bytes) -> tuple[int, int] | None:
+    if data[:2] != b"\xff\xd8":
+        return None
+    at = 2
+    while at < len(data):
+        if data[at] != 0xFF:
+            return None
+        marker = data[at + 1]
+        if marker == 0xFF:  # a fill byte
+            at += 1
+        elif 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):
+            height, width = struct.unpack(">HH", data[at + 5 : at + 9])
+            return width, height
+        elif marker == 0x01 or 0xD0 <= marker <= 0xD8:  # without a length
+            at += 2
+        else:
+            [length] = struct.unpack(">H", data[at + 2 : at + 4])
+            at += 2 + length
+    return None
+
+
+# ---------------------------------------------------------------- formulas
+
+
+def _tiles(base: int, tile: int) -> Callable[[int, int, str], int]:
+    """OpenAI: into 2048 x 2048, then the short side down to 768, then tiles of 512; low is the base."""
+
+    def tokens(width: int, height: int, detail: str) -> int:
+        if detail == "low":
+            return base
+        shrink = min(1.0, 2048 / max(width, height))
+        shrink = min(shrink, 768 / min(width, height))
+        return base + tile * ceil(width * shrink / 512) * ceil(height * shrink / 512)
+
+    return tokens
+
+
+def _patches(factor: float, most: int = 1_536) -> Callable[[int, int, str], int]:
+    """OpenAI: patches of 32 px, shrunk to at most 1,536 of them, times the model's factor."""
+
+    def tokens(width: int, height: int, _detail: str) -> int:
+        patches = ceil(width / 32) * ceil(height / 32)
+        if patches > most:
+            shrink = sqrt(most * 32**2 / (width * height))
+            across, down = width * shrink / 32, height * shrink / 32
+            shrink *= min(floor(across) / across, floor(down) / down)
+            patches = ceil(width * shrink / 32 - 1e-9) * ceil(height * shrink / 32 - 1e-9)
+        return ceil(min(patches, most) * factor)
+
+    return tokens
+
+
+def _area(width: int, height: int, _detail: str) -> int:
+    """Anthropic: w x h / 750, the long edge shrunk to 1568 px and the whole to about 1,600 tokens."""
+    shrink = min(1.0, 1568 / max(width, height))
+    tokens = width * height * shrink**2 / 750
+    return ceil(min(tokens, 1_600))
+
+
+def _gemini(width: int, height: int, _detail: str) -> int:
+    """Google: 258 where both sides are at most 384 px, else 258 for each tile.
+
+    A tile's side is the shorter side / 1.5, within 256 and 768 px.
+    """
+    if width <= 384 and height <= 384:
+        return 258
+    side = min(768, max(256, floor(min(width, height) / 1.5)))
+    return 258 * ceil(width / side) * ceil(height / side)
+
+
+_FORMULAS: Final = tuple(
+    (re.compile(pattern), formula)
+    for pattern, formula in (
+        (r"gpt-4o-mini", _tiles(2_833, 5_667)),
+        (r"gpt-4\.1-mini", _patches(1.62)),
+        (r"gpt-4\.1-nano", _patches(2.46)),
+        (r"o4-mini", _patches(1.72)),
+        (r"gpt-5(\.\d)?-mini", _patches(1.62)),
+        (r"gpt-5(\.\d)?-nano", _patches(2.46)),
+        (r"gpt-5|gpt-[6-9]|chatgpt-5", _tiles(70, 140)),
+        (r"o\d|computer-use", _tiles(75, 150)),
+        (r"gpt|chatgpt", _tiles(85, 170)),
+        (r"gemini", _gemini),
+    )
+)

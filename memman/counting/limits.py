@@ -1,0 +1,85 @@
+"""What models take: context, input and output in tokens, from a table that comes with memman.
+
+The table is a snapshot made by `python -m benchmarks.make_limits`, which states its sources and the rules
+where they differ. It is read at the first question, never at import. Limits belong to who serves a model:
+one in four of a cloud's differs from its vendor's, so a server that is not in the table is unknown.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Final
+
+import msgspec
+
+from memman.counting.tables import table
+from memman.ports import ModelInfo, ModelRef
+
+# Who serves a model that is named without a server: its vendor.
+_VENDORS: Final = (
+    "openai", "anthropic", "gemini", "mistral", "xai", "deepseek", "cohere", "zai", "moonshot",
+    "perplexity",
+)  # fmt: skip
+_SNAPSHOT: Final = r"-(?:\d{4}-\d{2}-\d{2}|\d{8}|latest)"
+_DATED: Final = rf"(.+?){_SNAPSHOT}"
+
+_Row = tuple[int, int, int, int]  # context, max_input, max_output, and the number of its source
+
+
+class _Head(msgspec.Struct, frozen=True):
+    date: str
+    sources: dict[str, str]
+
+
+class _Table(msgspec.Struct, frozen=True):
+    head: _Head
+    models: dict[str, _Row]  # by server/name
+
+    def info(self, key: str) -> ModelInfo:
+        """A row of the table, which must be there."""
+        context, max_input, max_output, source = self.models[key]
+        return ModelInfo(
+            context, max_input, max_output, self.head.sources[str(source)], self.head.date
+        )
+
+
+def limits_of(ref: ModelRef) -> ModelInfo | None:
+    """The limits of a model, None where the table does not have them: never a guess.
+
+    A dated snapshot that is not listed has those of its model when others of that model's snapshots are,
+    all with the limits of the model itself; else it is unknown.
+    """
+    table = _table()
+    servers = _VENDORS if ref.provider is None else (ref.provider,)
+    keys = [key for server in servers if (key := _key(server, ref.name)) is not None]
+    infos = {table.models[key][:3]: key for key in keys}
+    # Two vendors may have a model of one name.
+    return table.info(next(iter(infos.values()))) if len(infos) == 1 else None
+
+
+def known_limits() -> Iterator[tuple[str, ModelInfo]]:
+    """(server/name, limits) of every model in the table, in alphabetical order."""
+    table = _table()
+    for key in table.models:
+        yield key, table.info(key)
+
+
+def _key(server: str, name: str) -> str | None:
+    """The row of a model at a server."""
+    models = _table().models
+    key = f"{server}/{name}"
+    if key in models:
+        return key
+    dated = re.fullmatch(_DATED, name)
+    if dated is None or (base := f"{server}/{dated[1]}") not in models:
+        return None
+    sibling = re.compile(re.escape(base) + _SNAPSHOT)
+    listed = {row[:3] for other, row in models.items() if sibling.fullmatch(other)}
+    return base if listed == {models[base][:3]} else None
+
+
+@lru_cache(maxsize=1)
+def _table() -> _Table:
+    return msgspec.json.decode(table("model_limits.json"), type=_Table)

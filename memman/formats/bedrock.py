@@ -1,0 +1,441 @@
+"""Bedrock Converse messages: blocks named by their key, results in user turns, the system prompt apart.
+
+Bytes (of images and documents) are base64 here, so that a message is plain JSON; `sdk_messages` gives
+them back as boto3 takes them. Framing is that of Anthropic's models, which are the most common behind
+Converse: our own upper bound.
+"""
+
+from __future__ import annotations
+
+import binascii
+import re
+from base64 import b64decode
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from memman.entries import (
+    Content,
+    Draft,
+    Entry,
+    FilePart,
+    ImagePart,
+    OpaquePart,
+    Part,
+    TextPart,
+    encode_json,
+)
+from memman.errors import FormatError
+from memman.formats.parts import (
+    arguments_of,
+    data_of,
+    has_unsaid,
+    interleaved,
+    opaque_dict,
+    parts_framing,
+    read_keyed,
+    wire_parts,
+)
+from memman.formats.patch import Kept, beside, keeping, kept_of, others
+from memman.formats.plain import parse_each
+from memman.formats.turns import NO_OUTPUT, NO_RESULT, NOT_SAID, delimited
+from memman.ports import Call, Rendered, Turn
+
+_NAME = "bedrock"
+_MESSAGE_FRAMING = 6
+_BLOCK_FRAMING = 12
+_BEGINS = "[memman: the conversation begins with the assistant]"
+_GOES_ON = "[memman: the conversation goes on]"
+_SYSTEM_NOTE = "[memman: a system message within the conversation]\n"
+_SEE_DOCUMENT = "(see the document)"
+_ODD_ARGUMENTS = "memman_arguments"
+_BAD_NAME = re.compile(r"[^a-zA-Z0-9_-]")
+_BAD_ID = re.compile(r"[^a-zA-Z0-9_.:-]")
+_GOOD_ID = re.compile(r"[a-zA-Z0-9_.:-]{1,64}\Z")
+_BAD_TITLE = re.compile(r"[^a-zA-Z0-9_()\[\] -]+")
+_SPACES = re.compile(r"\s+")
+_NOTHING = Rendered((), 0)
+
+# What rendering answers for; every other key is kept and goes back as it came.
+_OF_MESSAGE = frozenset(("role", "content"))
+_OF_USE = frozenset(("toolUseId", "name", "input"))
+_OF_RESULT = frozenset(("toolUseId", "content", "status"))
+
+_IMAGES = {f"image/{kind}": kind for kind in ("png", "jpeg", "gif", "webp")}
+_OFFICE = "application/vnd.openxmlformats-officedocument"
+_DOCUMENTS = {
+    "application/pdf": "pdf",
+    "text/csv": "csv",
+    "application/msword": "doc",
+    f"{_OFFICE}.wordprocessingml.document": "docx",
+    "application/vnd.ms-excel": "xls",
+    f"{_OFFICE}.spreadsheetml.sheet": "xlsx",
+    "text/html": "html",
+    "text/plain": "txt",
+    "text/markdown": "md",
+}
+_MEDIA_TYPES = {kind: media_type for media_type, kind in (_IMAGES | _DOCUMENTS).items()}
+# The members of a content block, by which messages in this format are told from others.
+_BLOCKS = frozenset(
+    (
+        "text", "image", "document", "video", "audio", "toolUse", "toolResult", "guardContent",
+        "cachePoint", "reasoningContent", "citationsContent", "searchResult",
+    )
+)  # fmt: skip
+
+
+class BedrockFormat:
+    """`{"role": "user" | "assistant", "content": [...]}` with the system prompt apart, and back."""
+
+    name = _NAME
+    request_framing = 4
+    message_framing = _MESSAGE_FRAMING
+    joins = True
+    edges: tuple[str, ...] = (_BEGINS, _GOES_ON)
+    inline_system = False
+
+    # ------------------------------------------------------------ in
+
+    def detect(self, messages: Sequence[Any]) -> int:
+        """Sure of blocks that have a key instead of a type."""
+        if not all(map(_is_message, messages)):
+            return 0
+        blocks = [block for message in messages for block in message["content"]]
+        known = all("type" not in block and _BLOCKS & block.keys() for block in blocks)
+        return 4 if blocks and known else 0
+
+    def parse(self, messages: Sequence[Any]) -> list[Draft]:
+        """One entry for a message's text and other parts, one for each tool use and result."""
+        names: dict[str, str] = {}
+        return parse_each(messages, lambda message, label: _parse_message(message, label, names))
+
+    # ------------------------------------------------------------ out
+
+    def render(self, turn: Turn) -> Rendered:
+        """The messages of a turn; blank texts, which the provider refuses, are left out."""
+        if turn.kind == "assistant":
+            return _render_assistant(turn)
+        entry = turn.entries[0]
+        if turn.kind == "user":
+            return _render_user(entry)
+        if turn.kind == "system":
+            return _render_system(entry)
+        text, extras = delimited(turn)
+        return Rendered((_message("user", [{"text": text}]),), _MESSAGE_FRAMING, extras)
+
+    def join(self, left: dict[str, Any], right: dict[str, Any]) -> dict[str, Any] | None:
+        """Neighbours of one role become one message: results first, as the provider wants them."""
+        if left["role"] != right["role"]:
+            return None
+        return {**right, **left, "content": [*left["content"], *right["content"]]}
+
+    def frame(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """A conversation begins and ends with the user."""
+        if not messages:
+            return [_message("user", [{"text": _GOES_ON}])]
+        if messages[0]["role"] == "assistant":
+            messages = [_message("user", [{"text": _BEGINS}]), *messages]
+        if messages[-1]["role"] == "assistant":
+            messages = [*messages, _message("user", [{"text": _GOES_ON}])]
+        return messages
+
+
+def sdk_messages(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Rendered messages as boto3 takes them: bytes where this format has base64.
+
+    The arguments of calls and the JSON of results stay as they are. Raises `FormatError` for what
+    is no base64.
+    """
+    return [{**message, "content": _with_bytes(message["content"])} for message in messages]
+
+
+def _with_bytes(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_with_bytes(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        key: _decoded(item)
+        if key in ("bytes", "redactedContent") and isinstance(item, str)
+        else item
+        if key in ("input", "json")  # somebody's own data, whatever its keys are
+        else _with_bytes(item)
+        for key, item in value.items()
+    }
+
+
+def _decoded(data: str) -> bytes:
+    try:
+        return b64decode(data, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise FormatError(f"the bytes of a block are no base64 ({error}): {data!r:.40}") from None
+
+
+def _is_message(message: Any) -> bool:
+    if not isinstance(message, dict) or message.get("role") not in ("user", "assistant", "system"):
+        return False
+    content = message.get("content")
+    return isinstance(content, list) and all(isinstance(block, dict) for block in content)
+
+
+def _message(role: str, content: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"role": role, "content": content}
+
+
+# ---------------------------------------------------------------- rendering
+
+
+def _render_user(entry: Entry) -> Rendered:
+    kept = kept_of(entry, _NAME)
+    extras: list[str] = []
+    blocks = _sent(_wire(entry.content, kept, extras))
+    if any("document" in block for block in blocks) and not any("text" in b for b in blocks):
+        extras.append(_SEE_DOCUMENT)  # a document is refused without a text beside it
+        blocks.append({"text": _SEE_DOCUMENT})
+    if not blocks:
+        return _NOTHING
+    message = beside(_message("user", blocks), kept.message)
+    return Rendered((message,), _MESSAGE_FRAMING + parts_framing(entry.content), tuple(extras))
+
+
+def _render_system(entry: Entry) -> Rendered:
+    """A system message within the conversation, where most models have only the user's turns."""
+    unsaid = has_unsaid(entry.content)
+    if not entry.text.strip() and not unsaid:
+        return _NOTHING
+    text = _SYSTEM_NOTE + entry.text + (NOT_SAID if unsaid else "")
+    extras = (_SYSTEM_NOTE, NOT_SAID) if unsaid else (_SYSTEM_NOTE,)
+    return Rendered((_message("user", [{"text": text}]),), _MESSAGE_FRAMING, extras)
+
+
+def _render_assistant(turn: Turn) -> Rendered:
+    extras: list[str] = []
+    uses = [_wire_use(call, extras) for call in turn.calls]
+    kept = kept_of(turn.entries[0] if turn.entries else turn.calls[0].entry, _NAME)
+    said = [
+        block
+        for entry in turn.entries
+        for block in _wire(entry.content, kept_of(entry, _NAME), extras, _wire_spoken)
+    ]
+    content = interleaved(kept.order, said, uses)
+    if not content:
+        return _NOTHING
+    message = beside(_message("assistant", content), kept.message)
+    framing = _MESSAGE_FRAMING + sum([1 + parts_framing(entry.content) for entry in turn.entries])
+    if not uses:
+        return Rendered((message,), framing, tuple(extras))
+    framing += _MESSAGE_FRAMING + 2 * _BLOCK_FRAMING * len(uses)
+    results = _message("user", [_wire_result(call, extras) for call in turn.answers])
+    for call in turn.answers:
+        if call.result is not None:
+            results = beside(results, kept_of(call.result, _NAME).message)
+    return Rendered((message, results), framing, tuple(extras))
+
+
+def _wire(
+    content: Content, kept: Kept, extras: list[str], wire: Any = None
+) -> list[dict[str, Any] | None]:
+    """The blocks of a content, None for what is left out."""
+    if isinstance(content, str):
+        return [{"text": content} if content.strip() else None]
+    return wire_parts(content, kept, wire or _wire_part, extras)
+
+
+def _sent(blocks: Sequence[dict[str, Any] | None]) -> list[dict[str, Any]]:
+    return [block for block in blocks if block is not None]
+
+
+def _wire_spoken(part: Part) -> dict[str, Any] | None:
+    """A part of the assistant's: only a user shows images and documents."""
+    return None if isinstance(part, ImagePart | FilePart) else _wire_part(part)
+
+
+def _wire_part(part: Part) -> dict[str, Any] | None:
+    """A part in this provider's words, or None for what it has none for."""
+    match part:
+        case TextPart(text):
+            return {"text": text} if text.strip() else None
+        case ImagePart():
+            inline = data_of(part, "image/png")
+            kind = _IMAGES.get(inline[0]) if inline else None
+            if inline and kind:
+                return {"image": {"format": kind, "source": {"bytes": inline[1]}}}
+        case FilePart():
+            inline = data_of(part, "application/pdf")
+            kind = _DOCUMENTS.get(inline[0]) if inline else None
+            if inline and kind:
+                document = {"format": kind, "name": _title(part.name)}
+                return {"document": {**document, "source": {"bytes": inline[1]}}}
+        case OpaquePart(form) if form == _NAME:
+            block = opaque_dict(part)
+            return None if not block or "toolUse" in block or "toolResult" in block else block
+    return None
+
+
+def _title(name: str | None) -> str:
+    """A document's name in the provider's alphabet, without runs of spaces."""
+    return _SPACES.sub(" ", _BAD_TITLE.sub("-", name or ""))[:200].strip() or "document"
+
+
+def _wire_use(call: Call, extras: list[str]) -> dict[str, Any]:
+    entry = call.entry
+    kept = kept_of(entry, _NAME)
+    arguments = arguments_of(entry)
+    if not isinstance(arguments, dict):
+        arguments = {_ODD_ARGUMENTS: entry.text} if entry.text else {}
+        extras += [_ODD_ARGUMENTS] if arguments else []
+    name = _BAD_NAME.sub("_", entry.name or "")[:64] or "tool"
+    base = {"toolUseId": _wire_id(call), "name": name, "input": arguments}
+    return beside({"toolUse": beside(base, kept.body)}, kept.block)
+
+
+def _wire_id(call: Call) -> str:
+    """The call's id in the provider's alphabet and length, still unique within the request."""
+    if _GOOD_ID.match(call.unique_id):
+        return call.unique_id
+    return f"{_BAD_ID.sub('_', call.unique_id)[:40]}--{call.entry.seq}"
+
+
+def _wire_result(call: Call, extras: list[str]) -> dict[str, Any]:
+    base: dict[str, Any] = {"toolUseId": _wire_id(call)}
+    result = call.result
+    if result is None:
+        extras.append(NO_RESULT)
+        return {"toolResult": {**base, "content": [{"text": NO_RESULT}]}}
+    kept = kept_of(result, _NAME)
+    base["content"] = _result_content(result, kept, extras)
+    if result.is_error:
+        base["status"] = "error"
+    elif kept.style.endswith("success"):
+        base["status"] = "success"
+    return beside({"toolResult": beside(base, kept.body)}, kept.block)
+
+
+def _result_content(result: Entry, kept: Kept, extras: list[str]) -> list[dict[str, Any]]:
+    if kept.style.startswith("json"):
+        found = arguments_of(result)
+        if isinstance(found, dict):
+            return [{"json": found}]
+    blocks = _sent(_wire(result.content, kept, extras))
+    if blocks or (kept.blank == "absent" and not result.is_error):
+        return blocks
+    extras.append(NO_OUTPUT)  # an error without a word would be refused in every later request
+    return [{"text": NO_OUTPUT}]
+
+
+# ---------------------------------------------------------------- parsing
+
+
+def _parse_message(message: Any, label: str, names: dict[str, str]) -> list[Draft]:
+    """The drafts of one message; `label` stands for its id until whoever adds them makes one."""
+    if not _is_message(message):
+        raise FormatError(
+            f"this is not a Converse message ({message!r:.80}): it needs a 'role' of user or "
+            "assistant and a list of blocks as 'content'"
+        )
+    role: Any = message["role"]
+    tools: list[tuple[Draft, Kept]] = []
+    rest: list[dict[str, Any]] = []
+    order = ""
+    for block in message["content"]:
+        if "toolUse" in block:
+            tools.append(_parse_use(block, label, names))
+            order += "u"
+        elif "toolResult" in block:
+            tools.append(_parse_result(block, label, names))
+        else:
+            rest.append(_named(block))
+            order += "t"
+    content, more = read_keyed(rest, _NAME, _known_part, _wire_part) if rest else ("", {})
+    own = Draft(type="message", role=role, content=content, message_id=label if tools else None)
+    texts = [(own, Kept(parts=more))] if content or not tools else []
+    found = texts + tools if role == "assistant" else tools + texts
+    mixed = order if role == "assistant" and content and "ut" in order else ""
+    draft, kept = found[0]
+    envelope = others(message, _OF_MESSAGE)
+    found[0] = draft, msgspec.structs.replace(kept, message=envelope, order=mixed)
+    return [keeping(draft, _NAME, kept) for draft, kept in found]
+
+
+def _parse_use(block: dict[str, Any], label: str, names: dict[str, str]) -> tuple[Draft, Kept]:
+    body = block["toolUse"]
+    call_id = body.get("toolUseId") if isinstance(body, dict) else None
+    name = body.get("name") if isinstance(body, dict) else None
+    if not isinstance(call_id, str) or not isinstance(name, str):
+        raise FormatError(f"a toolUse needs a toolUseId and a name: {block!r:.80}")
+    names[call_id] = name
+    given = body.get("input")
+    draft = Draft(
+        type="tool_call",
+        role="assistant",
+        content=given if isinstance(given, str) else _encoded(given, "the input of a toolUse"),
+        call_id=call_id or None,
+        name=name,
+        message_id=label,
+    )
+    return draft, Kept(block=others(block, frozenset(("toolUse",))), body=others(body, _OF_USE))
+
+
+def _encoded(value: Any, what: str) -> str:
+    return bytes(encode_json(value, what)).decode() or "{}"
+
+
+def _parse_result(block: dict[str, Any], label: str, names: dict[str, str]) -> tuple[Draft, Kept]:
+    body = block["toolResult"]
+    call_id = body.get("toolUseId") if isinstance(body, dict) else None
+    if not isinstance(call_id, str):
+        raise FormatError(f"a toolResult needs a toolUseId: {block!r:.80}")
+    given = body.get("content", [])
+    if not isinstance(given, list) or not all(isinstance(item, dict) for item in given):
+        raise FormatError(f"a toolResult's content must be a list of blocks, not {given!r:.60}")
+    style = ""
+    content: Content
+    more: dict[str, dict[str, Any]] = {}
+    if len(given) == 1 and list(given[0]) == ["json"]:
+        content, style = _encoded(given[0]["json"], "the json of a toolResult"), "json"
+    else:
+        named = list(map(_named, given))
+        content, more = read_keyed(named, _NAME, _known_part, _wire_part) if given else ("", {})
+    success = "success" if body.get("status") == "success" else ""
+    draft = Draft(
+        type="tool_result",
+        role="tool",
+        content=content,
+        call_id=call_id or None,
+        name=names.get(call_id),
+        message_id=label,
+        is_error=body.get("status") == "error",
+    )
+    return draft, Kept(
+        block=others(block, frozenset(("toolResult",))),
+        body=others(body, _OF_RESULT),
+        parts=more,
+        blank="" if given else "absent",
+        style=f"{style} {success}".strip(),
+    )
+
+
+def _named(block: dict[str, Any]) -> dict[str, Any]:
+    """The block; a document with a name that is refused gets one that is taken."""
+    document = block.get("document")
+    if not isinstance(document, dict) or not isinstance(document.get("name"), str):
+        return block
+    return {**block, "document": {**document, "name": _title(document["name"])}}
+
+
+def _known_part(block: dict[str, Any]) -> Part | None:
+    if "text" in block:
+        if not isinstance(block["text"], str):
+            raise FormatError(f"the text of a block must be a string, not {block['text']!r:.60}")
+        return TextPart(block["text"])
+    for key in ("image", "document"):
+        given = block.get(key)
+        source = given.get("source") if isinstance(given, dict) else None
+        if isinstance(given, dict) and isinstance(source, dict):
+            kind, data = given.get("format"), source.get("bytes")
+            media_type = _MEDIA_TYPES.get(kind) if isinstance(kind, str) else None
+            if key == "image":
+                return ImagePart(data=data, media_type=media_type)
+            return FilePart(name=given.get("name"), data=data, media_type=media_type)
+    return None

@@ -1,0 +1,437 @@
+"""Gemini contents: parts named by their key, results in the user's turns, the system prompt apart.
+
+No framing is published for Gemini; on recorded calls a content costs about one token around its
+texts. The numbers here are our own and a little higher.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from memman.entries import (
+    Content,
+    Draft,
+    Entry,
+    FilePart,
+    ImagePart,
+    OpaquePart,
+    Part,
+    TextPart,
+    encode_json,
+)
+from memman.errors import FormatError
+from memman.formats.parts import (
+    arguments_of,
+    data_of,
+    has_unsaid,
+    interleaved,
+    opaque_dict,
+    parts_framing,
+    read_keyed,
+    wire_parts,
+)
+from memman.formats.patch import Kept, beside, keeping, kept_of, others
+from memman.formats.plain import parse_each
+from memman.formats.turns import NO_RESULT, NOT_SAID, delimited
+from memman.ports import Call, Rendered, Turn
+
+_NAME = "gemini"
+_MESSAGE_FRAMING = 3
+_CALL_FRAMING = 8
+_BEGINS = "[memman: the conversation begins with the model]"
+_GOES_ON = "[memman: the conversation goes on]"
+_SYSTEM_NOTE = "[memman: a system message within the conversation]\n"
+_ODD_ARGUMENTS = "memman_arguments"
+_BAD_NAME = re.compile(r"[^a-zA-Z0-9_.-]")
+_NOTHING = Rendered((), 0)
+# What Google documents for calls that another model made: Gemini 3 refuses a turn whose first
+# call has no signature. Calls that came from Gemini go back with what they had.
+_NO_SIGNATURE = "skip_thought_signature_validator"
+_CALL = frozenset(("functionCall",))
+_CALL_AND_STAND_IN = _CALL | {"thoughtSignature"}
+
+_ROLES = ("user", "model", "function", "system")
+_OF_MESSAGE = frozenset(("role", "parts"))
+_OF_CALL = frozenset(("id", "name", "args"))
+_OF_RESPONSE = frozenset(("id", "name", "response", "parts"))
+_OUTPUTS = ("output", "result", "error")
+# The SDK's own spelling of the keys that are read here; its other keys are as it writes them.
+_SNAKE = {
+    "function_call": "functionCall",
+    "function_response": "functionResponse",
+    "inline_data": "inlineData",
+    "file_data": "fileData",
+    "thought_signature": "thoughtSignature",
+    "executable_code": "executableCode",
+    "code_execution_result": "codeExecutionResult",
+    "video_metadata": "videoMetadata",
+    "mime_type": "mimeType",
+    "file_uri": "fileUri",
+    "display_name": "displayName",
+}
+_NESTED = ("functionCall", "functionResponse", "inlineData", "fileData")
+_STANDARD_BASE64 = str.maketrans("-_", "+/")
+
+
+class GeminiFormat:
+    """`{"role": "user" | "model", "parts": [...]}` with the system prompt apart, and back."""
+
+    name = _NAME
+    request_framing = 4
+    message_framing = _MESSAGE_FRAMING
+    joins = True
+    edges: tuple[str, ...] = (_BEGINS, _GOES_ON)
+    inline_system = False
+
+    # ------------------------------------------------------------ in
+
+    def detect(self, messages: Sequence[Any]) -> int:
+        """Sure of contents with parts: no other format has them."""
+        return 4 if messages and all(map(_is_content, messages)) else 0
+
+    def parse(self, messages: Sequence[Any]) -> list[Draft]:
+        """One entry for a content's text and other parts, one for each call and response."""
+        names: dict[str, str] = {}
+        return parse_each(messages, lambda message, label: _parse_content(message, label, names))
+
+    # ------------------------------------------------------------ out
+
+    def render(self, turn: Turn) -> Rendered:
+        """The contents of a turn; empty texts, which the provider refuses, are left out."""
+        if turn.kind == "assistant":
+            return _render_model(turn)
+        entry = turn.entries[0]
+        if turn.kind == "user":
+            return _render_user(entry)
+        if turn.kind == "system":
+            return _render_system(entry)
+        text, extras = delimited(turn)
+        return Rendered((_content("user", [{"text": text}]),), _MESSAGE_FRAMING, extras)
+
+    def join(self, left: dict[str, Any], right: dict[str, Any]) -> dict[str, Any] | None:
+        """Neighbours of one role become one content; responses to calls stand alone."""
+        if left["role"] != right["role"] or _has_response(left) or _has_response(right):
+            return None
+        return {**right, **left, "parts": [*left["parts"], *right["parts"]]}
+
+    def frame(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """A conversation begins and ends with the user."""
+        if not messages:
+            return [_content("user", [{"text": _GOES_ON}])]
+        if messages[0]["role"] == "model":
+            messages = [_content("user", [{"text": _BEGINS}]), *messages]
+        if messages[-1]["role"] == "model":
+            messages = [*messages, _content("user", [{"text": _GOES_ON}])]
+        return messages
+
+
+def _is_content(message: Any) -> bool:
+    if not isinstance(message, dict) or message.get("role", "user") not in (*_ROLES, None):
+        return False
+    parts = message.get("parts")
+    return isinstance(parts, list) and all(isinstance(part, dict) for part in parts)
+
+
+def _has_response(message: dict[str, Any]) -> bool:
+    return any("functionResponse" in part for part in message["parts"])
+
+
+def _content(role: str, parts: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"role": role, "parts": parts}
+
+
+# ---------------------------------------------------------------- rendering
+
+
+def _render_user(entry: Entry) -> Rendered:
+    kept = kept_of(entry, _NAME)
+    extras: list[str] = []
+    parts = _sent(_wire(entry.content, kept, extras))
+    if not parts:
+        return _NOTHING
+    message = beside(_content("user", parts), kept.message)
+    return Rendered((message,), _MESSAGE_FRAMING + parts_framing(entry.content), tuple(extras))
+
+
+def _render_system(entry: Entry) -> Rendered:
+    """A system message within the conversation, where the provider has only the user's turns."""
+    unsaid = has_unsaid(entry.content)
+    if not entry.text.strip() and not unsaid:
+        return _NOTHING
+    text = _SYSTEM_NOTE + entry.text + (NOT_SAID if unsaid else "")
+    extras = (_SYSTEM_NOTE, NOT_SAID) if unsaid else (_SYSTEM_NOTE,)
+    return Rendered((_content("user", [{"text": text}]),), _MESSAGE_FRAMING, extras)
+
+
+def _render_model(turn: Turn) -> Rendered:
+    extras: list[str] = []
+    calls = [_wire_call(call, extras) for call in turn.calls]
+    if calls and kept_of(turn.calls[0].entry, _NAME).style != "unsigned":
+        calls[0].setdefault("thoughtSignature", _NO_SIGNATURE)
+    kept = kept_of(turn.entries[0] if turn.entries else turn.calls[0].entry, _NAME)
+    said = [
+        part
+        for entry in turn.entries
+        for part in _wire(entry.content, kept_of(entry, _NAME), extras)
+    ]
+    parts = interleaved(kept.order, said, calls)
+    if not parts:
+        return _NOTHING
+    message = beside(_content("model", parts), kept.message)
+    framing = _MESSAGE_FRAMING + sum([1 + parts_framing(entry.content) for entry in turn.entries])
+    if not calls:
+        return Rendered((message,), framing, tuple(extras))
+    framing += _MESSAGE_FRAMING + 2 * _CALL_FRAMING * len(calls)
+    results = _responses(turn.answers, extras)
+    return Rendered((message, *results), framing, tuple(extras))
+
+
+def _wire(content: Content, kept: Kept, extras: list[str]) -> list[dict[str, Any] | None]:
+    """The parts of a content, None for what is left out."""
+    if isinstance(content, str):
+        return [{"text": content} if content else None]
+    return wire_parts(content, kept, _wire_part, extras)
+
+
+def _sent(parts: Sequence[dict[str, Any] | None]) -> list[dict[str, Any]]:
+    return [part for part in parts if part is not None]
+
+
+def _wire_part(part: Part) -> dict[str, Any] | None:
+    """A part in this provider's words, or None for what it has none for."""
+    match part:
+        case TextPart(text):
+            return {"text": text} if text else None
+        case ImagePart() | FilePart():
+            default = "image/png" if isinstance(part, ImagePart) else "application/pdf"
+            inline = data_of(part, default)
+            if inline is not None:
+                return {"inlineData": {"mimeType": inline[0], "data": inline[1]}}
+            # The address of a page on the web would need a media type that nobody has told.
+            if part.url and part.media_type and not part.url.startswith("data:"):
+                return {"fileData": {"mimeType": part.media_type, "fileUri": part.url}}
+        case OpaquePart(form) if form == _NAME:
+            block = opaque_dict(part)
+            ours = not block or "functionCall" in block or "functionResponse" in block
+            blank = block.get("text") == "" and "thoughtSignature" not in block
+            return None if ours or blank else block
+    return None
+
+
+def _wire_call(call: Call, extras: list[str]) -> dict[str, Any]:
+    entry = call.entry
+    kept = kept_of(entry, _NAME)
+    arguments = arguments_of(entry)
+    if not isinstance(arguments, dict):
+        arguments = {_ODD_ARGUMENTS: entry.text} if entry.text else {}
+        extras += [_ODD_ARGUMENTS] if arguments else []
+    body: dict[str, Any] = {"name": _wire_name(entry.name), "args": arguments}
+    if kept.blank == "absent" and not arguments:
+        del body["args"]
+    if entry.call_id is not None:
+        body["id"] = call.wire_id
+    return beside({"functionCall": beside(body, kept.body)}, kept.block)
+
+
+@lru_cache(maxsize=4_096)
+def _wire_name(name: str | None) -> str:
+    """A tool's name in the provider's alphabet; it begins with a letter or an underscore."""
+    found = _BAD_NAME.sub("_", name or "") or "tool"
+    return (found if found[0].isalpha() or found[0] == "_" else f"_{found}")[:64]
+
+
+def _responses(calls: Sequence[Call], extras: list[str]) -> list[dict[str, Any]]:
+    """All responses, as many as there were calls, then what they have besides texts."""
+    beyond: list[dict[str, Any]] = []
+    message = _content("user", [_wire_response(call, beyond, extras) for call in calls])
+    for call in calls:
+        if call.result is not None:
+            message = beside(message, kept_of(call.result, _NAME).message)
+    return [message, _content("user", beyond)] if beyond else [message]
+
+
+def _wire_response(call: Call, beyond: list[dict[str, Any]], extras: list[str]) -> dict[str, Any]:
+    result = call.result
+    body: dict[str, Any] = {"name": _wire_name(call.entry.name)}
+    if call.entry.call_id is not None:
+        body["id"] = call.wire_id
+    if result is None:
+        extras.append(NO_RESULT)
+        return {"functionResponse": {**body, "response": {"output": NO_RESULT}}}
+    kept = kept_of(result, _NAME)
+    body["response"] = _response_of(result, kept)
+    if not isinstance(result.content, str):
+        rest = tuple([part for part in result.content if not isinstance(part, TextPart)])
+        found = _sent(wire_parts(rest, Kept(parts=kept.parts), _wire_part, extras))
+        if kept.order == "nested":
+            body["parts"] = found
+        else:  # models before Gemini 3 take nothing but the response within it
+            beyond += found
+    return beside({"functionResponse": beside(body, kept.body)}, kept.block)
+
+
+def _response_of(result: Entry, kept: Kept) -> dict[str, Any]:
+    """The response's object: its text under the key that is documented for it."""
+    if kept.style == "object":
+        found = arguments_of(result)
+        if isinstance(found, dict):
+            return found
+    key = "error" if result.is_error else kept.style if kept.style == "result" else "output"
+    return {key: result.text}
+
+
+# ---------------------------------------------------------------- parsing
+
+
+def _parse_content(message: Any, label: str, names: dict[str, str]) -> list[Draft]:
+    """The drafts of one content; `label` stands for its id until whoever adds them makes one."""
+    if isinstance(message, dict) and message.get("parts", ()) is None:
+        message = {**message, "parts": []}
+    if not _is_content(message):
+        raise FormatError(
+            f"this is not a Gemini content ({message!r:.80}): it needs a 'role' of user or model "
+            "and a list of 'parts'"
+        )
+    tools: list[tuple[Draft, Kept]] = []
+    rest: list[dict[str, Any]] = []
+    order = ""
+    for part in map(_normal, message["parts"]):
+        if "functionCall" in part:
+            tools.append(_parse_call(part, label, names, first="u" not in order))
+            order += "u"
+        elif "functionResponse" in part:
+            tools.append(_parse_response(part, label, names))
+        else:
+            rest.append(part)
+            order += "t"
+    role: Any = {"model": "assistant", "system": "system"}.get(message.get("role") or "", "user")
+    content, more = read_keyed(rest, _NAME, _known_part, _wire_part) if rest else ("", {})
+    own = Draft(type="message", role=role, content=content, message_id=label if tools else None)
+    texts = [(own, Kept(parts=more))] if content or not tools else []
+    found = texts + tools if role == "assistant" else tools + texts
+    mixed = order if role == "assistant" and content and "ut" in order else ""
+    draft, kept = found[0]
+    envelope = others(message, _OF_MESSAGE)
+    kept = msgspec.structs.replace(kept, message=envelope, order=mixed or kept.order)
+    found[0] = draft, kept
+    return [keeping(draft, _NAME, kept) for draft, kept in found]
+
+
+def _normal(part: dict[str, Any]) -> dict[str, Any]:
+    """A part with the keys of the wire, whatever the SDK's own spelling, and without nulls."""
+    found = {_SNAKE.get(key, key): value for key, value in part.items() if value is not None}
+    for key in _NESTED:
+        inner = found.get(key)
+        if isinstance(inner, dict):
+            found[key] = {
+                _SNAKE.get(name, name): value for name, value in inner.items() if value is not None
+            }
+    blob = found.get("inlineData")
+    if isinstance(blob, dict) and isinstance(blob.get("data"), str):
+        blob["data"] = blob["data"].translate(_STANDARD_BASE64)
+    return found
+
+
+def _parse_call(
+    part: dict[str, Any], label: str, names: dict[str, str], first: bool
+) -> tuple[Draft, Kept]:
+    body = part["functionCall"]
+    call_id, name = _named(body, "functionCall")
+    if name is None:
+        raise FormatError(f"a functionCall needs a name: {part!r:.80}")
+    if call_id is not None:
+        names[call_id] = name
+    arguments = body.get("args")
+    draft = Draft(
+        type="tool_call",
+        role="assistant",
+        content="" if arguments is None else _encoded(arguments, "the args of a functionCall"),
+        call_id=call_id,
+        name=name,
+        message_id=label,
+    )
+    unsigned = first and "thoughtSignature" not in part
+    stand_in = first and part.get("thoughtSignature") == _NO_SIGNATURE  # which rendering puts there
+    return draft, Kept(
+        block=others(part, _CALL_AND_STAND_IN if stand_in else _CALL),
+        body=others(body, _OF_CALL),
+        blank="absent" if arguments is None else "",
+        style="unsigned" if unsigned else "",
+    )
+
+
+def _named(body: Any, kind: str) -> tuple[str | None, str | None]:
+    """The id and the name of a call or response; either may be absent."""
+    if not isinstance(body, dict):
+        raise FormatError(f"a {kind} must be an object, not {body!r:.60}")
+    call_id, name = body.get("id") or None, body.get("name") or None
+    for key, value in (("id", call_id), ("name", name)):
+        if not isinstance(value, str | None):
+            raise FormatError(f"the {key} of a {kind} must be a string, not {value!r:.40}")
+    return call_id, name
+
+
+def _encoded(value: Any, what: str) -> str:
+    return bytes(encode_json(value, what)).decode() or "{}"
+
+
+def _parse_response(part: dict[str, Any], label: str, names: dict[str, str]) -> tuple[Draft, Kept]:
+    body = part["functionResponse"]
+    call_id, name = _named(body, "functionResponse")
+    response = body.get("response", {})
+    text, style, is_error = _said(response)
+    parts: Content = ()
+    more: dict[str, dict[str, Any]] = {}
+    nested = body.get("parts")
+    if nested is not None:
+        if not isinstance(nested, list) or not all(isinstance(one, dict) for one in nested):
+            raise FormatError(f"the parts of a functionResponse must be a list: {nested!r:.60}")
+        parts, more = read_keyed(list(map(_normal, nested)), _NAME, _known_part, _wire_part)
+    content: Content = (TextPart(text), *parts) if isinstance(parts, tuple) and parts else text
+    draft = Draft(
+        type="tool_result",
+        role="tool",
+        content=content,
+        call_id=call_id,
+        name=name or names.get(call_id or ""),
+        message_id=label,
+        is_error=is_error,
+    )
+    return draft, Kept(
+        block=others(part, frozenset(("functionResponse",))),
+        body=others(body, _OF_RESPONSE),
+        parts=more,
+        style=style,
+        order="nested" if nested is not None else "",
+    )
+
+
+def _said(response: Any) -> tuple[str, str, bool]:
+    """The text of a response, the style in which it is spelled, and whether it is an error."""
+    if not isinstance(response, Mapping):
+        raise FormatError(f"the response of a functionResponse must be an object: {response!r:.60}")
+    if len(response) == 1:
+        [(key, value)] = response.items()
+        if key in _OUTPUTS and isinstance(value, str):
+            return value, "result" if key == "result" else "", key == "error"
+    return _encoded(response, "the response of a functionResponse"), "object", False
+
+
+def _known_part(part: dict[str, Any]) -> Part | None:
+    if "text" in part:
+        if not isinstance(part["text"], str):
+            raise FormatError(f"the text of a part must be a string, not {part['text']!r:.60}")
+        return None if part.get("thought") else TextPart(part["text"])
+    for key, address in (("inlineData", "data"), ("fileData", "fileUri")):
+        given = part.get(key)
+        if isinstance(given, dict):
+            where = {"url" if key == "fileData" else "data": given.get(address)}
+            media_type = given.get("mimeType")
+            image = isinstance(media_type, str) and media_type.startswith("image/")
+            return (ImagePart if image else FilePart)(media_type=media_type, **where)
+    return None

@@ -1,0 +1,419 @@
+"""OpenAI Responses items: messages, calls, outputs and reasoning side by side, tied by `call_id`.
+
+System messages stand inline, as the API allows: what is passed as `instructions` is not kept from one
+request to the next, an item is. Framing is that of chat completions, which recorded calls confirm.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from memman.entries import (
+    Content,
+    Draft,
+    Entry,
+    FilePart,
+    ImagePart,
+    OpaquePart,
+    Part,
+    TextPart,
+    encode_json,
+)
+from memman.errors import FormatError
+from memman.formats.parts import (
+    has_unsaid,
+    interleaved,
+    is_typed,
+    opaque_block,
+    parts_framing,
+    read_parts,
+    wire_parts,
+)
+from memman.formats.patch import Kept, beside, keeping, kept_of, others
+from memman.formats.plain import parse_each
+from memman.formats.turns import NO_RESULT, NOT_SAID, delimited
+from memman.ports import Call, Rendered, Turn
+
+_NAME = "openai-responses"
+_ROLES = ("system", "developer", "user", "assistant")
+_MESSAGE_FRAMING = 4
+_CALL_FRAMING = 10
+_ID_LENGTH = 64
+_BAD_NAME = re.compile(r"[^a-zA-Z0-9_-]")
+_NOTHING = Rendered((), 0)
+_CALLS = {"function_call": "arguments", "custom_tool_call": "input"}
+_OUTPUTS = ("function_call_output", "custom_tool_call_output")
+# The parts of a message; whatever else has a type is an item of its own.
+_PARTS = ("input_text", "input_image", "input_file", "input_audio", "output_text", "refusal")
+
+# What rendering answers for; every other key is kept and goes back as it came.
+_OF_MESSAGE = frozenset(("role", "content"))
+_OF_CALL = frozenset(("type", "call_id", "name", "arguments", "input"))
+_OF_OUTPUT = frozenset(("type", "call_id", "output"))
+
+
+class OpenAIResponsesFormat:
+    """The items of a Responses request's `input`, and of a response's `output`."""
+
+    name = _NAME
+    request_framing = 3
+    message_framing = _MESSAGE_FRAMING
+    joins = False
+    edges: tuple[str, ...] = ()
+    inline_system = True
+
+    # ------------------------------------------------------------ in
+
+    def detect(self, messages: Sequence[Any]) -> int:
+        """Sure of items that are no messages, and of parts that only this API has."""
+        if not messages or not all(map(_is_item, messages)):
+            return 0
+        if any("role" not in item for item in messages) or _part_types(messages) & set(_PARTS):
+            return 5
+        marked = any(
+            item.get("type") == "message" and isinstance(item["content"], str) for item in messages
+        )
+        return 4 if marked else 1
+
+    def parse(self, messages: Sequence[Any]) -> list[Draft]:
+        """One entry for each item; those of one answer of the model share a `message_id`."""
+        parser = _Parser()
+        return parser.finished(parse_each(messages, parser.parse))
+
+    # ------------------------------------------------------------ out
+
+    def render(self, turn: Turn) -> Rendered:
+        """The items of a turn; outputs directly follow the items with their calls."""
+        kind = turn.kind
+        if kind == "assistant":
+            return _render_assistant(turn)
+        if kind == "user" or kind == "system":
+            return _render_said(kind, turn.entries[0])
+        text, extras = delimited(turn)
+        return Rendered(({"role": "user", "content": text},), _MESSAGE_FRAMING, extras)
+
+    def join(self, left: dict[str, Any], right: dict[str, Any]) -> dict[str, Any] | None:
+        """Never: neighbours of one role are legal here."""
+        return None
+
+    def frame(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Nothing has to stand first or last."""
+        return messages
+
+
+def _is_item(item: Any) -> bool:
+    """Whether this is an item with a type, or a message with a known role."""
+    if not isinstance(item, dict):
+        return False
+    if "role" not in item and is_typed(item) and item["type"] != "message":
+        return not {"content", "text", "parts"} & item.keys() or item["type"] == "reasoning"
+    spoken = item.get("role") in _ROLES and item.get("type", "message") == "message"
+    calls = "tool_calls" in item or "function_call" in item
+    return spoken and not calls and isinstance(item.get("content"), str | list)
+
+
+def _part_types(items: Sequence[dict[str, Any]]) -> set[str]:
+    lists = [item["content"] for item in items if isinstance(item.get("content"), list)]
+    return {part["type"] for parts in lists for part in parts if is_typed(part)}
+
+
+# ---------------------------------------------------------------- rendering
+
+
+def _render_said(role: str, entry: Entry) -> Rendered:
+    kept = kept_of(entry, _NAME)
+    extras: list[str] = []
+    if role == "system" and kept.style == "developer":
+        role = "developer"
+    content: Any = entry.content
+    if not isinstance(content, str):
+        found = wire_parts(content, kept, _wire_part, extras)
+        content = [part for part in found if part is not None] or ""
+    message = beside({"role": role, "content": content}, kept.message)
+    return Rendered((message,), _MESSAGE_FRAMING + parts_framing(entry.content), tuple(extras))
+
+
+def _render_assistant(turn: Turn) -> Rendered:
+    extras: list[str] = []
+    calls = [_wire_call(call) for call in turn.calls]
+    said = [_wire_spoken(entry, extras) for entry in turn.entries]
+    first = turn.entries[0] if turn.entries else turn.calls[0].entry
+    items = interleaved(kept_of(first, _NAME).order, said, calls)
+    items = _sound(items, {id(item) for item in _reasoned(turn, said, calls)})
+    framing = _MESSAGE_FRAMING * (len(items) - len(calls))
+    framing += sum([parts_framing(entry.content) for entry in turn.entries])
+    framing += (_MESSAGE_FRAMING + _CALL_FRAMING) * len(calls)
+    items += [_wire_output(call, extras) for call in turn.answers]
+    return Rendered(tuple(items), framing, tuple(extras)) if items else _NOTHING
+
+
+def _reasoned(
+    turn: Turn, said: list[dict[str, Any] | None], calls: list[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """The items that came after reasoning: with their ids they are refused without it."""
+    entries = [*turn.entries, *(call.entry for call in turn.calls)]
+    items = [*said, *calls]
+    return [
+        item
+        for entry, item in zip(entries, items, strict=True)
+        if item is not None and "reasoned" in kept_of(entry, _NAME).style
+    ]
+
+
+def _sound(items: list[dict[str, Any]], reasoned: set[int]) -> list[dict[str, Any]]:
+    """The items with reasoning only before what it led to, and ids only beside their reasoning."""
+    sound: list[dict[str, Any]] = []
+    for item in reversed(items):
+        if item.get("type") != "reasoning" or sound:
+            sound.append(item)
+    sound.reverse()
+    if any(item.get("type") == "reasoning" for item in sound):
+        return sound
+    return [
+        {key: value for key, value in item.items() if key != "id"} if id(item) in reasoned else item
+        for item in sound
+    ]
+
+
+def _wire_spoken(entry: Entry, extras: list[str]) -> dict[str, Any] | None:
+    """An entry of the assistant's: an item of its own kind, or a message; None for nothing said."""
+    content = entry.content
+    kept = kept_of(entry, _NAME)
+    if isinstance(content, str):
+        return beside({"role": "assistant", "content": content}, kept.message)
+    if len(content) == 1 and isinstance(content[0], OpaquePart) and content[0].format == _NAME:
+        item = opaque_block(content[0])
+        if item is not None and item["type"] not in (*_PARTS, *_CALLS, *_OUTPUTS):
+            return item
+    if kept.style.startswith("parts"):
+        found = wire_parts(content, kept, _wire_output_part, extras)
+        parts = [part for part in found if part is not None]
+        return beside({"role": "assistant", "content": parts or ""}, kept.message)
+    unsaid = has_unsaid(content)
+    if not entry.text and not unsaid:
+        return None
+    extras += [NOT_SAID] if unsaid else []
+    # The parts of an answer are the API's own; what comes from elsewhere is text.
+    return {"role": "assistant", "content": entry.text + (NOT_SAID if unsaid else "")}
+
+
+def _wire_call(call: Call) -> dict[str, Any]:
+    entry = call.entry
+    kept = kept_of(entry, _NAME)
+    kind = "custom_tool_call" if _is_custom(entry) else "function_call"
+    name = _BAD_NAME.sub("_", entry.name or "")[:64] or "tool"
+    item = {"type": kind, "call_id": _wire_id(call), "name": name, _CALLS[kind]: entry.text}
+    return beside(item, kept.block)
+
+
+def _is_custom(entry: Entry) -> bool:
+    return kept_of(entry, _NAME).style.startswith("custom")
+
+
+def _wire_id(call: Call) -> str:
+    """The call's id in the length that the provider takes, unique within the request."""
+    if len(call.unique_id) <= _ID_LENGTH:
+        return call.unique_id
+    return f"{call.unique_id[:40]}--{call.entry.seq}"
+
+
+def _wire_output(call: Call, extras: list[str]) -> dict[str, Any]:
+    kind = _OUTPUTS[_is_custom(call.entry)]
+    item: dict[str, Any] = {"type": kind, "call_id": _wire_id(call)}
+    result = call.result
+    if result is None:
+        extras.append(NO_RESULT)
+        return {**item, "output": NO_RESULT}
+    kept = kept_of(result, _NAME)
+    item["output"] = result.content
+    if not isinstance(result.content, str):
+        found = wire_parts(result.content, kept, _wire_part, extras)
+        item["output"] = [part for part in found if part is not None] or ""
+    return beside(item, kept.block)
+
+
+def _wire_part(part: Part) -> dict[str, Any] | None:
+    """A part of what goes in, in this provider's words, or None for what it has none for."""
+    match part:
+        case TextPart(text):
+            return {"type": "input_text", "text": text}
+        case ImagePart() if part.url or part.data:
+            url = part.url or f"data:{part.media_type or 'image/png'};base64,{part.data}"
+            return {"type": "input_image", "image_url": url, "detail": part.detail or "auto"}
+        case FilePart() if part.file_id or part.data or _is_web(part.url):
+            return {"type": "input_file", **_wire_file(part)}
+        case OpaquePart(form) if form == _NAME:
+            block = opaque_block(part)
+            return block if block and block["type"] in _PARTS else None
+    return None
+
+
+def _is_web(url: str | None) -> bool:
+    return url is not None and url.startswith(("https://", "http://"))
+
+
+def _wire_file(part: FilePart) -> dict[str, str]:
+    name, data = part.name, part.data
+    if data and part.media_type:  # it came from elsewhere: here a file is a data URL with a name
+        name, data = name or "file", f"data:{part.media_type};base64,{data}"
+    url = part.url if _is_web(part.url) else None
+    known = {"file_id": part.file_id, "filename": name, "file_data": data, "file_url": url}
+    return {key: value for key, value in known.items() if value is not None}
+
+
+def _wire_output_part(part: Part) -> dict[str, Any] | None:
+    """A part of what the model said: text, or what the API itself gave."""
+    if isinstance(part, TextPart):
+        return {"type": "output_text", "text": part.text}
+    return _wire_part(part) if isinstance(part, OpaquePart) else None
+
+
+# ---------------------------------------------------------------- parsing
+
+
+class _Parser:
+    """Reads item after item: names the outputs, and finds what belongs to one answer."""
+
+    def __init__(self) -> None:
+        self._kept: list[Kept] = []
+        self._names: dict[str, str] = {}
+        self._answer: str | None = None  # the label of the answer that the next item may belong to
+        self._order = ""  # its items: messages and others "t", calls "u"
+        self._spoke = False
+        self._reasoned = False
+
+    def parse(self, item: Any, label: str) -> list[Draft]:
+        """The one draft of an item."""
+        if not _is_item(item):
+            raise FormatError(
+                f"this is not an item of the Responses API ({item!r:.80}): it needs a 'type', or a "
+                "'role' of " + ", ".join(_ROLES) + " and a 'content'"
+            )
+        kind = "message" if "role" in item else item["type"]
+        if kind in _OUTPUTS or (kind == "message" and item["role"] != "assistant"):
+            self._answer = None
+            draft, kept = self._output(item) if kind in _OUTPUTS else _parse_said(item)
+        else:
+            self._begin(kind, label)
+            if kind in _CALLS:
+                draft, kept = self._call(item, kind)
+            else:
+                draft, kept = _parse_spoken(item, kind)
+            draft = msgspec.structs.replace(draft, message_id=self._answer)
+            kept = self._after_reasoning(kind, kept)
+        self._kept.append(kept)
+        return [draft]
+
+    def finished(self, drafts: list[Draft]) -> list[Draft]:
+        """All drafts with what is kept beside them; the first of an answer has its order."""
+        orders: dict[str, str] = {}
+        firsts: dict[str, int] = {}
+        for number, draft in enumerate(drafts):
+            label = draft.message_id
+            if label is not None:
+                firsts.setdefault(label, number)
+                orders[label] = orders.get(label, "") + "tu"[draft.type == "tool_call"]
+        for label, order in orders.items():
+            if "ut" in order:
+                first = firsts[label]
+                self._kept[first] = msgspec.structs.replace(self._kept[first], order=order)
+        return [keeping(draft, _NAME, kept) for draft, kept in zip(drafts, self._kept, strict=True)]
+
+    def _begin(self, kind: str, label: str) -> None:
+        """Goes on with the answer so far, or begins one: two messages in a row are two answers."""
+        again = self._spoke and "u" not in self._order and kind in ("message", "reasoning")
+        if self._answer is None or again:
+            self._answer, self._order, self._spoke, self._reasoned = label, "", False, False
+        self._order += "tu"[kind in _CALLS]
+        self._spoke = self._spoke or kind == "message"
+
+    def _after_reasoning(self, kind: str, kept: Kept) -> Kept:
+        if kind == "reasoning":
+            self._reasoned = True
+        elif self._reasoned:
+            return msgspec.structs.replace(kept, style=f"{kept.style} reasoned".strip())
+        return kept
+
+    def _call(self, item: dict[str, Any], kind: str) -> tuple[Draft, Kept]:
+        call_id, name = item.get("call_id"), item.get("name")
+        if not isinstance(call_id, str) or not isinstance(name, str):
+            raise FormatError(f"a {kind} needs a call_id and a name: {item!r:.80}")
+        given = item.get(_CALLS[kind])
+        if not isinstance(given, str | None):
+            raise FormatError(f"{_CALLS[kind]} of a {kind} must be a string, not {given!r:.60}")
+        self._names[call_id] = name
+        draft = Draft(
+            type="tool_call",
+            role="assistant",
+            content=given or "",
+            call_id=call_id or None,
+            name=name,
+        )
+        style = "custom" if kind == "custom_tool_call" else ""
+        return draft, Kept(block=others(item, _OF_CALL), style=style)
+
+    def _output(self, item: dict[str, Any]) -> tuple[Draft, Kept]:
+        call_id, output = item.get("call_id"), item.get("output")
+        if not isinstance(call_id, str):
+            raise FormatError(f"a {item['type']} needs a call_id: {item!r:.80}")
+        if not isinstance(output, str | list):
+            raise FormatError(f"an output must be text or a list of parts, not {output!r:.60}")
+        content: Content = output if isinstance(output, str) else ()
+        more: dict[str, dict[str, Any]] = {}
+        if isinstance(output, list):
+            content, more = read_parts(output, _NAME, _known_part, _wire_part)
+        draft = Draft(
+            type="tool_result",
+            role="tool",
+            content=content,
+            call_id=call_id or None,
+            name=self._names.get(call_id),
+        )
+        return draft, Kept(block=others(item, _OF_OUTPUT), parts=more)
+
+
+def _parse_said(item: dict[str, Any]) -> tuple[Draft, Kept]:
+    content, more = _parse_content(item["content"], spoken=False)
+    style = "developer" if item["role"] == "developer" else ""
+    role: Any = "system" if style else item["role"]
+    kept = Kept(message=others(item, _OF_MESSAGE), parts=more, style=style)
+    return Draft(type="message", role=role, content=content), kept
+
+
+def _parse_spoken(item: dict[str, Any], kind: str) -> tuple[Draft, Kept]:
+    """The model's message, or an item that only its provider understands."""
+    if kind != "message":
+        own = OpaquePart(_NAME, encode_json(item, "an item"))
+        return Draft(type="message", role="assistant", content=(own,)), Kept()
+    content, more = _parse_content(item["content"], spoken=True)
+    style = "" if isinstance(content, str) else "parts"
+    kept = Kept(message=others(item, _OF_MESSAGE), parts=more, style=style)
+    return Draft(type="message", role="assistant", content=content), kept
+
+
+def _parse_content(content: Any, spoken: bool) -> tuple[Content, dict[str, dict[str, Any]]]:
+    if isinstance(content, str):
+        return content, {}
+    return read_parts(content, _NAME, _known_part, _wire_output_part if spoken else _wire_part)
+
+
+def _known_part(part: dict[str, Any]) -> Part | None:
+    match part["type"]:
+        case "input_text" | "output_text":
+            if not isinstance(part.get("text"), str):
+                raise FormatError(f"the text of a part must be a string: {part!r:.60}")
+            return TextPart(part["text"])
+        case "input_image":
+            return ImagePart(url=part.get("image_url"), detail=part.get("detail"))
+        case "input_file":
+            return FilePart(
+                name=part.get("filename"),
+                file_id=part.get("file_id"),
+                data=part.get("file_data"),
+                url=part.get("file_url"),
+            )
+    return None

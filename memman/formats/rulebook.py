@@ -1,0 +1,94 @@
+"""What a checker of rules is made of: its tables, and reading what may be anything."""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+
+class Rule(msgspec.Struct, frozen=True):
+    """One thing a provider refuses, or that this house does not send."""
+
+    id: str
+    targets: tuple[str, ...]
+    statement: str
+    source: str
+
+
+def rules_of(table: str, *targets: str) -> tuple[Rule, ...]:
+    """The rules of a table with rows of id | statement | source.
+
+    "House" marks what a provider takes but we do not send; the rest is refused with a 400 in the
+    threads that are named (owner/repository#number where the repository alone is ambiguous).
+    """
+    rows = (line.split(" | ") for line in table.strip().splitlines())
+    return tuple(Rule(rule_id, targets, statement, source) for rule_id, statement, source in rows)
+
+
+Here = Iterator[tuple[str, str]]  # rule id and text; who asks knows the message
+There = Iterator[tuple[int, str, str]]  # the same after the index of the message
+
+
+class Checker(msgspec.Struct, frozen=True):
+    """The rules of one target: of its system parameter, of a message, and of the whole request.
+
+    `roles` are those that a message may have; where there are none, `of_message` takes anything.
+    """
+
+    roles: tuple[str, ...]
+    of_system: Callable[[Any], Here]
+    of_message: Callable[[Any], Here]
+    of_request: Callable[[Sequence[Any]], There]
+
+
+def show(value: Any) -> str:
+    """A value as a message says it."""
+    # Only strings are printed: a value may be huge, and the repr of a very long int raises.
+    if isinstance(value, str):
+        return repr(value if len(value) <= 80 else f"{value[:77]}...")
+    return "null" if value is None else f"of type {type(value).__name__}"
+
+
+def get(value: Any, key: str) -> Any:
+    """A key of what may be no object."""
+    return value.get(key) if isinstance(value, dict) else None
+
+
+def dicts(value: Any) -> list[dict[str, Any]]:
+    """The objects of what may be no list."""
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def filled(value: Any) -> bool:
+    """Whether this is a string with something in it."""
+    return isinstance(value, str) and value != ""
+
+
+def typed(value: Any) -> bool:
+    """Whether this is a list of objects with a type."""
+    return isinstance(value, list) and all(filled(get(item, "type")) for item in value)
+
+
+def matches(pattern: str, value: Any) -> bool:
+    """Whether this is a string that matches in full."""
+    return isinstance(value, str) and re.fullmatch(pattern, value) is not None
+
+
+def repeated(ids: Sequence[str]) -> list[str]:
+    """The ids that occur more than once."""
+    return [call_id for call_id, times in Counter(ids).items() if times > 1]
+
+
+def strings(value: Any) -> Iterator[str]:
+    """Every string in a value, keys too."""
+    # A stack and not recursion, and each container once: nesting may be deep, or a cycle.
+    stack, seen = [value], set()
+    while stack:
+        item = stack.pop()
+        if isinstance(item, str):
+            yield item
+        elif isinstance(item, dict | list | tuple) and id(item) not in seen:
+            seen.add(id(item))
+            stack += [*item, *item.values()] if isinstance(item, dict) else item

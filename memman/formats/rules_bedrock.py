@@ -1,0 +1,185 @@
+"""What Bedrock refuses in the messages of a Converse request."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+from memman.formats.rulebook import (
+    Checker,
+    Here,
+    There,
+    dicts,
+    filled,
+    get,
+    matches,
+    repeated,
+    rules_of,
+    show,
+)
+
+RULES = rules_of(
+    """
+system.shape | A system prompt is text or blocks of text, none of them blank. | \
+botocore 1.44 SystemContentBlock; OpenHands#5339 (blank text)
+shape.message | A message is an object with the role user or assistant and at least one block. | \
+earendil-works/pi#3443; botocore 1.44 Message; house: its system role is not rendered
+shape.block | A block is an object with something in it; text is text. | botocore 1.44 ContentBlock
+shape.block-role | Only an assistant uses tools; results, images and documents are the user's. | \
+docs API_runtime_Message
+content.whitespace | No text is blank. | OpenHands#5339, continue#9767, hermes-agent#60628
+order.first-not-user | The first message is the user's. | dify#12340
+order.alternate | User and assistant turns alternate. | langchainjs#6724, langchain-aws#130
+order.last-assistant | The last message is not the assistant's. | \
+langchain#36611 (newer Claude models)
+pair.missing-result | Each toolUse is answered in the user message that comes next. | \
+pydantic-ai#2327, claude-code#2697
+pair.orphan-result | A toolResult answers a toolUse of the message just before. | strands#1435
+pair.duplicate-result | A toolUse has a single toolResult. | strands#1435, pydantic-ai#2327
+pair.result-first | Results come before everything else in their message. | \
+anthropic-sdk-typescript#653 (Claude behind Converse)
+id.pattern | A toolUseId matches ^[a-zA-Z0-9_.:-]{1,64}$. | botocore 1.44 ToolUseBlock
+id.duplicate | The toolUseIds of a request differ. | opencode#1279 (Claude behind Converse)
+name.pattern | A tool name matches ^[a-zA-Z0-9_-]{1,64}$. | botocore 1.44 ToolUseBlock
+args.not-object | The input of a toolUse is an object. | Portkey-AI/gateway#769
+result.not-object | The json of a toolResult is an object. | sigoden/aichat#1550, maximhq/bifrost#1330
+result.empty-error | A toolResult with the status error says something. | aws-samples#15
+document.without-text | A message with a document has a text too. | trpc-agent-go#1748
+document.name | A document's name has 1 to 200 letters, digits, single spaces, - ( ) [ ]. | \
+simonw/llm-bedrock#8, opencode#19964
+""",
+    "bedrock",
+)
+_HOLDER = {
+    "toolUse": "assistant",
+    "toolResult": "user",
+    "image": "user",
+    "document": "user",
+}
+# An underscore is taken, although the page does not list it (generative-ai-use-cases#1671).
+_TITLE = r"(?! *\Z)(?!.*  )[a-zA-Z0-9_ ()\[\]-]{1,200}"
+
+
+def _system(system: Any) -> Here:
+    blocks = system if isinstance(system, list) else [{"text": system}]
+    if system is not None and not (blocks and all(_says(get(b, "text")) for b in blocks)):
+        yield "system.shape", "system is not text, or some of it is blank; omit what is blank"
+
+
+def _says(value: Any) -> bool:
+    return isinstance(value, str) and value.strip() != ""
+
+
+def _message(message: dict[str, Any]) -> Here:
+    content = message.get("content")
+    if not isinstance(content, list) or not content:
+        yield "shape.message", f"content is {show(content)}, or empty; send a list of blocks"
+        return
+    for block in content:
+        if not isinstance(block, dict) or not block:
+            yield "shape.block", f"a block is {show(block)}, or empty; drop it"
+            continue
+        for kind in _HOLDER.keys() & block.keys():
+            if message["role"] != _HOLDER[kind]:
+                yield (
+                    "shape.block-role",
+                    f"{kind} is in a message of the {message['role']}; move it",
+                )
+        yield from _block(block)
+    kinds = {kind for block in dicts(content) for kind in block}
+    if "document" in kinds and "text" not in kinds:
+        yield "document.without-text", "a document stands alone; add a text to the message"
+
+
+def _block(block: dict[str, Any]) -> Here:
+    if "text" in block and not isinstance(block["text"], str):
+        yield "shape.block", f"the text of a block is {show(block['text'])}; send a string"
+    elif "text" in block and not block["text"].strip():
+        yield "content.whitespace", "a text is blank; drop it"
+    if "document" in block and not matches(_TITLE, get(block["document"], "name")):
+        name = show(get(block["document"], "name"))
+        yield "document.name", f"a document's name is {name}; use letters, digits and -"
+    for kind, check in (("toolUse", _use), ("toolResult", _result)):
+        if kind in block:
+            body = block[kind]
+            if not isinstance(body, dict):
+                yield "shape.block", f"a {kind} is {show(body)}; send an object"
+                continue
+            if not matches(r"[a-zA-Z0-9_.:-]{1,64}", body.get("toolUseId")):
+                given = show(body.get("toolUseId"))
+                yield "id.pattern", f"a toolUseId is {given}; map it to 64 letters, digits, _.:-"
+            yield from check(body)
+
+
+def _use(body: dict[str, Any]) -> Here:
+    name = body.get("name")
+    if not matches(r"[a-zA-Z0-9_-]{1,64}", name):
+        yield "name.pattern", f"a tool name is {show(name)}; use 1 to 64 letters, digits, _ and -"
+    if not isinstance(body.get("input"), dict):
+        yield "args.not-object", f"input of {show(name)} is no object; send one"
+
+
+def _result(body: dict[str, Any]) -> Here:
+    content, name = body.get("content"), f"the result of {show(body.get('toolUseId'))}"
+    if not isinstance(content, list) or not all(isinstance(b, dict) and b for b in content):
+        yield "shape.block", f"{name} is {show(content)}; send a list of blocks"
+        return
+    if body.get("status") == "error" and not content:
+        yield "result.empty-error", f"{name} is an error without a word; say that the tool failed"
+    for block in content:
+        if "json" in block and not isinstance(block["json"], dict):
+            yield "result.not-object", f"the json of {name} is {show(block['json'])}; send text"
+        yield from _block(block)
+
+
+def _bodies(message: Any, kind: str) -> list[dict[str, Any]]:
+    held = get(message, "role") == _HOLDER[kind]
+    return dicts([block.get(kind) for block in dicts(get(message, "content"))]) if held else []
+
+
+def _ids(message: Any, kind: str) -> list[str]:
+    bodies = _bodies(message, kind)
+    return [body["toolUseId"] for body in bodies if filled(body.get("toolUseId"))]
+
+
+def _request(messages: Sequence[Any]) -> There:
+    roles = [get(message, "role") for message in messages]
+    if roles[:1] == ["assistant"]:
+        yield 0, "order.first-not-user", "the assistant speaks first; put a user message before"
+    if roles[-1:] == ["assistant"]:
+        yield len(roles) - 1, "order.last-assistant", "the assistant speaks last; drop it"
+    for index, (before, role) in enumerate(pairwise(roles), start=1):
+        if before == role and role in ("user", "assistant"):
+            yield index, "order.alternate", f"two {role} messages in a row; merge them"
+    seen: set[str] = set()
+    for index, (before, after) in enumerate(pairwise((None, *messages, None))):
+        yield from _pairs(index, _ids(before, "toolUse"), after)
+        for call_id in _ids(after, "toolUse"):
+            if call_id in seen:
+                yield (
+                    index,
+                    "id.duplicate",
+                    f"the toolUseId {show(call_id)} was used before; map it",
+                )
+            seen.add(call_id)
+
+
+def _pairs(index: int, asked: list[str], message: Any) -> There:
+    results = _ids(message, "toolResult")
+    for call_id in dict.fromkeys(asked):
+        if call_id not in results:
+            text = f"no toolResult answers {show(call_id)} in the next message; add one"
+            yield index - 1, "pair.missing-result", text
+    for result in results:
+        if result not in asked:
+            text = f"no toolUse {show(result)} in the message before; drop the result"
+            yield index, "pair.orphan-result", text
+    for call_id in repeated([result for result in results if result in asked]):
+        yield index, "pair.duplicate-result", f"{show(call_id)} has several results; keep one"
+    first = dicts(get(message, "content"))[: len(results)]
+    if any("toolResult" not in block for block in first):
+        yield index, "pair.result-first", "something precedes a toolResult; put results first"
+
+
+CHECKER = Checker(("user", "assistant"), _system, _message, _request)

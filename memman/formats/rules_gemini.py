@@ -1,0 +1,136 @@
+"""What Gemini refuses in the contents of a request."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+from memman.formats.rulebook import Checker, Here, There, dicts, get, matches, rules_of, show
+
+RULES = rules_of(
+    """
+system.shape | A system prompt is text that is not blank. | \
+house: it is sent as a content with one part, for which content.empty holds
+shape.message | A content is an object with the role user or model and at least one part. | \
+agno#5843; google-genai 3.4 Content
+shape.part | A part is an object that has data, and text is text. | \
+CLIProxyAPI#1293, boldsoftware/sketch#68; google-genai 3.4 Part
+shape.part-role | Only the model calls functions, only the user answers them. | \
+gemini-cli#11814; docs "Function calling"
+content.empty | No text is empty. | Portkey-AI/gateway#462, CLIProxyAPI#1293
+order.first-not-user | The first content is the user's. | gemini-cli#11814
+order.alternate | Turns alternate; the user may speak after responses. | \
+house: contents of one role in a row are merged; gemini-cli#26956, lobehub#10049 (calls in a row)
+order.last-assistant | The last content is not the model's. | crewAI#6973, crewAI#7134
+pair.missing-result | The content after calls has as many responses as there were calls. | \
+gemini-cli#3814, gemini-cli#17208
+pair.orphan-result | Responses come immediately after the content with their calls. | \
+GoogleCloudPlatform/generative-ai#368, gemini-cli#26956
+pair.mismatch | A response has the name of a call, and its id where that has one. | \
+docs "Function calling" (parallel calls are matched by id or name)
+pair.response-alone | A content with responses has nothing else. | opencode#43479
+args.not-object | The args of a call are an object, where there are any. | \
+google-genai 3.4 FunctionCall
+result.not-object | The response of a function is an object. | google-genai 3.4 FunctionResponse
+name.pattern | A function name matches ^[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}$. | \
+gemini-cli#2966, kaitranntt/ccs#25, cline#7339
+""",
+    "gemini",
+)
+_HOLDER = {"functionCall": "model", "functionResponse": "user"}
+# What says something about a part and is none by itself.
+_ABOUT = {"thought", "thoughtSignature", "videoMetadata", "mediaResolution", "partMetadata"}
+_NAME = r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}"
+
+
+def _system(system: Any) -> Here:
+    if system is not None and not (isinstance(system, str) and system.strip()):
+        yield "system.shape", "system is not text, or blank; omit it"
+
+
+def _content(content: dict[str, Any]) -> Here:
+    parts = content.get("parts")
+    if not isinstance(parts, list) or not parts:
+        yield "shape.message", f"parts is {show(parts)}, or empty; send a list of parts"
+        return
+    for part in parts:
+        if not isinstance(part, dict) or not part.keys() - _ABOUT:
+            yield "shape.part", f"a part is {show(part)}, or has no data; drop it"
+        else:
+            yield from _part(part, content["role"])
+
+
+def _part(part: dict[str, Any], role: str) -> Here:
+    if "text" in part and not isinstance(part["text"], str):
+        yield "shape.part", f"the text of a part is {show(part['text'])}; send a string"
+    elif part.get("text") == "" and "thoughtSignature" not in part:
+        yield "content.empty", "the text of a part is empty; drop the part"
+    for kind, holder in _HOLDER.items():
+        if kind in part:
+            if role != holder:
+                yield "shape.part-role", f"{kind} is in a content of the {role}; move it"
+            yield from _function(kind, part[kind])
+
+
+def _function(kind: str, body: Any) -> Here:
+    if not isinstance(body, dict):
+        yield "shape.part", f"a {kind} is {show(body)}; send an object"
+        return
+    name = body.get("name")
+    if not matches(_NAME, name):
+        yield "name.pattern", f"a function name is {show(name)}; use letters, digits, _ . : and -"
+    if kind == "functionCall" and not isinstance(body.get("args", {}), dict):
+        yield "args.not-object", f"args of {show(name)} is {show(body['args'])}; send an object"
+    if kind == "functionResponse" and not isinstance(body.get("response"), dict):
+        given = show(body.get("response"))
+        yield "result.not-object", f"the response of {show(name)} is {given}; send an object"
+
+
+def _bodies(content: Any, kind: str) -> list[dict[str, Any]]:
+    held = get(content, "role") == _HOLDER[kind]
+    return dicts([part.get(kind) for part in dicts(get(content, "parts"))]) if held else []
+
+
+def _request(contents: Sequence[Any]) -> There:
+    roles = [get(content, "role") for content in contents]
+    if roles[:1] == ["model"]:
+        yield 0, "order.first-not-user", "the model speaks first; put a user content before"
+    if roles[-1:] == ["model"]:
+        yield len(roles) - 1, "order.last-assistant", "the model speaks last; let the user go on"
+    for index, (before, after) in enumerate(pairwise((None, *contents, None))):
+        yield from _pairs(index, before, after)
+        role = get(after, "role")
+        answered = bool(_bodies(before, "functionResponse"))
+        again = bool(_bodies(after, "functionResponse"))
+        if role in ("user", "model") and role == get(before, "role") and not answered and not again:
+            yield index, "order.alternate", f"two contents of the {role} in a row; merge them"
+
+
+def _pairs(index: int, before: Any, after: Any) -> There:
+    calls, responses = _bodies(before, "functionCall"), _bodies(after, "functionResponse")
+    if len(responses) < len(calls):
+        text = f"{len(calls)} calls have {len(responses)} responses in the next content"
+        yield index - 1, "pair.missing-result", f"{text}; send one for each"
+    if len(responses) > len(calls):
+        text = f"{len(responses)} responses follow {len(calls)} calls; drop those without a call"
+        yield index, "pair.orphan-result", text
+    elif len(responses) == len(calls):
+        yield from _mismatches(index, calls, responses)
+    if responses and len(responses) < len(get(after, "parts")):
+        text = "a content with responses has other parts; send those in a content of their own"
+        yield index, "pair.response-alone", text
+
+
+def _mismatches(index: int, calls: list[dict[str, Any]], responses: list[dict[str, Any]]) -> There:
+    waiting = [(call.get("id"), call.get("name")) for call in calls]
+    for response in responses:
+        found = (response.get("id"), response.get("name"))
+        if found in waiting:
+            waiting.remove(found)
+        else:
+            text = f"no call before has the name {show(found[1])} and the id {show(found[0])}"
+            yield index, "pair.mismatch", f"{text}; answer with those of the call"
+
+
+CHECKER = Checker(("user", "model"), _system, _content, _request)

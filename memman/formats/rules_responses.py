@@ -1,0 +1,137 @@
+"""What the OpenAI Responses API refuses in the items of a request's input."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from memman.formats.rulebook import (
+    Checker,
+    Here,
+    There,
+    dicts,
+    filled,
+    get,
+    matches,
+    rules_of,
+    show,
+    typed,
+)
+
+RULES = rules_of(
+    """
+system.shape | System text is an item, not a parameter. | \
+house: instructions hold for a single request (openai 3.54 ResponseCreateParams)
+shape.message | An item is an object with a type, or a message with a known role. | \
+openai 3.54 ResponseInputItemParam
+shape.content | A message's content and an output is a string or typed parts. | \
+openai 3.54 EasyInputMessageParam, FunctionCallOutput
+shape.part-role | An assistant's parts are output_text or refusal, all others go in. | \
+rust-genai#119, litellm#17507
+pair.missing-result | Each call has an output of its kind with its call_id. | openai-agents#2317
+pair.orphan-result | An output comes after the call with its call_id. | OpenMinis#222
+pair.duplicate-result | A call has a single output. | house: a second one says nothing about which holds
+id.pattern | A call_id has 1 to 64 characters. | 9router#393, fastllm#45, codex#14355
+id.duplicate | The call_ids of a request's calls differ. | house: an output names its call by it
+args.not-string | Arguments are a string of JSON, not an object. | \
+openai 3.54 ResponseFunctionToolCallParam
+name.pattern | A function name matches ^[a-zA-Z0-9_-]{1,64}$. | openai 3.54 FunctionToolParam
+reasoning.alone | Reasoning is followed by what it led to. | \
+continue#8933, openai-node#1567, vercel/ai#7099
+""",
+    "openai-responses",
+)
+_ROLES = ("system", "developer", "user", "assistant")
+_CALLS = {"function_call": "arguments", "custom_tool_call": "input"}
+_OUTPUTS = ("function_call_output", "custom_tool_call_output")
+_SPOKEN = ("output_text", "refusal")
+
+
+def _system(system: Any) -> Here:
+    if system is not None:
+        yield "system.shape", "a system parameter is given; send a first item of role system"
+
+
+def _item(item: Any) -> Here:
+    kind = _kind(item)
+    if kind == "":
+        yield "shape.message", f"an item is {show(item)} without a type or a role; send one of them"
+    elif kind == "message":
+        yield from _message(item)
+    elif kind in _CALLS or kind in _OUTPUTS:
+        if not (filled(item.get("call_id")) and len(item["call_id"]) <= 64):
+            given = show(item.get("call_id"))
+            yield "id.pattern", f"the call_id of a {kind} is {given}; use 1 to 64 characters"
+        if kind in _OUTPUTS:
+            yield from _content(item.get("output"), "an output", spoken=False)
+        else:
+            yield from _call(item, _CALLS[kind])
+
+
+def _kind(item: Any) -> str:
+    """The type of an item; "" for what is none."""
+    if get(item, "type") in (None, "message"):
+        return "message" if get(item, "role") in _ROLES else ""
+    kind = get(item, "type")
+    return kind if isinstance(kind, str) else ""
+
+
+def _message(item: dict[str, Any]) -> Here:
+    spoken = item["role"] == "assistant"
+    yield from _content(item.get("content"), f"{item['role']} content", spoken)
+
+
+def _content(content: Any, what: str, spoken: bool) -> Here:
+    if isinstance(content, str):
+        return
+    if not content or not typed(content):
+        yield "shape.content", f"{what} is {show(content)}; send a string or typed parts"
+    for part in dicts(content):
+        if (part.get("type") in _SPOKEN) != spoken:
+            kind = show(part.get("type"))
+            yield "shape.part-role", f"{what} has a part of the type {kind}; use its own types"
+
+
+def _call(item: dict[str, Any], key: str) -> Here:
+    name = item.get("name")
+    if not matches(r"[a-zA-Z0-9_-]{1,64}", name):
+        yield "name.pattern", f"a function name is {show(name)}; use 1 to 64 letters, digits, _ -"
+    if not isinstance(item.get(key), str):
+        given = show(item.get(key))
+        yield "args.not-string", f"{key} of {show(name)} is {given}; dump it to a JSON string"
+
+
+def _request(items: Sequence[Any]) -> There:
+    called: dict[tuple[str, str], int] = {}
+    answered: set[tuple[str, str]] = set()
+    for index, item in enumerate(items):
+        kind, call_id = _kind(item), get(item, "call_id")
+        pair = (kind.removesuffix("_output"), call_id)
+        if kind in _CALLS and filled(call_id):
+            if any(call_id == used for _, used in called):
+                yield index, "id.duplicate", f"{show(call_id)} was used before; give each its own"
+            called.setdefault(pair, index)
+        elif kind in _OUTPUTS and filled(call_id):
+            if pair not in called:
+                text = f"no {pair[0]} {show(call_id)} before; drop the output, or send it as text"
+                yield index, "pair.orphan-result", text
+            elif pair in answered:
+                yield index, "pair.duplicate-result", f"{show(call_id)} has an output; keep one"
+            answered.add(pair)
+        elif kind == "reasoning" and not _goes_on(items[index + 1 :]):
+            yield index, "reasoning.alone", "nothing follows that the reasoning led to; drop it"
+    for pair, index in called.items():
+        if pair not in answered:
+            yield index, "pair.missing-result", f"no output for {show(pair[1])}; add one"
+
+
+def _goes_on(items: Sequence[Any]) -> bool:
+    """Whether something that the model made comes next, after more reasoning perhaps."""
+    following = next((item for item in items if _kind(item) != "reasoning"), None)
+    kind = _kind(following)
+    if kind == "message":
+        return bool(get(following, "role") == "assistant")
+    return kind != "" and kind not in _OUTPUTS
+
+
+CHECKER = Checker((), _system, _item, _request)

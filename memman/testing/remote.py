@@ -1,0 +1,428 @@
+"""The laws of a remote token counter, each a test, driven through its SDK against a loopback server."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from time import monotonic
+from typing import Any
+
+from memman.counting import Fallen, RemoteMeter, model_ref
+from memman.entries import TokenCount
+from memman.ports import CounterSpec, RemoteCounter
+from memman.testing.laws import in_threads
+from memman.testing.loopback import Answer, LoopbackServer, loopback
+
+_AT_ONCE = 20
+_DEADLINE = 0.4  # seconds; of the laws that wait for it
+_SLACK = 0.3  # seconds over a deadline that are still in time
+_AMPLE = 20.0  # seconds; where no law waits: an SDK is imported within the first call
+_TRIES = 3  # a busy machine may spoil one measurement, hardly three
+_Price = Callable[[Mapping[str, Any]], "TokenCount | Fallen"]
+_NONSENSE = Answer(200, b"<html>not what you asked for</html>")
+
+
+class _Timer:
+    """Real time, and as much more as a law wants to have passed."""
+
+    def __init__(self) -> None:
+        self.passed = 0.0
+
+    def __call__(self) -> float:
+        return monotonic() + self.passed
+
+
+class Trial:
+    """One counter, the meter that asks it, and the server that answers.
+
+    `price` is the door that a law goes through, `timer` the meter's.
+    """
+
+    def __init__(self, counter: RemoteCounter, model: str, server: LoopbackServer) -> None:
+        self.counter = counter
+        self.server = server
+        self.timer = _Timer()
+        self._model = model_ref(model)
+        self.meter = self.metered(_AMPLE)
+
+    def metered(self, timeout: float) -> RemoteMeter:
+        """Another meter of the same counter."""
+        return RemoteMeter(self.counter, self._model, timeout=timeout, timer=self.timer)
+
+    @property
+    def asked(self) -> int:
+        """How many requests came."""
+        assert not self.server.astray, f"requests went to {self.server.astray}"
+        return len(self.server.received)
+
+
+def _sync(meter: RemoteMeter) -> _Price:
+    return meter.price
+
+
+def _async(meter: RemoteMeter) -> _Price:
+    async def ask(rendered: Mapping[str, Any]) -> TokenCount | Fallen:
+        return await meter.aprice(rendered)
+
+    return lambda rendered: asyncio.run(ask(rendered))
+
+
+_DOORS = (_sync, _async)
+
+
+class RemoteCounterConformance:
+    """Derive from it, say how the counter is made and how its provider spells; every law becomes a test.
+
+        class TestMine(RemoteCounterConformance):
+            path = "/v1/count"
+            spec = MY_SPEC
+            models = ("my-model", "vendor/my-model")
+            foreign = ("gpt-4o",)
+            module, sdk = "memman_mine", "mine"
+
+            def make_counter(self, url):
+                return MyCounter(client=mine.Client(base_url=url, api_key=self.secret))
+
+            def make_request(self, text):
+                message = {"role": "user", "content": text}
+                return {"model": "my-model", "messages": [message], "system": "be brief", "tools": [...]}
+
+            def success(self, tokens):
+                return Answer(200, {"tokens": tokens})
+
+    `path` is how the path of a count ends. `spec`, `models` and `foreign` are what the counter is listed
+    as, models that it must and that it must not answer for. `module` and `sdk`: listing the counter
+    imports the one and not the other. `secret` is the key that the counter is made with. Where the SDK
+    does not hand over a response's headers `reads_retry_after` is False. `unsupported_requests` is how
+    many requests it takes to be sure that a model is not supported.
+    """
+
+    path: str = ""
+    spec: CounterSpec | None = None
+    models: tuple[str, ...] = ()
+    foreign: tuple[str, ...] = ()
+    module: str = ""
+    sdk: str = ""
+    secret: str = "key-of-the-test"  # noqa: S105 - no secret of anybody
+    reads_retry_after: bool = True
+    unsupported_requests: int = 1
+
+    # ------------------------------------------------------------ what a plugin's test supplies
+
+    def make_counter(self, url: str) -> RemoteCounter:
+        """The counter under test, whose SDK talks to the server at `url` (no slash at its end)."""
+        raise NotImplementedError
+
+    def make_request(self, text: str) -> dict[str, Any]:
+        """A rendered request in the provider's shape: this text, a system prompt, at least one tool."""
+        raise NotImplementedError
+
+    def success(self, tokens: Any) -> Answer:
+        """How the provider says that a request has so many tokens."""
+        raise NotImplementedError
+
+    def failure(self, status: int, headers: Mapping[str, str] | None = None) -> Answer:
+        """How the provider says that it failed."""
+        error = {"type": "error", "error": {"type": "error", "code": None, "message": "no count"}}
+        return Answer(status, error, headers or {})
+
+    def unsupported(self) -> Answer:
+        """How the provider says that it does not know the model, or cannot count for it."""
+        return self.failure(404)
+
+    def close_counter(self, counter: RemoteCounter) -> None:
+        """Frees what the counter holds; called at the end of each law."""
+
+    # ------------------------------------------------------------ numbers
+
+    def test_the_providers_number_is_the_count(self) -> None:
+        for door, trial in self._each(self.success(4711)):
+            answer = door(trial.meter)(self.make_request("hi"))
+            assert isinstance(answer, TokenCount), answer
+            assert (answer.tokens, answer.method) == (4711, "api")
+            assert answer.counter == trial.counter.fingerprint
+            assert trial.asked == 1
+
+    def test_a_counter_serves_one_loop_after_another(self) -> None:
+        with self._trial(self.success(7)) as trial:
+            for number in range(3):
+                answer = _async(trial.meter)(self.make_request(f"hi {number}"))
+                assert isinstance(answer, TokenCount), answer
+            assert trial.asked == 3
+
+    def test_threads_with_loops_of_their_own_share_a_counter(self) -> None:
+        with self._trial(self.success(7)) as trial:
+            prices = [
+                lambda n=number: _async(trial.meter)(self.make_request(f"hi {n}"))
+                for number in range(6)
+            ]
+            answers = in_threads(prices, _AMPLE)
+            assert all(isinstance(answer, TokenCount) for answer in answers), answers
+
+    # ------------------------------------------------------------ what reaches the provider
+
+    def test_every_text_of_the_request_reaches_the_provider(self) -> None:
+        rendered = self.make_request("Where did we leave off?")
+        for _door, received in self._sent(rendered):
+            said = list(_texts(received.body))
+            for text in (*_texts(rendered["messages"]), *_texts(rendered["system"])):
+                assert any(text in each for each in said), f"{text!r} was not sent"
+
+    def test_the_tools_reach_the_provider(self) -> None:
+        rendered = self.make_request("hi")
+        names = list(_texts(rendered["tools"], keys=("name", "description")))
+        assert names, "make_request has no tool with a name"
+        for _door, received in self._sent(rendered):
+            said = list(_texts(received.body))
+            for name in names:
+                assert name in said, f"the tool's {name!r} was not sent"
+
+    def test_the_model_is_sent_in_the_spelling_of_the_request(self) -> None:
+        rendered = self.make_request("hi")
+        for _door, received in self._sent(rendered):
+            sent = [received.path, *_texts(received.body)]
+            assert any(rendered["model"] in each for each in sent), (
+                f"{rendered['model']} is in none"
+            )
+
+    def test_a_request_without_system_and_tools_is_counted(self) -> None:
+        bare = {**self.make_request("hi"), "system": None, "tools": []}
+        for door, trial in self._each(self.success(3)):
+            answer = door(trial.meter)(bare)
+            assert isinstance(answer, TokenCount), answer
+            assert "null" not in _shown(trial.server.received[0].body), "what is not there is sent"
+
+    def test_the_request_is_not_changed(self) -> None:
+        rendered = self.make_request("hi")
+        before = copy.deepcopy(rendered)
+        for _door, _received in self._sent(rendered):
+            assert rendered == before
+
+    # ------------------------------------------------------------ failures
+
+    def test_a_limit_is_kept_until_the_provider_wants_to_be_asked_again(self) -> None:
+        limited = self.failure(429, {"retry-after": "7"})
+        wait = 7.0 if self.reads_retry_after else 30.0
+        for door, trial in self._each(limited, self.success(5)):
+            price = door(trial.meter)
+            first = price(self.make_request("one"))
+            assert isinstance(first, Fallen), first
+            assert first.kind == "limited", first
+            assert not self.reads_retry_after or first.retry_after == wait
+            trial.timer.passed += wait - 2
+            assert isinstance(price(self.make_request("two")), Fallen)
+            assert trial.asked == 1
+            trial.timer.passed += 3
+            assert isinstance(price(self.make_request("two")), TokenCount)
+
+    def test_a_failure_of_the_provider_is_a_reason_and_one_request(self) -> None:
+        for status in (500, 503, 529):
+            for door, trial in self._each(self.failure(status)):
+                answer = door(trial.meter)(self.make_request("hi"))
+                assert isinstance(answer, Fallen), answer
+                assert answer.kind == "server", answer
+                assert answer.reason
+                assert trial.asked == 1, f"{trial.asked} requests for one count: retries are on"
+
+    def test_refused_credentials_are_told_and_nobody_asks_again(self) -> None:
+        for door, trial in self._each(self.failure(401)):
+            price = door(trial.meter)
+            answers = [price(self.make_request(text)) for text in ("one", "two")]
+            assert all(isinstance(each, Fallen) and each.kind == "denied" for each in answers)
+            assert trial.asked == 1
+
+    def test_an_answer_that_is_no_count_is_a_failure(self) -> None:
+        wrong = [self.success(each) for each in ("many", -1, None)]
+        for answer in (_NONSENSE, Answer(200, {}), Answer(200, []), *wrong):
+            for door, trial in self._each(answer):
+                found = door(trial.meter)(self.make_request("hi"))
+                assert isinstance(found, Fallen), f"{answer.body!r} was taken for {found}"
+                assert found.kind in ("malformed", "failed"), found
+
+    def test_a_model_that_is_not_supported_is_remembered(self) -> None:
+        for door, trial in self._each(self.unsupported()):
+            price = door(trial.meter)
+            answers = [price(self.make_request(text)) for text in ("one", "two", "three")]
+            assert all(isinstance(each, Fallen) for each in answers), answers
+            assert all(each.kind == "unsupported" for each in answers), answers  # type: ignore[union-attr]
+            assert trial.asked == self.unsupported_requests
+
+    # ------------------------------------------------------------ time
+
+    def test_a_provider_that_never_answers_costs_the_deadline(self) -> None:
+        for door in _DOORS:
+            late = self._late(door)
+            for _ in range(_TRIES - 1):
+                late = late if late < _SLACK else self._late(door)
+            assert late < _SLACK, f"{late:.2f} s over a deadline of {_DEADLINE} s"
+
+    def _late(self, door: Callable[[RemoteMeter], _Price]) -> float:
+        """By how many seconds a hang outlasts the deadline, the SDK being warm."""
+        with self._trial(self.success(1), Answer(never=True)) as trial:
+            door(trial.meter)(self.make_request("warm"))
+            price = door(trial.metered(_DEADLINE))
+            began = monotonic()
+            answer = price(self.make_request("hi"))
+            took = monotonic() - began
+            assert isinstance(answer, Fallen), answer
+            assert answer.kind == "network", answer
+            assert trial.asked == 2
+            return took - _DEADLINE
+
+    def test_the_counter_itself_gives_up_at_its_time_out(self) -> None:
+        with self._trial(self.success(1), Answer(never=True)) as trial:
+            trial.meter.price(self.make_request("warm"))
+
+            def ask() -> float:
+                began = monotonic()
+                try:
+                    trial.counter.count_request(self.make_request("hi"), timeout=_DEADLINE)
+                except Exception:  # noqa: BLE001 - whatever the SDK raises
+                    return monotonic() - began
+                raise AssertionError("it answered")
+
+            [took] = in_threads([ask], _AMPLE)
+            assert took < _DEADLINE + 2, "the call goes on after its time-out"
+
+    def test_a_slow_answer_within_the_deadline_is_taken(self) -> None:
+        slow = self.success(9)
+        delayed = Answer(slow.status, slow.body, slow.headers, delay=0.3)
+        for door, trial in self._each(delayed):
+            answer = door(trial.meter)(self.make_request("hi"))
+            assert isinstance(answer, TokenCount), answer
+            assert answer.latency >= 0.3
+
+    # ------------------------------------------------------------ asking once
+
+    def test_twenty_threads_with_one_request_make_one(self) -> None:
+        with self._trial(self._slowly(12)) as trial:
+            rendered = self.make_request("hi")
+            answers = in_threads([lambda: trial.meter.price(rendered)] * _AT_ONCE, _AMPLE)
+            assert [_tokens(answer) for answer in answers] == [12] * _AT_ONCE
+            assert trial.asked == 1
+
+    def test_twenty_tasks_with_one_request_make_one(self) -> None:
+        with self._trial(self._slowly(12)) as trial:
+            rendered = self.make_request("hi")
+
+            async def together() -> list[TokenCount | Fallen]:
+                return await asyncio.gather(
+                    *(trial.meter.aprice(rendered) for _ in range(_AT_ONCE))
+                )
+
+            assert [_tokens(answer) for answer in asyncio.run(together())] == [12] * _AT_ONCE
+            assert trial.asked == 1
+
+    def test_an_answer_is_kept_until_it_expires(self) -> None:
+        for door, trial in self._each(self.success(5), self.success(6)):
+            price, rendered = door(trial.meter), self.make_request("hi")
+            assert _tokens(price(rendered)) == _tokens(price(rendered)) == 5
+            assert trial.asked == 1
+            trial.timer.passed += 301
+            assert _tokens(price(rendered)) == 6
+
+    def test_an_endpoint_that_keeps_failing_is_left_alone_and_asked_again_later(self) -> None:
+        for door, trial in self._each(self.failure(500)):
+            price = door(trial.meter)
+            for number in range(5):
+                assert isinstance(price(self.make_request(f"{number}")), Fallen)
+            assert trial.asked == 3
+            trial.server.answer_with(self.success(5))
+            trial.timer.passed += 31
+            assert _tokens(price(self.make_request("again"))) == 5
+            assert _tokens(price(self.make_request("and again"))) == 5
+
+    # ------------------------------------------------------------ being found
+
+    def test_the_fingerprint_is_a_name_that_stays_and_holds_no_secret(self) -> None:
+        with self._trial(self.success(1)) as trial:
+            first, again = trial.counter.fingerprint, self.make_counter(trial.server.url)
+            assert isinstance(first, str)
+            assert first
+            assert again.fingerprint == first
+            assert self.secret not in first
+            self.close_counter(again)
+
+    def test_it_is_listed_as_a_remote_counter_with_a_format(self) -> None:
+        if self.spec is not None:
+            assert self.spec.remote
+            assert self.spec.format, "a remote counter says in which format it wants a request"
+
+    def test_it_answers_for_its_models(self) -> None:
+        for model in self.models:
+            assert _certainty(self.spec, model) > 0, f"it does not answer for {model}"
+
+    def test_it_leaves_foreign_models_alone(self) -> None:
+        for model in self.foreign:
+            assert _certainty(self.spec, model) <= 0, f"it answers for {model}"
+
+    def test_listing_it_imports_no_sdk(self) -> None:
+        if self.module and self.sdk:
+            program = f"import sys, {self.module}; sys.exit({self.sdk!r} in sys.modules)"
+            done = subprocess.run([sys.executable, "-c", program], check=False)
+            assert done.returncode == 0, f"import {self.module} loads {self.sdk}"
+
+    # ------------------------------------------------------------ inside
+
+    @contextmanager
+    def _trial(self, *answers: Answer) -> Iterator[Trial]:
+        with loopback(self.path, *answers) as server:
+            counter = self.make_counter(server.url)
+            try:
+                yield Trial(counter, self.make_request("hi")["model"], server)
+            finally:
+                self.close_counter(counter)
+
+    def _each(self, *answers: Answer) -> Iterator[tuple[Callable[[RemoteMeter], _Price], Trial]]:
+        """A trial for each door."""
+        for door in _DOORS:
+            with self._trial(*answers) as trial:
+                yield door, trial
+
+    def _sent(self, rendered: dict[str, Any]) -> Iterator[tuple[Any, Any]]:
+        """What came to the server, for each door."""
+        for door, trial in self._each(self.success(1)):
+            answer = door(trial.meter)(rendered)
+            assert isinstance(answer, TokenCount), answer
+            assert trial.asked == 1
+            yield door, trial.server.received[0]
+
+    def _slowly(self, tokens: int) -> Answer:
+        quick = self.success(tokens)
+        return Answer(quick.status, quick.body, quick.headers, delay=0.3)
+
+
+def _tokens(answer: TokenCount | Fallen) -> int:
+    assert isinstance(answer, TokenCount), answer
+    return answer.tokens
+
+
+def _texts(value: Any, *, keys: tuple[str, ...] | None = None) -> Iterator[str]:
+    """The strings in a JSON value; with `keys` only those that stand under one of them."""
+    if isinstance(value, str):
+        if keys is None:
+            yield value
+    elif isinstance(value, Mapping):
+        for key, each in value.items():
+            yield from _texts(each, keys=None if keys is not None and key in keys else keys)
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from _texts(each, keys=keys)
+
+
+def _shown(value: Any) -> str:
+    """A JSON value with `null` where it has a None."""
+    if value is None:
+        return "null"
+    if isinstance(value, Mapping):
+        return " ".join(_shown(each) for each in value.values())
+    return " ".join(map(_shown, value)) if isinstance(value, list) else ""
+
+
+def _certainty(spec: CounterSpec | None, model: str) -> int:
+    assert spec is not None, "`models` and `foreign` need a `spec`"
+    return spec.match(model_ref(model))

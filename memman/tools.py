@@ -1,0 +1,80 @@
+"""Tool definitions, in whichever provider's spelling they come.
+
+A request's tools are handed through as the application wrote them. Who needs them in another provider's
+spelling, such as a counter that asks that provider, reads them here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from memman.errors import FormatError
+
+_NO_ARGUMENTS: Final = {"type": "object", "properties": {}}
+_SCHEMAS: Final = (
+    "parameters",
+    "input_schema",
+    "inputSchema",
+    "parametersJsonSchema",
+    "parameters_json_schema",
+)
+_DECLARATIONS: Final = ("functionDeclarations", "function_declarations")
+
+
+class Tool(msgspec.Struct, frozen=True):
+    """A function that a model may call: `schema` is the JSON schema of its arguments.
+
+    With `name` None it is one of a provider's own tools, `given` as it came.
+    """
+
+    name: str | None
+    description: str | None
+    schema: Mapping[str, Any]
+    given: Mapping[str, Any]
+
+
+def read_tools(tools: Iterable[Any]) -> list[Tool]:
+    """The tools of a request: of OpenAI (chat, responses), Anthropic, Gemini or Bedrock.
+
+    Raises `FormatError` for a tool that is no JSON object.
+    """
+    return [found for tool in tools for found in _read(tool)]
+
+
+def _read(tool: Any) -> Iterator[Tool]:
+    if not isinstance(tool, Mapping):
+        raise FormatError(f"a tool must be a JSON object, not {type(tool).__name__}: {tool!r:.80}")
+    for key in _DECLARATIONS:
+        if isinstance(tool.get(key), list):
+            for declared in tool[key]:
+                yield from _read(declared)
+            return
+    inner = tool.get("function") or tool.get("toolSpec") or tool
+    name = inner.get("name") if isinstance(inner, Mapping) else None
+    schema = _schema(inner) if isinstance(name, str) else None
+    # A provider's own tool has a type of its own: web_search_20250305, file_search, ...
+    own = schema is None and tool.get("type") not in (None, "function", "custom")
+    if not isinstance(name, str) or own:
+        yield Tool(None, None, _NO_ARGUMENTS, tool)
+        return
+    description = inner.get("description")
+    said = description if isinstance(description, str) else None
+    yield Tool(name, said, schema or _NO_ARGUMENTS, tool)
+
+
+def _schema(tool: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    for key in (
+        "parameters",
+        "input_schema",
+        "inputSchema",
+        "parametersJsonSchema",
+        "parameters_json_schema",
+    ):
+        found = tool.get(key)
+        if isinstance(found, Mapping):
+            inner = found.get("json")
+            return inner if key == "inputSchema" and isinstance(inner, Mapping) else found
+    return None

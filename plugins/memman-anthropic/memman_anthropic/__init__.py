@@ -1,0 +1,48 @@
+"""Token counts of whole requests by Anthropic's `messages.count_tokens`, on its API and on Vertex AI.
+
+A plugin of memman: install it, and `count_policy="confirm"` has Anthropic count a request where that can
+decide something. Importing it, and making a counter, loads no SDK; the first count does.
+"""
+
+from __future__ import annotations
+
+from memman.hookspecs import hookimpl
+from memman.ports import CounterSpec, ModelRef
+from memman_anthropic.clients import of_anthropic, of_vertex
+from memman_anthropic.counter import AnthropicCounter
+
+__all__ = ["AnthropicCounter", "memman_token_counters"]
+
+_CERTAINTY = 20
+_OF_VERTEX = ("vertex", "vertex_ai", "vertexai", "google-vertex", "vertex-anthropic")
+
+
+def _on_vertex(model: ModelRef) -> bool:
+    return (model.provider or "").partition("/")[0] in _OF_VERTEX
+
+
+def _match(model: ModelRef) -> int:
+    """Claude on Anthropic's own API or on Vertex AI; another provider's Claude needs its own counter."""
+    ours = model.provider in (None, "anthropic") or _on_vertex(model)
+    return _CERTAINTY if ours and model.name.startswith("claude") else 0
+
+
+def _make(model: ModelRef) -> AnthropicCounter:
+    """The counter for `model`. Raises `CounterUnavailable` where an SDK is not installed."""
+    clients = of_vertex() if _on_vertex(model) else of_anthropic()
+    return AnthropicCounter(model, clients=clients)
+
+
+@hookimpl
+def memman_token_counters() -> list[CounterSpec]:
+    """One remote counter, `anthropic`."""
+    return [
+        CounterSpec(
+            name="anthropic",
+            match=_match,
+            factory=_make,
+            remote=True,
+            accuracy="high",
+            format="anthropic",
+        )
+    ]

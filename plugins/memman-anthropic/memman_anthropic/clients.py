@@ -1,0 +1,57 @@
+"""The SDK's clients, made of the environment when one is first asked for."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Final
+
+from memman.counting.clients import Clients, host_of, require
+from memman.errors import CounterUnavailable
+
+_API: Final = "https://api.anthropic.com"
+_REGION, _PROJECT = "CLOUD_ML_REGION", "ANTHROPIC_VERTEX_PROJECT_ID"
+_NO_KEY: Final = (
+    "Anthropic's API wants credentials: set ANTHROPIC_API_KEY, or register an AnthropicCounter with "
+    "your own client"
+)
+_NO_PLACE: Final = (
+    f"Claude on Vertex AI wants a region and a project: set {_REGION} and {_PROJECT}, or register an "
+    "AnthropicCounter with your own client"
+)
+
+
+def of_anthropic() -> Clients:
+    """Clients of Anthropic's own API; credentials and ANTHROPIC_BASE_URL are read by the SDK."""
+    require("anthropic", "memman-anthropic")
+    endpoint = host_of(os.environ.get("ANTHROPIC_BASE_URL") or _API)
+    return Clients(endpoint, lambda: _made("Anthropic"), lambda: _made("AsyncAnthropic"))
+
+
+def of_vertex() -> Clients:
+    """A client of Vertex AI, with the application default credentials of google-auth.
+
+    They are fetched with time-outs of their own, of minutes, on a thread that a loop waits for at its
+    end. So the async door too has the sync client, on a thread that nobody waits for.
+    """
+    require("anthropic", "memman-anthropic")
+    require("google.auth", '"memman-anthropic[vertex]"')
+    endpoint = "/".join(("vertex", os.environ.get(_REGION, ""), os.environ.get(_PROJECT, "")))
+    return Clients(endpoint, _on_vertex, None)
+
+
+def _made(name: str) -> Any:
+    import anthropic
+
+    client = getattr(anthropic, name)()
+    held = (getattr(client, each, None) for each in ("api_key", "auth_token", "credentials"))
+    if not any(held):
+        raise CounterUnavailable(_NO_KEY)
+    return client
+
+
+def _on_vertex() -> Any:
+    import anthropic
+
+    if not os.environ.get(_REGION):
+        raise CounterUnavailable(_NO_PLACE)
+    return anthropic.AnthropicVertex()

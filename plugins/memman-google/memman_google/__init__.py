@@ -1,0 +1,73 @@
+"""Google's own token counts of whole requests to Gemini models.
+
+A plugin of memman: install it, and a session with `count_policy="confirm"` asks the Gemini Developer API or
+Vertex AI where a count can decide something. Importing it loads no SDK; the first count does.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from memman.counting.clients import require
+from memman.errors import CounterUnavailable
+from memman.hookspecs import hookimpl
+from memman.ports import CounterSpec, ModelRef
+from memman_google.counter import GoogleCounter
+from memman_google.doors import KEYS, developer_match, gemini_match, has_key, vertex_match
+
+if TYPE_CHECKING:
+    from google.genai import Client
+
+__all__ = ["GoogleCounter", "counter_specs", "memman_token_counters"]
+
+
+def counter_specs(client: Client | None = None) -> list[CounterSpec]:
+    """`google` for the Developer API and `google-vertex`; with a `client`, the one of the two it is for.
+
+    `google` is of medium accuracy, because its service counts no system prompt and no tools as such.
+    """
+
+    def developer(model: ModelRef) -> GoogleCounter:
+        if client is None:
+            require("google.genai", "memman-google")
+            if not has_key():
+                raise CounterUnavailable(
+                    f"the Gemini Developer API needs a key: set {' or '.join(KEYS)}"
+                )
+        return GoogleCounter(model, vertex=False, client=client)
+
+    def vertex(model: ModelRef) -> GoogleCounter:
+        if client is None:
+            require("google.genai", "memman-google")
+        return GoogleCounter(model, vertex=True, client=client)
+
+    google = CounterSpec(
+        name="google",
+        match=developer_match if client is None else _before_all,
+        factory=developer,
+        remote=True,
+        accuracy="medium",
+        format="gemini",
+    )
+    google_vertex = CounterSpec(
+        name="google-vertex",
+        match=vertex_match if client is None else _before_all,
+        factory=vertex,
+        remote=True,
+        accuracy="high",
+        format="gemini",
+    )
+    if client is None:
+        return [google, google_vertex]
+    return [google_vertex if client.vertexai else google]
+
+
+def _before_all(model: ModelRef) -> int:
+    """A client that somebody made goes before those of the environment."""
+    return 2 * gemini_match(model)
+
+
+@hookimpl
+def memman_token_counters() -> list[CounterSpec]:
+    """Two remote counters, `google` and `google-vertex`, of the environment's credentials."""
+    return counter_specs()

@@ -1,0 +1,49 @@
+"""Which of Google's two services counts for a model: the Gemini Developer API or Vertex AI.
+
+The spelling decides (`gemini/...`, `vertex_ai/...`), else the SDK's own environment variables. Exactly one
+answers, so that no conversation goes to a service that nobody chose.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+from memman.ports import ModelRef
+
+KEYS: Final = ("GOOGLE_API_KEY", "GEMINI_API_KEY")
+# The SDK's; the newer name wins over the older.
+_WANTS_VERTEX: Final = ("GOOGLE_GENAI_USE_ENTERPRISE", "GOOGLE_GENAI_USE_VERTEXAI")
+_SURE: Final = 20
+
+
+def gemini_match(model: ModelRef) -> int:
+    """20 for a Gemini model, whoever serves it, else 0."""
+    return _SURE if model.name.startswith("gemini-") else 0
+
+
+def developer_match(model: ModelRef) -> int:
+    """20 for a Gemini model that the Developer API counts for, else 0."""
+    return 0 if _on_vertex(model) else gemini_match(model)
+
+
+def vertex_match(model: ModelRef) -> int:
+    """20 for a Gemini model that Vertex counts for, else 0."""
+    return gemini_match(model) if _on_vertex(model) else 0
+
+
+def has_key() -> bool:
+    """Whether the environment has a key of the Developer API."""
+    return any(os.environ.get(name) for name in KEYS)
+
+
+def _on_vertex(model: ModelRef) -> bool:
+    provider = model.provider or ""
+    if "vertex" in provider:
+        return True
+    return provider.rpartition("/")[2] != "gemini" and _wants_vertex()
+
+
+def _wants_vertex() -> bool:
+    said = next((os.environ[name] for name in _WANTS_VERTEX if name in os.environ), "")
+    return said.lower() in ("true", "1")

@@ -1,0 +1,58 @@
+"""The tokenizers that mistral-common carries, each loaded once in a process, never over a network."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any, Final
+
+from memman.errors import CounterUnavailable
+from memman_mistral.counter import MistralCounter
+from memman_mistral.models import SENTENCEPIECE
+
+# One file of each vocabulary: the other versions differ in control tokens, which text never counts as.
+_FILES: Final = {
+    SENTENCEPIECE: "mistral_instruct_tokenizer_240323.model.v3",
+    "tekken": "tekken_240718.json",
+}
+_lock = threading.Lock()
+_loaded: dict[str, MistralCounter] = {}
+
+
+def loaded(vocabulary: str) -> MistralCounter:
+    """The counter of a vocabulary, shared by all who ask.
+
+    Raises `CounterUnavailable` when this release of mistral-common does not carry it.
+    """
+    with _lock:
+        known = _loaded.get(vocabulary)
+        if known is None:
+            known = _loaded[vocabulary] = counter_of(_FILES[vocabulary], vocabulary)
+        return known
+
+
+def counter_of(file_name: str, vocabulary: str) -> MistralCounter:
+    """A counter with one file of mistral-common's data folder."""
+    import mistral_common
+
+    path = Path(mistral_common.__path__[0]) / "data" / file_name
+    if not path.is_file():
+        raise CounterUnavailable(
+            f"this release of mistral-common does not carry {file_name}: install the one that "
+            "memman-mistral was made for (1.13)"
+        )
+    tokenizer: Any
+    if vocabulary == SENTENCEPIECE:
+        from mistral_common.tokens.tokenizers.sentencepiece import SentencePieceTokenizer
+
+        tokenizer = SentencePieceTokenizer(str(path))
+    else:
+        from mistral_common.tokens.tokenizers.tekken import Tekkenizer
+
+        tokenizer = Tekkenizer.from_file(str(path))
+
+    def encode(text: str) -> list[int]:
+        tokens: list[int] = tokenizer.encode(text, bos=False, eos=False)
+        return tokens
+
+    return MistralCounter(vocabulary, encode, whole=vocabulary == SENTENCEPIECE)

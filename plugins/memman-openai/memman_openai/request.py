@@ -1,0 +1,40 @@
+"""A rendered request as the counting endpoint takes it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from memman.counting.clients import sent_name
+from memman.ports import ModelRef
+from memman.tools import Tool, read_tools
+
+
+def request_of(rendered: Mapping[str, Any], model: ModelRef | None = None) -> dict[str, Any]:
+    """The arguments of `responses.input_tokens.count`; nothing of `rendered` is changed.
+
+    The messages are the items of a Responses request; the system prompt becomes its instructions.
+    """
+    asked: dict[str, Any] = {
+        "model": sent_name(rendered["model"], model),
+        "input": list(rendered["messages"]),
+    }
+    if rendered.get("system"):
+        asked["instructions"] = rendered["system"]
+    if rendered.get("tools"):
+        asked["tools"] = [_spelled(tool) for tool in read_tools(rendered["tools"])]
+    return asked
+
+
+def _spelled(tool: Tool) -> Mapping[str, Any]:
+    """A tool as the Responses API spells it; what is so already, or a tool of its own, stays."""
+    given = tool.given
+    if tool.name is None or (given.get("type") == "function" and "name" in given):
+        return given
+    spelled: dict[str, Any] = {"type": "function", "name": tool.name, "parameters": tool.schema}
+    if tool.description:
+        spelled["description"] = tool.description
+    inner = given.get("function")
+    if isinstance(inner, Mapping) and "strict" in inner:
+        spelled["strict"] = inner["strict"]
+    return spelled

@@ -1,0 +1,151 @@
+"""`memman counters` and `memman models`: what counts, why, and what is known of limits."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from memman import CounterSpec, CounterUnavailable, ModelInfo, hookimpl
+from memman.plugins import shared_plugins
+
+
+class Plugin:
+    """Two counters, one of which cannot work here and one of which is broken, and a model's limits."""
+
+    @hookimpl
+    def memman_token_counters(self) -> list[CounterSpec]:
+        def no_key(model: Any) -> Any:
+            raise CounterUnavailable("no key is set")
+
+        def broken(model: Any) -> int:
+            raise ZeroDivisionError("broken")
+
+        return [
+            CounterSpec(
+                name="faraway",
+                match=lambda model: 50 if model.family.startswith("claude") else 0,
+                factory=no_key,
+                remote=True,
+                format="anthropic",
+            ),
+            CounterSpec(name="broken", match=broken, factory=lambda model: None),
+        ]
+
+    @hookimpl
+    def memman_model_info(self, model: Any) -> ModelInfo | None:
+        return ModelInfo(9_000, 8_000, 1_000, "acme") if model.name == "acme-1" else None
+
+
+@pytest.fixture
+def plugin():
+    shared_plugins().register(Plugin(), "of-the-test")
+    yield
+    shared_plugins()._manager.unregister(name="of-the-test")
+
+
+def test_every_counter_has_a_line(command):
+    shown = command("counters")
+    assert shown.exit_code == 0
+    lines = shown.stdout.splitlines()
+    assert any(line.startswith("tiktoken") and "gpt-4o" in line for line in lines)
+    assert any("every model" in line for line in lines)
+
+
+def test_a_counter_that_cannot_work_says_why(command, plugin):
+    shown = command("counters")
+    assert shown.exit_code == 0
+    assert "cannot work here: no key is set" in shown.stdout
+    assert "whole requests, by network" in shown.stdout
+    assert "its match() failed: ZeroDivisionError: broken" in shown.stdout
+    listed = {
+        row["name"]: row for row in json.loads(command("counters", "--json").stdout)["counters"]
+    }
+    assert listed["faraway"]["missing"] == "no key is set"
+    assert listed["faraway"]["remote"] is True
+    assert "claude-4" in listed["faraway"]["families"]
+    assert listed["tiktoken"]["missing"] == ""
+
+
+def test_strict_makes_a_finding_of_it(command, plugin):
+    assert command("counters", "--strict").exit_code != 0
+    from memman.cli.app import memman
+    from memman.cli.problems import FindingError, exit_code
+
+    with pytest.raises(FindingError, match="faraway, broken") as caught:
+        memman.main(["counters", "--strict"], standalone_mode=False)
+    assert exit_code(caught.value) == 1
+
+
+def test_a_model_is_explained(command):
+    shown = command("counters", "explain", "bedrock/us.anthropic.claude-sonnet-4-5-20250929-v1:0")
+    assert shown.exit_code == 0
+    for said in ("claude-sonnet-4-5-20250929", "bedrock", "us", "claude-4", "context 200,000"):
+        assert said in shown.stdout
+    document = json.loads(command("counters", "explain", "azure/gpt-4o", "--json").stdout)
+    assert document["memman"] == "counters explain"
+    assert document["model"]["name"] == "gpt-4o"
+    assert document["model"]["provider"] == "azure"
+    assert document["limits"]["context"] == 128_000
+    [chosen] = [row for row in document["candidates"] if row["chosen"]]
+    assert chosen["name"] == "tiktoken"
+    assert all(row["reason"] for row in document["candidates"] if not row["chosen"])
+    matches = [row["match"] for row in document["candidates"] if not row["remote"]]
+    assert matches == sorted(matches, reverse=True)
+
+
+def test_an_unknown_model_is_estimated_and_has_no_limits(command):
+    document = json.loads(command("counters", "explain", "acme-9", "--json").stdout)
+    assert document["limits"] is None
+    assert document["model"]["family"] == ""
+    [chosen] = [row for row in document["candidates"] if row["chosen"]]
+    assert chosen["accuracy"] == "low"
+    assert "unknown" in command("counters", "explain", "acme-9").stdout
+
+
+def test_a_remote_counter_is_explained_but_not_asked_for_texts(command, plugin):
+    document = json.loads(command("counters", "explain", "claude-sonnet-4-5", "--json").stdout)
+    [remote] = [row for row in document["candidates"] if row["name"] == "faraway"]
+    assert (remote["remote"], remote["chosen"], remote["reason"]) == (True, False, "no key is set")
+
+
+def test_an_option_belongs_behind_the_name_of_explain(command):
+    assert command("counters", "--json", "explain", "gpt-4o").exit_code == 2
+    assert command("counters", "explain").exit_code == 2
+
+
+def test_models_are_found_by_a_part_of_their_name(command):
+    document = json.loads(command("models", "GPT-4.1", "--json").stdout)
+    names = [row["model"] for row in document["models"]]
+    assert "openai/gpt-4.1" in names
+    assert all("gpt-4.1" in name for name in names)
+    assert document["models"][0]["source"]
+    shown = command("models", "gpt-4.1")
+    assert "1,047,576" in shown.stdout
+    assert shown.stderr == f"{len(names)} models\n"
+
+
+def test_a_model_is_found_by_any_spelling_and_in_plugins(command, plugin):
+    for spelling in (
+        "ft:gpt-4.1:org::x",
+        "arn:aws:bedrock:us-east-1::foundation-model/amazon.nova-pro-v1:0",
+    ):
+        [row] = json.loads(command("models", spelling, "--json").stdout)["models"]
+        assert row["model"] == spelling
+        assert row["context"] > 100_000
+    [row] = json.loads(command("models", "acme-1", "--json").stdout)["models"]
+    assert (row["context"], row["max_input"], row["source"]) == (9_000, 8_000, "acme")
+
+
+def test_all_models_are_listed_without_a_word(command):
+    assert len(json.loads(command("models", "--json").stdout)["models"]) > 1_000
+
+
+def test_what_is_not_known_is_a_finding(command):
+    from memman.cli.app import memman
+    from memman.cli.problems import FindingError
+
+    with pytest.raises(FindingError, match="acme-9"):
+        memman.main(["models", "acme-9"], standalone_mode=False)
+    assert json.loads(command("models", "acme-9", "--json").stdout)["models"] == []

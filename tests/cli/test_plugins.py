@@ -1,0 +1,380 @@
+"""`memman plugins --check` finds what a counter does wrong; `--scaffold` writes one that is right."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from memman import plugins
+from memman.cli import checking
+from memman.counting import builtin_specs
+from memman.testing import CounterConformance, CounterSpecConformance, laws_of
+
+COUNTER = """
+import re
+from memman import CounterSpec, CounterUnavailable, hookimpl
+
+class Counter:
+    fingerprint = "acme:1"
+    def count_texts(self, texts):
+        return [len(re.findall(r"\\w{1,4}|\\W", text)) for text in texts]
+    def count_request(self, rendered, *, timeout):
+        raise CounterUnavailable("no key")
+    acount_request = count_request
+
+def unavailable(model):
+    raise CounterUnavailable("pip install acme-vocabulary")
+
+def match(model):
+    return 10 if model.name.startswith("acme-") else 0
+
+@hookimpl
+def memman_token_counters():
+    return [CounterSpec(name="acme", match=match, factory=lambda model: Counter())]
+"""
+NEGATIVE = COUNTER.replace("len(re", "-len(re")
+HANGING = COUNTER.replace("return [len", "import threading; threading.Event().wait(); return [len")
+PANICKING = COUNTER.replace("return [len", "raise PanicException('x'); return [len").replace(
+    "class Counter", "class PanicException(BaseException): pass\n\nclass Counter"
+)
+EAGER = COUNTER.replace("import re\n", "import re, rich\n", 1)
+GONE = COUNTER.replace("lambda model: Counter()", "unavailable")
+REMOTE = COUNTER.replace("match=match,", "match=match, remote=True, format='openai-chat',")
+REMOTE_GONE = REMOTE.replace("lambda model: Counter()", "unavailable")
+BY_NAME = COUNTER.replace("return 10 if", "return 0 if")
+NO_LISTING = COUNTER.replace("return [CounterSpec(", "return ['acme']\n    [CounterSpec(")
+RAISING = COUNTER.replace("return [CounterSpec(", "raise OSError('no disk')\n    [CounterSpec(")
+NO_COUNTER = "from memman import hookimpl\n@hookimpl\ndef memman_store(url): return None\n"
+
+Install = Callable[..., None]
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
+    """Installs the module of a plugin called acme, in this process and those it starts."""
+    folder = tmp_path / "site"
+    info = folder / "memman_test_acme-1.2.dist-info"
+    info.mkdir(parents=True)
+    monkeypatch.syspath_prepend(str(folder))
+    monkeypatch.setenv("PYTHONPATH", str(folder))
+    monkeypatch.setattr(plugins, "_shared", None)
+
+    def make(source: str, requires: str = "") -> None:
+        (info / "METADATA").write_text(
+            "Metadata-Version: 2.1\nName: memman-test-acme\nVersion: 1.2\n"
+            "Requires-Dist: memman-core\n" + (f"Requires-Dist: {requires}\n" if requires else "")
+        )
+        (info / "entry_points.txt").write_text("[memman]\nacme = memman_test_acme\n")
+        (folder / "memman_test_acme.py").write_text(source)
+        importlib.invalidate_caches()
+
+    yield make
+    sys.modules.pop("memman_test_acme", None)
+
+
+def checked(command, *args: str) -> SimpleNamespace:
+    """The exit code, the outcomes by law, the reasons by law, and what stderr says."""
+    result = command("plugins", "--check", "acme", "--json", *args)
+    [counter] = json.loads(result.stdout)["counters"]
+    laws = {law["law"]: law["outcome"] for law in counter["laws"]}
+    reasons = {law["law"]: law["reason"] for law in counter["laws"] if law["reason"]}
+    return SimpleNamespace(
+        code=result.exit_code, laws=laws, reasons=reasons, stderr=result.stderr, counter=counter
+    )
+
+
+# ---------------------------------------------------------------- --check
+
+
+def test_a_sound_counter_keeps_every_law_one_line_each(command, install):
+    install(COUNTER)
+    result = command("plugins", "--check", "acme")
+    assert result.exit_code == 0, result.output
+    head, *lines = result.stdout.splitlines()
+    assert head == "acme: a local counter, made for acme-1"
+    expected = [
+        name.removeprefix("test_").replace("_", " ") for name in laws_of(CounterConformance)
+    ]
+    assert lines == [f"  ok       {law}" for law in expected]
+
+
+def test_the_plugin_may_be_named_by_its_distribution(command, install):
+    install(COUNTER)
+    assert command("plugins", "--check", "memman-test-acme").exit_code == 0
+
+
+def test_a_counter_that_answers_below_nothing_is_a_finding(command, install):
+    install(NEGATIVE)
+    found = checked(command)
+    law = "a count is a whole number and never negative"
+    assert (found.code, found.laws[law]) == (1, "failed")
+    assert found.reasons[law] == "'Hello, world!' has -7 tokens"
+    failed = sum(outcome == "failed" for outcome in found.laws.values())
+    assert found.stderr.endswith(f"memman: plugin acme: {failed} laws not kept\n")
+
+
+def test_a_counter_that_hangs_is_asked_no_more(command, install, monkeypatch):
+    monkeypatch.setattr(CounterSpecConformance, "deadline", 0.2)
+    install(HANGING)
+    found = checked(command)
+    outcomes = list(found.laws.values())
+    assert found.code == 1
+    assert outcomes == ["failed"] + ["not run"] * (len(outcomes) - 1)
+    assert "not done after 0.2 s" in found.reasons.values()
+    assert len(outcomes) == len(laws_of(CounterConformance))
+
+
+def test_a_counter_that_panics_is_a_finding_and_no_trace(command, install):
+    install(PANICKING)
+    found = checked(command)
+    assert found.code == 1
+    assert found.reasons["an empty text costs nothing"] == "PanicException: x"
+    assert found.laws["its spec is sound"] == "ok"
+
+
+def test_what_the_distribution_depends_on_is_not_imported_by_listing(command, install):
+    install(EAGER, requires="Rich>=13 ; python_version > '3'")
+    found = checked(command)
+    assert found.code == 1
+    assert found.reasons == {"listing it imports no sdk": "import memman_test_acme loads rich"}
+
+
+def test_a_local_counter_that_cannot_work_here_is_a_finding(command, install):
+    install(GONE)
+    found = checked(command)
+    assert found.code == 1
+    reason = found.reasons["an empty text costs nothing"]
+    assert reason == "unavailable here: pip install acme-vocabulary"
+
+
+def test_a_remote_counter_is_checked_as_far_as_that_needs_no_network(command, install):
+    install(REMOTE)
+    found = checked(command)
+    assert (found.code, found.counter["remote"]) == (0, True)
+    assert len(found.laws) == len(laws_of(CounterSpecConformance))
+    assert set(found.laws.values()) == {"ok"}
+
+
+def test_a_remote_counter_without_its_key_is_no_finding(command, install):
+    install(REMOTE_GONE)
+    found = checked(command)
+    assert (found.code, found.laws["its factory makes the counter"]) == (0, "not run")
+
+
+def test_a_counter_for_no_known_model_is_checked_and_a_model_may_be_given(command, install):
+    install(BY_NAME)
+    found = checked(command)
+    assert (found.code, found.counter["model"]) == (0, None)
+    assert "add --model NAME" in command("plugins", "--check", "acme").stderr
+    wrong = checked(command, "--model", "acme-9")
+    assert wrong.code == 1
+    assert wrong.reasons == {"it answers for its models": "it does not answer for acme-9"}
+
+
+def test_a_listing_that_is_none_is_a_finding(command, install):
+    install(NO_LISTING)
+    found = checked(command)
+    assert (found.code, found.reasons) == (1, {"its spec is sound": "a str is no CounterSpec"})
+
+
+@pytest.mark.parametrize(
+    ("source", "code", "told"),
+    [
+        ("import no_such_module_anywhere", 1, "plugin acme cannot be loaded: ModuleNotFoundError"),
+        ("def", 1, "plugin acme cannot be loaded: SyntaxError"),
+        (RAISING, 1, "memman_token_counters of plugin acme fails: OSError: no disk"),
+        (
+            NO_COUNTER,
+            2,
+            "plugin acme offers no token counter, and only those are checked; it has memman_store",
+        ),
+    ],
+    ids=["no module", "no syntax", "raises when asked", "no counter"],
+)
+def test_a_plugin_that_cannot_be_checked_says_why(command, install, source, code, told):
+    install(source)
+    result = command("plugins", "--check", "acme")
+    assert (result.exit_code, result.stdout) == (code, "")
+    assert f"memman: {told}" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_a_plugin_that_is_not_there_says_what_is(command, install, monkeypatch):
+    install(COUNTER)
+    result = command("plugins", "--check", "abacus")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "no plugin called 'abacus' is loaded; there are: acme" in result.stderr
+    monkeypatch.setenv("MEMMAN_PLUGINS", "")
+    monkeypatch.setattr(plugins, "_shared", None)
+    assert "MEMMAN_PLUGINS" in command("plugins", "--check", "acme").stderr
+
+
+def test_checking_needs_no_pytest():
+    program = "import sys; sys.modules['pytest'] = None; import memman.cli.checking"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+def test_the_kits_are_not_loaded_by_the_other_commands():
+    program = "import sys, memman.cli.app; sys.exit('memman.testing' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+    assert checking.__name__ in sys.modules
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["--check", "a", "--scaffold", "b"],
+        ["--check", "a", "--strict"],
+        ["--model", "gpt-4o"],
+        ["--into", "."],
+        ["--check", "a", "--into", "."],
+    ],
+)
+def test_options_that_do_not_belong_together_are_refused(command, args):
+    assert command("plugins", *args).exit_code == 2
+
+
+# ---------------------------------------------------------------- --scaffold
+
+
+@pytest.mark.parametrize("name", ["acme", "my-own-counter", "a1"])
+def test_a_new_plugin_has_its_files_under_its_name(command, tmp_path, name):
+    result = command("plugins", "--scaffold", name, "--into", tmp_path, "--json")
+    assert result.exit_code == 0, result.output
+    document = json.loads(result.stdout)
+    folder = tmp_path / f"memman-{name}"
+    module = name.replace("-", "_")
+    assert document["folder"] == str(folder)
+    written = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+    assert written == set(document["files"])
+    assert {f"memman_{module}/__init__.py", f"tests/test_{module}.py"} < written
+    project = tomllib.loads((folder / "pyproject.toml").read_text())
+    assert project["project"]["name"] == f"memman-{name}"
+    assert project["project"]["entry-points"]["memman"] == {name: f"memman_{module}"}
+    assert not [path for path in written if "$" in (folder / path).read_text()]
+
+
+@pytest.fixture
+def scaffolded(command, tmp_path) -> Path:
+    """A new plugin, with the metadata that an installer would write for it."""
+    assert command("plugins", "--scaffold", "my-own", "--into", tmp_path).exit_code == 0
+    folder = tmp_path / "memman-my-own"
+    info = folder / "memman_my_own-0.1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: memman-my-own\nVersion: 0.1.0\n")
+    (info / "entry_points.txt").write_text("[memman]\nmy-own = memman_my_own\n")
+    return folder
+
+
+def test_a_new_plugin_passes_its_tests_and_the_check(scaffolded):
+    environment = {**os.environ, "PYTHONPATH": str(scaffolded), "PYTHONDONTWRITEBYTECODE": "1"}
+    for args in (
+        ["pytest", "-q", "-p", "no:cacheprovider", "-W", "error"],
+        ["memman.cli", "plugins", "--check", "my-own"],
+    ):
+        done = subprocess.run(
+            [sys.executable, "-m", *args],
+            cwd=scaffolded,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_new_plugin_is_clean_for_the_linters(scaffolded):
+    for args in (
+        ["ruff", "check", "."],
+        ["ruff", "format", "--check", "."],
+        ["mypy", "--strict", "memman_my_own"],
+    ):
+        done = subprocess.run(
+            [sys.executable, "-m", *args],
+            cwd=scaffolded,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_what_exists_is_never_overwritten(command, tmp_path):
+    folder = tmp_path / "memman-acme"
+    folder.mkdir()
+    (folder / "README.md").write_text("mine")
+    for _ in range(2):
+        result = command("plugins", "--scaffold", "acme", "--into", tmp_path)
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert "is not overwritten" in result.stderr
+    assert [path.name for path in folder.iterdir()] == ["README.md"]
+    assert (folder / "README.md").read_text() == "mine"
+    (tmp_path / "memman-other").write_text("a file")
+    assert command("plugins", "--scaffold", "other", "--into", tmp_path).exit_code == 2
+    assert (tmp_path / "memman-other").read_text() == "a file"
+
+
+def test_a_folder_that_cannot_be_filled_is_removed_again(command, tmp_path, monkeypatch):
+    from memman.cli import scaffolding
+
+    monkeypatch.setattr(
+        scaffolding, "_FILES", {**scaffolding._FILES, "last.txt": "no-such-template"}
+    )
+    assert command("plugins", "--scaffold", "acme", "--into", tmp_path).exit_code == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        " ",
+        "Acme",
+        "1acme",
+        "a b",
+        "a_b",
+        "-a",
+        "a-",
+        "a--b",
+        "../a",
+        "/a",
+        "a/b",
+        "a.b",
+        "ž",
+        "x" * 41,
+        "a\n",
+    ],
+)
+def test_a_bad_name_is_refused_with_the_rule(command, tmp_path, name):
+    result = command("plugins", "--scaffold", name, "--into", tmp_path)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "cannot be a plugin's name" in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", [builtin_specs()[0].name, "core", "tiktoken"])
+def test_a_name_that_is_taken_is_refused(command, tmp_path, name):
+    result = command("plugins", "--scaffold", name, "--into", tmp_path)
+    assert result.exit_code == 2
+    assert "is taken" in result.stderr
+
+
+def test_a_name_with_the_prefix_is_told_without_it(command, tmp_path):
+    result = command("plugins", "--scaffold", "memman-acme", "--into", tmp_path)
+    assert result.exit_code == 2
+    assert "--scaffold acme" in result.stderr
+
+
+def test_a_place_that_is_not_there_is_refused(command, tmp_path):
+    result = command("plugins", "--scaffold", "acme", "--into", tmp_path / "nowhere")
+    assert result.exit_code == 2
+    assert "there is no such folder" in result.stderr

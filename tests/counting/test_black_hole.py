@@ -1,0 +1,163 @@
+"""Behind a firewall that swallows every packet: no counter that is installed keeps anybody waiting.
+
+Every name resolves to a socket of this machine that never answers, so the real SDKs meet it with their own
+connections. Where a port drops connections a `connect` waits; where it only accepts them, so does the
+reading of the first byte (a TLS handshake, here).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from memman import AsyncMemoryManager, CounterSpec, MemoryConfig, MemoryManager, events
+from memman.counting import builtin_specs, model_ref
+from memman.formats import BUILTIN_FORMATS
+from memman.plugins import shared_plugins
+
+MODELS = (
+    "gpt-4o", "claude-sonnet-4-5", "gemini-2.5-pro", "mistral-large-2411", "llama-3.1-8b",
+    "bedrock/anthropic.claude-sonnet-4-5-20250929-v1:0", "amazon.nova-pro-v1:0",
+    "vertex_ai/gemini-2.5-pro", "vertex_ai/claude-sonnet-4-5", "azure/gpt-4o",
+)  # fmt: skip
+# Enough for every SDK to want to connect; none of it is anybody's.
+ENVIRONMENT = {
+    "ANTHROPIC_API_KEY": "a", "OPENAI_API_KEY": "a", "GEMINI_API_KEY": "a",
+    "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "a", "AWS_DEFAULT_REGION": "us-east-1",
+    "AZURE_OPENAI_API_KEY": "a", "AZURE_OPENAI_ENDPOINT": "https://azure.test",
+    "OPENAI_API_VERSION": "2025-04-01-preview", "CLOUD_ML_REGION": "us-east5",
+    "ANTHROPIC_VERTEX_PROJECT_ID": "p", "GOOGLE_CLOUD_PROJECT": "p", "GOOGLE_CLOUD_LOCATION": "us",
+}  # fmt: skip
+AN_ADD = 1.5  # seconds; the first one loads a vocabulary
+A_BUILD = 2.0 + 0.3 + 1.0  # the deadline, what it may be late, and the import of an SDK
+
+
+def specs() -> list[CounterSpec]:
+    listed = shared_plugins().listed("memman_token_counters")
+    return [*(spec for _, spec in listed), *builtin_specs()]
+
+
+def models_of(spec: CounterSpec) -> list[str]:
+    """A model for each platform that a counter is for."""
+    found = {model_ref(model).provider: model for model in MODELS if spec.match(model_ref(model))}
+    return list(found.values()) or ["a model nobody knows"]
+
+
+LOCAL = [spec.name for spec in specs() if not spec.remote]
+REMOTE = [(spec.name, model) for spec in specs() if spec.remote for model in models_of(spec)]
+
+
+class Hole:
+    """A port that never answers, and the names that were looked for."""
+
+    def __init__(self, stack: ExitStack, accepts: bool) -> None:
+        self.asked: list[Any] = []
+        listening = stack.enter_context(socket.socket())
+        listening.bind(("127.0.0.1", 0))
+        listening.listen(64 if accepts else 0)
+        self.address = listening.getsockname()
+        for _ in range(0 if accepts else 3):  # a full queue: the kernel drops what comes after
+            filling = stack.enter_context(socket.socket())
+            filling.setblocking(False)
+            filling.connect_ex(self.address)
+
+    def resolve(self, host: Any, port: Any, *_: Any, **__: Any) -> list[Any]:
+        self.asked.append(host)
+        kind = (socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "")
+        return [(*kind, self.address)]
+
+
+@pytest.fixture(params=["drops", "only accepts"])
+def hole(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hole]:
+    for name, value in ENVIRONMENT.items():
+        monkeypatch.setenv(name, value)
+    for name in (
+        "HTTPS_PROXY",
+        "HTTP_PROXY",
+        "ALL_PROXY",
+        "https_proxy",
+        "http_proxy",
+        "all_proxy",
+    ):
+        monkeypatch.delenv(name, raising=False)
+    with ExitStack() as stack:
+        hole = Hole(stack, accepts=request.param == "only accepts")
+        monkeypatch.setattr(socket, "getaddrinfo", hole.resolve)
+        yield hole
+
+
+def timed(action: Any) -> tuple[float, Any]:
+    began = time.monotonic()
+    answer = action()
+    return time.monotonic() - began, answer
+
+
+def test_the_hole_swallows_connections(hole: Hole) -> None:
+    with (
+        pytest.raises(TimeoutError),
+        socket.create_connection(("anywhere.test", 443), timeout=0.3) as connected,
+    ):
+        connected.recv(1)
+    assert hole.asked == ["anywhere.test"]
+
+
+@pytest.mark.parametrize("name", LOCAL)
+def test_a_local_counter_counts_in_time_and_asks_nobody(hole: Hole, name: str) -> None:
+    [spec] = [spec for spec in specs() if spec.name == name]
+    for model in models_of(spec):
+        memory = MemoryManager(config=MemoryConfig(model=model, count_policy="local"))
+        took, entry = timed(lambda memory=memory: memory.add_user_message("s", "hello there"))
+        assert took < AN_ADD
+        assert entry.token_count.tokens > 0
+        for action in (
+            lambda memory=memory: memory.build_context("s"),
+            lambda memory=memory: memory.count_tokens("hello there"),
+        ):
+            assert timed(action)[0] < AN_ADD
+    assert hole.asked == []
+
+
+@pytest.mark.parametrize("door", [MemoryManager, AsyncMemoryManager])
+@pytest.mark.parametrize(("name", "model"), REMOTE)
+def test_a_remote_counter_keeps_nobody_longer_than_its_deadline(
+    hole: Hole, name: str, model: str, door: Any
+) -> None:
+    [form] = [spec.format for spec in specs() if spec.name == name]
+    if form not in {known.name for known in BUILTIN_FORMATS}:
+        pytest.skip(f"the format {form} is not here")
+    heard: list[events.CountFellBack] = []
+
+    def hear(sender: Any, event: events.CountFellBack) -> None:
+        heard.append(event)
+
+    async def drive() -> None:
+        config = MemoryConfig(
+            model=model, count_policy="confirm", max_entries=None, max_tokens=1_000,
+            auto_compress=False,
+        )  # fmt: skip
+        memory = door(counter="chars4", config=config)
+        with events.count_fell_back.connected_to(hear, sender=memory):
+            for number in range(19):
+                text = f"{number:>3} ".ljust(4 * 46, "x")
+                assert await timely(lambda text=text: memory.add_user_message("s", text)) < AN_ADD
+            assert await timely(lambda: memory.build_context("s")) < A_BUILD
+            assert await timely(lambda: memory.count_tokens("hello there")) < AN_ADD
+            assert await timely(lambda: memory.compress("s")) < A_BUILD
+
+    async def timely(action: Any) -> float:
+        began = time.monotonic()
+        answer = action()
+        if inspect.isawaitable(answer):
+            await answer
+        return time.monotonic() - began
+
+    asyncio.run(drive())
+    assert heard, f"{name} was not asked for {model}"
+    assert hole.asked, f"{name} was not told to connect: {heard[0].reason}"

@@ -1,0 +1,115 @@
+"""Image tokens: the examples of the providers' documentation, and sizes read from headers."""
+
+import base64
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memman.counting import image_tokens, model_ref, price_request
+from memman.counting.images import DEFAULT_SIZE, dimensions, size_of
+from memman.errors import InvalidInput
+
+PNG = b"\x89PNG\r\n\x1a\n" + b"\x00\x00\x00\rIHDR" + struct.pack(">II", 640, 480) + b"\x08\x02"
+GIF = b"GIF89a" + struct.pack("<HH", 320, 200) + b"\x00\x00\x00"
+JPEG = (
+    b"\xff\xd8\xff\xe0\x00\x10JFIF\x00\x01\x01\x00\x00\x01\x00\x01\x00\x00"
+    b"\xff\xff\xc2\x00\x11\x08" + struct.pack(">HH", 480, 800) + b"\x03\x01\x22\x00"
+)
+WEBP_VP8X = b"RIFF\x00\x00\x00\x00WEBPVP8X\x0a\x00\x00\x00\x00\x00\x00\x00" + bytes(
+    (99, 1, 0, 43, 1, 0)
+)
+WEBP_VP8L = b"RIFF\x00\x00\x00\x00WEBPVP8L\x0a\x00\x00\x00\x2f" + struct.pack("<I", 399 | 299 << 14)
+WEBP_VP8 = (
+    b"RIFF\x00\x00\x00\x00WEBPVP8 \x0a\x00\x00\x00\x00\x00\x00\x9d\x01\x2a"
+    + struct.pack("<HH", 400, 300)
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("model", "width", "height", "detail", "tokens"),
+    [
+        ("gpt-4o", 1024, 1024, "high", 765),
+        ("gpt-4o", 2048, 4096, "high", 1105),
+        ("gpt-4o", 4096, 8192, "low", 85),
+        ("gpt-4o-mini", 4096, 8192, "low", 2833),
+        ("gpt-4.1-mini", 1024, 1024, "auto", 1659),  # 1,024 patches x 1.62
+        ("gpt-4.1-mini", 1800, 2400, "auto", 2353),  # shrunk to 1,452 patches x 1.62
+        ("gpt-5", 1024, 1024, "high", 630),  # 70 and four tiles of 140
+        ("claude-sonnet-4-5", 200, 200, "auto", 54),
+        ("claude-sonnet-4-5", 1000, 1000, "auto", 1334),
+        ("claude-sonnet-4-5", 8000, 8000, "auto", 1600),
+        ("gemini-2.5-flash", 384, 384, "auto", 258),
+        ("gemini-2.5-flash", 960, 540, "auto", 1548),  # six tiles
+    ],
+)
+def test_the_documented_examples(model, width, height, detail, tokens):
+    assert image_tokens(model_ref(model), width, height, detail) == tokens
+
+
+@pytest.mark.parametrize(
+    ("data", "size"),
+    [(PNG, (640, 480)), (GIF, (320, 200)), (JPEG, (800, 480)), (WEBP_VP8X, (356, 300)),
+     (WEBP_VP8L, (400, 300)), (WEBP_VP8, (400, 300))],
+)  # fmt: skip
+def test_the_size_stands_in_the_header(data, size):
+    text = base64.b64encode(data + b"\x00" * 1_000).decode()
+    assert dimensions(data) == size
+    assert dimensions(text) == size
+    assert dimensions(f"data:image/any;base64,{text}") == size
+
+
+@pytest.mark.parametrize(
+    "source", [None, "", b"", "no base64!", "data:text/plain,hi", b"BM....", "https://x.y/z.png"]
+)
+def test_an_image_that_cannot_be_looked_into_has_the_stated_default(source):
+    assert size_of(source) == DEFAULT_SIZE
+
+
+@given(
+    st.sampled_from([PNG, GIF, JPEG, WEBP_VP8X, WEBP_VP8L, WEBP_VP8]),
+    st.integers(0, 40),
+    st.binary(max_size=8),
+)
+def test_damaged_headers_never_raise(data, cut, tail):
+    width, height = size_of(data[:cut] + tail)
+    assert width > 0
+    assert height > 0
+
+
+@pytest.mark.parametrize(("width", "height"), [(0, 5), (5, 0), (-1, 5)])
+def test_an_image_without_pixels_is_refused(width, height):
+    with pytest.raises(InvalidInput, match="at least 1 x 1"):
+        image_tokens(model_ref("gpt-4o"), width, height)
+
+
+@given(
+    st.integers(1, 20_000),
+    st.integers(1, 20_000),
+    st.sampled_from(["gpt-4o", "gpt-4.1-nano", "claude-opus-4", "gemini-2.5-pro", "x"]),
+)
+def test_every_size_has_a_positive_price(width, height, model):
+    assert image_tokens(model_ref(model), width, height) > 0
+
+
+def test_an_image_in_a_request_is_priced_by_its_pixels_not_its_base64():
+    url = "data:image/png;base64," + base64.b64encode(PNG + b"\x00" * 100_000).decode()
+    sent = {
+        "chat": [{"type": "image_url", "image_url": {"url": url, "detail": "low"}}],
+        "messages": [
+            {"type": "image", "source": {"type": "base64", "data": url.partition(",")[2]}}
+        ],
+        "responses": [{"type": "input_image", "image_url": url, "detail": "low"}],
+    }
+    for content in sent.values():
+        request = {"messages": [{"role": "user", "content": content}]}
+        assert (
+            price_request(request, model_ref("gpt-4o"), lambda texts: [len(t) for t in texts])
+            <= 3 + 4 + 425
+        )
+    request = {"messages": [{"role": "user", "content": sent["chat"]}]}
+    assert (
+        price_request(request, model_ref("gpt-4o"), lambda texts: [len(t) for t in texts])
+        == 3 + 4 + 85
+    )

