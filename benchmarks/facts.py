@@ -2,13 +2,13 @@
 
     python -m benchmarks.facts [--folder ../shared/data] [--quick]
 
-Three kinds of conversation are cut in two. Facts are what stands in the old part, is needed later and is not in the
-newest messages, which stay anyway; the figure is the share of them that a summary of 10 % or 30 % of the old
-part's tokens still has.
+Three kinds of conversation are cut in two. Facts are what stands in the old part, is needed later and is
+not in the newest messages, which stay anyway; the figure is the share of them that a summary of 10 % or
+30 % of the old part's tokens still has.
 
 - tau-bench: the scalar arguments of later tool calls.
 - coding agent: paths, identifiers and numbers in later tool calls.
-- LoCoMo: the words of the answers to later questions, in the turns that are their evidence.
+- LoCoMo: the words of questions and answers that stand in the turns which are their evidence.
 
 Exit codes: 0 each goal met, 1 one was missed, 2 there is no data.
 """
@@ -33,6 +33,7 @@ from benchmarks.tables import table
 from benchmarks.tokens import o200k
 from benchmarks.trajectories import Message, read_trajectories
 from memman.compression import digest, heuristic_summary
+from memman.compression.words import words_of
 from memman.entries import Entry, TokenCount, entry_of, transcript_line
 from memman.formats import format_named
 
@@ -132,16 +133,8 @@ def _names(arguments: str) -> Iterator[str]:
             yield from _NAME.findall(value)
 
 
-_COMMON = frozenset(
-    "about after again also been before being could does doing done from good great have having here just "
-    "know like look make many more much need over really some still take than that thanks their them then "
-    "there these they thing things think this those time very want well were what when where which while "
-    "will with would your yeah you're it's that's can't don't i've i'm".split()
-)
-
-
 def locomo_cases(folder: Path) -> Iterator[Case]:
-    """Long dialogues: the words of answers to questions, in the turns that are their evidence."""
+    """Long dialogues: the words of questions and answers that stand in the turns of their evidence."""
     with gzip.open(folder / "locomo.public.jsonl.gz", "rb") as lines:
         for line in lines:
             yield from _dialogue_cases(json.loads(line))
@@ -149,18 +142,19 @@ def locomo_cases(folder: Path) -> Iterator[Case]:
 
 def _dialogue_cases(dialogue: dict[str, Any]) -> Iterator[Case]:
     names = {name.lower() for name in dialogue["speakers"]}
-    answers: dict[str, set[str]] = {}
+    asked: dict[str, frozenset[str]] = {}
     for question in dialogue["questions"]:
+        words_asked = words_of(f"{question['question']} {question['answer']}")
         for turn in question["evidence"] or ():
-            answers.setdefault(turn, set()).update(_plain_words(str(question["answer"])))
+            asked[turn] = asked.get(turn, frozenset()) | words_asked
     last = max(turn["session"] for turn in dialogue["turns"])
     for first in range(1, last - _SESSIONS + 2, _SESSIONS):
         turns = [t for t in dialogue["turns"] if first <= t["session"] < first + _SESSIONS]
         words = {
             word
             for turn in turns
-            for word in answers.get(turn["id"], set()).intersection(_plain_words(turn["text"]))
-            if len(word) >= _SHORTEST_FACT and word not in _COMMON and word not in names
+            for word in asked.get(turn["id"], frozenset()) & words_of(turn["text"])
+            if len(word) >= _SHORTEST_FACT and word not in names
         }
         if words:
             speakers = dialogue["speakers"]

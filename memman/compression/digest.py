@@ -1,14 +1,13 @@
 """The digest: what a run of entries said, without asking a model.
 
-Two parts share the room. The ledger has exact values (paths, identifiers, numbers, dates, addresses), each with
-the entry that it last stood in, because exact values are what the next steps need and what summaries lose. The
-extract has the lines that together cover most of what was said: a line is worth the weight of its words that no
-chosen line has yet, over its length to the power of 0.8, and the best goes in first until the room is full
-(greedy maximum coverage under a budget, after Lin and Bilmes, "A Class of Submodular Functions for Document
-Summarization", 2011).
+Two parts share the room. The ledger has exact values (paths, identifiers, numbers, dates, addresses), each
+with the entry that it last stood in, because exact values are what the next steps need and what summaries
+lose. The extract has the lines that together cover most of what was said: a line is worth the weight of its
+words that no chosen line has yet, over the square root of its length, and the best goes in first until the
+room is full (greedy maximum coverage under a budget, after Lin and Bilmes, "A Class of Submodular Functions
+for Document Summarization", 2011). What the user asked first and last stands before both.
 
-Deterministic, and no language is preferred: a word is a run of word characters, and where a script writes no
-spaces each two neighbouring characters are one. An earlier digest among the entries is read back, so that its
+Deterministic, and no language is preferred. An earlier digest among the entries is read back, so that its
 values keep the entries they came from. What is kept is measured by `python -m benchmarks.facts`.
 """
 
@@ -27,23 +26,24 @@ from memman.compression.words import exact_values, words_of
 from memman.entries import Entry
 
 LEDGER_HEAD: Final = "Exact values by entry: "
-_LEDGER_SHARE: Final = 0.75  # of a digest's room: beyond it the extract loses more than values win
+# The shares of a digest's room were chosen on recorded conversations (benchmarks/facts.py): values are
+# short and many are needed again; where there are few, all the rest is the extract's.
+_LEDGER_SHARE: Final = 0.9
 _LENGTH_POWER: Final = 0.5  # 1 would take only short lines, 0 only long ones
-_EXACT: Final = 2
+_SEEN_MOST: Final = 4  # in how many entries a value stood counts up to this; then how lately
+_WITH_DIGITS: Final = 2  # more than that is worth what has digits: it is told by nothing else
 _DIGIT: Final = re.compile(r"\d")
-_SEEN_MOST: Final = 4  # how often a value was seen counts up to this; then how lately
-_IDF = 2.0
-_LINE_CHARS: Final = 200
+_LINE_CHARS: Final = 200  # a longer one is cut, where it can be, between clauses
 _SHORTEST_CUT: Final = 80
 _LEAST_ROOM: Final = 16
-_LEAST_QUOTE: Final = 40
+_LEAST_QUOTE: Final = 40  # characters: below this a quote says nothing
 _QUOTE_SHARE: Final = 0.05  # of the room, for the first and for the last user message
-_ROUNDS: Final = 5
+_ROUNDS: Final = 8
+_FULL: Final = 0.96  # of the tokens: near enough
 
 _KEPT: Final = re.compile(r"#(\d+): ([^;]*)")
 _SENTENCE: Final = re.compile(r"(?<=[.!?\u3002\uff01\uff1f])\s+|\n+|(?<=[\u3002\uff01\uff1f])")
 
-W={'message':2,'tool_call':2,'tool_result':1,'context':1,'summary':1}
 CountText = Callable[[str], int]
 
 
@@ -75,21 +75,25 @@ def ledger(entries: Sequence[Entry], tokens: int, count: CountText) -> str:
 
 
 def _within(tokens: int, count: CountText, composed: Callable[[int], str]) -> str:
-    """The longest text that `composed` makes in at most `tokens` tokens: asked by characters, then told
-    how many tokens these were.
+    """The longest text found that `composed` makes of some room in characters and that has at most
+    `tokens` tokens.
     """
+    fits, over = 0, 0  # rooms, 0 where none is known
     room, best = tokens * 4, ""
     for _ in range(_ROUNDS):
         text = composed(room)
-        if not text:
-            break
         cost = count(text)
         if cost <= tokens:
-            if len(text) > len(best):
-                best = text
-            if cost >= 0.95 * tokens or len(text) < 0.9 * room:
+            fits = room
+            best = max(best, text, key=len)
+            if cost >= _FULL * tokens or len(text) < room // 2:
                 break
-        room = int(len(text) * tokens / max(cost, 1) * 0.985)
+        else:
+            over = room
+        guess = int(room * tokens * 0.99 / max(cost, 1))
+        room = guess if fits < guess and (not over or guess < over) else (fits + over) // 2
+        if room <= fits:
+            break
     return best
 
 
@@ -116,15 +120,14 @@ def _values_of(entries: Sequence[Entry]) -> dict[str, _Value]:
             text, kept = without_ledger(text)
             for value, seq in kept:
                 order += 1
-                found[value] = _Value(_SEEN_MOST, order, seq)
+                found[value] = _Value(1, order, seq)
         order += 1
-        weight = W[entry.type]
         for value in exact_values(text):
             known = found.get(value)
             if known is None:
-                found[value] = _Value(weight, order, entry.seq)
+                found[value] = _Value(1, order, entry.seq)
             else:
-                known.seen += weight
+                known.seen += 1
                 known.order, known.seq = order, entry.seq
     return found
 
@@ -150,8 +153,7 @@ def _ranked(values: dict[str, _Value]) -> list[tuple[str, int]]:
 
 
 def _worth(value: str, seen: int) -> int:
-    """A value with digits and letters is told by nothing else; a name may be."""
-    return min(seen, _SEEN_MOST) + (_EXACT if _DIGIT.search(value) else 0)
+    return min(seen, _SEEN_MOST) + (_WITH_DIGITS if _DIGIT.search(value) else 0)
 
 
 def _ledger_line(ranked: Sequence[tuple[str, int]], room: int) -> str:
@@ -225,12 +227,15 @@ def _pieces(entry: Entry) -> Iterator[str]:
 
 
 def _weights(seen: Counter[str], lines: int) -> dict[str, float]:
-    return {word: log1p(times) * log(1 + lines / times) ** _IDF for word, times in seen.items()}
+    """What is said often counts more, what is said everywhere less."""
+    return {word: log1p(times) * log(1 + lines / times) ** 2 for word, times in seen.items()}
 
 
 def _covering(lines: Sequence[_Line], room: int, known: frozenset[str]) -> list[str]:
-    """Lines that together cover most of what is not `known`, in their order. The gain of a line only falls as others are taken,
-    so a line whose gain is still the best after it was computed anew is the best (lazy greedy).
+    """Lines that together cover most of what is not `known`, in their order.
+
+    The gain of a line only falls as others are taken, so a line whose gain is still the best after it was
+    computed anew is the best (lazy greedy).
     """
     seen: Counter[str] = Counter()
     for line in lines:
