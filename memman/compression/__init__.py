@@ -4,7 +4,7 @@
 `planning` runs the steps until the goal is met.
 """
 
-from memman.compression.digest import digest, ledger
+from memman.compression.digest import digest, heuristic_summary, ledger
 from memman.compression.planning import (
     PRESETS,
     TRIM,
@@ -21,7 +21,6 @@ from memman.compression.summaries import (
     SummaryFailed,
     SummaryOptions,
     SummaryProblem,
-    heuristic_summary,
 )
 from memman.compression.view import Craft, Goal, Group, Item, View, view_of
 

@@ -5,7 +5,7 @@ with the entry that it last stood in, because exact values are what the next ste
 lose. The extract has the lines that together cover most of what was said: a line is worth the weight of its
 words that no chosen line has yet, over the square root of its length, and the best goes in first until the
 room is full (greedy maximum coverage under a budget, after Lin and Bilmes, "A Class of Submodular Functions
-for Document Summarization", 2011). What the user asked first and last stands before both.
+for Document Summarization", 2011). What is seen at a glance stands before both.
 
 Deterministic, and no language is preferred. An earlier digest among the entries is read back, so that its
 values keep the entries they came from. What is kept is measured by `python -m benchmarks.facts`.
@@ -25,6 +25,7 @@ import msgspec
 from memman.compression.words import exact_values, words_of
 from memman.entries import Entry
 
+_HEAD: Final = "[Previous conversation summary]"
 LEDGER_HEAD: Final = "Exact values by entry: "
 # The shares of a digest's room were chosen on recorded conversations (benchmarks/facts.py): values are
 # short and many are needed again; where there are few, all the rest is the extract's.
@@ -36,11 +37,18 @@ _DIGIT: Final = re.compile(r"\d")
 _LINE_CHARS: Final = 200  # a longer one is cut, where it can be, between clauses
 _SHORTEST_CUT: Final = 80
 _LEAST_ROOM: Final = 16
-_LEAST_QUOTE: Final = 40  # characters: below this a quote says nothing
-_QUOTE_SHARE: Final = 0.05  # of the room, for the first and for the last user message
+_LEAST_HEADED: Final = 600  # characters: with less room every one is for values and lines
+_QUOTE_SHARE: Final = 0.05  # of the room, for the first and for the last user message each
+_QUOTE_CHARS: Final = 160
 _ROUNDS: Final = 8
-_FULL: Final = 0.96  # of the tokens: near enough
+_FULL: Final = 0.985  # of the tokens: near enough
 
+_FIRST: Final = re.compile(r'^First: "(.*?)(?:\.\.\.)?"$', re.MULTILINE)
+_AT_A_GLANCE: Final = re.compile(
+    r"^(?:\[Previous conversation summary\]|\d+ user messages|(?:First|Last): \".*\"|Tools used: .*"
+    r"|\d+ errors encountered)$",
+    re.MULTILINE,
+)
 _KEPT: Final = re.compile(r"#(\d+): ([^;]*)")
 _SENTENCE: Final = re.compile(r"(?<=[.!?\u3002\uff01\uff1f])\s+|\n+|(?<=[\u3002\uff01\uff1f])")
 
@@ -101,10 +109,12 @@ def _composed(
     entries: Sequence[Entry], lines: Sequence[_Line], ranked: Sequence[tuple[str, int]], room: int
 ) -> str:
     kept = _ledger_line(ranked, int(room * _LEDGER_SHARE))
-    quotes = _quotes(entries, int(room * _QUOTE_SHARE))
-    left = room - sum([len(part) + 1 for part in (kept, *quotes) if part])
-    chosen = _covering(lines, left, words_of(" ".join(quotes)))
-    return "\n".join([part for part in (*quotes, *chosen, kept) if part])
+    head = ""
+    if room >= _LEAST_HEADED:
+        head = heuristic_summary(entries, min(_QUOTE_CHARS, int(room * _QUOTE_SHARE)))
+    left = room - sum([len(part) + 1 for part in (head, kept) if part])
+    chosen = _covering(lines, left, words_of(head))
+    return "\n".join([part for part in (head, *chosen, kept) if part])
 
 
 # ---------------------------------------------------------------- exact values
@@ -126,7 +136,7 @@ def _values_of(entries: Sequence[Entry]) -> dict[str, _Value]:
             known = found.get(value)
             if known is None:
                 found[value] = _Value(1, order, entry.seq)
-            else:
+            elif entry.type != "summary":  # which only repeats it
                 known.seen += 1
                 known.order, known.seq = order, entry.seq
     return found
@@ -174,20 +184,34 @@ def _ledger_line(ranked: Sequence[tuple[str, int]], room: int) -> str:
 # ---------------------------------------------------------------- the extract
 
 
-def _quotes(entries: Sequence[Entry], room: int) -> list[str]:
-    """The task: what the user said first, and last."""
-    users = [entry for entry in entries if entry.type == "message" and entry.role == "user"]
-    if not users or room < _LEAST_QUOTE:
-        return []
-    quotes = [f"First asked: {_flat(users[0].text, room)}"]
-    if len(users) > 1:
-        quotes.append(f"Last asked: {_flat(users[-1].text, room)}")
-    return quotes
+def heuristic_summary(entries: Sequence[Entry], quote: int = _QUOTE_CHARS) -> str:
+    """What is seen at a glance: how many user messages, the first and last of them, tools, errors.
+
+    Source of the shape: the fallback of the reference memory manager. The first message of all stays first
+    when an earlier text of this shape is among the entries.
+    """
+    users = [entry.text for entry in entries if entry.type == "message" and entry.role == "user"]
+    told = [entry.text for entry in entries if entry.type == "summary"]
+    began = next((found[1] for text in told if (found := _FIRST.search(text))), None)
+    tools = dict.fromkeys(
+        entry.name for entry in entries if entry.type == "tool_call" and entry.name
+    )
+    errors = sum(entry.is_error for entry in entries)
+    lines = [_HEAD, f"{len(users)} user messages"]
+    if users or began:
+        lines.append(f'First: "{_quoted(began or users[0], quote)}"')
+    if users:
+        lines.append(f'Last: "{_quoted(users[-1], quote)}"')
+    if tools:
+        lines.append(f"Tools used: {_quoted(', '.join(tools), 2 * quote)}")
+    if errors:
+        lines.append(f"{errors} errors encountered")
+    return "\n".join(lines)
 
 
-def _flat(text: str, limit: int) -> str:
+def _quoted(text: str, limit: int) -> str:
     flat = " ".join(text.split())
-    return flat if len(flat) <= limit else f"{flat[: max(0, limit - 3)]}..."
+    return flat if len(flat) <= limit else f"{flat[:limit]}..."
 
 
 def _lines_of(entries: Sequence[Entry]) -> list[_Line]:
@@ -207,7 +231,7 @@ def _lines_of(entries: Sequence[Entry]) -> list[_Line]:
 def _pieces(entry: Entry) -> Iterator[str]:
     text = entry.text
     if entry.type == "summary":
-        text, _ = without_ledger(text)
+        text, _ = without_ledger(_AT_A_GLANCE.sub("", text))
     elif entry.type == "tool_call":
         text = f"{entry.name}({text})"
     for sentence in _SENTENCE.split(text):

@@ -9,6 +9,7 @@ list, since they would otherwise be the best covered of all.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from functools import cache
 from typing import Final
 
@@ -16,9 +17,10 @@ from memman.tables import beside
 
 _LEAST_VALUE: Final = 4
 _MOST_VALUE: Final = 120  # a longer one is a blob, not something that anybody types again
-_CHUNK: Final = re.compile(r"[^\s\"'`<>(){}\[\],;|*]{4,}")
+_CHUNK: Final = re.compile(r"(?:[^\s\"'`<>(){}\[\],;|*]|(?<=\d),(?=\d)){4,}")
 _ASCII: Final = re.compile(r"[!-~]{4,}")
 _EDGES: Final = ".:!?=&#-+"
+_LINE_OF: Final = re.compile(r"(.+\.[A-Za-z]\w*):\d+(?::\d+)?$")
 _DIGIT: Final = re.compile(r"\d")
 _NAMED: Final = re.compile(r"\w_\w|[a-z][A-Z]|\w@\w|[^\W\d_]{2}\.[^\W\d_]{2}|[A-Z]{4}")
 _LEAST_CHARS: Final = 3
@@ -59,7 +61,17 @@ def exact_values(text: str) -> list[str]:
                 value = _value_in(run)
                 if value:
                     found[value] = None
-    return list(found)
+    return _without_lines(list(found))
+
+
+def _without_lines(values: list[str]) -> list[str]:
+    """A file that is named with several of its lines, as a search does, is one value."""
+    files = Counter([line[1] for value in values if (line := _LINE_OF.match(value))])
+    shown = [
+        line[1] if (line := _LINE_OF.match(value)) and files[line[1]] > 2 else value
+        for value in values
+    ]
+    return list(dict.fromkeys(shown))
 
 
 def _value_in(chunk: str) -> str:
