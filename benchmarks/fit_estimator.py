@@ -32,8 +32,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.corpus import Document, documents, samples
+from memman.counting import estimator
 from memman.counting.estimator import _WEIGHTS, LEADS, VERSION, bytes_of, reduced
-from memman.counting.tables import FOLDER
 
 np: Any = import_module("numpy")
 nnls: Any = import_module("scipy.optimize").nnls
@@ -267,7 +267,9 @@ def main() -> int:
         f"benchmarks/fit_estimator.py, {len(texts):,} samples of {len(set(kinds))} kinds of text"
     )
     contents = {"version": VERSION, "source": source, "families": families}
-    Path(FOLDER, _WEIGHTS).write_text(json.dumps(contents, indent=1) + "\n", "utf-8")
+    Path(estimator.__file__).with_name(_WEIGHTS).write_text(
+        json.dumps(contents, indent=1) + "\n", "utf-8"
+    )
     return 0
 
 

@@ -23,11 +23,11 @@ from memman_tiktoken.models import encoding_of
 from memman_tiktoken.vocabulary import encoding
 
 from benchmarks.usage import FULL, SHARED, Sample, read_samples
-from memman.counting import framing, tables
+from memman.counting import framing
 from memman.counting.framing import Billing, Rendering, Row
 from memman.counting.requests import conversation_texts, render_tools, tool_forms
 
-_TABLE: Final = Path(tables.FOLDER, framing.TABLE)
+_TABLE: Final = Path(framing.__file__).with_name(framing.TABLE)
 _FEWEST: Final = 12  # records; with fewer a row stays as it is
 _ROUNDS: Final = 60
 _FLOOR: Final = 0.003  # a relative error below this weighs like this

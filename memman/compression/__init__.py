@@ -4,6 +4,7 @@
 `planning` runs the steps until the goal is met.
 """
 
+from memman.compression.digest import digest, heuristic_summary, ledger
 from memman.compression.planning import (
     PRESETS,
     TRIM,
@@ -20,7 +21,6 @@ from memman.compression.summaries import (
     SummaryFailed,
     SummaryOptions,
     SummaryProblem,
-    heuristic_summary,
 )
 from memman.compression.view import Craft, Goal, Group, Item, View, view_of
 
@@ -40,7 +40,9 @@ __all__ = [
     "SummaryProblem",
     "View",
     "describe",
+    "digest",
     "heuristic_summary",
+    "ledger",
     "make_plan",
     "replacements_of",
     "stages_of",

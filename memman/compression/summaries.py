@@ -11,6 +11,7 @@ from datetime import datetime
 
 import msgspec
 
+from memman.compression.digest import digest
 from memman.compression.view import Craft, Goal, Group, Item, View
 from memman.entries import (
     NO_JSON,
@@ -27,7 +28,6 @@ from memman.window import Slot
 
 _SMALLEST_SUMMARY = 16  # tokens: with less room than this a summary says nothing
 _RESULT_CHARS_SHOWN = 2_000  # of a tool result in the prompt: its beginning and end tell most
-_QUOTE_CHARS = 160
 _SPAN = ("start", "end")
 
 PROMPT = """\
@@ -226,47 +226,14 @@ def _earlier(entries: Sequence[Entry]) -> str | None:
     return "\n\n".join(entry.text for entry in entries if entry.type == "summary") or None
 
 
-def heuristic_summary(entries: Sequence[Entry], quote: int = _QUOTE_CHARS) -> str:
-    """What can be said without a model: how many user messages, the first and last, tools, errors.
-
-    Source of the shape: the fallback of the reference memory manager. A summary among the entries
-    is carried on below.
-    """
-    users = [entry for entry in entries if entry.type == "message" and entry.role == "user"]
-    tools = dict.fromkeys(
-        entry.name for entry in entries if entry.type == "tool_call" and entry.name
-    )
-    errors = sum(entry.is_error for entry in entries)
-    lines = ["[Previous conversation summary]", f"{len(users)} user messages"]
-    if users:
-        lines.append(f'First: "{_quoted(users[0].text, quote)}"')
-        lines.append(f'Last: "{_quoted(users[-1].text, quote)}"')
-    if tools:
-        lines.append(f"Tools used: {_quoted(', '.join(tools), 2 * quote)}")
-    if errors:
-        lines.append(f"{errors} errors encountered")
-    earlier = _earlier(entries)
-    if earlier:
-        lines.append(f"Before that: {_quoted(earlier, 4 * quote)}")
-    return "\n".join(lines)
-
-
-def _quoted(text: str, limit: int) -> str:
-    flat = " ".join(text.split())
-    return flat if len(flat) <= limit else f"{flat[:limit]}..."
-
-
 def _digest(originals: Sequence[Entry], cap: int, craft: Craft) -> Entry:
-    """The heuristic text, with shorter and shorter quotes until it is within its cap."""
-    quote = _QUOTE_CHARS
-    while True:
-        summary = craft(_summary_draft(heuristic_summary(originals, quote), originals))
-        tokens = summary.token_count.tokens
-        if tokens <= cap:
-            return summary
-        if quote == 0:
-            return craft(_summary_draft(f"[{len(originals)} earlier entries]", originals))
-        quote = min(quote // 2, quote * cap // tokens)
+    """What can be said without a model, in at most `cap` tokens."""
+
+    def made(text: str) -> Entry:
+        return craft(_summary_draft(text, originals))
+
+    text = digest(originals, cap, lambda text: made(text).token_count.tokens)
+    return made(text or f"[{len(originals)} earlier entries]")
 
 
 def _planned(originals: Sequence[Entry], cap: int, craft: Craft) -> Entry:

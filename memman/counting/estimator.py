@@ -17,8 +17,8 @@ from typing import Final
 
 import msgspec
 
-from memman.counting.tables import table
 from memman.ports import CounterSpec, ModelRef
+from memman.tables import beside
 
 VERSION: Final = 1  # of the weights; part of the fingerprint, so that kept counts are known as old
 NAME: Final = "estimate"
@@ -165,7 +165,7 @@ class _File(msgspec.Struct, frozen=True):
 
 @cache
 def _families() -> dict[str, Weights]:
-    kept = msgspec.json.decode(table(_WEIGHTS), type=_File)
+    kept = msgspec.json.decode(beside(__file__, _WEIGHTS), type=_File)
     return {name: _weights(each) for name, each in kept.families.items()}
 
 

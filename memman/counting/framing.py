@@ -13,8 +13,8 @@ from typing import Final, Literal
 
 import msgspec
 
-from memman.counting.tables import table
 from memman.ports import Framing, ModelRef
+from memman.tables import beside
 
 TABLE: Final = "framing.json"
 Rendering = Literal["json", "spaced", "typescript", "words"]
@@ -86,7 +86,7 @@ class Row(msgspec.Struct, frozen=True):
 @cache
 def rows() -> tuple[Row, ...]:
     """The table, read when first asked for; the last row answers for every model."""
-    return msgspec.json.decode(table(TABLE), type=tuple[Row, ...])
+    return msgspec.json.decode(beside(__file__, TABLE), type=tuple[Row, ...])
 
 
 @lru_cache(256)

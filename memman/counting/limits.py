@@ -14,8 +14,8 @@ from typing import Final
 
 import msgspec
 
-from memman.counting.tables import table
 from memman.ports import ModelInfo, ModelRef
+from memman.tables import beside
 
 # Who serves a model that is named without a server: its vendor.
 _VENDORS: Final = (
@@ -82,4 +82,4 @@ def _key(server: str, name: str) -> str | None:
 
 @lru_cache(maxsize=1)
 def _table() -> _Table:
-    return msgspec.json.decode(table("model_limits.json"), type=_Table)
+    return msgspec.json.decode(beside(__file__, "model_limits.json"), type=_Table)

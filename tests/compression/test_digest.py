@@ -1,0 +1,135 @@
+"""The digest: within its tokens, the same each time, with the values and lines that matter."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memman.compression import digest, ledger
+from memman.compression.digest import LEDGER_HEAD
+from memman.compression.words import exact_values, words_of
+from memman.entries import Entry, TokenCount
+
+AT = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def chars4(text: str) -> int:
+    return (len(text) + 3) // 4
+
+
+def entry(seq: int, content: str, **given: Any) -> Entry:
+    fields: dict[str, Any] = {"type": "message", "role": "user"} | given
+    return Entry(id=f"e{seq}", seq=seq, content=content, timestamp=AT, **fields)
+
+
+def result(seq: int, content: str) -> Entry:
+    return entry(seq, content, type="tool_result", role="tool", name="shell")
+
+
+def summary(seq: int, content: str) -> Entry:
+    return entry(seq, content, type="summary", role="system", token_count=TokenCount(1))
+
+
+TALK = [
+    entry(1, "Please move the order ORD-4711 to the address in /srv/app/config.toml."),
+    entry(2, "I look at it now.", role="assistant"),
+    result(3, "customer_id=C88231 total=1,204.50 mail=ada@example.org"),
+    entry(4, "The order is paid with visa_9912, so the refund goes there.", role="assistant"),
+    *[entry(n, f"Sentence number {n} says nothing that anybody needs again.") for n in range(5, 60)],
+]
+
+
+@given(st.lists(st.text(max_size=300), max_size=12), st.integers(0, 200))
+def test_a_digest_is_within_its_tokens_and_the_same_each_time(texts: list[str], most: int) -> None:
+    entries = [entry(number, text) for number, text in enumerate(texts, 1)]
+    made = digest(entries, most, chars4)
+    assert chars4(made) <= most
+    assert made == digest(entries, most, chars4)
+    assert chars4(ledger(entries, most, chars4)) <= most
+
+
+def test_exact_values_stand_with_the_entry_that_they_were_last_seen_in() -> None:
+    made = digest(TALK, 120, chars4)
+    [kept] = [line for line in made.split("\n") if line.startswith(LEDGER_HEAD)]
+    assert "#1: ORD-4711 /srv/app/config.toml" in kept
+    assert "#3: C88231 1,204.50 ada@example.org" in kept or "#3: C88231" in kept
+    assert "visa_9912" in kept
+
+
+def test_values_keep_their_entries_through_ten_digests() -> None:
+    text = digest(TALK, 150, chars4)
+    for turn in range(1, 11):
+        more = [entry(100 * turn + n, f"Value v{turn}-{n}x77 came up.") for n in range(3)]
+        text = digest([summary(1_000 + turn, text), *more], 220, chars4)
+    assert "#1001: v10-1x77" in text
+    assert "#1: ORD-4711" in text
+
+
+def test_the_newest_fifty_values_survive_ten_rounds() -> None:
+    text, values = "", []
+    for turn in range(10):
+        fresh = [f"id-{turn}{number:03d}" for number in range(10)]
+        values += fresh
+        entries = [entry(turn * 20 + n, f"It is {value} now.") for n, value in enumerate(fresh)]
+        old = [summary(900 + turn, text)] if text else []
+        text = digest([*old, *entries], 400, chars4)
+    assert [value for value in values[-50:] if value not in text] == []
+
+
+def test_the_first_request_stays_first_from_digest_to_digest() -> None:
+    text = digest(TALK, 400, chars4)
+    assert text.split("\n")[2].startswith('First: "Please move the order ORD-4711')
+    later = digest([summary(61, text), entry(62, "Now something else. " * 20)], 300, chars4)
+    assert later.split("\n")[2].startswith('First: "Please move the order ORD-4711')
+    assert later.count("user messages") == 1
+
+
+def test_lines_cover_what_was_said_rather_than_repeat_it() -> None:
+    same = [entry(n, "The deployment of the service failed again.") for n in range(1, 20)]
+    other = entry(20, "A migration of the billing tables is planned for Friday.")
+    made = digest([*same, other], 40, chars4)
+    assert made.count("deployment") == 1
+    assert "migration" in made
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("\u4ed6\u5728\u4e0a\u6d77\u5de5\u4f5c\u3002", "\u4e0a\u6d77"),
+        ("M\u00fcnchen ist sch\u00f6n.", "m\u00fcnchen"),
+    ],
+)
+def test_words_are_found_in_scripts_with_and_without_spaces(text: str, word: str) -> None:
+    assert word in words_of(text)
+    assert text in digest([entry(1, text)], 50, chars4)
+
+
+def test_words_that_only_hold_sentences_together_are_no_words() -> None:
+    assert words_of("They would have been there, und das ist nicht alles.") == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("see src/memman/window.py and ./run.sh", ["src/memman/window.py", "./run.sh"]),
+        ("at https://example.org/a?b=1, by a.b@c.de", ["https://example.org/a?b=1", "a.b@c.de"]),
+        ("on 2026-11-21 for $1,200.50", ["2026-11-21", "$1,200.50"]),
+        ("user_id and camelCase and HTTP", ["user_id", "camelCase", "HTTP"]),
+        ("--limit=4000 or so", ["4000"]),
+        ("and/or, self-made, well... no", []),
+        ("a.py:1 a.py:2 a.py:3 db.example.org:5433", ["a.py", "db.example.org:5433"]),
+        ("\u7528\u6237ORD-4711\u5728", ["ORD-4711"]),
+    ],
+)
+def test_exact_values(text: str, values: list[str]) -> None:
+    assert exact_values(text) == values
+
+
+def test_a_value_is_found_in_linear_time_in_a_text_made_to_be_slow() -> None:
+    for text in ("a-" * 50_000, "a/" * 50_000, "a." * 50_000, "_" * 100_000, "#1: " * 20_000):
+        assert isinstance(exact_values(text), list)
+        assert chars4(digest([entry(1, text)], 100, chars4)) <= 100
