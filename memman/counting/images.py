@@ -1,9 +1,9 @@
-"""Image tokens by each provider's published formula, and an image's size from its own first bytes.
+"""Image tokens by each provider's formula, and an image's size from its own first bytes.
 
-Sources, read 2026-11: OpenAI "Images and vision" (tiles for 4o, 4.1, 4.5 and o1; patches of 32 px for
-4.1-mini, 4.1-nano, o4-mini and the mini and nano of gpt-5); Anthropic "Vision" (width x height / 750, long
-edge at most 1568 px); Google "Understand and count tokens" (258 a tile). Others bill by formulas that are
-not published: they get Anthropic's, which grows with the area.
+The formulas are those of the providers' pages on vision (OpenAI: tiles for 4o, 4.1, 4.5 and o1, patches of
+32 px for 4.1-mini, 4.1-nano, o4-mini and the mini and nano of gpt-5; Anthropic: width x height / 750 up to
+a longest edge; Google: 258 a tile), as others report them too; no count of a provider was at hand to check
+them against. Who publishes none gets Anthropic's, which grows with the area.
 """
 
 from __future__ import annotations
@@ -155,11 +155,17 @@ def _patches(factor: float, most: int = 1_536) -> Callable[[int, int, str], int]
     return tokens
 
 
-def _area(width: int, height: int, _detail: str) -> int:
-    """Anthropic: w x h / 750, the long edge shrunk to 1568 px and the whole to about 1,600 tokens."""
-    shrink = min(1.0, 1568 / max(width, height))
-    tokens = width * height * shrink**2 / 750
-    return ceil(min(tokens, 1_600))
+def _areas(edge: int, most: int) -> Callable[[int, int, str], int]:
+    """Anthropic: w x h / 750, the long edge shrunk to `edge` pixels, the whole to about `most` tokens."""
+
+    def tokens(width: int, height: int, _detail: str) -> int:
+        shrink = min(1.0, edge / max(width, height))
+        return ceil(min(width * height * shrink**2 / 750, most))
+
+    return tokens
+
+
+_area = _areas(1_568, 1_600)
 
 
 def _gemini(width: int, height: int, _detail: str) -> int:
@@ -186,5 +192,7 @@ _FORMULAS: Final = tuple(
         (r"o\d|computer-use", _tiles(75, 150)),
         (r"gpt|chatgpt", _tiles(85, 170)),
         (r"gemini", _gemini),
+        # Opus 4.7 and later see more of an image; for others of their generation it is the safe side.
+        (r"claude-\w+-(4-[789]|[5-9])|claude-[5-9]", _areas(2_576, 4_784)),
     )
 )

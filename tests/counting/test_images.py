@@ -113,3 +113,9 @@ def test_an_image_in_a_request_is_priced_by_its_pixels_not_its_base64():
         price_request(request, model_ref("gpt-4o"), lambda texts: [len(t) for t in texts])
         == 3 + 4 + 85
     )
+
+
+def test_newer_claude_models_see_more_of_a_large_image() -> None:
+    assert image_tokens(model_ref("claude-opus-4-5"), 4_000, 3_000) == 1_600
+    assert image_tokens(model_ref("claude-opus-4-7"), 4_000, 3_000) == 4_784
+    assert image_tokens(model_ref("claude-opus-4-8"), 1_000, 1_000) == 1_334
