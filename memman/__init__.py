@@ -35,7 +35,14 @@ from memman.errors import (
 from memman.events import CompressionResult
 from memman.hookspecs import hookimpl
 from memman.manager import AsyncMemoryManager, MemoryManager
-from memman.ports import CounterSpec, ModelInfo, ModelRef, SummaryReply, SummaryRequest
+from memman.ports import (
+    CounterSpec,
+    ModelInfo,
+    ModelRef,
+    SummaryReply,
+    SummaryRequest,
+    SummaryUsage,
+)
 from memman.results import Context, SessionStats, Summary
 
 __version__ = "0.1.0"
@@ -66,6 +73,7 @@ __all__ = [
     "ModelRef",
     "SummaryReply",
     "SummaryRequest",
+    "SummaryUsage",
     "hookimpl",
     # errors
     "AsyncPortRefused",

@@ -139,17 +139,35 @@ class SummaryRequest(msgspec.Struct, frozen=True, kw_only=True):
     focus: str | None = None
 
 
+class SummaryUsage(msgspec.Struct, frozen=True):
+    """What a provider billed for one call, in tokens; cached ones are part of the input."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+
 class SummaryReply(msgspec.Struct, frozen=True, kw_only=True):
-    """A summarizer's answer; `truncated` when the provider cut it off."""
+    """A summarizer's answer.
+
+    `truncated` when the provider cut it off at its output limit, `refused` when it declined or its filter
+    stopped it; neither is taken for a summary. `usage` and `model` are what the provider said, None where
+    it did not.
+    """
 
     text: str
     model: str | None = None
+    usage: SummaryUsage | None = None
     truncated: bool = False
+    refused: bool = False
 
 
 @runtime_checkable
 class Summarizer(Protocol):
-    """Turns a request into a summary. `memman.testing.SummarizerConformance` holds the laws."""
+    """Turns a request into a summary. `memman.testing.SummarizerConformance` holds the laws.
+
+    A summarizer may say in `max_input_tokens: int` how much it takes in one call; a longer input comes in
+    several calls that are merged.
+    """
 
     def summarize(self, request: SummaryRequest) -> SummaryReply | Awaitable[SummaryReply]: ...
 

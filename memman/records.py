@@ -32,10 +32,16 @@ class Replacement(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class Cost(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """What making a compression took: calls of the summarizer and their seconds."""
+    """What making a compression took: calls of the summarizer, their seconds, and what they were billed.
+
+    The tokens are those of the calls whose provider told them; `model` is the last one that answered.
+    """
 
     calls: int = 0
     seconds: float = 0.0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    model: str | None = None
 
 
 class Added(msgspec.Struct, frozen=True, gc=False, tag="added", tag_field="kind"):

@@ -176,6 +176,8 @@ def _checked(
 ) -> tuple[Entry | None, str]:
     """The summary as an entry, or what is wrong with the reply."""
     text = reply.text.strip()
+    if reply.refused:
+        return None, "the summarizer refused"
     if not text:
         return None, "the summary was empty"
     if not is_encodable(text):

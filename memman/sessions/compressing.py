@@ -33,7 +33,7 @@ from memman.config import resolve_budget
 from memman.doors import Lock
 from memman.entries import Entry
 from memman.errors import CompressionFailed, MemmanError, Refused, StoreConflict
-from memman.ports import SummaryReply, SummaryRequest
+from memman.ports import SummaryReply, SummaryRequest, SummaryUsage
 from memman.records import Added, Compressed, Cost
 from memman.sessions.live import LiveWindow
 from memman.window import Slot, replaced_in
@@ -262,13 +262,13 @@ class Compressing(LiveWindow):
         plan = make_plan(
             view, goal, self._shared.craft(self._meter), stages_of(self._config.strategy), options
         )
-        calls, seconds = 0, 0.0
+        cost = Cost()
         answer: Any = None
         while True:
             try:
                 wanted = plan.send(answer)
             except StopIteration as end:
-                return end.value, Cost(calls, seconds)
+                return end.value, cost
             if isinstance(wanted, SummaryProblem):
                 self.notice(
                     events.CompressionFailedNotice(
@@ -283,8 +283,7 @@ class Compressing(LiveWindow):
             else:
                 began = self._shared.clock()
                 answer = await self._summary(wanted)
-                calls += 1
-                seconds += (self._shared.clock() - began).total_seconds()
+                cost = _with_call(cost, answer, (self._shared.clock() - began).total_seconds())
 
     async def _originals(self, slots: Sequence[Slot]) -> list[tuple[Entry, ...]]:
         """The added entries that stubs or clipped entries stand for, as the store has them."""
@@ -330,6 +329,19 @@ class Compressing(LiveWindow):
             return SummaryFailure(f"the summarizer returned {type(reply).__name__}, not text")
         self._failed = False
         return reply
+
+
+def _with_call(cost: Cost, answer: SummaryReply | SummaryFailure, seconds: float) -> Cost:
+    """The cost with one more call of the summarizer, whether it answered or failed."""
+    reply = answer if isinstance(answer, SummaryReply) else None
+    usage = (reply.usage if reply else None) or SummaryUsage()
+    return Cost(
+        cost.calls + 1,
+        cost.seconds + seconds,
+        cost.input_tokens + usage.input_tokens,
+        cost.output_tokens + usage.output_tokens,
+        (reply.model if reply else None) or cost.model,
+    )
 
 
 def _over_budget(session_id: str, tokens: int, limit: int) -> events.OverBudget:
