@@ -58,6 +58,7 @@ from memman.errors import (
     SessionExists,
     StateError,
     StoreConflict,
+    StoreError,
 )
 from memman.formats import BUILTIN_FORMATS, detect_format, plain_messages
 from memman.formats import format_named as named
@@ -732,7 +733,7 @@ class AsyncMemoryManager:
         given = os.fspath(store)
         found = sqlite_store(given)
         if found is None:
-            found = self._found_plugins().first("memman_store", url=given)
+            found = self._found_plugins().first("memman_store", raises=(StoreError,), url=given)
         if found is None:
             raise PluginNotFound(no_store(given))
         return found
