@@ -34,7 +34,8 @@ class History:
         self.head = 0
         self.ledger = Ledger()
         self.added: dict[str, Entry] = {}
-        self.compressions: dict[str, Compressed] = {}
+        self.compressions: dict[str, Compressed] = {}  # those in force, in log order
+        self._undone: dict[str, int] = {}  # compression id -> the seq of its undo
         self._hidden: dict[str, list[Slot]] = {}  # compression id -> the slots that it replaced
         self._hider: dict[str, str] = {}  # entry id -> compression id
         self._replaced_by: dict[str, Replacement] = {}  # entry id -> what stands for it
@@ -59,6 +60,7 @@ class History:
             case Undone():
                 self.slots = self.undo(record.compression_id)
                 self._forget(record.compression_id)
+                self._undone[record.compression_id] = seq
             case Pinned():
                 self.slots = pin_slots(self.slots, record.entry_id, record.on)
             case Deleted():
@@ -72,12 +74,7 @@ class History:
 
     def undo(self, compression_id: str) -> list[Slot]:
         """The window without that compression. Raises as `undo_compression` does."""
-        if compression_id not in self.compressions:
-            raise EntryNotFound(
-                f"no compression {compression_id!r} is in force in this session: "
-                "it is unknown, was undone, or was cleared away"
-            )
-        record = self.compressions[compression_id]
+        record = self._in_force(compression_id)
         active = {slot.entry.id: slot for slot in self.slots}
         for item in record.replacements:
             if item.entry is None:
@@ -104,11 +101,56 @@ class History:
         ]
         return above[0] if above else hider
 
+    def _in_force(self, compression_id: str) -> Compressed:
+        if compression_id in self.compressions:
+            return self.compressions[compression_id]
+        if compression_id in self._undone:
+            newest = next(reversed(self.compressions), None)
+            raise EntryNotFound(
+                f"compression {compression_id} was undone already, by record "
+                f"{self._undone[compression_id]}: "
+                + (f"the newest in force is {newest}" if newest else "none is in force")
+            )
+        maker = self.made_by(compression_id)
+        if maker is not None:
+            raise EntryNotFound(
+                f"{compression_id} is an entry that a compression made: undo that one, {maker}"
+            )
+        raise EntryNotFound(
+            f"no compression {compression_id!r} is in force in this session: "
+            "it is unknown, or was cleared away or unfolded by a deletion"
+        )
+
+    def made_by(self, entry_id: str) -> str | None:
+        """The compression in force that put this entry into the window; None for any other."""
+        for name, record in self.compressions.items():
+            if any(item.entry and item.entry.id == entry_id for item in record.replacements):
+                return name
+        return None
+
     def latest(self) -> str:
         """The newest compression that can be undone."""
         if not self.compressions:
             raise EntryNotFound("there is no compression to undo in this session")
         return next(reversed(self.compressions))
+
+    def folded_into(self, compression_id: str) -> tuple[str, ...]:
+        """The compressions that replaced what this one had put into the window, in log order."""
+        hiders = {
+            self._hider[item.entry.id]
+            for item in self.compressions[compression_id].replacements
+            if item.entry is not None and item.entry.id in self._hider
+        }
+        return tuple(name for name in self.compressions if name in hiders)
+
+    def undo_order(self, compression_id: str) -> list[str]:
+        """What to undo, in this order, until this compression is undone too: the newest first."""
+        wanted, due = {compression_id}, [compression_id]
+        while due:
+            more = set(self.folded_into(due.pop())) - wanted
+            wanted |= more
+            due += more
+        return [name for name in reversed(self.compressions) if name in wanted]
 
     def stands_for(self, entry_id: str) -> str | None:
         """The active replacement that speaks for a hidden entry; None when it was dropped."""
@@ -209,6 +251,7 @@ class History:
         self.slots = []
         self.added.clear()
         self.compressions.clear()
+        self._undone.clear()
         self._hidden.clear()
         self._hider.clear()
         self._replaced_by.clear()
