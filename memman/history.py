@@ -161,9 +161,9 @@ class History:
             item = None if speaker is None else self._replaced_by.get(speaker)
         return speaker
 
-    def hidden(self, entry_id: str) -> bool:
-        """Whether a compression in force hides this entry."""
-        return entry_id in self._hider
+    def hider(self, entry_id: str) -> str | None:
+        """The compression in force that took this entry out of the window; None where none did."""
+        return self._hider.get(entry_id)
 
     def entries(self) -> list[Entry]:
         """Every added entry of the era in log order, with what is derived about it."""

@@ -1,0 +1,18 @@
+"""Explaining what compression did: the fate of entries, what a replacement lost, where a text went.
+
+`trail` reads a log, `explanation` is what `explain` answers with, `comparing` lays originals beside what
+stands for them, `tracing` follows a text. Pure functions of records; `sessions` brings them.
+"""
+
+from memman.explaining.explanation import Explanation, SummarizerState, Trigger, explained
+from memman.explaining.trail import CompressionFate, EntryFate, Trail
+
+__all__ = [
+    "CompressionFate",
+    "EntryFate",
+    "Explanation",
+    "SummarizerState",
+    "Trail",
+    "Trigger",
+    "explained",
+]
