@@ -21,6 +21,7 @@ from memman.records import (
     Pinned,
     Record,
     Replacement,
+    ReplacementMethod,
     Undone,
 )
 from memman.window import Slot, compress_slots
@@ -152,6 +153,18 @@ class History:
             due += more
         return [name for name in reversed(self.compressions) if name in wanted]
 
+    def replaced_by(self, entry_id: str) -> str | None:
+        """The replacement that took a hidden entry's place, active or not; None when it was dropped."""
+        item = self._replaced_by.get(entry_id)
+        if item is None:
+            return None
+        return item.entry.id if item.entry is not None else item.into
+
+    def method_of(self, entry_id: str) -> ReplacementMethod | None:
+        """How a hidden entry was replaced; None for any other."""
+        item = self._replaced_by.get(entry_id)
+        return item.method if item is not None else None
+
     def stands_for(self, entry_id: str) -> str | None:
         """The active replacement that speaks for a hidden entry; None when it was dropped."""
         speaker: str | None = None
@@ -192,6 +205,13 @@ class History:
                     found.append(self.added[original])
                 else:
                     found.extend(self.originals(original))
+        return sorted(found, key=lambda entry: entry.seq)
+
+    def unfolded(self, ids: Iterable[str]) -> list[Entry]:
+        """The added entries that are these, or that these replacements speak for, in order."""
+        found: list[Entry] = []
+        for name in ids:
+            found += [self.added[name]] if name in self.added else self.originals(name)
         return sorted(found, key=lambda entry: entry.seq)
 
     def without(self, ids: Iterable[str]) -> tuple[list[Slot], int, int]:

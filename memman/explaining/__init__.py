@@ -4,15 +4,32 @@
 stands for them, `tracing` follows a text. Pure functions of records; `sessions` brings them.
 """
 
+from memman.explaining.comparing import (
+    ComparedReplacement,
+    ComparedValue,
+    Comparison,
+    KeptIn,
+    compare,
+)
 from memman.explaining.explanation import Explanation, SummarizerState, Trigger, explained
+from memman.explaining.tracing import Found, Survival, Trace, trace
 from memman.explaining.trail import CompressionFate, EntryFate, Trail
 
 __all__ = [
+    "ComparedReplacement",
+    "ComparedValue",
+    "Comparison",
     "CompressionFate",
     "EntryFate",
     "Explanation",
+    "Found",
+    "KeptIn",
     "SummarizerState",
+    "Survival",
+    "Trace",
     "Trail",
     "Trigger",
+    "compare",
     "explained",
+    "trace",
 ]

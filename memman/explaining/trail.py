@@ -5,7 +5,7 @@ All of it follows from the records. Nothing here is stored, and nothing can disa
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Literal
 
@@ -87,7 +87,8 @@ class CompressionFate(msgspec.Struct, frozen=True, kw_only=True):
 class Trail:
     """The records of a log, or of its newest era, read once."""
 
-    def __init__(self, log: Iterable[tuple[int, Record]]) -> None:
+    def __init__(self, log: Sequence[tuple[int, Record]]) -> None:
+        self.log = log
         self.history = History()
         self.entries: dict[str, Entry] = {}  # every added one, deleted or cleared away too
         self.compressions: dict[str, tuple[int, Compressed]] = {}  # every one, in log order
@@ -119,6 +120,10 @@ class Trail:
         for item in self.compressions[compression_id][1].replacements:
             for name in item.ids:
                 self._undone.setdefault(name, []).append(compression_id)
+
+    def until(self, seq: int) -> Iterator[tuple[int, Record]]:
+        """The records before a place in the log."""
+        return ((place, record) for place, record in self.log if place < seq)
 
     def entry_fates(self) -> dict[str, EntryFate]:
         """What became of every added entry, by id, in log order."""
