@@ -20,7 +20,7 @@ from memman.cli.options import answer, json_option, note, own_command, session_a
 from memman.cli.problems import FindingError
 from memman.cli.reading import STDIN
 from memman.cli.session_files import load
-from memman.explaining import CompressionFate, Found, Survival, Trace, trace
+from memman.explaining import CompressionFate, Found, Remnant, Trace, trace
 
 _MOST_SHOWN, _MOST_GROUPS = 4, 5  # entries of one fate, and fates
 _BEFORE, _AROUND = 24, 160  # characters of an entry's text: before what was looked for, and in all
@@ -69,16 +69,16 @@ def _show(traced: Trace, fates: dict[str, CompressionFate], session: str) -> Non
         note(f"and {counted(left, 'more entry', 'more entries')}, which --json has too")
 
 
-def _window(survives: tuple[Survival, ...]) -> list[str]:
+def _window(survives: tuple[Remnant, ...]) -> list[str]:
     """Where the text is in the window, or that it is nowhere."""
     if not survives:
         return ["in the window: nowhere, the model does not see it"]
-    told = [_survival(each) for each in survives[:_MOST_SHOWN]]
+    told = [_remnant(each) for each in survives[:_MOST_SHOWN]]
     more = len(survives) - len(told)
     return ["in the window: " + "; ".join(told) + (f"; and {more:,} more" if more else "")]
 
 
-def _survival(each: Survival) -> str:
+def _remnant(each: Remnant) -> str:
     if each.where == "text":
         return f"#{each.seq} {each.type} has it"
     return f"#{each.seq} {each.type} has {', '.join(map(harmless, each.values))} in its ledger"

@@ -12,7 +12,7 @@ from memman.explaining.comparing import (
     compare,
 )
 from memman.explaining.explanation import Explanation, SummarizerState, Trigger, explained
-from memman.explaining.tracing import Found, Survival, Trace, trace
+from memman.explaining.tracing import Found, Remnant, Trace, trace
 from memman.explaining.trail import CompressionFate, EntryFate, Trail
 
 __all__ = [
@@ -24,8 +24,8 @@ __all__ = [
     "Explanation",
     "Found",
     "KeptIn",
+    "Remnant",
     "SummarizerState",
-    "Survival",
     "Trace",
     "Trail",
     "Trigger",

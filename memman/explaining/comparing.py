@@ -149,10 +149,15 @@ def stands_alone(value: str, text: str) -> bool:
     at = text.find(value)
     while at >= 0:
         end = at + len(value)
-        if not text[max(0, at - 1) : at].isalnum() and not text[end : end + 1].isalnum():
+        if not _joined(text[max(0, at - 1) : at + 1]) and not _joined(text[end - 1 : end + 1]):
             return True
         at = text.find(value, at + 1)
     return False
+
+
+def _joined(pair: str) -> bool:
+    """Whether two neighbours are of one word; in scripts without spaces nobody can say."""
+    return len(pair) == 2 and pair.isascii() and pair.isalnum()
 
 
 def _values_in(entries: Iterable[Entry]) -> set[str]:

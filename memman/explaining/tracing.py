@@ -32,7 +32,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     undo: tuple[str, ...]
 
 
-class Survival(msgspec.Struct, frozen=True, kw_only=True):
+class Remnant(msgspec.Struct, frozen=True, kw_only=True):
     """An entry of the window that still has the text, or in its ledger (`values`) an exact value of it."""
 
     entry_id: str
@@ -47,7 +47,7 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
 
     text: str
     found: tuple[Found, ...]
-    survives: tuple[Survival, ...]
+    survives: tuple[Remnant, ...]
 
 
 def trace(trail: Trail, text: str) -> Trace:
@@ -62,7 +62,7 @@ def trace(trail: Trail, text: str) -> Trace:
     return Trace(
         text=text,
         found=tuple(_found(trail, pattern)),
-        survives=tuple(_survivals(trail, pattern, frozenset(exact_values(text)))),
+        survives=tuple(_remnants(trail, pattern, frozenset(exact_values(text)))),
     )
 
 
@@ -93,16 +93,14 @@ def _chain(trail: Trail, name: str | None) -> Iterator[str]:
         name = trail.history.replaced_by(name)
 
 
-def _survivals(
-    trail: Trail, pattern: re.Pattern[str], values: frozenset[str]
-) -> Iterator[Survival]:
+def _remnants(trail: Trail, pattern: re.Pattern[str], values: frozenset[str]) -> Iterator[Remnant]:
     for slot in trail.history.slots:
         entry = slot.entry
         body, ledger = without_ledger(entry.text) if entry.type == "summary" else (entry.text, [])
         kept = tuple(value for value, _ in ledger if value in values or pattern.search(value))
         if pattern.search(body):
-            yield Survival(entry_id=entry.id, seq=entry.seq, type=entry.type, where="text")
+            yield Remnant(entry_id=entry.id, seq=entry.seq, type=entry.type, where="text")
         elif kept:
-            yield Survival(
+            yield Remnant(
                 entry_id=entry.id, seq=entry.seq, type=entry.type, where="ledger", values=kept
             )
