@@ -23,7 +23,7 @@ from memman.cli.session_files import load
 from memman.explaining import CompressionFate, Found, Remnant, Trace, trace
 
 _MOST_SHOWN, _MOST_GROUPS = 4, 5  # entries of one fate, and fates
-_BEFORE, _AROUND = 24, 160  # characters of an entry's text: before what was looked for, and in all
+_BEFORE, _AROUND = 24, 90  # characters of an entry's text: before what was looked for, and in all
 
 
 @click.command()
@@ -87,7 +87,7 @@ def _remnant(each: Remnant) -> str:
 def _excerpt(found: Found) -> str:
     entry = found.entry
     begin = max(0, found.start - _BEFORE)
-    text = first_line(entry.text[begin : begin + _AROUND], _AROUND)
+    text = first_line(entry.text[begin:], _AROUND)
     return f"#{entry.seq} {speaker(entry)}: {'...' if begin else ''}{text}"
 
 
