@@ -1,12 +1,17 @@
 """What the window hides: undo at depth, what stands for an entry, what a deletion reaches."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memman import EntryNotFound, MemoryConfig, MemoryManager, Refused
+from memman import Entry, EntryNotFound, MemoryConfig, MemoryManager, Refused
+from memman.history import History
+from memman.records import Added, Compressed, Record, Replacement
+
+BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def manager(**settings: Any) -> MemoryManager:
@@ -197,6 +202,31 @@ def test_compressing_and_undoing_in_any_order_and_depth_gives_every_original_bac
     added = [entry.id for entry in memory.get_entries("s")]
     assert active(memory) == added
     assert not any(entry.compressed for entry in memory.get_entries("s"))
+
+
+def test_summaries_folded_a_thousand_times_over_are_read_undone_and_deleted_like_others() -> None:
+    deep = 1_100  # more than Python's functions may call themselves
+    added = [
+        Entry(id=f"e{number}", type="message", role="user", content="x", timestamp=BEGIN)
+        for number in range(deep)
+    ]
+    records: list[Record] = [Added(added[0])]
+    for number in range(1, deep):
+        before = f"s{number - 1}" if number > 1 else "e0"
+        summary = Entry(id=f"s{number}", type="summary", role="system", content="x", timestamp=BEGIN)
+        run = Replacement((before, f"e{number}"), summary, "summary")
+        records += [
+            Added(added[number]),
+            Compressed(id=f"c{number}", at=BEGIN, replacements=(run,), reason="", tokens_before=0,
+                       tokens_after=0),
+        ]  # fmt: skip
+    history = History.of(enumerate(records, 1))
+    assert [entry.id for entry in history.originals(f"s{deep - 1}")] == [entry.id for entry in added]
+    assert {entry.summary_id for entry in history.entries()} == {f"s{deep - 1}"}
+    assert history.outermost("e0") == f"c{deep - 1}"
+    assert history.undo_order("c1") == [f"c{number}" for number in range(deep - 1, 0, -1)]
+    slots, _, _ = history.without({"e0"})
+    assert [slot.entry.id for slot in slots] == [entry.id for entry in added[1:]]
 
 
 def undo_in_order(memory: MemoryManager, made: list[str], wanted: str) -> None:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _SUMMARIES = ("summary", "digest")
 _EXCERPT, _LINE = 240, 72  # characters of an original that stands alone, and of one of many
-_MOST_LOST = 6
+_MOST_LOST, _MOST_LISTED = 6, 12
 _WHERE: dict[KeptIn | None, str] = {
     "replacement": "in the replacement",
     "ledger": "in its ledger",
@@ -83,9 +83,11 @@ def _show(compared: Comparison, trail: Trail, by_value: bool) -> None:
     else:
         beside(shown_on, "original", "replacement", [_pair(each) for each in compared.replacements])
         print_lines(shown_on, ["", *_balance(compared)])
-    others = [fate for name, fate in fates.items() if name != compared.compression_id]
+    others = [f"#{fate.seq}" for name, fate in fates.items() if name != compared.compression_id]
     if others:
-        note(f"other compressions: {', '.join(f'#{fate.seq}' for fate in others)}")
+        earlier = len(others) - _MOST_LISTED
+        more = f"{earlier:,} more and " if earlier > 0 else ""
+        note(f"other compressions: {more}{', '.join(others[-_MOST_LISTED:])}")
 
 
 def _pair(compared: ComparedReplacement) -> tuple[str, str]:

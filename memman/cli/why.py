@@ -123,8 +123,8 @@ def _commands(one: Found, fates: dict[str, CompressionFate], session: str) -> li
     place = one.entry.seq if one.undo else one.entry.id  # of an earlier era only the id is known
     lines = [f"read:    {command} show {file} --entry {place}"]
     if one.undo:
-        places = " ".join(str(fates[name].seq) for name in one.undo)
-        lines.append(
-            f"restore: {command} undo {file} {places} {'-o FILE' if piped else '--in-place'}"
-        )
+        outer = " --outer" if len(one.undo) > 1 else ""
+        where = "-o FILE" if piped else "--in-place"
+        wanted = fates[one.undo[-1]].seq
+        lines.append(f"restore: {command} undo {file} {wanted}{outer} {where}")
     return lines

@@ -12,7 +12,7 @@ from memman.compression.digest import without_ledger
 from memman.compression.words import exact_values
 from memman.entries import Entry
 from memman.explaining.trail import CompressionState, Trail
-from memman.history import History
+from memman.history import History, speaker_of
 from memman.records import Compressed, Replacement, ReplacementMethod
 
 KeptIn = Literal["replacement", "ledger", "elsewhere"]
@@ -97,8 +97,8 @@ def _with_pieces(record: Compressed) -> list[tuple[Replacement, list[str]]]:
     """Each replacement with all that it speaks for: a summary may stand for several runs."""
     pieces: dict[str, list[str]] = {}
     for item in record.replacements:
-        speaker = item.into or (item.entry.id if item.entry is not None else "")
-        if speaker:
+        speaker = speaker_of(item)
+        if speaker is not None:
             pieces.setdefault(speaker, []).extend(item.ids)
     return [
         (item, pieces[item.entry.id] if item.entry is not None else list(item.ids))

@@ -127,7 +127,7 @@ class Trail:
 
     def entry_fates(self) -> dict[str, EntryFate]:
         """What became of every added entry, by id, in log order."""
-        shown = self._shown()
+        shown = self.history.shown()
         slots = {slot.entry.id: slot for slot in self.history.slots}
         places = {name: slot.entry.seq for name, slot in slots.items()}
         fates: dict[str, EntryFate] = {}
@@ -149,26 +149,16 @@ class Trail:
         return fates
 
     def _standing(
-        self, name: str, shown: dict[str, tuple[EntryState, str | None]]
+        self, name: str, shown: dict[str, tuple[ReplacementMethod, str | None]]
     ) -> tuple[EntryState, str | None]:
         if name in self.deleted:
             return "deleted", None
         if name not in self.history.added:
             return "cleared", None
-        return shown.get(name, ("active", name))
-
-    def _shown(self) -> dict[str, tuple[EntryState, str | None]]:
-        """By the id of each hidden entry: its state, and the window's entry that speaks for it.
-
-        The newest compression first, so that what hides a replacement is known before the replacement.
-        """
-        found: dict[str, tuple[EntryState, str | None]] = {}
-        for record in reversed(self.history.compressions.values()):
-            for item in record.replacements:
-                speaker = item.entry.id if item.entry is not None else item.into
-                known = found.get(speaker or "", (_STATES[item.method], speaker))
-                found.update(dict.fromkeys(item.ids, known))
-        return found
+        if name not in shown:
+            return "active", name
+        method, speaker = shown[name]
+        return _STATES[method], speaker
 
     def compression_fates(self) -> tuple[CompressionFate, ...]:
         """What became of every compression, in log order."""

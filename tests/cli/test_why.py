@@ -47,7 +47,7 @@ def test_the_command_that_it_names_restores_the_entry_from_any_depth(command, sa
     path = saved("one", "two", "three")
     line = line_of(command("why", path, ORDER), "restore:")
     args = shlex.split(line.removeprefix("restore: memman "))
-    assert args == ["undo", str(path), "68", "47", "26", "--in-place"]
+    assert args == ["undo", str(path), "26", "--outer", "--in-place"]
     assert command(*args).exit_code == 0
     after = command("why", path, ORDER)
     assert "in the window: #4 tool_result has it" in after.stdout
