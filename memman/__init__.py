@@ -29,8 +29,10 @@ from memman.errors import (
     SessionExists,
     SessionNotFound,
     StateError,
+    StoreBusy,
     StoreConflict,
     StoreError,
+    StoreFull,
 )
 from memman.events import CompressionResult
 from memman.explaining import CompressionFate, EntryFate, Explanation, SummarizerState, Trigger
@@ -98,6 +100,8 @@ __all__ = [
     "SessionExists",
     "SessionNotFound",
     "StateError",
+    "StoreBusy",
     "StoreConflict",
     "StoreError",
+    "StoreFull",
 ]
