@@ -140,6 +140,8 @@ class History:
             for item in self.compressions[compression_id].replacements
             if item.entry is not None and item.entry.id in self._hider
         }
+        if len(hiders) < 2:
+            return tuple(hiders)
         return tuple(name for name in self.compressions if name in hiders)
 
     def undo_order(self, compression_id: str) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from memman.cli.display import counted
+from memman.cli.display import counted, harmless
 from memman.cli.problems import FindingError
 from memman.explaining import CompressionFate, Trail
 
@@ -36,7 +36,7 @@ def told(fate: CompressionFate) -> str:
     state = "" if fate.state == "in force" else f", {fate.state}"
     return (
         f"#{fate.seq}, {fate.at:%Y-%m-%d %H:%M}: {fate.tokens_before:,} -> {fate.tokens_after:,} "
-        f"tokens ({fate.reason}){state}"
+        f"tokens ({harmless(fate.reason)}){state}"
     )
 
 

@@ -15,6 +15,7 @@ from memman.cli.display import (
     console,
     counted,
     first_line,
+    harmless,
     print_lines,
     speaker,
     table,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 _SUMMARIES = ("summary", "digest")
 _EXCERPT, _LINE = 240, 72  # characters of an original that stands alone, and of one of many
 _MOST_LOST, _MOST_LISTED = 6, 12
+_NO_TEXT = "(no text)"
 _WHERE: dict[KeptIn | None, str] = {
     "replacement": "in the replacement",
     "ledger": "in its ledger",
@@ -100,7 +102,7 @@ def _pair(compared: ComparedReplacement) -> tuple[str, str]:
         return "\n".join(before), "dropped: nothing stands for it"
     whole = compared.method in _SUMMARIES
     after = counted(compared.tokens_after, "token")
-    text = entry.text if whole else first_line(entry.text, _EXCERPT)
+    text = (entry.text if whole else first_line(entry.text, _EXCERPT)) or _NO_TEXT
     return "\n".join(before), f"{compared.method} #{entry.seq}, {after}\n{text}"
 
 
@@ -113,7 +115,7 @@ def _cost(compared: ComparedReplacement) -> str:
 
 
 def _original(entry: Entry, characters: int) -> str:
-    return f"#{entry.seq} {speaker(entry)}: {first_line(entry.text, characters)}"
+    return f"#{entry.seq} {speaker(entry)}: {first_line(entry.text, characters) or _NO_TEXT}"
 
 
 def _balance(compared: Comparison) -> list[str]:
@@ -126,7 +128,7 @@ def _balance(compared: Comparison) -> list[str]:
         f"({_share(compared)}): {_places(compared)}"
     ]
     if lost:
-        named = ", ".join(f"{each.value} (#{each.seq})" for each in lost[:_MOST_LOST])
+        named = ", ".join(f"{harmless(each.value)} (#{each.seq})" for each in lost[:_MOST_LOST])
         more = len(lost) - _MOST_LOST
         lines.append(f"lost: {named}" + (f", and {more:,} more (--values)" if more > 0 else ""))
     return lines

@@ -57,13 +57,13 @@ def _show(traced: Trace, fates: dict[str, CompressionFate], session: str) -> Non
         else "no entry that was added"
     )
     print_lines(
-        shown_on, [harmless(f'"{traced.text}" stood in {stood}'), *_window(traced.survives)]
+        shown_on, [f'"{first_line(traced.text)}" stood in {stood}', *_window(traced.survives)]
     )
     groups = groupby(traced.found, lambda each: (each.fate.state, each.replaced_by))
     shares = [list(group) for _, group in groups]
     for found in shares[:_MOST_GROUPS]:
         cut_lines(shown_on, ["", *(_excerpt(each) for each in found[:_MOST_SHOWN])])
-        print_lines(shown_on, [f"  {line}" for line in _fate(found, fates, session)])
+        print_lines(shown_on, [f"  {harmless(line)}" for line in _fate(found, fates, session)])
     left = sum(len(found) for found in shares[_MOST_GROUPS:])
     if left:
         note(f"and {counted(left, 'more entry', 'more entries')}, which --json has too")

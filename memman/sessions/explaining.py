@@ -17,7 +17,7 @@ class Explaining(Compressing, Reading):
         async with self._lock:
             await self.require()
             trail = Trail(await self._era_log())
-            trigger, summarizer = self._trigger(), self._summarizer_state()
+            trigger, summarizer = self._sized(), self._summarizer_state()
             running = self._run is not None or self._queued
         plan = await self.plan(None, None) if trigger.over else None
         fates = trail.entry_fates().values()
@@ -25,17 +25,17 @@ class Explaining(Compressing, Reading):
             self.id, trigger, summarizer, running, plan, trail.compression_fates(), fates
         )
 
-    def _trigger(self) -> Trigger:
-        window, budget = self._window, self._budget
+    def _sized(self) -> Trigger:
+        window, budget, overhead = self._window, self._budget, self.overhead
         return Trigger(
             tokens=window.tokens,
-            overhead_tokens=self.overhead,
+            overhead_tokens=overhead,
             max_tokens=budget.max_tokens,
             target_tokens=budget.target_tokens,
             entries=len(window.slots),
             max_entries=budget.max_entries,
             target_entries=budget.target_entries,
-            over=self._over(),
+            over=budget.over(window.tokens + overhead, len(window.slots)),
             auto_compress=self._config.auto_compress,
         )
 

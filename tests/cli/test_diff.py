@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from memman import MemoryManager
 from tests.explaining.conversation import ORDER, PATH, manager, orders, talk
 
 
@@ -130,6 +131,29 @@ def test_control_characters_and_markup_of_a_text_do_not_reach_the_terminal(comma
     out = command("diff", saved("a\x1b[2Jb [bold]c[/bold]")).stdout
     assert "\x1b" not in out
     assert r"a\x1b[2Jb [bold]c[/bold]" in out
+
+
+def test_a_reason_and_a_value_of_a_crafted_file_cannot_steer_the_terminal(command, saved):
+    path = saved()
+    crafted = path.read_text().replace('"reason":"manual"', '"reason":"\\u001b[2J"')
+    crafted = crafted.replace(f"{PATH}", "/srv/a\\u001bpp/config.toml")
+    path.write_text(crafted)
+    shown = [command("diff", path, *options) for options in ([], ["--values"])]
+    shown.append(command("why", path, "hub"))
+    assert [result.exit_code for result in shown] == [0, 0, 0]
+    assert all("\x1b" not in result.output and r"\x1b" in result.output for result in shown)
+
+
+def test_a_deleted_original_is_shown_without_its_text(command, saved):
+    memory = MemoryManager()
+    memory.import_session(saved().read_bytes())
+    memory.delete_entries("s", ["result"])
+    path = saved()
+    path.write_text(memory.export_session("s").to_json())
+    result = command("diff", path, "26")
+    assert "#4 tool_result: (no text)" in result.stdout
+    assert ", unfolded" in result.stdout.splitlines()[0]
+    assert ORDER not in result.stdout
 
 
 def test_no_line_is_padded_or_longer_than_the_width(command, demo_file):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from memman import InvalidInput, MemoryManager
 from memman.compression.digest import LEDGER_HEAD
@@ -73,6 +75,39 @@ def test_undoing_what_it_names_in_its_order_brings_the_entry_back_from_any_depth
     for name in found.undo:
         memory.undo_compression("s", name)
     assert "result" in [entry.id for entry in memory.get_active_entries("s")]
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    steps=st.lists(
+        st.one_of(
+            st.tuples(st.just("talk"), st.integers(1, 6)),
+            st.tuples(st.just("compress"), st.sampled_from([250, 500, 900])),
+            st.tuples(st.just("undo"), st.just(0)),
+        ),
+        min_size=2,
+        max_size=16,
+    ),
+    data=st.data(),
+)
+def test_any_hidden_entry_is_in_the_window_again_after_what_is_named_was_undone(
+    steps: list[tuple[str, int]], data: st.DataObject
+) -> None:
+    memory = manager(min_entries_to_compress=2)
+    orders(memory)
+    for number, (step, size) in enumerate(steps):
+        if step == "talk":
+            talk(memory, size, first=10 * number)
+        elif step == "compress":
+            memory.compress("s", target_tokens=size)
+        elif trail(memory).history.compressions:
+            memory.undo_compression("s")
+    wanted = data.draw(st.sampled_from([entry.id for entry in memory.get_entries("s")]))
+    text = memory.get_entry("s", wanted).text
+    [found] = [found for found in traced(memory, text).found if found.entry.id == wanted]
+    for name in found.undo:
+        memory.undo_compression("s", name)
+    assert wanted in [entry.id for entry in memory.get_active_entries("s")]
 
 
 def test_a_stub_that_was_summarised_later_tells_both() -> None:
