@@ -205,6 +205,23 @@ def test_the_trigger_has_the_numbers_that_decide() -> None:
     assert (trigger.over, trigger.auto_compress) == (False, False)
 
 
+def test_what_is_in_no_entry_counts_toward_the_limit() -> None:
+    memory = manager(max_tokens=1_000, overhead_tokens=300, auto_compress=True, max_entries=None)
+    memory.add_user_message("s", "abc " * 600)
+    told = memory.explain("s")
+    left = 1_000 - told.trigger.tokens - 300
+    assert f"more than {left:,} tokens beyond these" in told.next
+    memory.add_user_message("s", "abc " * (left + 1), compress=False)
+    assert memory.explain("s").trigger.over
+    assert memory.get_stats("s").active_tokens < 1_000
+
+
+def test_within_the_limits_without_auto_compress_nothing_happens_by_itself() -> None:
+    memory = manager()
+    fill(memory, 2)
+    assert memory.explain("s").next == "nothing by itself: auto_compress is off"
+
+
 def test_over_the_limits_without_auto_compress_says_what_a_compression_would_do() -> None:
     memory = manager(max_tokens=1_000)
     fill(memory)
