@@ -28,10 +28,11 @@ class Reading(LiveWindow):
         return History.of(await self._era_log())
 
     async def _era_log(self) -> list[tuple[int, Record]]:
-        """The records since the last clear."""
+        """The records since the last clear, as far as the window knows them: no further."""
         shared = self._shared
         snapshot = await shared.door.call(shared.store, shared.store.load, self.id)
-        return await self._log(snapshot.ledger.era if snapshot else 0)
+        log = await self._log(snapshot.ledger.era if snapshot else 0)
+        return [record for record in log if record[0] <= self._window.head]
 
     async def active_entries(self) -> list[Entry]:
         """The window in order."""
