@@ -58,7 +58,7 @@ def diff(
     fail_under: float | None,
     as_json: bool,
 ) -> None:
-    """Shows what a compression of the session S replaced, beside what stands for it.
+    """Lays what a compression replaced beside what stands for it.
 
     COMPRESSION is an id, a place in the log such as 120, or the id of a summary; the newest if none.
     Exact values are paths, identifiers, numbers, dates and addresses; kept is what the window still had.

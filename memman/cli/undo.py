@@ -40,10 +40,10 @@ def undo(
     force: bool,
     as_json: bool,
 ) -> None:
-    """Takes a compression of the session S back, so that what it replaced is in the window again.
+    """Takes a compression of the session S back.
 
-    COMPRESSION is an id, a place in the log such as 120, or the id of a summary; the newest if none.
-    Nothing is lost by it: the log keeps both, and what was undone can be compressed again.
+    What it replaced is in the window again. COMPRESSION is an id, a place in the log such as 120, or the id
+    of a summary; the newest if none. The log keeps both, and what was undone can be compressed again.
     """
     to = target_of(session, output, in_place, as_json)
     opened = load(session)
