@@ -147,7 +147,7 @@ def reading(make: Open, history: Sequence[Item], reads: int, most_seconds: float
     for item in history:
         subject.append(item)
     began = process_time()
-    context = subject.context()
+    subject.context()
     first = process_time() - began
     done, seconds = 0, 0.0
     while done < reads and seconds < most_seconds:
@@ -156,7 +156,7 @@ def reading(make: Open, history: Sequence[Item], reads: int, most_seconds: float
             subject.context()
         seconds += process_time() - began
         done += _READS_AT_ONCE
-    return Reading(1e3 * first, 1e6 * seconds / done, len(subject.shown(context)))
+    return Reading(1e3 * first, 1e6 * seconds / done, len(subject.shown(subject.context())))
 
 
 def _instruments() -> Instruments:

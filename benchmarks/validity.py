@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from benchmarks.subjects import SESSION, Memman, Showing, Shown, Subject
+from benchmarks.subjects import Memman, Showing, Shown
 from benchmarks.tokens import Count, Recount
 from benchmarks.workload import Item
+from memman import Context
 from memman.formats import rules
 
 _SUMMARY_HEAD = "[memman summary"
@@ -29,8 +30,8 @@ class Checker:
         self.invalid = 0
         self.faults = {"over budget": 0, "orphan result": 0, "newest missing": 0}
 
-    def __call__(self, subject: Showing, newest: Item) -> None:
-        shown = subject.shown(subject.context())
+    def __call__(self, subject: Showing, context: Any, newest: Item) -> None:
+        shown = subject.shown(context)
         found = {
             "over budget": sum(self._recount.text(one.text) for one in shown) > self._budget,
             "orphan result": _has_orphan(shown),
@@ -68,10 +69,8 @@ class Sampler:
         self.contexts = 0
         self.faults = {"over budget": 0, "rules": 0, "newest missing": 0, "several summaries": 0}
 
-    def __call__(self, subject: Subject, newest: Item) -> None:
-        if not isinstance(subject, Memman):
-            raise TypeError(f"{type(subject).__name__} renders no messages to check")
-        messages = subject.memory.build_context(SESSION).messages
+    def __call__(self, _subject: Memman, context: Context, newest: Item) -> None:
+        messages = context.messages
         contents = [message["content"] or "" for message in messages]
         summaries = sum(content.startswith(_SUMMARY_HEAD) for content in contents)
         self.contexts += 1

@@ -24,7 +24,8 @@ _BIN_GROWTH = 1.6
 _LEAST_BLOCKS = 3
 
 Floor = Callable[[str], object]
-Sampler = Callable[[Any, Item], None]
+Sampler = Callable[[Any, Any, Item], None]
+"""`(subject, its context, the newest item)`."""
 
 
 class Block(msgspec.Struct, frozen=True):
@@ -81,7 +82,7 @@ def walk(
         began = process_time()
         for item in block:
             subject.append(item)
-            subject.context()
+            context = subject.context()
         seconds = process_time() - began
         measured = Block(_BLOCK, _chars(block), seconds)
         if floor is not None:
@@ -89,7 +90,7 @@ def walk(
             measured = _floored(measured, floor, mirrored)
         blocks.append(measured)
         if sample is not None and len(blocks) % sample_every == 0:
-            sample(subject, block[-1])
+            sample(subject, context, block[-1])
     return Walk(tuple(blocks))
 
 
