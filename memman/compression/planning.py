@@ -9,9 +9,9 @@ import msgspec
 
 from memman.compression.stages import clear_tool_results, clip_large, clip_rest, drop_oldest
 from memman.compression.summaries import Answer, Request, SummaryOptions, summarise
-from memman.compression.view import Craft, Goal, Standing, View
+from memman.compression.view import Craft, Goal, Group, Item, View
 from memman.errors import CompressionFailed, ConfigError
-from memman.records import Replacement, ReplacementMethod
+from memman.records import Replacement
 
 Stage = Callable[[View, Goal, Craft], View | None]
 """A step of a compression: a pure function that returns a smaller view, or None when it has nothing."""
@@ -116,10 +116,10 @@ _STANDING_REASONS = {
 }
 
 
-def _reason(standing: Standing, method: ReplacementMethod | None) -> str:
-    if method is None:
-        return _STANDING_REASONS[standing]
-    return "too large for the limit" if method == "clip" else "old, and the window is over"
+def _reason(group: Group, item: Item) -> str:
+    if item.method is None:
+        return _STANDING_REASONS[group.standing]
+    return "too large for the limit" if item.method == "clip" else "old, and the window is over"
 
 
 def _rows(view: View) -> list[PlannedEntry]:
@@ -127,7 +127,7 @@ def _rows(view: View) -> list[PlannedEntry]:
     rows: list[PlannedEntry] = []
     for group in view.groups:
         for item in group.items:
-            action, reason = item.method or "keep", _reason(group.standing, item.method)
+            action, reason = item.method or "keep", _reason(group, item)
             tokens = item.tokens
             for slot in item.run:
                 entry = slot.entry
