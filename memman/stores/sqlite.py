@@ -17,7 +17,17 @@ import msgspec
 
 from memman.errors import StoreBusy, StoreConflict, StoreError, StoreFull
 from memman.ports import Appended, Place, SessionInfo, Snapshot
-from memman.records import Added, Compressed, Ledger, Record, decode, encode, tombstone
+from memman.records import Added, Ledger, Record, decode, encode, tombstone
+from memman.stores.rows import (
+    NO_LEDGER,
+    NO_PLACES,
+    ROW_COLUMNS,
+    SessionRow,
+    conflict,
+    encoded_places,
+    fits,
+    names_of,
+)
 from memman.stores.schema import APPLICATION_ID, VERSIONS
 
 if TYPE_CHECKING:
@@ -39,29 +49,7 @@ _FIXED_WAL: Final = (
 )  # before it, two processes that write at once could, rarely, harm the file
 _BUSY, _LOCKED, _READONLY, _FULL, _CANTOPEN, _NOTADB = 5, 6, 8, 13, 14, 26  # SQLite's result codes
 
-_places_of: Final = msgspec.json.Decoder(tuple[Place, ...])
-_ledger_of: Final = msgspec.json.Decoder(Ledger)
-
-
-class _Row(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A session's row; `ledger` is the fold of its records up to `folded`."""
-
-    number: int
-    head: int
-    epoch: int
-    entries: int
-    tokens: int
-    floor: int
-    places: bytes
-    folded: int
-    ledger: bytes
-
-    def key(self, seq: int) -> int:
-        """The key of the record at a seq."""
-        return (self.number << _SEQ_BITS) + seq
-
-
-_ROW: Final = f"SELECT {', '.join(_Row.__struct_fields__)} FROM session WHERE id = ?"  # noqa: S608 - our own names
+_ROW: Final = f"SELECT {ROW_COLUMNS} FROM session WHERE id = ?"  # noqa: S608 - our own names
 
 
 class SQLiteStore:
@@ -140,15 +128,8 @@ class SQLiteStore:
                 row = _begun(db, session_id)
             elif _seqs(db, row, [records[0].id]):
                 return _appended(db, row, records, payloads)
-            # To a commit, epoch 0 is a session that is not there.
-            current = row.epoch if row.head else 0
-            # A window of another log (the session was deleted meanwhile) reaches beyond this one.
-            beyond = floor > row.head + len(records)
-            if epoch != current or beyond or expect_head not in (None, row.head):
-                raise StoreConflict(
-                    f"session {session_id!r} is at epoch {row.epoch} and head {row.head}, "
-                    f"not at {epoch} and {row.head if expect_head is None else expect_head}"
-                )
+            if not fits(row, epoch, len(records), floor, expect_head):
+                raise StoreConflict(conflict(session_id, row, epoch, expect_head))
             appended = _appended(db, row, records, payloads)
             _reshape(db, row, records, window, floor)
             return msgspec.structs.replace(appended, epoch=row.epoch + 1)
@@ -164,7 +145,7 @@ class SQLiteStore:
                 found = _records(db, row, _seqs(db, row, sorted(ids)).values())
                 db.executemany(
                     "UPDATE record SET payload = ? WHERE key = ?",
-                    [(encode(tombstone(record, ids)), row.key(seq)) for seq, record in found],
+                    [(encode(tombstone(record, ids)), _key(row, seq)) for seq, record in found],
                 )
 
         self._write(work)
@@ -178,7 +159,7 @@ class SQLiteStore:
             if row is None:
                 return False
             db.execute(
-                "DELETE FROM record WHERE key BETWEEN ? AND ?", (row.key(0), row.key(row.head))
+                "DELETE FROM record WHERE key BETWEEN ? AND ?", (_key(row, 0), _key(row, row.head))
             )
             db.execute("DELETE FROM name WHERE session = ?", (row.number,))
             db.execute("DELETE FROM session WHERE number = ?", (row.number,))
@@ -200,16 +181,8 @@ class SQLiteStore:
             row = _row(db, session_id)
             if row is None:
                 return None
-            places = _places_of.decode(row.places)
-            known = dict(_records(db, row, {place.seq for place in places}))
-            tail = _stretch(db, row, min(row.floor, row.folded), row.head)
-            later = [
-                (Place(seq, -1, seq, record.entry.pinned), record)
-                for seq, record in tail
-                if seq > row.floor and isinstance(record, Added)
-            ]
-            listed = [(place, known[place.seq]) for place in places]
-            return Snapshot(row.head, row.epoch, (*listed, *later), _ledger_after(row, tail))
+            known = dict(_records(db, row, {place.seq for place in row.listed}))
+            return row.snapshot(known, _stretch(db, row, row.tail, row.head))
 
         return self._read(work)
 
@@ -398,21 +371,25 @@ class SQLiteStore:
         self._seen = seen
 
 
-def _row(db: Connection, session_id: str) -> _Row | None:
+def _key(row: SessionRow, seq: int) -> int:
+    """The key of the record at a seq: a session's records are neighbours, in their order."""
+    return (row.number << _SEQ_BITS) + seq
+
+
+def _row(db: Connection, session_id: str) -> SessionRow | None:
     found = db.execute(_ROW, (session_id,)).fetchone()
-    return None if found is None else _Row(*found)
+    return None if found is None else SessionRow(*found)
 
 
-def _begun(db: Connection, session_id: str) -> _Row:
+def _begun(db: Connection, session_id: str) -> SessionRow:
     """The row of a new session."""
     [(epoch,)] = db.execute("SELECT first_epoch FROM store")
-    ledger = msgspec.json.encode(Ledger())
     number = db.execute(
         "INSERT INTO session (id, head, epoch, entries, tokens, floor, places, folded, ledger)"
         " VALUES (?, 0, ?, 0, 0, 0, ?, 0, ?)",
-        (session_id, epoch, b"[]", ledger),
+        (session_id, epoch, NO_PLACES, NO_LEDGER),
     ).lastrowid
-    return _Row(number or 0, 0, epoch, 0, 0, 0, b"[]", 0, ledger)
+    return SessionRow(number or 0, 0, epoch, 0, 0, 0, NO_PLACES, 0, NO_LEDGER)
 
 
 def _added(db: Connection, session_id: str, record: Added, payload: bytes) -> Appended | None:
@@ -435,7 +412,7 @@ def _added(db: Connection, session_id: str, record: Added, payload: bytes) -> Ap
 
 
 def _appended(
-    db: Connection, row: _Row, records: Sequence[Record], payloads: Sequence[bytes]
+    db: Connection, row: SessionRow, records: Sequence[Record], payloads: Sequence[bytes]
 ) -> Appended:
     """Puts the records that are not there behind the head."""
     seqs = _seqs(db, row, [record.id for record in records])
@@ -446,10 +423,10 @@ def _appended(
         head += 1
         ledger = ledger.after(head, record)
         seqs[record.id] = head
-        db.execute("INSERT INTO record VALUES (?, ?)", (row.key(head), payload))
+        db.execute("INSERT INTO record VALUES (?, ?)", (_key(row, head), payload))
         db.executemany(
             "INSERT INTO name VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
-            [(row.number, name, head) for name in _names(record)],
+            [(row.number, name, head) for name in names_of(record)],
         )
     if head > row.head:
         db.execute(
@@ -460,20 +437,10 @@ def _appended(
     return Appended(placed, head, row.epoch, head - row.head)
 
 
-def _names(record: Record) -> list[str]:
-    """The ids that a record is found by: its own, and those of its replacements."""
-    replacements = record.replacements if isinstance(record, Compressed) else ()
-    return [record.id, *[item.entry.id for item in replacements if item.entry is not None]]
-
-
 def _reshape(
-    db: Connection, row: _Row, records: Sequence[Record], window: Sequence[Place], floor: int
+    db: Connection, row: SessionRow, records: Sequence[Record], window: Sequence[Place], floor: int
 ) -> None:
     """Takes a new window, and the ledger with it, so that neither is ever folded from the beginning."""
-    resolved = [
-        place if place.seq > 0 else msgspec.structs.replace(place, seq=row.head + 1 - place.seq)
-        for place in window
-    ]
     tail = _stretch(db, row, row.folded, row.head)
     tail += enumerate(records, row.head + 1)
     db.execute(
@@ -481,33 +448,25 @@ def _reshape(
         (
             row.epoch + 1,
             floor,
-            msgspec.json.encode(resolved),
+            encoded_places(window, row.head),
             row.head + len(records),
-            msgspec.json.encode(_ledger_after(row, tail)),
+            msgspec.json.encode(row.ledger_after(tail)),
             row.number,
         ),
     )
 
 
-def _ledger_after(row: _Row, tail: Sequence[tuple[int, Record]]) -> Ledger:
-    ledger = _ledger_of.decode(row.ledger)
-    for seq, record in tail:
-        if seq > row.folded:
-            ledger = ledger.after(seq, record)
-    return ledger
-
-
-def _stretch(db: Connection, row: _Row, after: int, last: int) -> list[tuple[int, Record]]:
+def _stretch(db: Connection, row: SessionRow, after: int, last: int) -> list[tuple[int, Record]]:
     """The records with `after` < seq <= `last`, in order."""
     found = db.execute(
         "SELECT key, payload FROM record WHERE key BETWEEN ? AND ? ORDER BY key",
-        (row.key(after + 1), row.key(last)),
+        (_key(row, after + 1), _key(row, last)),
     )
-    first = row.key(0)
+    first = _key(row, 0)
     return [(key - first, decode(payload)) for key, payload in found]
 
 
-def _seqs(db: Connection, row: _Row, ids: Sequence[str]) -> dict[str, int]:
+def _seqs(db: Connection, row: SessionRow, ids: Sequence[str]) -> dict[str, int]:
     """Where the ids that are there stand."""
     seqs: dict[str, int] = {}
     for names in _batches(list(dict.fromkeys(ids))):
@@ -517,10 +476,10 @@ def _seqs(db: Connection, row: _Row, ids: Sequence[str]) -> dict[str, int]:
     return seqs
 
 
-def _records(db: Connection, row: _Row, seqs: Iterable[int]) -> list[tuple[int, Record]]:
+def _records(db: Connection, row: SessionRow, seqs: Iterable[int]) -> list[tuple[int, Record]]:
     """The records at these places, in the order of the log."""
     found: list[tuple[int, Record]] = []
-    first = row.key(0)
+    first = _key(row, 0)
     for keys in _batches([first + seq for seq in sorted(set(seqs))]):
         marks = ", ".join("?" * len(keys))
         query = f"SELECT key, payload FROM record WHERE key IN ({marks}) ORDER BY key"  # noqa: S608 - only marks
