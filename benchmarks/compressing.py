@@ -31,7 +31,6 @@ from benchmarks.tables import table
 from benchmarks.tokens import chars4
 from benchmarks.walk import slope
 from benchmarks.workload import Item, items
-from memman import MemoryManager
 
 # Shares of the window's tokens that are allowed. Results are most of them, so 0.8 asks for no summary.
 _CLEARING, _SUMMARIZING = 0.8, 0.3
@@ -65,7 +64,7 @@ class Planned(msgspec.Struct, frozen=True):
 
 def planning(entries: int, share: float, rounds: int) -> Planned:
     """`plan_compression` of a window that may keep a share of its tokens; the least of the rounds."""
-    memory = _window(entries, share)
+    memory = _window(entries, share).memory
     seconds = min(_timed(lambda: memory.plan_compression(SESSION)) for _ in range(rounds))
     actions = [entry.action for entry in memory.plan_compression(SESSION).entries]
     return Planned(share, 1e3 * seconds, {name: actions.count(name) for name in sorted({*actions})})
@@ -73,7 +72,7 @@ def planning(entries: int, share: float, rounds: int) -> Planned:
 
 def compressing(entries: int, rounds: int) -> float:
     """Microseconds of `compress` on a window of this length; the least of the rounds, each undone."""
-    memory = _window(entries, _SUMMARIZING)
+    memory = _window(entries, _SUMMARIZING).memory
     seconds = []
     for _ in range(rounds):
         seconds.append(_timed(lambda: memory.compress(SESSION)))
@@ -93,42 +92,40 @@ def histories(lengths: Sequence[int], rounds: int) -> list[float]:
     The least of the rounds. Raises `AssertionError` when the windows differ by more than the numbers in
     their stubs.
     """
-    memories = [_with_history(length) for length in lengths]
+    subjects = [_with_history(length) for length in lengths]
     new = items(_NEW)
-    seconds: list[list[float]] = [[] for _ in memories]
+    seconds: list[list[float]] = [[] for _ in subjects]
     for at in range(rounds):
         entries, tokens = set(), []
-        for memory, times in zip(memories, seconds, strict=True):
-            _append(memory, new)
-            stats = memory.get_stats(SESSION)
+        for subject, times in zip(subjects, seconds, strict=True):
+            _append(subject, new)
+            stats = subject.memory.get_stats(SESSION)
             entries.add(stats.active_entries)
             tokens.append(stats.active_tokens)
-            times.append(_timed(partial(memory.compress, SESSION)))
+            times.append(_timed(partial(subject.memory.compress, SESSION)))
         if at and (len(entries) > 1 or max(tokens) - min(tokens) > _SAME):
             raise AssertionError(f"the windows differ: {entries} entries, {tokens} tokens")
     return [1e6 * min(each[1:]) for each in seconds]
 
 
-def _with_history(length: int) -> MemoryManager:
+def _with_history(length: int) -> Memman:
     """A session that was used as sessions are, and compresses from now on only when it is told to."""
-    memory = Memman(Instruments(chars4), _HISTORY_BUDGET).memory
-    _append(memory, items(length))
-    memory.update_config(auto_compress=False)
-    return memory
+    subject = Memman(Instruments(chars4), _HISTORY_BUDGET)
+    _append(subject, items(length))
+    subject.memory.update_config(auto_compress=False)
+    return subject
 
 
-def _window(entries: int, share: float) -> MemoryManager:
+def _window(entries: int, share: float) -> Memman:
     """A session with all its entries in the window, and allowed this share of their tokens."""
-    memory = Memman(Instruments(chars4), 1, auto_compress=False, max_entries=None).memory
-    _append(memory, items(entries))
-    memory.update_config(max_tokens=int(share * memory.get_stats(SESSION).active_tokens))
-    return memory
+    subject = Memman(Instruments(chars4), 1, auto_compress=False, max_entries=None)
+    _append(subject, items(entries))
+    tokens = subject.memory.get_stats(SESSION).active_tokens
+    subject.memory.update_config(max_tokens=int(share * tokens))
+    return subject
 
 
-def _append(memory: MemoryManager, new: Sequence[Item]) -> None:
-    instruments = Instruments(chars4)
-    instruments.shared("memory", lambda: memory)
-    subject = Memman(instruments, _HISTORY_BUDGET)
+def _append(subject: Memman, new: Sequence[Item]) -> None:
     for item in new:
         subject.append(item)
 
