@@ -31,6 +31,8 @@ from memman.errors import (
     StateError,
     StoreConflict,
     StoreError,
+    SummarizerFailed,
+    SummarizerUnavailable,
 )
 from memman.events import CompressionResult
 from memman.hookspecs import hookimpl
@@ -39,6 +41,7 @@ from memman.ports import (
     CounterSpec,
     ModelInfo,
     ModelRef,
+    Summarizer,
     SummaryReply,
     SummaryRequest,
     SummaryUsage,
@@ -71,6 +74,7 @@ __all__ = [
     "CounterSpec",
     "ModelInfo",
     "ModelRef",
+    "Summarizer",
     "SummaryReply",
     "SummaryRequest",
     "SummaryUsage",
@@ -94,4 +98,6 @@ __all__ = [
     "StateError",
     "StoreConflict",
     "StoreError",
+    "SummarizerFailed",
+    "SummarizerUnavailable",
 ]
