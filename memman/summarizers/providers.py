@@ -12,8 +12,15 @@ from typing import Any, Final, TypeVar
 
 from memman.counting import failure_of, limits_of, model_ref
 from memman.counting.clients import require
-from memman.errors import CounterUnavailable, InvalidInput, SummarizerUnavailable
-from memman.ports import ModelRef, SummaryUsage
+from memman.counting.failures import retry_after_of
+from memman.errors import (
+    AsyncPortRefused,
+    CounterUnavailable,
+    InvalidInput,
+    SummarizerFailed,
+    SummarizerUnavailable,
+)
+from memman.ports import ModelRef, SummaryReply, SummaryUsage
 from memman.usage import billed_tokens
 
 T = TypeVar("T")
@@ -72,6 +79,16 @@ def billed(usage: Any) -> SummaryUsage | None:
     return SummaryUsage(read, written)
 
 
+def read_reply(answer: Any, read: Callable[[Any], SummaryReply]) -> SummaryReply:
+    """`read(answer)`, or `SummarizerFailed` where the answer is not what the provider promises."""
+    try:
+        return read(answer)
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        raise SummarizerFailed(
+            f"the provider's answer is none: {type(error).__name__}: {str(error)[:200]}"
+        ) from error
+
+
 def persistently(call: Callable[[float], T], timeout: float | None) -> T:
     """`call(seconds)`, made again after a failure that may pass, three times at most.
 
@@ -97,16 +114,26 @@ def _wait_after(error: Exception, usual: float) -> float | None:
     """Seconds to wait before another attempt, None where it would be the same again."""
     if isinstance(error, SummarizerUnavailable):
         return None
-    fallen = failure_of(error)
-    if fallen.kind not in _PASSING:
+    if failure_of(error).kind not in _PASSING:
         return None
-    return usual if fallen.retry_after is None else fallen.retry_after
+    asked = retry_after_of(error)
+    return usual if asked is None else asked
 
 
 def require_sdk(module: str, distribution: str) -> None:
     """Raises `SummarizerUnavailable` with what to install where an SDK is not there; imports nothing."""
     with unavailable():
         require(module, distribution)
+
+
+def refuse_async(client: Any) -> None:
+    """Raises `AsyncPortRefused` for an SDK's async client: the sync one serves both managers."""
+    kinds = [kind.__name__ for kind in type(client).__mro__]
+    if any(kind.startswith(("Async", "Aio")) for kind in kinds):
+        raise AsyncPortRefused(
+            f"{kinds[0]} is async: pass the SDK's sync client, which AsyncMemoryManager asks on a thread "
+            "of its own"
+        )
 
 
 @contextmanager
