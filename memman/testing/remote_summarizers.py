@@ -210,13 +210,13 @@ class RemoteSummarizerConformance(SummarizerConformance):
 
     def test_nobody_at_the_address_is_told_in_time(self) -> None:
         with self._trial(self.written(_TEXT)) as (subject, server):
-            _ask(subject)
-            server.closing.set()
-            server.shutdown()
-            server.server_close()
-            found, took = _timed(subject, _request(_DEADLINE))
-            assert isinstance(found, Exception)
-            assert took < _DEADLINE + _SLACK
+            _ask(subject)  # the SDK is warm now
+            address = server.url
+        subject = self.make_summarizer_at(address)
+        found, took = _timed(subject, _request(_DEADLINE))
+        self.close_summarizer(subject)
+        assert isinstance(found, Exception)
+        assert took < _DEADLINE + _SLACK
 
     def test_the_key_is_in_no_message_and_in_no_log(self) -> None:
         hearing, root = Hearing(), logging.getLogger()
