@@ -29,8 +29,10 @@ from memman.errors import (
     SessionExists,
     SessionNotFound,
     StateError,
+    StoreBusy,
     StoreConflict,
     StoreError,
+    StoreFull,
     SummarizerFailed,
     SummarizerUnavailable,
 )
@@ -96,8 +98,10 @@ __all__ = [
     "SessionExists",
     "SessionNotFound",
     "StateError",
+    "StoreBusy",
     "StoreConflict",
     "StoreError",
+    "StoreFull",
     "SummarizerFailed",
     "SummarizerUnavailable",
 ]

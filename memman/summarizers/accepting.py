@@ -117,11 +117,15 @@ class Summarizers:
         self._given, self._is_given = given, summarizer is not None
 
     def check(self, name: str | None, managers: str | None) -> None:
-        """Raises what is wrong with a setting; `managers` is what the manager itself is set to."""
-        if name is not None:
-            if _is_strangers_command(name, managers):
-                raise InvalidInput(_NOT_BY_A_SESSION)
-            self.named(name)
+        """Raises what is wrong with a setting; `managers` is what the manager itself is set to.
+
+        Nothing is, while one was given: a session is read also where its summarizer is not installed.
+        """
+        if name is None or self._is_given:
+            return
+        if _is_strangers_command(name, managers):
+            raise InvalidInput(_NOT_BY_A_SESSION)
+        self.named(name)
 
     def chosen(self, name: str | None, managers: str | None) -> Asker | None:
         """Who is asked under a session's setting; None for nobody."""
