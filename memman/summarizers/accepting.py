@@ -103,6 +103,7 @@ class Summarizers:
         self._named: dict[str, Asker | None] = {DIGEST: None}
         self._given: Asker | None = None
         self._is_given = False
+        self._refusing = self._accepted(_refuse)
 
     def give(self, summarizer: Any) -> None:
         """Takes one that goes before all that settings name; None takes it back.
@@ -134,7 +135,7 @@ class Summarizers:
         if name is None:
             return None
         # A log may come from elsewhere, and what its settings say must not run here.
-        return self._refusing() if _is_strangers_command(name, managers) else self.named(name)
+        return self._refusing if _is_strangers_command(name, managers) else self.named(name)
 
     def named(self, name: str) -> Asker | None:
         """The summarizer of a name, made once."""
@@ -165,11 +166,9 @@ class Summarizers:
             )
         return Asker(summarizer, self._door, self._limits)
 
-    def _refusing(self) -> Asker:
-        def refuse(prompt: str) -> str:
-            raise SummarizerUnavailable(_NOT_BY_A_SESSION)
 
-        return Asker(refuse, self._door, self._limits)
+def _refuse(prompt: str) -> str:
+    raise SummarizerUnavailable(_NOT_BY_A_SESSION)
 
 
 def _is_strangers_command(name: str, managers: str | None) -> bool:

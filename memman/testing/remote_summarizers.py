@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from memman.compression.summaries import summary_request
+from memman.compression import summary_request
 from memman.doors import AsyncDoor, SyncDoor, drive, is_async_callable
 from memman.ports import Summarizer, SummaryReply, SummaryRequest, SummaryUsage
 from memman.testing.laws import finished

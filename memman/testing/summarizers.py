@@ -10,7 +10,7 @@ from functools import partial
 
 import msgspec
 
-from memman.compression.summaries import summary_request
+from memman.compression import summary_request
 from memman.config import MemoryConfig
 from memman.doors import is_async_callable
 from memman.entries import Entry

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from memman import MemoryManager
-from memman.compression.summaries import summary_request
+from memman.compression import summary_request
 from memman.ports import SummaryRequest
 from memman.testing.summarizers import conversation
 

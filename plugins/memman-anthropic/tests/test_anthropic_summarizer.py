@@ -16,7 +16,7 @@ from memman import (
     SummaryRequest,
     events,
 )
-from memman.compression.summaries import summary_request
+from memman.compression import summary_request
 from memman.testing import Answer, RemoteSummarizerConformance, loopback, record_events
 from memman.testing.summarizers import conversation
 

@@ -11,7 +11,7 @@ from botocore.config import Config
 from memman_bedrock import BedrockSummarizer, memman_summarizer
 
 from memman import InvalidInput, MemoryManager, SummarizerUnavailable, SummaryRequest
-from memman.compression.summaries import summary_request
+from memman.compression import summary_request
 from memman.testing import Answer, RemoteSummarizerConformance, loopback
 from memman.testing.summarizers import conversation
 

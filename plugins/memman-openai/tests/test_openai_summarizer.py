@@ -17,7 +17,7 @@ from memman import (
     SummarizerUnavailable,
     SummaryRequest,
 )
-from memman.compression.summaries import summary_request
+from memman.compression import summary_request
 from memman.testing import Answer, RemoteSummarizerConformance, loopback
 from memman.testing.summarizers import conversation
 
