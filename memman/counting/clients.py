@@ -1,4 +1,4 @@
-"""What a remote counter or a summarizer needs around its SDK: clients made when first used, names, endpoints.
+"""What asks a provider needs around its SDK: clients made when first used, names, endpoints.
 
 The SDKs of Anthropic and OpenAI are made alike: `with_options(max_retries=0)` gives a client that asks
 once. Nothing here imports an SDK.

@@ -7,7 +7,6 @@ import shlex
 import sys
 from collections.abc import Sequence
 from concurrent.futures import Future
-from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
@@ -31,8 +30,9 @@ class CommandSummarizer:
         MemoryManager(summarizer=CommandSummarizer(["llm", "-m", "gpt-4o-mini"]))
 
     The prompt goes to stdin and stdout is the summary, both in UTF-8; the environment and the folder
-    are those of this process. At `request.timeout` the program is ended with all that it started. Its
-    arguments are in no error, since they may hold a secret.
+    are those of this process. At `request.timeout` the program is ended with all that it started; a
+    compression that is cancelled leaves it until then. Its arguments are in no error, since they may hold a
+    secret.
 
     Args:
         arguments: the program and its arguments, each a text of its own.
@@ -168,6 +168,11 @@ def _end(process: Popen[bytes]) -> None:
     else:
         from signal import SIGKILL
 
-        with suppress(ProcessLookupError):
+        try:
             os.killpg(process.pid, SIGKILL)
+        except ProcessLookupError:
+            pass
+        except PermissionError:  # it runs as somebody else (sudo), and ends when it likes
+            begun(process.wait)
+            return
     process.wait()

@@ -85,7 +85,7 @@ def read_reply(answer: Any, read: Callable[[Any], SummaryReply]) -> SummaryReply
         return read(answer)
     except (AttributeError, LookupError, TypeError, ValueError) as error:
         raise SummarizerFailed(
-            f"the provider's answer is none: {type(error).__name__}: {str(error)[:200]}"
+            f"the provider's answer cannot be read: {type(error).__name__}: {str(error)[:200]}"
         ) from error
 
 

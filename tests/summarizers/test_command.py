@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shlex
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -230,6 +232,24 @@ def test_at_the_time_out_all_that_it_started_is_ended(
     pids = [int(pid) for pid in note.read_text().split()]
     assert len(pids) == 2
     assert all(gone(pid) for pid in pids)
+
+
+def test_a_program_that_may_not_be_ended_is_left_and_told(
+    request_: SummaryRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept: list[int] = []
+
+    def forbidden(group: int, _signal: int) -> None:
+        kept.append(group)
+        raise PermissionError("not yours")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("os.killpg", forbidden)
+        with pytest.raises(SummarizerFailed, match="took longer"):
+            python("import time; time.sleep(60)").summarize(within(request_, 0.3))
+    [group] = kept
+    os.killpg(group, signal.SIGKILL)
+    assert gone(group)
 
 
 def test_a_child_that_keeps_stdout_after_its_parent_is_ended_too(

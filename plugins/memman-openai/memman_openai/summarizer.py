@@ -115,7 +115,7 @@ def _server(url: str) -> str:
     """Who serves, as a model's spelling says it; a server that nobody knows by its address."""
     host = host_of(url)
     name = host.partition("/")[0].partition(":")[0]
-    if name.endswith("openai.azure.com"):
+    if name.endswith(".azure.com"):
         return "azure"
     return "openai" if name.endswith("api.openai.com") else host
 
