@@ -55,12 +55,6 @@ class Anthropics(RemoteSummarizerConformance):
         return [message("", "refusal"), message("I cannot", "refusal")]
 
 
-class TestAnthropic(Anthropics):
-    def make_summarizer_at(self, url: str) -> AnthropicSummarizer:
-        client = anthropic.Anthropic(base_url=url, api_key=KEY)
-        return AnthropicSummarizer(MODEL, client=client)
-
-
 class TestOfTheEnvironment(Anthropics):
     @pytest.fixture(autouse=True)
     def patch(self, monkeypatch: pytest.MonkeyPatch) -> None:

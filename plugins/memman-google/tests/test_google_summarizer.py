@@ -62,12 +62,6 @@ class Geminis(RemoteSummarizerConformance):
         return Answer(status, {"error": error}, headers or {})
 
 
-class TestDeveloper(Geminis):
-    def make_summarizer_at(self, url: str) -> GoogleSummarizer:
-        client = Client(vertexai=False, api_key=KEY, http_options=HttpOptions(base_url=url))
-        return GoogleSummarizer(MODEL, client=client)
-
-
 class TestVertex(Geminis):
     path = f"/publishers/google{PATH}"
 

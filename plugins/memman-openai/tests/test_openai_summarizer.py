@@ -73,12 +73,6 @@ class OpenAIs(RemoteSummarizerConformance):
         ]
 
 
-class TestClientOfOnesOwn(OpenAIs):
-    def make_summarizer_at(self, url: str) -> OpenAISummarizer:
-        client = openai.OpenAI(base_url=f"{url}/v1", api_key=KEY)
-        return OpenAISummarizer(MODEL, client=client)
-
-
 class TestOfTheEnvironment(OpenAIs):
     @pytest.fixture(autouse=True)
     def patch(self, monkeypatch: pytest.MonkeyPatch) -> None:
