@@ -33,6 +33,8 @@ from memman.errors import (
     StoreConflict,
     StoreError,
     StoreFull,
+    SummarizerFailed,
+    SummarizerUnavailable,
 )
 from memman.events import CompressionResult
 from memman.explaining import CompressionFate, EntryFate, Explanation, SummarizerState, Trigger
@@ -42,6 +44,7 @@ from memman.ports import (
     CounterSpec,
     ModelInfo,
     ModelRef,
+    Summarizer,
     SummaryReply,
     SummaryRequest,
     SummaryUsage,
@@ -79,6 +82,7 @@ __all__ = [
     "CounterSpec",
     "ModelInfo",
     "ModelRef",
+    "Summarizer",
     "SummaryReply",
     "SummaryRequest",
     "SummaryUsage",
@@ -104,4 +108,6 @@ __all__ = [
     "StoreConflict",
     "StoreError",
     "StoreFull",
+    "SummarizerFailed",
+    "SummarizerUnavailable",
 ]

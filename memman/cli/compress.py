@@ -17,6 +17,7 @@ from memman.cli.options import (
     note,
     output_options,
     session_argument,
+    summarizer_option,
     tokens,
 )
 from memman.cli.problems import UnusableError
@@ -30,6 +31,7 @@ from memman.events import CompressionResult
 @session_argument
 @budget_option("The window in tokens; the session's own if none. It becomes the session's.")
 @click.option("--target", type=tokens, help="Go down to this many tokens; half the budget if none.")
+@summarizer_option
 @click.option("--dry-run", is_flag=True, help="Only say what would happen to each entry.")
 @output_options
 @force_option
@@ -38,15 +40,21 @@ def compress(
     session: str,
     budget: int | None,
     target: int | None,
+    summarizer: str | None,
     dry_run: bool,
     output: str | None,
     in_place: bool,
     force: bool,
     as_json: bool,
 ) -> None:
-    """Compresses the session S now. No model is asked: summaries are digests, offline."""
+    """Compresses the session S now.
+
+    Without --summarizer no model is asked, whatever S itself names: summaries are digests, offline.
+    """
     to = _target(session, output, in_place, dry_run, as_json)
     opened = load(session)
+    if summarizer is not None:
+        opened.memory.set_summarize_callback(summarizer)
     if to is not None:
         check_target(to, opened.id, force)
     if budget is not None:

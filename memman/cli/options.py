@@ -76,6 +76,18 @@ def output_options(command: F) -> F:
     return output(in_place(command))
 
 
+def summarizer_option(command: F) -> F:
+    """`--summarizer`: who writes the summaries."""
+    option = click.option(
+        "--summarizer",
+        metavar="NAME",
+        envvar="MEMMAN_SUMMARIZER",
+        show_envvar=True,
+        help='Who writes the summaries: "anthropic:MODEL", "cmd:PROGRAM ARGS"; digests if none.',
+    )
+    return option(command)
+
+
 def force_option(command: F) -> F:
     """`--force`: whether a file that holds another session may be overwritten."""
     option = click.option("--force", is_flag=True, help="Overwrite a file with another session.")

@@ -18,14 +18,17 @@ from memman.config import MemoryConfig
 from memman.entries import Entry
 from memman.explaining import Trail
 from memman.manager import MemoryManager
+from memman.summarizers import DIGEST
 
 
 class Session:
     """A session document that was read, in a manager of its own."""
 
     def __init__(self, state: SessionState, model: str | None = None) -> None:
-        # Reading must not change what is read: the commands compress when they are asked to.
-        self.memory = MemoryManager(config=MemoryConfig(auto_compress=False))
+        # Reading must not change what is read: the commands compress when they are asked to. And no
+        # model that a document names is asked, nor needed for reading it.
+        config = MemoryConfig(auto_compress=False)
+        self.memory = MemoryManager(config=config, summarizer=DIGEST)
         self.id = self.memory.import_session(state)
         if model is not None:
             self.memory.update_config(self.id, model=model)

@@ -21,6 +21,7 @@ from memman.compression.summaries import (
     SummaryFailed,
     SummaryOptions,
     SummaryProblem,
+    summary_request,
 )
 from memman.compression.view import Craft, Goal, Group, Item, View, view_of
 
@@ -46,5 +47,6 @@ __all__ = [
     "make_plan",
     "replacements_of",
     "stages_of",
+    "summary_request",
     "view_of",
 ]

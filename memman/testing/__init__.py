@@ -17,6 +17,7 @@ from memman.testing.formats import FormatConformance
 from memman.testing.laws import LawResult, broken_laws, law_results, laws_of
 from memman.testing.loopback import Answer, LoopbackServer, loopback
 from memman.testing.remote import RemoteCounterConformance
+from memman.testing.remote_summarizers import RemoteSummarizerConformance
 from memman.testing.specs import CounterSpecConformance
 from memman.testing.stores import StoreConformance
 from memman.testing.summarizers import SummarizerConformance
@@ -30,6 +31,7 @@ __all__ = [
     "LawResult",
     "LoopbackServer",
     "RemoteCounterConformance",
+    "RemoteSummarizerConformance",
     "ScriptedSummarizer",
     "StoreConformance",
     "SummarizerConformance",
