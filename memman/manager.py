@@ -638,10 +638,14 @@ class AsyncMemoryManager:
         self._given_summarizer = self._accepted_summarizer(summarizer)
 
     async def close(self) -> None:
-        """Waits a bounded time for background compressions, then closes the store."""
-        await self._door.wait_started(_CLOSE_SECONDS)
+        """Waits at most 5 s for background compressions, then closes the store.
+
+        What is not done by then changes nothing any more, however late its summary comes.
+        """
+        await self._door.finish(_CLOSE_SECONDS)
+        self._shared.closed = True
         for session in list(self._sessions.values()):
-            await session.tell()
+            await session.settle()
         await self._door.call(self._shared.store, self._shared.store.close)
 
     async def __aenter__(self) -> Self:
@@ -1180,7 +1184,10 @@ class MemoryManager:
         self._run(self._verbs.set_summarize_callback(summarizer))
 
     def close(self) -> None:
-        """Waits a bounded time for background compressions, then closes the store."""
+        """Waits at most 5 s for background compressions, then closes the store.
+
+        What is not done by then changes nothing any more, however late its summary comes.
+        """
         self._run(self._verbs.close())
 
     def __enter__(self) -> Self:
