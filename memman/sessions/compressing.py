@@ -103,7 +103,8 @@ class Compressing(LiveWindow):
             await self._compress_quietly()
         elif not self._preparing:
             self._preparing = True
-            self._preparing = self._shared.door.start(self._prepare)
+            if not self._shared.door.start(self._prepare):
+                self._preparing = False
 
     async def _prepare(self) -> None:
         """Compresses in the background, and again where what came meanwhile asks for it."""
