@@ -634,10 +634,7 @@ class Laws(RuleBasedStateMachine):
         for door in self.doors:
             log = list(door.store.read(SESSION, 0, 100_000))
             oracle = Oracle.of(log)
-            leaves = [leaf for name in oracle.window() for leaf in oracle.leaves(name)]
-            assert len(leaves) == len(set(leaves)), "an entry is represented twice"
-            assert {*leaves, *oracle.dropped()} == set(oracle.era), "an entry is lost or too many"
-            assert not set(leaves) & oracle.dropped()
+            oracle.assert_represented_once()
             logged = {record.id for _, record in log if isinstance(record, Added)}
             assert logged == set(self.texts), "the log is not what was acknowledged"
             shown = [entry.id for entry in door.do(("get_entries", (), {}))]

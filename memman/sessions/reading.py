@@ -24,10 +24,13 @@ class Reading(LiveWindow):
     __slots__ = ()
 
     async def _history(self) -> History:
-        """The fold of the current era."""
+        """The fold of the current era, as far as the window knows it: no further, or what was added
+        since would be in a commit's window and after its floor.
+        """
         shared = self._shared
         snapshot = await shared.door.call(shared.store, shared.store.load, self.id)
-        return History.of(await self._log(snapshot.ledger.era if snapshot else 0))
+        log = await self._log(snapshot.ledger.era if snapshot else 0)
+        return History.of([record for record in log if record[0] <= self._window.head])
 
     async def active_entries(self) -> list[Entry]:
         """The window in order."""
