@@ -8,7 +8,14 @@ from typing import Any
 
 import pytest
 
-from memman import CompressionFailed, MemoryManager, StoreConflict, SummaryRequest, events
+from memman import (
+    CompressionFailed,
+    MemoryManager,
+    SessionNotFound,
+    StoreConflict,
+    SummaryRequest,
+    events,
+)
 from memman.doors import AsyncLock, drive
 from memman.stores import MemoryStore
 from memman.testing import Delayed, record_events
@@ -334,6 +341,23 @@ def test_a_plan_that_lost_its_window_may_ask_again_and_three_calls_are_the_most(
     assert (result.compression_id, use.asked) == (None, 3)
     assert "changed shape" in result.reason
     assert [entry.id for entry in use.do("get_active_entries")] == ids
+
+
+def test_a_session_that_was_deleted_meanwhile_does_not_come_back(make: Make) -> None:
+    store = MemoryStore()
+    use = make("short", store=store)
+    other = MemoryManager(store, counter=words)
+
+    def deleting(request: SummaryRequest) -> str:
+        other.delete_session(SESSION)
+        return "too late"
+
+    use.scripted.replies = (deleting,)
+    fill(use, compress=False)
+    with pytest.raises(SessionNotFound):
+        use.do("compress")
+    assert store.load(SESSION) is None
+    assert other.list_sessions() == []
 
 
 def test_a_store_that_always_refuses_ends_a_compression(make: Make) -> None:
