@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -343,6 +344,22 @@ def test_a_plan_that_lost_its_window_may_ask_again_and_three_calls_are_the_most(
     assert [entry.id for entry in use.do("get_active_entries")] == ids
 
 
+def test_an_automatic_plan_that_lost_its_window_asks_again(make: Make) -> None:
+    store = MemoryStore()
+    use = make(store=store)
+    other = MemoryManager(store, counter=words)
+    ids = fill(use, 9)
+
+    def pinning(request: SummaryRequest) -> str:
+        other.pin(SESSION, ids[0])
+        return "too late"
+
+    use.scripted.replies = (pinning, "short")
+    fill(use, 2)
+    assert use.asked == 2
+    assert [each.content for each in use.do("get_summaries")] == ["short"]
+
+
 def test_a_session_that_was_deleted_meanwhile_does_not_come_back(make: Make) -> None:
     store = MemoryStore()
     use = make("short", store=store)
@@ -468,7 +485,26 @@ def test_a_summary_that_comes_after_close_changes_nothing(
         use.a_while()
     assert use.do("export_session") == before
     assert results(told) == []
+    assert getattr(use.scripted, "cancelled", 1) == 1, "a task is told that nobody waits for it"
     assert not any(thread.name == "memman-background" for thread in threading.enumerate())
+
+
+def test_a_summary_that_comes_after_its_file_was_closed_is_no_error(
+    make: Make, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("memman.manager._CLOSE_SECONDS", 0.02)
+    path = str(tmp_path / "chat.db")
+    use, gate = background(make, store=path)
+    fill(use, 10)
+    use.until(lambda: use.asked == 1)
+    use.close()
+    gate.set()
+    use.a_while()
+    use.a_while()
+    assert caplog.records == []
+    with MemoryManager(path, counter=words) as again:
+        assert len(again.get_active_entries(SESSION)) == 10
+        assert again.get_summaries(SESSION) == []
 
 
 def test_a_compression_by_hand_that_close_came_before_changes_nothing(make: Make) -> None:
