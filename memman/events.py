@@ -123,8 +123,8 @@ class Usage(Event, frozen=True, kw_only=True):
 class CompressionFailedNotice(Event, frozen=True, kw_only=True):
     """A summarizer failed or did not pay; `fallback` says what happened instead. Nothing was lost.
 
-    `failures` is how many there were in a row, `retry_at` when it is asked again at the earliest;
-    0 and None where it was something else that failed.
+    `failures` is how many there were in a row, `retry_at` until when it is left alone; 0 and None
+    where it was something else that failed.
     """
 
     reason: str

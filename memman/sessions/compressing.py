@@ -51,16 +51,11 @@ _compressing: ContextVar[frozenset[object]] = ContextVar("compressing", default=
 
 
 class _Attempt(msgspec.Struct, frozen=True):
-    """What a compression sets out from: the window, the goal, and whether somebody may be asked.
-
-    `rest` is why nobody may, after failures; `progress` how much the session had been given.
-    """
+    """What a compression sets out from: the window, the goal, and whether somebody may be asked."""
 
     view: View
     goal: Goal
     options: SummaryOptions
-    rest: Rest | None
-    progress: Progress
 
 
 class Compressing(LiveWindow):
@@ -184,7 +179,7 @@ class Compressing(LiveWindow):
     async def _compress_alone(
         self, target_tokens: int | None, focus: str | None, automatic: bool
     ) -> events.CompressionResult:
-        self.pace.begin(self._summarizer())
+        self.pace.begin(self._summarizer(), self._progress)
         lately = automatic and self.pace.asked_lately(self._progress, self._budget)
         for _ in range(1 + _REPLANS):
             attempt = await self._attempt(target_tokens, focus, automatic, lately)
@@ -217,8 +212,8 @@ class Compressing(LiveWindow):
             if rest is not None and not options.write:
                 return self._given_up(str(rest), automatic)
             view, goal = self._view(target_tokens, spare=lately and not options.ask)
-            self.pace.begin(self._summarizer())
-            return _Attempt(view, goal, options, rest, self._progress)
+            self.pace.begin(self._summarizer(), self._progress)
+            return _Attempt(view, goal, options)
 
     def _given_up(self, why: str, automatic: bool) -> events.CompressionResult:
         """The end of a compression without a summary and without a substitute for it."""
@@ -230,7 +225,7 @@ class Compressing(LiveWindow):
     def _judged_summary(self, attempt: _Attempt, after: View) -> Rest | None:
         """Notes that the summarizer was asked and how it went; why it rests if that did not pay."""
         gain = _gain(attempt.view, after, attempt.goal)
-        return self.pace.answered(attempt.progress, gain, self._shared.clock())
+        return self.pace.answered(gain, self._shared.clock())
 
     def _note(self, goal: Goal, after: View, rest: Rest | None) -> None:
         """Tells what is still wrong after a compression that landed."""
@@ -306,13 +301,14 @@ class Compressing(LiveWindow):
     ) -> tuple[SummaryOptions, Rest | None]:
         """Whether a summarizer may be asked now, and why not after failures.
 
-        An automatic compression asks once per room that was filled, and not while it rests; one by
-        hand always, unless the breaker is open.
+        An automatic compression asks once per room that was filled, and not soon after a failure; one
+        by hand always, unless the breaker is open.
         """
         configured = self._summarizer() is not None
         rest = self.pace.rest(self._shared.clock) if configured else None
-        if rest is not None and not automatic and not rest.open:
-            rest = None
+        if rest is not None and not rest.open:
+            again = not automatic or not self.pace.failed_lately(self._progress, self._budget)
+            rest = None if again else rest
         ask = configured and rest is None and not lately
         on_failure = self._config.on_failure
         # With "keep" or "raise" no text of ours takes a summarizer's place while it may not be asked.

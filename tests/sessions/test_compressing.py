@@ -39,10 +39,10 @@ def make(request: pytest.FixtureRequest) -> Iterator[Make]:
         each.end()
 
 
-def fill(use: SyncUse, entries: int = 9, **keywords: Any) -> list[str]:
+def fill(use: SyncUse, entries: int = 9, size: int = 10, **keywords: Any) -> list[str]:
     """Messages of ten tokens each; their ids. Nine are just under the trigger of 100."""
     return [
-        use.do("add_user_message", f"n{number} " + "word " * 9, **keywords).id
+        use.do("add_user_message", f"n{number} " + "word " * (size - 1), **keywords).id
         for number in range(entries)
     ]
 
@@ -66,26 +66,54 @@ def later(use: SyncUse, seconds: float) -> None:
 # ---------------------------------------------------------------- after failures
 
 
-def test_after_a_failure_digests_are_written_until_the_pause_is_over(make: Make) -> None:
+def test_after_a_failure_nobody_is_asked_until_the_pause_is_over(make: Make) -> None:
+    use = make(DOWN, "short", on_failure="keep")
+    fill(use, 11)
+    assert use.asked == 1
+    fill(use, 3)
+    later(use, 14.9)
+    fill(use, 1, size=1)
+    assert use.asked == 1
+    later(use, 0.1)
+    fill(use, 1, size=1)
+    assert use.asked == 2
+    assert [each.content for each in use.do("get_summaries")] == ["short"]
+
+
+def test_after_a_failure_new_content_for_a_summary_is_asked_for_at_once(make: Make) -> None:
     use = make(DOWN, "short")
     with record_events(use.memory) as told:
-        fill(use, 30)
+        fill(use, 11)
         assert use.asked == 1
-        later(use, 15)
-        fill(use, 10)
+        fill(use, 8)
     assert use.asked == 2
-    *before, last = [methods(each) for each in results(told)]
-    assert set.union(*before) == {"digest"}
-    assert last == {"summary"}
-    assert len(failures(told)) == 1, "only the call that was made has failed"
+    assert [methods(each) for each in results(told)] == [{"digest"}, {"summary"}]
+
+
+def test_while_the_breaker_is_open_digests_are_written_whatever_is_new(make: Make) -> None:
+    use = make(DOWN, DOWN, DOWN, "short")
+    with record_events(use.memory) as told:
+        fill(use, 100)
+        assert use.asked == 3
+        assert {frozenset(methods(each)) for each in results(told)} == {frozenset({"digest"})}
+        later(use, 60)
+        fill(use, 10)
+    assert use.asked > 3
+    assert methods(results(told)[-1]) == {"summary"}
 
 
 def test_a_digest_says_why_it_stands_in_a_summarys_place(make: Make) -> None:
     use = make(DOWN)
     with record_events(use.memory) as told:
-        fill(use, 20)
-    why = "the summarizer is not asked before 2026-01-01T00:00:15+00:00, after 1 failure (OSError: 429)"
-    assert [each.reason.partition("; a digest: ")[2] for each in results(told)] == [why, why]
+        fill(use, 50)
+    why = [each.reason.partition("; a digest: ")[2] for each in results(told)]
+    assert why[:2] == [
+        "the summarizer is left alone until 2026-01-01T00:00:15+00:00 or until much is new, "
+        "after 1 failure (OSError: 429)",
+        "the summarizer is left alone until 2026-01-01T00:00:30+00:00 or until much is new, "
+        "after 2 failures in a row (OSError: 429)",
+    ]
+    assert len(set(why)) == 3, "from the third failure on it is the same one"
 
 
 def test_the_notice_says_how_many_failed_in_a_row_and_until_when_nobody_asks(make: Make) -> None:
@@ -108,9 +136,9 @@ def test_while_nobody_may_be_asked_keep_and_raise_leave_everything(
 ) -> None:
     use = make(DOWN, "short", on_failure=on_failure)
     with record_events(use.memory) as told:
-        fill(use, 20)
+        fill(use, 14)
     assert (use.asked, results(told), len(failures(told))) == (1, [], 1)
-    assert len(use.do("get_active_entries")) == 20
+    assert len(use.do("get_active_entries")) == 14
     later(use, 15)
     with record_events(use.memory) as told:
         fill(use, 1)
@@ -133,7 +161,7 @@ def test_after_three_failures_not_even_a_compression_by_hand_asks(make: Make) ->
     assert (use.asked, result.compression_id) == (3, None)
     assert "nothing was changed" in result.reason
     assert "after 3 failures in a row (OSError: 429)" in result.reason
-    assert "not asked before 2026-01-01T00:01:00+00:00" in result.reason
+    assert "left alone until 2026-01-01T00:01:00+00:00," in result.reason
     later(use, 60)
     assert methods(use.do("compress")) == {"summary"}
 

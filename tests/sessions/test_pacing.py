@@ -23,7 +23,7 @@ def budget(**settings: object) -> Budget:
 
 def fail(pace: Pace, clock: FakeClock, times: int = 1) -> None:
     for _ in range(times):
-        pace.begin(None)
+        pace.begin(None, (100, 1))
         pace.failed(clock(), "429")
 
 
@@ -71,19 +71,19 @@ def test_the_third_failure_in_a_row_opens_the_breaker():
 
 def test_many_problems_of_one_plan_are_one_failure():
     clock, pace = FakeClock(), Pace()
-    pace.begin(None)
+    pace.begin(None, (100, 1))
     for _ in range(5):
         pace.failed(clock(), "429")
     assert pace.rest(clock).failures == 1
-    assert pace.answered((9, 9), 0.5, clock()) is None
+    assert pace.answered(0.5, clock()) is None
     assert pace.rest(clock).failures == 1, "another part of the plan that went well changes nothing"
 
 
 def test_a_good_answer_begins_the_row_anew():
     clock, pace = FakeClock(), Pace()
     fail(pace, clock, 5)
-    pace.begin(None)
-    assert pace.answered((100, 1), 0.5, clock()) is None
+    pace.begin(None, (100, 1))
+    assert pace.answered(0.5, clock()) is None
     assert pace.rest(clock) is None
     fail(pace, clock)
     assert pace.rest(clock).failures == 1
@@ -92,8 +92,8 @@ def test_a_good_answer_begins_the_row_anew():
 @pytest.mark.parametrize(("gain", "pays"), [(0.0, False), (0.0999, False), (0.1, True), (0.6, True)])
 def test_an_answer_that_gains_less_than_a_tenth_is_a_failure(gain, pays):
     clock, pace = FakeClock(), Pace()
-    pace.begin(None)
-    assert (pace.answered((100, 1), gain, clock()) is None) is pays
+    pace.begin(None, (100, 1))
+    assert (pace.answered(gain, clock()) is None) is pays
     assert (pace.rest(clock) is None) is pays
     assert LEAST_GAIN == 0.1
 
@@ -101,8 +101,8 @@ def test_an_answer_that_gains_less_than_a_tenth_is_a_failure(gain, pays):
 def test_compressions_that_never_pay_open_the_breaker():
     clock, pace = FakeClock(), Pace()
     for _ in range(3):
-        pace.begin(None)
-        pace.answered((100, 1), 0.01, clock())
+        pace.begin(None, (100, 1))
+        pace.answered(0.01, clock())
     assert pace.rest(clock).open
     assert "gained 1%, less than 10%" in str(pace.rest(clock))
 
@@ -111,27 +111,35 @@ def test_a_rest_says_how_many_times_why_and_until_when():
     clock, pace = FakeClock(), Pace()
     fail(pace, clock, 3)
     assert str(pace.rest(clock)) == (
-        "the summarizer is not asked before 2026-01-01T00:01:00+00:00, after 3 failures in a row (429)"
+        "the summarizer is left alone until 2026-01-01T00:01:00+00:00, after 3 failures in a row (429)"
     )
 
 
 def test_another_summarizer_is_asked_at_once():
     clock, pace = FakeClock(), Pace()
     fail(pace, clock, 3)
-    pace.begin("another")
+    pace.begin("another", (100, 1))
     assert pace.rest(clock) is None
 
 
 def test_one_is_asked_again_when_four_fifths_of_the_room_are_new():
     clock, pace = FakeClock(), Pace()
     assert not pace.asked_lately((0, 0), budget())
-    pace.begin(None)
-    pace.answered((1_000, 10), 0.5, clock())
+    pace.begin(None, (1_000, 10))
+    pace.answered(0.5, clock())
     assert pace.asked_lately((1_399, 99), budget())
     assert not pace.asked_lately((1_400, 11), budget())
     by_entries = budget(max_entries=20)
     assert pace.asked_lately((1_001, 17), by_entries)
     assert not pace.asked_lately((1_001, 18), by_entries)
+
+
+def test_a_failure_is_another_conversations_when_four_fifths_of_the_room_are_new():
+    clock, pace = FakeClock(), Pace()
+    pace.begin(None, (1_000, 10))
+    pace.failed(clock(), "429")
+    assert pace.failed_lately((1_399, 11), budget())
+    assert not pace.failed_lately((1_400, 11), budget())
 
 
 def test_a_compression_is_prepared_when_four_fifths_of_the_room_are_filled():
