@@ -23,6 +23,9 @@ UNKNOWN_MODEL_ENTRIES = 100
 # Of the room between low and high water. So much must be new before a summarizer is asked again; where
 # compressions are prepared in the background, they begin there: the earliest that pays.
 ROOM_SHARE = 0.8
+MANAGER_SETTINGS = frozenset(
+    {"max_sessions", "max_live_bytes", "session_ttl"}
+)  # of no single session
 
 
 class MemoryConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -51,6 +54,9 @@ class MemoryConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     on_failure: OnFailure = "fallback"
     model: str | None = None
     summarizer: str | None = None
+    max_sessions: int | None = 1_000
+    max_live_bytes: int | None = 256 * 2**20
+    session_ttl: float | None = None
 
     def __post_init__(self) -> None:
         for name, (low, high, kinds) in _RANGES.items():
@@ -209,6 +215,9 @@ _RANGES: dict[str, tuple[float, float, tuple[type, ...]]] = {
     "auto_compress": (0, 1, (bool,)),
     "background": (0, 1, (bool,)),
     "summarize_timeout": (0.001, 86_400, (int, float, type(None))),
+    "max_sessions": (1, 2**53, (int, type(None))),
+    "max_live_bytes": (1, 2**53, (int, type(None))),
+    "session_ttl": (0.001, 2**31, (int, float, type(None))),
 }
 _CHOICES: dict[str, Sequence[str]] = {
     "count_policy": ("local", "confirm", "estimate"),
