@@ -16,6 +16,7 @@ from memman.doors import SyncLock, _Ready
 from memman.stores import MemoryStore
 
 _MOST_TURNS = 20_000
+CANCEL = 100  # a number from here on cancels a worker instead, where it is a task
 METHODS = ("append", "commit", "load", "state", "read", "get", "erase", "sessions", "delete")
 
 
@@ -179,17 +180,23 @@ class Tasks(Threads):
     async def _run(self, schedule: list[int], works: list[Callable[[], Awaitable[Any]]]) -> None:
         self.waiting_allowed = True
         tasks = [asyncio.ensure_future(work()) for work in works]
+        planned = len(schedule)
         try:
-            for pick in picks(schedule):
+            for turn, pick in enumerate(picks(schedule)):
                 await self._quiet()
+                self.waiting = [each for each in self.waiting if not each.done()]
                 if not self.waiting:
                     break
-                self.waiting.pop(pick % len(self.waiting)).set_result(None)
+                if turn < planned and pick >= CANCEL:
+                    tasks[pick % len(tasks)].cancel()
+                else:
+                    self.waiting.pop(pick % len(self.waiting)).set_result(None)
         finally:
             self.waiting_allowed = False
         assert all(task.done() for task in tasks), "a worker waits for something that is no port"
         for task in tasks:
-            task.result()
+            if not task.cancelled():
+                task.result()
 
     async def _quiet(self) -> None:
         """Until nobody can go on without a turn."""

@@ -23,7 +23,7 @@ from memman.records import Added, Compressed, Record
 from memman.stores import MemoryStore
 from memman.testing import FakeClock, record_events, sequential_ids
 from tests.oracle import Oracle
-from tests.schedules import Tasks, Threads, TurnLock
+from tests.schedules import CANCEL, Tasks, Threads, TurnLock
 
 SESSION = "s"
 THREADS, EACH_THREAD = 8, 400
@@ -246,7 +246,7 @@ async def _many_tasks(exclusive: bool) -> None:
 # ---------------------------------------------------------------- every schedule
 
 Script = tuple[bool, list[tuple[str, int]]]  # whether of the second manager, and what it does
-STEPS = ("add", "add", "compress", "undo", "clear", "delete", "pin", "read")
+STEPS = ("add", "add", "compress", "undo", "clear", "delete", "pin", "read", "close")
 SCRIPTS = st.lists(
     st.tuples(
         st.booleans(),
@@ -255,7 +255,7 @@ SCRIPTS = st.lists(
     min_size=1,
     max_size=4,
 )
-SCHEDULES = st.lists(st.integers(0, 5), max_size=120)
+SCHEDULES = st.lists(st.integers(0, 5) | st.integers(CANCEL, CANCEL + 4), max_size=120)
 SCHEDULED = settings(
     max_examples=250, derandomize=True, database=None, deadline=None,
     suppress_health_check=list(HealthCheck),
@@ -265,13 +265,14 @@ SCHEDULED = settings(
 class Meeting:
     """Two managers on one store, a compression by hand, and others who work when it is their turn."""
 
-    def __init__(self, door: Threads, inner: MemoryStore) -> None:
+    def __init__(self, door: Threads, inner: MemoryStore, background: bool) -> None:
         self.door, self.inner = door, inner
         shared = door.store(inner)
         self.managers = [
             door.manager(
-                shared, config=CONFIG, counter=words, new_id=sequential_ids(name),
-                clock=FakeClock(), summarizer=door.summarizer(lambda request: "short"),
+                shared, config=CONFIG.updated({"background": background}), counter=words,
+                new_id=sequential_ids(name), clock=FakeClock(),
+                summarizer=door.summarizer(lambda request: "short"),
             )
             for name in ("a", "b")
         ]  # fmt: skip
@@ -315,6 +316,8 @@ class Meeting:
                     return memory.delete_entries(SESSION, [self.ids[which]])
                 case "read":
                     return memory.get_summaries(SESSION)
+                case "close":
+                    return memory.close()
             return memory.pin(SESSION, self.ids[which])
 
         def then(given: Any) -> None:
@@ -340,11 +343,15 @@ class Meeting:
 
 
 def held_after(
-    door: Threads, schedule: list[int], scripts: list[Script], store: type[MemoryStore]
+    door: Threads,
+    schedule: list[int],
+    scripts: list[Script],
+    store: type[MemoryStore] = MemoryStore,
+    background: bool = False,
 ) -> None:
     """Plays a schedule and checks what came of it."""
     try:
-        meeting = Meeting(door, store())
+        meeting = Meeting(door, store(), background)
         works = [meeting.worker(each) for each in [(False, [("compress", 0)]), *scripts]]
         one, other = meeting.managers
         with record_events(one, LOGGED) as first, record_events(other, LOGGED) as second:
@@ -368,14 +375,18 @@ def turns(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("turns")
-@pytest.mark.parametrize("door", [Threads, Tasks])
-def test_whatever_happens_during_a_summary_nothing_is_lost_twice_or_late(door):
-    @SCHEDULED
-    @given(schedule=SCHEDULES, scripts=SCRIPTS)
-    def played(schedule: list[int], scripts: list[Script]) -> None:
-        held_after(door(), schedule, scripts, MemoryStore)
+@SCHEDULED
+@given(schedule=SCHEDULES, scripts=SCRIPTS)
+def test_whatever_threads_do_during_a_summary_nothing_is_lost_twice_or_late(schedule, scripts):
+    held_after(Threads(), schedule, scripts)
 
-    played()
+
+@SCHEDULED
+@given(schedule=SCHEDULES, scripts=SCRIPTS, background=st.booleans())
+def test_whatever_tasks_do_during_a_summary_nothing_is_lost_twice_or_late(
+    schedule, scripts, background
+):
+    held_after(Tasks(), schedule, scripts, background=background)
 
 
 class WithoutEpochCheck(MemoryStore):
