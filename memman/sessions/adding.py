@@ -11,10 +11,10 @@ from memman import events
 from memman.entries import NO_JSON, Draft, Entry, TokenCount, check_draft, check_id, entry_of
 from memman.errors import IdConflict, InvalidInput
 from memman.records import Added
-from memman.sessions.compressing import Compressing
+from memman.sessions.automatic import Automatic
 
 
-class Adding(Compressing):
+class Adding(Automatic):
     """Adds entries; what an add acknowledged is in the log for good."""
 
     __slots__ = ()

@@ -32,7 +32,7 @@ from memman.compression.summaries import SummaryFailure
 from memman.config import resolve_budget
 from memman.doors import Lock
 from memman.entries import Entry
-from memman.errors import CompressionFailed, MemmanError, Refused, StoreConflict, StoreError
+from memman.errors import CompressionFailed, MemmanError, Refused, StoreConflict
 from memman.ports import SummaryReply, SummaryRequest, SummaryUsage
 from memman.records import Added, Compressed, Cost
 from memman.sessions.live import LiveWindow
@@ -91,49 +91,6 @@ class Compressing(LiveWindow):
     @property
     def _progress(self) -> Progress:
         return self._added_tokens, self._added_entries
-
-    async def _compress_after_add(self) -> None:
-        """An automatic compression: nothing that goes wrong in it reaches the caller of `add`."""
-        if not self._config.background:
-            await self._compress_quietly()
-        elif not self._preparing:
-            self._preparing = True
-            if not self._shared.door.start(self._prepare):
-                self._preparing = False
-
-    async def _prepare(self) -> None:
-        """Compresses in the background, and again where what came meanwhile asks for it."""
-        while True:
-            try:
-                result = await self._compress_quietly()
-            finally:
-                self._preparing = False
-            if result is None or result.compression_id is None:
-                self.pace.tried_at = self._progress
-                return
-            # An add before this line left its compression to this run; one after it starts its own.
-            if self._preparing or not self._due():
-                return
-            self._preparing = True
-
-    async def _compress_quietly(self) -> events.CompressionResult | None:
-        try:
-            return await self.compress(automatic=True)
-        except Exception as error:
-            if isinstance(error, MemmanError) and not isinstance(error, StoreError):
-                logger.warning("the automatic compression of session %s failed: %s", self.id, error)
-                await self._tell_failure(str(error), "nothing was changed")
-            else:  # of a store: it comes again at the next verb, to somebody who can act
-                logger.exception("the automatic compression of session %s failed", self.id)
-                reason = f"{type(error).__name__}: {error}"
-                await self._tell_failure(reason, "the next verb reads the session's store again")
-        return None
-
-    async def _tell_failure(self, reason: str, fallback: str) -> None:
-        self.pace.last = reason
-        await self.tell(
-            events.CompressionFailedNotice(session_id=self.id, reason=reason, fallback=fallback)
-        )
 
     # ------------------------------------------------------------ one at a time
 
