@@ -11,7 +11,7 @@ from memman.counting import Fallen, learn
 from memman.entries import Entry
 from memman.errors import EntryNotFound
 from memman.history import History
-from memman.records import Added, Deleted
+from memman.records import Added, Deleted, Record
 from memman.results import Context, SessionStats, Summary, summary_of
 from memman.sessions.live import Confirmed, LiveWindow
 from memman.shared import Remote
@@ -24,13 +24,18 @@ class Reading(LiveWindow):
     __slots__ = ()
 
     async def _history(self) -> History:
-        """The fold of the current era, as far as the window knows it: no further, or what was added
-        since would be in a commit's window and after its floor.
+        """The fold of the current era."""
+        return History.of(await self._era_log())
+
+    async def _era_log(self) -> list[tuple[int, Record]]:
+        """The records since the last clear, as far as the window knows them: no further.
+
+        What was added since would be in a commit's window and once more after its floor.
         """
         shared = self._shared
         snapshot = await shared.door.call(shared.store, shared.store.load, self.id)
         log = await self._log(snapshot.ledger.era if snapshot else 0)
-        return History.of([record for record in log if record[0] <= self._window.head])
+        return [record for record in log if record[0] <= self._window.head]
 
     async def active_entries(self) -> list[Entry]:
         """The window in order."""

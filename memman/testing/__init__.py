@@ -11,6 +11,7 @@ says it. memman's own stores, counters and formats run the same classes.
 """
 
 from memman.testing.counters import CounterConformance
+from memman.testing.facts import Survival, survival
 from memman.testing.fakes import (
     AsyncScriptedSummarizer,
     Delayed,
@@ -41,10 +42,12 @@ __all__ = [
     "ScriptedSummarizer",
     "StoreConformance",
     "SummarizerConformance",
+    "Survival",
     "broken_laws",
     "law_results",
     "laws_of",
     "loopback",
     "record_events",
     "sequential_ids",
+    "survival",
 ]

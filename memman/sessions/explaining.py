@@ -1,0 +1,57 @@
+"""Explaining a session: what its log tells, beside what a compression would do now."""
+
+from __future__ import annotations
+
+from memman.explaining import Explanation, SummarizerState, Trail, Trigger, explained
+from memman.sessions.compressing import Compressing
+from memman.sessions.reading import Reading
+
+
+class Explaining(Compressing, Reading):
+    """Says what compression did and would do. Asks nobody, changes nothing."""
+
+    __slots__ = ()
+
+    async def explain(self) -> Explanation:
+        """Why the window is as it is; reads the era's log."""
+        async with self._lock:
+            await self.require()
+            trail = Trail(await self._era_log())
+            trigger, summarizer = self._sized(), self._summarizer_state()
+            running = self._run is not None or self._preparing
+        plan = await self.plan(None, None) if trigger.over else None
+        fates = trail.entry_fates().values()
+        return explained(
+            self.id, trigger, summarizer, running, plan, trail.compression_fates(), fates
+        )
+
+    def _sized(self) -> Trigger:
+        window, budget, overhead = self._window, self._budget, self.overhead
+        return Trigger(
+            tokens=window.tokens,
+            overhead_tokens=overhead,
+            max_tokens=budget.max_tokens,
+            target_tokens=budget.target_tokens,
+            entries=len(window.slots),
+            max_entries=budget.max_entries,
+            target_entries=budget.target_entries,
+            over=budget.over(window.tokens + overhead, len(window.slots)),
+            auto_compress=self._config.auto_compress,
+        )
+
+    def _summarizer_state(self) -> SummarizerState:
+        configured = self._summarizer() is not None
+        lately = self.pace.asked_lately(self._progress, self._budget)
+        options, rest = self._options(None, True, lately)
+        if not configured:
+            reason = "none is set; a digest is written without one"
+        elif rest is not None:
+            reason = str(rest)
+        elif lately:
+            reason = (
+                "it is not asked again before four fifths of what lies between target and limit are "
+                "new (a compression by hand asks it)"
+            )
+        else:
+            reason = "it may be asked now"
+        return SummarizerState(configured=configured, may_be_asked=options.ask, reason=reason)
