@@ -20,6 +20,9 @@ OnFailure = Literal["fallback", "keep", "raise"]
 
 UNKNOWN_MODEL_TOKENS = 50_000
 UNKNOWN_MODEL_ENTRIES = 100
+# Of the room between low and high water. So much must be new before a summarizer is asked again; where
+# compressions are prepared in the background, they begin there: the earliest that pays.
+ROOM_SHARE = 0.8
 MANAGER_SETTINGS = frozenset(
     {"max_sessions", "max_live_bytes", "session_ttl"}
 )  # of no single session
@@ -130,6 +133,28 @@ class Budget(msgspec.Struct, frozen=True):
         return tokens <= self.target_tokens and (
             self.target_entries is None or entries <= self.target_entries
         )
+
+    def fills_room(self, tokens: int, entries: int) -> bool:
+        """Whether so much fills the room between low and high water, to `ROOM_SHARE` of it."""
+        if tokens >= ROOM_SHARE * (self.max_tokens - self.target_tokens):
+            return True
+        if self.max_entries is None or self.target_entries is None:
+            return False
+        return entries >= ROOM_SHARE * (self.max_entries - self.target_entries)
+
+    def prepared(self) -> Budget:
+        """The budget with its trigger where `ROOM_SHARE` of the room is filled."""
+        return msgspec.structs.replace(
+            self,
+            max_tokens=_between(self.target_tokens, self.max_tokens),
+            max_entries=None
+            if self.max_entries is None or self.target_entries is None
+            else _between(self.target_entries, self.max_entries),
+        )
+
+
+def _between(low: int, high: int) -> int:
+    return low + int(ROOM_SHARE * (high - low))
 
 
 def resolve_budget(

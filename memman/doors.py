@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextvars
 import inspect
 import logging
+import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine
@@ -22,11 +23,16 @@ from memman.errors import AsyncPortRefused, MemmanError
 logger = logging.getLogger("memman")
 T = TypeVar("T")
 _MOST_ABANDONED = 2
+_TO_CANCEL = 1.0  # seconds that a cancelled task has for the write that it is at
 _STILL_HANG = f"{_MOST_ABANDONED} earlier calls of the summarizer still hang; not calling again"
 
 
 class SummarizerTimeout(MemmanError):
     """The summarizer took longer than `summarize_timeout`, or earlier calls of it still hang."""
+
+
+class SummarizerCancelled(MemmanError):
+    """The summarizer's own call was cancelled, and not by who waited for it."""
 
 
 class Lock(Protocol):
@@ -50,8 +56,8 @@ class Door(Protocol):
     async def ask(self, call: Callable[[], Any], timeout: float | None, is_async: bool) -> Any: ...
     async def price(self, meter: Any, rendered: Any) -> Any: ...
     async def settle(self, receiver: Callable[..., Any], answer: Awaitable[Any]) -> None: ...
-    def start(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> None: ...
-    async def wait_started(self, timeout: float) -> None: ...
+    def start(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> bool: ...
+    async def finish(self, timeout: float) -> None: ...
 
 
 def _is_awaitable(answer: Any) -> bool:
@@ -64,6 +70,15 @@ def is_async_callable(port: Any) -> bool:
     return inspect.iscoroutinefunction(port) or inspect.iscoroutinefunction(
         getattr(port, "__call__", None)  # noqa: B004 - asks what kind it is, not whether it is there
     )
+
+
+def _is_cancellation(error: BaseException) -> bool:
+    """Whether this is asyncio's: nobody can have raised it who has not imported it."""
+    asyncio = sys.modules.get("asyncio")
+    return asyncio is not None and isinstance(error, asyncio.CancelledError)
+
+
+_WAS_CANCELLED = "the summarizer's call was cancelled from within"
 
 
 def drive(work: Coroutine[Any, Any, T]) -> T:
@@ -209,9 +224,11 @@ class SyncDoor:
     is_async = False
 
     def __init__(self) -> None:
+        self._lock = threading.Lock()  # for the lists
         self._idle: list[_Worker] = []
         self._abandoned: list[_Worker] = []
         self._started: list[threading.Thread] = []
+        self._closing = False
 
     def lock(self) -> SyncLock:
         return SyncLock()
@@ -231,7 +248,12 @@ class SyncDoor:
 
     async def ask(self, call: Callable[[], Any], timeout: float | None, is_async: bool) -> Any:
         """Calls inline without a time-out, else on a daemon thread that is left behind at the deadline."""
-        answer = call() if timeout is None else self._on_thread(call, timeout)
+        try:
+            answer = call() if timeout is None else self._on_thread(call, timeout)
+        except BaseException as error:
+            if _is_cancellation(error):  # nobody can cancel a thread
+                raise SummarizerCancelled(_WAS_CANCELLED) from error
+            raise
         if _is_awaitable(answer):
             close_awaitable(answer)
             raise AsyncPortRefused(
@@ -241,18 +263,25 @@ class SyncDoor:
 
     def _on_thread(self, call: Callable[[], Any], timeout: float) -> Any:
         """The answer of a call made on a daemon thread, which is left behind at the deadline."""
-        self._abandoned = [worker for worker in self._abandoned if worker.busy]
-        if len(self._abandoned) >= _MOST_ABANDONED:
-            raise SummarizerTimeout(_STILL_HANG)
-        worker = self._idle.pop() if self._idle else _Worker()
+        worker = self._worker()
         context = contextvars.copy_context()
         answer = worker.run(lambda: context.run(call), timeout)
         if worker.busy:
             worker.leave()
-            self._abandoned.append(worker)
+            with self._lock:
+                self._abandoned.append(worker)
             raise SummarizerTimeout(f"the summarizer took longer than {timeout:g} s")
-        self._idle.append(worker)
+        with self._lock:
+            self._idle.append(worker)
         return answer()
+
+    def _worker(self) -> _Worker:
+        """One that has nothing to do. Raises `SummarizerTimeout` while two calls hang."""
+        with self._lock:
+            self._abandoned = [worker for worker in self._abandoned if worker.busy]
+            if len(self._abandoned) >= _MOST_ABANDONED:
+                raise SummarizerTimeout(_STILL_HANG)
+            return self._idle.pop() if self._idle else _Worker()
 
     async def price(self, meter: Any, rendered: Any) -> Any:
         """What a remote meter says of a request; it keeps its own deadline."""
@@ -265,18 +294,30 @@ class SyncDoor:
             receiver,
         )
 
-    def start(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
-        self._started = [thread for thread in self._started if thread.is_alive()]
+    def start(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> bool:
+        """Begins work on a daemon thread; False where no more may begin, or no thread is to be had."""
         context = contextvars.copy_context()
         thread = threading.Thread(
             target=lambda: context.run(lambda: drive(work())), name="memman-background", daemon=True
         )
-        self._started.append(thread)
-        thread.start()
+        with self._lock:
+            if self._closing:
+                return False
+            try:
+                thread.start()
+            except RuntimeError:
+                logger.exception("no thread for work in the background")
+                return False
+            self._started = [*filter(threading.Thread.is_alive, self._started), thread]
+        return True
 
-    async def wait_started(self, timeout: float) -> None:
+    async def finish(self, timeout: float) -> None:
+        """Begins nothing any more, and waits for what was begun, at most `timeout` seconds."""
+        with self._lock:
+            self._closing = True
+            started = list(self._started)
         deadline = time.monotonic() + timeout
-        for thread in self._started:
+        for thread in started:
             if thread is not threading.current_thread():
                 thread.join(max(0.0, deadline - time.monotonic()))
 
@@ -284,10 +325,11 @@ class SyncDoor:
 class AsyncLock:
     """An asyncio lock, made when first used so that it belongs to the running loop."""
 
-    __slots__ = ("_lock",)
+    __slots__ = ("_lock", "_waiting")
 
     def __init__(self) -> None:
         self._lock: Any = None
+        self._waiting = 0
 
     def _real(self) -> Any:
         if self._lock is None:
@@ -297,20 +339,25 @@ class AsyncLock:
         return self._lock
 
     async def __aenter__(self) -> None:
-        await self._real().acquire()
+        self._waiting += 1
+        try:
+            await self._real().acquire()
+        finally:
+            self._waiting -= 1
 
     async def __aexit__(self, *exc: object) -> None:
         self._lock.release()
 
     async def try_enter(self) -> bool:
         lock = self._real()
-        if lock.locked():
+        # Between its release and the next in the row the lock is free, and would be waited for.
+        if lock.locked() or self._waiting:
             return False
         await lock.acquire()
         return True
 
     def is_free(self) -> bool:
-        return self._lock is None or not self._lock.locked()
+        return not self._waiting and (self._lock is None or not self._lock.locked())
 
     def heal(self) -> None:
         """Nothing: a cancelled task leaves its `async with` in order."""
@@ -323,6 +370,7 @@ class AsyncDoor:
 
     def __init__(self) -> None:
         self._tasks: set[Any] = set()
+        self._closing = False
         self._abandoned: list[threading.Thread] = []
 
     def lock(self) -> AsyncLock:
@@ -368,6 +416,7 @@ class AsyncDoor:
             return await answer if _is_awaitable(answer) else answer
 
         task = asyncio.ensure_future(answered())
+        task.add_done_callback(_looked_at)
         try:
             done, _ = await asyncio.wait({task}, timeout=timeout)
         except asyncio.CancelledError:
@@ -376,6 +425,8 @@ class AsyncDoor:
         if not done:
             task.cancel()
             raise SummarizerTimeout(f"the summarizer took longer than {timeout:g} s")
+        if task.cancelled():
+            raise SummarizerCancelled(_WAS_CANCELLED)
         return task.result()
 
     async def _on_thread(self, call: Callable[[], Any]) -> Any:
@@ -416,18 +467,37 @@ class AsyncDoor:
     async def settle(self, receiver: Callable[..., Any], answer: Awaitable[Any]) -> None:
         await answer
 
-    def start(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+    def start(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> bool:
+        """Begins work as a task; False where no more may begin."""
         import asyncio
 
+        if self._closing:
+            return False
         task = asyncio.ensure_future(work())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return True
 
-    async def wait_started(self, timeout: float) -> None:
-        if self._tasks:
-            import asyncio
+    async def finish(self, timeout: float) -> None:
+        """Begins nothing any more, waits at most `timeout` seconds for what was begun, and cancels it."""
+        self._closing = True
+        if not self._tasks:
+            return
+        import asyncio
 
-            await asyncio.wait(set(self._tasks), timeout=timeout)
+        tasks = self._tasks - {asyncio.current_task()}
+        if tasks:
+            _, late = await asyncio.wait(tasks, timeout=timeout)
+            for task in late:
+                task.cancel()
+            if late:
+                await asyncio.wait(late, timeout=_TO_CANCEL)
+
+
+def _looked_at(task: Any) -> None:
+    """Looks at how a task ended, so that asyncio does not complain of one that was left behind."""
+    if not task.cancelled():
+        task.exception()
 
 
 def close_awaitable(answer: Any) -> None:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Awaitable, Callable
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -118,10 +119,16 @@ class Usage(Event, frozen=True, kw_only=True):
 
 
 class CompressionFailedNotice(Event, frozen=True, kw_only=True):
-    """A summarizer failed; `fallback` says what happened instead. Nothing was lost."""
+    """A summarizer failed or did not pay; `fallback` says what happened instead. Nothing was lost.
+
+    `failures` is how many there were in a row, `retry_at` until when it is left alone; 0 and None
+    where it was something else that failed.
+    """
 
     reason: str
     fallback: str
+    failures: int = 0
+    retry_at: datetime | None = None
 
 
 class CountFellBack(Event, frozen=True, kw_only=True):

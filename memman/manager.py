@@ -645,10 +645,14 @@ class AsyncMemoryManager:
         self._summarizers.give(summarizer)
 
     async def close(self) -> None:
-        """Waits a bounded time for background compressions, then closes the store."""
-        await self._door.wait_started(_CLOSE_SECONDS)
+        """Waits at most 5 s for background compressions, then closes the store.
+
+        What is not done by then changes nothing any more, however late its summary comes.
+        """
+        await self._door.finish(_CLOSE_SECONDS)
+        self._shared.closed = True
         for session in self._sessions:
-            await session.tell()
+            await session.settle()
         await self._door.call(self._shared.store, self._shared.store.close)
 
     async def __aenter__(self) -> Self:
@@ -1174,7 +1178,10 @@ class MemoryManager:
         self._run(self._verbs.set_summarize_callback(summarizer))
 
     def close(self) -> None:
-        """Waits a bounded time for background compressions, then closes the store."""
+        """Waits at most 5 s for background compressions, then closes the store.
+
+        What is not done by then changes nothing any more, however late its summary comes.
+        """
         self._run(self._verbs.close())
 
     def __enter__(self) -> Self:

@@ -27,11 +27,13 @@ class Remote(msgspec.Struct, frozen=True):
 class Settled(msgspec.Struct, frozen=True):
     """What a session has settled: its settings, in numbers, and what counts its window.
 
-    `remote` is there with `count_policy="confirm"` and a remote counter for the model.
+    `trigger` says when a compression is due: the budget, or less where it is prepared in the
+    background. `remote` is there with `count_policy="confirm"` and a remote counter for the model.
     """
 
     config: MemoryConfig
     budget: Budget
+    trigger: Budget
     meter: Meter
     remote: Remote | None = None
 
@@ -71,6 +73,7 @@ class Shared:
         self.check = check
         self.config = MemoryConfig()
         self.version = 0  # grows when the manager's settings change
+        self.closed = False  # by the manager's `close`: no compression lands from then on
         self._settled: tuple[int, Settled] | None = None
         # Nothing of this store ever suspends or comes from elsewhere: no need to ask or to shield.
         self.quick = exclusive and type(store) is MemoryStore
@@ -85,7 +88,8 @@ class Shared:
 
     def _settle(self, config: MemoryConfig) -> Settled:
         budget = resolve_budget(config, self.limits(config.model))
-        return Settled(config, budget, self.meter(config), self.remote(config))
+        trigger = budget.prepared() if config.background else budget
+        return Settled(config, budget, trigger, self.meter(config), self.remote(config))
 
     def craft(self, meter: Meter) -> Craft:
         """Makes entries of drafts: identity, time, and a count by `meter`."""

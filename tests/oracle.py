@@ -66,6 +66,13 @@ class Oracle:
             for leaf in self.leaves(name)
         }
 
+    def assert_represented_once(self) -> None:
+        """Every entry of the era is in the window, in one thing that speaks for it, or dropped."""
+        leaves = [leaf for name in self.window() for leaf in self.leaves(name)]
+        assert len(leaves) == len(set(leaves)), "an entry is represented twice"
+        assert {*leaves, *self.dropped()} == set(self.era), "an entry is lost or too many"
+        assert not set(leaves) & self.dropped()
+
     def shows(self, name: str) -> bool:
         """Whether an entry or a single stand-in of its own type is in the window."""
         stand_ins = [each for each in self.active if self.leaves(each) == [name]]

@@ -14,12 +14,16 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
 
 from memman import AsyncMemoryManager, MemmanError, MemoryConfig, MemoryManager, events
 from memman.history import History
-from memman.records import Added, Record
+from memman.records import Added, Compressed, Record
 from memman.stores import MemoryStore
-from memman.testing import record_events
+from memman.testing import FakeClock, record_events, sequential_ids
+from tests.oracle import Oracle
+from tests.schedules import CANCEL, Tasks, Threads, TurnLock
 
 SESSION = "s"
 THREADS, EACH_THREAD = 8, 400
@@ -54,7 +58,8 @@ def assert_log_and_window_agree(store: MemoryStore, active: list[Any]) -> None:
 
 def assert_acknowledged_once(store: MemoryStore, acknowledged: list[list[str]]) -> None:
     """Every acknowledged text is in the log once, and those of a writer in its order."""
-    texts = [record.entry.text for _, record in log_of(store) if isinstance(record, Added)]
+    logged = [record for _, record in log_of(store) if isinstance(record, Added)]
+    texts = [record.entry.text for record in logged if record.entry.text]  # or it was deleted
     places = {text: number for number, text in enumerate(texts)}
     assert len(places) == len(texts), "an entry is in the log twice"
     for each in acknowledged:
@@ -85,6 +90,7 @@ def kinds_logged(store: MemoryStore) -> list[tuple[str, Any]]:
             )(record),
         )
         for _, record in log_of(store)
+        if type(record).__name__ in names
     ]
 
 
@@ -235,6 +241,173 @@ async def _many_tasks(exclusive: bool) -> None:
     assert_acknowledged_once(store.inner, acknowledged)
     assert_log_and_window_agree(store.inner, await memory.get_active_entries(SESSION))
     assert kinds_told(first) == kinds_told(second) == kinds_logged(store.inner)
+
+
+# ---------------------------------------------------------------- every schedule
+
+Script = tuple[bool, list[tuple[str, int]]]  # whether of the second manager, and what it does
+STEPS = ("add", "add", "compress", "undo", "clear", "delete", "pin", "read", "close")
+SCRIPTS = st.lists(
+    st.tuples(
+        st.booleans(),
+        st.lists(st.tuples(st.sampled_from(STEPS), st.integers(0, 11)), min_size=1, max_size=3),
+    ),
+    min_size=1,
+    max_size=4,
+)
+SCHEDULES = st.lists(st.integers(0, 5) | st.integers(CANCEL, CANCEL + 4), max_size=120)
+SCHEDULED = settings(
+    max_examples=250, derandomize=True, database=None, deadline=None,
+    suppress_health_check=list(HealthCheck),
+)  # fmt: skip
+
+
+class Meeting:
+    """Two managers on one store, a compression by hand, and others who work when it is their turn."""
+
+    def __init__(self, door: Threads, inner: MemoryStore, background: bool) -> None:
+        self.door, self.inner = door, inner
+        shared = door.store(inner)
+        self.managers = [
+            door.manager(
+                shared, config=CONFIG.updated({"background": background}), counter=words,
+                new_id=sequential_ids(name), clock=FakeClock(),
+                summarizer=door.summarizer(lambda request: "short"),
+            )
+            for name in ("a", "b")
+        ]  # fmt: skip
+        self.ids = [
+            door.now(
+                self.managers[0].add_user_message(
+                    SESSION, f"first {number} " + "word " * 170, compress=False
+                )
+            ).id
+            for number in range(12)
+        ]
+        self.acknowledged: list[list[str]] = []
+        self.results: list[Any] = []
+
+    def worker(self, script: Script) -> Callable[[], Any]:
+        second, steps = script
+        said: list[str] = []
+        self.acknowledged.append(said)
+        name = f"w{len(self.acknowledged)}"
+        return self.door.worker(
+            [
+                self._step(self.managers[second], step, which, f"{name} n{number}", said)
+                for number, (step, which) in enumerate(steps)
+            ]
+        )
+
+    def _step(
+        self, memory: Any, step: str, which: int, text: str, said: list[str]
+    ) -> Callable[[], Any]:
+        def answer() -> Any:
+            match step:
+                case "add":
+                    return memory.add_user_message(SESSION, text + " word" * 20)
+                case "compress":
+                    return memory.compress(SESSION)
+                case "undo":
+                    return memory.undo_compression(SESSION)
+                case "clear":
+                    return memory.clear_session(SESSION)
+                case "delete":
+                    return memory.delete_entries(SESSION, [self.ids[which]])
+                case "read":
+                    return memory.get_summaries(SESSION)
+                case "close":
+                    return memory.close()
+            return memory.pin(SESSION, self.ids[which])
+
+        def then(given: Any) -> None:
+            if step == "add":
+                said.append(given.text)
+            elif step == "compress":
+                self.results.append(given)
+
+        return functools.partial(self.door.settled, answer, then)
+
+    def check(self) -> None:
+        """What must hold when everybody is done."""
+        log = log_of(self.inner)
+        Oracle.of(log).assert_represented_once()
+        for memory in self.managers:
+            active = self.door.now(memory.get_active_entries(SESSION))
+            assert_log_and_window_agree(self.inner, active)
+        assert_acknowledged_once(self.inner, self.acknowledged)
+        made = [record.id for _, record in log if isinstance(record, Compressed)]
+        told = [each.compression_id for each in self.results if each.compression_id is not None]
+        assert len(set(made)) == len(made)
+        assert set(told) <= set(made), "a compression that was reported is not in the log"
+
+
+def held_after(
+    door: Threads,
+    schedule: list[int],
+    scripts: list[Script],
+    store: type[MemoryStore] = MemoryStore,
+    background: bool = False,
+) -> None:
+    """Plays a schedule and checks what came of it."""
+    try:
+        meeting = Meeting(door, store(), background)
+        works = [meeting.worker(each) for each in [(False, [("compress", 0)]), *scripts]]
+        one, other = meeting.managers
+        with record_events(one, LOGGED) as first, record_events(other, LOGGED) as second:
+            door.run(schedule, works)
+            meeting.check()
+            for memory in meeting.managers:  # so that each tells what it only now has found
+                door.now(memory.add_user_message(SESSION, "the last", compress=False))
+        logged = kinds_logged(meeting.inner)[len(meeting.ids) :]
+        assert sorted(map(str, kinds_told(first) + kinds_told(second))) == sorted(map(str, logged))
+        for told in (first, second):
+            at = iter(logged)
+            assert all(each in at for each in kinds_told(told)), "told out of order"
+    finally:
+        door.end()
+
+
+@pytest.fixture
+def turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Locks of the sync door give others a turn."""
+    monkeypatch.setattr("memman.doors.SyncDoor.lock", lambda door: TurnLock())
+
+
+@pytest.mark.usefixtures("turns")
+@SCHEDULED
+@given(schedule=SCHEDULES, scripts=SCRIPTS)
+def test_whatever_threads_do_during_a_summary_nothing_is_lost_twice_or_late(schedule, scripts):
+    held_after(Threads(), schedule, scripts)
+
+
+@SCHEDULED
+@given(schedule=SCHEDULES, scripts=SCRIPTS, background=st.booleans())
+def test_whatever_tasks_do_during_a_summary_nothing_is_lost_twice_or_late(
+    schedule, scripts, background
+):
+    held_after(Tasks(), schedule, scripts, background=background)
+
+
+class WithoutEpochCheck(MemoryStore):
+    """Takes a commit on whatever shape."""
+
+    def commit(self, session_id: str, epoch: int, *args: Any, **keywords: Any) -> Any:
+        state = self.state(session_id)
+        keywords.pop("expect_head", None)
+        return super().commit(session_id, epoch if state is None else state[1], *args, **keywords)
+
+
+@pytest.mark.usefixtures("turns")
+@pytest.mark.parametrize("door", [Threads, Tasks])
+def test_the_schedules_catch_a_store_without_an_epoch_check(door):
+    @settings(SCHEDULED, phases=[Phase.generate], print_blob=False, report_multiple_bugs=False)
+    @given(schedule=SCHEDULES, scripts=SCRIPTS)
+    def played(schedule: list[int], scripts: list[Script]) -> None:
+        held_after(door(), schedule, scripts, WithoutEpochCheck)
+
+    with pytest.raises((AssertionError, MemmanError, IndexError)):
+        played()
 
 
 # ---------------------------------------------------------------- interruptions

@@ -16,16 +16,20 @@ class Trigger(msgspec.Struct, frozen=True, kw_only=True):
     """The window beside what starts a compression, and beside what one goes down to.
 
     A compression is due (`over`) when `tokens` and `overhead_tokens`, which are in no entry, are together
-    over `max_tokens`, or when `entries` are over `max_entries`. None is no limit.
+    over `max_tokens`, or when `entries` are over `max_entries`. None is no limit. An automatic one starts
+    beyond `starts_at_tokens` or `starts_at_entries`: the same, or less where it is prepared in the
+    background.
     """
 
     tokens: int
     overhead_tokens: int
     max_tokens: int
     target_tokens: int
+    starts_at_tokens: int
     entries: int
     max_entries: int | None
     target_entries: int | None
+    starts_at_entries: int | None
     over: bool
     auto_compress: bool
 
@@ -42,7 +46,8 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     """What compression did with a session, and what it would do next.
 
     `reason` says why the window is not compressed further, `next` what would happen at the next add or
-    `compress`. `running` is whether a compression is under way. `entries` has what became of each entry
+    `compress`. `running` is whether a compression is under way, `last_attempt` what the last one that this
+    process tried said of itself ("" before the first). `entries` has what became of each entry
     that was added since the last clear, `compressions` the same of each compression; both in log order.
     `str()` of it is for people; for JSON it is plain data (`msgspec.to_builtins`).
     """
@@ -51,6 +56,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
     next: str
     running: bool
+    last_attempt: str
     trigger: Trigger
     summarizer: SummarizerState
     compressions: tuple[CompressionFate, ...]
@@ -64,9 +70,14 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
             f"next: {self.next}",
             f"summarizer: {self.summarizer.reason}",
             f"last compression: {_told(last) if last else 'none'}",
+            *([f"last attempt: {self.last_attempt}"] if self._failed_since(last) else []),
             *_by_state(self.entries),
         ]
         return "\n".join(lines)
+
+    def _failed_since(self, last: CompressionFate | None) -> bool:
+        """Whether the last attempt was another one than the last compression, and did nothing."""
+        return bool(self.last_attempt) and (last is None or last.reason != self.last_attempt)
 
 
 def explained(
@@ -74,6 +85,7 @@ def explained(
     trigger: Trigger,
     summarizer: SummarizerState,
     running: bool,
+    last_attempt: str,
     plan: CompressionPlan | None,
     compressions: Iterable[CompressionFate],
     entries: Iterable[EntryFate],
@@ -85,6 +97,7 @@ def explained(
         reason=reason,
         next=then,
         running=running,
+        last_attempt=last_attempt,
         trigger=trigger,
         summarizer=summarizer,
         compressions=tuple(compressions),
@@ -118,10 +131,10 @@ def _prospect(trigger: Trigger, running: bool, plan: CompressionPlan | None) -> 
 def _until(trigger: Trigger) -> str:
     if not trigger.auto_compress:
         return "nothing by itself: auto_compress is off"
-    left = trigger.max_tokens - trigger.tokens - trigger.overhead_tokens
+    left = max(0, trigger.starts_at_tokens - trigger.tokens - trigger.overhead_tokens)
     start, goal = f"{left:,} tokens", f"{trigger.target_tokens:,} tokens"
-    if trigger.max_entries is not None:
-        start += f" or {trigger.max_entries - trigger.entries:,} entries"
+    if trigger.starts_at_entries is not None:
+        start += f" or {max(0, trigger.starts_at_entries - trigger.entries):,} entries"
         goal += f" and {trigger.target_entries:,} entries"
     return f"more than {start} beyond these start a compression, down to {goal}"
 

@@ -1,7 +1,8 @@
 """One live session: the only place that awaits.
 
 `live` keeps the window in step with the store; `adding`, `compressing`, `changing`, `reading` and
-`explaining` are what can be done with it; `living` keeps those of one manager.
+`explaining` are what can be done with it. `automatic` compresses where an add makes it due, `pacing`
+knows when a summarizer may be asked; `living` keeps the sessions of one manager.
 """
 
 from memman.sessions.live import no_session

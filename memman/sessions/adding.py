@@ -11,10 +11,10 @@ from memman import events
 from memman.entries import NO_JSON, Draft, Entry, TokenCount, check_draft, check_id, entry_of
 from memman.errors import IdConflict, InvalidInput
 from memman.records import Added
-from memman.sessions.compressing import Compressing
+from memman.sessions.automatic import Automatic
 
 
-class Adding(Compressing):
+class Adding(Automatic):
     """Adds entries; what an add acknowledged is in the log for good."""
 
     __slots__ = ()
@@ -35,7 +35,7 @@ class Adding(Compressing):
             entry = await self._add_anywhere(draft, entry_id, pinned, metadata)
         if self._outbox:
             await self._drain()
-        if self._over() and (self._config.auto_compress if compress is None else compress):
+        if self._due() and (self._config.auto_compress if compress is None else compress):
             await self._compress_after_add()
         return entry
 
@@ -127,7 +127,7 @@ class Adding(Compressing):
             ]
         if self._outbox:
             await self._drain()
-        if self._over() and self._config.auto_compress:
+        if self._due() and self._config.auto_compress:
             await self._compress_after_add()
         return added
 

@@ -36,16 +36,26 @@ from memman.errors import CompressionFailed, MemmanError, Refused, StoreConflict
 from memman.ports import SummaryReply, SummaryRequest, SummaryUsage
 from memman.records import Added, Compressed, Cost
 from memman.sessions.live import LiveWindow
+from memman.sessions.pacing import Pace, Progress, Rest
 from memman.window import Slot, replaced_in
 
 logger = logging.getLogger("memman")
 
 _REPLANS = 2  # how often a compression plans again after the window changed shape meanwhile
+_LANDINGS = 5  # how often the same plan is committed again after another process was faster
 _ANOTHER_RUNS = "another compression of this session is running"
+_CLOSED = "the manager was closed; nothing was changed"
 # The compressions that this thread or task is part of. A task made by a summarizer inherits them, and
 # is free again once they have ended: a run is known by an object of its own.
 _compressing: ContextVar[frozenset[object]] = ContextVar("compressing", default=frozenset())
-_ASK_SHARE = 0.8  # of the room between low and high water must be new before a summarizer is asked
+
+
+class _Attempt(msgspec.Struct, frozen=True):
+    """What a compression sets out from: the window, the goal, and whether somebody may be asked."""
+
+    view: View
+    goal: Goal
+    options: SummaryOptions
 
 
 class Compressing(LiveWindow):
@@ -53,36 +63,36 @@ class Compressing(LiveWindow):
 
     __slots__ = ()
 
-    def _over(self) -> bool:
+    # ------------------------------------------------------------ when
+
+    def _due(self) -> bool:
+        """Whether the window is so large that a compression should begin."""
         tokens = self._window.tokens
         entries = len(self._window.slots)
-        most = self._budget.max_entries
+        most = self._trigger.max_entries
         if tokens <= self._calm_tokens and (most is None or entries <= most):
             return False
-        return self._budget.over(tokens + self.overhead, entries)
+        tokens += self.overhead
+        if not self._trigger.over(tokens, entries):
+            return False
+        if self._trigger is self._budget or self._budget.over(tokens, entries):
+            return True
+        # Only to be prepared: not again and again where that came to nothing.
+        return not self.pace.tried_lately(self._progress, self._budget)
 
-    async def _compress_after_add(self) -> None:
-        """An automatic compression: nothing that goes wrong in it reaches the caller of `add`."""
-        if self._config.background:
-            if not self._queued:
-                self._queued = True
-                self._shared.door.start(self._compress_quietly)
-        else:
-            await self._compress_quietly()
+    @property
+    def pace(self) -> Pace:
+        """What this session knows of its summarizer: whether it rests, and how it went last."""
+        if self._pace is None:
+            with self._thread_lock:
+                self._pace = self._pace or Pace()
+        return self._pace
 
-    async def _compress_quietly(self) -> None:
-        self._queued = False
-        try:
-            await self.compress(automatic=True)
-        except MemmanError as error:
-            logger.warning("the automatic compression of session %s failed: %s", self.id, error)
-            await self.tell(
-                events.CompressionFailedNotice(
-                    session_id=self.id, reason=str(error), fallback="nothing was changed"
-                )
-            )
-        except Exception:  # of a store: it comes again at the next verb, to somebody who can act
-            logger.exception("the automatic compression of session %s failed", self.id)
+    @property
+    def _progress(self) -> Progress:
+        return self._added_tokens, self._added_entries
+
+    # ------------------------------------------------------------ one at a time
 
     async def compress(
         self,
@@ -106,10 +116,14 @@ class Compressing(LiveWindow):
         token = _compressing.set(running | {self._run})
         try:
             result = await self._compress_alone(target_tokens, focus, automatic)
+        except MemmanError as error:
+            self.pace.last = str(error)
+            raise
         finally:
             self._run = None
             _compressing.reset(token)
             await lock.__aexit__(None, None, None)
+        self.pace.last = result.reason
         await self._drain()
         return result
 
@@ -122,46 +136,82 @@ class Compressing(LiveWindow):
     async def _compress_alone(
         self, target_tokens: int | None, focus: str | None, automatic: bool
     ) -> events.CompressionResult:
+        self.pace.begin(self._summarizer(), self._progress)
+        lately = automatic and self.pace.asked_lately(self._progress, self._budget)
         for _ in range(1 + _REPLANS):
-            async with self._lock:
-                await self.require()
-                if automatic and not self._over():
-                    return self._nothing("within the limits")
-                options = self._options(focus, automatic)
-                if self._failed and not options.ask and not options.write:
-                    return self._nothing(
-                        "the summarizer failed lately; on_failure keeps everything"
-                    )
-                configured = self._shared.summarizer(self._config) is not None
-                view, goal = self._view(target_tokens, spare=configured and not options.ask)
+            attempt = await self._attempt(target_tokens, focus, automatic, lately)
+            if isinstance(attempt, events.CompressionResult):
+                return attempt
             try:
-                after, cost = await self._carried_out(view, goal, options)
+                after, cost = await self._carried_out(attempt.view, attempt.goal, attempt.options)
             except SummaryFailed as error:
-                self._failed = True
-                if self._config.on_failure == "raise" and not automatic:
-                    raise CompressionFailed(f"nothing was changed: {error}") from error
-                return self._nothing(f"the summary failed and nothing was changed: {error}")
+                return self._given_up(f"the summary failed: {error}", automatic)
+            rest = self._judged_summary(attempt, after) if cost.calls else None
             if not after.changed:
-                return self._nothing(self._why_nothing(view, goal))
-            record = Compressed(
-                id=self._shared.new_id(),
-                at=self._shared.clock(),
-                replacements=replacements_of(after),
-                reason="manual" if not automatic else self._why_over(view),
-                tokens_before=view.tokens,
-                tokens_after=after.tokens,
-                cost=cost,
-            )
+                return self._nothing(self._why_nothing(attempt.view, attempt.goal))
+            record = self._record(attempt, after, cost, automatic)
             if await self._land(record):
-                if not goal.within_limit(after):
-                    self.notice(_over_budget(self.id, after.tokens, goal.limit))
+                self._note(attempt.goal, after, rest)
                 return events.result_of(self.id, record)
         return self._nothing("the window changed shape each time; try again")
 
+    async def _attempt(
+        self, target_tokens: int | None, focus: str | None, automatic: bool, lately: bool
+    ) -> _Attempt | events.CompressionResult:
+        """What to set out from, or why there is nothing to do."""
+        async with self._lock:
+            if self._shared.closed:
+                return self._nothing(_CLOSED)
+            await self.require()
+            if automatic and not self._due():
+                return self._nothing("within the limits")
+            options, rest = self._options(focus, automatic, lately)
+            if rest is not None and not options.write:
+                return self._given_up(str(rest), automatic)
+            view, goal = self._view(target_tokens, spare=lately and not options.ask)
+            self.pace.begin(self._summarizer(), self._progress)
+            return _Attempt(view, goal, options)
+
+    def _given_up(self, why: str, automatic: bool) -> events.CompressionResult:
+        """The end of a compression without a summary and without a substitute for it."""
+        reason = f"nothing was changed: {why}"
+        if self._config.on_failure == "raise" and not automatic:
+            raise CompressionFailed(reason)
+        return self._nothing(reason)
+
+    def _judged_summary(self, attempt: _Attempt, after: View) -> Rest | None:
+        """Notes that the summarizer was asked and how it went; why it rests if that did not pay."""
+        gain = _gain(attempt.view, after, attempt.goal)
+        return self.pace.answered(gain, self._shared.clock())
+
+    def _note(self, goal: Goal, after: View, rest: Rest | None) -> None:
+        """Tells what is still wrong after a compression that landed."""
+        if rest is not None:
+            self.notice(_failure(self.id, rest.reason, "the compression stands", rest))
+        if not goal.within_limit(after):
+            self.notice(_over_budget(self.id, after.tokens, goal.limit))
+
+    def _record(self, attempt: _Attempt, after: View, cost: Cost, automatic: bool) -> Compressed:
+        replacements = replacements_of(after)
+        reason = self._why_due(attempt.view) if automatic else "manual"
+        if any(item.method == "digest" for item in replacements):
+            reason += self._why_digest()
+        return Compressed(
+            id=self._shared.new_id(),
+            at=self._shared.clock(),
+            replacements=replacements,
+            reason=reason,
+            tokens_before=attempt.view.tokens,
+            tokens_after=after.tokens,
+            cost=cost,
+        )
+
     async def _land(self, record: Compressed) -> bool:
         """Commits the replacements if every run is still active, unpinned and contiguous."""
-        while True:
+        for _ in range(_LANDINGS):
             async with self._lock:
+                if self._shared.closed:
+                    return False
                 await self._refresh()
                 try:
                     window = self._window
@@ -173,8 +223,12 @@ class Compressing(LiveWindow):
                 except StoreConflict:
                     continue  # another process was faster: the same plan, on what there is now
                 return True
+        return False
 
     # ------------------------------------------------------------ what to do
+
+    def _summarizer(self) -> Any:
+        return self._shared.summarizer(self._config)
 
     def _view(self, target_tokens: int | None, spare: bool = False) -> tuple[View, Goal]:
         """The window as stages see it, and where to get it: to low water, or with `spare` just below
@@ -199,35 +253,35 @@ class Compressing(LiveWindow):
             goal = msgspec.structs.replace(goal, tokens=goal.limit, entries=budget.max_entries)
         return view_of(window.exchanges, goal), goal
 
-    def _options(self, focus: str | None, automatic: bool) -> SummaryOptions:
-        """Whether a summarizer may be asked now: by hand always, else once per room that was filled."""
-        configured = self._shared.summarizer(self._config) is not None
-        ask = configured and not (automatic and self._asked_recently())
-        # With "keep" or "raise" no text of ours takes a summarizer's place while it may not be asked.
-        write = ask or not configured or self._config.on_failure == "fallback"
-        on_failure = self._config.on_failure
-        return SummaryOptions(ask=ask, write=write, on_failure=on_failure, focus=focus)
+    def _options(
+        self, focus: str | None, automatic: bool, lately: bool
+    ) -> tuple[SummaryOptions, Rest | None]:
+        """Whether a summarizer may be asked now, and why not after failures.
 
-    def _asked_recently(self) -> bool:
-        """Whether less was added since the summarizer was asked than lies between the water marks."""
-        if self._asked_at is None:
-            return False
-        tokens, entries = self._asked_at
-        budget = self._budget
-        if self._added_tokens - tokens >= _ASK_SHARE * (budget.max_tokens - budget.target_tokens):
-            return False
-        if budget.max_entries is None or budget.target_entries is None:
-            return True
-        room = budget.max_entries - budget.target_entries
-        return self._added_entries - entries < _ASK_SHARE * room
+        An automatic compression asks once per room that was filled, and not soon after a failure; one
+        by hand always, unless the breaker is open.
+        """
+        configured = self._summarizer() is not None
+        rest = self.pace.rest(self._shared.clock) if configured else None
+        if rest is not None and not rest.open:
+            again = not automatic or not self.pace.failed_lately(self._progress, self._budget)
+            rest = None if again else rest
+        ask = configured and rest is None and not lately
+        on_failure = self._config.on_failure
+        # With "keep" or "raise" no text of ours takes a summarizer's place while it may not be asked.
+        write = ask or not configured or on_failure == "fallback"
+        return SummaryOptions(ask=ask, write=write, on_failure=on_failure, focus=focus), rest
 
     async def plan(self, target_tokens: int | None, focus: str | None) -> CompressionPlan:
         """What `compress` would do now. Asks nobody, changes nothing."""
         async with self._lock:
             await self.require()
             view, goal = self._view(target_tokens)
-        options = msgspec.structs.replace(self._options(focus, False), dry_run=True)
-        after, _ = await self._carried_out(view, goal, options)
+            options, rest = self._options(focus, False, lately=False)
+        after = view
+        if rest is None or options.write:
+            dry = msgspec.structs.replace(options, dry_run=True)
+            after, _ = await self._carried_out(view, goal, dry)
         return describe(self.id, view, after, goal, options.ask)
 
     def _nothing(self, reason: str) -> events.CompressionResult:
@@ -247,11 +301,22 @@ class Compressing(LiveWindow):
             self.notice(_over_budget(self.id, view.tokens, goal.limit))
         return "nothing may go: all that is left is pinned, recent, or too little to be worth it"
 
-    def _why_over(self, view: View) -> str:
+    def _why_due(self, view: View) -> str:
         tokens = view.tokens + self.overhead
-        if tokens > self._budget.max_tokens:
-            return f"{tokens} tokens are over {self._budget.max_tokens}"
-        return f"{view.entries} entries are over {self._budget.max_entries}"
+        budget = self._budget
+        if not budget.over(tokens, view.entries):
+            budget = self._trigger
+        over = f"{tokens} tokens are over {budget.max_tokens}"
+        if tokens <= budget.max_tokens:
+            over = f"{view.entries} entries are over {budget.max_entries}"
+        return over if budget is self._budget else f"prepared in the background: {over}"
+
+    def _why_digest(self) -> str:
+        """Why the text is ours although there is a summarizer."""
+        if self._summarizer() is None:
+            return ""
+        rest = self.pace.rest(self._shared.clock)
+        return f"; a digest: {rest or 'the summarizer was asked lately'}"
 
     # ------------------------------------------------------------ doing it
 
@@ -270,11 +335,8 @@ class Compressing(LiveWindow):
             except StopIteration as end:
                 return end.value, cost
             if isinstance(wanted, SummaryProblem):
-                self.notice(
-                    events.CompressionFailedNotice(
-                        session_id=self.id, reason=wanted.reason, fallback=wanted.fallback
-                    )
-                )
+                rest = self.pace.failed(self._shared.clock(), wanted.reason)
+                self.notice(_failure(self.id, wanted.reason, wanted.fallback, rest))
                 logger.warning("summary of session %s: %s", self.id, wanted.reason)
                 await self._drain()
                 answer = None
@@ -313,10 +375,8 @@ class Compressing(LiveWindow):
 
     async def _summary(self, request: SummaryRequest) -> SummaryReply | SummaryFailure:
         """Asks the summarizer, outside every lock and transaction."""
-        summarizer = self._shared.summarizer(self._config)
+        summarizer = self._summarizer()
         request = msgspec.structs.replace(request, timeout=self._config.summarize_timeout)
-        self._asked_at = (self._added_tokens, self._added_entries)
-        self._failed = True  # until there is an answer
         try:
             reply = await self._shared.door.ask(
                 lambda: summarizer.summarize(request),
@@ -326,9 +386,12 @@ class Compressing(LiveWindow):
         except Exception as error:
             logger.debug("summarizer failed", exc_info=True)
             return SummaryFailure(f"{type(error).__name__}: {error}")
+        except BaseException:
+            # Whoever waited gave up, and the call was paid for: the next one is not made at once.
+            self.pace.failed(self._shared.clock(), "the call was interrupted")
+            raise
         if not isinstance(reply, SummaryReply) or not isinstance(reply.text, str):
             return SummaryFailure(f"the summarizer returned {type(reply).__name__}, not text")
-        self._failed = False
         return reply
 
 
@@ -342,6 +405,28 @@ def _with_call(cost: Cost, answer: SummaryReply | SummaryFailure, seconds: float
         cost.input_tokens + usage.input_tokens,
         cost.output_tokens + usage.output_tokens,
         (reply.model if reply else None) or cost.model,
+    )
+
+
+def _gain(before: View, after: View, goal: Goal) -> float:
+    """The share of the window that a compression takes away: of its tokens, or of its entries where
+    only they are over.
+    """
+    most = goal.budget.max_entries
+    if most is not None and before.entries > most and before.tokens <= goal.limit:
+        return 1 - after.entries / before.entries
+    return 1 - after.tokens / before.tokens if before.tokens else 0.0
+
+
+def _failure(
+    session_id: str, reason: str, fallback: str, rest: Rest
+) -> events.CompressionFailedNotice:
+    return events.CompressionFailedNotice(
+        session_id=session_id,
+        reason=reason,
+        fallback=fallback,
+        failures=rest.failures,
+        retry_at=rest.until,
     )
 
 

@@ -18,11 +18,18 @@ class Explaining(Compressing, Reading):
             await self.require()
             trail = Trail(await self._era_log())
             trigger, summarizer = self._sized(), self._summarizer_state()
-            running = self._run is not None or self._queued
+            running = self._run is not None or self._preparing
         plan = await self.plan(None, None) if trigger.over else None
         fates = trail.entry_fates().values()
         return explained(
-            self.id, trigger, summarizer, running, plan, trail.compression_fates(), fates
+            self.id,
+            trigger,
+            summarizer,
+            running,
+            self.pace.last,
+            plan,
+            trail.compression_fates(),
+            fates,
         )
 
     def _sized(self) -> Trigger:
@@ -32,29 +39,28 @@ class Explaining(Compressing, Reading):
             overhead_tokens=overhead,
             max_tokens=budget.max_tokens,
             target_tokens=budget.target_tokens,
+            starts_at_tokens=self._trigger.max_tokens,
             entries=len(window.slots),
             max_entries=budget.max_entries,
+            starts_at_entries=self._trigger.max_entries,
             target_entries=budget.target_entries,
             over=budget.over(window.tokens + overhead, len(window.slots)),
             auto_compress=self._config.auto_compress,
         )
 
     def _summarizer_state(self) -> SummarizerState:
-        configured = self._shared.summarizer(self._config) is not None
-        may_be_asked = self._options(None, automatic=True).ask
-        return SummarizerState(
-            configured=configured,
-            may_be_asked=may_be_asked,
-            reason=self._why(configured, may_be_asked),
-        )
-
-    def _why(self, configured: bool, may_be_asked: bool) -> str:
+        configured = self._summarizer() is not None
+        lately = self.pace.asked_lately(self._progress, self._budget)
+        options, rest = self._options(None, automatic=True, lately=lately)
         if not configured:
-            return "none is set; a digest is written without one"
-        failed = "it failed when it was last asked; " if self._failed else ""
-        if may_be_asked:
-            return f"{failed}it may be asked now"
-        return (
-            f"{failed}it is not asked again before as much was added as lies between target and limit "
-            "(a compression by hand asks it)"
-        )
+            reason = "none is set; a digest is written without one"
+        elif rest is not None:
+            reason = str(rest)
+        elif lately:
+            reason = (
+                "it answered, and is not asked again before about as much was added as lies between "
+                "target and limit (a compression by hand asks it)"
+            )
+        else:
+            reason = "it may be asked now"
+        return SummarizerState(configured=configured, may_be_asked=options.ask, reason=reason)

@@ -31,6 +31,7 @@ from memman.records import (
     UsageReported,
     tainted_by,
 )
+from memman.sessions.pacing import Pace
 from memman.shared import Shared
 from memman.window import Slot, Window
 
@@ -60,7 +61,6 @@ class LiveWindow:
         "_added_entries",
         "_added_tokens",
         "_anchor",
-        "_asked_at",
         "_budget",
         "_calm_tokens",
         "_compress_lock",
@@ -70,7 +70,6 @@ class LiveWindow:
         "_drain_lock",
         "_entries",
         "_erasing",
-        "_failed",
         "_fell_back",
         "_inflight",
         "_last_counted",
@@ -78,7 +77,8 @@ class LiveWindow:
         "_lock",
         "_meter",
         "_outbox",
-        "_queued",
+        "_pace",
+        "_preparing",
         "_run",
         "_settings",
         "_settled",
@@ -86,6 +86,7 @@ class LiveWindow:
         "_thread_lock",
         "_tokens",
         "_told",
+        "_trigger",
         "_usage",
         "_version",
         "_window",
@@ -115,22 +116,21 @@ class LiveWindow:
         self._last_counted: datetime | None = None
         self._usage: UsageReported | None = None
         self._added_tokens = self._added_entries = 0
-        self._asked_at: tuple[int, int] | None = None
         self._learned = _NOTHING_LEARNED
         self._anchor = -1  # the epoch of the window that the last report was about
         self._confirmed: Confirmed | None = None
         self._run: object | None = None
-        self._queued = False  # a background compression that has not begun yet
+        self._preparing = False  # a compression in the background
         self._erasing: frozenset[str] | None = None
         self._fell_back = ""  # the kind of failure of a remote count that was told last
-        self._failed = False  # the summarizer, when it was asked last
+        self._pace: Pace | None = None
         self._contexts: Contexts | None = None
         self._configure()
 
     @property
     def idle(self) -> bool:
         """Whether nothing is under way and nothing is still to be told, so that it may be unloaded."""
-        busy = self._outbox or self._inflight or self._erasing or self._queued or self._run
+        busy = self._outbox or self._inflight or self._erasing or self._preparing or self._run
         locks = (self._lock, self._compress_lock, self._drain_lock)
         return not busy and all(lock is None or lock.is_free() for lock in locks)
 
@@ -153,9 +153,10 @@ class LiveWindow:
         self._version = shared.version
         self._settled = settled
         self._config, self._budget, self._meter = settled.config, settled.budget, settled.meter
-        # Up to here the window is within its limit, whatever was learned of what stands around it.
+        self._trigger = settled.trigger
+        # Up to here no compression is due, whatever was learned of what stands around the window.
         most_overhead = max(self._config.overhead_tokens, self._most_learned)
-        self._calm_tokens = self._budget.max_tokens - most_overhead
+        self._calm_tokens = self._trigger.max_tokens - most_overhead
         if self._contexts is not None:
             self._contexts.outdate()
 
@@ -284,7 +285,7 @@ class LiveWindow:
     def _forget(self) -> None:
         """Becomes the session that nothing was ever recorded in."""
         self._window = Window()
-        self._contexts = self._usage = self._last_counted = self._asked_at = None
+        self._contexts = self._usage = self._last_counted = self._pace = None
         self._entries = self._tokens = self._told = 0
         self._learned, self._anchor, self._confirmed = _NOTHING_LEARNED, -1, None
         if self._settings:
@@ -475,6 +476,14 @@ class LiveWindow:
         for lock in (self._lock, self._compress_lock, self._drain_lock):
             if lock is not None:
                 lock.heal()
+        self._preparing = False  # at worst a second one is started, and steps back
+
+    async def settle(self) -> None:
+        """Waits for a write of a compression under way, and tells what is to be told."""
+        if self._run is not None:
+            async with self._lock:
+                pass
+        await self._drain()
 
     async def _drain(self) -> None:
         """Tells what is noted; one thread or task at a time, so that order is commit order."""

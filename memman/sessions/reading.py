@@ -28,7 +28,10 @@ class Reading(LiveWindow):
         return History.of(await self._era_log())
 
     async def _era_log(self) -> list[tuple[int, Record]]:
-        """The records since the last clear, as far as the window knows them: no further."""
+        """The records since the last clear, as far as the window knows them: no further.
+
+        What was added since would be in a commit's window and once more after its floor.
+        """
         shared = self._shared
         snapshot = await shared.door.call(shared.store, shared.store.load, self.id)
         log = await self._log(snapshot.ledger.era if snapshot else 0)

@@ -12,7 +12,14 @@ says it. memman's own stores, counters and formats run the same classes.
 
 from memman.testing.counters import CounterConformance
 from memman.testing.facts import Survival, survival
-from memman.testing.fakes import FakeClock, ScriptedSummarizer, record_events, sequential_ids
+from memman.testing.fakes import (
+    AsyncScriptedSummarizer,
+    Delayed,
+    FakeClock,
+    ScriptedSummarizer,
+    record_events,
+    sequential_ids,
+)
 from memman.testing.formats import FormatConformance
 from memman.testing.laws import LawResult, broken_laws, law_results, laws_of
 from memman.testing.loopback import Answer, LoopbackServer, loopback
@@ -24,8 +31,10 @@ from memman.testing.summarizers import SummarizerConformance
 
 __all__ = [
     "Answer",
+    "AsyncScriptedSummarizer",
     "CounterConformance",
     "CounterSpecConformance",
+    "Delayed",
     "FakeClock",
     "FormatConformance",
     "LawResult",

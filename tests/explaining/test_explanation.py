@@ -297,7 +297,10 @@ def test_a_summarizer_that_failed_is_said_to_have() -> None:
     memory = manager(ScriptedSummarizer(RuntimeError("down")), max_tokens=1_000)
     fill(memory)
     memory.compress("s")
-    assert "it failed when it was last asked" in memory.explain("s").summarizer.reason
+    state = memory.explain("s").summarizer
+    assert not state.may_be_asked
+    assert "left alone until" in state.reason
+    assert "after 1 failure (RuntimeError: down)" in state.reason
 
 
 # ---------------------------------------------------------------- its form

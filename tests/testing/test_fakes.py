@@ -1,13 +1,23 @@
 """The fakes do what a test relies on."""
 
+import asyncio
 import logging
+import threading
+import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from memman import MemoryManager, events
 from memman.compression import summary_request
-from memman.testing import FakeClock, ScriptedSummarizer, record_events, sequential_ids
+from memman.testing import (
+    AsyncScriptedSummarizer,
+    Delayed,
+    FakeClock,
+    ScriptedSummarizer,
+    record_events,
+    sequential_ids,
+)
 from memman.testing.summarizers import conversation
 
 
@@ -31,6 +41,70 @@ def test_a_scripted_summarizer_goes_through_its_replies_and_keeps_the_requests()
         scripted.summarize(request)
     assert [scripted.summarize(request).text, scripted.summarize(request).text] == ["50", "50"]
     assert scripted.requests == [request] * 4
+
+
+REQUEST = summary_request(conversation()[:2], 50, None)
+
+
+def test_the_async_one_goes_through_the_same_replies():
+    async def ask() -> list[object]:
+        scripted = AsyncScriptedSummarizer("one", OSError("two"), lambda asked: asked.prompt)
+        answers = await asyncio.gather(
+            *(scripted.summarize(REQUEST) for _ in range(3)), return_exceptions=True
+        )
+        assert scripted.requests == [REQUEST] * 3
+        return answers
+
+    one, two, three = asyncio.run(ask())
+    assert (one.text, str(two), three.text) == ("one", "two", REQUEST.prompt)
+
+
+def test_a_delayed_reply_waits_for_its_seconds():
+    began = time.monotonic()
+    assert ScriptedSummarizer(Delayed("late", 0.03)).summarize(REQUEST).text == "late"
+    scripted = AsyncScriptedSummarizer(Delayed(lambda asked: "later", 0.03))
+    assert asyncio.run(scripted.summarize(REQUEST)).text == "later"
+    assert time.monotonic() - began > 0.05
+
+
+def test_a_delayed_reply_waits_for_its_event():
+    gate = threading.Event()
+    scripted = ScriptedSummarizer(Delayed(OSError("after all"), gate))
+    threading.Timer(0.02, gate.set).start()
+    with pytest.raises(OSError, match="after all"):
+        scripted.summarize(REQUEST)
+
+    async def ask() -> str:
+        gate = asyncio.Event()
+        scripted = AsyncScriptedSummarizer(Delayed("late", gate))
+        asyncio.get_running_loop().call_later(0.02, gate.set)
+        return (await scripted.summarize(REQUEST)).text
+
+    assert asyncio.run(ask()) == "late"
+
+
+def test_the_async_one_counts_the_waits_that_were_called_off():
+    async def ask() -> int:
+        scripted = AsyncScriptedSummarizer(Delayed("never", asyncio.Event()))
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(scripted.summarize(REQUEST), 0.02)
+        return scripted.cancelled
+
+    assert asyncio.run(ask()) == 1
+
+
+def test_an_event_of_the_other_door_is_refused():
+    with pytest.raises(TypeError, match=r"threading\.Event"):
+        ScriptedSummarizer(Delayed("x", asyncio.Event())).summarize(REQUEST)
+    scripted = AsyncScriptedSummarizer(Delayed("x", threading.Event()))
+    with pytest.raises(TypeError, match=r"asyncio\.Event"):
+        asyncio.run(scripted.summarize(REQUEST))
+
+
+def test_an_event_that_nobody_sets_ends_the_wait(monkeypatch):
+    monkeypatch.setattr("memman.testing.fakes._PATIENCE", 0.01)
+    with pytest.raises(TimeoutError, match="was not set"):
+        ScriptedSummarizer(Delayed("x", threading.Event())).summarize(REQUEST)
 
 
 def test_recorded_events_are_those_of_one_manager_in_order():

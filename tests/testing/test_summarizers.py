@@ -7,7 +7,12 @@ import pytest
 
 from memman.compression import heuristic_summary
 from memman.ports import Summarizer, SummaryReply, SummaryRequest, SummaryUsage
-from memman.testing import ScriptedSummarizer, SummarizerConformance, broken_laws
+from memman.testing import (
+    AsyncScriptedSummarizer,
+    ScriptedSummarizer,
+    SummarizerConformance,
+    broken_laws,
+)
 
 
 class Heuristic:
@@ -33,6 +38,11 @@ class TestAsyncHeuristic(SummarizerConformance):
 class TestScripted(SummarizerConformance):
     def make_summarizer(self) -> Summarizer:
         return ScriptedSummarizer("they looked at thirty modules")
+
+
+class TestAsyncScripted(SummarizerConformance):
+    def make_summarizer(self) -> Summarizer:
+        return AsyncScriptedSummarizer("they looked at thirty modules")
 
 
 @pytest.mark.parametrize(

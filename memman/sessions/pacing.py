@@ -1,0 +1,115 @@
+"""When a session's summarizer may be asked: once per room that was filled, and after a failure later."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Final
+
+import msgspec
+
+from memman.config import Budget
+
+FIRST_PAUSE: Final = timedelta(seconds=15)  # a limit per minute is often free again after that
+LONGEST_PAUSE: Final = timedelta(minutes=5)  # so that a summarizer that is back is noticed soon
+FAILURES_TO_OPEN: Final = 3
+LEAST_GAIN: Final = 0.1  # of the window: with less, the next call comes before much is new
+
+Progress = tuple[int, int]
+"""How much a session was given so far: tokens and entries."""
+
+
+class Rest(msgspec.Struct, frozen=True):
+    """Why and until when a summarizer is left alone: `failures` in a row, the last for `reason`."""
+
+    failures: int
+    reason: str
+    since: datetime
+    until: datetime
+
+    @property
+    def open(self) -> bool:
+        """Whether the breaker is open: not even a compression by hand asks before `until`."""
+        return self.failures >= FAILURES_TO_OPEN
+
+    def __str__(self) -> str:
+        times = "1 failure" if self.failures == 1 else f"{self.failures} failures in a row"
+        until = self.until.isoformat(timespec="seconds")
+        sooner = "" if self.open else " or until much is new"
+        return f"the summarizer is left alone until {until}{sooner}, after {times} ({self.reason})"
+
+
+class Pace:
+    """What one session knows of its summarizer, in this process.
+
+    After a failure nobody asks for 15 s, after the next one for 30 s, and so on up to 5 minutes. The
+    first two pauses end too when a room is filled with what the summarizer has not seen, or by hand;
+    from the third failure in a row on only time ends one. A compression that gained less than a
+    tenth of the window is such a failure. A good answer ends it all.
+    """
+
+    __slots__ = (
+        "_answered_at", "_begun_at", "_counted", "_failed_at", "_rest", "_summarizer", "last", "tried_at",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self._summarizer: object = None
+        self._begun_at: Progress = (0, 0)
+        self._answered_at: Progress | None = None
+        self._failed_at: Progress | None = None
+        self._rest: Rest | None = None
+        self._counted = False
+        self.last = ""  # what the last compression said of itself
+        self.tried_at: Progress | None = None  # where preparing in the background came to nothing
+
+    def begin(self, summarizer: object, progress: Progress) -> None:
+        """A plan begins; however many of its calls fail, it fails once. Another summarizer is fresh."""
+        self._counted, self._begun_at = False, progress
+        if summarizer is not self._summarizer:
+            self._summarizer, self._rest, self._answered_at = summarizer, None, None
+
+    def failed(self, now: datetime, reason: str) -> Rest:
+        """The summarizer gave nothing that could be used."""
+        before = self._rest
+        if self._counted and before is not None:
+            return before
+        self._counted, self._failed_at = True, self._begun_at
+        failures = before.failures + 1 if before is not None else 1
+        pause = min(FIRST_PAUSE * 2 ** min(failures - 1, 10), LONGEST_PAUSE)
+        self._rest = Rest(failures, reason, now, now + pause)
+        return self._rest
+
+    def answered(self, gain: float, now: datetime) -> Rest | None:
+        """A summary was taken that makes the window smaller by `gain`; a rest if that is too little."""
+        if self._counted:
+            return None
+        self._answered_at = self._begun_at
+        if gain < LEAST_GAIN:
+            return self.failed(
+                now, f"the compression gained {gain:.0%}, less than {LEAST_GAIN:.0%}"
+            )
+        self._rest = None
+        return None
+
+    def rest(self, clock: Callable[[], datetime]) -> Rest | None:
+        """The rest that lasts now. A clock that went back ends it."""
+        rest = self._rest
+        if rest is None or not rest.since <= clock() < rest.until:
+            return None
+        return rest
+
+    def failed_lately(self, progress: Progress, budget: Budget) -> bool:
+        """Whether too little was added since the last failure for another conversation."""
+        return _lately(self._failed_at, progress, budget)
+
+    def asked_lately(self, progress: Progress, budget: Budget) -> bool:
+        """Whether too little was added since the last good answer to ask for another."""
+        return _lately(self._answered_at, progress, budget)
+
+    def tried_lately(self, progress: Progress, budget: Budget) -> bool:
+        """Whether too little was added since preparing came to nothing to try it again."""
+        return _lately(self.tried_at, progress, budget)
+
+
+def _lately(before: Progress | None, now: Progress, budget: Budget) -> bool:
+    return before is not None and not budget.fills_room(now[0] - before[0], now[1] - before[1])

@@ -1,0 +1,158 @@
+"""One test through either door: the same calls, awaited where they must be."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from memman import AsyncMemoryManager, MemoryConfig, MemoryManager
+from memman.testing import AsyncScriptedSummarizer, FakeClock, ScriptedSummarizer
+
+SESSION = "s"
+PATIENCE = 10.0  # seconds; what takes longer hangs
+SMALL = {
+    "max_tokens": 100, "max_entries": None, "recent_window": 2, "min_entries_to_compress": 1,
+    "compression_ratio": 0.9, "max_summary_ratio": 0.4,
+}  # fmt: skip
+
+
+def words(text: str) -> int:
+    """The counter of these tests: a word is a token."""
+    return len(text.split())
+
+
+class SyncUse:
+    """A `MemoryManager` with a clock that stands still and a scripted summarizer."""
+
+    manager: Any = MemoryManager
+    script: Any = ScriptedSummarizer
+
+    def __init__(
+        self,
+        *replies: Any,
+        store: Any = None,
+        counter: Any = words,
+        exclusive: bool = False,
+        **settings: Any,
+    ) -> None:
+        self.clock = FakeClock()
+        self.scripted = self.script(*replies)
+        self.memory = self.manager(
+            store, config=MemoryConfig(**SMALL | settings), counter=counter, clock=self.clock,
+            summarizer=self.scripted, exclusive=exclusive,
+        )  # fmt: skip
+
+    @property
+    def verbs(self) -> AsyncMemoryManager:
+        """What both managers are inside."""
+        return getattr(self.memory, "_verbs", self.memory)
+
+    @property
+    def asked(self) -> int:
+        """How often the summarizer was asked."""
+        return len(self.scripted.requests)
+
+    def gate(self) -> Any:
+        """An event that a `Delayed` of this door waits for."""
+        return threading.Event()
+
+    def do(self, verb: str, *args: Any, session: str = SESSION, **keywords: Any) -> Any:
+        """A verb of a session."""
+        return getattr(self.memory, verb)(session, *args, **keywords)
+
+    def begin(self, verb: str, *args: Any, **keywords: Any) -> Callable[[], Any]:
+        """Begins a verb beside this thread; what waits for its answer or raises its error."""
+        outcome: list[Any] = []
+
+        def run() -> None:
+            try:
+                outcome.append(self.do(verb, *args, **keywords))
+            except BaseException as error:
+                outcome.append(error)
+
+        thread = threading.Thread(target=run, daemon=True)
+        thread.start()
+
+        def answer() -> Any:
+            thread.join(PATIENCE)
+            assert outcome, f"{verb} hangs"
+            if isinstance(outcome[0], BaseException):
+                raise outcome[0]
+            return outcome[0]
+
+        return answer
+
+    def until(self, met: Callable[[], bool]) -> None:
+        """Lets others work until something is so."""
+        deadline = time.monotonic() + PATIENCE
+        while not met():
+            assert time.monotonic() < deadline, "it never came to be"
+            time.sleep(0.001)
+
+    def a_while(self) -> None:
+        """Lets others work who should have nothing to do."""
+        time.sleep(0.02)
+
+    def swap(self, summarizer: Any) -> None:
+        """Gives the manager another summarizer."""
+        self.memory.set_summarize_callback(summarizer)
+
+    def close(self) -> None:
+        """Closes the manager."""
+        self.memory.close()
+
+    def end(self) -> None:
+        """Frees what the door holds."""
+
+
+class AsyncUse(SyncUse):
+    """An `AsyncMemoryManager` in a loop of its own."""
+
+    manager = AsyncMemoryManager
+    script = AsyncScriptedSummarizer
+
+    def __init__(self, *replies: Any, **settings: Any) -> None:
+        self.loop = asyncio.new_event_loop()
+        super().__init__(*replies, **settings)
+
+    def gate(self) -> Any:
+        return asyncio.Event()
+
+    def _run(self, work: Any) -> Any:
+        return self.loop.run_until_complete(asyncio.wait_for(work, PATIENCE))
+
+    def do(self, verb: str, *args: Any, session: str = SESSION, **keywords: Any) -> Any:
+        self.task = self.loop.create_task(getattr(self.memory, verb)(session, *args, **keywords))
+        return self._run(self.task)
+
+    def begin(self, verb: str, *args: Any, **keywords: Any) -> Callable[[], Any]:
+        work = getattr(self.memory, verb)(SESSION, *args, **keywords)
+        task = self.loop.create_task(work)
+        return lambda: self._run(task)
+
+    def until(self, met: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + PATIENCE
+        while not met():
+            assert time.monotonic() < deadline, "it never came to be"
+            self._run(asyncio.sleep(0))
+
+    def a_while(self) -> None:
+        self._run(asyncio.sleep(0.01))
+
+    def swap(self, summarizer: Any) -> None:
+        self._run(self.memory.set_summarize_callback(summarizer))
+
+    def close(self) -> None:
+        self._run(self.memory.close())
+
+    def end(self) -> None:
+        for task in asyncio.all_tasks(self.loop):
+            task.cancel()
+        self._run(asyncio.sleep(0))
+        self.loop.close()
+
+
+DOORS = {"sync": SyncUse, "async": AsyncUse}
