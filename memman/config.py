@@ -1,14 +1,15 @@
 """The settings, each with its default and its reason, and the budget they resolve to.
 
 `docs/reference/settings.md` is this table in prose; a test keeps the two equal.
-Precedence: call > session > manager > environment (`from_env`, when asked) > model > default.
+Precedence: call > session > manager > environment (`from_env`, when asked) > preset > model > default.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -20,21 +21,92 @@ OnFailure = Literal["fallback", "keep", "raise"]
 
 UNKNOWN_MODEL_TOKENS = 50_000
 UNKNOWN_MODEL_ENTRIES = 100
+SUMMARISE: Final = "summarise"  # in a strategy: the one step that asks somebody
+
+_WINDOW = 5  # entries that "window" keeps: what systems with a memory of that name do
+# What a preset has another default for than `_DEFAULTS`; "n" is the number in "window(n)".
+_PRESET_DEFAULTS: dict[str, dict[str, Any]] = {
+    "default": {},
+    "buffer": {"max_entries": None},
+    "window": {"max_entries": "n", "target_ratio": 1.0, "recent_window": 0},
+    "token_buffer": {
+        "max_tokens": 2_000,
+        "max_entries": None,
+        "target_ratio": 1.0,
+        "recent_window": 0,
+    },
+    "summary": {"max_entries": 20, "recent_window": 9, "min_entries_to_compress": 1},
+    "summary_buffer": {"max_tokens": 2_000, "max_entries": None, "min_entries_to_compress": 1},
+}
+_WITHOUT_SUMMARY = ("buffer", "window", "token_buffer")
+_DEFAULTS: dict[str, Any] = {
+    "max_tokens": None,
+    "max_entries": UNSET,
+    "target_ratio": 0.5,
+    "recent_window": 10,
+    "min_entries_to_compress": 5,
+}
+_BY_PRESET: Any = UNSET  # not given: filled in with the preset's default, else that of `_DEFAULTS`
 
 
-class MemoryConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Preset(msgspec.Struct, frozen=True):
+    """What a strategy's name means: which preset, and the n of `window(n)` (None elsewhere)."""
+
+    name: str
+    size: int | None = None
+
+
+def preset_named(strategy: str) -> Preset:
+    """The preset of a name such as "default" or "window(5)". Raises `ConfigError` for anything else."""
+    found = re.fullmatch(r"\s*(\w+)\s*(?:\((.*)\))?\s*", strategy)
+    name, number = found.groups() if found else (strategy, None)
+    if name not in _PRESET_DEFAULTS:
+        known = ", ".join("window(n)" if name == "window" else name for name in _PRESET_DEFAULTS)
+        raise ConfigError(f"strategy={strategy!r} is no preset; known are {known}")
+    if name == "window":
+        return Preset(name, _WINDOW if number is None else _window_size(strategy, number))
+    if number is not None:
+        raise ConfigError(f"strategy={strategy!r}: only window takes a number, as in 'window(5)'")
+    return Preset(name)
+
+
+def _window_size(strategy: str, number: str) -> int:
+    size = int(number) if re.fullmatch(r"\s*[0-9]{1,15}\s*", number) else 0
+    if size < 1:
+        raise ConfigError(
+            f"strategy={strategy!r}: the n of window(n) is how many entries stay, a whole number "
+            "from 1"
+        )
+    return size
+
+
+def _defaults_of(strategy: str | tuple[Any, ...]) -> dict[str, Any]:
+    """The defaults that a strategy has a say in."""
+    if not isinstance(strategy, str):
+        return _DEFAULTS
+    preset = preset_named(strategy)
+    own = _PRESET_DEFAULTS[preset.name]
+    return _DEFAULTS | {name: preset.size if v == "n" else v for name, v in own.items()}
+
+
+class MemoryConfig(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True
+):
     """How a session is kept inside its window. Every field is a setting of the reference table.
+
+    Some defaults are the preset's: with `strategy="summary_buffer"` and no `max_tokens` given, that is
+    2,000, and it changes with the strategy.
 
     Raises `ConfigError` naming the setting when a value has the wrong type or range, or when two
     settings contradict each other.
     """
 
-    max_tokens: int | None = None
+    max_tokens: int | None = _BY_PRESET
     max_entries: int | UnsetType | None = UNSET
     trigger_ratio: float = 0.8
-    target_ratio: float = 0.5
-    recent_window: int = 10
-    min_entries_to_compress: int = 5
+    target_ratio: float = _BY_PRESET
+    recent_window: int = _BY_PRESET
+    min_entries_to_compress: int = _BY_PRESET
     compression_ratio: float = 0.3
     max_summary_ratio: float = 0.2
     max_entry_ratio: float = 0.25
@@ -50,6 +122,12 @@ class MemoryConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     summarizer: str | None = None
 
     def __post_init__(self) -> None:
+        if not isinstance(self.strategy, str | tuple):
+            object_type = type(self.strategy).__name__
+            raise ConfigError(
+                f"strategy must be a preset's name or a tuple of stages, not {object_type}"
+            )
+        self._fill_in()
         for name, (low, high, kinds) in _RANGES.items():
             _check_range(name, getattr(self, name), low, high, kinds)
         for name, choices in _CHOICES.items():
@@ -60,16 +138,34 @@ class MemoryConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         for name in ("model", "summarizer"):
             if not isinstance(getattr(self, name), str | None):
                 raise ConfigError(f"{name} must be a name or None, not {getattr(self, name)!r}")
-        if not isinstance(self.strategy, str | tuple):
-            object_type = type(self.strategy).__name__
-            raise ConfigError(
-                f"strategy must be a preset's name or a tuple of stages, not {object_type}"
-            )
-        if self.target_ratio * (1 + self.max_summary_ratio) > 1:
+        if self._summarises and self.target_ratio * (1 + self.max_summary_ratio) > 1:
             raise ConfigError(
                 f"target_ratio={self.target_ratio} with max_summary_ratio={self.max_summary_ratio} "
                 "leaves a compression no room below the trigger: lower one of them"
             )
+
+    def _fill_in(self) -> None:
+        """Gives what was not given its default, and remembers what was."""
+        fill = msgspec.structs.force_setattr
+        given = [name for name in self.__struct_fields__ if getattr(self, name) is not UNSET]
+        fill(self, "_given", frozenset(given))
+        for name, default in _defaults_of(self.strategy).items():
+            if name not in given:
+                fill(self, name, default)
+
+    @property
+    def given(self) -> frozenset[str]:
+        """The settings whose value does not come from the preset."""
+        # A copy made behind our back has no such note: then all of them are taken as given.
+        found: frozenset[str] = self.__dict__.get("_given", frozenset(self.__struct_fields__))
+        return found
+
+    @property
+    def _summarises(self) -> bool:
+        strategy = self.strategy
+        if isinstance(strategy, str):
+            return preset_named(strategy).name not in _WITHOUT_SUMMARY
+        return SUMMARISE in strategy
 
     def updated(self, changes: Mapping[str, Any]) -> MemoryConfig:
         """These settings with `changes` on top. Raises `ConfigError` for an unknown name."""
@@ -83,7 +179,7 @@ class MemoryConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             name: tuple(value) if name == "strategy" and isinstance(value, list) else value
             for name, value in changes.items()
         }
-        return msgspec.structs.replace(self, **values)
+        return MemoryConfig(**({name: getattr(self, name) for name in self.given} | values))
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None) -> MemoryConfig:
@@ -142,15 +238,21 @@ def resolve_budget(
         max_tokens=max_tokens,
         max_entries=max_entries,
         target_tokens=target,
-        target_entries=None
-        if max_entries is None
-        else max(1, int(config.target_ratio * max_entries)),
+        target_entries=_target_entries(config, max_entries),
         recent_window=config.recent_window,
         min_entries=config.min_entries_to_compress,
         compression_ratio=config.compression_ratio,
         summary_tokens=int(config.max_summary_ratio * target),
         entry_tokens=int(config.max_entry_ratio * max_tokens),
     )
+
+
+def _target_entries(config: MemoryConfig, max_entries: int | None) -> int | None:
+    if max_entries is None:
+        return None
+    if isinstance(config.strategy, str) and (size := preset_named(config.strategy).size):
+        return min(size, max_entries)
+    return max(1, int(config.target_ratio * max_entries))
 
 
 def _usable(config: MemoryConfig, limits: tuple[int, int, int] | None) -> int:
@@ -173,7 +275,7 @@ _RANGES: dict[str, tuple[float, float, tuple[type, ...]]] = {
     "max_tokens": (1, 2**53, (int, type(None))),
     "max_entries": (1, 2**53, (int, type(None), UnsetType)),
     "trigger_ratio": (0.01, 1, (int, float)),
-    "target_ratio": (0.01, 0.95, (int, float)),
+    "target_ratio": (0.01, 1, (int, float)),
     "recent_window": (0, 2**53, (int,)),
     "min_entries_to_compress": (1, 2**53, (int,)),
     "compression_ratio": (0.01, 1, (int, float)),

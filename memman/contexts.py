@@ -225,7 +225,13 @@ class Contexts:
         beside: int,
         settled: Settled,
     ) -> tuple[Window, Rendering, tuple[Replacement, ...]]:
-        """A copy of the window that fits, rendered; `BudgetExceeded` when what must stay does not."""
+        """A copy of the window that fits, rendered; `BudgetExceeded` when what must stay does not.
+
+        With a strategy without steps (the preset `buffer`) everything must stay.
+        """
+        if not settled.stages:
+            total = window.tokens + rendering.added + rendering.edges + beside
+            raise BudgetExceeded(total, limit, _culprits(window, beside))
         budget = msgspec.structs.replace(
             settled.budget,
             max_tokens=limit,

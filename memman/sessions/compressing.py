@@ -25,14 +25,13 @@ from memman.compression import (
     describe,
     make_plan,
     replacements_of,
-    stages_of,
     view_of,
 )
 from memman.compression.summaries import SummaryFailure
 from memman.config import resolve_budget
 from memman.doors import Lock
 from memman.entries import Entry
-from memman.errors import CompressionFailed, MemmanError, Refused, StoreConflict
+from memman.errors import CompressionFailed, InvalidInput, MemmanError, Refused, StoreConflict
 from memman.ports import SummaryReply, SummaryRequest, SummaryUsage
 from memman.records import Added, Compressed, Cost
 from memman.sessions.live import LiveWindow
@@ -147,7 +146,8 @@ class Compressing(LiveWindow):
                 id=self._shared.new_id(),
                 at=self._shared.clock(),
                 replacements=replacements_of(after),
-                reason="manual" if not automatic else self._why_over(view),
+                reason=("manual" if not automatic else self._why_over(view))
+                + _why_short(after, goal),
                 tokens_before=view.tokens,
                 tokens_after=after.tokens,
                 cost=cost,
@@ -184,6 +184,11 @@ class Compressing(LiveWindow):
         budget = self._budget
         overhead = self.overhead
         if target_tokens is not None:
+            if target_tokens > budget.max_tokens:
+                raise InvalidInput(
+                    f"target_tokens={target_tokens} is above the trigger, max_tokens="
+                    f"{budget.max_tokens}: there would be nothing to do"
+                )
             budget = resolve_budget(
                 self._config, self._shared.limits(self._config.model), target_tokens=target_tokens
             )
@@ -245,6 +250,8 @@ class Compressing(LiveWindow):
             return f"already at low water ({view.tokens} of {goal.tokens} tokens)"
         if not goal.within_limit(view):
             self.notice(_over_budget(self.id, view.tokens, goal.limit))
+        if not self._settled.stages:
+            return f"the strategy {self._config.strategy!r} never compresses"
         return "nothing may go: all that is left is pinned, recent, or too little to be worth it"
 
     def _why_over(self, view: View) -> str:
@@ -259,9 +266,8 @@ class Compressing(LiveWindow):
         self, view: View, goal: Goal, options: SummaryOptions
     ) -> tuple[View, Cost]:
         """Drives the plan: waits for summaries, tells of problems."""
-        plan = make_plan(
-            view, goal, self._shared.craft(self._meter), stages_of(self._config.strategy), options
-        )
+        craft, stages = self._shared.craft(self._meter), self._settled.stages
+        plan = make_plan(view, goal, craft, stages, options)
         cost = Cost()
         answer: Any = None
         while True:
@@ -329,6 +335,17 @@ class Compressing(LiveWindow):
             return SummaryFailure(f"the summarizer returned {type(reply).__name__}, not text")
         self._failed = False
         return reply
+
+
+def _why_short(after: View, goal: Goal) -> str:
+    """What to say of a compression that did not come down to low water; "" where it did."""
+    if goal.met(after):
+        return ""
+    target = f"{goal.tokens} tokens" + (f" and {goal.entries} entries" if goal.entries else "")
+    return (
+        f"; it ends at {after.tokens} tokens and {after.entries} entries, not at {target}: what is "
+        "left is pinned, recent, or the newest exchange"
+    )
 
 
 def _with_call(cost: Cost, answer: SummaryReply | SummaryFailure, seconds: float) -> Cost:

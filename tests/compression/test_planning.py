@@ -5,8 +5,16 @@ from typing import Any
 import pytest
 
 from memman import ConfigError, MemoryConfig, MemoryManager
-from memman.compression import PRESETS, TRIM, stages_of
-from memman.compression.stages import clear_tool_results, clip_large, clip_rest, drop_oldest
+from memman.compression import (
+    PRESETS,
+    TRIM,
+    clear_tool_results,
+    clip_large,
+    clip_rest,
+    drop_oldest,
+    fold_repeats,
+    stages_of,
+)
 
 
 def manager(**settings: Any) -> MemoryManager:
@@ -31,10 +39,10 @@ def test_a_presets_name_gives_its_stages(name: str) -> None:
     assert stages_of(name) == PRESETS[name]
 
 
-def test_the_default_clears_summarises_clips_the_large_drops_and_clips_the_rest_in_this_order() -> None:
-    cleared = (clear_tool_results, "summarise", clip_large, drop_oldest, clip_rest)
-    assert stages_of("default") == cleared
-    assert tuple(stage for stage in cleared if stage != "summarise") == TRIM
+def test_the_default_clears_folds_summarises_clips_the_large_drops_and_clips_the_rest() -> None:
+    steps = (clear_tool_results, fold_repeats, "summarise", clip_large, drop_oldest, clip_rest)
+    assert stages_of("default") == steps
+    assert tuple(stage for stage in steps if stage != "summarise") == TRIM
 
 
 def test_an_unknown_preset_is_named_beside_the_known_ones() -> None:
