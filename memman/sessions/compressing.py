@@ -246,12 +246,12 @@ class Compressing(LiveWindow):
         )
 
     def _why_nothing(self, view: View, goal: Goal) -> str:
-        if goal.met(view):
-            return f"already at low water ({view.tokens} of {goal.tokens} tokens)"
         if not goal.within_limit(view):
             self.notice(_over_budget(self.id, view.tokens, goal.limit))
         if not self._settled.stages:
             return f"the strategy {self._config.strategy!r} never compresses"
+        if goal.met(view):
+            return f"already at low water ({view.tokens} of {goal.tokens} tokens)"
         return "nothing may go: all that is left is pinned, recent, or too little to be worth it"
 
     def _why_over(self, view: View) -> str:
