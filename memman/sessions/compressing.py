@@ -341,11 +341,10 @@ def _why_short(after: View, goal: Goal) -> str:
     """What to say of a compression that did not come down to low water; "" where it did."""
     if goal.met(after):
         return ""
-    target = f"{goal.tokens} tokens" + (f" and {goal.entries} entries" if goal.entries else "")
-    return (
-        f"; it ends at {after.tokens} tokens and {after.entries} entries, not at {target}: what is "
-        "left is pinned, recent, or the newest exchange"
-    )
+    stays = f"{after.tokens} tokens stay instead of {goal.tokens}"
+    if after.tokens <= goal.tokens:
+        stays = f"{after.entries} entries stay instead of {goal.entries}"
+    return f"; {stays}: pinned, recent, or the newest exchange"
 
 
 def _with_call(cost: Cost, answer: SummaryReply | SummaryFailure, seconds: float) -> Cost:
