@@ -115,9 +115,14 @@ def _touched(before: View, after: View) -> str:
             return f"changed how the exchange of the entry {first} stands"
         if not _same(list(now.slots), list(group.slots)):
             return f"split or joined the exchange of the entry {first}"
-        if group.standing == "fixed" and not now.untouched:
+        if group.standing == "fixed" and not all(map(_only_clipped, now.items)):
             return f"replaced something in the exchange of the entry {first}, which is fixed"
     return ""
+
+
+def _only_clipped(item: Item) -> bool:
+    """Whether the item is as it was, or cut: what is not pinned may be, however its exchange stands."""
+    return item.method is None or (item.method == "clip" and not item.run[0].pinned)
 
 
 def _in_place(item: Item) -> bool:

@@ -344,7 +344,7 @@ def _why_short(after: View, goal: Goal) -> str:
     stays = f"{after.tokens} tokens stay instead of {goal.tokens}"
     if after.tokens <= goal.tokens:
         stays = f"{after.entries} entries stay instead of {goal.entries}"
-    return f"; {stays}: pinned, recent, or the newest exchange"
+    return f"; {stays}: pinned, recent, newest, or a summary"
 
 
 def _with_call(cost: Cost, answer: SummaryReply | SummaryFailure, seconds: float) -> Cost:
