@@ -98,10 +98,13 @@ _STANDING_REASONS = {
 }
 
 
+_METHOD_REASONS = {"clip": "too large for the limit", "fold": "read again later"}
+
+
 def _reason(group: Group, item: Item) -> str:
     if item.method is None:
         return _STANDING_REASONS[group.standing]
-    return "too large for the limit" if item.method == "clip" else "old, and the window is over"
+    return _METHOD_REASONS.get(item.method, "old, and the window is over")
 
 
 def describe(session_id: str, before: View, after: View, goal: Goal, asks: bool) -> CompressionPlan:
