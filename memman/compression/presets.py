@@ -43,7 +43,7 @@ def stages_of(strategy: Any) -> tuple[Step, ...]:
     if isinstance(strategy, str):
         return PRESETS[preset_named(strategy).name]
     for stage in strategy:
-        if stage != SUMMARISE and not callable(stage):
+        if stage != SUMMARISE and (not callable(stage) or isinstance(stage, type)):
             raise ConfigError(f"strategy has {stage!r}, which is neither a stage nor 'summarise'")
         if is_async_callable(stage):
             raise ConfigError(

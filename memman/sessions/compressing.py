@@ -246,10 +246,13 @@ class Compressing(LiveWindow):
         )
 
     def _why_nothing(self, view: View, goal: Goal) -> str:
+        never = f"the strategy {self._config.strategy!r} never compresses"
+        stages = self._settled.stages
         if not goal.within_limit(view):
-            self.notice(_over_budget(self.id, view.tokens, goal.limit))
-        if not self._settled.stages:
-            return f"the strategy {self._config.strategy!r} never compresses"
+            reason = _STAYS if stages else never
+            self.notice(_over_budget(self.id, view.tokens, goal.limit, reason))
+        if not stages:
+            return never
         if goal.met(view):
             return f"already at low water ({view.tokens} of {goal.tokens} tokens)"
         return "nothing may go: all that is left is pinned, recent, or too little to be worth it"
@@ -360,10 +363,10 @@ def _with_call(cost: Cost, answer: SummaryReply | SummaryFailure, seconds: float
     )
 
 
-def _over_budget(session_id: str, tokens: int, limit: int) -> events.OverBudget:
-    return events.OverBudget(
-        session_id=session_id,
-        tokens=tokens,
-        max_tokens=limit,
-        reason="what is left is pinned or the newest exchange",
-    )
+_STAYS = "what is left is pinned or the newest exchange"
+
+
+def _over_budget(
+    session_id: str, tokens: int, limit: int, reason: str = _STAYS
+) -> events.OverBudget:
+    return events.OverBudget(session_id=session_id, tokens=tokens, max_tokens=limit, reason=reason)
