@@ -29,6 +29,8 @@ from memman.shared import Settled, Shared
 from memman.window import Slot, Window
 
 _TRIM_ROUNDS = 6
+# A context is trimmed by multiples of this part of its budget, so that the next ones begin as it does.
+_TRIM_STEPS = 8
 # By how much a figure may be off: that of an exact tokenizer by framing, tools and images; an estimate
 # by what nine in ten recorded requests were (docs/explanation/accuracy.md).
 _OWN_ERROR: dict[Accuracy, float] = {"high": 0.03, "medium": 0.1, "low": 0.3}
@@ -238,11 +240,15 @@ class Contexts:
             summary_tokens=0,
             entry_tokens=int(settled.config.max_entry_ratio * limit),
         )
-        room = limit - rendering.added - rendering.edges - beside
         craft = self._shared.craft(meter)
-        before = None
-        for _ in range(_TRIM_ROUNDS):
-            goal = Goal(tokens=max(0, room), entries=None, limit=max(0, room), budget=budget)
+        framed = window.tokens + rendering.added
+        over = framed + rendering.edges + beside - limit
+        step = max(1, limit // _TRIM_STEPS)
+        cut = over * window.tokens // max(1, framed)  # what goes takes its framing with it
+        for left in reversed(range(_TRIM_ROUNDS)):
+            cut = min(window.tokens, -(-cut // step) * step) if left else window.tokens
+            room = window.tokens - cut
+            goal = Goal(tokens=room, entries=None, limit=room, budget=budget)
             view = view_of(window.exchanges, goal)
             after = _finished(make_plan(view, goal, craft, TRIM, SummaryOptions()))
             copy = _window_of(after, window.epoch)
@@ -251,10 +257,9 @@ class Contexts:
             total = copy.tokens + shown.added + shown.edges + beside
             if total <= limit:
                 return copy, shown, replacements_of(after)
-            if after.tokens == before and room <= 0:
+            if not room:
                 break
-            before = after.tokens
-            room -= total - limit
+            cut += total - limit
         raise BudgetExceeded(total, limit, _culprits(copy, beside))
 
 

@@ -223,3 +223,35 @@ def test_a_compression_leaves_what_stands_before_its_first_cut_unchanged() -> No
     after = memory.build_context(S)
     assert after.unchanged_prefix == 5
     assert after.messages[:5] == before.messages[:5]
+
+
+# ---------------------------------------------------------------- contexts that are trimmed
+
+
+@pytest.mark.parametrize("tools", [False, True])
+@pytest.mark.parametrize("budget", [800, 2_000, 8_000])
+def test_a_trimmed_context_uses_its_budget_however_much_more_there_is(
+    tools: bool, budget: int
+) -> None:
+    memory = MemoryManager(counter="chars4", config=MemoryConfig(auto_compress=False))
+    for number in range(1, 300):
+        add(memory, number, "pair" if tools and number % 3 else "user", 50)
+        if number % 20 == 0 and memory.get_stats(S).active_tokens > budget:
+            context = memory.build_context(S, budget=budget)
+            assert 0.7 * budget <= context.tokens.tokens <= budget
+            assert check(context.messages, "openai-chat") == []
+
+
+def test_trimmed_contexts_are_cut_in_steps_so_that_most_begin_like_the_one_before() -> None:
+    config = MemoryConfig(auto_compress=False, max_tokens=4_000)
+    memory = MemoryManager(counter="chars4", config=config)
+    broken = before = trimmed = 0
+    for number in range(300):
+        memory.add_user_message(S, f"{number:04}" + "abc " * 40)
+        context = memory.build_context(S)
+        broken += context.unchanged_prefix < before
+        trimmed += bool(context.trimmed)
+        before = len(context)
+    assert trimmed > 200
+    assert broken <= 1.25 * memory.get_stats(S).total_tokens / (4_000 / 8)
+    assert broken < trimmed / 8
