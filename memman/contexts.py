@@ -17,7 +17,7 @@ from memman.compression import (
     replacements_of,
     view_of,
 )
-from memman.config import resolve_budget
+from memman.config import Budget, resolve_budget
 from memman.counting import Meter, framing_in
 from memman.entries import Accuracy
 from memman.errors import BudgetExceeded
@@ -240,27 +240,37 @@ class Contexts:
             summary_tokens=0,
             entry_tokens=int(settled.config.max_entry_ratio * limit),
         )
-        craft = self._shared.craft(meter)
-        framed = window.tokens + rendering.added
-        over = framed + rendering.edges + beside - limit
+        over = window.tokens + rendering.added + rendering.edges + beside - limit
         step = max(1, limit // _TRIM_STEPS)
-        cut = over * window.tokens // max(1, framed)  # what goes takes its framing with it
+        cut = _without_framing(over, window, rendering)
         for left in reversed(range(_TRIM_ROUNDS)):
             cut = min(window.tokens, -(-cut // step) * step) if left else window.tokens
-            room = window.tokens - cut
-            goal = Goal(tokens=room, entries=None, limit=room, budget=budget)
-            view = view_of(window.exchanges, goal)
-            after = _finished(make_plan(view, goal, craft, TRIM, SummaryOptions()))
-            copy = _window_of(after, window.epoch)
-            shown = rendering_in(rendering.format, meter)
-            shown.update(copy)
+            copy, shown, replaced = self._cut(window, window.tokens - cut, budget, meter, rendering)
             total = copy.tokens + shown.added + shown.edges + beside
             if total <= limit:
-                return copy, shown, replacements_of(after)
-            if not room:
+                return copy, shown, replaced
+            if cut == window.tokens:
                 break
-            cut += total - limit
+            cut += max(1, _without_framing(total - limit, copy, shown))
         raise BudgetExceeded(total, limit, _culprits(copy, beside))
+
+    def _cut(
+        self, window: Window, room: int, budget: Budget, meter: Meter, rendering: Rendering
+    ) -> tuple[Window, Rendering, tuple[Replacement, ...]]:
+        """A copy of the window brought down to `room` tokens as far as that goes, rendered."""
+        goal = Goal(tokens=room, entries=None, limit=room, budget=budget)
+        view = view_of(window.exchanges, goal)
+        plan = make_plan(view, goal, self._shared.craft(meter), TRIM, SummaryOptions())
+        after = _finished(plan)
+        copy = _window_of(after, window.epoch)
+        shown = rendering_in(rendering.format, meter)
+        shown.update(copy)
+        return copy, shown, replacements_of(after)
+
+
+def _without_framing(tokens: int, window: Window, rendering: Rendering) -> int:
+    """How much of so many tokens of a context is its entries: what goes takes its framing with it."""
+    return tokens * window.tokens // max(1, window.tokens + rendering.added)
 
 
 def _aside(unseen: int, counted: int, limit: int, beyond: Beyond | None) -> int:
