@@ -5,16 +5,21 @@ memman's own stages are held by their tests and are not checked when they run.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import get_args
 
+import msgspec
+
+from memman.compression.covering import Covered
 from memman.compression.view import Craft, Group, Item, View
-from memman.entries import Draft, Entry, check_draft
+from memman.entries import ENTRY_TYPES, NO_JSON, Draft, Entry, Role, check_draft
 from memman.errors import InvalidInput
 from memman.records import ReplacementMethod
 from memman.window import Slot
 
 _METHODS = get_args(ReplacementMethod)
+_ROLES = get_args(Role)
 _PLACE = ("type", "role", "call_id", "name", "message_id")  # what ties an entry to its exchange
 
 
@@ -29,10 +34,23 @@ class WatchedCraft:
         """The entry of a draft, always counted as what it is."""
         if not isinstance(draft, Draft):
             raise InvalidInput(f"craft takes a Draft, not {type(draft).__name__}")
-        check_draft(draft)
+        _check(draft)
         entry = self._craft(draft)
         self.made[entry.id] = entry
         return entry
+
+
+def _check(draft: Draft) -> None:
+    """Refuses a draft that no verb could have made, or that no reading could take."""
+    check_draft(draft)
+    if draft.type not in ENTRY_TYPES or draft.role not in _ROLES:
+        raise InvalidInput(f"a draft cannot be a {draft.type!r} of the role {draft.role!r}")
+    if draft.raw_json is not NO_JSON:
+        raise InvalidInput("a draft of one's own has no raw")
+    if draft.metadata_json is not NO_JSON and draft.type != "summary":
+        raise InvalidInput("a draft of one's own has no metadata")
+    if draft.type == "summary" and draft.metadata_json is not NO_JSON:
+        msgspec.json.decode(draft.metadata_json, type=Covered)
 
 
 def fault_of(before: View, after: object, craft: WatchedCraft) -> str:
@@ -56,11 +74,15 @@ def _wrong_kind(view: View) -> str:
         for item in group.items if isinstance(group.items, tuple) else (group.items,):
             if not isinstance(item, Item):
                 return f"has {type(item).__name__} where an Item belongs"
-            if not isinstance(item.run, tuple) or not all(isinstance(s, Slot) for s in item.run):
+            if not _is_run(item.run):
                 return "has an item whose run is no tuple of slots"
             if not isinstance(item.entry, Entry | None):
                 return f"shows {type(item.entry).__name__} where an Entry belongs"
     return ""
+
+
+def _is_run(run: object) -> bool:
+    return isinstance(run, tuple) and run != () and all(isinstance(slot, Slot) for slot in run)
 
 
 def _other_slots(before: View, after: View) -> str:
@@ -69,7 +91,8 @@ def _other_slots(before: View, after: View) -> str:
     has = [slot for group in after.groups for item in group.items for slot in item.run]
     if _same(had, has):
         for group in after.groups:
-            if not _same(list(group.slots), [slot for item in group.items for slot in item.run]):
+            of_items = [slot for item in group.items for slot in item.run]
+            if not of_items or not _same(list(group.slots), of_items):
                 return "has a group whose slots are not those of its items"
         return ""
     known, seen = {id(slot) for slot in had}, set[int]()
@@ -137,38 +160,36 @@ def _in_place(item: Item) -> bool:
 def _wrong_items(before: View, after: View, craft: WatchedCraft) -> str:
     """Whether each entry shown is the window's own, an earlier stage's, or one that `craft` made."""
     earlier = {id(item) for group in before.groups for item in group.items}
-    shown: set[str] = set()
-    for group in after.groups:
-        for item in group.items:
-            if item.entry is not None:
-                if item.entry.id in shown:
-                    return f"shows the entry {item.entry.id!r} twice"
-                shown.add(item.entry.id)
-            if id(item) not in earlier and (fault := _wrong_item(item, craft)):
-                return fault
-    dangling = [
-        item.into
-        for group in after.groups
-        for item in group.items
-        if item.into is not None and item.into not in shown
-    ]
+    items = [item for group in after.groups for item in group.items]
+    shown = Counter(item.entry.id for item in items if item.entry is not None)
+    if twice := [entry_id for entry_id, times in shown.items() if times > 1]:
+        return f"shows the entry {twice[0]!r} twice"
+    for item in items:
+        if id(item) not in earlier and (fault := _wrong_item(item, craft)):
+            return fault
+    speaking = {item.entry.id for item in items if item.entry and item.method is not None}
+    dangling = [item.into for item in items if item.into is not None and item.into not in speaking]
     return f"has a run that goes into {dangling[0]!r}, which is not shown" if dangling else ""
 
 
 def _wrong_item(item: Item, craft: WatchedCraft) -> str:
-    entry = item.entry
-    if item.method is None:
+    entry, method = item.entry, item.method
+    if method is None:
         slot = item.run[0] if len(item.run) == 1 else None
         whole = slot is not None and entry is slot.entry and item.tokens == slot.tokens
         return "" if whole else "replaced something without saying by which method"
-    if item.method not in _METHODS:
-        return f"names the method {item.method!r}; known are {', '.join(_METHODS)}"
+    if method not in _METHODS:
+        return f"names the method {method!r}; known are {', '.join(_METHODS)}"
     if entry is None:
-        return "" if item.tokens == 0 else "has tokens where nothing is shown"
+        nothing = item.tokens == 0 and (method == "drop") == (item.into is None)
+        return "" if nothing else f"shows nothing by the method {method!r}, or has tokens for it"
     if craft.made.get(entry.id) is not entry:
         return f"shows an entry that `craft` did not make: {entry.id!r}"
     if item.tokens != entry.token_count.tokens:
         return f"gives the entry {entry.id!r} other tokens than it has"
+    tied = entry.type in ("tool_call", "tool_result") or entry.message_id is not None
+    if method == "drop" or item.into is not None or (tied and not _in_place(item)):
+        return f"shows the entry {entry.id!r} where it cannot stand"
     return ""
 
 

@@ -15,9 +15,7 @@ from memman.compression.view import Craft, Goal, Item, View, in_place_of
 from memman.entries import Entry, text_of
 from memman.errors import ConfigError
 
-LEAST_GAIN = (
-    20  # tokens: replacing an entry for less than this is not worth a change of the prompt's prefix
-)
+LEAST_GAIN = 20  # tokens: less is not worth a change of the prompt's prefix
 _HEAD_SHARE = 0.6  # of a clipped text is its beginning, the rest its end
 _CLIP_ATTEMPTS = 8
 _SMALLEST_CLIP = 48  # tokens: below this little more than the notice would be left
@@ -70,7 +68,8 @@ class ClearToolResults(msgspec.Struct, frozen=True, kw_only=True):
         for number in reversed(range(len(view.groups))):
             group = view.groups[number]
             if group.results:
-                protected -= sum(slot.tokens for slot in group.slots if _is_result(slot.entry))
+                results = [slot for slot in group.slots if slot.entry.type == "tool_result"]
+                protected -= sum([slot.tokens for slot in results])
                 if protected < 0:
                     return number + 1
         return 0
@@ -83,10 +82,6 @@ class ClearToolResults(msgspec.Struct, frozen=True, kw_only=True):
 
 clear_tool_results = ClearToolResults()
 _STUB_HEAD = "[memman: this tool result was cleared to save space; it is entry "
-
-
-def _is_result(entry: Entry) -> bool:
-    return entry.type == "tool_result"
 
 
 def _stubbed(item: Item, craft: Craft) -> Item:

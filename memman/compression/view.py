@@ -180,11 +180,17 @@ class View(msgspec.Struct, frozen=True, gc=False):
     def _and_pieces(self, numbers: Iterable[int]) -> set[int]:
         """These groups and those that an entry shown in them stands for too."""
         taken = set(numbers)
+        pieces = [
+            (number, item.into)
+            for number, group in enumerate(self.groups)
+            if not group.untouched
+            for item in group.items
+            if item.into is not None
+        ]
+        if not pieces:
+            return taken
         shown = {item.entry.id for n in taken for item in self.groups[n].items if item.entry}
-        for number, group in enumerate(self.groups):
-            if not group.untouched and any(item.into in shown for item in group.items):
-                taken.add(number)
-        return taken
+        return taken | {number for number, into in pieces if into in shown}
 
     def stub(self, ids: Iterable[str], craft: Craft, text: str | None = None) -> View:
         """The view with each of these entries replaced by `text`, in its place in its exchange.
@@ -194,7 +200,7 @@ class View(msgspec.Struct, frozen=True, gc=False):
         """
         if text is not None:
             check_text(text, "text")
-        wanted = set(ids)
+        wanted = _set_of(ids)
         touched = self._numbers(wanted)
         return self.with_groups(
             group.with_items(
@@ -239,7 +245,7 @@ class View(msgspec.Struct, frozen=True, gc=False):
 
     def _numbers(self, ids: Iterable[str]) -> set[int]:
         """The numbers of the groups that show these entries, all of which may go."""
-        wanted = set(ids)
+        wanted = _set_of(ids)
         found = {
             item.entry.id: number
             for number, group in enumerate(self.groups)
@@ -253,6 +259,11 @@ class View(msgspec.Struct, frozen=True, gc=False):
             if standing in ("fixed", "newest"):
                 raise InvalidInput(f"the entry {entry_id!r} may not go: its exchange is {standing}")
         return set(found.values())
+
+
+def _set_of(ids: Iterable[str]) -> set[str]:
+    """The ids, or the one id that was given."""
+    return {ids} if isinstance(ids, str) else set(ids)
 
 
 def _stub(item: Item, text: str | None, craft: Craft) -> Item:

@@ -261,7 +261,58 @@ def text_shown(view: View, goal: Any, craft: Any) -> View:
     return at(view, 1, view.groups[1].with_items([item]))
 
 
+def instead(draft: Draft, method: Any = "digest", into: str | None = None) -> Any:
+    """A step that puts an entry of this draft in place of the first exchange with a tool."""
+
+    def step(view: View, goal: Any, craft: Any) -> View:
+        exchange = view.groups[2]
+        made = craft(draft)
+        item = Item(tuple(exchange.slots), made, made.token_count.tokens, method, into)
+        return at(view, 2, exchange.with_items([item]))
+
+    return step
+
+
+def nothing(run: Any = None, method: Any = "drop", tokens: int = 0) -> Any:
+    """A step that shows nothing in place of the first question, in some wrong way."""
+
+    def step(view: View, goal: Any, craft: Any) -> View:
+        item = Item(view.groups[1].slots if run is None else run, None, tokens, method)
+        return at(view, 1, view.groups[1].with_items([item]))
+
+    return step
+
+
+def told(**fields: Any) -> Draft:
+    return Draft(**{"type": "summary", "role": "system", "content": "x"} | fields)
+
+
 FAULTS: dict[str, tuple[Any, str]] = {
+    "an empty run": (nothing(run=()), "no tuple of slots"),
+    "nothing as a stub": (nothing(method="stub"), "shows nothing by the method 'stub'"),
+    "nothing that costs": (nothing(tokens=3), "or has tokens for it"),
+    "a result alone": (
+        instead(told(type="tool_result", role="tool", call_id="c0")),
+        "where it cannot stand",
+    ),
+    "a call alone": (
+        instead(told(type="tool_call", role="assistant", name="ls")),
+        "where it cannot stand",
+    ),
+    "a part of a message": (instead(told(message_id="m")), "where it cannot stand"),
+    "a drop that shows": (instead(told(), "drop"), "where it cannot stand"),
+    "two places": (instead(told(), "digest", "q4"), "where it cannot stand"),
+    "a kind that is none": (instead(told(type="note")), "cannot be a 'note'"),
+    "a role that is none": (instead(told(role="critic")), "of the role 'critic'"),
+    "a raw": (instead(told(raw_json=msgspec.Raw(b"{}"))), "has no raw"),
+    "metadata": (
+        instead(told(type="message", metadata_json=msgspec.Raw(b"{}"))),
+        "has no metadata",
+    ),
+    "a summary of what": (
+        instead(told(metadata_json=msgspec.Raw(b'{"first": 1}'))),
+        "raised ValidationError",
+    ),
     "a list": (lambda v, g, c: list(v.groups), "returned list, not a View"),
     "ids": (lambda v, g, c: ("q0",), "returned tuple, not a View"),
     "true": (lambda v, g, c: True, "returned bool, not a View"),
@@ -397,3 +448,14 @@ def test_memmans_own_steps_are_not_checked_when_they_run(monkeypatch: pytest.Mon
     monkeypatch.setattr("memman.compression.planning.fault_of", never)
     memory = manager(fold_repeats, drop_oldest)
     assert memory.compress(S, target_tokens=10).compression_id is not None
+
+
+def test_a_step_may_put_an_entry_of_its_own_making_in_place_of_an_exchange() -> None:
+    for draft in (told(), told(type="message", role="assistant"), told(type="context", name="x")):
+        memory = compressed(instead(draft))
+        assert memory.get_active_entries(S)[2].text == "x"
+        restored = MemoryManager(counter="chars4")
+        restored.import_session(memory.export_session(S))
+        assert ids(restored) == ids(memory)
+        result = memory.compress(S, target_tokens=10)  # and what it made may be replaced again
+        assert result.tokens_after <= result.tokens_before
