@@ -92,6 +92,22 @@ def test_replace_puts_one_summary_in_place_of_exchanges_wherever_they_stand() ->
     assert "entries 2-14" in memory.build_context(S).messages[1]["content"]
 
 
+def test_what_a_summary_spoke_for_goes_with_it() -> None:
+    def replace(view: View, goal: Any, craft: Any) -> View:
+        wanted = [entry.id for entry in view.shown("old")]
+        return view.replace(wanted, "what was", craft)
+
+    def drop(view: View, goal: Any, craft: Any) -> View:
+        return view.drop([entry.id for entry in view.shown() if entry.type == "summary"])
+
+    memory = manager(replace, drop)
+    memory.pin(S, "a2")  # in the middle: the summary speaks for what stands after it too
+    result = memory.compress(S, target_tokens=10)
+    assert {item.method for item in result.replacements} == {"drop"}
+    assert [item.into for item in result.replacements] == [None] * len(result.replacements)
+    assert ids(memory) == ["head", "a2", "open", "newest"]
+
+
 def test_steps_of_ones_own_and_memmans_work_on_one_another() -> None:
     def replace(view: View, goal: Any, craft: Any) -> View:
         first = [entry.id for entry in view.shown("old") if entry.seq <= 9]

@@ -101,6 +101,15 @@ def test_prose_that_speaks_of_files_and_messages_that_repeat_are_left_alone() ->
     assert folded(memory) == []
 
 
+def test_what_is_said_beside_a_call_is_left_alone_too() -> None:
+    memory = manager()
+    for number in "abc":
+        memory.add_assistant_message("s", "I read src/a.py. " * 20, message_id=number)
+        memory.add_tool_call("s", "read", {}, call_id=number, message_id=number)
+        memory.add_tool_result("s", "read", "short", call_id=number)
+    assert folded(memory) == []
+
+
 def test_what_is_pinned_recent_or_newest_is_not_folded() -> None:
     memory = manager(recent_window=6)
     memory.add_tool_call("s", "wait", {"for": "abc " * 400}, call_id="open")  # stays, however large
@@ -128,6 +137,22 @@ def test_folding_stops_at_low_water() -> None:
     gone = [entry_id for item in result.replacements for entry_id in item.ids]
     assert gone == [entry.id for entry in entries[: len(gone)]]
     assert 0 < len(gone) < 5
+
+
+def test_what_an_earlier_step_has_put_there_is_no_read() -> None:
+    texts = {number: "told apart by a step of one's own " * 10 for number in (2, 5)}
+
+    def replaces(view: Any, goal: Any, craft: Any) -> Any:
+        chosen = {entry.id: texts[entry.seq] for entry in view.shown("old") if entry.seq in texts}
+        for entry_id, text in chosen.items():
+            view = view.stub([entry_id], craft, text)
+        return view
+
+    memory = manager(strategy=(replaces, fold_repeats))
+    for number in range(3):
+        read(memory, f"{number} " + FILE)
+    result = memory.compress("s", target_tokens=1)
+    assert [item.method for item in result.replacements] == ["stub", "stub"]
 
 
 def test_a_newest_read_that_is_only_a_stub_stands_for_nothing() -> None:
