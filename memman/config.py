@@ -7,39 +7,21 @@ Precedence: call > session > manager > environment (`from_env`, when asked) > pr
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from memman.errors import ConfigError
+from memman.presets import SUMMARISE, Preset, preset_named
 
 CountPolicy = Literal["local", "confirm", "estimate"]
 OnFailure = Literal["fallback", "keep", "raise"]
 
 UNKNOWN_MODEL_TOKENS = 50_000
 UNKNOWN_MODEL_ENTRIES = 100
-SUMMARISE: Final = "summarise"  # in a strategy: the one step that asks somebody
-
-_WINDOW = 5  # entries that "window" keeps: what systems with a memory of that name do
-# What a preset has another default for than `_DEFAULTS`; "n" is the number in "window(n)".
-_PRESET_DEFAULTS: dict[str, dict[str, Any]] = {
-    "default": {},
-    "buffer": {"max_entries": None},
-    "window": {"max_entries": "n", "target_ratio": 1.0, "recent_window": 0},
-    "token_buffer": {
-        "max_tokens": 2_000,
-        "max_entries": None,
-        "target_ratio": 1.0,
-        "recent_window": 0,
-    },
-    "summary": {"max_entries": 20, "recent_window": 9, "min_entries_to_compress": 1},
-    "summary_buffer": {"max_tokens": 2_000, "max_entries": None, "min_entries_to_compress": 1},
-}
-_WITHOUT_SUMMARY = ("buffer", "window", "token_buffer")
-_DEFAULTS: dict[str, Any] = {
+_DEFAULTS: dict[str, Any] = {  # where the preset has no other
     "max_tokens": None,
     "max_entries": UNSET,
     "target_ratio": 0.5,
@@ -47,46 +29,9 @@ _DEFAULTS: dict[str, Any] = {
     "min_entries_to_compress": 5,
 }
 _BY_PRESET: Any = UNSET  # not given: filled in with the preset's default, else that of `_DEFAULTS`
-
-
-class Preset(msgspec.Struct, frozen=True):
-    """What a strategy's name means: which preset, and the n of `window(n)` (None elsewhere)."""
-
-    name: str
-    size: int | None = None
-
-
-def preset_named(strategy: str) -> Preset:
-    """The preset of a name such as "default" or "window(5)". Raises `ConfigError` for anything else."""
-    found = re.fullmatch(r"\s*(\w+)\s*(?:\((.*)\))?\s*", strategy)
-    name, number = found.groups() if found else (strategy, None)
-    if name not in _PRESET_DEFAULTS:
-        known = ", ".join("window(n)" if name == "window" else name for name in _PRESET_DEFAULTS)
-        raise ConfigError(f"strategy={strategy!r} is no preset; known are {known}")
-    if name == "window":
-        return Preset(name, _WINDOW if number is None else _window_size(strategy, number))
-    if number is not None:
-        raise ConfigError(f"strategy={strategy!r}: only window takes a number, as in 'window(5)'")
-    return Preset(name)
-
-
-def _window_size(strategy: str, number: str) -> int:
-    size = int(number) if re.fullmatch(r"\s*[0-9]{1,15}\s*", number) else 0
-    if size < 1:
-        raise ConfigError(
-            f"strategy={strategy!r}: the n of window(n) is how many entries stay, a whole number "
-            "from 1"
-        )
-    return size
-
-
-def _defaults_of(strategy: str | tuple[Any, ...]) -> dict[str, Any]:
-    """The defaults that a strategy has a say in."""
-    if not isinstance(strategy, str):
-        return _DEFAULTS
-    preset = preset_named(strategy)
-    own = _PRESET_DEFAULTS[preset.name]
-    return _DEFAULTS | {name: preset.size if v == "n" else v for name, v in own.items()}
+MANAGER_SETTINGS = frozenset(
+    {"max_sessions", "max_live_bytes", "session_ttl"}
+)  # of no single session
 
 
 class MemoryConfig(
@@ -120,6 +65,9 @@ class MemoryConfig(
     on_failure: OnFailure = "fallback"
     model: str | None = None
     summarizer: str | None = None
+    max_sessions: int | None = 1_000
+    max_live_bytes: int | None = 256 * 2**20
+    session_ttl: float | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.strategy, str | tuple):
@@ -149,7 +97,8 @@ class MemoryConfig(
         fill = msgspec.structs.force_setattr
         given = [name for name in self.__struct_fields__ if getattr(self, name) is not UNSET]
         fill(self, "_given", frozenset(given))
-        for name, default in _defaults_of(self.strategy).items():
+        own = self.preset.defaults if self.preset else {}
+        for name, default in (_DEFAULTS | dict(own)).items():
             if name not in given:
                 fill(self, name, default)
 
@@ -161,11 +110,13 @@ class MemoryConfig(
         return found
 
     @property
+    def preset(self) -> Preset | None:
+        """The preset that `strategy` names; None for steps of one's own."""
+        return preset_named(self.strategy) if isinstance(self.strategy, str) else None
+
+    @property
     def _summarises(self) -> bool:
-        strategy = self.strategy
-        if isinstance(strategy, str):
-            return preset_named(strategy).name not in _WITHOUT_SUMMARY
-        return SUMMARISE in strategy
+        return self.preset.summarises if self.preset else SUMMARISE in self.strategy
 
     def updated(self, changes: Mapping[str, Any]) -> MemoryConfig:
         """These settings with `changes` on top. Raises `ConfigError` for an unknown name."""
@@ -250,8 +201,8 @@ def resolve_budget(
 def _target_entries(config: MemoryConfig, max_entries: int | None) -> int | None:
     if max_entries is None:
         return None
-    if isinstance(config.strategy, str) and (size := preset_named(config.strategy).size):
-        return min(size, max_entries)
+    if config.preset is not None and config.preset.size is not None:
+        return min(config.preset.size, max_entries)
     return max(1, int(config.target_ratio * max_entries))
 
 
@@ -286,6 +237,9 @@ _RANGES: dict[str, tuple[float, float, tuple[type, ...]]] = {
     "auto_compress": (0, 1, (bool,)),
     "background": (0, 1, (bool,)),
     "summarize_timeout": (0.001, 86_400, (int, float, type(None))),
+    "max_sessions": (1, 2**53, (int, type(None))),
+    "max_live_bytes": (1, 2**53, (int, type(None))),
+    "session_ttl": (0.001, 2**31, (int, float, type(None))),
 }
 _CHOICES: dict[str, Sequence[str]] = {
     "count_policy": ("local", "confirm", "estimate"),

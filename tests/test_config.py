@@ -9,8 +9,9 @@ from msgspec import UNSET
 
 from memman import ConfigError, Entry, MemoryConfig, MemoryManager, ModelInfo, hookimpl
 from memman.compression.stages import clip_large, drop_oldest
-from memman.config import Budget, Preset, preset_named, resolve_budget
+from memman.config import Budget, resolve_budget
 from memman.plugins import shared_plugins
+from memman.presets import preset_named
 
 
 def manager(summarizer: Any = None, **settings: Any) -> MemoryManager:
@@ -126,7 +127,8 @@ def test_low_water_is_met_only_in_both_dimensions() -> None:
      ("window(1)", "window", 1), ("window(12)", "window", 12), (" window( 7 ) ", "window", 7)],
 )  # fmt: skip
 def test_a_strategys_name_is_read(strategy: str, name: str, size: int | None) -> None:
-    assert preset_named(strategy) == Preset(name, size)
+    preset = preset_named(strategy)
+    assert (preset.name, preset.size) == (name, size)
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,8 @@
 """Compression: pure decisions about what may leave the window, in which order, for what.
 
-`view` is the window as stages see it, `stages` and `folding` are the steps, `presets` names them in order,
-`summaries` asks for and checks summaries, `planning` runs the steps until the goal is met, `checking`
-looks at what a stage of one's own returns.
+`view` is the window as stages see it, `stages` and `folding` are the steps, `strategies` puts them in
+order, `summaries` asks for and checks summaries, `planning` runs the steps until the goal is met,
+`checking` looks at what a stage of one's own returns.
 """
 
 from memman.compression.digest import digest, heuristic_summary, ledger
@@ -14,7 +14,6 @@ from memman.compression.planning import (
     make_plan,
     replacements_of,
 )
-from memman.compression.presets import PRESETS, TRIM, Stage, Step, stages_of
 from memman.compression.stages import (
     ClearToolResults,
     clear_tool_results,
@@ -22,6 +21,7 @@ from memman.compression.stages import (
     clip_rest,
     drop_oldest,
 )
+from memman.compression.strategies import PRESETS, TRIM, Stage, Step, stages_of
 from memman.compression.summaries import (
     OriginalsWanted,
     SummaryFailed,

@@ -140,7 +140,7 @@ def test_folding_stops_at_low_water() -> None:
 
 
 def test_what_an_earlier_step_has_put_there_is_no_read() -> None:
-    texts = {number: "told apart by a step of one's own " * 10 for number in (2, 5)}
+    texts = dict.fromkeys((2, 5), "told apart by a step of one's own " * 10)
 
     def replaces(view: Any, goal: Any, craft: Any) -> Any:
         chosen = {entry.id: texts[entry.seq] for entry in view.shown("old") if entry.seq in texts}

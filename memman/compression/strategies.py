@@ -1,7 +1,6 @@
-"""The presets: the steps of each strategy that has a name, and what may be a strategy.
+"""The steps of each strategy that has a name, and what may be a strategy.
 
-`memman.config` has what they change in the settings; docs/how-to/come-from.md says which system each
-one is like, and where it differs.
+`memman.presets` has the names and the defaults that come with them.
 """
 
 from __future__ import annotations
@@ -12,9 +11,9 @@ from typing import Any, Literal
 from memman.compression.folding import fold_repeats
 from memman.compression.stages import clear_tool_results, clip_large, clip_rest, drop_oldest
 from memman.compression.view import Craft, Goal, View
-from memman.config import SUMMARISE, preset_named
 from memman.doors import is_async_callable
 from memman.errors import ConfigError
+from memman.presets import SUMMARISE, preset_named
 
 Stage = Callable[[View, Goal, Craft], View | None]
 """A step of a compression: a pure function that returns a smaller view, or None when it has nothing."""
