@@ -35,6 +35,7 @@ from memman.errors import (
     StoreFull,
 )
 from memman.events import CompressionResult
+from memman.explaining import CompressionFate, EntryFate, Explanation, SummarizerState, Trigger
 from memman.hookspecs import hookimpl
 from memman.manager import AsyncMemoryManager, MemoryManager
 from memman.ports import (
@@ -55,10 +56,13 @@ __all__ = [
     "MemoryConfig",
     "MemoryManager",
     # what they work with and answer
+    "CompressionFate",
     "CompressionPlan",
     "CompressionResult",
     "Context",
     "Entry",
+    "EntryFate",
+    "Explanation",
     "FilePart",
     "ImagePart",
     "OpaquePart",
@@ -66,8 +70,10 @@ __all__ = [
     "SessionState",
     "SessionStats",
     "Summary",
+    "SummarizerState",
     "TextPart",
     "TokenCount",
+    "Trigger",
     "events",
     # what plugins implement
     "CounterSpec",

@@ -60,6 +60,7 @@ from memman.errors import (
     StoreConflict,
     StoreError,
 )
+from memman.explaining import Explanation
 from memman.formats import BUILTIN_FORMATS, detect_format, plain_messages
 from memman.formats import format_named as named
 from memman.formats.plain import reported_usage
@@ -537,6 +538,13 @@ class AsyncMemoryManager:
     async def get_stats(self, session_id: str) -> SessionStats:
         """Numbers about a session."""
         return await (await self._known(session_id)).stats()
+
+    async def explain(self, session_id: str) -> Explanation:
+        """Why a session was or was not compressed, what is next, and what became of each entry.
+
+        Reads the log since the last clear. Asks no summarizer and changes nothing.
+        """
+        return await (await self._known(session_id)).explain()
 
     async def count_tokens(
         self,
@@ -1151,6 +1159,10 @@ class MemoryManager:
     def get_stats(self, session_id: str) -> SessionStats:
         """Numbers about a session."""
         return self._run(self._verbs.get_stats(session_id))
+
+    def explain(self, session_id: str) -> Explanation:
+        """Why a session was or was not compressed, what is next, and what became of each entry."""
+        return self._run(self._verbs.explain(session_id))
 
     def count_tokens(
         self,

@@ -23,7 +23,7 @@ LAYERS = {
     "history": 1, "tools": 1, "tables": 1, "results": 1, "doors": 1, "usage": 1,
     "counting": 2, "compression": 2, "formats": 2, "stores": 2, "archive": 2,
     "shared": 3,
-    "contexts": 3,
+    "contexts": 3, "explaining": 3,
     "sessions": 3,
     "manager": 4,
     "cli": 5, "report": 5, "testing": 5,

@@ -11,6 +11,7 @@ says it. memman's own stores, counters and formats run the same classes.
 """
 
 from memman.testing.counters import CounterConformance
+from memman.testing.facts import Survival, survival
 from memman.testing.fakes import FakeClock, ScriptedSummarizer, record_events, sequential_ids
 from memman.testing.formats import FormatConformance
 from memman.testing.laws import LawResult, broken_laws, law_results, laws_of
@@ -32,10 +33,12 @@ __all__ = [
     "ScriptedSummarizer",
     "StoreConformance",
     "SummarizerConformance",
+    "Survival",
     "broken_laws",
     "law_results",
     "laws_of",
     "loopback",
     "record_events",
     "sequential_ids",
+    "survival",
 ]

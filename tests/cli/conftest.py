@@ -36,6 +36,7 @@ LOG = [
 def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("MEMMAN_MODEL", "MEMMAN_PLUGINS", "UV_RUN_RECURSION_DEPTH", "FORCE_COLOR"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("sys.argv", ["memman"])  # what the command suggests begins with its own name
 
 
 @pytest.fixture
