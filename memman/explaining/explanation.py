@@ -16,8 +16,8 @@ class Trigger(msgspec.Struct, frozen=True, kw_only=True):
     """The window beside what starts a compression, and beside what one goes down to.
 
     A compression is due (`over`) when `tokens` and `overhead_tokens`, which are in no entry, are together
-    over `max_tokens`, or when `entries` are over `max_entries`. None is no limit. `compresses` is whether the
-    strategy has any step.
+    over `max_tokens`, or when `entries` are over `max_entries`. None is no limit.
+    `compresses` is whether the strategy has any step.
     """
 
     tokens: int
