@@ -1,7 +1,7 @@
 """The settings, each with its default and its reason, and the budget they resolve to.
 
 `docs/reference/settings.md` is this table in prose; a test keeps the two equal.
-Precedence: call > session > manager > environment (`from_env`, when asked) > model > default.
+Precedence: call > session > manager > environment (`from_env`, when asked) > preset > model > default.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from memman.errors import ConfigError
+from memman.presets import SUMMARISE, Preset, preset_named
 
 CountPolicy = Literal["local", "confirm", "estimate"]
 OnFailure = Literal["fallback", "keep", "raise"]
@@ -23,24 +24,37 @@ UNKNOWN_MODEL_ENTRIES = 100
 # Of the room between low and high water. So much must be new before a summarizer is asked again; where
 # compressions are prepared in the background, they begin there: the earliest that pays.
 ROOM_SHARE = 0.8
+_DEFAULTS: dict[str, Any] = {  # where the preset has no other
+    "max_tokens": None,
+    "max_entries": UNSET,
+    "target_ratio": 0.5,
+    "recent_window": 10,
+    "min_entries_to_compress": 5,
+}
+_BY_PRESET: Any = UNSET  # not given: filled in with the preset's default, else that of `_DEFAULTS`
 MANAGER_SETTINGS = frozenset(
     {"max_sessions", "max_live_bytes", "session_ttl"}
 )  # of no single session
 
 
-class MemoryConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class MemoryConfig(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True
+):
     """How a session is kept inside its window. Every field is a setting of the reference table.
+
+    Some defaults are the preset's: with `strategy="summary_buffer"` and no `max_tokens` given, that is
+    2,000, and it changes with the strategy.
 
     Raises `ConfigError` naming the setting when a value has the wrong type or range, or when two
     settings contradict each other.
     """
 
-    max_tokens: int | None = None
+    max_tokens: int | None = _BY_PRESET
     max_entries: int | UnsetType | None = UNSET
     trigger_ratio: float = 0.8
-    target_ratio: float = 0.5
-    recent_window: int = 10
-    min_entries_to_compress: int = 5
+    target_ratio: float = _BY_PRESET
+    recent_window: int = _BY_PRESET
+    min_entries_to_compress: int = _BY_PRESET
     compression_ratio: float = 0.3
     max_summary_ratio: float = 0.2
     max_entry_ratio: float = 0.25
@@ -59,6 +73,12 @@ class MemoryConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     session_ttl: float | None = None
 
     def __post_init__(self) -> None:
+        if not isinstance(self.strategy, str | tuple):
+            object_type = type(self.strategy).__name__
+            raise ConfigError(
+                f"strategy must be a preset's name or a tuple of stages, not {object_type}"
+            )
+        self._fill_in()
         for name, (low, high, kinds) in _RANGES.items():
             _check_range(name, getattr(self, name), low, high, kinds)
         for name, choices in _CHOICES.items():
@@ -69,16 +89,37 @@ class MemoryConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         for name in _NAMES:
             if not isinstance(getattr(self, name), str | None):
                 raise ConfigError(f"{name} must be a name or None, not {getattr(self, name)!r}")
-        if not isinstance(self.strategy, str | tuple):
-            object_type = type(self.strategy).__name__
-            raise ConfigError(
-                f"strategy must be a preset's name or a tuple of stages, not {object_type}"
-            )
-        if self.target_ratio * (1 + self.max_summary_ratio) > 1:
+        if self._summarises and self.target_ratio * (1 + self.max_summary_ratio) > 1:
             raise ConfigError(
                 f"target_ratio={self.target_ratio} with max_summary_ratio={self.max_summary_ratio} "
                 "leaves a compression no room below the trigger: lower one of them"
             )
+
+    def _fill_in(self) -> None:
+        """Gives what was not given its default, and remembers what was."""
+        fill = msgspec.structs.force_setattr
+        given = [name for name in self.__struct_fields__ if getattr(self, name) is not UNSET]
+        fill(self, "_given", frozenset(given))
+        own = self.preset.defaults if self.preset else {}
+        for name, default in (_DEFAULTS | dict(own)).items():
+            if name not in given:
+                fill(self, name, default)
+
+    @property
+    def given(self) -> frozenset[str]:
+        """The settings whose value does not come from the preset."""
+        # A copy made behind our back has no such note: then all of them are taken as given.
+        found: frozenset[str] = self.__dict__.get("_given", frozenset(self.__struct_fields__))
+        return found
+
+    @property
+    def preset(self) -> Preset | None:
+        """The preset that `strategy` names; None for steps of one's own."""
+        return preset_named(self.strategy) if isinstance(self.strategy, str) else None
+
+    @property
+    def _summarises(self) -> bool:
+        return self.preset.summarises if self.preset else SUMMARISE in self.strategy
 
     def updated(self, changes: Mapping[str, Any]) -> MemoryConfig:
         """These settings with `changes` on top. Raises `ConfigError` for an unknown name."""
@@ -92,7 +133,7 @@ class MemoryConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             name: tuple(value) if name == "strategy" and isinstance(value, list) else value
             for name, value in changes.items()
         }
-        return msgspec.structs.replace(self, **values)
+        return MemoryConfig(**({name: getattr(self, name) for name in self.given} | values))
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None) -> MemoryConfig:
@@ -173,15 +214,21 @@ def resolve_budget(
         max_tokens=max_tokens,
         max_entries=max_entries,
         target_tokens=target,
-        target_entries=None
-        if max_entries is None
-        else max(1, int(config.target_ratio * max_entries)),
+        target_entries=_target_entries(config, max_entries),
         recent_window=config.recent_window,
         min_entries=config.min_entries_to_compress,
         compression_ratio=config.compression_ratio,
         summary_tokens=int(config.max_summary_ratio * target),
         entry_tokens=int(config.max_entry_ratio * max_tokens),
     )
+
+
+def _target_entries(config: MemoryConfig, max_entries: int | None) -> int | None:
+    if max_entries is None:
+        return None
+    if config.preset is not None and config.preset.size is not None:
+        return min(config.preset.size, max_entries)
+    return max(1, int(config.target_ratio * max_entries))
 
 
 def usable_input(limits: tuple[int, int, int], reserve: int | None = None) -> int:
@@ -210,7 +257,7 @@ _RANGES: dict[str, tuple[float, float, tuple[type, ...]]] = {
     "max_tokens": (1, 2**53, (int, type(None))),
     "max_entries": (1, 2**53, (int, type(None), UnsetType)),
     "trigger_ratio": (0.01, 1, (int, float)),
-    "target_ratio": (0.01, 0.95, (int, float)),
+    "target_ratio": (0.01, 1, (int, float)),
     "recent_window": (0, 2**53, (int,)),
     "min_entries_to_compress": (1, 2**53, (int,)),
     "compression_ratio": (0.01, 1, (int, float)),

@@ -17,7 +17,7 @@ from memman.compression import (
     replacements_of,
     view_of,
 )
-from memman.config import resolve_budget
+from memman.config import Budget, resolve_budget
 from memman.counting import Meter, framing_in
 from memman.entries import Accuracy
 from memman.errors import BudgetExceeded
@@ -29,6 +29,8 @@ from memman.shared import Settled, Shared
 from memman.window import Slot, Window
 
 _TRIM_ROUNDS = 6
+# A context is trimmed by multiples of this part of its budget, so that the next ones begin as it does.
+_TRIM_STEPS = 8
 # By how much a figure may be off: that of an exact tokenizer by framing, tools and images; an estimate
 # by what nine in ten recorded requests were (docs/explanation/accuracy.md).
 _OWN_ERROR: dict[Accuracy, float] = {"high": 0.03, "medium": 0.1, "low": 0.3}
@@ -225,31 +227,50 @@ class Contexts:
         beside: int,
         settled: Settled,
     ) -> tuple[Window, Rendering, tuple[Replacement, ...]]:
-        """A copy of the window that fits, rendered; `BudgetExceeded` when what must stay does not."""
+        """A copy of the window that fits, rendered; `BudgetExceeded` when what must stay does not.
+
+        With a strategy without steps (the preset `buffer`) everything must stay.
+        """
+        if not settled.stages:
+            total = window.tokens + rendering.added + rendering.edges + beside
+            raise BudgetExceeded(total, limit, _culprits(window, beside))
         budget = msgspec.structs.replace(
             settled.budget,
             max_tokens=limit,
             summary_tokens=0,
             entry_tokens=int(settled.config.max_entry_ratio * limit),
         )
-        room = limit - rendering.added - rendering.edges - beside
-        craft = self._shared.craft(meter)
-        before = None
-        for _ in range(_TRIM_ROUNDS):
-            goal = Goal(tokens=max(0, room), entries=None, limit=max(0, room), budget=budget)
-            view = view_of(window.exchanges, goal)
-            after = _finished(make_plan(view, goal, craft, TRIM, SummaryOptions()))
-            copy = _window_of(after, window.epoch)
-            shown = rendering_in(rendering.format, meter)
-            shown.update(copy)
+        over = window.tokens + rendering.added + rendering.edges + beside - limit
+        step = max(1, limit // _TRIM_STEPS)
+        cut = _without_framing(over, window, rendering)
+        for left in reversed(range(_TRIM_ROUNDS)):
+            cut = min(window.tokens, -(-cut // step) * step) if left else window.tokens
+            copy, shown, replaced = self._cut(window, window.tokens - cut, budget, meter, rendering)
             total = copy.tokens + shown.added + shown.edges + beside
             if total <= limit:
-                return copy, shown, replacements_of(after)
-            if after.tokens == before and room <= 0:
+                return copy, shown, replaced
+            if cut == window.tokens:
                 break
-            before = after.tokens
-            room -= total - limit
+            cut += max(1, _without_framing(total - limit, copy, shown))
         raise BudgetExceeded(total, limit, _culprits(copy, beside))
+
+    def _cut(
+        self, window: Window, room: int, budget: Budget, meter: Meter, rendering: Rendering
+    ) -> tuple[Window, Rendering, tuple[Replacement, ...]]:
+        """A copy of the window brought down to `room` tokens as far as that goes, rendered."""
+        goal = Goal(tokens=room, entries=None, limit=room, budget=budget)
+        view = view_of(window.exchanges, goal)
+        plan = make_plan(view, goal, self._shared.craft(meter), TRIM, SummaryOptions())
+        after = _finished(plan)
+        copy = _window_of(after, window.epoch)
+        shown = rendering_in(rendering.format, meter)
+        shown.update(copy)
+        return copy, shown, replacements_of(after)
+
+
+def _without_framing(tokens: int, window: Window, rendering: Rendering) -> int:
+    """How much of so many tokens of a context is its entries: what goes takes its framing with it."""
+    return tokens * window.tokens // max(1, window.tokens + rendering.added)
 
 
 def _aside(unseen: int, counted: int, limit: int, beyond: Beyond | None) -> int:

@@ -285,7 +285,10 @@ class AsyncMemoryManager:
         metadata: Mapping[str, Any] | None = None,
         compress: bool | None = None,
     ) -> Entry:
-        """Adds what a tool returned. A result whose call is unknown is kept and rendered as a note."""
+        """Adds what a tool returned. A result whose call is unknown is kept and rendered as a note.
+
+        With `metadata={"fold_key": ...}` a compression may fold older results with the same key.
+        """
         check_text(name, "a tool's name")
         draft = Draft(
             type="tool_result",
@@ -310,7 +313,10 @@ class AsyncMemoryManager:
         metadata: Mapping[str, Any] | None = None,
         compress: bool | None = None,
     ) -> Entry:
-        """Adds material from a `source` (a file, a search); it is rendered as such, not as the user's."""
+        """Adds material from a `source` (a file, a search); it is rendered as such, not as the user's.
+
+        `metadata={"fold_key": ...}` as in `add_tool_result`.
+        """
         check_text(source, "a context's source")
         draft = Draft(
             type="context", role="system", content=content, name=source, message_id=message_id
@@ -415,7 +421,12 @@ class AsyncMemoryManager:
         """Compresses now, down to `target_tokens` or the configured low water.
 
         The result says in `reason` why when it did nothing. `focus` is what a summary should pay
-        special attention to. Raises `CompressionFailed` with `on_failure="raise"` only.
+        special attention to.
+
+        Raises:
+            CompressionFailed: a stage of the strategy failed, or the summarizer did and
+                `on_failure="raise"`; nothing was changed.
+            InvalidInput: the target is above the trigger.
         """
         _check_goal(target_tokens, focus)
         return await (await self._known(session_id)).compress(

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from memman.compression import Craft
+from memman.compression import Craft, Step, stages_of
 from memman.config import Budget, MemoryConfig, resolve_budget
 from memman.counting import Meter, RemoteMeter
 from memman.doors import Door
@@ -25,7 +25,7 @@ class Remote(msgspec.Struct, frozen=True):
 
 
 class Settled(msgspec.Struct, frozen=True):
-    """What a session has settled: its settings, in numbers, and what counts its window.
+    """What a session has settled: its settings, in numbers and steps, and what counts its window.
 
     `trigger` says when a compression is due: the budget, or less where it is prepared in the
     background. `remote` is there with `count_policy="confirm"` and a remote counter for the model.
@@ -35,6 +35,7 @@ class Settled(msgspec.Struct, frozen=True):
     budget: Budget
     trigger: Budget
     meter: Meter
+    stages: tuple[Step, ...]
     remote: Remote | None = None
 
 
@@ -89,7 +90,8 @@ class Shared:
     def _settle(self, config: MemoryConfig) -> Settled:
         budget = resolve_budget(config, self.limits(config.model))
         trigger = budget.prepared() if config.background else budget
-        return Settled(config, budget, trigger, self.meter(config), self.remote(config))
+        stages = stages_of(config.strategy)
+        return Settled(config, budget, trigger, self.meter(config), stages, self.remote(config))
 
     def craft(self, meter: Meter) -> Craft:
         """Makes entries of drafts: identity, time, and a count by `meter`."""

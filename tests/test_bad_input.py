@@ -452,6 +452,18 @@ def test_a_config_that_is_a_dict_is_refused() -> None:
         MemoryManager(config={"max_tokens": 5})  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("verb", ["compress", "plan_compression"])
+def test_a_target_above_the_trigger_is_refused_and_both_are_named(verb: str) -> None:
+    memory = conversation(config=MemoryConfig(max_tokens=9_000))
+    refused(
+        InvalidInput,
+        "target_tokens=9001 is above the trigger, max_tokens=9000",
+        lambda m: getattr(m, verb)("s", target_tokens=9_001),
+        memory,
+    )
+    getattr(memory, verb)("s", target_tokens=9_000)
+
+
 # ---------------------------------------------------------------- budgets
 
 

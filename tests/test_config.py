@@ -5,11 +5,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import UNSET
 
 from memman import ConfigError, Entry, MemoryConfig, MemoryManager, ModelInfo, hookimpl
-from memman.compression.stages import clip_large
+from memman.compression.stages import clip_large, drop_oldest
 from memman.config import Budget, resolve_budget
 from memman.plugins import shared_plugins
+from memman.presets import preset_named
 
 
 def manager(summarizer: Any = None, **settings: Any) -> MemoryManager:
@@ -114,6 +116,104 @@ def test_low_water_is_met_only_in_both_dimensions() -> None:
     assert budget.within_target(500, 10)
     assert not budget.within_target(501, 10)
     assert not budget.within_target(500, 11)
+
+
+# ---------------------------------------------------------------- presets
+
+
+@pytest.mark.parametrize(
+    ("strategy", "name", "size"),
+    [("default", "default", None), ("buffer", "buffer", None), ("window", "window", 5),
+     ("window(1)", "window", 1), ("window(12)", "window", 12), (" window( 7 ) ", "window", 7)],
+)  # fmt: skip
+def test_a_strategys_name_is_read(strategy: str, name: str, size: int | None) -> None:
+    preset = preset_named(strategy)
+    assert (preset.name, preset.size) == (name, size)
+
+
+@pytest.mark.parametrize(
+    "strategy",
+    ["window(0)", "window(-1)", "window(x)", "window()", "window(1.5)", "window(1, 2)", "window(\uff15)"],
+)
+def test_an_n_that_is_no_number_of_entries_is_named(strategy: str) -> None:
+    with pytest.raises(ConfigError, match="a whole number from 1") as refused:
+        MemoryConfig(strategy=strategy)
+    assert repr(strategy) in str(refused.value)
+
+
+@pytest.mark.parametrize("strategy", ["", "Window", "windows", "window(5", "a b", "summarise"])
+def test_an_unknown_strategy_is_named_beside_the_known_ones(strategy: str) -> None:
+    with pytest.raises(ConfigError, match=r"is no preset; known are default, buffer, window\(n\), "):
+        MemoryConfig(strategy=strategy)
+
+
+def test_only_window_takes_a_number() -> None:
+    with pytest.raises(ConfigError, match="only window takes a number"):
+        MemoryConfig(strategy="buffer(3)")
+
+
+def test_a_given_setting_wins_over_the_presets_default_even_if_it_is_the_usual_one() -> None:
+    assert MemoryConfig(strategy="token_buffer").recent_window == 0
+    assert MemoryConfig(strategy="token_buffer", recent_window=10).recent_window == 10
+    assert MemoryConfig(strategy="summary_buffer", max_tokens=None).max_tokens is None
+    assert MemoryConfig(strategy="summary", max_entries=None).max_entries is None
+
+
+def test_a_change_of_the_strategy_changes_what_was_not_given_and_nothing_else() -> None:
+    config = MemoryConfig(target_ratio=0.4).updated({"strategy": "token_buffer"})
+    assert (config.max_tokens, config.target_ratio, config.recent_window) == (2_000, 0.4, 0)
+    back = config.updated({"strategy": "default"})
+    assert back == MemoryConfig(target_ratio=0.4)
+    assert back.given == MemoryConfig(target_ratio=0.4, strategy="default").given
+
+
+def test_unset_takes_a_setting_back_to_its_presets_default() -> None:
+    config = MemoryConfig(strategy="summary_buffer", max_tokens=9)
+    assert config.updated({"max_tokens": UNSET}).max_tokens == 2_000
+
+
+def test_presets_stand_after_session_manager_and_environment_and_before_the_model() -> None:
+    memory = manager(strategy="summary_buffer", model="gpt-4o")
+    memory.add_user_message("s", "x")
+    memory.add_user_message("t", "x")
+    assert memory.get_stats("s").max_tokens == 2_000
+    memory.update_config("s", max_tokens=3_000)
+    memory.update_config(max_tokens=4_000)
+    assert [memory.get_stats(name).max_tokens for name in "st"] == [3_000, 4_000]
+    memory.update_config("s", strategy="token_buffer")
+    assert memory.get_stats("s").max_tokens == 3_000
+    environ = {"MEMMAN_STRATEGY": "window(3)", "MEMMAN_MAX_TOKENS": "700"}
+    config = MemoryConfig.from_env(environ)
+    assert (config.max_entries, config.max_tokens) == (3, 700)
+
+
+def test_a_session_keeps_its_preset_with_its_document() -> None:
+    memory = manager()
+    memory.update_config("s", strategy="window(3)")
+    fill(memory, 7, 1)
+    restored = manager()
+    restored.import_session(memory.export_session("s"))
+    fill(restored, 4, 1)
+    assert len(restored.get_active_entries("s")) == 3
+    restored.add_user_message("other", "x")
+    assert restored.get_stats("other").max_entries == 100
+
+
+def test_a_window_with_a_larger_trigger_goes_down_to_its_n() -> None:
+    memory = manager(strategy="window(5)", max_entries=12)
+    fill(memory, 12, 1)
+    assert len(memory.get_active_entries("s")) == 12
+    fill(memory, 1, 1)
+    assert len(memory.get_active_entries("s")) == 5
+
+
+def test_without_summaries_low_water_may_be_the_limit() -> None:
+    assert MemoryConfig(strategy=(drop_oldest,), target_ratio=1.0).target_ratio == 1.0
+    for strategy in ("default", "summary", (drop_oldest, "summarise")):
+        with pytest.raises(ConfigError, match="leaves a compression no room"):
+            MemoryConfig(strategy=strategy, target_ratio=1.0)
+    with pytest.raises(ConfigError, match=r"target_ratio=1\.1 is out of range"):
+        MemoryConfig(strategy="buffer", target_ratio=1.1)
 
 
 # ---------------------------------------------------------------- none of them is ignored

@@ -1,21 +1,27 @@
 """Compression: pure decisions about what may leave the window, in which order, for what.
 
-`view` is the window as stages see it, `stages` are the steps, `summaries` asks for and checks summaries,
-`planning` runs the steps until the goal is met.
+`view` is the window as stages see it, `stages` and `folding` are the steps, `strategies` puts them in
+order, `summaries` asks for and checks summaries, `planning` runs the steps until the goal is met,
+`checking` looks at what a stage of one's own returns.
 """
 
 from memman.compression.digest import digest, heuristic_summary, ledger
+from memman.compression.folding import fold_repeats
 from memman.compression.planning import (
-    PRESETS,
-    TRIM,
     CompressionPlan,
     PlannedEntry,
-    Stage,
     describe,
     make_plan,
     replacements_of,
-    stages_of,
 )
+from memman.compression.stages import (
+    ClearToolResults,
+    clear_tool_results,
+    clip_large,
+    clip_rest,
+    drop_oldest,
+)
+from memman.compression.strategies import PRESETS, TRIM, Stage, Step, stages_of
 from memman.compression.summaries import (
     OriginalsWanted,
     SummaryFailed,
@@ -28,6 +34,7 @@ from memman.compression.view import Craft, Goal, Group, Item, View, view_of
 __all__ = [
     "PRESETS",
     "TRIM",
+    "ClearToolResults",
     "CompressionPlan",
     "Craft",
     "Goal",
@@ -36,12 +43,18 @@ __all__ = [
     "OriginalsWanted",
     "PlannedEntry",
     "Stage",
+    "Step",
     "SummaryFailed",
     "SummaryOptions",
     "SummaryProblem",
     "View",
+    "clear_tool_results",
+    "clip_large",
+    "clip_rest",
     "describe",
     "digest",
+    "drop_oldest",
+    "fold_repeats",
     "heuristic_summary",
     "ledger",
     "make_plan",

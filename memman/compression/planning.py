@@ -2,55 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
-from typing import Any, Literal
+from collections.abc import Generator, Sequence
+from typing import Literal
 
 import msgspec
 
-from memman.compression.stages import clear_tool_results, clip_large, clip_rest, drop_oldest
+from memman.compression.checking import WatchedCraft, fault_of
+from memman.compression.stages import ClearToolResults
+from memman.compression.strategies import TRIM, Stage, Step
 from memman.compression.summaries import Answer, Request, SummaryOptions, summarise
 from memman.compression.view import Craft, Goal, Group, Item, View
-from memman.errors import CompressionFailed, ConfigError
+from memman.errors import CompressionFailed
 from memman.records import Replacement
 
-Stage = Callable[[View, Goal, Craft], View | None]
-"""A step of a compression: a pure function that returns a smaller view, or None when it has nothing."""
-
-SUMMARISE: Literal["summarise"] = "summarise"  # the one step that asks somebody
-
-PRESETS: dict[str, tuple[Stage | Literal["summarise"], ...]] = {
-    "default": (clear_tool_results, SUMMARISE, clip_large, drop_oldest, clip_rest),
-}
-TRIM: tuple[Stage, ...] = (clear_tool_results, clip_large, drop_oldest, clip_rest)
-
-
-def stages_of(strategy: Any) -> tuple[Stage | Literal["summarise"], ...]:
-    """The steps of a preset's name, or of a sequence of stages and the word "summarise".
-
-    Raises `ConfigError` for anything else.
-    """
-    if isinstance(strategy, str):
-        if strategy not in PRESETS:
-            raise ConfigError(f"strategy={strategy!r} is no preset; known are {', '.join(PRESETS)}")
-        return PRESETS[strategy]
-    for stage in strategy:
-        if stage != SUMMARISE and not callable(stage):
-            raise ConfigError(f"strategy has {stage!r}, which is neither a stage nor 'summarise'")
-    return tuple(strategy)
+_OWN = frozenset(map(id, TRIM))
 
 
 def make_plan(
     view: View,
     goal: Goal,
     craft: Craft,
-    stages: Sequence[Stage | Literal["summarise"]],
+    stages: Sequence[Step],
     options: SummaryOptions,
 ) -> Generator[Request, Answer, View]:
     """Runs the stages in order until the goal is met in both dimensions."""
     for stage in stages:
         if goal.met(view):
             break
-        if stage == SUMMARISE:
+        if isinstance(stage, str):
             changed = yield from summarise(view, goal, craft, options)
         else:
             changed = _taken(stage, view, goal, craft)
@@ -60,18 +39,21 @@ def make_plan(
 
 def _taken(stage: Stage, view: View, goal: Goal, craft: Craft) -> View | None:
     """What a stage makes of a view; one that fails is named, whoever wrote it."""
-    name = getattr(stage, "__name__", repr(stage))
+    own = id(stage) in _OWN or type(stage) is ClearToolResults
+    watched = WatchedCraft(craft)
     try:
-        changed = stage(view, goal, craft)
+        changed = stage(view, goal, craft if own else watched)
+        fault = "" if own or changed is None else fault_of(view, changed, watched)
     except Exception as error:
-        failure = f"the stage {name} raised {type(error).__name__}: {error}"
-        raise CompressionFailed(f"nothing was changed: {failure}") from error
-    if changed is not None and not isinstance(changed, View):
-        kind = type(changed).__name__
-        raise CompressionFailed(
-            f"nothing was changed: the stage {name} returned {kind}, not a View"
-        )
+        raise _failed(stage, f"raised {type(error).__name__}: {error}") from error
+    if fault:
+        raise _failed(stage, f"returned {fault}")
     return changed
+
+
+def _failed(stage: Stage, what: str) -> CompressionFailed:
+    name = getattr(stage, "__name__", repr(stage))
+    return CompressionFailed(f"nothing was changed: the stage {name} {what}")
 
 
 def replacements_of(view: View) -> tuple[Replacement, ...]:
@@ -116,10 +98,13 @@ _STANDING_REASONS = {
 }
 
 
+_METHOD_REASONS = {"clip": "too large for the limit", "fold": "read again later"}
+
+
 def _reason(group: Group, item: Item) -> str:
     if item.method is None:
         return _STANDING_REASONS[group.standing]
-    return "too large for the limit" if item.method == "clip" else "old, and the window is over"
+    return _METHOD_REASONS.get(item.method, "old, and the window is over")
 
 
 def _rows(view: View) -> list[PlannedEntry]:

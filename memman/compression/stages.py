@@ -1,66 +1,113 @@
 """The steps of a compression that need no summary: each a pure function of a view and a goal.
 
 Order matters and is the preset's business: clear old tool results (in real agent traffic they are
-72-90 % of the tokens), summarise, clip what is out of proportion, drop the oldest, clip the rest.
+72-90 % of the tokens), fold repeated reads (`memman.compression.folding`), summarise, clip what is out
+of proportion, drop the oldest, clip the rest.
 """
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 
-from memman.compression.view import Craft, Goal, Group, Item, View
-from memman.entries import Draft, Entry, text_of
+from memman.compression.view import Craft, Goal, Item, View, in_place_of
+from memman.entries import Entry, text_of
+from memman.errors import ConfigError
 
-_MINIMUM_GAIN = 20  # tokens: clearing less than this is not worth a change of the prompt's prefix
+LEAST_GAIN = 20  # tokens: less is not worth a change of the prompt's prefix
 _HEAD_SHARE = 0.6  # of a clipped text is its beginning, the rest its end
 _CLIP_ATTEMPTS = 8
 _SMALLEST_CLIP = 48  # tokens: below this little more than the notice would be left
 
 
-def clear_tool_results(view: View, goal: Goal, craft: Craft) -> View | None:
-    """Replaces old tool results by stubs that name the original and its size, oldest first."""
-    tokens = view.tokens
-    groups = list(view.groups)
-    for number, group in enumerate(groups):
-        if tokens <= goal.tokens:
-            break
-        if group.results and group.standing == "old":
-            cleared = group.with_items([_stubbed(item, craft) for item in group.items])
-            if cleared.tokens < group.tokens:
-                tokens += cleared.tokens - group.tokens
-                groups[number] = cleared
-    return view.with_groups(groups) if tokens < view.tokens else None
+class ClearToolResults(msgspec.Struct, frozen=True, kw_only=True):
+    """The step that replaces old tool results by stubs that name the original and its size, oldest first.
+
+    Args:
+        protect_tokens: so many tokens of the newest results stay, beside the recent window.
+        keep_tools: the results of these tools stay.
+        minimum_gain: tokens; with less to be gained in all nothing is cleared, because each change
+            costs the provider's prompt cache.
+    """
+
+    protect_tokens: int = 0
+    keep_tools: tuple[str, ...] = ()
+    minimum_gain: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("protect_tokens", "minimum_gain"):
+            value = getattr(self, name)
+            if type(value) is not int or value < 0:
+                raise ConfigError(f"{name} must be a number of tokens, not {value!r}")
+        if not isinstance(self.keep_tools, tuple) or not all(
+            isinstance(name, str) for name in self.keep_tools
+        ):
+            raise ConfigError(f"keep_tools must be a tuple of names, not {self.keep_tools!r}")
+
+    def __call__(self, view: View, goal: Goal, craft: Craft) -> View | None:
+        """The view with results cleared until low water; None where there is too little to clear."""
+        tokens = view.tokens
+        groups = list(view.groups)
+        for number, group in enumerate(groups[: self._reach(view)]):
+            if tokens <= goal.tokens:
+                break
+            if group.results and group.standing == "old":
+                cleared = group.with_items([self._cleared(item, craft) for item in group.items])
+                if cleared.tokens < group.tokens:
+                    tokens += cleared.tokens - group.tokens
+                    groups[number] = cleared
+        enough = view.tokens - tokens >= max(1, self.minimum_gain)
+        return view.with_groups(groups) if enough else None
+
+    def _reach(self, view: View) -> int:
+        """How many of the groups lie before the results that are protected for being new."""
+        protected = self.protect_tokens
+        if not protected:
+            return len(view.groups)
+        for number in reversed(range(len(view.groups))):
+            group = view.groups[number]
+            if group.results:
+                results = [slot for slot in group.slots if slot.entry.type == "tool_result"]
+                protected -= sum([slot.tokens for slot in results])
+                if protected < 0:
+                    return number + 1
+        return 0
+
+    def _cleared(self, item: Item, craft: Craft) -> Item:
+        if item.entry is not None and item.entry.name in self.keep_tools:
+            return item
+        return _stubbed(item, craft)
 
 
+clear_tool_results = ClearToolResults()
 _STUB_HEAD = "[memman: this tool result was cleared to save space; it is entry "
 
 
 def _stubbed(item: Item, craft: Craft) -> Item:
     entry = item.entry
-    if entry is None or entry.type != "tool_result" or item.tokens <= _MINIMUM_GAIN:
+    if entry is None or entry.type != "tool_result" or item.tokens <= LEAST_GAIN:
         return item
     if item.method is not None or text_of(entry.content).startswith(_STUB_HEAD):
         return item
     seq, tokens = str(entry.seq), str(item.tokens)
-    stub = craft(
-        _instead_of(entry, f"{_STUB_HEAD}#{seq}, {tokens} tokens]"),
+    return stubbed(
+        item,
+        craft,
+        f"{_STUB_HEAD}#{seq}, {tokens} tokens]",
         like=f"{_STUB_HEAD}#{'9' * len(seq)}, {'9' * len(tokens)} tokens]",
     )
+
+
+def stubbed(
+    item: Item, craft: Craft, text: str, like: str, method: Literal["stub", "fold"] = "stub"
+) -> Item:
+    """The place with a text of ours in it, or as it is where that gains next to nothing."""
+    if item.entry is None:
+        return item
+    stub = craft(in_place_of(item.entry, text), like=like)
     gain = item.tokens - stub.token_count.tokens
-    return item.replaced(stub, "stub") if gain >= _MINIMUM_GAIN else item
-
-
-def _instead_of(entry: Entry, content: str) -> Draft:
-    """A draft that takes an entry's place in its exchange."""
-    return Draft(
-        type=entry.type,
-        role=entry.role,
-        content=content,
-        call_id=entry.call_id,
-        name=entry.name,
-        message_id=entry.message_id,
-        is_error=entry.is_error,
-    )
+    return item.replaced(stub, method) if gain >= LEAST_GAIN else item
 
 
 def drop_oldest(view: View, goal: Goal, _craft: Craft) -> View | None:
@@ -81,20 +128,7 @@ def drop_oldest(view: View, goal: Goal, _craft: Craft) -> View | None:
         dropped.add(number)
         tokens -= group.tokens
         entries -= group.entries
-    if not dropped:
-        return None
-    silent = {
-        item.entry.id for number in dropped for item in view.groups[number].items if item.entry
-    }
-    return view.with_groups(
-        _gone(group) if number in dropped or _spoken_for_by(group, silent) else group
-        for number, group in enumerate(view.groups)
-    )
-
-
-def _spoken_for_by(group: Group, silent: set[str]) -> bool:
-    """Whether a summary that is dropped was all that spoke for this group."""
-    return not group.untouched and any(item.into in silent for item in group.items)
+    return view.without(dropped) if dropped else None
 
 
 def _dropping_order(view: View) -> list[int]:
@@ -110,10 +144,6 @@ def _dropping_order(view: View) -> list[int]:
             numbered, key=lambda pair: (pair[1].is_summary, rank[pair[1].standing], pair[0])
         )
     ]
-
-
-def _gone(group: Group) -> Group:
-    return group.with_items(Item(item.run, None, 0, "drop") for item in group.items)
 
 
 def clip_large(view: View, goal: Goal, craft: Craft) -> View | None:
@@ -197,7 +227,7 @@ def _clipped(item: Item, wanted: int, craft: Craft) -> Item | None:
     text = text_of(entry.content)
     keep = int(len(text) * wanted / item.tokens * 0.9)
     for _ in range(_CLIP_ATTEMPTS):
-        made = craft(_instead_of(entry, clip_text(text, keep, entry)))
+        made = craft(in_place_of(entry, clip_text(text, keep, entry)))
         if made.token_count.tokens <= wanted or keep == 0:
             smaller = made.token_count.tokens < item.tokens
             return item.replaced(made, "clip") if smaller else None

@@ -7,15 +7,13 @@ waiting. Nothing changes until a valid summary is in hand.
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from datetime import datetime
 
 import msgspec
 
+from memman.compression.covering import summary_draft
 from memman.compression.digest import digest
-from memman.compression.view import Craft, Goal, Group, Item, View
+from memman.compression.view import Craft, Goal, View
 from memman.entries import (
-    NO_JSON,
-    Draft,
     Entry,
     TokenCount,
     is_encodable,
@@ -28,7 +26,6 @@ from memman.window import Slot
 
 _SMALLEST_SUMMARY = 16  # tokens: with less room than this a summary says nothing
 _RESULT_CHARS_SHOWN = 2_000  # of a tool result in the prompt: its beginning and end tell most
-_SPAN = ("start", "end")
 
 PROMPT = """\
 Summarize the following conversation between a user and an agent. Keep:
@@ -113,7 +110,7 @@ def summarise(view: View, goal: Goal, craft: Craft, options: SummaryOptions) -> 
     else:
         originals = yield from _in_full(run)
         summary, method = yield from _written(originals, cap, craft, options)
-    return _with_summary(view, chosen, summary, method)
+    return view.with_summary(chosen, summary, method)
 
 
 def _oldest(view: View, goal: Goal) -> list[int]:
@@ -184,7 +181,7 @@ def _checked(
         return None, "the summary held a lone surrogate"
     if reply.truncated:
         return None, "the summary was cut off by the provider"
-    summary = craft(_summary_draft(text, originals))
+    summary = craft(summary_draft(text, originals))
     if summary.token_count.tokens > cap:
         return None, f"the summary had {summary.token_count.tokens} tokens, and {cap} is the most"
     return summary, ""
@@ -232,7 +229,7 @@ def _digest(originals: Sequence[Entry], cap: int, craft: Craft) -> Entry:
     """What can be said without a model, in at most `cap` tokens."""
 
     def made(text: str) -> Entry:
-        return craft(_summary_draft(text, originals))
+        return craft(summary_draft(text, originals))
 
     text = digest(originals, cap, lambda text: made(text).token_count.tokens)
     return made(text or f"[{len(originals)} earlier entries]")
@@ -240,7 +237,7 @@ def _digest(originals: Sequence[Entry], cap: int, craft: Craft) -> Entry:
 
 def _planned(originals: Sequence[Entry], cap: int, craft: Craft) -> Entry:
     """A stand-in for the summary that a real run would write: as large as it may be."""
-    stand_in = craft(_summary_draft("(the summary)", originals))
+    stand_in = craft(summary_draft("(the summary)", originals))
     return msgspec.structs.replace(
         stand_in, token_count=TokenCount(cap, "estimation", "low", "planned")
     )
@@ -248,61 +245,3 @@ def _planned(originals: Sequence[Entry], cap: int, craft: Craft) -> Entry:
 
 def _method(asked: bool) -> ReplacementMethod:
     return "summary" if asked else "digest"
-
-
-def _summary_draft(text: str, originals: Sequence[Entry]) -> Draft:
-    covered = _range_of(originals)
-    return Draft(type="summary", role="system", content=text, metadata_json=covered)
-
-
-def _range_of(originals: Sequence[Entry]) -> msgspec.Raw:
-    """What a summary covers, for its heading: places in the log, and times."""
-    plain = [entry for entry in originals if entry.type != "summary"]
-    times = [entry.timestamp for entry in plain]
-    seqs = [plain[0].seq, plain[-1].seq] if plain else []  # they are in the order of the log
-    for entry in originals:
-        if entry.type == "summary" and (known := entry.metadata):
-            times += [datetime.fromisoformat(known[key]) for key in _SPAN]
-            seqs += known["first"], known["last"]
-    if not seqs:
-        return NO_JSON
-    covered = {
-        "first": min(seqs),
-        "last": max(seqs),
-        "start": min(times).isoformat(),
-        "end": max(times).isoformat(),
-    }
-    return msgspec.Raw(msgspec.json.encode(covered))
-
-
-def _with_summary(
-    view: View, chosen: Sequence[int], summary: Entry | str, method: ReplacementMethod
-) -> View:
-    """The view with the summary at the first of the chosen places and nothing at the others."""
-    taken = set(chosen)
-    groups: list[Group] = []
-    piece: list[Slot] = []
-    for number, group in enumerate(view.groups):
-        if number in taken:
-            piece += group.slots
-            continue
-        if piece:
-            groups.append(_replaced(piece, summary, method))
-            summary, piece = _into(summary), []
-        groups.append(group)
-    if piece:
-        groups.append(_replaced(piece, summary, method))
-    return view.with_groups(groups)
-
-
-def _into(summary: Entry | str) -> str:
-    """Once the summary stands somewhere, other pieces only say which one speaks for them."""
-    return summary if isinstance(summary, str) else summary.id
-
-
-def _replaced(piece: Sequence[Slot], by: Entry | str, method: ReplacementMethod) -> Group:
-    """A piece of the old part with the summary in its place, or nothing where it stands already."""
-    if isinstance(by, str):
-        return Group(piece, "old", 0, 0, 0, (Item(tuple(piece), None, 0, method, by),))
-    tokens = by.token_count.tokens
-    return Group(piece, "old", tokens, 1, 0, (Item(tuple(piece), by, tokens, method),))

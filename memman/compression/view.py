@@ -1,17 +1,20 @@
 """The window as a stage sees it: groups that may only be taken whole, each with its standing.
 
-A stage reads a `View` and returns another; nothing here changes the window.
+A stage reads a `View` and returns another; nothing here changes the window. Whoever writes a stage finds
+in `View.drop`, `View.stub` and `View.replace` what most of them need.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import Literal, Protocol
 
 import msgspec
 
+from memman.compression.covering import summary_draft
 from memman.config import Budget
-from memman.entries import Draft, Entry
+from memman.entries import Draft, Entry, check_text
+from memman.errors import InvalidInput
 from memman.records import ReplacementMethod
 from memman.window import Exchange, Slot
 
@@ -62,6 +65,23 @@ class Item(msgspec.Struct, frozen=True, gc=False):
         """This place with another entry shown."""
         return Item(self.run, entry, entry.token_count.tokens, method)
 
+    def shows(self, ids: Container[str]) -> bool:
+        """Whether the entry shown is one of these."""
+        return self.entry is not None and self.entry.id in ids
+
+
+def in_place_of(entry: Entry, content: str) -> Draft:
+    """A draft that takes an entry's place in its exchange."""
+    return Draft(
+        type=entry.type,
+        role=entry.role,
+        content=content,
+        call_id=entry.call_id,
+        name=entry.name,
+        message_id=entry.message_id,
+        is_error=entry.is_error,
+    )
+
 
 class Group(msgspec.Struct, eq=False, gc=False):
     """One exchange, and whether it may go: `fixed` never, `newest` last, `recent` late, `old` first.
@@ -107,6 +127,10 @@ class Group(msgspec.Struct, eq=False, gc=False):
             listed,
         )
 
+    def gone(self) -> Group:
+        """The exchange with nothing shown of it any more."""
+        return self.with_items([Item(item.run, None, 0, "drop") for item in self.items])
+
 
 class View(msgspec.Struct, frozen=True, gc=False):
     """The groups in order, with their totals."""
@@ -128,6 +152,141 @@ class View(msgspec.Struct, frozen=True, gc=False):
     def changed(self) -> bool:
         """Whether anything is shown otherwise than it was added."""
         return not all(group.untouched for group in self.groups)
+
+    def shown(self, *standings: Standing) -> list[Entry]:
+        """The entries that are shown, in order; only of exchanges with one of `standings`, if any."""
+        return [
+            item.entry
+            for group in self.groups
+            if not standings or group.standing in standings
+            for item in group.items
+            if item.entry is not None
+        ]
+
+    def drop(self, ids: Iterable[str]) -> View:
+        """The view without the exchanges of these entries: a call never goes without its result.
+
+        Raises `InvalidInput` for an entry that is not shown, or that may not go.
+        """
+        return self.without(self._numbers(ids))
+
+    def without(self, numbers: Iterable[int]) -> View:
+        """The view with nothing shown of these groups, nor of those that a summary of them speaks for."""
+        gone = self._and_pieces(numbers)
+        return self.with_groups(
+            group.gone() if number in gone else group for number, group in enumerate(self.groups)
+        )
+
+    def _and_pieces(self, numbers: Iterable[int]) -> set[int]:
+        """These groups and those that an entry shown in them stands for too."""
+        taken = set(numbers)
+        pieces = [
+            (number, item.into)
+            for number, group in enumerate(self.groups)
+            if not group.untouched
+            for item in group.items
+            if item.into is not None
+        ]
+        if not pieces:
+            return taken
+        shown = {item.entry.id for n in taken for item in self.groups[n].items if item.entry}
+        return taken | {number for number, into in pieces if into in shown}
+
+    def stub(self, ids: Iterable[str], craft: Craft, text: str | None = None) -> View:
+        """The view with each of these entries replaced by `text`, in its place in its exchange.
+
+        Without `text`, one that names the original and its size. Raises `InvalidInput` as `drop` does,
+        and for a tool call, whose arguments must stay what a provider takes.
+        """
+        if text is not None:
+            check_text(text, "text")
+        wanted = _set_of(ids)
+        touched = self._numbers(wanted)
+        return self.with_groups(
+            group.with_items(
+                [_stub(item, text, craft) if item.shows(wanted) else item for item in group.items]
+            )
+            if number in touched
+            else group
+            for number, group in enumerate(self.groups)
+        )
+
+    def replace(self, ids: Iterable[str], text: str, craft: Craft) -> View:
+        """The view with the exchanges of these entries replaced by one summary with this text.
+
+        It stands where the first of them stood. Raises `InvalidInput` as `drop` does.
+        """
+        check_text(text, "text")
+        numbers = sorted(self._numbers(ids))
+        originals = [slot.entry for number in numbers for slot in self.groups[number].slots]
+        if not originals:
+            return self
+        return self.with_summary(numbers, craft(summary_draft(text, originals)), "digest")
+
+    def with_summary(
+        self, numbers: Iterable[int], summary: Entry, method: ReplacementMethod
+    ) -> View:
+        """The view with a summary at the first of these groups and nothing at the others."""
+        taken = self._and_pieces(numbers)
+        groups: list[Group] = []
+        piece: list[Slot] = []
+        into: str | None = None
+        for number, group in enumerate(self.groups):
+            if number in taken:
+                piece += group.slots
+                continue
+            if piece:
+                groups.append(_replaced(piece, summary, method, into))
+                into, piece = summary.id, []
+            groups.append(group)
+        if piece:
+            groups.append(_replaced(piece, summary, method, into))
+        return self.with_groups(groups)
+
+    def _numbers(self, ids: Iterable[str]) -> set[int]:
+        """The numbers of the groups that show these entries, all of which may go."""
+        wanted = _set_of(ids)
+        found = {
+            item.entry.id: number
+            for number, group in enumerate(self.groups)
+            for item in group.items
+            if item.entry is not None and item.entry.id in wanted
+        }
+        if missing := wanted - found.keys():
+            raise InvalidInput(f"the entry {min(missing, key=str)!r} is not shown in this view")
+        for entry_id, number in found.items():
+            standing = self.groups[number].standing
+            if standing in ("fixed", "newest"):
+                raise InvalidInput(f"the entry {entry_id!r} may not go: its exchange is {standing}")
+        return set(found.values())
+
+
+def _set_of(ids: Iterable[str]) -> set[str]:
+    """The ids, or the one id that was given."""
+    return {ids} if isinstance(ids, str) else set(ids)
+
+
+def _stub(item: Item, text: str | None, craft: Craft) -> Item:
+    entry = item.entry
+    if entry is None:
+        return item
+    if entry.type == "tool_call":
+        raise InvalidInput(f"the entry {entry.id!r} is a tool call: drop or replace its exchange")
+    if text is None:
+        size = f"it is entry #{entry.seq}, {item.tokens} tokens"
+        text = f"[memman: this was taken out to save space; {size}]"
+    return item.replaced(craft(in_place_of(entry, text)), "stub")
+
+
+def _replaced(
+    piece: Sequence[Slot], by: Entry, method: ReplacementMethod, into: str | None
+) -> Group:
+    """A piece of the old part with a summary in its place, or nothing where it stands already."""
+    run = tuple(piece)
+    if into is not None:
+        return Group(piece, "old", 0, 0, 0, (Item(run, None, 0, method, into),))
+    tokens = by.token_count.tokens
+    return Group(piece, "old", tokens, 1, 0, (Item(run, by, tokens, method),))
 
 
 def view_of(exchanges: Sequence[Exchange], goal: Goal) -> View:

@@ -18,7 +18,7 @@ class Trigger(msgspec.Struct, frozen=True, kw_only=True):
     A compression is due (`over`) when `tokens` and `overhead_tokens`, which are in no entry, are together
     over `max_tokens`, or when `entries` are over `max_entries`. None is no limit. An automatic one starts
     beyond `starts_at_tokens` or `starts_at_entries`: the same, or less where it is prepared in the
-    background.
+    background. `compresses` is whether the strategy has any step.
     """
 
     tokens: int
@@ -32,6 +32,7 @@ class Trigger(msgspec.Struct, frozen=True, kw_only=True):
     starts_at_entries: int | None
     over: bool
     auto_compress: bool
+    compresses: bool = True
 
 
 class SummarizerState(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,6 +112,9 @@ def _prospect(trigger: Trigger, running: bool, plan: CompressionPlan | None) -> 
         return "a compression is under way", "it lands when it is done; adding goes on meanwhile"
     if plan is None:
         return "within the limits", _until(trigger)
+    if not trigger.compresses:
+        refused = "nothing by itself: build_context raises BudgetExceeded"
+        return "over the limits, and the strategy never compresses", refused
     if plan.tokens_after == plan.tokens_before and plan.entries_after == plan.entries_before:
         reason = (
             "over the limits, and nothing may go: what is left is pinned, recent, or too little"
@@ -129,6 +133,8 @@ def _prospect(trigger: Trigger, running: bool, plan: CompressionPlan | None) -> 
 
 
 def _until(trigger: Trigger) -> str:
+    if not trigger.compresses:
+        return "nothing by itself: the strategy never compresses"
     if not trigger.auto_compress:
         return "nothing by itself: auto_compress is off"
     left = max(0, trigger.starts_at_tokens - trigger.tokens - trigger.overhead_tokens)

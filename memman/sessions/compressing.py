@@ -25,14 +25,13 @@ from memman.compression import (
     describe,
     make_plan,
     replacements_of,
-    stages_of,
     view_of,
 )
 from memman.compression.summaries import SummaryFailure
 from memman.config import resolve_budget
 from memman.doors import Lock
 from memman.entries import Entry
-from memman.errors import CompressionFailed, MemmanError, Refused, StoreConflict
+from memman.errors import CompressionFailed, InvalidInput, MemmanError, Refused, StoreConflict
 from memman.ports import SummaryReply, SummaryRequest, SummaryUsage
 from memman.records import Added, Compressed, Cost
 from memman.sessions.live import LiveWindow
@@ -43,6 +42,7 @@ logger = logging.getLogger("memman")
 
 _REPLANS = 2  # how often a compression plans again after the window changed shape meanwhile
 _LANDINGS = 5  # how often the same plan is committed again after another process was faster
+_STAYS = "what is left is pinned or the newest exchange"
 _ANOTHER_RUNS = "another compression of this session is running"
 _CLOSED = "the manager was closed; nothing was changed"
 # The compressions that this thread or task is part of. A task made by a summarizer inherits them, and
@@ -196,6 +196,7 @@ class Compressing(LiveWindow):
         reason = self._why_due(attempt.view) if automatic else "manual"
         if any(item.method == "digest" for item in replacements):
             reason += self._why_digest()
+        reason += _why_short(after, attempt.goal)
         return Compressed(
             id=self._shared.new_id(),
             at=self._shared.clock(),
@@ -238,6 +239,11 @@ class Compressing(LiveWindow):
         budget = self._budget
         overhead = self.overhead
         if target_tokens is not None:
+            if target_tokens > budget.max_tokens:
+                raise InvalidInput(
+                    f"target_tokens={target_tokens} is above the trigger, max_tokens="
+                    f"{budget.max_tokens}: there would be nothing to do"
+                )
             budget = resolve_budget(
                 self._config, self._shared.limits(self._config.model), target_tokens=target_tokens
             )
@@ -295,10 +301,15 @@ class Compressing(LiveWindow):
         )
 
     def _why_nothing(self, view: View, goal: Goal) -> str:
+        never = f"the strategy {self._config.strategy!r} never compresses"
+        stages = self._settled.stages
+        if not goal.within_limit(view):
+            reason = _STAYS if stages else never
+            self.notice(_over_budget(self.id, view.tokens, goal.limit, reason))
+        if not stages:
+            return never
         if goal.met(view):
             return f"already at low water ({view.tokens} of {goal.tokens} tokens)"
-        if not goal.within_limit(view):
-            self.notice(_over_budget(self.id, view.tokens, goal.limit))
         return "nothing may go: all that is left is pinned, recent, or too little to be worth it"
 
     def _why_due(self, view: View) -> str:
@@ -324,9 +335,8 @@ class Compressing(LiveWindow):
         self, view: View, goal: Goal, options: SummaryOptions
     ) -> tuple[View, Cost]:
         """Drives the plan: waits for summaries, tells of problems."""
-        plan = make_plan(
-            view, goal, self._shared.craft(self._meter), stages_of(self._config.strategy), options
-        )
+        craft, stages = self._shared.craft(self._meter), self._settled.stages
+        plan = make_plan(view, goal, craft, stages, options)
         cost = Cost()
         answer: Any = None
         while True:
@@ -395,6 +405,16 @@ class Compressing(LiveWindow):
         return reply
 
 
+def _why_short(after: View, goal: Goal) -> str:
+    """What to say of a compression that did not come down to low water; "" where it did."""
+    if goal.met(after):
+        return ""
+    stays = f"{after.tokens} tokens stay instead of {goal.tokens}"
+    if after.tokens <= goal.tokens:
+        stays = f"{after.entries} entries stay instead of {goal.entries}"
+    return f"; {stays}: pinned, recent, newest, or a summary"
+
+
 def _with_call(cost: Cost, answer: SummaryReply | SummaryFailure, seconds: float) -> Cost:
     """The cost with one more call of the summarizer, whether it answered or failed."""
     reply = answer if isinstance(answer, SummaryReply) else None
@@ -430,10 +450,7 @@ def _failure(
     )
 
 
-def _over_budget(session_id: str, tokens: int, limit: int) -> events.OverBudget:
-    return events.OverBudget(
-        session_id=session_id,
-        tokens=tokens,
-        max_tokens=limit,
-        reason="what is left is pinned or the newest exchange",
-    )
+def _over_budget(
+    session_id: str, tokens: int, limit: int, reason: str = _STAYS
+) -> events.OverBudget:
+    return events.OverBudget(session_id=session_id, tokens=tokens, max_tokens=limit, reason=reason)

@@ -46,6 +46,7 @@ class Explaining(Compressing, Reading):
             target_entries=budget.target_entries,
             over=budget.over(window.tokens + overhead, len(window.slots)),
             auto_compress=self._config.auto_compress,
+            compresses=bool(self._settled.stages),
         )
 
     def _summarizer_state(self) -> SummarizerState:

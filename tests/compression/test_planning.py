@@ -4,9 +4,19 @@ from typing import Any
 
 import pytest
 
-from memman import ConfigError, MemoryConfig, MemoryManager
-from memman.compression import PRESETS, TRIM, stages_of
-from memman.compression.stages import clear_tool_results, clip_large, clip_rest, drop_oldest
+from memman import BudgetExceeded, ConfigError, MemoryConfig, MemoryManager, events
+from memman.compression import (
+    PRESETS,
+    TRIM,
+    ClearToolResults,
+    clear_tool_results,
+    clip_large,
+    clip_rest,
+    drop_oldest,
+    fold_repeats,
+    stages_of,
+)
+from memman.testing import record_events
 
 
 def manager(**settings: Any) -> MemoryManager:
@@ -31,10 +41,10 @@ def test_a_presets_name_gives_its_stages(name: str) -> None:
     assert stages_of(name) == PRESETS[name]
 
 
-def test_the_default_clears_summarises_clips_the_large_drops_and_clips_the_rest_in_this_order() -> None:
-    cleared = (clear_tool_results, "summarise", clip_large, drop_oldest, clip_rest)
-    assert stages_of("default") == cleared
-    assert tuple(stage for stage in cleared if stage != "summarise") == TRIM
+def test_the_default_clears_folds_summarises_clips_the_large_drops_and_clips_the_rest() -> None:
+    steps = (clear_tool_results, fold_repeats, "summarise", clip_large, drop_oldest, clip_rest)
+    assert stages_of("default") == steps
+    assert tuple(stage for stage in steps if stage != "summarise") == TRIM
 
 
 def test_an_unknown_preset_is_named_beside_the_known_ones() -> None:
@@ -43,8 +53,31 @@ def test_an_unknown_preset_is_named_beside_the_known_ones() -> None:
 
 
 def test_a_stage_that_is_no_function_is_refused() -> None:
-    with pytest.raises(ConfigError, match="7"):
-        stages_of((drop_oldest, 7))
+    for stage in (7, "summarize", ClearToolResults):
+        with pytest.raises(ConfigError, match="neither a stage nor 'summarise'"):
+            stages_of((drop_oldest, stage))
+
+
+@pytest.mark.parametrize("strategy", ["buffer", ()])
+def test_without_steps_nothing_is_given_up_and_what_is_over_is_refused(strategy: Any) -> None:
+    memory = MemoryManager(
+        counter="chars4", config=MemoryConfig(strategy=strategy, max_tokens=500)
+    )
+    with record_events(memory, [events.OverBudget]) as told:
+        traffic(memory, 5)
+    assert [event.reason for event in told if isinstance(event, events.OverBudget)][-1] == (
+        f"the strategy {strategy!r} never compresses"
+    )
+    result = memory.compress("s")
+    assert (result.compression_id, result.reason) == (
+        None,
+        f"the strategy {strategy!r} never compresses",
+    )
+    assert {row.action for row in memory.plan_compression("s").entries} == {"keep"}
+    with pytest.raises(BudgetExceeded) as refused:
+        memory.build_context("s")
+    context = memory.build_context("s", budget=refused.value.required)
+    assert (len(context.trimmed), context.tokens.tokens) == (0, refused.value.required)
 
 
 def test_a_later_stage_runs_only_while_low_water_is_not_met() -> None:
@@ -137,7 +170,9 @@ def test_the_dry_run_gives_each_entry_of_the_window_an_action_and_a_reason() -> 
     assert "pinned" in plan.entries[0].reason
     assert plan.entries[-1].reason == "the newest exchange"
     assert plan.entries[-2].reason == "in the recent window"
-    assert {row.reason for row in plan.entries if row.action != "keep"} == {"old, and the window is over"}
+    assert {row.reason for row in plan.entries if row.action != "keep"} == {
+        "old, and the window is over"
+    }
 
 
 def test_nothing_to_do_is_a_plan_that_keeps_everything() -> None:

@@ -10,9 +10,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memman.compression import Goal, View, view_of
-from memman.compression.stages import clear_tool_results, clip_large, clip_text, drop_oldest
+from memman.compression.checking import WatchedCraft, fault_of
+from memman.compression.folding import fold_repeats
+from memman.compression.stages import (
+    ClearToolResults,
+    clear_tool_results,
+    clip_large,
+    clip_rest,
+    clip_text,
+    drop_oldest,
+)
 from memman.config import MemoryConfig, resolve_budget
 from memman.entries import Draft, Entry, TokenCount, text_of
+from memman.errors import ConfigError
 from memman.window import Slot, Window
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -187,6 +197,42 @@ def test_clearing_returns_nothing_when_low_water_is_met() -> None:
     assert clear_tool_results(seen, goal, Craft()) is None
 
 
+def test_the_newest_tokens_of_results_are_protected_on_demand() -> None:
+    seen, goal = view(exchange_window(6, 100), 50, recent_window=0)
+    for protected, cleared in ((0, 6), (99, 6), (100, 5), (250, 4), (10_000, 0)):
+        after = ClearToolResults(protect_tokens=protected)(seen, goal, Craft())
+        assert (0 if after is None else len(changed(after))) == cleared
+        if after is not None:
+            assert list(changed(after)) == [f"e{2 * n + 2}" for n in range(cleared)]
+
+
+def test_the_results_of_named_tools_are_kept() -> None:
+    seen, goal = view(exchange_window(3, 100), 50, recent_window=0)
+    assert ClearToolResults(keep_tools=("shell",))(seen, goal, Craft()) is None
+    after = ClearToolResults(keep_tools=("skill",))(seen, goal, Craft())
+    assert after is not None
+    assert len(changed(after)) == 3
+
+
+def test_with_less_than_the_minimum_gain_nothing_is_cleared() -> None:
+    seen, goal = view(exchange_window(3, 100), 50, recent_window=0)
+    after = clear_tool_results(seen, goal, Craft())
+    assert after is not None
+    gain = seen.tokens - after.tokens
+    assert ClearToolResults(minimum_gain=gain)(seen, goal, Craft()) is not None
+    assert ClearToolResults(minimum_gain=gain + 1)(seen, goal, Craft()) is None
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"protect_tokens": -1}, {"minimum_gain": 1.5}, {"protect_tokens": True}, {"keep_tools": "skill"},
+     {"keep_tools": (7,)}],
+)  # fmt: skip
+def test_parameters_that_cannot_be_are_refused_by_name(given: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=next(iter(given))):
+        ClearToolResults(**given)
+
+
 # ---------------------------------------------------------------- dropping
 
 
@@ -338,7 +384,11 @@ def window_of(kinds: Sequence[tuple[str, int]]) -> list[Entry]:
     return entries
 
 
-@pytest.mark.parametrize("stage", [clear_tool_results, drop_oldest, clip_large])
+@pytest.mark.parametrize(
+    "stage",
+    [clear_tool_results, ClearToolResults(protect_tokens=200), fold_repeats, drop_oldest, clip_large,
+     clip_rest],
+)  # fmt: skip
 @given(WINDOWS, st.integers(1, 800), st.data())
 def test_a_stage_is_pure_shrinks_the_view_and_spares_what_is_fixed(
     stage: Any, kinds: list[tuple[str, int]], target: int, data: st.DataObject
@@ -356,7 +406,10 @@ def test_a_stage_is_pure_shrinks_the_view_and_spares_what_is_fixed(
     assert after.tokens == sum(one.token_count.tokens for one in shown(after))
     touched = set(changed(after))
     assert not touched & set(pinned)
-    if stage is not clip_large:
+    watched = WatchedCraft(Craft())
+    checked = stage(seen, goal, watched)
+    assert checked is None or fault_of(seen, checked, watched) == ""
+    if stage not in (clip_large, clip_rest):
         fixed = {
             slot.entry.id
             for group in seen.groups

@@ -5,12 +5,15 @@ from __future__ import annotations
 import ast
 from typing import Any
 
+import pytest
 from msgspec import UNSET
 
-from memman import MemoryConfig
+from memman import MemoryConfig, compression
+from memman.compression import PRESETS, stages_of
 from tests.docs.pages import code, table
 
 ROWS = table("reference/settings.md", "setting")
+PRESET_ROWS = {code(row["preset"])[0]: row for row in table("reference/settings.md", "preset")}
 
 
 def _default(cell: str) -> Any:
@@ -31,3 +34,27 @@ def test_each_default_is_the_one_in_the_config() -> None:
 
 def test_each_setting_has_a_meaning_and_a_reason() -> None:
     assert all(row["meaning"] and row["why this default"] for row in ROWS)
+
+
+def test_the_presets_are_those_of_the_code() -> None:
+    assert [name.removesuffix("(n)") for name in PRESET_ROWS] == list(PRESETS)
+
+
+@pytest.mark.parametrize("name", PRESET_ROWS)
+def test_a_preset_has_the_steps_of_its_row(name: str) -> None:
+    steps = stages_of(name.replace("(n)", "(7)"))
+    names = {id(value): name for name, value in vars(compression).items()}
+    shown = [step if isinstance(step, str) else names[id(step)] for step in steps]
+    assert code(PRESET_ROWS[name]["steps"]) == shown
+
+
+@pytest.mark.parametrize("name", PRESET_ROWS)
+def test_a_preset_changes_the_defaults_of_its_row_and_no_others(name: str) -> None:
+    plain = MemoryConfig()
+    config = MemoryConfig(strategy=name.replace("(n)", "(7)"))
+    changed = [
+        f"{setting}={getattr(config, setting)!r}"
+        for setting in MemoryConfig.__struct_fields__
+        if setting != "strategy" and getattr(config, setting) != getattr(plain, setting)
+    ]
+    assert code(PRESET_ROWS[name]["its defaults"].replace("=n`", "=7`")) == changed

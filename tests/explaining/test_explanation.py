@@ -10,6 +10,7 @@ import pytest
 
 from memman import (
     AsyncMemoryManager,
+    BudgetExceeded,
     Explanation,
     MemoryConfig,
     MemoryManager,
@@ -248,6 +249,19 @@ def test_over_the_limits_with_everything_pinned_says_that_nothing_may_go() -> No
     told = memory.explain("s")
     assert "nothing may go" in told.reason
     assert memory.compress("s").compression_id is None
+
+
+def test_over_the_limits_with_a_strategy_without_steps_says_that_contexts_are_refused() -> None:
+    memory = manager(max_tokens=1_000, strategy="buffer", auto_compress=True)
+    memory.add_user_message("s", "x")
+    assert memory.explain("s").next == "nothing by itself: the strategy never compresses"
+    for _ in range(12):
+        memory.add_user_message("s", "abc " * 100)
+    told = memory.explain("s")
+    assert told.reason == "over the limits, and the strategy never compresses"
+    assert told.next == "nothing by itself: build_context raises BudgetExceeded"
+    with pytest.raises(BudgetExceeded):
+        memory.build_context("s")
 
 
 def test_a_compression_under_way_is_told() -> None:

@@ -1,0 +1,51 @@
+"""The steps of each strategy that has a name, and what may be a strategy.
+
+`memman.presets` has the names and the defaults that come with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+from memman.compression.folding import fold_repeats
+from memman.compression.stages import clear_tool_results, clip_large, clip_rest, drop_oldest
+from memman.compression.view import Craft, Goal, View
+from memman.doors import is_async_callable
+from memman.errors import ConfigError
+from memman.presets import SUMMARISE, preset_named
+
+Stage = Callable[[View, Goal, Craft], View | None]
+"""A step of a compression: a pure function that returns a smaller view, or None when it has nothing."""
+
+Step = Stage | Literal["summarise"]
+
+_KEEP_THE_LIMIT = (clip_large, drop_oldest, clip_rest)
+
+PRESETS: dict[str, tuple[Step, ...]] = {
+    "default": (clear_tool_results, fold_repeats, SUMMARISE, *_KEEP_THE_LIMIT),
+    "buffer": (),
+    # What these keep is the newest that fits: they clip only what cannot be dropped.
+    "window": (drop_oldest, clip_large, clip_rest),
+    "token_buffer": (drop_oldest, clip_large, clip_rest),
+    "summary": (SUMMARISE, *_KEEP_THE_LIMIT),
+    "summary_buffer": (SUMMARISE, *_KEEP_THE_LIMIT),
+}
+TRIM: tuple[Stage, ...] = (clear_tool_results, fold_repeats, *_KEEP_THE_LIMIT)
+
+
+def stages_of(strategy: Any) -> tuple[Step, ...]:
+    """The steps of a preset's name, or of a sequence of stages and the word "summarise".
+
+    Raises `ConfigError` for anything else.
+    """
+    if isinstance(strategy, str):
+        return PRESETS[preset_named(strategy).name]
+    for stage in strategy:
+        if stage != SUMMARISE and (not callable(stage) or isinstance(stage, type)):
+            raise ConfigError(f"strategy has {stage!r}, which is neither a stage nor 'summarise'")
+        if is_async_callable(stage):
+            raise ConfigError(
+                f"strategy has {stage!r}, which is async: a stage is a plain function"
+            )
+    return tuple(strategy)

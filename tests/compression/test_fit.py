@@ -1,0 +1,257 @@
+"""It fits: after each compression the window is at its target or the result says why, whatever came in."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from memman import BudgetExceeded, CompressionResult, MemoryConfig, MemoryManager, events
+from memman.compression import ClearToolResults, clip_rest, drop_oldest, fold_repeats
+from memman.config import resolve_budget
+from memman.formats.rules import check
+
+S = "s"
+HUGE = "The quick brown fox. " * 19_048  # 400,008 characters
+STRATEGIES: tuple[Any, ...] = (
+    "default", "window", "window(3)", "token_buffer", "summary", "summary_buffer", (drop_oldest,),
+    (ClearToolResults(protect_tokens=100), fold_repeats, "summarise", drop_oldest, clip_rest),
+)  # fmt: skip
+SUMMARIZERS: dict[str, Any] = {
+    "none": None,
+    "good": lambda prompt: "in short",
+    "long": lambda prompt: "word " * 3_000,
+    "failing": lambda prompt: 1 / 0,
+}
+KINDS = ("user", "assistant", "system", "context", "repeat", "pair", "parallel", "open", "pinned")
+EVENTS = st.tuples(st.sampled_from(KINDS), st.integers(0, 400))
+
+
+def add(memory: MemoryManager, number: int, kind: str, tokens: int) -> int:
+    """Adds what a kind stands for, `tokens` tokens of it; how many entries that were."""
+    text = f"{number:04}" + "abc " * tokens
+    if kind in ("user", "assistant", "system"):
+        getattr(memory, f"add_{kind}_message")(S, text)
+    elif kind in ("context", "repeat"):
+        memory.add_context(S, "abc " * tokens if kind == "repeat" else text, "a.py")
+    elif kind == "pinned":
+        memory.add_user_message(S, "abc " * (tokens // 20), pinned=True)
+    else:
+        calls = [f"c{number}.{n}" for n in range(2 if kind == "parallel" else 1)]
+        for call in calls:
+            memory.add_tool_call(S, "shell", {"x": "a" * tokens}, call_id=call)
+        for call in calls if kind != "open" else ():
+            memory.add_tool_result(S, "shell", text, call_id=call)
+        return len(calls) * (1 if kind == "open" else 2)
+    return 1
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES, ids=str)
+@settings(max_examples=40)
+@given(
+    st.lists(EVENTS, min_size=5, max_size=40),
+    st.sampled_from([60, 200, 1_000, 4_000, 20_000]),
+    st.sampled_from(sorted(SUMMARIZERS)),
+)
+def test_after_each_compression_the_window_is_at_its_target_or_the_result_says_why(
+    strategy: Any, kinds: list[tuple[str, int]], budget: int, summarizer: str
+) -> None:
+    config = MemoryConfig(max_tokens=budget, strategy=strategy, summarize_timeout=None)
+    memory = MemoryManager(counter="chars4", config=config, summarizer=SUMMARIZERS[summarizer])
+    target = resolve_budget(config, None)
+    heard: list[CompressionResult] = []
+
+    def receive(_: Any, event: CompressionResult) -> None:
+        heard.append(event)
+        stats = memory.get_stats(S)
+        assert event.tokens_after == stats.active_tokens
+        entries = len(memory.get_active_entries(S))
+        if not target.within_target(stats.active_tokens, entries):
+            assert "stay instead of" in event.reason
+
+    added = 0
+    with events.compressed.connected_to(receive, sender=memory):
+        for number, (kind, tokens) in enumerate(kinds):
+            added += add(memory, number, kind, tokens)
+    assert len(memory.get_entries(S)) == added
+    by_hand = memory.compress(S)
+    assert by_hand.reason
+    if fixed_tokens(memory) > budget:
+        with pytest.raises(BudgetExceeded):
+            memory.build_context(S)
+        return
+    with suppress(BudgetExceeded):  # framing and placeholders come on top of what is fixed
+        context = memory.build_context(S)
+        assert context.tokens.tokens <= budget
+        assert not context.messages or check(context.messages, "openai-chat") == []
+
+
+def fixed_tokens(memory: MemoryManager) -> int:
+    """The tokens that nothing may take away."""
+    return sum(e.token_count.tokens for e in memory.get_active_entries(S) if e.pinned)
+
+
+@settings(max_examples=60)
+@given(st.lists(EVENTS, min_size=1, max_size=30), st.integers(20, 4_000))
+def test_a_target_given_by_hand_is_reached_or_the_result_says_why(
+    kinds: list[tuple[str, int]], target: int
+) -> None:
+    memory = MemoryManager(counter="chars4", config=MemoryConfig(auto_compress=False))
+    for number, (kind, tokens) in enumerate(kinds):
+        add(memory, number, kind, tokens)
+    result = memory.compress(S, target_tokens=target)
+    tokens = memory.get_stats(S).active_tokens
+    assert result.tokens_after == tokens
+    if tokens > target:
+        assert "stay instead of" in result.reason or "nothing may go" in result.reason
+        left = memory.plan_compression(S, target_tokens=target).entries
+        assert all(row.type == "summary" or not row.reason.startswith("old") for row in left)
+
+
+@pytest.mark.parametrize(
+    "strategy", ["default", "window", "token_buffer", "summary", "summary_buffer"]
+)
+@pytest.mark.parametrize("budget", [2_000, 8_000, 32_000, 99_000])
+def test_one_entry_of_400_000_characters_fits_clipped_and_its_original_is_retrievable(
+    strategy: str, budget: int
+) -> None:
+    memory = MemoryManager(
+        counter="chars4", config=MemoryConfig(max_tokens=budget, strategy=strategy)
+    )
+    entry = memory.add_user_message(S, HUGE)
+    context = memory.build_context(S)
+    assert context.tokens.tokens <= budget
+    [message] = context.messages
+    assert f"of {len(HUGE)} characters here; the original is entry #1]" in message["content"]
+    assert len(message["content"]) > 2 * budget  # as much as fits, not a stub
+    assert memory.get_entry(S, entry.id).text == HUGE
+
+
+@pytest.mark.parametrize("budget", [2_000, 8_000, 99_000])
+def test_a_huge_tool_result_fits_clipped_with_its_call(budget: int) -> None:
+    memory = MemoryManager(counter="chars4", config=MemoryConfig(max_tokens=budget))
+    for number in range(8):
+        memory.add_user_message(S, f"{number} abc")
+    memory.add_tool_call(S, "cat", {"path": "log"}, call_id="c")
+    entry = memory.add_tool_result(S, "cat", HUGE, call_id="c")
+    context = memory.build_context(S)
+    assert context.tokens.tokens <= budget
+    assert check(context.messages, "openai-chat") == []
+    assert len(context.messages) == 10  # one huge entry pushes nothing recent out
+    assert memory.get_entry(S, entry.id).text == HUGE
+
+
+@pytest.mark.parametrize(
+    "strategy", ["default", "window", "token_buffer", "summary_buffer", "buffer"]
+)
+def test_pinned_entries_larger_than_the_budget_refuse_and_say_which(strategy: str) -> None:
+    memory = MemoryManager(
+        counter="chars4", config=MemoryConfig(max_tokens=2_000, strategy=strategy)
+    )
+    pinned = memory.add_user_message(S, HUGE, pinned=True)
+    memory.add_user_message(S, "and now?")
+    result = memory.compress(S)
+    assert result.compression_id is None
+    assert result.reason
+    with pytest.raises(BudgetExceeded) as refused:
+        memory.build_context(S)
+    assert refused.value.culprits[0] == (f"pinned message {pinned.id}", pinned.token_count.tokens)
+    assert refused.value.available == 2_000
+    memory.unpin(S, pinned.id)
+    if strategy != "buffer":
+        assert memory.build_context(S).tokens.tokens <= 2_000
+
+
+# ---------------------------------------------------------------- a stable prefix
+
+
+def broken_prefixes(memory: MemoryManager, entries: int) -> tuple[int, int]:
+    """How often a context did not begin with the whole of the one before it, and how many compressions."""
+    heard: list[CompressionResult] = []
+
+    def receive(_: Any, event: CompressionResult) -> None:
+        heard.append(event)
+
+    broken = before = 0
+    with events.compressed.connected_to(receive, sender=memory):
+        for number in range(entries):
+            if number % 3 == 0:
+                memory.add_user_message(S, f"{number:04}" + "abc " * 40)
+            else:
+                memory.add_tool_call(S, "shell", {"n": number}, call_id=f"c{number}")
+                memory.add_tool_result(
+                    S, "shell", f"{number:04}" + "abc " * 80, call_id=f"c{number}"
+                )
+            context = memory.build_context(S)
+            broken += context.unchanged_prefix < before
+            before = len(context)
+    return broken, len(heard)
+
+
+@pytest.mark.parametrize(
+    "strategy", ["default", "summary_buffer", "summary", (drop_oldest,)], ids=str
+)
+def test_the_prefix_changes_only_with_a_compression_and_those_come_in_batches(
+    strategy: Any,
+) -> None:
+    config = MemoryConfig(max_tokens=4_000, max_entries=None, strategy=strategy)
+    if strategy == "summary":
+        config = MemoryConfig(strategy=strategy)
+    memory = MemoryManager(counter="chars4", config=config, summarizer=lambda prompt: "in short")
+    broken, compressions = broken_prefixes(memory, 300)
+    assert 0 < broken <= compressions
+    budget = resolve_budget(config, None)
+    stats = memory.get_stats(S)
+    rooms = [stats.total_tokens / (budget.max_tokens - budget.target_tokens)]
+    if budget.max_entries is not None and budget.target_entries is not None:
+        rooms.append(stats.total_entries / (budget.max_entries - budget.target_entries))
+    assert compressions <= 1.25 * max(rooms) + 1
+
+
+def test_a_compression_leaves_what_stands_before_its_first_cut_unchanged() -> None:
+    memory = MemoryManager(counter="chars4", config=MemoryConfig(auto_compress=False))
+    memory.add_system_message(S, "be brief")
+    for number in range(4):
+        memory.add_user_message(S, f"keep {number}", pinned=True)
+    for number in range(30):
+        memory.add_user_message(S, f"{number} " + "abc " * 50)
+    before = memory.build_context(S)
+    memory.compress(S, target_tokens=800)
+    after = memory.build_context(S)
+    assert after.unchanged_prefix == 5
+    assert after.messages[:5] == before.messages[:5]
+
+
+# ---------------------------------------------------------------- contexts that are trimmed
+
+
+@pytest.mark.parametrize("tools", [False, True])
+@pytest.mark.parametrize("budget", [800, 2_000, 8_000])
+def test_a_trimmed_context_uses_its_budget_however_much_more_there_is(
+    tools: bool, budget: int
+) -> None:
+    memory = MemoryManager(counter="chars4", config=MemoryConfig(auto_compress=False))
+    for number in range(1, 300):
+        add(memory, number, "pair" if tools and number % 3 else "user", 50)
+        if number % 20 == 0 and memory.get_stats(S).active_tokens > budget:
+            context = memory.build_context(S, budget=budget)
+            assert 0.7 * budget <= context.tokens.tokens <= budget
+            assert check(context.messages, "openai-chat") == []
+
+
+def test_trimmed_contexts_are_cut_in_steps_so_that_most_begin_like_the_one_before() -> None:
+    config = MemoryConfig(auto_compress=False, max_tokens=4_000)
+    memory = MemoryManager(counter="chars4", config=config)
+    broken = before = trimmed = 0
+    for number in range(300):
+        memory.add_user_message(S, f"{number:04}" + "abc " * 40)
+        context = memory.build_context(S)
+        broken += context.unchanged_prefix < before
+        trimmed += bool(context.trimmed)
+        before = len(context)
+    assert trimmed > 200
+    assert broken <= 1.25 * memory.get_stats(S).total_tokens / (4_000 / 8)
+    assert broken < trimmed / 8

@@ -1,0 +1,189 @@
+"""Folding repeated reads: by key or by content, never by prose, and only where something is gained."""
+
+from typing import Any
+
+import pytest
+
+from memman import Entry, MemoryConfig, MemoryManager
+from memman.compression import fold_repeats
+from memman.formats.rules import check
+
+FILE = "def main():\n    return 42\n" * 20
+OTHER = FILE.replace("42", "43")
+
+
+def manager(**settings: Any) -> MemoryManager:
+    given = {"auto_compress": False, "recent_window": 0, "strategy": (fold_repeats,)} | settings
+    return MemoryManager(counter="chars4", config=MemoryConfig(**given))
+
+
+def read(memory: MemoryManager, content: str = FILE, key: str | None = None, **more: Any) -> Entry:
+    """A call and its result, and a message after it."""
+    call = f"c{len(memory.get_active_entries('s')) if 's' in memory.list_sessions() else 0}"
+    metadata = None if key is None else {"fold_key": key}
+    memory.add_tool_call("s", "read", {}, call_id=call)
+    entry = memory.add_tool_result("s", "read", content, call_id=call, metadata=metadata, **more)
+    memory.add_assistant_message("s", "I have read the file; now I read the requirements.")
+    return entry
+
+
+def folded(memory: MemoryManager) -> list[str]:
+    """The entries that a compression folds, and nothing else is done."""
+    result = memory.compress("s", target_tokens=1)
+    assert {item.method for item in result.replacements} <= {"fold"}
+    return [entry_id for item in result.replacements for entry_id in item.ids]
+
+
+def test_reads_that_say_the_same_are_folded_to_the_newest() -> None:
+    memory = manager()
+    first, second, _newest = read(memory), read(memory), read(memory)
+    assert folded(memory) == [first.id, second.id]
+    assert check(memory.build_context("s").messages, "openai-chat") == []
+
+
+def test_a_stub_names_the_newest_read_and_the_original() -> None:
+    memory = manager()
+    first, newest = read(memory), read(memory)
+    folded(memory)
+    stub = memory.get_active_entries("s")[1]
+    assert stub.text == (
+        f"[memman: entry #{newest.seq} is a newer read of this; the original is entry "
+        f"#{first.seq}, {first.token_count.tokens} tokens]"
+    )
+    assert (stub.type, stub.call_id) == ("tool_result", first.call_id)
+    assert memory.get_entry("s", first.id).text == FILE
+
+
+def test_with_a_key_the_newest_version_of_a_source_stays() -> None:
+    memory = manager()
+    old, new = read(memory, FILE, "src/a.py"), read(memory, OTHER, "src/a.py")
+    assert folded(memory) == [old.id]
+    assert new.id in {entry.id for entry in memory.get_active_entries("s")}
+
+
+def test_other_keys_and_other_contents_are_not_folded() -> None:
+    memory = manager()
+    read(memory, FILE, "src/a.py")
+    read(memory, OTHER, "src/b.py")
+    read(memory, FILE.replace("42", "44"))
+    assert folded(memory) == []
+
+
+def test_a_read_that_failed_does_not_stand_for_one_that_went_well() -> None:
+    memory = manager()
+    read(memory, FILE, "src/a.py")
+    read(memory, "No such file: src/a.py. " * 20, "src/a.py", is_error=True)
+    assert folded(memory) == []
+
+
+def test_contexts_are_folded_by_what_they_say_and_not_by_their_source() -> None:
+    memory = manager()
+    first = memory.add_context("s", FILE, "manual")
+    memory.add_context("s", OTHER, "manual")
+    memory.add_context("s", FILE, "another name")
+    memory.add_user_message("s", "go on")
+    assert folded(memory) == [first.id]
+
+
+def test_a_context_may_have_a_key_too() -> None:
+    memory = manager()
+    first = memory.add_context("s", FILE, "page", metadata={"fold_key": "page"})
+    memory.add_context("s", OTHER, "page", metadata={"fold_key": "page"})
+    memory.add_user_message("s", "go on")
+    assert folded(memory) == [first.id]
+
+
+def test_prose_that_speaks_of_files_and_messages_that_repeat_are_left_alone() -> None:
+    memory = manager()
+    for _ in range(4):
+        memory.add_user_message("s", "I have read the requirements in src/a.py. " * 20)
+        memory.add_assistant_message("s", "I read the file src/a.py again. " * 20)
+    assert folded(memory) == []
+
+
+def test_what_is_said_beside_a_call_is_left_alone_too() -> None:
+    memory = manager()
+    for number in "abc":
+        memory.add_assistant_message("s", "I read src/a.py. " * 20, message_id=number)
+        memory.add_tool_call("s", "read", {}, call_id=number, message_id=number)
+        memory.add_tool_result("s", "read", "short", call_id=number)
+    assert folded(memory) == []
+
+
+def test_what_is_pinned_recent_or_newest_is_not_folded() -> None:
+    memory = manager(recent_window=6)
+    memory.add_tool_call("s", "wait", {"for": "abc " * 400}, call_id="open")  # stays, however large
+    pinned, old = read(memory, pinned=True), read(memory)
+    recent, newest = read(memory), read(memory)
+    result = memory.compress("s", target_tokens=600)
+    assert result.tokens_after > 600
+    assert [entry_id for item in result.replacements for entry_id in item.ids] == [old.id]
+    active = {entry.id for entry in memory.get_active_entries("s")}
+    assert {pinned.id, recent.id, newest.id} <= active
+
+
+def test_small_repeats_are_not_worth_it() -> None:
+    memory = manager()
+    for _ in range(5):
+        read(memory, "ok: 3 passed")
+    assert folded(memory) == []
+
+
+def test_folding_stops_at_low_water() -> None:
+    memory = manager(max_entries=None)
+    entries = [read(memory) for _ in range(6)]
+    tokens = memory.get_stats("s").active_tokens
+    result = memory.compress("s", target_tokens=tokens - 150)
+    gone = [entry_id for item in result.replacements for entry_id in item.ids]
+    assert gone == [entry.id for entry in entries[: len(gone)]]
+    assert 0 < len(gone) < 5
+
+
+def test_what_an_earlier_step_has_put_there_is_no_read() -> None:
+    texts = dict.fromkeys((2, 5), "told apart by a step of one's own " * 10)
+
+    def replaces(view: Any, goal: Any, craft: Any) -> Any:
+        chosen = {entry.id: texts[entry.seq] for entry in view.shown("old") if entry.seq in texts}
+        for entry_id, text in chosen.items():
+            view = view.stub([entry_id], craft, text)
+        return view
+
+    memory = manager(strategy=(replaces, fold_repeats))
+    for number in range(3):
+        read(memory, f"{number} " + FILE)
+    result = memory.compress("s", target_tokens=1)
+    assert [item.method for item in result.replacements] == ["stub", "stub"]
+
+
+def test_a_newest_read_that_is_only_a_stub_stands_for_nothing() -> None:
+    memory = manager()
+    first, second = read(memory, FILE, "a"), read(memory, OTHER, "a")
+    memory.update_config(strategy=(lambda view, goal, craft: view.stub([second.id], craft),))
+    memory.compress("s", target_tokens=1)
+    memory.update_config(strategy=(fold_repeats,))
+    assert folded(memory) == []
+    assert first.id in {entry.id for entry in memory.get_active_entries("s")}
+
+
+def test_a_fold_is_undone_and_survives_an_export() -> None:
+    memory = manager()
+    read(memory)
+    read(memory)
+    before = memory.get_active_entries("s")
+    folded(memory)
+    restored = MemoryManager(counter="chars4")
+    restored.import_session(memory.export_session("s"))
+    assert restored.get_active_entries("s") == memory.get_active_entries("s")
+    memory.undo_compression("s")
+    assert memory.get_active_entries("s") == before
+
+
+@pytest.mark.parametrize("strategy", ["default", (fold_repeats, "summarise")])
+def test_the_default_folds_contexts_before_it_summarises(strategy: Any) -> None:
+    memory = manager(strategy=strategy, max_entries=None)
+    for _ in range(3):
+        memory.add_context("s", FILE, "src/a.py")
+    memory.add_user_message("s", "go on")
+    tokens = memory.get_stats("s").active_tokens
+    result = memory.compress("s", target_tokens=tokens - 60)
+    assert [item.method for item in result.replacements] == ["fold"]
