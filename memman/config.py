@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from string import Formatter
 from typing import Any, Literal
 
 import msgspec
@@ -18,6 +19,12 @@ from memman.errors import ConfigError
 CountPolicy = Literal["local", "confirm", "estimate"]
 OnFailure = Literal["fallback", "keep", "raise"]
 
+PROMPT_FIELDS = (
+    "content",
+    "words",
+    "tokens",
+    "focus",
+)  # what a template may have, the first it must
 UNKNOWN_MODEL_TOKENS = 50_000
 UNKNOWN_MODEL_ENTRIES = 100
 
@@ -48,6 +55,8 @@ class MemoryConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     on_failure: OnFailure = "fallback"
     model: str | None = None
     summarizer: str | None = None
+    summarizer_window: int | None = None
+    summary_prompt: Any = None
 
     def __post_init__(self) -> None:
         for name, (low, high, kinds) in _RANGES.items():
@@ -65,6 +74,7 @@ class MemoryConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             raise ConfigError(
                 f"strategy must be a preset's name or a tuple of stages, not {object_type}"
             )
+        _check_prompt(self.summary_prompt)
         if self.target_ratio * (1 + self.max_summary_ratio) > 1:
             raise ConfigError(
                 f"target_ratio={self.target_ratio} with max_summary_ratio={self.max_summary_ratio} "
@@ -184,6 +194,7 @@ _RANGES: dict[str, tuple[float, float, tuple[type, ...]]] = {
     "auto_compress": (0, 1, (bool,)),
     "background": (0, 1, (bool,)),
     "summarize_timeout": (0.001, 86_400, (int, float, type(None))),
+    "summarizer_window": (1_000, 2**53, (int, type(None))),
 }
 _CHOICES: dict[str, Sequence[str]] = {
     "count_policy": ("local", "confirm", "estimate"),
@@ -199,6 +210,34 @@ def _check_range(name: str, value: Any, low: float, high: float, kinds: tuple[ty
         raise ConfigError(f"{name} must be {allowed}, not {value!r}")
     if isinstance(value, int | float) and not low <= value <= high:
         raise ConfigError(f"{name}={value!r} is out of range: it must be from {low:g} to {high:g}")
+
+
+def _check_prompt(prompt: Any) -> None:
+    """Refuses what is neither None, a function, nor a template that has its placeholder and no other."""
+    if prompt is None or callable(prompt):
+        return
+    if not isinstance(prompt, str):
+        kind = type(prompt).__name__
+        raise ConfigError(f"summary_prompt must be a template, a function or None, not {kind}")
+    known = ", ".join(f"{{{name}}}" for name in PROMPT_FIELDS)
+    try:
+        found = [
+            (name, spec, how)
+            for _, name, spec, how in Formatter().parse(prompt)
+            if name is not None
+        ]
+    except ValueError as error:
+        raise ConfigError(
+            f"summary_prompt is no template: {error}; write a brace that is text twice"
+        ) from None
+    for name, spec, how in found:
+        if name not in PROMPT_FIELDS or spec or how:
+            raise ConfigError(
+                f"summary_prompt has the unknown placeholder {{{name}}}; known are {known}. "
+                "Write a brace that is text twice"
+            )
+    if "content" not in [name for name, _, _ in found]:
+        raise ConfigError("summary_prompt lacks the placeholder {content}, where the material goes")
 
 
 def _parsed(name: str, variable: str, text: str) -> Any:

@@ -103,7 +103,8 @@ class AsyncMemoryManager:
         summarizer: None writes heuristic summaries; a `str -> str` callable (sync or async), a
             plugin's name, or a `Summarizer`.
         counter: None is resolved by `model`; a counter's name, a `str -> int`, or a counter.
-        redact: `Entry -> Entry`, called before an entry is counted and stored.
+        redact: `Entry -> Entry`, called before an entry is counted and stored, and again before a
+            summarizer or a remote counter sees it.
         clock: aware datetimes; for tests.
         new_id: unique strings, made before the first attempt to store; for tests.
         exclusive: this manager is the only writer of the store, so that it need not be asked for
@@ -587,9 +588,8 @@ class AsyncMemoryManager:
         except MemmanError as error:
             raise StateError([f"its settings do not work here: {error}"]) from error
         records = sound.records
-        if (redact := shared.redact) is not None:
-            session = Session(document.session_id, shared)
-            records = with_entries(records, lambda entry: session.redacted(entry, redact))
+        if shared.redact is not None:
+            records = with_entries(records, Session(document.session_id, shared).redacted)
         session_id = document.session_id
         if await self._door.call(shared.store, shared.store.state, session_id) is not None:
             if on_conflict == "skip":
@@ -1198,6 +1198,7 @@ class _Asker:
 
     def __init__(self, ask: Callable[[SummaryRequest], Any], is_async: bool, door: Door) -> None:
         self._ask = ask
+        self.max_input_tokens = getattr(getattr(ask, "__self__", None), "max_input_tokens", None)
         self.is_async = is_async or is_async_callable(ask)
         if self.is_async and not door.is_async:
             raise AsyncPortRefused(

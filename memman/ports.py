@@ -130,13 +130,18 @@ class Store(Protocol):
 
 
 class SummaryRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What a summarizer is asked: `prompt` is complete; the rest is for those who build their own."""
+    """What a summarizer is asked: `prompt` is complete; the rest is for those who build their own.
+
+    `content` is what the prompt has of the conversation: the previous summary and the entries as quoted,
+    attributed text between our delimiters, which nothing in it can imitate.
+    """
 
     prompt: str
     entries: tuple[Entry, ...]
     previous_summary: str | None
     target_tokens: int
     focus: str | None = None
+    content: str = ""
 
 
 class SummaryUsage(msgspec.Struct, frozen=True):

@@ -7,8 +7,9 @@ from typing import Any, Literal
 
 import msgspec
 
+from memman.compression.asking import Answer, Request, SummaryOptions
 from memman.compression.stages import clear_tool_results, clip_large, clip_rest, drop_oldest
-from memman.compression.summaries import Answer, Request, SummaryOptions, summarise
+from memman.compression.summaries import summarise
 from memman.compression.view import Craft, Goal, Group, Item, View
 from memman.errors import CompressionFailed, ConfigError
 from memman.records import Replacement

@@ -17,12 +17,14 @@ from memman.tables import beside
 
 _LEAST_VALUE: Final = 4
 _MOST_VALUE: Final = 120  # a longer one is a blob, not something that anybody types again
-_CHUNK: Final = re.compile(r"(?:[^\s\"'`<>(){}\[\],;|*]|(?<=\d),(?=\d)){4,}")
-_ASCII: Final = re.compile(r"[!-~]{4,}")
+# What stands between values becomes a space in one step: far quicker than a pattern that looks for runs.
+_APART: Final = bytes.maketrans(b"\"'`<>(){}[];|*\n\r\t\v\f", b" " * 19)
+_NOT_ASCII: Final = re.compile(r"[^\x00-\x7f]+")
+_COMMA: Final = re.compile(r"(?<!\d),|,(?!\d)")
 _EDGES: Final = ".:!?=&#-+"
 _LINE_OF: Final = re.compile(r"(.+\.[A-Za-z]\w*):\d+(?::\d+)?$")
-_DIGIT: Final = re.compile(r"\d")
-_NAMED: Final = re.compile(r"\w_\w|[a-z][A-Z]|\w@\w|[^\W\d_]{2}\.[^\W\d_]{2}|[A-Z]{4}")
+_MAY_HOLD: Final = re.compile(r"[0-9_@/A-Z]|[a-z]\.[a-z]")
+_NAMED: Final = re.compile(r"\d|\w_\w|[a-z][A-Z]|\w@\w|[A-Za-z]{2}\.[A-Za-z]{2}|[A-Z]{4}", re.ASCII)
 _LEAST_CHARS: Final = 3
 _WORD: Final = re.compile(r"[^\W_]+")
 # Thai and Lao, Burmese, Khmer, Japanese kana, Chinese characters.
@@ -48,30 +50,47 @@ def words_of(text: str) -> frozenset[str]:
     return frozenset(words)
 
 
-def exact_values(text: str) -> list[str]:
-    """The exact values of a text, each once, in the order in which they first stand."""
+def exact_values(text: str, most: int | None = None) -> list[str]:
+    """The exact values of a text, each once, in the order in which they first stand.
+
+    Of a text of more than `most` characters so many are read, half of them at its beginning and half at its
+    end.
+    """
     found: dict[str, None] = {}
-    for chunk in dict.fromkeys(_CHUNK.findall(text)):
-        if chunk.isascii():
-            value = _value_in(chunk)
+    for chunk in dict.fromkeys(_chunks(text, most)):
+        if len(chunk) < _LEAST_VALUE or (chunk.isalpha() and chunk[1:].islower()):
+            continue
+        if _MAY_HOLD.search(chunk) is None:
+            continue
+        for part in _COMMA.split(chunk) if "," in chunk else (chunk,):
+            value = _value_in(part)
             if value:
                 found[value] = None
-        else:
-            for run in _ASCII.findall(chunk):
-                value = _value_in(run)
-                if value:
-                    found[value] = None
     return _without_lines(list(found))
+
+
+def _chunks(text: str, most: int | None) -> list[str]:
+    """The runs of characters that may hold a value; what the ends of a reading cut in two is none."""
+    if most is None or len(text) <= most:
+        return _spaced(text).split()
+    half = most // 2
+    head = _spaced(text[:half]).rpartition(" ")[0]
+    tail = _spaced(text[-half:]).partition(" ")[2]
+    return head.split() + tail.split()
+
+
+def _spaced(text: str) -> str:
+    """The text with a space for everything that no value has in it."""
+    if not text.isascii():
+        text = _NOT_ASCII.sub(" ", text)
+    return text.encode().translate(_APART).decode()
 
 
 def _without_lines(values: list[str]) -> list[str]:
     """A file that is named with several of its lines, as a search does, is one value."""
-    files = Counter([line[1] for value in values if (line := _LINE_OF.match(value))])
-    shown = [
-        line[1] if (line := _LINE_OF.match(value)) and files[line[1]] > 2 else value
-        for value in values
-    ]
-    return list(dict.fromkeys(shown))
+    files = {v: line[1] for v in values if ":" in v and (line := _LINE_OF.match(v))}
+    lines = Counter(files.values())
+    return list(dict.fromkeys([files[v] if lines[files.get(v, "")] > 2 else v for v in values]))
 
 
 def _value_in(chunk: str) -> str:
@@ -81,8 +100,7 @@ def _value_in(chunk: str) -> str:
     value = chunk.strip(_EDGES) if not chunk.startswith((".", "/", "~")) else chunk.rstrip(_EDGES)
     if not _LEAST_VALUE <= len(value) <= _MOST_VALUE:
         return ""
-    named = _DIGIT.search(value) or _NAMED.search(value) or _is_path(value)
-    return value if named else ""
+    return value if _NAMED.search(value) or _is_path(value) else ""
 
 
 def _is_path(value: str) -> bool:

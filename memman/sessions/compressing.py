@@ -15,10 +15,12 @@ import msgspec
 
 from memman import events
 from memman.compression import (
+    UNKNOWN_WINDOW,
     CompressionPlan,
     Goal,
     OriginalsWanted,
     SummaryFailed,
+    SummaryFailure,
     SummaryOptions,
     SummaryProblem,
     View,
@@ -28,11 +30,10 @@ from memman.compression import (
     stages_of,
     view_of,
 )
-from memman.compression.summaries import SummaryFailure
 from memman.config import resolve_budget
 from memman.doors import Lock
 from memman.entries import Entry
-from memman.errors import CompressionFailed, MemmanError, Refused, StoreConflict
+from memman.errors import CompressionFailed, InvalidInput, MemmanError, Refused, StoreConflict
 from memman.ports import SummaryReply, SummaryRequest, SummaryUsage
 from memman.records import Added, Compressed, Cost
 from memman.sessions.live import LiveWindow
@@ -259,9 +260,14 @@ class Compressing(LiveWindow):
         self, view: View, goal: Goal, options: SummaryOptions
     ) -> tuple[View, Cost]:
         """Drives the plan: waits for summaries, tells of problems."""
-        plan = make_plan(
-            view, goal, self._shared.craft(self._meter), stages_of(self._config.strategy), options
+        config, shared = self._config, self._shared
+        options = msgspec.structs.replace(
+            options,
+            window=self._summarizer_window(),
+            prompt=config.summary_prompt,
+            redact=None if shared.redact is None else self._clean,
         )
+        plan = make_plan(view, goal, shared.craft(self._meter), stages_of(config.strategy), options)
         cost = Cost()
         answer: Any = None
         while True:
@@ -283,7 +289,20 @@ class Compressing(LiveWindow):
             else:
                 began = self._shared.clock()
                 answer = await self._summary(wanted)
-                cost = _with_call(cost, answer, (self._shared.clock() - began).total_seconds())
+                cost = cost.plus(_cost(answer, (self._shared.clock() - began).total_seconds()))
+
+    def _summarizer_window(self) -> int:
+        """How many tokens the summarizer takes in one call."""
+        summarizer = self._shared.summarizer(self._config)
+        own = getattr(summarizer, "max_input_tokens", None)
+        return self._config.summarizer_window or own or UNKNOWN_WINDOW
+
+    def _clean(self, entry: Entry) -> Entry:
+        """The entry as `redact` leaves it: it may come from an import, or from another manager."""
+        try:
+            return self._shared.redacted(entry)
+        except InvalidInput as error:
+            raise CompressionFailed(f"no summary was made: {error}") from error
 
     async def _originals(self, slots: Sequence[Slot]) -> list[tuple[Entry, ...]]:
         """The added entries that stubs or clipped entries stand for, as the store has them."""
@@ -331,17 +350,12 @@ class Compressing(LiveWindow):
         return reply
 
 
-def _with_call(cost: Cost, answer: SummaryReply | SummaryFailure, seconds: float) -> Cost:
-    """The cost with one more call of the summarizer, whether it answered or failed."""
+def _cost(answer: SummaryReply | SummaryFailure, seconds: float) -> Cost:
+    """What one call of the summarizer cost, whether it answered or failed."""
     reply = answer if isinstance(answer, SummaryReply) else None
     usage = (reply.usage if reply else None) or SummaryUsage()
-    return Cost(
-        cost.calls + 1,
-        cost.seconds + seconds,
-        cost.input_tokens + usage.input_tokens,
-        cost.output_tokens + usage.output_tokens,
-        (reply.model if reply else None) or cost.model,
-    )
+    model = reply.model if reply else None
+    return Cost(1, seconds, usage.input_tokens, usage.output_tokens, model)
 
 
 def _over_budget(session_id: str, tokens: int, limit: int) -> events.OverBudget:

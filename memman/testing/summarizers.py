@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from memman.compression.summaries import summary_request
+from memman.compression import summary_request
 from memman.entries import Entry
 from memman.ports import Summarizer, SummaryReply, SummaryRequest
 from memman.testing.laws import settled

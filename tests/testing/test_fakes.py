@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from memman import MemoryManager, events
-from memman.compression.summaries import summary_request
+from memman.compression import summary_request
 from memman.testing import FakeClock, ScriptedSummarizer, record_events, sequential_ids
 from memman.testing.summarizers import conversation
 
