@@ -219,25 +219,29 @@ def _check_prompt(prompt: Any) -> None:
     if not isinstance(prompt, str):
         kind = type(prompt).__name__
         raise ConfigError(f"summary_prompt must be a template, a function or None, not {kind}")
-    known = ", ".join(f"{{{name}}}" for name in PROMPT_FIELDS)
+    found = _placeholders(prompt)
+    if unknown := [name for name in found if name not in PROMPT_FIELDS]:
+        known = ", ".join([f"{{{name}}}" for name in PROMPT_FIELDS])
+        raise ConfigError(
+            f"summary_prompt has the unknown placeholder {{{unknown[0]}}}; known are {known}. "
+            "Write a brace that is text twice"
+        )
+    if "content" not in found:
+        raise ConfigError("summary_prompt lacks the placeholder {content}, where the material goes")
+
+
+def _placeholders(template: str) -> list[str]:
+    """The placeholders of a template as they are written."""
     try:
-        found = [
-            (name, spec, how)
-            for _, name, spec, how in Formatter().parse(prompt)
-            if name is not None
-        ]
+        fields = [field for field in Formatter().parse(template) if field[1] is not None]
     except ValueError as error:
         raise ConfigError(
             f"summary_prompt is no template: {error}; write a brace that is text twice"
         ) from None
-    for name, spec, how in found:
-        if name not in PROMPT_FIELDS or spec or how:
-            raise ConfigError(
-                f"summary_prompt has the unknown placeholder {{{name}}}; known are {known}. "
-                "Write a brace that is text twice"
-            )
-    if "content" not in [name for name, _, _ in found]:
-        raise ConfigError("summary_prompt lacks the placeholder {content}, where the material goes")
+    return [
+        f"{name}{f'!{how}' if how else ''}{f':{spec}' if spec else ''}"
+        for _, name, spec, how in fields
+    ]
 
 
 def _parsed(name: str, variable: str, text: str) -> Any:

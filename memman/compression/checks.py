@@ -22,7 +22,7 @@ _REFUSAL: Final = re.compile(
     r"(?:i'?m )?(?:sorry|i apologi[sz]e)?[,.]?\s*(?:but )?"
     r"(?:i|i'm|i am)\s*(?:can'?t|cannot|can not|unable to|not able to|won'?t)\s*(?:be able to )?"
     r"(?:assist|help|comply|fulfil+|do|provide|complete|continue|process)"
-    r"(?:\s*(?:you|with|to|that|this|it|the|your|request|a|summary|conversation))*\s*[.!]?",
+    r"(?:\s*(?:you|with|to|that|this|it|the|your|request|a|summary|of|conversation))*\s*[.!]?",
     re.IGNORECASE,
 )
 _TOOL_MARKUP: Final = re.compile(

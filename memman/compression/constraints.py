@@ -17,7 +17,8 @@ from memman.entries import NO_JSON, Entry
 
 _KEY: Final = "constraint"
 _SHARE: Final = 0.5  # of the room that declared ones leave may be constraints that a model told
-_AROUND: Final = 4  # tokens of a heading or a bullet, at most
+_HEADING: Final = 8  # tokens, at most
+_BULLET: Final = 2
 
 CountText = Callable[[str], int]
 
@@ -73,9 +74,9 @@ def _found(entries: Sequence[Entry]) -> tuple[dict[str, None], dict[str, None]]:
 def _fitting(items: Sequence[str], tokens: int, count: CountText) -> tuple[list[str], int]:
     """The items that fit, each counted once, and the tokens that they leave."""
     kept: list[str] = []
-    left = tokens - _AROUND
+    left = tokens - _HEADING
     for item in items:
-        cost = count(item) + _AROUND
+        cost = count(item) + _BULLET
         if cost <= left:
             kept.append(item)
             left -= cost

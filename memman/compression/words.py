@@ -21,6 +21,7 @@ _MOST_VALUE: Final = 120  # a longer one is a blob, not something that anybody t
 _APART: Final = bytes.maketrans(b"\"'`<>(){}[];|*\n\r\t\v\f", b" " * 19)
 _NOT_ASCII: Final = re.compile(r"[^\x00-\x7f]+")
 _COMMA: Final = re.compile(r"(?<!\d),|,(?!\d)")
+_AFTER_WORDS: Final = ".,:!?"
 _EDGES: Final = ".:!?=&#-+"
 _LINE_OF: Final = re.compile(r"(.+\.[A-Za-z]\w*):\d+(?::\d+)?$")
 _MAY_HOLD: Final = re.compile(r"[0-9_@/A-Z]|[a-z]\.[a-z]")
@@ -58,7 +59,8 @@ def exact_values(text: str, most: int | None = None) -> list[str]:
     """
     found: dict[str, None] = {}
     for chunk in dict.fromkeys(_chunks(text, most)):
-        if len(chunk) < _LEAST_VALUE or (chunk.isalpha() and chunk[1:].islower()):
+        word = chunk.rstrip(_AFTER_WORDS)
+        if len(word) < _LEAST_VALUE or (word.isalpha() and word[1:].islower()):
             continue
         if _MAY_HOLD.search(chunk) is None:
             continue
