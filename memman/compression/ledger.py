@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from memman.compression.words import exact_values
+from memman.compression.words import exact_values, sure_values
 from memman.entries import Entry
 
 LEDGER_HEAD: Final = "Exact values by entry: "
@@ -22,11 +22,10 @@ _WITH_DIGITS: Final = 2  # more than that is worth what has digits: it is told b
 _LEAST_ROOM: Final = 16
 # What is read for the ledger below a summary, newest first, is bounded by its room: it must cost little
 # beside a window of any size. A long output is told by its beginning and its end.
-_CHOICE: Final = 2  # times the room, of values to choose from
-_READ: Final = 10  # times the room, of text
+_CHOICE: Final = 1.3  # times the room, of values to choose from
+_READ: Final = 100  # times the room, of text
 _READ_OF_ONE: Final = 600  # characters
 _DIGIT: Final = re.compile(r"\d")
-_SURE: Final = re.compile(r"[0-9_@/]")  # a text without any is not looked at closely for it
 _KEPT: Final = re.compile(r"#(\d+): ([^;]*)")
 
 Found = tuple[str, int]  # a value, and the number of its entry
@@ -57,13 +56,12 @@ def ranked_values(entries: Sequence[Entry], room: int | None = None) -> list[Fou
     """
     found: dict[str, _Value] = {}
     chars = read = 0
-    most = None if room is None else _READ_OF_ONE
     for order, entry in enumerate(reversed(entries)):
         if room is not None and entry.type != "summary":
-            if chars >= _CHOICE * room or read >= _READ * room or not _SURE.search(entry.text):
+            if chars >= _CHOICE * room or read >= _READ * room:
                 continue
             read += min(len(entry.text), _READ_OF_ONE)
-        for place, (value, seq) in enumerate(_values_in(entry, most)):
+        for place, (value, seq) in enumerate(_values_in(entry, room is None)):
             known = found.get(value)
             if known is not None:
                 known.seen += 1
@@ -73,10 +71,11 @@ def ranked_values(entries: Sequence[Entry], room: int | None = None) -> list[Fou
     return [(value, known.seq) for value, known in sorted(found.items(), key=_rank)]
 
 
-def _values_in(entry: Entry, most: int | None) -> Iterator[Found]:
+def _values_in(entry: Entry, closely: bool) -> Iterator[Found]:
     """The values of an entry, each once; those of an earlier ledger the newest first."""
     if entry.type != "summary":
-        for value in exact_values(entry.text, most):
+        text = entry.text
+        for value in exact_values(text) if closely else sure_values(text, _READ_OF_ONE):
             yield value, entry.seq
         return
     text, kept = without_ledger(entry.text)

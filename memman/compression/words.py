@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Final
 
@@ -24,6 +25,7 @@ _COMMA: Final = re.compile(r"(?<!\d),|,(?!\d)")
 _AFTER_WORDS: Final = ".,:!?"
 _EDGES: Final = ".:!?=&#-+"
 _LINE_OF: Final = re.compile(r"(.+\.[A-Za-z]\w*):\d+(?::\d+)?$")
+_SURE: Final = re.compile(r"[0-9_@/]")
 _MAY_HOLD: Final = re.compile(r"[0-9_@/A-Z]|[a-z]\.[a-z]")
 _NAMED: Final = re.compile(r"\d|\w_\w|[a-z][A-Z]|\w@\w|[A-Za-z]{2}\.[A-Za-z]{2}|[A-Z]{4}", re.ASCII)
 _LEAST_CHARS: Final = 3
@@ -51,14 +53,37 @@ def words_of(text: str) -> frozenset[str]:
     return frozenset(words)
 
 
-def exact_values(text: str, most: int | None = None) -> list[str]:
-    """The exact values of a text, each once, in the order in which they first stand.
+def exact_values(text: str) -> list[str]:
+    """The exact values of a text, each once, in the order in which they first stand."""
+    return _values_of(dict.fromkeys(_spaced(text).split()))
 
-    Of a text of more than `most` characters so many are read, half of them at its beginning and half at its
-    end.
+
+def sure_values(text: str, most: int) -> list[str]:
+    """The exact values that have a digit, `_`, `@` or `/`: nearly all, at a fraction of the time where they
+    are few. Of a text of more than `most` characters its beginning and its end are read, `most` together.
     """
+    if len(text) <= most:
+        return _values_of(dict.fromkeys(_sure_chunks(_spaced(text))))
+    half = most // 2
+    # What the end of a reading cuts in two is none.
+    head = _spaced(text[:half]).rpartition(" ")[0]
+    tail = _spaced(text[-half:]).partition(" ")[2]
+    return _values_of(dict.fromkeys(_sure_chunks(f"{head} {tail}")))
+
+
+def _sure_chunks(spaced: str) -> Iterator[str]:
+    """The runs of characters around each mark, found without a look at what stands between."""
+    at = 0
+    while mark := _SURE.search(spaced, at):
+        begin = spaced.rfind(" ", at, mark.start()) + 1 or at
+        end = spaced.find(" ", mark.end())
+        at = len(spaced) if end < 0 else end
+        yield spaced[begin:at]
+
+
+def _values_of(chunks: Iterable[str]) -> list[str]:
     found: dict[str, None] = {}
-    for chunk in dict.fromkeys(_chunks(text, most)):
+    for chunk in chunks:
         word = chunk.rstrip(_AFTER_WORDS)
         if len(word) < _LEAST_VALUE or (word.isalpha() and word[1:].islower()):
             continue
@@ -69,16 +94,6 @@ def exact_values(text: str, most: int | None = None) -> list[str]:
             if value:
                 found[value] = None
     return _without_lines(list(found))
-
-
-def _chunks(text: str, most: int | None) -> list[str]:
-    """The runs of characters that may hold a value; what the ends of a reading cut in two is none."""
-    if most is None or len(text) <= most:
-        return _spaced(text).split()
-    half = most // 2
-    head = _spaced(text[:half]).rpartition(" ")[0]
-    tail = _spaced(text[-half:]).partition(" ")[2]
-    return head.split() + tail.split()
 
 
 def _spaced(text: str) -> str:

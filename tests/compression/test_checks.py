@@ -67,6 +67,8 @@ def test_the_same_summary_again_is_no_echo_of_the_prompt() -> None:
     assert fault_of(SummaryReply(text=said), again) == ""
 
 
-@pytest.mark.parametrize("text", ["i " * 100, "sorry" + " a" * 90, "I can't help" + " to" * 60 + "x"])
+@pytest.mark.parametrize(
+    "text", ["i " * 100, "sorry" + " a" * 90, "I can't help" + " to" * 60 + "x"]
+)
 def test_a_refusal_is_told_in_linear_time(text: str) -> None:
     fault_of(SummaryReply(text=text), REQUEST)

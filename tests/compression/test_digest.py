@@ -39,7 +39,10 @@ TALK = [
     entry(2, "I look at it now.", role="assistant"),
     result(3, "customer_id=C88231 total=1,204.50 mail=ada@example.org"),
     entry(4, "The order is paid with visa_9912, so the refund goes there.", role="assistant"),
-    *[entry(n, f"Sentence number {n} says nothing that anybody needs again.") for n in range(5, 60)],
+    *[
+        entry(n, f"Sentence number {n} says nothing that anybody needs again.")
+        for n in range(5, 60)
+    ],
 ]
 
 

@@ -13,7 +13,11 @@ from tests.compression.entries import entry, result, summary
 
 
 def test_values_stand_with_the_entry_that_they_were_last_seen_in() -> None:
-    said = [entry(1, "ORD-4711 and id_88"), entry(2, "again ORD-4711"), result(3, "total=12.50")]
+    said = [
+        entry(1, "ORD-4711, id_88, camelCase"),
+        entry(2, "again ORD-4711"),
+        result(3, "total=12.50"),
+    ]
     assert ledger(said, 200) == f"{LEDGER_HEAD}#1: id_88; #2: ORD-4711; #3: 12.50"
 
 

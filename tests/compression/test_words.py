@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memman.compression.words import exact_values, words_of
+from memman.compression.words import exact_values, sure_values, words_of
 
 
 @pytest.mark.parametrize(
@@ -45,16 +45,24 @@ def test_exact_values(text: str, values: list[str]) -> None:
 
 def test_of_a_long_text_the_beginning_and_the_end_are_read_and_no_value_is_cut_in_two() -> None:
     text = " ".join(f"id-{number:06d}" for number in range(1_000))
-    found = exact_values(text, 200)
+    found = sure_values(text, 200)
     assert found[0] == "id-000000"
     assert found[-1] == "id-000999"
     assert len(found) < 25
     assert set(found) <= set(exact_values(text))
-    assert exact_values("a1b2" * 500, 200) == []  # one run without an end that could be seen
+    assert sure_values("a1b2" * 500, 200) == []  # one run without an end that could be seen
+
+
+@given(st.text("ab1_./@ ,:-", max_size=80))
+def test_sure_values_are_the_exact_ones_that_have_a_mark(text: str) -> None:
+    marked = [value for value in exact_values(text) if set(value) & set("1_@/")]
+    assert sure_values(text, 1_000) == marked
 
 
 @given(st.text(max_size=200), st.integers(0, 100))
 def test_a_value_stands_in_its_text_and_holds_no_blank_or_bracket(text: str, most: int) -> None:
-    for value in exact_values(text, most):
+    sure = sure_values(text, most)
+    assert set(sure) <= set(exact_values(text)) or len(text) > most
+    for value in [*exact_values(text), *sure]:
         assert value in text
         assert not set(value) & set(" \n\t;[]()<>{}|\"'`")
