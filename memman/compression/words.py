@@ -19,14 +19,17 @@ from memman.tables import beside
 _LEAST_VALUE: Final = 4
 _MOST_VALUE: Final = 120  # a longer one is a blob, not something that anybody types again
 # What stands between values becomes a space in one step: far quicker than a pattern that looks for runs.
-_APART: Final = bytes.maketrans(b"\"'`<>(){}[];|*\n\r\t\v\f", b" " * 19)
+_APART: Final = bytes(
+    [32 if n <= 32 or n == 127 or n in b"\"'`<>(){}[];|*" else n for n in range(256)]
+)
 _NOT_ASCII: Final = re.compile(r"[^\x00-\x7f]+")
 _COMMA: Final = re.compile(r"(?<!\d),|,(?!\d)")
 _AFTER_WORDS: Final = ".,:!?"
 _EDGES: Final = ".:!?=&#-+"
 _LINE_OF: Final = re.compile(r"(.+\.[A-Za-z]\w*):\d+(?::\d+)?$")
 _SURE: Final = re.compile(r"[0-9_@/]")
-_MAY_HOLD: Final = re.compile(r"[0-9_@/A-Z]|[a-z]\.[a-z]")
+_MARKED: Final = re.compile(r"[0-9_@/A-Z]|[a-z]\.[a-z]")
+_LINES: Final = 3  # of a file: from so many on only its name is a value
 _NAMED: Final = re.compile(r"\d|\w_\w|[a-z][A-Z]|\w@\w|[A-Za-z]{2}\.[A-Za-z]{2}|[A-Z]{4}", re.ASCII)
 _LEAST_CHARS: Final = 3
 _WORD: Final = re.compile(r"[^\W_]+")
@@ -55,7 +58,16 @@ def words_of(text: str) -> frozenset[str]:
 
 def exact_values(text: str) -> list[str]:
     """The exact values of a text, each once, in the order in which they first stand."""
-    return _values_of(dict.fromkeys(_spaced(text).split()))
+    chunks = dict.fromkeys(_spaced(text).split())
+    return _values_of([chunk for chunk in chunks if _may_hold(chunk)])
+
+
+def _may_hold(chunk: str) -> bool:
+    """Whether a run of characters is more than a plain word."""
+    word = chunk.rstrip(_AFTER_WORDS)
+    if len(word) < _LEAST_VALUE or (word.isalpha() and word[1:].islower()):
+        return False
+    return _MARKED.search(chunk) is not None
 
 
 def sure_values(text: str, most: int) -> list[str]:
@@ -84,11 +96,6 @@ def _sure_chunks(spaced: str) -> Iterator[str]:
 def _values_of(chunks: Iterable[str]) -> list[str]:
     found: dict[str, None] = {}
     for chunk in chunks:
-        word = chunk.rstrip(_AFTER_WORDS)
-        if len(word) < _LEAST_VALUE or (word.isalpha() and word[1:].islower()):
-            continue
-        if _MAY_HOLD.search(chunk) is None:
-            continue
         for part in _COMMA.split(chunk) if "," in chunk else (chunk,):
             value = _value_in(part)
             if value:
@@ -106,8 +113,12 @@ def _spaced(text: str) -> str:
 def _without_lines(values: list[str]) -> list[str]:
     """A file that is named with several of its lines, as a search does, is one value."""
     files = {v: line[1] for v in values if ":" in v and (line := _LINE_OF.match(v))}
+    if len(files) < _LINES:
+        return values
     lines = Counter(files.values())
-    return list(dict.fromkeys([files[v] if lines[files.get(v, "")] > 2 else v for v in values]))
+    return list(
+        dict.fromkeys([files[v] if lines[files.get(v, "")] >= _LINES else v for v in values])
+    )
 
 
 def _value_in(chunk: str) -> str:
