@@ -321,9 +321,7 @@ def check_id(value: object, what: str) -> None:
 
 def neutralised(text: str) -> str:
     """The text with imitations of memman's own brackets broken by a space."""
-    # As bytes, of which only ASCII letters change: a tenth of the time of a text that has others.
-    told = b"memman" in text.encode(errors="surrogatepass").lower()
-    return _IMITATION.sub("[ ", text) if told else text
+    return _IMITATION.sub("[ ", text)
 
 
 def transcript_line(entry: Entry, text: str) -> str:
