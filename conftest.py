@@ -24,7 +24,11 @@ pytest.register_assert_rewrite("memman.testing")
 _LOOPS = ("docs/how-to/openai-loop.md", "docs/how-to/anthropic-loop.md")
 _PRINTED = "printed by the last block"  # no identifier, so no page can use the name
 # Run by the plugin's own tests, against a server that counts.
-_ELSEWHERE = ("plugins/memman-anthropic/README.md", "plugins/memman-openai/README.md")
+_ELSEWHERE = (
+    "plugins/memman-anthropic/README.md",
+    "plugins/memman-openai/README.md",
+    "plugins/memman-postgres/README.md",
+)
 _run = PythonEvaluator()
 
 

@@ -29,8 +29,10 @@ from memman.errors import (
     SessionExists,
     SessionNotFound,
     StateError,
+    StoreBusy,
     StoreConflict,
     StoreError,
+    StoreFull,
 )
 from memman.events import CompressionResult
 from memman.hookspecs import hookimpl
@@ -92,6 +94,8 @@ __all__ = [
     "SessionExists",
     "SessionNotFound",
     "StateError",
+    "StoreBusy",
     "StoreConflict",
     "StoreError",
+    "StoreFull",
 ]

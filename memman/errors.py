@@ -16,7 +16,9 @@ MemmanError
 ├── CompressionFailed                only from `compress`, with `on_failure="raise"`
 ├── CounterUnavailable               a counter cannot work here (`reason`)
 └── StoreError
+    ├── StoreBusy                    another process held it too long; nothing changed, try again
     ├── StoreConflict                the window changed shape meanwhile
+    ├── StoreFull                    there is no room left; nothing changed
     └── SessionExists                an import would overwrite a session
 """
 
@@ -117,6 +119,14 @@ class StoreError(MemmanError):
 
 class StoreConflict(StoreError):
     """The window changed shape since it was read, so a commit on the old shape was refused."""
+
+
+class StoreBusy(StoreError):
+    """Another process held the store for longer than it was to be waited for. Trying again may work."""
+
+
+class StoreFull(StoreError):
+    """The store has no room left. What was acknowledged is there; it goes on once there is room."""
 
 
 class SessionExists(StoreError):

@@ -58,6 +58,7 @@ from memman.errors import (
     SessionExists,
     StateError,
     StoreConflict,
+    StoreError,
 )
 from memman.formats import BUILTIN_FORMATS, detect_format, plain_messages
 from memman.formats import format_named as named
@@ -77,7 +78,7 @@ from memman.records import UsageReported
 from memman.results import Context, SessionStats, Summary
 from memman.sessions import Session, no_session
 from memman.shared import Remote, Shared
-from memman.stores import MemoryStore
+from memman.stores import MemoryStore, no_store, sqlite_store
 from memman.usage import usage_of
 from memman.window import Window
 
@@ -97,7 +98,8 @@ class AsyncMemoryManager:
     """Keeps conversations inside their context windows without losing a word of them.
 
     Args:
-        store: None keeps logs in this process; a URL asks the plugins; or a `Store`.
+        store: None keeps logs in this process; a path (or `sqlite:///PATH`) in a SQLite file; another
+                URL asks the plugins; or a `Store`.
         model: the model that the contexts are for; its counter and limits are found by name.
         config: the settings; `MemoryConfig()` by default.
         summarizer: None writes heuristic summaries; a `str -> str` callable (sync or async), a
@@ -728,13 +730,12 @@ class AsyncMemoryManager:
         """The store of a URL, or the store itself."""
         if not isinstance(store, str | os.PathLike):
             return store
-        store = os.fspath(store)
-        found = self._found_plugins().first("memman_store", url=store)
+        given = os.fspath(store)
+        found = sqlite_store(given)
         if found is None:
-            raise PluginNotFound(
-                f"no installed plugin opens the store {store!r}; pass a Store, or None to keep "
-                "sessions in this process"
-            )
+            found = self._found_plugins().first("memman_store", raises=(StoreError,), url=given)
+        if found is None:
+            raise PluginNotFound(no_store(given))
         return found
 
     def _meter(self, config: MemoryConfig) -> Meter:

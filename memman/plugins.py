@@ -59,13 +59,20 @@ class Plugins:
                 logger.exception("plugin %s failed in %s", implementation.plugin_name, hook)
         return answers
 
-    def first(self, hook: str, **arguments: Any) -> Any:
-        """The first answer to a hook that is not None; a plugin that raises gives way to the next."""
+    def first(
+        self, hook: str, *, raises: tuple[type[Exception], ...] = (), **arguments: Any
+    ) -> Any:
+        """The first answer to a hook that is not None; a plugin that raises gives way to the next.
+
+        Errors of `raises` are the plugin's answer to who asks for it by name, so they are raised.
+        """
         # In pluggy's own order, but each in its guard: its call would end at the first that raises.
         for implementation in reversed(getattr(self._manager.hook, hook).get_hookimpls()):
             wanted = {name: arguments[name] for name in implementation.argnames}
             try:
                 answer = implementation.function(**wanted)
+            except raises:
+                raise
             except Exception:
                 logger.exception("plugin %s failed in %s", implementation.plugin_name, hook)
                 continue

@@ -159,7 +159,7 @@ def test_its_store_opens_by_the_scheme_of_a_url(install: Install) -> None:
     memory = MemoryManager("acme://anything")
     memory.add_user_message("s", "x")
     assert memory.list_sessions() == ["s"]
-    with pytest.raises(PluginNotFound, match="other://x"):
+    with pytest.raises(PluginNotFound, match="scheme 'other'"):
         MemoryManager("other://x")
 
 

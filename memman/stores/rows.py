@@ -1,0 +1,100 @@
+"""What every store does that keeps a record in a row and a session's window as a list up to a floor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from memman.ports import Place, Snapshot
+from memman.records import Added, Compressed, Ledger, Record
+
+_places = msgspec.json.Decoder(tuple[Place, ...])
+_ledger = msgspec.json.Decoder(Ledger)
+
+NO_PLACES = b"[]"
+NO_LEDGER = msgspec.json.encode(Ledger())
+
+
+class SessionRow(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """A session's row.
+
+    `entries` and `tokens` are the era's totals at `head`. `places` (JSON) is the window up to `floor`,
+    `ledger` (JSON) the fold of the records up to `folded`: both are written by commits alone, so that an
+    append stays small.
+    """
+
+    number: int
+    head: int
+    epoch: int
+    entries: int
+    tokens: int
+    floor: int
+    places: bytes
+    folded: int
+    ledger: bytes
+
+    @property
+    def listed(self) -> tuple[Place, ...]:
+        """The places of the window up to the floor."""
+        return _places.decode(self.places)
+
+    @property
+    def tail(self) -> int:
+        """The seq after which records must be read to know the session."""
+        return min(self.floor, self.folded)
+
+    def ledger_after(self, tail: Iterable[tuple[int, Record]]) -> Ledger:
+        """The ledger with the records of the tail."""
+        ledger = _ledger.decode(self.ledger)
+        for seq, record in tail:
+            if seq > self.folded:
+                ledger = ledger.after(seq, record)
+        return ledger
+
+    def snapshot(self, known: Mapping[int, Record], tail: Sequence[tuple[int, Record]]) -> Snapshot:
+        """The session, from the records of its places and those of its tail."""
+        listed = [(place, known[place.seq]) for place in self.listed]
+        later = [
+            (Place(seq, -1, seq, record.entry.pinned), record)
+            for seq, record in tail
+            if seq > self.floor and isinstance(record, Added)
+        ]
+        return Snapshot(self.head, self.epoch, (*listed, *later), self.ledger_after(tail))
+
+
+ROW_COLUMNS = ", ".join(SessionRow.__struct_fields__)
+
+
+def names_of(record: Record) -> list[str]:
+    """The ids that a record is found by: its own, and those of its replacements."""
+    replacements = record.replacements if isinstance(record, Compressed) else ()
+    return [record.id, *[item.entry.id for item in replacements if item.entry is not None]]
+
+
+def encoded_places(window: Iterable[Place], head: int) -> bytes:
+    """A commit's window as JSON; places at or below zero are those of the records behind `head`."""
+    return msgspec.json.encode(
+        [
+            place if place.seq > 0 else msgspec.structs.replace(place, seq=head + 1 - place.seq)
+            for place in window
+        ]
+    )
+
+
+def fits(row: SessionRow, epoch: int, records: int, floor: int, expect_head: int | None) -> bool:
+    """Whether a commit of so many records may be made on this row."""
+    # To a commit, epoch 0 is a session that is not there.
+    current = row.epoch if row.head else 0
+    # A window of another log (the session was deleted meanwhile) reaches beyond this one.
+    beyond = floor > row.head + records
+    return epoch == current and not beyond and expect_head in (None, row.head)
+
+
+def conflict(session_id: str, row: SessionRow, epoch: int, expect_head: int | None) -> str:
+    """What a refused commit says."""
+    expected = row.head if expect_head is None else expect_head
+    return (
+        f"session {session_id!r} is at epoch {row.epoch} and head {row.head}, "
+        f"not at {epoch} and {expected}"
+    )

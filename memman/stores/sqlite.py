@@ -1,0 +1,491 @@
+"""The store in one SQLite file: what was acknowledged is there when the process is gone.
+
+A record is one row, written once; a session's row has its head, its epoch and its window as a list up to a
+floor. So an append costs the same in a session of any length, and loading a window costs the window.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeVar
+
+import msgspec
+
+from memman.errors import StoreBusy, StoreConflict, StoreError, StoreFull
+from memman.ports import Appended, Place, SessionInfo, Snapshot
+from memman.records import Added, Ledger, Record, decode, encode, tombstone
+from memman.stores.rows import (
+    NO_LEDGER,
+    NO_PLACES,
+    ROW_COLUMNS,
+    SessionRow,
+    conflict,
+    encoded_places,
+    fits,
+    names_of,
+)
+from memman.stores.schema import APPLICATION_ID, VERSIONS
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+logger = logging.getLogger("memman")
+T = TypeVar("T")
+Durability = Literal["fast", "full"]
+Work = Callable[["Connection"], T]
+
+_SYNCHRONOUS: Final = {"fast": "NORMAL", "full": "FULL"}
+_SEQ_BITS: Final = 32  # of a record's key are its seq; above them is its session's number
+_MOST_NAMED: Final = 500  # parameters in one statement; every SQLite takes 999
+_OPENING_PAUSE: Final = 0.02  # seconds between attempts while another process sets the file up
+_FIXED_WAL: Final = (
+    3,
+    51,
+    3,
+)  # before it, two processes that write at once could, rarely, harm the file
+_BUSY, _LOCKED, _READONLY, _FULL, _CANTOPEN, _NOTADB = 5, 6, 8, 13, 14, 26  # SQLite's result codes
+
+_ROW: Final = f"SELECT {ROW_COLUMNS} FROM session WHERE id = ?"  # noqa: S608 - our own names
+
+
+class SQLiteStore:
+    """Logs in one SQLite file, for the threads and processes of one machine.
+
+    Args:
+        path: the file; it is created where there is none. ":memory:" keeps everything in this process.
+        durability: "fast" survives the death of the process, and may lose the last moments when the
+            machine loses power (WAL, synchronous=NORMAL); "full" waits for the disk at each write.
+        timeout: seconds to wait while another process writes; then `StoreBusy`.
+
+    Raises:
+        StoreError: the file cannot be opened, is no memman database, or is of a newer version.
+
+    Every method is atomic and may be called from any thread. A forked child opens the file for itself.
+    """
+
+    blocking = True
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        durability: Durability = "fast",
+        timeout: float = 10.0,
+    ) -> None:
+        if durability not in _SYNCHRONOUS:
+            raise StoreError(f'durability={durability!r} is neither "fast" nor "full"')
+        self.path = os.fspath(path)
+        self.durability = durability
+        self._timeout = timeout
+        self._lock = threading.RLock()
+        self._pid = os.getpid()
+        self._seen = 0  # the file as this connection last saw it changed by others
+        self._warned = False
+        self._open: Connection | None = self._connected()
+        self._inherited: list[Any] = []  # closing a parent's connection would take away its locks
+
+    # ------------------------------------------------------------ writing
+
+    def append(
+        self, session_id: str, records: Sequence[Record], *, expect_head: int | None = None
+    ) -> Appended:
+        """Appends records; one whose id is there keeps its seq."""
+        payloads = [encode(record) for record in records]
+
+        def work(db: Connection) -> Appended:
+            if expect_head is None and len(records) == 1 and isinstance(records[0], Added):
+                appended = _added(db, session_id, records[0], payloads[0])
+                if appended is not None:
+                    return appended
+            row = _row(db, session_id)
+            head = 0 if row is None else row.head
+            if expect_head is not None and head != expect_head:
+                raise StoreConflict(f"session {session_id!r} is at {head}, not at {expect_head}")
+            return _appended(db, row or _begun(db, session_id), records, payloads)
+
+        return self._write(work)
+
+    def commit(
+        self,
+        session_id: str,
+        epoch: int,
+        records: Sequence[Record],
+        window: Sequence[Place],
+        floor: int,
+        *,
+        expect_head: int | None = None,
+    ) -> Appended:
+        """Appends records and takes the new window, if the epoch is still the same."""
+        payloads = [encode(record) for record in records]
+
+        def work(db: Connection) -> Appended:
+            row = _row(db, session_id)
+            if row is None:
+                row = _begun(db, session_id)
+            elif _seqs(db, row, [records[0].id]):
+                return _appended(db, row, records, payloads)
+            if not fits(row, epoch, len(records), floor, expect_head):
+                raise StoreConflict(conflict(session_id, row, epoch, expect_head))
+            appended = _appended(db, row, records, payloads)
+            _reshape(db, row, records, window, floor)
+            return msgspec.structs.replace(appended, epoch=row.epoch + 1)
+
+        return self._write(work)
+
+    def erase(self, session_id: str, ids: frozenset[str]) -> None:
+        """Puts tombstones where the payloads were, and leaves nothing of them in the file."""
+
+        def work(db: Connection) -> None:
+            row = _row(db, session_id)
+            if row is not None:
+                found = _records(db, row, _seqs(db, row, sorted(ids)).values())
+                db.executemany(
+                    "UPDATE record SET payload = ? WHERE key = ?",
+                    [(encode(tombstone(record, ids)), _key(row, seq)) for seq, record in found],
+                )
+
+        self._write(work)
+        self._empty_wal()
+
+    def delete(self, session_id: str) -> bool:
+        """Removes a session with its log, and leaves nothing of it in the file."""
+
+        def work(db: Connection) -> bool:
+            row = _row(db, session_id)
+            if row is None:
+                return False
+            db.execute(
+                "DELETE FROM record WHERE key BETWEEN ? AND ?", (_key(row, 0), _key(row, row.head))
+            )
+            db.execute("DELETE FROM name WHERE session = ?", (row.number,))
+            db.execute("DELETE FROM session WHERE number = ?", (row.number,))
+            db.execute("UPDATE store SET first_epoch = max(first_epoch, ?)", (row.epoch + 1,))
+            return True
+
+        deleted = self._write(work)
+        if deleted:
+            self._empty_wal()
+        return deleted
+
+    # ------------------------------------------------------------ reading
+
+    def load(self, session_id: str) -> Snapshot | None:
+        """The session as it stands."""
+
+        def work(db: Connection) -> Snapshot | None:
+            self._look_for_others(db)
+            row = _row(db, session_id)
+            if row is None:
+                return None
+            known = dict(_records(db, row, {place.seq for place in row.listed}))
+            return row.snapshot(known, _stretch(db, row, row.tail, row.head))
+
+        return self._read(work)
+
+    def state(self, session_id: str) -> tuple[int, int] | None:
+        """(head, epoch) of a session."""
+        query = "SELECT head, epoch FROM session WHERE id = ?"
+        found: tuple[int, int] | None = self._once(
+            lambda db: db.execute(query, (session_id,)).fetchone()
+        )
+        return found
+
+    def read(
+        self, session_id: str, after: int = 0, limit: int = 1_000
+    ) -> Sequence[tuple[int, Record]]:
+        """A stretch of the log."""
+
+        def work(db: Connection) -> list[tuple[int, Record]]:
+            row = _row(db, session_id)
+            return _stretch(db, row, after, min(row.head, after + limit)) if row else []
+
+        return self._read(work)
+
+    def get(self, session_id: str, ids: Sequence[str]) -> Sequence[tuple[int, Record]]:
+        """Records by id."""
+
+        def work(db: Connection) -> list[tuple[int, Record]]:
+            row = _row(db, session_id)
+            return _records(db, row, _seqs(db, row, ids).values()) if row else []
+
+        return self._read(work)
+
+    def sessions(self) -> Iterable[SessionInfo]:
+        """Every session, in the order of creation."""
+        query = "SELECT id, head, entries, tokens FROM session ORDER BY number"
+        return [SessionInfo(*row) for row in self._once(lambda db: db.execute(query).fetchall())]
+
+    def close(self) -> None:
+        """Closes the file. Closing again does nothing; any other call after it raises `StoreError`."""
+        with self._lock:
+            if self._open is not None and self._pid == os.getpid():
+                self._open.close()
+            self._open = None
+
+    # ------------------------------------------------------------ the file
+
+    def _write(self, work: Work[T]) -> T:
+        """Does `work` in a transaction that holds the file's write lock from its beginning."""
+        # A deferred one that reads first and then writes fails at once when another process wrote between.
+        return self._transacted("BEGIN IMMEDIATE", work)
+
+    def _read(self, work: Work[T]) -> T:
+        """Does `work` on one state of the file."""
+        return self._transacted("BEGIN", work)
+
+    def _transacted(self, begin: str, work: Work[T]) -> T:
+        def transaction(db: Connection) -> T:
+            try:
+                db.execute(begin)
+                result = work(db)
+                db.execute("COMMIT")
+            except BaseException:
+                # Where the disk is full SQLite has rolled back already.
+                if db.in_transaction:
+                    db.execute("ROLLBACK")
+                raise
+            return result
+
+        return self._once(transaction)
+
+    def _once(self, work: Work[T]) -> T:
+        """Does `work` alone in this process; what SQLite raises comes out as an error of ours."""
+        if self._pid != os.getpid():
+            self._reopen_after_fork()
+        with self._lock:
+            if self._open is None:
+                raise StoreError(f"the store {self.path} is closed")
+            try:
+                return work(self._open)
+            except self._open.Error as error:
+                self._fail(error)
+
+    def _fail(self, error: Exception) -> NoReturn:
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if code in (_BUSY, _LOCKED):
+            raise StoreBusy(
+                f"another process held {self.path} for {self._timeout:g} s; nothing was changed: "
+                "try again, or give the store a longer timeout"
+            ) from error
+        if code == _FULL:
+            raise StoreFull(f"no room for {self.path}; nothing was changed: {error}") from error
+        if code == _READONLY:
+            raise StoreError(f"{self.path} may only be read; nothing was changed") from error
+        if code == _CANTOPEN:
+            raise StoreError(
+                f"cannot open {self.path}: is there its folder, and may this user write there?"
+            ) from error
+        if code == _NOTADB:
+            raise StoreError(f"{self.path} is no memman database") from error
+        raise StoreError(f"SQLite failed on {self.path}: {error}") from error
+
+    def _reopen_after_fork(self) -> None:
+        # Nobody else is in a child right after the fork: its threads were not copied.
+        self._inherited.append(self._open)
+        self._lock = threading.RLock()
+        self._pid = os.getpid()
+        self._open = self._connected() if self._open is not None else None
+
+    def _connected(self) -> Connection:
+        import sqlite3
+
+        deadline = time.monotonic() + self._timeout
+        while True:
+            try:
+                db = sqlite3.connect(
+                    self.path, timeout=self._timeout, isolation_level=None, check_same_thread=False
+                )
+                try:
+                    self._set_up(db)
+                except BaseException:
+                    db.close()
+                    raise
+            except sqlite3.Error as error:
+                # Turning WAL on does not wait for another process that is doing the same.
+                busy = getattr(error, "sqlite_errorcode", 0) & 0xFF in (_BUSY, _LOCKED)
+                if not busy or time.monotonic() > deadline:
+                    self._fail(error)
+                time.sleep(_OPENING_PAUSE)
+            else:
+                return db
+
+    def _set_up(self, db: Connection) -> None:
+        """Makes a connection ready: the file's version first, so that a foreign file is not touched."""
+        version = self._version(db)
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute(f"PRAGMA synchronous = {_SYNCHRONOUS[self.durability]}")
+        db.execute("PRAGMA secure_delete = ON")
+        if version < len(VERSIONS):
+            db.execute("BEGIN IMMEDIATE")
+            for number, statements in enumerate(VERSIONS[self._version(db) :], version + 1):
+                for statement in statements:
+                    db.execute(statement)
+                db.execute(f"PRAGMA user_version = {number}")
+            db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            db.execute("COMMIT")
+        [(self._seen,)] = db.execute("PRAGMA data_version")
+
+    def _version(self, db: Connection) -> int:
+        """The version of the file's tables, 0 for an empty file."""
+        [(application,)] = db.execute("PRAGMA application_id")
+        [(version,)] = db.execute("PRAGMA user_version")
+        [(tables,)] = db.execute("SELECT count(*) FROM sqlite_master")
+        if application != APPLICATION_ID and (tables or version or application):
+            raise StoreError(f"{self.path} is no memman database")
+        if version > len(VERSIONS):
+            raise StoreError(
+                f"{self.path} is of version {version} and this memman knows up to {len(VERSIONS)}: "
+                "install a newer memman-core"
+            )
+        return int(version)
+
+    def _empty_wal(self) -> None:
+        """Moves all that is in the write-ahead log into the file, so that nothing erased stays in it."""
+        busy = self._once(lambda db: db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0])
+        if busy:
+            logger.warning(
+                "another process is reading %s: what was erased stays in its write-ahead log until "
+                "the next checkpoint",
+                self.path,
+            )
+
+    def _look_for_others(self, db: Connection) -> None:
+        """Warns once where another process writes and this SQLite has the WAL-reset fault."""
+        if self._warned:
+            return
+        import sqlite3
+
+        [(seen,)] = db.execute("PRAGMA data_version")
+        if seen != self._seen and sqlite3.sqlite_version_info < _FIXED_WAL:
+            self._warned = True
+            logger.warning(
+                "several processes write %s with SQLite %s, which can, rarely, corrupt the file then "
+                "(fixed in 3.51.3): use a newer SQLite, or PostgreSQL",
+                self.path,
+                sqlite3.sqlite_version,
+            )
+        self._seen = seen
+
+
+def _key(row: SessionRow, seq: int) -> int:
+    """The key of the record at a seq: a session's records are neighbours, in their order."""
+    return (row.number << _SEQ_BITS) + seq
+
+
+def _row(db: Connection, session_id: str) -> SessionRow | None:
+    found = db.execute(_ROW, (session_id,)).fetchone()
+    return None if found is None else SessionRow(*found)
+
+
+def _begun(db: Connection, session_id: str) -> SessionRow:
+    """The row of a new session."""
+    [(epoch,)] = db.execute("SELECT first_epoch FROM store")
+    number = db.execute(
+        "INSERT INTO session (id, head, epoch, entries, tokens, floor, places, folded, ledger)"
+        " VALUES (?, 0, ?, 0, 0, 0, ?, 0, ?)",
+        (session_id, epoch, NO_PLACES, NO_LEDGER),
+    ).lastrowid
+    return SessionRow(number or 0, 0, epoch, 0, 0, 0, NO_PLACES, 0, NO_LEDGER)
+
+
+def _added(db: Connection, session_id: str, record: Added, payload: bytes) -> Appended | None:
+    """One more entry of a session that is there, which nearly every append is; else None."""
+    placed = db.execute(
+        "INSERT OR IGNORE INTO name SELECT number, ?, head + 1 FROM session WHERE id = ?"
+        " RETURNING session, seq",
+        (record.id, session_id),
+    ).fetchall()
+    if not placed:
+        return None  # no such session, or the id is there
+    [(number, seq)] = placed
+    db.execute("INSERT INTO record VALUES (?, ?)", ((number << _SEQ_BITS) + seq, payload))
+    [(epoch,)] = db.execute(
+        "UPDATE session SET head = ?, entries = entries + 1, tokens = tokens + ? WHERE number = ?"
+        " RETURNING epoch",
+        (seq, record.entry.token_count.tokens, number),
+    ).fetchall()
+    return Appended((seq,), seq, epoch, 1)
+
+
+def _appended(
+    db: Connection, row: SessionRow, records: Sequence[Record], payloads: Sequence[bytes]
+) -> Appended:
+    """Puts the records that are not there behind the head."""
+    seqs = _seqs(db, row, [record.id for record in records])
+    head, ledger = row.head, Ledger(entries=row.entries, tokens=row.tokens)
+    for record, payload in zip(records, payloads, strict=True):
+        if record.id in seqs:
+            continue
+        head += 1
+        ledger = ledger.after(head, record)
+        seqs[record.id] = head
+        db.execute("INSERT INTO record VALUES (?, ?)", (_key(row, head), payload))
+        db.executemany(
+            "INSERT INTO name VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
+            [(row.number, name, head) for name in names_of(record)],
+        )
+    if head > row.head:
+        db.execute(
+            "UPDATE session SET head = ?, entries = ?, tokens = ? WHERE number = ?",
+            (head, ledger.entries, ledger.tokens, row.number),
+        )
+    placed = tuple([seqs[record.id] for record in records])
+    return Appended(placed, head, row.epoch, head - row.head)
+
+
+def _reshape(
+    db: Connection, row: SessionRow, records: Sequence[Record], window: Sequence[Place], floor: int
+) -> None:
+    """Takes a new window, and the ledger with it, so that neither is ever folded from the beginning."""
+    tail = _stretch(db, row, row.folded, row.head)
+    tail += enumerate(records, row.head + 1)
+    db.execute(
+        "UPDATE session SET epoch = ?, floor = ?, places = ?, folded = ?, ledger = ? WHERE number = ?",
+        (
+            row.epoch + 1,
+            floor,
+            encoded_places(window, row.head),
+            row.head + len(records),
+            msgspec.json.encode(row.ledger_after(tail)),
+            row.number,
+        ),
+    )
+
+
+def _stretch(db: Connection, row: SessionRow, after: int, last: int) -> list[tuple[int, Record]]:
+    """The records with `after` < seq <= `last`, in order."""
+    found = db.execute(
+        "SELECT key, payload FROM record WHERE key BETWEEN ? AND ? ORDER BY key",
+        (_key(row, after + 1), _key(row, last)),
+    )
+    first = _key(row, 0)
+    return [(key - first, decode(payload)) for key, payload in found]
+
+
+def _seqs(db: Connection, row: SessionRow, ids: Sequence[str]) -> dict[str, int]:
+    """Where the ids that are there stand."""
+    seqs: dict[str, int] = {}
+    for names in _batches(list(dict.fromkeys(ids))):
+        marks = ", ".join("?" * len(names))
+        query = f"SELECT id, seq FROM name WHERE session = ? AND id IN ({marks})"  # noqa: S608 - only marks
+        seqs.update(db.execute(query, (row.number, *names)).fetchall())
+    return seqs
+
+
+def _records(db: Connection, row: SessionRow, seqs: Iterable[int]) -> list[tuple[int, Record]]:
+    """The records at these places, in the order of the log."""
+    found: list[tuple[int, Record]] = []
+    first = _key(row, 0)
+    for keys in _batches([first + seq for seq in sorted(set(seqs))]):
+        marks = ", ".join("?" * len(keys))
+        query = f"SELECT key, payload FROM record WHERE key IN ({marks}) ORDER BY key"  # noqa: S608 - only marks
+        found += [(key - first, decode(payload)) for key, payload in db.execute(query, keys)]
+    return found
+
+
+def _batches(values: list[Any]) -> list[list[Any]]:
+    return [values[at : at + _MOST_NAMED] for at in range(0, len(values), _MOST_NAMED)]

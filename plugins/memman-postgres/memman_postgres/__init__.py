@@ -1,0 +1,36 @@
+"""Sessions of memman in PostgreSQL: `MemoryManager("postgresql://user@host/database")`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from memman import hookimpl
+
+if TYPE_CHECKING:
+    from memman_postgres.async_store import AsyncPostgresStore
+    from memman_postgres.store import PostgresStore
+
+__all__ = ["AsyncPostgresStore", "PostgresStore", "memman_store"]
+
+
+@hookimpl
+def memman_store(url: str) -> PostgresStore | None:
+    """The store of a `postgresql://` or `postgres://` URL."""
+    if not url.startswith(("postgresql://", "postgres://")):
+        return None
+    from memman_postgres.store import PostgresStore
+
+    return PostgresStore(url)
+
+
+def __getattr__(name: str) -> Any:
+    # The driver is imported with the first store, not with the plugin.
+    if name == "PostgresStore":
+        from memman_postgres.store import PostgresStore
+
+        return PostgresStore
+    if name == "AsyncPostgresStore":
+        from memman_postgres.async_store import AsyncPostgresStore
+
+        return AsyncPostgresStore
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

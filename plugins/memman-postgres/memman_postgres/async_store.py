@@ -1,0 +1,157 @@
+"""The store for the async door: the same steps, awaited."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+import psycopg
+from psycopg_pool import AsyncConnectionPool, PoolTimeout
+
+from memman.errors import StoreError
+from memman.ports import Appended, Place, SessionInfo, Snapshot
+from memman.records import Record
+from memman_postgres import steps
+from memman_postgres.database import PAUSE, SNAPSHOT, WRITE, Database, is_open, mends
+from memman_postgres.steps import Step
+
+T = TypeVar("T")
+
+
+class AsyncPostgresStore(Database):
+    """`PostgresStore` for `AsyncMemoryManager`: no worker threads, the same arguments and laws.
+
+    It connects when first used, in the event loop that uses it.
+    """
+
+    blocking = False
+
+    def __init__(self, url: str, **settings: Any) -> None:
+        super().__init__(url, **settings)
+        self._opening: asyncio.Lock | None = None
+        self._pool: AsyncConnectionPool | None = None
+        self._pid = 0
+        self._closed = False
+
+    async def append(
+        self, session_id: str, records: Sequence[Record], *, expect_head: int | None = None
+    ) -> Appended:
+        """Appends records; one whose id is there keeps its seq."""
+        record = steps.single(records, expect_head)
+        if record is not None:
+            appended = await self._run(None, lambda: steps.append_one(session_id, record))
+            if appended is not None:
+                return appended
+        return await self._run(WRITE, lambda: steps.append(session_id, records, expect_head))
+
+    async def commit(
+        self,
+        session_id: str,
+        epoch: int,
+        records: Sequence[Record],
+        window: Sequence[Place],
+        floor: int,
+        *,
+        expect_head: int | None = None,
+    ) -> Appended:
+        """Appends records and takes the new window, if the epoch is still the same."""
+        return await self._run(
+            WRITE, lambda: steps.commit(session_id, epoch, records, window, floor, expect_head)
+        )
+
+    async def load(self, session_id: str) -> Snapshot | None:
+        """The session as it stands."""
+        return await self._run(SNAPSHOT, lambda: steps.load(session_id))
+
+    async def state(self, session_id: str) -> tuple[int, int] | None:
+        """(head, epoch) of a session."""
+        return await self._run(None, lambda: steps.state(session_id))
+
+    async def read(
+        self, session_id: str, after: int = 0, limit: int = 1_000
+    ) -> Sequence[tuple[int, Record]]:
+        """A stretch of the log."""
+        return await self._run(SNAPSHOT, lambda: steps.read(session_id, after, limit))
+
+    async def get(self, session_id: str, ids: Sequence[str]) -> Sequence[tuple[int, Record]]:
+        """Records by id."""
+        return await self._run(SNAPSHOT, lambda: steps.get(session_id, ids))
+
+    async def erase(self, session_id: str, ids: frozenset[str]) -> None:
+        """Puts tombstones where the payloads were; VACUUM then takes the old rows out of the files."""
+        await self._run(WRITE, lambda: steps.erase(session_id, ids))
+
+    async def sessions(self) -> Iterable[SessionInfo]:
+        """Every session, in the order of creation."""
+        return await self._run(None, steps.sessions)
+
+    async def delete(self, session_id: str) -> bool:
+        """Removes a session with its log."""
+        return await self._run(WRITE, lambda: steps.delete(session_id))
+
+    async def close(self) -> None:
+        """Closes the connections. Any other call after it raises `StoreError`."""
+        self._closed = True
+        if self._pool is not None and self._pid == os.getpid():
+            await self._pool.close()
+        self._pool = None
+
+    async def _run(self, begin: str | None, step: Callable[[], Step[T]]) -> T:
+        attempt = 0
+        while True:
+            pool = await self._connected()
+            try:
+                async with pool.connection() as connection:
+                    return await _adrive(connection, begin, step())
+            except (psycopg.Error, PoolTimeout) as error:
+                if not mends(error, attempt):
+                    self._failed(error)
+            await asyncio.sleep(PAUSE * 2**attempt)
+            await pool.check()
+            attempt += 1
+
+    async def _connected(self) -> AsyncConnectionPool:
+        if self._closed:
+            raise StoreError(f"the store of {self._where()} is closed")
+        if self._pool is not None and self._pid == os.getpid():
+            return self._pool
+        if self._opening is None or self._pid not in (0, os.getpid()):
+            self._opening = asyncio.Lock()
+        async with self._opening:
+            if self._pool is None or self._pid != os.getpid():
+                # Once, and seldom: the tables are looked after by the sync door's few lines.
+                await asyncio.to_thread(self._set_up)
+                pool = AsyncConnectionPool(
+                    self._url,
+                    min_size=1,
+                    max_size=self._size,
+                    kwargs=self._settings,
+                    timeout=self._timeout,
+                    open=False,
+                )
+                await pool.open()
+                self._pool, self._pid = pool, os.getpid()
+            return self._pool
+
+
+async def _adrive(connection: psycopg.AsyncConnection[Any], begin: str | None, step: Step[T]) -> T:
+    rows: Any = None
+    try:
+        if begin is not None:
+            await connection.execute(begin.encode())
+        while True:
+            try:
+                statement, arguments = step.send(rows)
+            except StopIteration as end:
+                if begin is not None:
+                    await connection.execute(b"COMMIT")
+                value: T = end.value
+                return value
+            cursor = await connection.execute(statement.encode(), arguments)
+            rows = await cursor.fetchall() if cursor.description else []
+    except BaseException:
+        if is_open(connection):
+            await connection.execute(b"ROLLBACK")
+        raise

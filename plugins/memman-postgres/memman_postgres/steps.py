@@ -1,0 +1,258 @@
+"""What a store asks of the database, written once: generators of statements that either door drives.
+
+A step yields `(statement, arguments)` and is sent the rows. One step is one transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from memman.errors import StoreConflict
+from memman.ports import Appended, Place, SessionInfo, Snapshot
+from memman.records import Added, Ledger, Record, decode, encode, tombstone
+from memman.stores.rows import (
+    NO_LEDGER,
+    NO_PLACES,
+    ROW_COLUMNS,
+    SessionRow,
+    conflict,
+    encoded_places,
+    fits,
+    names_of,
+)
+
+T = TypeVar("T")
+Statement = tuple[str, Sequence[Any]]
+Rows = list[tuple[Any, ...]]
+Step = Generator[Statement, Rows, T]
+
+# One statement, one round trip. A record whose id is there moves nothing, and so adds nothing.
+APPEND_ONE = """
+WITH moved AS (
+    UPDATE memman_session SET head = head + 1, entries = entries + 1, tokens = tokens + %s
+    WHERE id = %s AND NOT EXISTS (
+        SELECT FROM memman_name AS name WHERE name.session = number AND name.id = %s
+    )
+    RETURNING number, head, epoch
+), named AS (
+    INSERT INTO memman_name SELECT number, %s, head FROM moved
+), kept AS (
+    INSERT INTO memman_record SELECT number, head, %s FROM moved
+)
+SELECT head, epoch FROM moved
+"""
+_ROW = f"SELECT {ROW_COLUMNS} FROM memman_session WHERE id = %s"  # noqa: S608 - our own names
+
+
+def single(records: Sequence[Record], expect_head: int | None) -> Added | None:
+    """The one entry that is appended with nothing expected, which nearly every append is."""
+    alone = records[0] if len(records) == 1 and expect_head is None else None
+    return alone if isinstance(alone, Added) else None
+
+
+def append_one(session_id: str, record: Added) -> Step[Appended | None]:
+    """Adds one entry in one round trip; None where there is no such session, or the entry is there."""
+    tokens = record.entry.token_count.tokens
+    found = yield APPEND_ONE, (tokens, session_id, record.id, record.id, encode(record))
+    if not found:
+        return None
+    [(head, epoch)] = found
+    return Appended((head,), head, epoch, 1)
+
+
+def append(session_id: str, records: Sequence[Record], expect_head: int | None) -> Step[Appended]:
+    """Appends records; one whose id is there keeps its seq."""
+    row = yield from _locked(session_id)
+    if expect_head is not None and row.head != expect_head:
+        raise StoreConflict(f"session {session_id!r} is at {row.head}, not at {expect_head}")
+    return (yield from _appended(row, records))
+
+
+def commit(
+    session_id: str,
+    epoch: int,
+    records: Sequence[Record],
+    window: Sequence[Place],
+    floor: int,
+    expect_head: int | None,
+) -> Step[Appended]:
+    """Appends records and takes the new window, if the epoch is still the same."""
+    row = yield from _locked(session_id)
+    if (yield from _seqs(row, [records[0].id])):
+        return (yield from _appended(row, records))
+    if not fits(row, epoch, len(records), floor, expect_head):
+        raise StoreConflict(conflict(session_id, row, epoch, expect_head))
+    appended = yield from _appended(row, records)
+    tail = yield from _stretch(row, row.folded, row.head)
+    ledger = row.ledger_after([*tail, *enumerate(records, row.head + 1)])
+    yield (
+        "UPDATE memman_session SET epoch = %s, floor = %s, places = %s, folded = %s, ledger = %s"
+        " WHERE number = %s",
+        (
+            row.epoch + 1,
+            floor,
+            encoded_places(window, row.head),
+            row.head + len(records),
+            msgspec.json.encode(ledger),
+            row.number,
+        ),
+    )
+    return Appended(appended.seqs, appended.head, row.epoch + 1, appended.fresh)
+
+
+def load(session_id: str) -> Step[Snapshot | None]:
+    """The session as it stands."""
+    row = yield from _row(session_id)
+    if row is None:
+        return None
+    found = yield (
+        "SELECT seq, payload FROM memman_record"
+        " WHERE session = %s AND (seq = ANY(%s) OR seq > %s) ORDER BY seq",
+        (row.number, [place.seq for place in row.listed], row.tail),
+    )
+    records = [(seq, decode(payload)) for seq, payload in found]
+    return row.snapshot(dict(records), [pair for pair in records if pair[0] > row.tail])
+
+
+def state(session_id: str) -> Step[tuple[int, int] | None]:
+    """(head, epoch) of a session."""
+    found = yield "SELECT head, epoch FROM memman_session WHERE id = %s", (session_id,)
+    return (found[0][0], found[0][1]) if found else None
+
+
+def read(session_id: str, after: int, limit: int) -> Step[list[tuple[int, Record]]]:
+    """A stretch of the log."""
+    row = yield from _row(session_id)
+    return (yield from _stretch(row, after, after + limit)) if row else []
+
+
+def get(session_id: str, ids: Sequence[str]) -> Step[list[tuple[int, Record]]]:
+    """Records by id."""
+    row = yield from _row(session_id)
+    return (yield from _named(row, ids)) if row else []
+
+
+def erase(session_id: str, ids: Iterable[str]) -> Step[None]:
+    """Puts tombstones where the payloads were."""
+    row = yield from _row(session_id, lock=True)
+    if row is None:
+        return
+    doomed = frozenset(ids)
+    for seq, record in (yield from _named(row, sorted(doomed))):
+        yield (
+            "UPDATE memman_record SET payload = %s WHERE session = %s AND seq = %s",
+            (encode(tombstone(record, doomed)), row.number, seq),
+        )
+
+
+def sessions() -> Step[list[SessionInfo]]:
+    """Every session, in the order of creation."""
+    found = yield "SELECT id, head, entries, tokens FROM memman_session ORDER BY number", ()
+    return [SessionInfo(*row) for row in found]
+
+
+def delete(session_id: str) -> Step[bool]:
+    """Removes a session with its log."""
+    row = yield from _row(session_id, lock=True)
+    if row is None:
+        return False
+    for table, column in (
+        ("memman_record", "session"), ("memman_name", "session"), ("memman_session", "number"),
+    ):  # fmt: skip
+        yield f"DELETE FROM {table} WHERE {column} = %s", (row.number,)  # noqa: S608 - our own names
+    yield "UPDATE memman_store SET first_epoch = greatest(first_epoch, %s)", (row.epoch + 1,)
+    return True
+
+
+# ---------------------------------------------------------------- parts of steps
+
+
+def _row(session_id: str, *, lock: bool = False) -> Step[SessionRow | None]:
+    found = yield _ROW + (" FOR UPDATE" if lock else ""), (session_id,)
+    return SessionRow(*found[0]) if found else None
+
+
+def _locked(session_id: str) -> Step[SessionRow]:
+    """The session's row, locked till the transaction ends; begun where there is none."""
+    row = yield from _row(session_id, lock=True)
+    if row is None:
+        yield (
+            "INSERT INTO memman_session (id, head, epoch, entries, tokens, floor, places, folded, ledger)"
+            " VALUES (%s, 0, 0, 0, 0, 0, %s, 0, %s) ON CONFLICT (id) DO NOTHING",
+            (session_id, NO_PLACES, NO_LEDGER),
+        )
+        # Read after the row is ours: a deletion that was under way has counted by then.
+        yield (
+            "UPDATE memman_session SET epoch = first_epoch FROM memman_store WHERE id = %s AND head = 0",
+            (session_id,),
+        )
+        row = yield from _row(session_id, lock=True)
+    if row is None:
+        raise StoreConflict(f"session {session_id!r} was deleted at the same moment; try again")
+    return row
+
+
+def _appended(row: SessionRow, records: Sequence[Record]) -> Step[Appended]:
+    """Puts the records that are not there behind the head."""
+    seqs = yield from _seqs(row, [record.id for record in records])
+    head, ledger = row.head, Ledger(entries=row.entries, tokens=row.tokens)
+    kept: list[tuple[int, bytes]] = []
+    names: dict[str, int] = {}
+    for record in records:
+        if record.id in seqs:
+            continue
+        head += 1
+        ledger = ledger.after(head, record)
+        seqs[record.id] = head
+        kept.append((head, encode(record)))
+        names.update({name: head for name in names_of(record) if name not in names})
+    if kept:
+        yield from _write(row, kept, names)
+        yield (
+            "UPDATE memman_session SET head = %s, entries = %s, tokens = %s WHERE number = %s",
+            (head, ledger.entries, ledger.tokens, row.number),
+        )
+    return Appended(tuple([seqs[record.id] for record in records]), head, row.epoch, len(kept))
+
+
+def _write(row: SessionRow, kept: list[tuple[int, bytes]], names: dict[str, int]) -> Step[None]:
+    yield (
+        "INSERT INTO memman_record SELECT %s, seq, payload"
+        " FROM unnest(%s::bigint[], %s::bytea[]) AS given (seq, payload)",
+        (row.number, [seq for seq, _ in kept], [payload for _, payload in kept]),
+    )
+    yield (
+        "INSERT INTO memman_name SELECT %s, id, seq"
+        " FROM unnest(%s::text[], %s::bigint[]) AS given (id, seq) ON CONFLICT DO NOTHING",
+        (row.number, list(names), list(names.values())),
+    )
+
+
+def _seqs(row: SessionRow, ids: Sequence[str]) -> Step[dict[str, int]]:
+    """Where the ids that are there stand."""
+    found = yield (
+        "SELECT id, seq FROM memman_name WHERE session = %s AND id = ANY(%s)",
+        (row.number, list(ids)),
+    )
+    return dict(found)
+
+
+def _named(row: SessionRow, ids: Sequence[str]) -> Step[list[tuple[int, Record]]]:
+    found = yield (
+        "SELECT seq, payload FROM memman_record WHERE session = %s AND seq IN"
+        " (SELECT seq FROM memman_name WHERE session = %s AND id = ANY(%s)) ORDER BY seq",
+        (row.number, row.number, list(ids)),
+    )
+    return [(seq, decode(payload)) for seq, payload in found]
+
+
+def _stretch(row: SessionRow, after: int, last: int) -> Step[list[tuple[int, Record]]]:
+    """The records with `after` < seq <= `last`, in order."""
+    found = yield (
+        "SELECT seq, payload FROM memman_record WHERE session = %s AND seq > %s AND seq <= %s ORDER BY seq",
+        (row.number, after, last),
+    )
+    return [(seq, decode(payload)) for seq, payload in found]

@@ -1,0 +1,176 @@
+"""The store in PostgreSQL, sync and async: the same steps, driven twice.
+
+A session's row is locked while its log grows, so its log has no gaps; different sessions do not wait for
+each other. What fails because others were writing, or because the connection broke, is tried again: every
+step may be repeated, since records are known by their ids.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+import psycopg
+from psycopg_pool import ConnectionPool, PoolTimeout
+
+from memman.errors import StoreError
+from memman.ports import Appended, Place, SessionInfo, Snapshot
+from memman.records import Record
+from memman_postgres import steps
+from memman_postgres.database import PAUSE, SNAPSHOT, WRITE, Database, is_open, mends
+from memman_postgres.steps import Step
+
+T = TypeVar("T")
+
+
+class PostgresStore(Database):
+    """Logs in PostgreSQL, for any number of processes on any number of machines.
+
+    Args:
+        url: `postgresql://user:password@host:port/database`, or a libpq connection string.
+        pool_size: connections at most.
+        durability: "full" waits for the disk at each commit, as the server is set; "fast" does not
+            (synchronous_commit=off): what a crash of the server may lose is the last moments.
+        timeout: seconds to wait for a connection.
+        create: makes the tables where they are missing; with False they must be there (`schema()`).
+
+    Raises:
+        StoreError: the server cannot be reached or refuses, or its tables are of a newer version.
+
+    Every method is atomic and may be called from any thread. A forked child connects for itself.
+    """
+
+    blocking = True
+
+    def __init__(self, url: str, **settings: Any) -> None:
+        super().__init__(url, **settings)
+        self._opening = threading.Lock()
+        self._pool: ConnectionPool | None = None
+        self._pid = 0
+        self._closed = False
+        self._connected()
+
+    def append(
+        self, session_id: str, records: Sequence[Record], *, expect_head: int | None = None
+    ) -> Appended:
+        """Appends records; one whose id is there keeps its seq."""
+        record = steps.single(records, expect_head)
+        if record is not None:
+            appended = self._run(None, lambda: steps.append_one(session_id, record))
+            if appended is not None:
+                return appended
+        return self._run(WRITE, lambda: steps.append(session_id, records, expect_head))
+
+    def commit(
+        self,
+        session_id: str,
+        epoch: int,
+        records: Sequence[Record],
+        window: Sequence[Place],
+        floor: int,
+        *,
+        expect_head: int | None = None,
+    ) -> Appended:
+        """Appends records and takes the new window, if the epoch is still the same."""
+        return self._run(
+            WRITE, lambda: steps.commit(session_id, epoch, records, window, floor, expect_head)
+        )
+
+    def load(self, session_id: str) -> Snapshot | None:
+        """The session as it stands."""
+        return self._run(SNAPSHOT, lambda: steps.load(session_id))
+
+    def state(self, session_id: str) -> tuple[int, int] | None:
+        """(head, epoch) of a session."""
+        return self._run(None, lambda: steps.state(session_id))
+
+    def read(
+        self, session_id: str, after: int = 0, limit: int = 1_000
+    ) -> Sequence[tuple[int, Record]]:
+        """A stretch of the log."""
+        return self._run(SNAPSHOT, lambda: steps.read(session_id, after, limit))
+
+    def get(self, session_id: str, ids: Sequence[str]) -> Sequence[tuple[int, Record]]:
+        """Records by id."""
+        return self._run(SNAPSHOT, lambda: steps.get(session_id, ids))
+
+    def erase(self, session_id: str, ids: frozenset[str]) -> None:
+        """Puts tombstones where the payloads were; VACUUM then takes the old rows out of the files."""
+        self._run(WRITE, lambda: steps.erase(session_id, ids))
+
+    def sessions(self) -> Iterable[SessionInfo]:
+        """Every session, in the order of creation."""
+        return self._run(None, steps.sessions)
+
+    def delete(self, session_id: str) -> bool:
+        """Removes a session with its log."""
+        return self._run(WRITE, lambda: steps.delete(session_id))
+
+    def close(self) -> None:
+        """Closes the connections. Any other call after it raises `StoreError`."""
+        self._closed = True
+        if self._pool is not None and self._pid == os.getpid():
+            self._pool.close()
+        self._pool = None
+
+    # ------------------------------------------------------------ the database
+
+    def _run(self, begin: str | None, step: Callable[[], Step[T]]) -> T:
+        """Drives a step to its end, again where that may help."""
+        attempt = 0
+        while True:
+            pool = self._connected()
+            try:
+                with pool.connection() as connection:
+                    return _drive(connection, begin, step())
+            except (psycopg.Error, PoolTimeout) as error:
+                if not mends(error, attempt):
+                    self._failed(error)
+            time.sleep(PAUSE * 2**attempt)
+            pool.check()  # where one connection is broken the others may be too
+            attempt += 1
+
+    def _connected(self) -> ConnectionPool:
+        if self._closed:
+            raise StoreError(f"the store of {self._where()} is closed")
+        pool = self._pool
+        if pool is not None and self._pid == os.getpid():
+            return pool
+        with self._opening:
+            if self._pool is None or self._pid != os.getpid():
+                self._set_up()
+                # A pool of the parent's is left to the parent: its connections are not ours.
+                self._pool = ConnectionPool(
+                    self._url,
+                    min_size=1,
+                    max_size=self._size,
+                    kwargs=self._settings,
+                    timeout=self._timeout,
+                    open=True,
+                )
+                self._pid = os.getpid()
+            return self._pool
+
+
+def _drive(connection: psycopg.Connection[Any], begin: str | None, step: Step[T]) -> T:
+    rows: Any = None
+    try:
+        if begin is not None:
+            connection.execute(begin.encode())
+        while True:
+            try:
+                statement, arguments = step.send(rows)
+            except StopIteration as end:
+                if begin is not None:
+                    connection.execute(b"COMMIT")
+                value: T = end.value
+                return value
+            cursor = connection.execute(statement.encode(), arguments)
+            rows = cursor.fetchall() if cursor.description else []
+    except BaseException:
+        if is_open(connection):
+            connection.execute(b"ROLLBACK")
+        raise

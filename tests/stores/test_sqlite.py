@@ -1,0 +1,358 @@
+"""The store in a SQLite file: every law of the protocol, and what only a file can go through."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memman import (
+    InvalidInput,
+    MemoryConfig,
+    MemoryManager,
+    PluginNotFound,
+    StoreBusy,
+    StoreError,
+    StoreFull,
+)
+from memman.stores import SQLiteStore
+from memman.testing import StoreConformance
+from memman.testing.stores import added
+
+CANARY = "canary-7f3a"
+
+
+class TestSQLiteStore(StoreConformance):
+    @pytest.fixture(autouse=True)
+    def _folder(self, tmp_path: Path) -> Iterator[None]:
+        self.folder = tmp_path
+        self.stores: list[SQLiteStore] = []
+        yield
+        for store in self.stores:
+            store.close()
+
+    def make_store(self) -> SQLiteStore:
+        return self.reopen(f"{self.folder}/{len(self.stores)}.db")
+
+    def reopen(self, store: Any) -> SQLiteStore:
+        opened = SQLiteStore(getattr(store, "path", store))
+        self.stores.append(opened)
+        return opened
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    return str(tmp_path / "chat.db")
+
+
+@pytest.fixture
+def store(path: str) -> Iterator[SQLiteStore]:
+    opened = SQLiteStore(path, timeout=0.2)
+    yield opened
+    opened.close()
+
+
+def ids_in(store: SQLiteStore) -> list[str]:
+    return [record.id for _, record in store.read("s")]
+
+
+# ---------------------------------------------------------------- a file among processes
+
+
+def test_what_was_acknowledged_is_there_after_the_process(path: str) -> None:
+    code = (
+        "import os, sys; from memman import MemoryManager\n"
+        "memory = MemoryManager(sys.argv[1])\n"
+        "memory.add_user_message('s', 'remember 4711')\n"
+        "os._exit(9)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, path], check=False)
+    assert done.returncode == 9
+    with MemoryManager(path) as memory:
+        assert [entry.text for entry in memory.get_entries("s")] == ["remember 4711"]
+
+
+def test_a_second_manager_on_the_file_sees_what_the_first_adds_and_clears(path: str) -> None:
+    with MemoryManager(path) as first, MemoryManager(path) as second:
+        first.add_user_message("s", "one")
+        second.add_assistant_message("s", "two")
+        assert [entry.text for entry in first.get_active_entries("s")] == ["one", "two"]
+        second.clear_session("s")
+        assert first.get_active_entries("s") == []
+        first.add_user_message("s", "three")
+        assert [entry.text for entry in second.get_entries("s")] == ["three"]
+
+
+def test_a_session_goes_on_after_a_restart_with_its_compressions_and_undo(path: str) -> None:
+    config = MemoryConfig(max_tokens=400, min_entries_to_compress=2, recent_window=2)
+    with MemoryManager(path, counter="chars4", config=config) as memory:
+        for number in range(40):
+            memory.add_user_message("s", f"message {number} " + "word " * 12)
+        shown = memory.get_context_for_llm("s")
+        stats = memory.get_stats("s")
+    with MemoryManager(path, counter="chars4", config=config) as memory:
+        assert memory.get_context_for_llm("s") == shown
+        assert memory.get_stats("s") == stats
+        before = len(memory.get_active_entries("s"))
+        memory.undo_compression("s")
+        assert len(memory.get_active_entries("s")) > before
+        assert len(memory.get_entries("s")) == 40
+
+
+def test_a_forked_child_writes_beside_its_parent(store: SQLiteStore) -> None:
+    store.append("s", (added("a"),))
+    pid = os.fork()
+    if pid == 0:
+        try:
+            store.append("s", (added("of the child"),))
+        finally:
+            os._exit(0)
+    os.waitpid(pid, 0)
+    store.append("s", (added("b"),))
+    assert ids_in(store) == ["a", "of the child", "b"]
+
+
+def _writer(path: str, name: str, notes: str) -> None:
+    store = SQLiteStore(path)
+    with Path(notes).open("a", buffering=1) as told:
+        for number in range(100_000):
+            store.append("s", (added(f"{name}-{number}", "text " * 50),))
+            told.write(f"{name}-{number}\n")
+
+
+def test_killed_writers_lose_and_double_nothing(tmp_path: Path, path: str) -> None:
+    spawn = multiprocessing.get_context("spawn")
+    noted: list[str] = []
+    for round_number in range(3):
+        names = [f"{round_number}.{writer}" for writer in range(2)]
+        notes = [str(tmp_path / name) for name in names]
+        writers = [
+            spawn.Process(target=_writer, args=(path, name, note), daemon=True)
+            for name, note in zip(names, notes, strict=True)
+        ]
+        for writer in writers:
+            writer.start()
+        deadline = time.monotonic() + 20
+        while not all(Path(note).exists() and Path(note).stat().st_size > 50 for note in notes):
+            assert time.monotonic() < deadline, "the writers did not begin"
+            time.sleep(0.01)
+        for writer in writers:
+            writer.kill()
+            writer.join()
+        # A line that the kill cut short was not told to anybody.
+        noted += [line for note in notes for line in Path(note).read_text().split("\n")[:-1]]
+    store = SQLiteStore(path)
+    log = store.read("s", 0, 10**9)
+    ids = [record.id for _, record in log]
+    assert [seq for seq, _ in log] == list(range(1, len(log) + 1))
+    assert len(set(ids)) == len(ids)
+    assert set(noted) <= set(ids)
+    for name in {one.partition("-")[0] for one in ids}:
+        own = [int(one.partition("-")[2]) for one in ids if one.startswith(f"{name}-")]
+        assert own == sorted(own)
+    store.close()
+
+
+# ---------------------------------------------------------------- faults
+
+
+def test_a_writer_waits_a_bounded_time_and_says_so(store: SQLiteStore, path: str) -> None:
+    store.append("s", (added("a"),))
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    began = time.monotonic()
+    with pytest.raises(StoreBusy, match=r"held .*chat.db for 0.2 s; nothing was changed"):
+        store.append("s", (added("b"),))
+    assert time.monotonic() - began < 2
+    assert ids_in(store) == ["a"], "reading does not wait for a writer"
+    other.execute("ROLLBACK")
+    assert store.append("s", (added("b"),)).seqs == (2,)
+    other.close()
+
+
+def test_a_full_disk_keeps_the_log_and_goes_on_when_there_is_room(store: SQLiteStore) -> None:
+    store.append("s", (added("a"),))
+    connection = store._open
+    assert connection is not None
+    [(pages,)] = connection.execute("PRAGMA page_count")
+    connection.execute(f"PRAGMA max_page_count = {pages + 4}")
+    kept = 1
+
+    def fill() -> None:
+        nonlocal kept
+        for number in range(1_000):
+            store.append("s", (added(f"big{number}", "x" * 3_000),))
+            kept += 1
+
+    with pytest.raises(StoreFull, match="nothing was changed"):
+        fill()
+    assert len(store.read("s")) == kept
+    assert store.state("s") == (kept, 0)
+    connection.execute("PRAGMA max_page_count = 1000000")
+    assert store.append("s", (added("after"),)).seqs == (kept + 1,)
+
+
+def test_a_file_that_may_only_be_read_says_so(store: SQLiteStore) -> None:
+    store.append("s", (added("a"),))
+    assert store._open is not None
+    store._open.execute("PRAGMA query_only = ON")
+    with pytest.raises(StoreError, match="may only be read; nothing was changed"):
+        store.append("s", (added("b"),))
+    assert ids_in(store) == ["a"]
+
+
+def test_an_interrupted_write_changes_nothing(
+    store: SQLiteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.append("s", (added("a"),))
+
+    def interrupted(*_given: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("memman.stores.sqlite._appended", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            store.append("s", (added("b"), added("c")))
+    assert ids_in(store) == ["a"]
+    assert store.append("s", (added("b"),)).seqs == (2,)
+
+
+def test_many_openings_at_once_all_succeed(path: str) -> None:
+    stores: list[SQLiteStore] = []
+    threads = [threading.Thread(target=lambda: stores.append(SQLiteStore(path))) for _ in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(stores) == 12
+    for number, store in enumerate(stores):
+        store.append("s", (added(f"e{number}"),))
+    assert len(stores[0].read("s")) == 12
+    for store in stores:
+        store.close()
+
+
+def test_a_closed_store_says_so(store: SQLiteStore) -> None:
+    store.close()
+    store.close()
+    with pytest.raises(StoreError, match="is closed"):
+        store.state("s")
+
+
+# ---------------------------------------------------------------- what is no store
+
+
+def test_a_database_of_another_program_is_refused_and_left_alone(path: str) -> None:
+    other = sqlite3.connect(path)
+    other.execute("CREATE TABLE notes (text)")
+    other.commit()
+    other.close()
+    before = Path(path).read_bytes()
+    with pytest.raises(StoreError, match="is no memman database"):
+        MemoryManager(path)
+    assert Path(path).read_bytes() == before
+
+
+def test_a_file_that_is_no_database_is_refused_and_left_alone(path: str) -> None:
+    Path(path).write_text("dear diary, " * 200)
+    with pytest.raises(StoreError, match="is no memman database"):
+        MemoryManager(path)
+    assert Path(path).read_text() == "dear diary, " * 200
+
+
+def test_a_file_of_a_newer_version_is_refused(store: SQLiteStore, path: str) -> None:
+    assert store._open is not None
+    store._open.execute("PRAGMA user_version = 99")
+    with pytest.raises(StoreError, match=r"version 99 .* install a newer memman-core"):
+        SQLiteStore(path)
+
+
+@pytest.mark.parametrize("where", ["no/such/folder/chat.db", "."])
+def test_a_path_that_cannot_be_opened_names_it(tmp_path: Path, where: str) -> None:
+    with pytest.raises(StoreError, match="cannot open"):
+        MemoryManager(tmp_path / where)
+
+
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [
+        ("sqlite:///", "names no file"),
+        ("sqlite://chat.db", "names no file"),
+        ("sqlite:///chat.db?journal=off", "journal=off is no option"),
+        ("sqlite:///chat.db?timeout=soon", "timeout=soon is no option"),
+        ("sqlite:///chat.db?durability=maybe", "durability='maybe'"),
+    ],
+)
+def test_a_bad_url_says_what_is_wrong(url: str, told: str) -> None:
+    with pytest.raises(StoreError, match=told):
+        MemoryManager(url)
+
+
+def test_a_url_of_another_scheme_names_the_plugin_and_no_password() -> None:
+    with pytest.raises(PluginNotFound, match="pip install memman-postgres") as caught:
+        MemoryManager("postgresql://ada:secret@db/chat")
+    assert "secret" not in str(caught.value)
+
+
+def test_a_url_sets_durability_and_timeout(path: str) -> None:
+    with MemoryManager(f"sqlite:///{path}?durability=full&timeout=3") as memory:
+        memory.add_user_message("s", "x")
+    with pytest.raises(InvalidInput):
+        MemoryManager(path, config="not settings")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("durability", "level"), [("fast", 1), ("full", 2)])
+def test_durability_sets_what_sqlite_waits_for(path: str, durability: Any, level: int) -> None:
+    store = SQLiteStore(path, durability=durability)
+    assert store._open is not None
+    assert store._open.execute("PRAGMA synchronous").fetchone() == (level,)
+    assert store._open.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    store.close()
+
+
+# ---------------------------------------------------------------- erasure
+
+
+def files_of(path: str) -> bytes:
+    return b"".join(
+        Path(path + end).read_bytes() for end in ("", "-wal") if Path(path + end).exists()
+    )
+
+
+@pytest.mark.parametrize("size", [0, 900, 9_000])
+def test_erased_content_is_in_no_file(store: SQLiteStore, path: str, size: int) -> None:
+    for number in range(300):
+        store.append(f"s{number % 7}", (added(f"e{number}", f"{CANARY}-{number} " + "x" * size),))
+    for number in range(300):
+        if number % 3 == 0:
+            store.erase(f"s{number % 7}", frozenset({f"e{number}"}))
+    held = files_of(path)
+    left = [n for n in range(300) if f"{CANARY}-{n} ".encode() in held]
+    assert left == [n for n in range(300) if n % 3]
+
+
+def test_a_deleted_session_is_in_no_file(store: SQLiteStore, path: str) -> None:
+    for number in range(200):
+        store.append(f"s{number % 2}", (added(f"e{number}", f"{CANARY}-{number} " + "x" * 700),))
+    store.delete("s1")
+    held = files_of(path)
+    left = [n for n in range(200) if f"{CANARY}-{n} ".encode() in held]
+    assert left == [n for n in range(200) if n % 2 == 0]
+
+
+def test_a_deletion_by_the_manager_reaches_the_file(path: str) -> None:
+    with MemoryManager(path) as memory:
+        memory.add_user_message("s", f"my key is {CANARY}", id="a")
+        memory.add_user_message("s", "and this stays")
+        memory.delete_entries("s", ["a"])
+        assert CANARY.encode() not in files_of(path)
+        assert b"this stays" in files_of(path)
