@@ -159,7 +159,9 @@ def test_compression_ratio_caps_a_summary() -> None:
         fill(memory, 20, 100)
         memory.compress("s", target_tokens=1_000)
         [summary] = memory.get_summaries("s")
-        assert tokens * 0.9 <= summary.token_count <= min(tokens, ratio * summary.original_token_count)
+        assert (
+            tokens * 0.9 <= summary.token_count <= min(tokens, ratio * summary.original_token_count)
+        )
 
 
 def test_max_summary_ratio_caps_a_summary() -> None:

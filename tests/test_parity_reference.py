@@ -240,7 +240,9 @@ def test_a_summary_is_at_most_three_tenths_of_what_it_replaces(summarizer: Any) 
     assert 0 < summary.token_count <= 0.3 * summary.original_token_count
 
 
-def test_a_summary_at_three_tenths_is_taken_and_one_token_more_is_refused_and_then_clipped() -> None:
+def test_a_summary_at_three_tenths_is_taken_and_one_token_more_is_refused_and_then_clipped() -> (
+    None
+):
     for tokens, calls in ((90, 1), (91, 2)):
         memory = manager(lambda prompt, n=tokens: "abcd" * n, auto_compress=False)
         fill(memory, 5, 60)

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
-from memman import AsyncMemoryManager, MemoryConfig, MemoryManager, SummaryReply, SummaryRequest
+from memman import (
+    AsyncMemoryManager,
+    CompressionFailed,
+    MemoryConfig,
+    MemoryManager,
+    SummaryReply,
+    SummaryRequest,
+)
 from memman.ports import SummaryUsage
+from memman.stores import MemoryStore
 from memman.testing import FakeClock, ScriptedSummarizer, record_events
 from tests.compression.entries import chars4
 
@@ -167,16 +178,24 @@ def test_the_cost_of_all_calls_is_on_the_event_and_in_the_statistics_of_the_era(
     assert memory.get_stats(S).cost.calls == 0
 
 
+def test_the_cost_is_known_to_who_opens_the_session_anew(tmp_path: Path) -> None:
+    config = MemoryConfig(auto_compress=False, max_tokens=20_000)
+    asked = ScriptedSummarizer(billed("short", 200, 10))
+    with MemoryManager(
+        tmp_path / "chat.db", counter="chars4", summarizer=asked, config=config
+    ) as memory:
+        cost = filled(memory).compress(S, target_tokens=2_000).cost
+    with MemoryManager(tmp_path / "chat.db") as again:
+        assert again.get_stats(S).cost == cost
+        assert cost.input_tokens == 200
+
+
 # ---------------------------------------------------------------- what it may see
 
 
 def test_redact_runs_again_before_a_summarizer_or_a_digest_sees_what_another_manager_wrote() -> (
     None
 ):
-    import msgspec
-
-    from memman.stores import MemoryStore
-
     store = MemoryStore()
     config = MemoryConfig(auto_compress=False)
     writer = MemoryManager(store, counter="chars4", config=config)
@@ -201,9 +220,6 @@ def test_redact_runs_again_before_a_summarizer_or_a_digest_sees_what_another_man
 
 
 def test_a_redact_that_fails_then_makes_no_summary_and_changes_nothing() -> None:
-    from memman import CompressionFailed
-    from memman.stores import MemoryStore
-
     store = MemoryStore()
     config = MemoryConfig(auto_compress=False)
     writer = MemoryManager(store, counter="chars4", config=config)
@@ -222,8 +238,6 @@ def test_a_redact_that_fails_then_makes_no_summary_and_changes_nothing() -> None
 
 
 def test_the_async_door_asks_in_pieces_too() -> None:
-    import asyncio
-
     requests: list[SummaryRequest] = []
 
     class Slow:
