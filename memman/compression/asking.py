@@ -21,11 +21,9 @@ from memman.window import Slot
 
 UNKNOWN_WINDOW: Final = 50_000
 _REPLY_SHARE: Final = 0.25  # of a summarizer's window is for its reply
-_PART_SHARE: Final = (
-    0.125  # of the room for material, so that at least eight parts merge in one call
-)
-_MOST_PIECES: Final = 64  # of one run: beyond, a digest costs nothing
-_MOST_LEVELS: Final = 3
+_PART_SHARE: Final = 0.08  # of the room for material: at least eight parts merge in one call
+# Of a run, of its parts, of theirs: the depth is bounded, and beyond so many calls a digest costs nothing.
+_MOST_PIECES: Final = (64, 16, 1)
 _LEAST_ROOM: Final = 64
 _ATTEMPTS: Final = 2
 
@@ -92,11 +90,11 @@ def asked(
     """
     most = min(cap, int(_REPLY_SHARE * options.window))
     room = max(_LEAST_ROOM, options.window - most - instructions(options.prompt))
-    for _ in range(_MOST_LEVELS):
+    for most_pieces in _MOST_PIECES:
         pieces = chunked(exchanges, room)
         if len(pieces) == 1:
             return (yield from _one(pieces[0], most, options, composer))
-        if len(pieces) > _MOST_PIECES:
+        if len(pieces) > most_pieces:
             break
         exchanges = yield from _parts(pieces, min(most, int(_PART_SHARE * room)), options, composer)
     raise NoSummary(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from time import process_time
 from typing import Any
 
 import pytest
@@ -103,6 +104,17 @@ def test_lines_cover_what_was_said_rather_than_repeat_it() -> None:
 )
 def test_a_line_in_any_script_is_kept(text: str) -> None:
     assert text in digest([entry(1, text)], 50, chars4)
+
+
+def test_a_run_of_a_hundred_thousand_tokens_takes_a_fraction_of_a_second() -> None:
+    said = [
+        entry(n, f"Step {n} of plan-{n % 97}: module {n % 41} failed with code E{n}. " * 16)
+        for n in range(500)
+    ]
+    assert sum(chars4(one.text) for one in said) > 100_000
+    began = process_time()
+    digest(said, 20_000, chars4)
+    assert process_time() - began < 1  # 0.1 s on an idle machine
 
 
 def test_a_value_is_found_in_linear_time_in_a_text_made_to_be_slow() -> None:
