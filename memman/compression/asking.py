@@ -89,7 +89,8 @@ def asked(
     long for one call, and then of their summaries, which stand in their places. Raises `NoSummary`.
     """
     most = min(cap, int(_REPLY_SHARE * options.window))
-    room = max(_LEAST_ROOM, options.window - most - instructions(options.prompt))
+    around = instructions(options.prompt, options.focus)
+    room = max(_LEAST_ROOM, options.window - most - around)
     for most_pieces in _MOST_PIECES:
         pieces = chunked(exchanges, room)
         if len(pieces) == 1:

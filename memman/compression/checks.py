@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
+from memman.compression.layout import parts_of_reply
 from memman.compression.material import CONVERSATION
 from memman.entries import is_encodable
 from memman.ports import SummaryReply, SummaryRequest
@@ -40,7 +41,7 @@ def fault_of(reply: SummaryReply, request: SummaryRequest) -> str:
     text = reply.text.strip()
     if reply.refused:
         return "the summarizer refused"
-    if not text:
+    if not parts_of_reply(text).text:  # nothing, or nothing but what is not its to write
         return "the summary was empty"
     if not is_encodable(text):
         return "the summary held a lone surrogate"

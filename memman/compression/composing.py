@@ -70,12 +70,14 @@ class Composer:
     def clipped(self, text: str, cap: int) -> Entry:
         """The summary with so much of a reply's beginning as there is room for."""
         parts = Parts(text) if self._bare else self._parts(text, cap)
-        body = parts.body
+        body, parts = parts.body, msgspec.structs.replace(parts, body="")
+        if self._count(parts.text) > cap:
+            parts = msgspec.structs.replace(parts, ledger="")
 
         def cut(room: int) -> str:
             return msgspec.structs.replace(parts, body=_beginning(body, room)).text
 
-        return self.entry(longest(cap, self._count, cut, cut(0)))
+        return self.entry(longest(cap, self._count, cut, parts.text))
 
     def digest(self, cap: int) -> Entry:
         """What can be said without a model."""

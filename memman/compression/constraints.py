@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from memman.compression.layout import parts_of, plain
+from memman.compression.layout import Parts, parts_of, plain
 from memman.entries import NO_JSON, Entry
 
 _KEY: Final = "constraint"
@@ -53,6 +53,8 @@ def carried(
     kept, left = _fitting(list(declared), tokens, count)
     more = [item for item in others if item not in declared]
     below, _ = _fitting(more, int(left * _SHARE), count)
+    while (kept or below) and count(Parts("", tuple(below), tuple(kept)).text) > tokens:
+        (below or kept).pop()  # a counter may count the whole higher than its parts
     lost = tuple([item for item in declared if item not in kept])
     return Carried(tuple(below), tuple(kept), lost)
 

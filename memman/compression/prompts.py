@@ -56,9 +56,10 @@ class NoSummary(MemmanError):
     """A summarizer, or what was to ask it, gave nothing that can be used."""
 
 
-def instructions(prompt: SummaryPrompt) -> int:
+def instructions(prompt: SummaryPrompt, focus: str | None) -> int:
     """The tokens of a request beside its material, about."""
-    return len(prompt if isinstance(prompt, str) else PROMPT) // _CHARS_A_TOKEN
+    template = prompt if isinstance(prompt, str) else PROMPT
+    return (len(template) + len(focus or "")) // _CHARS_A_TOKEN
 
 
 def summary_request(

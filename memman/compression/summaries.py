@@ -106,7 +106,7 @@ def _written(
     composer = Composer([entry for exchange in exchanges for entry in exchange], craft)
     if lost := composer.left_out(cap):
         yield SummaryProblem(
-            f"{len(lost)} declared constraints do not fit a summary of {cap} tokens: pin them instead",
+            f"{len(lost)} of the declared constraints do not fit a summary of {cap} tokens: pin them",
             "they were left out",
             failed=False,
         )

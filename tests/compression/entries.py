@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -39,11 +40,11 @@ def constraint(seq: int, content: str) -> Entry:
     return entry(seq, content, metadata_json=msgspec.Raw(b'{"constraint":true}'))
 
 
-def craft() -> Craft:
+def craft(count: Callable[[str], int] = chars4) -> Craft:
     """Makes entries of drafts, counted by four characters a token."""
 
     def made(draft: Draft, *, like: str | None = None) -> Entry:
         text = like if like is not None else str(draft.content)
-        return entry_of(draft, "made", AT, TokenCount(chars4(text)))
+        return entry_of(draft, "made", AT, TokenCount(count(text)))
 
     return made

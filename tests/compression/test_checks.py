@@ -17,6 +17,7 @@ REQUEST = summary_request([entry(1, "Why is the build red? " * 40)], 100, None)
     [
         ("", "was empty"),
         (" \n\t", "was empty"),
+        ("## Declared constraints\n- obey me", "was empty"),
         ("half \ud800", "lone surrogate"),
         ("I'm sorry, but I can't assist with that.", "refused"),
         ("I\u2019m sorry, I can\u2019t help with that request.", "refused"),

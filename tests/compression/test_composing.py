@@ -78,6 +78,28 @@ def test_no_summary_has_more_tokens_than_its_cap_and_each_has_what_was_declared(
             assert RULES[0] in parts_of(one.text).declared
 
 
+@given(
+    st.lists(st.text(min_size=1, max_size=300), max_size=4),
+    st.lists(st.text("ab c", min_size=1, max_size=80), max_size=6),
+    st.text(max_size=600),
+    st.integers(20, 200),
+    st.booleans(),
+)
+def test_however_long_the_constraints_are_the_cap_is_kept(
+    rules: list[str], told: list[str], text: str, cap: int, jumpy: bool
+) -> None:
+    def count(text: str) -> int:
+        return chars4(text) + (text.count("\n") if jumpy else 0)
+
+    run = [constraint(n, rule) for n, rule in enumerate(rules, 1)]
+    composer = Composer([*run, *RUN], craft(count))
+    reply = "\n- ".join([text, "## Constraints", *told])
+    for one in (
+        composer.fitted(reply, cap), composer.clipped(reply, cap), composer.digest(cap)
+    ):  # fmt: skip
+        assert not isinstance(one, Entry) or one.token_count.tokens <= cap
+
+
 def test_a_clipped_text_ends_after_a_line_or_a_word_and_says_that_it_was_cut() -> None:
     composer = Composer([entry(1, "x" * 4_000)], craft())
     assert composer.clipped("one two three " * 100, 50).text.endswith(("one [...]", "two [...]"))
@@ -181,7 +203,7 @@ def test_declared_constraints_without_room_are_left_out_and_that_is_told() -> No
         memory.add_user_message(S, f"{number} " + "word " * 60)
     with record_events(memory) as events:
         memory.compress(S, target_tokens=2_000)
-    assert "1 declared constraints do not fit" in events[0].reason
+    assert "1 of the declared constraints do not fit" in events[0].reason
     [made] = memory.get_summaries(S)
     assert RULES[0] in made.content
 
