@@ -19,14 +19,12 @@ from memman.errors import ConfigError
 CountPolicy = Literal["local", "confirm", "estimate"]
 OnFailure = Literal["fallback", "keep", "raise"]
 
-PROMPT_FIELDS = (
-    "content",
-    "words",
-    "tokens",
-    "focus",
-)  # what a template may have, the first it must
+PROMPT_FIELDS = ("content", "words", "tokens", "focus")  # of a template; it must have the first
 UNKNOWN_MODEL_TOKENS = 50_000
 UNKNOWN_MODEL_ENTRIES = 100
+MANAGER_SETTINGS = frozenset(
+    {"max_sessions", "max_live_bytes", "session_ttl"}
+)  # of no single session
 
 
 class MemoryConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -57,6 +55,9 @@ class MemoryConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     summarizer: str | None = None
     summarizer_window: int | None = None
     summary_prompt: Any = None
+    max_sessions: int | None = 1_000
+    max_live_bytes: int | None = 256 * 2**20
+    session_ttl: float | None = None
 
     def __post_init__(self) -> None:
         for name, (low, high, kinds) in _RANGES.items():
@@ -195,6 +196,9 @@ _RANGES: dict[str, tuple[float, float, tuple[type, ...]]] = {
     "background": (0, 1, (bool,)),
     "summarize_timeout": (0.001, 86_400, (int, float, type(None))),
     "summarizer_window": (1_000, 2**53, (int, type(None))),
+    "max_sessions": (1, 2**53, (int, type(None))),
+    "max_live_bytes": (1, 2**53, (int, type(None))),
+    "session_ttl": (0.001, 2**31, (int, float, type(None))),
 }
 _CHOICES: dict[str, Sequence[str]] = {
     "count_policy": ("local", "confirm", "estimate"),

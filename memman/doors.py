@@ -35,6 +35,7 @@ class Lock(Protocol):
     async def __aenter__(self) -> None: ...
     async def __aexit__(self, *exc: object) -> None: ...
     async def try_enter(self) -> bool: ...
+    def is_free(self) -> bool: ...
     def heal(self) -> None: ...
 
 
@@ -128,6 +129,12 @@ class SyncLock:
         if self._lock._is_owned():
             return False
         return bool(self._lock.acquire(blocking=False))
+
+    def is_free(self) -> bool:
+        if self._lock._is_owned() or not self._lock.acquire(blocking=False):
+            return False
+        self._lock.release()
+        return True
 
     def heal(self) -> None:
         while self._lock._is_owned():
@@ -301,6 +308,9 @@ class AsyncLock:
             return False
         await lock.acquire()
         return True
+
+    def is_free(self) -> bool:
+        return self._lock is None or not self._lock.locked()
 
     def heal(self) -> None:
         """Nothing: a cancelled task leaves its `async with` in order."""

@@ -76,7 +76,7 @@ from memman.ports import (
 )
 from memman.records import UsageReported
 from memman.results import Context, SessionStats, Summary
-from memman.sessions import Session, no_session
+from memman.sessions import LiveSessions, Session, no_session
 from memman.shared import Remote, Shared
 from memman.stores import MemoryStore, no_store, sqlite_store
 from memman.usage import usage_of
@@ -156,7 +156,6 @@ class AsyncMemoryManager:
         self._breakers: dict[str, Breaker] = {}  # by counter: its models share an endpoint
         self._formats: dict[str, Format] = {form.name: form for form in BUILTIN_FORMATS}
         self._plugin_formats_known = False
-        self._sessions: dict[str, Session] = {}
         self._summarizers: dict[str, _Asker] = {}
         self._given_summarizer = self._accepted_summarizer(summarizer)
         for name, port in (("redact", redact), ("clock", clock), ("new_id", new_id)):
@@ -179,6 +178,7 @@ class AsyncMemoryManager:
             format_named=self._format,
             check=self._check,
         )
+        self._sessions = LiveSessions(self._shared)
         if config is not None and not isinstance(config, MemoryConfig):
             raise InvalidInput(f"config must be a MemoryConfig, not {type(config).__name__}")
         settings = config or MemoryConfig()
@@ -498,7 +498,7 @@ class AsyncMemoryManager:
         if type(format) is not str:
             self._format(format)
         encoded = _tools(tools) if tools is not None and tools != [] else None
-        session = self._sessions.get(session_id) if type(session_id) is str else None
+        session = self._sessions.find(session_id) if type(session_id) is str else None
         if session is None:
             session = await self._known(session_id)
         return await session.build(Asked(format, model, budget, system, encoded))
@@ -642,7 +642,7 @@ class AsyncMemoryManager:
     async def close(self) -> None:
         """Waits a bounded time for background compressions, then closes the store."""
         await self._door.wait_started(_CLOSE_SECONDS)
-        for session in list(self._sessions.values()):
+        for session in self._sessions:
             await session.tell()
         await self._door.call(self._shared.store, self._shared.store.close)
 
@@ -680,15 +680,15 @@ class AsyncMemoryManager:
 
     def _session(self, session_id: str) -> Session:
         """The live session of this id; reading one that does not exist raises from the session."""
-        session = self._sessions.get(session_id) if type(session_id) is str else None
+        session = self._sessions.find(session_id) if type(session_id) is str else None
         if session is None:
             check_id(session_id, "session_id")
-            session = self._sessions.setdefault(session_id, Session(session_id, self._shared))
+            session = self._sessions.open(session_id)
         return session
 
     async def _known(self, session_id: str) -> Session:
         """The session of this id, if there is one: asking for what is not there leaves nothing behind."""
-        session = self._sessions.get(session_id) if type(session_id) is str else None
+        session = self._sessions.find(session_id) if type(session_id) is str else None
         if session is None:
             check_id(session_id, "session_id")
             shared = self._shared
@@ -699,7 +699,7 @@ class AsyncMemoryManager:
 
     def _configure(self, config: MemoryConfig) -> None:
         self._check(config)
-        for session in list(self._sessions.values()):
+        for session in self._sessions:
             self._check(config.updated(session.settings))
         self._shared.config = config
         self._shared.version += 1
@@ -850,7 +850,7 @@ class AsyncMemoryManager:
 
     def _heal(self) -> None:
         """Frees the locks that this thread was interrupted in."""
-        for session in list(self._sessions.values()):
+        for session in self._sessions:
             session.heal()
 
 

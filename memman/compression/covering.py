@@ -9,7 +9,14 @@ import msgspec
 
 from memman.entries import NO_JSON, Draft, Entry
 
-_SPAN = ("start", "end")
+
+class Covered(msgspec.Struct, frozen=True):
+    """What a summary covers: places in the log, and times. A summary's metadata, for its heading."""
+
+    first: int
+    last: int
+    start: datetime
+    end: datetime
 
 
 def summary_draft(text: str, originals: Sequence[Entry]) -> Draft:
@@ -19,14 +26,14 @@ def summary_draft(text: str, originals: Sequence[Entry]) -> Draft:
 
 
 def _range_of(originals: Sequence[Entry]) -> msgspec.Raw:
-    """What a summary covers, for its heading: places in the log, and times."""
     plain = [entry for entry in originals if entry.type != "summary"]
     times = [entry.timestamp for entry in plain]
     seqs = [plain[0].seq, plain[-1].seq] if plain else []  # they are in the order of the log
     for entry in originals:
-        if entry.type == "summary" and (known := entry.metadata):
-            times += [datetime.fromisoformat(known[key]) for key in _SPAN]
-            seqs += known["first"], known["last"]
+        if entry.type == "summary" and (metadata := entry.metadata):
+            known = msgspec.convert(metadata, Covered)
+            times += known.start, known.end
+            seqs += known.first, known.last
     if not seqs:
         return NO_JSON
     covered = {

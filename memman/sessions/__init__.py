@@ -1,17 +1,11 @@
 """One live session: the only place that awaits.
 
 `live` keeps the window in step with the store; `adding`, `compressing`, `changing` and `reading` are
-what can be done with it.
+what can be done with it; `living` keeps those of one manager.
 """
 
-from memman.sessions.adding import Adding
-from memman.sessions.changing import Changing
 from memman.sessions.live import no_session
+from memman.sessions.living import LiveSessions
+from memman.sessions.session import Session
 
-__all__ = ["Session", "no_session"]
-
-
-class Session(Adding, Changing):
-    """A conversation in this process."""
-
-    __slots__ = ()
+__all__ = ["LiveSessions", "Session", "no_session"]

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from memman import events
+from memman.config import MANAGER_SETTINGS
 from memman.contexts import Contexts, recounted
 from memman.counting import predicted
 from memman.doors import Lock, SyncLock
@@ -39,6 +40,7 @@ logger = logging.getLogger("memman")
 T = TypeVar("T")
 
 _PAGE = 1_000
+_ENTRY_BYTES = 1_000  # an entry's objects beside its text, in its window's slot and exchange
 _NOTHING_LEARNED: dict[str, Learned] = {}  # nor is this: what was learned is replaced
 _STORED_AS_TEXT = {"strategy": "a preset's name", "summary_prompt": "a template"}
 _NO_SETTINGS: dict[str, Any] = {}  # never changed: a session's settings are replaced, not edited
@@ -92,10 +94,12 @@ class LiveWindow:
         "_version",
         "_window",
         "id",
+        "used",
     )  # fmt: skip
 
     def __init__(self, session_id: str, shared: Shared) -> None:
         self.id = session_id
+        self.used = 0.0  # when; in the measure of whoever keeps the live sessions
         self._shared = shared
         # With a store that never suspends, one thread lock serves both doors.
         own = SyncLock()
@@ -127,6 +131,18 @@ class LiveWindow:
         self._failed = False  # the summarizer, when it was asked last
         self._contexts: Contexts | None = None
         self._configure()
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is under way and nothing is still to be told, so that it may be unloaded."""
+        busy = self._outbox or self._inflight or self._erasing or self._queued or self._run
+        locks = (self._lock, self._compress_lock, self._drain_lock)
+        return not busy and all(lock is None or lock.is_free() for lock in locks)
+
+    @property
+    def held_bytes(self) -> int:
+        """About how much memory the window takes: four bytes a token, and the objects around it."""
+        return 4 * self._window.tokens + _ENTRY_BYTES * len(self._window.slots)
 
     # ------------------------------------------------------------ settings
 
@@ -504,6 +520,11 @@ def _plain_settings(changes: Mapping[str, Any]) -> dict[str, Any]:
                 f"a session's {name} must be {what}: it is stored with the session. "
                 "Give functions to the manager's config instead"
             )
+    if of_manager := changes.keys() & MANAGER_SETTINGS:
+        raise InvalidInput(
+            f"{min(of_manager)} is a setting of the manager, not of a session: give it to the "
+            "manager's config, or to update_config without a session_id"
+        )
     if any(value is msgspec.UNSET for value in changes.values()):
         raise InvalidInput(
             "a session's setting cannot be UNSET: give it a value, or None where it may be"

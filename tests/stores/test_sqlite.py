@@ -24,7 +24,7 @@ from memman import (
     StoreError,
     StoreFull,
 )
-from memman.stores import SQLiteStore
+from memman.stores import SQLiteStore, no_store
 from memman.testing import StoreConformance
 from memman.testing.stores import added
 
@@ -298,8 +298,14 @@ def test_a_bad_url_says_what_is_wrong(url: str, told: str) -> None:
 
 
 def test_a_url_of_another_scheme_names_the_plugin_and_no_password() -> None:
-    with pytest.raises(PluginNotFound, match="pip install memman-postgres") as caught:
-        MemoryManager("postgresql://ada:secret@db/chat")
+    told = no_store("postgresql://ada:secret@db/chat")
+    assert told.endswith("pip install memman-postgres")
+    assert "secret" not in told
+
+
+def test_a_url_that_no_plugin_knows_is_told_without_its_password() -> None:
+    with pytest.raises(PluginNotFound, match="scheme 'mystore'") as caught:
+        MemoryManager("mystore://ada:secret@db/chat")
     assert "secret" not in str(caught.value)
 
 

@@ -1,0 +1,78 @@
+"""The sessions that are in this process: few enough, and of the others the store has everything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from memman import events
+from memman.sessions.session import Session
+from memman.shared import Shared
+
+_LOOK_EVERY = 32  # openings: the windows grow in between, and adding up their sizes takes a while
+_ROOM = 10  # a tenth below a limit: sorting by last use is not done for each one that comes
+
+
+class LiveSessions:
+    """Live sessions by id, the least recently used unloaded where they are too many or too large.
+
+    Unloading deletes nothing: the next verb loads the session again. One that is in the middle of something
+    stays. The limits are the manager's settings, looked at when a session is opened.
+    """
+
+    def __init__(self, shared: Shared) -> None:
+        self._shared = shared
+        self._live: dict[str, Session] = {}
+        self._openings = self._uses = 0
+
+    def __iter__(self) -> Iterator[Session]:
+        return iter(list(self._live.values()))
+
+    def find(self, session_id: str) -> Session | None:
+        """The session if it is live."""
+        session = self._live.get(session_id)
+        if session is not None:
+            session.used = self._now()
+        return session
+
+    def open(self, session_id: str) -> Session:
+        """The live session, made where there is none; others may be unloaded for it."""
+        session = self._live.setdefault(session_id, Session(session_id, self._shared))
+        self._openings += 1
+        session.used = self._now()
+        self._make_room(session)
+        return session
+
+    def _now(self) -> float:
+        """The time where it is needed, else the number of uses: it orders them as well."""
+        self._uses += 1
+        if self._shared.config.session_ttl is None:
+            return self._uses
+        return self._shared.clock().timestamp()
+
+    def _make_room(self, opened: Session) -> None:
+        config = self._shared.config
+        most = config.max_sessions
+        too_many = most is not None and len(self._live) > most
+        if not too_many and self._openings % _LOOK_EVERY:
+            return
+        ranked = sorted(self, key=lambda session: session.used)
+        surplus = len(ranked) - most + most // _ROOM if most is not None and too_many else 0
+        excess = _excess(sum(session.held_bytes for session in ranked), config.max_live_bytes)
+        ttl = config.session_ttl
+        for session in ranked:
+            stale = ttl is not None and opened.used - session.used > ttl
+            if surplus <= 0 and excess <= 0 and not stale:
+                break
+            if session is opened or not session.idle:
+                continue
+            surplus, excess = surplus - 1, excess - session.held_bytes
+            self._unload(session, opened)
+
+    def _unload(self, session: Session, opened: Session) -> None:
+        self._live.pop(session.id, None)
+        opened.notice(events.SessionEvicted(session_id=session.id))
+
+
+def _excess(held: int, most: int | None) -> int:
+    """The bytes that are to go so that there is room again; 0 where there is room."""
+    return held - most + most // _ROOM if most is not None and held > most else 0

@@ -1,0 +1,12 @@
+"""A live session: everything that can be done with a conversation, in one class."""
+
+from __future__ import annotations
+
+from memman.sessions.adding import Adding
+from memman.sessions.changing import Changing
+
+
+class Session(Adding, Changing):
+    """A conversation in this process."""
+
+    __slots__ = ()
