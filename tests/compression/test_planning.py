@@ -31,9 +31,7 @@ def test_a_presets_name_gives_its_stages(name: str) -> None:
     assert stages_of(name) == PRESETS[name]
 
 
-def test_the_default_clears_summarises_clips_the_large_drops_and_clips_the_rest_in_this_order() -> (
-    None
-):
+def test_the_default_clears_summarises_clips_the_large_drops_and_clips_the_rest_in_this_order() -> None:
     cleared = (clear_tool_results, "summarise", clip_large, drop_oldest, clip_rest)
     assert stages_of("default") == cleared
     assert tuple(stage for stage in cleared if stage != "summarise") == TRIM
@@ -139,9 +137,7 @@ def test_the_dry_run_gives_each_entry_of_the_window_an_action_and_a_reason() -> 
     assert "pinned" in plan.entries[0].reason
     assert plan.entries[-1].reason == "the newest exchange"
     assert plan.entries[-2].reason == "in the recent window"
-    assert {row.reason for row in plan.entries if row.action != "keep"} == {
-        "old, and the window is over"
-    }
+    assert {row.reason for row in plan.entries if row.action != "keep"} == {"old, and the window is over"}
 
 
 def test_nothing_to_do_is_a_plan_that_keeps_everything() -> None:

@@ -58,9 +58,7 @@ def talk(memory: MemoryManager) -> None:
     memory.add_system_message("s", SYSTEM)
     for turn in range(6):
         memory.add_user_message("s", f"{turn}. {WORDS * 3}")
-        memory.add_tool_call(
-            "s", "read_file", {"path": f"src/module_{turn}.py"}, call_id=f"c{turn}"
-        )
+        memory.add_tool_call("s", "read_file", {"path": f"src/module_{turn}.py"}, call_id=f"c{turn}")
         memory.add_tool_result("s", "read_file", f"{turn}: {WORDS * 12}", call_id=f"c{turn}")
         memory.add_assistant_message("s", f"It is fine: {WORDS * 2}")
 
