@@ -72,7 +72,7 @@ def digest(
 
     def composed(room: int) -> str:
         kept = ledger_line(ranked, int(room * _LEDGER_SHARE))
-        body = _extract(entries, coverage, room - len(kept) - 1)
+        body = _extract(entries, coverage, room, len(kept))
         return Parts(without_headings(body), below.constraints, below.declared, kept).text
 
     return longest(tokens, count, composed, least)
@@ -170,12 +170,13 @@ def _pieces(entry: Entry) -> Iterator[str]:
             yield piece
 
 
-def _extract(entries: Sequence[Entry], coverage: _Coverage, room: int) -> str:
-    """What is seen at a glance, and lines that cover the rest."""
+def _extract(entries: Sequence[Entry], coverage: _Coverage, room: int, taken: int) -> str:
+    """What is seen at a glance, and lines that cover the rest, in a room of which some is taken."""
     head = ""
     if room >= _LEAST_HEADED:
         head = heuristic_summary(entries, min(_QUOTE_CHARS, int(room * _QUOTE_SHARE)))
-    chosen = coverage.chosen(room - len(head), words_of(head))
+    left = room - sum([length + 1 for length in (len(head), taken) if length])
+    chosen = coverage.chosen(left, words_of(head))
     return "\n".join([part for part in (head, *chosen) if part])
 
 
