@@ -1,27 +1,36 @@
 """Runs the Python blocks of README and docs. Blocks of one page share their names, from top to bottom.
 
 A block marked `output` must equal what the Python block before it printed. The pages with a provider's
-SDK run against a server on the loopback interface (`tests/docs/loopback.py`).
+SDK run against a server on the loopback interface (`tests/docs/loopback.py`). The pages of the command
+run in a folder of their own; their blocks marked `console` must show what each `$ memman ...` prints.
 """
 
 from __future__ import annotations
 
 import gc
 import io
+import re
+import shlex
+import sys
 from collections.abc import Iterator
 from contextlib import redirect_stdout
+from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from sybil import Example, Sybil
 from sybil.evaluators.python import PythonEvaluator
 from sybil.parsers.markdown import CodeBlockParser, SkipParser
+from sybil.sybil import SybilCollection
 
+from memman.cli.app import memman
 from tests.docs.loopback import Loopback, running
 
 pytest.register_assert_rewrite("memman.testing")
 
 _LOOPS = ("docs/how-to/openai-loop.md", "docs/how-to/anthropic-loop.md")
+_COMMANDS = ("docs/how-to/why-did-the-agent-forget.md",)
 _PRINTED = "printed by the last block"  # no identifier, so no page can use the name
 # Run by the plugin's own tests, against a server that counts.
 _ELSEWHERE = (
@@ -44,17 +53,33 @@ def _compare(example: Example) -> str | None:
     return None if shown == printed else f"The page shows\n{shown}and the block printed\n{printed}"
 
 
+def _run_commands(example: Example) -> str | None:
+    """Runs each command of a block; None, or how what it prints differs from what the page shows."""
+    for step in re.split(r"^\$ ", str(example.parsed), flags=re.MULTILINE)[1:]:
+        command, _, shown = step.partition("\n")
+        printed = CliRunner().invoke(memman, shlex.split(command)[1:]).output
+        if printed.strip() != shown.strip():
+            return f"The page shows\n{shown}and `{command}` printed\n{printed}"
+    return None
+
+
 def _forget(namespace: dict[str, Any]) -> None:
     # Signals hold receivers weakly: without its names a page no longer listens to the next ones.
     namespace.clear()
 
 
-def _pages(*patterns: str, excludes: tuple[str, ...] = (), fixtures: tuple[str, ...] = ()) -> Sybil:
+def _pages(
+    *patterns: str,
+    excludes: tuple[str, ...] = (),
+    fixtures: tuple[str, ...] = (),
+    more: tuple[CodeBlockParser, ...] = (),
+) -> Sybil:
     return Sybil(
         parsers=[
             CodeBlockParser("python", _run_and_listen),
             CodeBlockParser("output", _compare),
             SkipParser(),
+            *more,
         ],
         patterns=patterns,
         excludes=excludes,
@@ -69,16 +94,32 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
-pytest_collect_file = (
-    _pages(
-        "README.md",
-        "plugins/*/README.md",
-        "docs/*.md",
-        "docs/*/*.md",
-        excludes=(*_LOOPS, *_ELSEWHERE),
+pytest_collect_file = SybilCollection(
+    (
+        _pages(
+            "README.md",
+            "plugins/*/README.md",
+            "docs/*.md",
+            "docs/*/*.md",
+            excludes=(*_LOOPS, *_COMMANDS, *_ELSEWHERE),
+        ),
+        _pages(*_LOOPS, fixtures=("provider",)),
+        _pages(
+            *_COMMANDS, fixtures=("folder",), more=(CodeBlockParser("console", _run_commands),)
+        ),
     )
-    + _pages(*_LOOPS, fixtures=("provider",))
 ).pytest()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The folder in which a page of the command is followed."""
+    path = tmp_path_factory.mktemp("page")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(path)
+        patch.setattr(sys, "argv", ["memman"])
+        patch.delenv("UV_RUN_RECURSION_DEPTH", raising=False)
+        yield path
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Every proof in one command: imports, cost, counting, real conversations.
+"""Every proof in one command: imports, cost, shapes of use, compressing, counting, real conversations.
 
     python -m benchmarks [--full] [--data FOLDER]
 
@@ -19,13 +19,17 @@ from time import perf_counter
 from benchmarks import (
     accuracy,
     calibration,
+    compressing,
     cost,
     counting_cost,
     estimator,
     exactness,
+    facts,
     imports,
     real,
     resolution,
+    shapes,
+    stream,
 )
 from benchmarks.goals import any_failed, report
 from benchmarks.seeded import blind_spots
@@ -51,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(f"== imports\n{imported}\n")
     costs = cost.measure(cost.FULL if options.full else cost.QUICK)
     print(f"== cost\n{costs}\n")
-    counting_failed = _counting(options.data, options.full)
+    commands_failed = _commands(options.data, options.full)
     trajectories = _trajectories(options.data, options.full)
     print(f"== real conversations ({len(trajectories)})")
     outcomes = real.run(trajectories, jobs=real.JOBS)
@@ -61,17 +65,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print("== goals not met\n" + (report(missed) if missed else "none"))
     print(f"promises broken: {'yes' if real.broken(outcomes) else 'no'}")
     print(f"{perf_counter() - began:.0f} s in all")
-    if counting_failed:
-        print(f"failed above: {', '.join(counting_failed)}")
-    failed = any_failed(missed) or counting_failed or real.broken(outcomes) or blind_spots()
+    if commands_failed:
+        print(f"failed above: {', '.join(commands_failed)}")
+    failed = any_failed(missed) or commands_failed or real.broken(outcomes) or blind_spots()
     return int(bool(failed))
 
 
-def _counting(folder: Path, full: bool) -> list[str]:
-    """Runs the commands about counting, each with its own report; the names of those that failed."""
+def _commands(folder: Path, full: bool) -> list[str]:
+    """Runs the other commands, each with its own report; the names of those that failed."""
     quick = [] if full else ["--quick"]
     recorded = folder / ("trajectories.jsonl.gz" if full else "fixture_trajectories.jsonl.gz")
     commands: tuple[tuple[str, Command, list[str]], ...] = (
+        ("shapes", shapes.main, quick),
+        ("compressing", compressing.main, quick),
+        ("stream", stream.main, []),
+        ("facts", facts.main, [*quick, "--folder", str(folder)]),
         ("resolution", resolution.main, []),
         ("estimator", estimator.main, []),
         ("exactness", exactness.main, [*quick, "--data", str(folder)]),

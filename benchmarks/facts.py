@@ -1,6 +1,6 @@
 """Facts: what a compression without a model keeps of what is needed later.
 
-    python -m benchmarks.facts [--folder ../shared/data] [--quick]
+    uv run [--group bench-peers] python -m benchmarks.facts [--folder ../shared/data] [--quick]
 
 Three kinds of conversation are cut in two. Facts are what stands in the old part, is needed later and is
 not in the newest messages, which stay anyway; the figure is the share of them that a summary of 10 % or
@@ -9,6 +9,9 @@ not in the newest messages, which stay anyway; the figure is the share of them t
 - tau-bench: the scalar arguments of later tool calls.
 - coding agent: paths, identifiers and numbers in later tool calls.
 - LoCoMo: the words of questions and answers that stand in the turns which are their evidence.
+
+Beside the digest stand the beginning of the old part, a text of counts and first lines, and extracts by
+sumy, which is skipped with a note where it is not installed.
 
 Exit codes: 0 each goal met, 1 one was missed, 2 there is no data.
 """
@@ -22,13 +25,15 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
-from time import perf_counter
+from time import process_time
 from typing import Any
 
 import msgspec
 
 from benchmarks.goals import Goal, any_failed, report
+from benchmarks.peers import sumy
 from benchmarks.tables import table
 from benchmarks.tokens import o200k
 from benchmarks.trajectories import Message, read_trajectories
@@ -213,6 +218,35 @@ METHODS: dict[str, Summarize] = {
     "head truncation": _head,
     "heuristic text": _heuristic,
 }
+# Its time grows with the square of the sentences: minutes for a coding agent's session.
+_NOT_FOR_LONG = "SumBasic"
+
+
+def methods(long: bool = False) -> dict[str, Summarize]:
+    """What is measured: the digest, what stands beside it, and sumy's extracts where it is installed."""
+    try:
+        extracts = sumy.load()
+    except ImportError:
+        return METHODS
+    named = f"sumy {version('sumy')}"
+    return METHODS | {
+        f"{named} {name}": _extracted_by(extract)
+        for name, extract in extracts.items()
+        if not (long and name == _NOT_FOR_LONG)
+    }
+
+
+def _extracted_by(extract: sumy.Extract) -> Summarize:
+    return lambda old, most: extract(_text_of(old), most, tokens)
+
+
+def left_out() -> str:
+    """Why a method is not in the table, or not in all of it."""
+    try:
+        sumy.load()
+    except ImportError as error:
+        return f"note: sumy is skipped: {error}"
+    return f"note: {_NOT_FOR_LONG} of the coding agent is skipped: minutes for a case"
 
 
 class Recall(msgspec.Struct, frozen=True):
@@ -230,9 +264,9 @@ def recall(cases: Sequence[Case], method: Summarize, share: float) -> Recall:
     seconds = 0.0
     for case in cases:
         most = int(share * tokens(_text_of(case.old)))
-        began = perf_counter()
+        began = process_time()
         text = method(case.old, most)
-        seconds += perf_counter() - began
+        seconds += process_time() - began
         spent = tokens(text)
         if method is _digest and spent > most:
             raise AssertionError(f"the digest has {spent} tokens and {most} are the most")
@@ -251,7 +285,7 @@ def measure(folder: Path, every: int = 1) -> tuple[str, list[Goal]]:
     for kind, cases_of in makers.items():
         cases = list(cases_of(folder))[:: every if kind == "coding agent" else 1]
         facts = sum(len(case.facts) for case in cases)
-        for name, method in METHODS.items():
+        for name, method in methods(long=kind == "coding agent").items():
             found = [recall(cases, method, share) for share in SHARES]
             rows.append(
                 [f"{kind}: {name}", len(cases), facts]
@@ -279,7 +313,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"there are no recorded conversations in {options.folder}", file=sys.stderr)
         return 2
     shown, goals = measure(options.folder, _QUICK if options.quick else 1)
-    print(f"{shown}\n\n{report(goals)}")
+    print(f"{shown}\n{left_out()}\n\n{report(goals)}")
     return int(any_failed(goals))
 
 

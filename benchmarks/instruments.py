@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from benchmarks.tokens import Count
 
 # About 130 tokens, always the same and without delay: what is measured is the memory, not a model.
@@ -14,8 +17,10 @@ SUMMARY = (
 class Instruments:
     """A counter and a scripted summarizer; how often and for how much text they were asked."""
 
-    def __init__(self, count: Count) -> None:
+    def __init__(self, count: Count, summary: str = SUMMARY) -> None:
         self._count = count
+        self._summary = summary
+        self._shared: dict[str, Any] = {}
         self.counted = 0
         self.counted_chars = 0
         self.summarized = 0
@@ -29,4 +34,10 @@ class Instruments:
     def summarize(self, prompt: str) -> str:
         """The same summary for every prompt."""
         self.summarized += 1
-        return SUMMARY
+        return self._summary
+
+    def shared(self, what: str, make: Callable[[], Any]) -> Any:
+        """What all sessions of one system share, such as a manager, a model or an event loop."""
+        if what not in self._shared:
+            self._shared[what] = make()
+        return self._shared[what]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from time import perf_counter
-from typing import Any, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from benchmarks.instruments import Instruments
 from benchmarks.workload import Item
@@ -20,37 +20,67 @@ SESSION = "measured"
 
 
 class Subject(Protocol):
-    """One conversation in one memory system. `context` gives what would be sent to the model."""
+    """One conversation in one memory system. `context` gives what would be sent to the model.
+
+    It is made with the instruments, a budget in tokens, and a session's name where there are several.
+    """
 
     def append(self, item: Item) -> None: ...
     def context(self) -> Any: ...
 
 
-class Memman:
-    """memman in memory with its defaults. What the agent has is translated within the measure."""
+class Shown(NamedTuple):
+    """One thing that stands in a context, in whatever shape its system sends it."""
 
-    def __init__(self, instruments: Instruments, budget: int, **settings: Any) -> None:
-        self.memory = MemoryManager(
-            counter=instruments.count,
-            summarizer=instruments.summarize,
-            config=MemoryConfig(max_tokens=budget, **settings),
+    kind: Literal["message", "tool_call", "tool_result"]
+    text: str
+    call_id: str = ""
+
+
+class Showing(Subject, Protocol):
+    """A subject whose contexts can be checked: `shown` says what stands in one."""
+
+    def shown(self, context: Any) -> Sequence[Shown]: ...
+
+
+class Memman:
+    """memman in memory with its defaults. What the agent has is translated within the measure.
+
+    Sessions with the same instruments are sessions of one manager.
+    """
+
+    def __init__(
+        self, instruments: Instruments, budget: int, session: str = SESSION, **settings: Any
+    ) -> None:
+        self.session = session
+        self.memory: MemoryManager = instruments.shared(
+            "memory",
+            lambda: MemoryManager(
+                counter=instruments.count,
+                summarizer=instruments.summarize,
+                config=MemoryConfig(max_tokens=budget, **settings),
+            ),
         )
 
     def append(self, item: Item) -> None:
         """One `add_*` verb."""
-        memory = self.memory
+        memory, session = self.memory, self.session
         if item.kind == "tool_call":
-            memory.add_tool_call(SESSION, item.name, item.arguments, call_id=item.call_id)
+            memory.add_tool_call(session, item.name, item.arguments, call_id=item.call_id)
         elif item.kind == "tool_result":
-            memory.add_tool_result(SESSION, item.name, item.content, call_id=item.call_id)
+            memory.add_tool_result(session, item.name, item.content, call_id=item.call_id)
         elif item.role == "user":
-            memory.add_user_message(SESSION, item.content)
+            memory.add_user_message(session, item.content)
         else:
-            memory.add_assistant_message(SESSION, item.content)
+            memory.add_assistant_message(session, item.content)
 
-    def context(self) -> Context:
+    def context(self) -> Any:
         """The context, rendered as OpenAI chat and priced."""
-        return self.memory.build_context(SESSION)
+        return self.memory.build_context(self.session)
+
+    def shown(self, context: Context) -> list[Shown]:
+        """What stands in its messages."""
+        return openai_chat_shown(context.messages)
 
 
 class MemmanRead(Memman):
@@ -59,6 +89,25 @@ class MemmanRead(Memman):
     def context(self) -> Any:
         """The messages, as fresh dicts that the caller may change."""
         return super().context().messages
+
+    def shown(self, context: Any) -> list[Shown]:
+        """What stands in the messages."""
+        return openai_chat_shown(context)
+
+
+def openai_chat_shown(messages: Sequence[Mapping[str, Any]]) -> list[Shown]:
+    """What stands in messages of chat completions."""
+    shown = []
+    for message in messages:
+        content = message.get("content") or ""
+        if message["role"] == "tool":
+            shown.append(Shown("tool_result", content, message["tool_call_id"]))
+        elif content:
+            shown.append(Shown("message", content))
+        for call in message.get("tool_calls") or ():
+            function = call["function"]
+            shown.append(Shown("tool_call", function["name"] + function["arguments"], call["id"]))
+    return shown
 
 
 class Reference:
@@ -69,7 +118,7 @@ class Reference:
     renders nothing, tells nobody and cannot undo.
     """
 
-    def __init__(self, instruments: Instruments, budget: int) -> None:
+    def __init__(self, instruments: Instruments, budget: int, _session: str = SESSION) -> None:
         self._instruments = instruments
         self._budget = budget
         self._log: list[Item] = []
@@ -108,6 +157,15 @@ class Reference:
             window = self._log[self._start :]
             self._context = [self._summary, *window] if self._summary else window
         return self._context
+
+    def shown(self, context: Sequence[str | Item]) -> list[Shown]:
+        """The summary as a message, and the items."""
+        return [
+            Shown("message", one)
+            if isinstance(one, str)
+            else Shown(one.kind, one.content, one.call_id)
+            for one in context
+        ]
 
 
 class Parts:

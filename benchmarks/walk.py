@@ -11,6 +11,7 @@ import gc
 import math
 from collections.abc import Callable, Sequence
 from time import process_time
+from typing import Any
 
 import msgspec
 
@@ -23,7 +24,8 @@ _BIN_GROWTH = 1.6
 _LEAST_BLOCKS = 3
 
 Floor = Callable[[str], object]
-Sampler = Callable[[Subject, Item], None]
+Sampler = Callable[[Any, Any, Item], None]
+"""`(subject, its context, the newest item)`."""
 
 
 class Block(msgspec.Struct, frozen=True):
@@ -59,7 +61,7 @@ class Walk(msgspec.Struct, frozen=True):
         over the floor of its own stretch where there is one.
         """
         points = [(math.log(at), math.log(cost)) for at, cost in _bins(self.blocks)]
-        return _slope(points) if len(points) >= _LEAST_BLOCKS else 0.0
+        return slope(points) if len(points) >= _LEAST_BLOCKS else 0.0
 
 
 def walk(
@@ -80,7 +82,7 @@ def walk(
         began = process_time()
         for item in block:
             subject.append(item)
-            subject.context()
+            context = subject.context()
         seconds = process_time() - began
         measured = Block(_BLOCK, _chars(block), seconds)
         if floor is not None:
@@ -88,7 +90,7 @@ def walk(
             measured = _floored(measured, floor, mirrored)
         blocks.append(measured)
         if sample is not None and len(blocks) % sample_every == 0:
-            sample(subject, block[-1])
+            sample(subject, context, block[-1])
     return Walk(tuple(blocks))
 
 
@@ -128,7 +130,8 @@ def _bins(blocks: Sequence[Block]) -> list[tuple[float, float]]:
     return found
 
 
-def _slope(points: Sequence[tuple[float, float]]) -> float:
+def slope(points: Sequence[tuple[float, float]]) -> float:
+    """Of the line that fits the points best."""
     mean_x = math.fsum(x for x, _ in points) / len(points)
     mean_y = math.fsum(y for _, y in points) / len(points)
     covariance = math.fsum((x - mean_x) * (y - mean_y) for x, y in points)

@@ -55,19 +55,19 @@ def items(number: int, seed: int = SEED) -> list[Item]:
 def _endless(draw: random.Random) -> Iterator[Item]:
     calls = 0
     while True:
-        yield Item("message", "user", _sentence(draw, draw.randint(15, 220)))
+        yield Item("message", "user", sentence(draw, draw.randint(15, 220)))
         if draw.random() < 0.5:
             for _ in range(draw.choice((1, 1, 2, 2, 3))):
                 calls += 1
                 yield from _call_and_result(draw, f"call_e{calls:06d}")
-        yield Item("message", "assistant", _sentence(draw, draw.randint(200, 400)))
+        yield Item("message", "assistant", sentence(draw, draw.randint(200, 400)))
 
 
 def _call_and_result(draw: random.Random, call_id: str) -> Iterator[Item]:
     name = draw.choice(_TOOLS)
     arguments = {
         "path": f"src/{draw.choice(_WORDS)}/{draw.choice(_WORDS)}.py",
-        "query": _sentence(draw, draw.randint(10, 60)),
+        "query": sentence(draw, draw.randint(10, 60)),
         "limit": draw.randint(1, 500),
     }
     text = json.dumps({"name": name, "arguments": arguments})
@@ -78,7 +78,8 @@ def _call_and_result(draw: random.Random, call_id: str) -> Iterator[Item]:
     yield Item("tool_result", "tool", _lines(draw, size, line_of), name, {}, call_id)
 
 
-def _sentence(draw: random.Random, chars: int) -> str:
+def sentence(draw: random.Random, chars: int) -> str:
+    """Words with some punctuation, `chars` characters of them or one less."""
     words: list[str] = []
     length = 0
     while length < chars:
@@ -119,7 +120,7 @@ class _Code:
             self._depth = max(self._depth - 1, 0)
             return f"{indent}return {word()}[{draw.randint(0, 99)}]"
         if kind < 0.5:
-            return f"{indent}# {_sentence(draw, 40)}"
+            return f"{indent}# {sentence(draw, 40)}"
         if kind < 0.55:
             return ""
         return f"{indent}self.{word()}_{word()} = {word()}({word()!r}, {draw.random():.4f})"
@@ -138,7 +139,7 @@ class _Log:
         at = f"{seconds // 3600 % 24:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
         return (
             f"2026-11-21T{at}.{milliseconds:03d}Z {draw.choice(_LEVELS)} [{word()}.{word()}] "
-            f"req={draw.getrandbits(64):016x} {_sentence(draw, draw.randint(20, 90))} "
+            f"req={draw.getrandbits(64):016x} {sentence(draw, draw.randint(20, 90))} "
             f"took={draw.random() * 500:.2f}ms"
         )
 

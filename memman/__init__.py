@@ -33,14 +33,18 @@ from memman.errors import (
     StoreConflict,
     StoreError,
     StoreFull,
+    SummarizerFailed,
+    SummarizerUnavailable,
 )
 from memman.events import CompressionResult
+from memman.explaining import CompressionFate, EntryFate, Explanation, SummarizerState, Trigger
 from memman.hookspecs import hookimpl
 from memman.manager import AsyncMemoryManager, MemoryManager
 from memman.ports import (
     CounterSpec,
     ModelInfo,
     ModelRef,
+    Summarizer,
     SummaryReply,
     SummaryRequest,
     SummaryUsage,
@@ -55,10 +59,13 @@ __all__ = [
     "MemoryConfig",
     "MemoryManager",
     # what they work with and answer
+    "CompressionFate",
     "CompressionPlan",
     "CompressionResult",
     "Context",
     "Entry",
+    "EntryFate",
+    "Explanation",
     "FilePart",
     "ImagePart",
     "OpaquePart",
@@ -66,13 +73,16 @@ __all__ = [
     "SessionState",
     "SessionStats",
     "Summary",
+    "SummarizerState",
     "TextPart",
     "TokenCount",
+    "Trigger",
     "events",
     # what plugins implement
     "CounterSpec",
     "ModelInfo",
     "ModelRef",
+    "Summarizer",
     "SummaryReply",
     "SummaryRequest",
     "SummaryUsage",
@@ -98,4 +108,6 @@ __all__ = [
     "StoreConflict",
     "StoreError",
     "StoreFull",
+    "SummarizerFailed",
+    "SummarizerUnavailable",
 ]

@@ -67,7 +67,7 @@ class MemoryConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
                 raise ConfigError(
                     f"{name}={getattr(self, name)!r} is not one of {', '.join(map(repr, choices))}"
                 )
-        for name in ("model", "summarizer"):
+        for name in _NAMES:
             if not isinstance(getattr(self, name), str | None):
                 raise ConfigError(f"{name} must be a name or None, not {getattr(self, name)!r}")
         if not isinstance(self.strategy, str | tuple):
@@ -164,17 +164,23 @@ def resolve_budget(
     )
 
 
+def usable_input(limits: tuple[int, int, int], reserve: int | None = None) -> int:
+    """The input tokens that a model of `limits` takes with `reserve` tokens kept for its reply.
+
+    Without one, its largest reply is kept, at most 35 % of its context.
+    """
+    context, max_input, max_output = limits
+    kept = min(max_output, int(0.35 * context)) if reserve is None else reserve
+    return min(max_input, context - kept)
+
+
 def _usable(config: MemoryConfig, limits: tuple[int, int, int] | None) -> int:
     if limits is None:
         return UNKNOWN_MODEL_TOKENS
-    context, max_input, max_output = limits
-    reserve = config.reserve_output
-    if reserve is None:
-        reserve = min(max_output, int(0.35 * context))
-    usable = int(config.trigger_ratio * min(max_input, context - reserve))
+    usable = int(config.trigger_ratio * usable_input(limits, config.reserve_output))
     if usable < 1:
         raise ConfigError(
-            f"reserve_output={reserve} leaves nothing of a context of {context} tokens"
+            f"reserve_output={config.reserve_output} leaves nothing of a context of {limits[0]} tokens"
         )
     return usable
 
@@ -204,7 +210,7 @@ _CHOICES: dict[str, Sequence[str]] = {
     "count_policy": ("local", "confirm", "estimate"),
     "on_failure": ("fallback", "keep", "raise"),
 }
-_NUMBERS: dict[type, type] = {int: int, float: float}
+_NAMES = ("model", "summarizer")
 
 
 def _check_range(name: str, value: Any, low: float, high: float, kinds: tuple[type, ...]) -> None:
@@ -261,4 +267,6 @@ def _parsed(name: str, variable: str, text: str) -> Any:
             return float(text) if float in kinds else int(text)
         except ValueError:
             raise ConfigError(f"{variable}={text!r} is not a value for {name}") from None
+    if name in _NAMES:
+        return None if lowered in ("", "none") else text
     return text

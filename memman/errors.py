@@ -15,6 +15,8 @@ MemmanError
 ├── BudgetExceeded                   what must stay does not fit (`required`, `available`, `culprits`)
 ├── CompressionFailed                only from `compress`, with `on_failure="raise"`
 ├── CounterUnavailable               a counter cannot work here (`reason`)
+├── SummarizerFailed                 a summarizer gave no summary
+│   └── SummarizerUnavailable        it cannot work here: an SDK, a key or a program is missing
 └── StoreError
     ├── StoreBusy                    another process held it too long; nothing changed, try again
     ├── StoreConflict                the window changed shape meanwhile
@@ -111,6 +113,14 @@ class CounterUnavailable(MemmanError):
     def __init__(self, reason: str) -> None:
         self.reason = reason
         super().__init__(reason)
+
+
+class SummarizerFailed(MemmanError):
+    """A summarizer gave no summary. A compression tells it and goes on by `on_failure`."""
+
+
+class SummarizerUnavailable(SummarizerFailed):
+    """A summarizer cannot work here: an SDK, a key or a program is missing; the message says which."""
 
 
 class StoreError(MemmanError):

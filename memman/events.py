@@ -34,6 +34,7 @@ from memman.records import (
     Replacement,
     Undone,
     UsageReported,
+    summary_in,
 )
 
 logger = logging.getLogger("memman.events")
@@ -74,10 +75,7 @@ class CompressionResult(Event, frozen=True, kw_only=True):
     @property
     def summary_id(self) -> str | None:
         """The summary that this compression wrote, if it wrote one."""
-        for item in self.replacements:
-            if item.method in ("summary", "digest") and item.entry is not None:
-                return item.entry.id
-        return None
+        return summary_in(self.replacements)
 
 
 class CompressionUndone(Event, frozen=True, kw_only=True):

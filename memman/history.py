@@ -21,6 +21,7 @@ from memman.records import (
     Pinned,
     Record,
     Replacement,
+    ReplacementMethod,
     Undone,
 )
 from memman.window import Slot, compress_slots
@@ -34,10 +35,12 @@ class History:
         self.head = 0
         self.ledger = Ledger()
         self.added: dict[str, Entry] = {}
-        self.compressions: dict[str, Compressed] = {}
+        self.compressions: dict[str, Compressed] = {}  # those in force, in log order
+        self._undone: dict[str, int] = {}  # compression id -> the seq of its undo
         self._hidden: dict[str, list[Slot]] = {}  # compression id -> the slots that it replaced
         self._hider: dict[str, str] = {}  # entry id -> compression id
         self._replaced_by: dict[str, Replacement] = {}  # entry id -> what stands for it
+        self._speaks_for: dict[str, list[str]] = {}  # replacement -> the entries that it stands for
 
     @classmethod
     def of(cls, records: Iterable[tuple[int, Record]]) -> History:
@@ -59,6 +62,7 @@ class History:
             case Undone():
                 self.slots = self.undo(record.compression_id)
                 self._forget(record.compression_id)
+                self._undone[record.compression_id] = seq
             case Pinned():
                 self.slots = pin_slots(self.slots, record.entry_id, record.on)
             case Deleted():
@@ -72,12 +76,7 @@ class History:
 
     def undo(self, compression_id: str) -> list[Slot]:
         """The window without that compression. Raises as `undo_compression` does."""
-        if compression_id not in self.compressions:
-            raise EntryNotFound(
-                f"no compression {compression_id!r} is in force in this session: "
-                "it is unknown, was undone, or was cleared away"
-            )
-        record = self.compressions[compression_id]
+        record = self._in_force(compression_id)
         active = {slot.entry.id: slot for slot in self.slots}
         for item in record.replacements:
             if item.entry is None:
@@ -94,15 +93,39 @@ class History:
 
     def outermost(self, entry_id: str) -> str | None:
         """The compression that hides an entry and is not hidden itself; None for an active entry."""
-        hider = self._hider.get(entry_id)
-        if hider is None:
-            return None
-        above = [
-            outer
-            for item in self.compressions[hider].replacements
-            if item.entry is not None and (outer := self.outermost(item.entry.id))
-        ]
-        return above[0] if above else hider
+        hider = outer = self._hider.get(entry_id)
+        while outer is not None:
+            hider = outer
+            made = [item.entry.id for item in self.compressions[hider].replacements if item.entry]
+            outer = next((self._hider[name] for name in made if name in self._hider), None)
+        return hider
+
+    def _in_force(self, compression_id: str) -> Compressed:
+        if compression_id in self.compressions:
+            return self.compressions[compression_id]
+        if compression_id in self._undone:
+            newest = next(reversed(self.compressions), None)
+            raise EntryNotFound(
+                f"compression {compression_id} was undone already, by record "
+                f"{self._undone[compression_id]}: "
+                + (f"the newest in force is {newest}" if newest else "none is in force")
+            )
+        maker = self.made_by(compression_id)
+        if maker is not None:
+            raise EntryNotFound(
+                f"{compression_id} is an entry that a compression made: undo that one, {maker}"
+            )
+        raise EntryNotFound(
+            f"no compression {compression_id!r} is in force in this session: "
+            "it is unknown, or was cleared away or unfolded by a deletion"
+        )
+
+    def made_by(self, entry_id: str) -> str | None:
+        """The compression in force that put this entry into the window; None for any other."""
+        for name, record in self.compressions.items():
+            if any(item.entry and item.entry.id == entry_id for item in record.replacements):
+                return name
+        return None
 
     def latest(self) -> str:
         """The newest compression that can be undone."""
@@ -110,31 +133,76 @@ class History:
             raise EntryNotFound("there is no compression to undo in this session")
         return next(reversed(self.compressions))
 
-    def stands_for(self, entry_id: str) -> str | None:
-        """The active replacement that speaks for a hidden entry; None when it was dropped."""
-        speaker: str | None = None
-        item = self._replaced_by.get(entry_id)
-        while item is not None:
-            speaker = item.entry.id if item.entry is not None else item.into
-            item = None if speaker is None else self._replaced_by.get(speaker)
-        return speaker
+    def folded_into(self, compression_id: str) -> tuple[str, ...]:
+        """The compressions that replaced what this one had put into the window, in log order."""
+        hiders = {
+            self._hider[item.entry.id]
+            for item in self.compressions[compression_id].replacements
+            if item.entry is not None and item.entry.id in self._hider
+        }
+        if len(hiders) < 2:
+            return tuple(hiders)
+        return tuple(name for name in self.compressions if name in hiders)
 
-    def hidden(self, entry_id: str) -> bool:
-        """Whether a compression in force hides this entry."""
-        return entry_id in self._hider
+    def undo_order(self, compression_id: str) -> list[str]:
+        """What to undo, in this order, until this compression is undone too: the newest first."""
+        wanted, due = {compression_id}, [compression_id]
+        while due:
+            more = set(self.folded_into(due.pop())) - wanted
+            wanted |= more
+            due += more
+        return [name for name in reversed(self.compressions) if name in wanted]
+
+    def replaced_by(self, entry_id: str) -> str | None:
+        """The replacement that took a hidden entry's place, active or not; None when it was dropped."""
+        item = self._replaced_by.get(entry_id)
+        return speaker_of(item) if item is not None else None
+
+    def method_of(self, entry_id: str) -> ReplacementMethod | None:
+        """How a hidden entry was replaced; None for any other."""
+        item = self._replaced_by.get(entry_id)
+        return item.method if item is not None else None
+
+    def shown(self) -> dict[str, tuple[ReplacementMethod, str | None]]:
+        """By the id of each hidden entry the active replacement that speaks for it, and its method.
+
+        None where it was dropped. The newest compression is read first, so that of a replacement it is
+        known what hides it before it is known what it hides.
+        """
+        found: dict[str, tuple[ReplacementMethod, str | None]] = {}
+        for record in reversed(self.compressions.values()):
+            for item in record.replacements:
+                speaker = speaker_of(item)
+                known = found.get(speaker or "", (item.method, speaker))
+                found.update(dict.fromkeys(item.ids, known))
+        return found
+
+    def hider(self, entry_id: str) -> str | None:
+        """The compression in force that took this entry out of the window; None where none did."""
+        return self._hider.get(entry_id)
 
     def entries(self) -> list[Entry]:
         """Every added entry of the era in log order, with what is derived about it."""
         pinned = {slot.entry.id for slot in self.slots if slot.pinned}
-        return [self._view(entry, entry.id in pinned) for entry in self.added.values()]
+        shown = self.shown()
+        return [
+            msgspec.structs.replace(
+                entry,
+                pinned=name in pinned,
+                compressed=name in shown,
+                summary_id=shown[name][1] if name in shown else None,
+            )
+            for name, entry in self.added.items()
+        ]
 
     def replaced_entries(self) -> list[Entry]:
         """The replacements of the compressions in force, with what is derived about them."""
+        shown = self.shown()
         return [
             msgspec.structs.replace(
                 item.entry,
-                compressed=item.entry.id in self._hider,
-                summary_id=self.stands_for(item.entry.id),
+                compressed=item.entry.id in shown,
+                summary_id=shown[item.entry.id][1] if item.entry.id in shown else None,
             )
             for record in self.compressions.values()
             for item in record.replacements
@@ -143,13 +211,18 @@ class History:
 
     def originals(self, entry_id: str) -> list[Entry]:
         """The added entries that a replacement speaks for, in order."""
+        return self.unfolded(self._speaks_for.get(entry_id, ()))
+
+    def unfolded(self, ids: Iterable[str]) -> list[Entry]:
+        """The added entries that are these, or that these replacements speak for, in order."""
         found: list[Entry] = []
-        for original, item in self._replaced_by.items():
-            if (item.entry.id if item.entry is not None else item.into) == entry_id:
-                if original in self.added:
-                    found.append(self.added[original])
-                else:
-                    found.extend(self.originals(original))
+        due = list(ids)
+        while due:
+            name = due.pop()
+            if name in self.added:
+                found.append(self.added[name])
+            else:
+                due += self._speaks_for.get(name, ())
         return sorted(found, key=lambda entry: entry.seq)
 
     def without(self, ids: Iterable[str]) -> tuple[list[Slot], int, int]:
@@ -174,27 +247,29 @@ class History:
             for entry_id in item.ids:
                 self._hider[entry_id] = record.id
                 self._replaced_by[entry_id] = item
+            speaker = speaker_of(item)
+            if speaker is not None:
+                self._speaks_for.setdefault(speaker, []).extend(item.ids)
 
     def _unfolded(self, slots: Iterable[Slot], compression_id: str) -> list[Slot]:
         kept = [slot for slot in slots if slot.compression != compression_id]
         return sorted(kept + self._hidden[compression_id], key=lambda slot: slot.position)
 
     def _forget(self, compression_id: str) -> None:
-        del self.compressions[compression_id]
+        for item in self.compressions.pop(compression_id).replacements:
+            self._speaks_for.pop(speaker_of(item) or "", None)
         for slot in self._hidden.pop(compression_id):
             del self._hider[slot.entry.id]
             del self._replaced_by[slot.entry.id]
 
     def _covering(self, doomed: set[str]) -> list[str]:
         """The compressions whose originals, at any depth, include one of these; outermost first."""
-        return [name for name in reversed(self.compressions) if self._covers(name, doomed)]
-
-    def _covers(self, compression_id: str, doomed: set[str]) -> bool:
-        return any(
-            slot.entry.id in doomed
-            or (slot.compression in self.compressions and self._covers(slot.compression, doomed))
-            for slot in self._hidden[compression_id]
-        )
+        covering: dict[str, None] = {}
+        for name in self.compressions:
+            hidden = self._hidden[name]
+            if any([s.entry.id in doomed or s.compression in covering for s in hidden]):
+                covering[name] = None
+        return list(reversed(covering))
 
     def _delete(self, ids: tuple[str, ...]) -> None:
         doomed = set(ids)
@@ -209,17 +284,16 @@ class History:
         self.slots = []
         self.added.clear()
         self.compressions.clear()
+        self._undone.clear()
         self._hidden.clear()
         self._hider.clear()
         self._replaced_by.clear()
+        self._speaks_for.clear()
 
-    def _view(self, entry: Entry, pinned: bool) -> Entry:
-        return msgspec.structs.replace(
-            entry,
-            pinned=pinned,
-            compressed=entry.id in self._hider,
-            summary_id=self.stands_for(entry.id),
-        )
+
+def speaker_of(item: Replacement) -> str | None:
+    """The id of what stands for a replaced run; None where nothing does."""
+    return item.entry.id if item.entry is not None else item.into
 
 
 def pin_slots(slots: list[Slot], entry_id: str, on: bool) -> list[Slot]:

@@ -42,7 +42,12 @@ def memman_model_info(model: ModelRef) -> ModelInfo | None:
 
 @hookspec(firstresult=True)
 def memman_summarizer(name: str) -> Summarizer | None:
-    """The summarizer of a name such as `anthropic:claude-haiku-4-5`, or None."""
+    """The summarizer of a name such as `anthropic:claude-haiku-4-5`, or None where it is somebody else's.
+
+    Asked once for a name. Making one must not import an SDK. A `MemmanError` reaches who asked for the
+    name: raise `SummarizerUnavailable` with what to install where an SDK is missing. A name of your own
+    begins with your plugin's and a colon; `memman.summarizers.model_named` takes it apart.
+    """
 
 
 @hookspec(firstresult=True)

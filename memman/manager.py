@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Literal, Self, TypeVar
 
@@ -33,7 +33,6 @@ from memman.doors import (
     AsyncDoor,
     Door,
     SyncDoor,
-    close_awaitable,
     is_async_callable,
     suspended,
 )
@@ -60,6 +59,7 @@ from memman.errors import (
     StoreConflict,
     StoreError,
 )
+from memman.explaining import Explanation
 from memman.formats import BUILTIN_FORMATS, detect_format, plain_messages
 from memman.formats import format_named as named
 from memman.formats.plain import reported_usage
@@ -70,15 +70,13 @@ from memman.ports import (
     Format,
     ModelInfo,
     ModelRef,
-    Summarizer,
-    SummaryReply,
-    SummaryRequest,
 )
 from memman.records import UsageReported
 from memman.results import Context, SessionStats, Summary
 from memman.sessions import LiveSessions, Session, no_session
 from memman.shared import Remote, Shared
 from memman.stores import MemoryStore, no_store, sqlite_store
+from memman.summarizers import Asker, Summarizers
 from memman.usage import usage_of
 from memman.window import Window
 
@@ -102,8 +100,8 @@ class AsyncMemoryManager:
                 URL asks the plugins; or a `Store`.
         model: the model that the contexts are for; its counter and limits are found by name.
         config: the settings; `MemoryConfig()` by default.
-        summarizer: None writes heuristic summaries; a `str -> str` callable (sync or async), a
-            plugin's name, or a `Summarizer`.
+        summarizer: None asks nobody unless the settings name somebody; a `str -> str` callable (sync or
+            async), a `Summarizer`, or a name: `anthropic:MODEL`, `cmd:PROGRAM ARGS`, `digest` for nobody.
         counter: None is resolved by `model`; a counter's name, a `str -> int`, or a counter.
         redact: `Entry -> Entry`, called before an entry is counted and stored, and again before a
             summarizer or a remote counter sees it.
@@ -156,8 +154,8 @@ class AsyncMemoryManager:
         self._breakers: dict[str, Breaker] = {}  # by counter: its models share an endpoint
         self._formats: dict[str, Format] = {form.name: form for form in BUILTIN_FORMATS}
         self._plugin_formats_known = False
-        self._summarizers: dict[str, _Asker] = {}
-        self._given_summarizer = self._accepted_summarizer(summarizer)
+        self._summarizers = Summarizers(door, self._found_plugins, self._limits)
+        self._summarizers.give(summarizer)
         for name, port in (("redact", redact), ("clock", clock), ("new_id", new_id)):
             if port is not None and not callable(port):
                 raise InvalidInput(f"{name} must be callable, not {type(port).__name__}")
@@ -528,6 +526,13 @@ class AsyncMemoryManager:
         """Numbers about a session."""
         return await (await self._known(session_id)).stats()
 
+    async def explain(self, session_id: str) -> Explanation:
+        """Why a session was or was not compressed, what is next, and what became of each entry.
+
+        Reads the log since the last clear. Asks no summarizer and changes nothing.
+        """
+        return await (await self._known(session_id)).explain()
+
     async def count_tokens(
         self,
         content: Any,
@@ -636,8 +641,8 @@ class AsyncMemoryManager:
             await self._session(session_id).configure(settings)
 
     async def set_summarize_callback(self, summarizer: Any) -> None:
-        """Takes another summarizer: a callable, a name, a `Summarizer`, or None for the heuristic."""
-        self._given_summarizer = self._accepted_summarizer(summarizer)
+        """Takes another summarizer: a callable, a name, a `Summarizer`, or None for the settings' own."""
+        self._summarizers.give(summarizer)
 
     async def close(self) -> None:
         """Waits a bounded time for background compressions, then closes the store."""
@@ -698,18 +703,20 @@ class AsyncMemoryManager:
         return session
 
     def _configure(self, config: MemoryConfig) -> None:
-        self._check(config)
+        self._check(config, config)
         for session in self._sessions:
-            self._check(config.updated(session.settings))
+            self._check(config.updated(session.settings), config)
         self._shared.config = config
         self._shared.version += 1
 
-    def _check(self, config: MemoryConfig) -> None:
-        """Refuses settings that name what is not there, or leave no room for the model."""
+    def _check(self, config: MemoryConfig, managers: MemoryConfig | None = None) -> None:
+        """Refuses settings that name what is not there, or leave no room for the model.
+
+        `managers` are the manager's own, where they are about to change.
+        """
         stages_of(config.strategy)
         resolve_budget(config, self._limits(config.model))
-        if config.summarizer is not None:
-            self._named_summarizer(config.summarizer)
+        self._summarizers.check(config.summarizer, (managers or self._shared.config).summarizer)
         self._meter(config)
 
     def _learn_limits(self, model: str, info: ModelInfo) -> None:
@@ -827,26 +834,8 @@ class AsyncMemoryManager:
         beside = sum(price_given(system, tools, meter, form))
         return window.tokens + rendering.added + rendering.edges + beside
 
-    def _summarizer_for(self, config: MemoryConfig) -> _Asker | None:
-        if self._given_summarizer is not None:
-            return self._given_summarizer
-        return None if config.summarizer is None else self._named_summarizer(config.summarizer)
-
-    def _accepted_summarizer(self, summarizer: Any) -> _Asker | None:
-        if isinstance(summarizer, str):
-            return self._named_summarizer(summarizer)
-        return _asker(summarizer, self._door)
-
-    def _named_summarizer(self, name: str) -> _Asker:
-        asker = self._summarizers.get(name)
-        if asker is None:
-            found = self._found_plugins().first("memman_summarizer", name=name)
-            if found is None:
-                raise PluginNotFound(
-                    f"no installed plugin has a summarizer for {name!r}; pass a callable instead"
-                )
-            asker = self._summarizers[name] = _Asker(found.summarize, False, self._door)
-        return asker
+    def _summarizer_for(self, config: MemoryConfig) -> Asker | None:
+        return self._summarizers.chosen(config.summarizer, self._shared.config.summarizer)
 
     def _heal(self) -> None:
         """Frees the locks that this thread was interrupted in."""
@@ -1141,6 +1130,10 @@ class MemoryManager:
         """Numbers about a session."""
         return self._run(self._verbs.get_stats(session_id))
 
+    def explain(self, session_id: str) -> Explanation:
+        """Why a session was or was not compressed, what is next, and what became of each entry."""
+        return self._run(self._verbs.explain(session_id))
+
     def count_tokens(
         self,
         content: Any,
@@ -1177,7 +1170,7 @@ class MemoryManager:
         self._run(self._verbs.update_config(session_id, **settings))
 
     def set_summarize_callback(self, summarizer: Any) -> None:
-        """Takes another summarizer: a callable, a name, a `Summarizer`, or None for the heuristic."""
+        """Takes another summarizer: a callable, a name, a `Summarizer`, or None for the settings' own."""
         self._run(self._verbs.set_summarize_callback(summarizer))
 
     def close(self) -> None:
@@ -1192,65 +1185,6 @@ class MemoryManager:
 
 
 # ---------------------------------------------------------------- ports, accepted
-
-
-class _Asker:
-    """A summarizer in whichever form it was given, asked in one way."""
-
-    def __init__(self, ask: Callable[[SummaryRequest], Any], is_async: bool, door: Door) -> None:
-        self._ask = ask
-        self.max_input_tokens = getattr(getattr(ask, "__self__", None), "max_input_tokens", None)
-        self.is_async = is_async or is_async_callable(ask)
-        if self.is_async and not door.is_async:
-            raise AsyncPortRefused(
-                "the summarizer is async and MemoryManager is not: "
-                "use AsyncMemoryManager, or pass a plain function"
-            )
-
-    def summarize(self, request: SummaryRequest) -> SummaryReply | Awaitable[SummaryReply]:
-        """The reply, or what must be awaited for it."""
-        answer: SummaryReply | Awaitable[SummaryReply] = self._ask(request)
-        return answer
-
-
-def _asker(summarizer: Any, door: Door) -> _Asker | None:
-    if summarizer is None:
-        return None
-    if isinstance(summarizer, Summarizer):
-        return _Asker(summarizer.summarize, False, door)
-    if callable(summarizer):
-        return _Asker(_calls(summarizer), is_async_callable(summarizer), door)
-    raise InvalidInput(
-        f"a summarizer is a callable, a name or has summarize(), not {type(summarizer).__name__}"
-    )
-
-
-def _calls(function: Callable[[str], Any]) -> Callable[[SummaryRequest], Any]:
-    def ask(request: SummaryRequest) -> Any:
-        answer = function(request.prompt)
-        return _Later(answer) if hasattr(answer, "__await__") else _reply(answer)
-
-    return ask
-
-
-class _Later:
-    """The reply of a callable that must be awaited for it; closing it closes what it waits for."""
-
-    def __init__(self, answer: Any) -> None:
-        self._answer = answer
-
-    def __await__(self) -> Generator[Any, Any, SummaryReply]:
-        text = yield from self._answer.__await__()
-        return _reply(text)
-
-    def close(self) -> None:
-        close_awaitable(self._answer)
-
-
-def _reply(answer: Any) -> SummaryReply:
-    if not isinstance(answer, str):
-        raise TypeError(f"a summarizer must return text, not {type(answer).__name__}")
-    return SummaryReply(text=answer)
 
 
 def _accepted_counter(counter: Any, door: Door) -> Any:

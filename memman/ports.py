@@ -132,6 +132,8 @@ class Store(Protocol):
 class SummaryRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What a summarizer is asked: `prompt` is complete; the rest is for those who build their own.
 
+    `timeout` is how many seconds the answer may take, None without a limit. Whoever is slower is left
+    behind, so what costs should end by then.
     `content` is what the prompt has of the conversation: the previous summary and the entries as quoted,
     attributed text between our delimiters, which nothing in it can imitate.
     """
@@ -141,6 +143,7 @@ class SummaryRequest(msgspec.Struct, frozen=True, kw_only=True):
     previous_summary: str | None
     target_tokens: int
     focus: str | None = None
+    timeout: float | None = None
     content: str = ""
 
 
@@ -170,11 +173,13 @@ class SummaryReply(msgspec.Struct, frozen=True, kw_only=True):
 class Summarizer(Protocol):
     """Turns a request into a summary. `memman.testing.SummarizerConformance` holds the laws.
 
-    A summarizer may say in `max_input_tokens: int` how much it takes in one call; a longer input comes in
-    several calls that are merged.
+    A summarizer may say in `max_input_tokens: int` how much it takes in one call, or in `model: str` which
+    model it asks (`anthropic/claude-haiku-4-5`), whose known limits then hold. A longer input comes in
+    several calls that are merged. It raises what it likes: the compression tells of it and goes on.
     """
 
-    def summarize(self, request: SummaryRequest) -> SummaryReply | Awaitable[SummaryReply]: ...
+    def summarize(self, request: SummaryRequest) -> SummaryReply | Awaitable[SummaryReply]:
+        """The summary that `request` asks for, within its time-out."""
 
 
 SummarizeCallback = Callable[[str], "str | Awaitable[str]"]

@@ -6,6 +6,7 @@ and never an order. A record's place is its `seq`, given by the store.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any, Literal
 
@@ -29,6 +30,14 @@ class Replacement(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     entry: Entry | None
     method: ReplacementMethod
     into: str | None = None
+
+
+def summary_in(replacements: Iterable[Replacement]) -> str | None:
+    """The id of the summary that a compression wrote, if it wrote one."""
+    for item in replacements:
+        if item.method in ("summary", "digest") and item.entry is not None:
+            return item.entry.id
+    return None
 
 
 class Cost(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):

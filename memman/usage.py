@@ -35,7 +35,7 @@ def usage_of(usage: Any, record_id: str, at: datetime, model: str | None) -> Usa
     if isinstance(usage, int) and not isinstance(usage, bool):
         total, output, cached = usage, 0, 0
     else:
-        total, output, cached = _read(_plain(usage))
+        total, output, cached = billed_tokens(usage)
     if total < 0:
         raise InvalidInput(f"usage is {total}, which is not a number of tokens")
     return UsageReported(
@@ -46,6 +46,14 @@ def usage_of(usage: Any, record_id: str, at: datetime, model: str | None) -> Usa
         output_tokens=output,
         cached_tokens=cached,
     )
+
+
+def billed_tokens(usage: Any) -> tuple[int, int, int]:
+    """(input, output, cached) of a provider's usage object or dict; the input has the cached ones in it.
+
+    Raises `InvalidInput` when no input tokens are in it.
+    """
+    return _read(_plain(usage))
 
 
 def _plain(usage: Any) -> Mapping[str, Any]:

@@ -22,8 +22,9 @@ LAYERS = {
     "records": 1, "ports": 1, "window": 1, "events": 1, "hookspecs": 1, "plugins": 1,
     "history": 1, "tools": 1, "tables": 1, "results": 1, "doors": 1, "usage": 1,
     "counting": 2, "compression": 2, "formats": 2, "stores": 2, "archive": 2,
+    "summarizers": 3,
     "shared": 3,
-    "contexts": 3,
+    "contexts": 3, "explaining": 3,
     "sessions": 3,
     "manager": 4,
     "cli": 5, "report": 5, "testing": 5,
@@ -35,12 +36,12 @@ ORDER_IN_LAYER_1 = (
 THIRD_PARTY = {"blinker", "cachetools", "msgspec", "pluggy"}
 OF_THE_COMMAND = {"click", "rich"}
 # Slow modules of the standard library and extras, imported where they are needed.
-LATE = {"asyncio", "sqlite3", "importlib", "click", "rich"}
+LATE = {"asyncio", "sqlite3", "importlib", "subprocess", "shutil", "signal", "click", "rich"}
 # The command says how to get click before it needs it; the kits are only for who checks a plugin.
 HIDDEN = {("memman.cli", "memman.cli.app"), ("memman.cli.plugins", "memman.cli.checking")}
 AWAITING = {"sessions", "manager", "doors", "events", "testing"}
-HEAVY = ("openai", "anthropic", "tiktoken", "click", "rich", "asyncio", "sqlite3", "httpx", "pydantic",
-         "importlib.metadata", "hypothesis", "pytest")  # fmt: skip
+HEAVY = ("openai", "anthropic", "tiktoken", "click", "rich", "asyncio", "sqlite3", "subprocess",
+         "httpx", "pydantic",         "importlib.metadata", "hypothesis", "pytest")  # fmt: skip
 
 
 def modules() -> Iterator[tuple[str, ast.Module]]:

@@ -608,7 +608,7 @@ def test_what_is_no_port_is_refused_by_the_constructor(argument: str) -> None:
 
 
 def test_a_store_url_that_no_plugin_opens_is_named() -> None:
-    with pytest.raises(PluginNotFound, match="nowhere://x"):
+    with pytest.raises(PluginNotFound, match="scheme 'nowhere'"):
         MemoryManager("nowhere://x")
 
 
@@ -1066,7 +1066,7 @@ def test_reading_sessions_that_do_not_exist_leaves_nothing_behind() -> None:
     for number in range(50):
         with pytest.raises(SessionNotFound):
             memory.get_stats(f"nowhere {number}")
-    assert len(memory._verbs._sessions) == 0
+    assert list(memory._verbs._sessions) == []
 
 
 def test_ids_that_a_generator_repeats_lose_no_entry() -> None:

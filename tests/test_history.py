@@ -1,10 +1,17 @@
 """What the window hides: undo at depth, what stands for an entry, what a deletion reaches."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from memman import EntryNotFound, MemoryConfig, MemoryManager, Refused
+from memman import Entry, EntryNotFound, MemoryConfig, MemoryManager, Refused
+from memman.history import History
+from memman.records import Added, Compressed, Record, Replacement
+
+BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def manager(**settings: Any) -> MemoryManager:
@@ -106,6 +113,136 @@ def test_clearing_is_not_undone_and_forgets_the_compressions() -> None:
         memory.undo_compression("s", name)
     with pytest.raises(EntryNotFound, match="no compression to undo"):
         memory.undo_compression("s")
+
+
+def test_what_was_undone_is_named_with_its_record_and_with_what_is_still_in_force() -> None:
+    memory = manager()
+    fill(memory)
+    inner = compress(memory)
+    fill(memory)
+    outer = compress(memory)
+    memory.undo_compression("s", outer)
+    undone_by = len(memory.export_session("s").log)
+    with pytest.raises(
+        EntryNotFound, match=f"undone already, by record {undone_by}: the newest in force is {inner}"
+    ):
+        memory.undo_compression("s", outer)
+    memory.undo_compression("s", inner)
+    with pytest.raises(EntryNotFound, match="none is in force"):
+        memory.undo_compression("s", inner)
+
+
+def test_the_id_of_a_summary_leads_to_the_compression_that_wrote_it() -> None:
+    memory = manager()
+    fill(memory)
+    name = compress(memory)
+    [summary] = memory.get_summaries("s")
+    with pytest.raises(EntryNotFound, match=f"a compression made: undo that one, {name}"):
+        memory.undo_compression("s", summary.id)
+
+
+def test_an_error_of_an_undo_changes_nothing() -> None:
+    memory = manager()
+    fill(memory)
+    inner = compress(memory)
+    fill(memory)
+    compress(memory)
+    before = memory.export_session("s")
+    for name in (inner, "nobody"):
+        with pytest.raises((EntryNotFound, Refused)):
+            memory.undo_compression("s", name)
+    assert memory.export_session("s") == before
+
+
+def test_undoing_a_summary_of_summaries_brings_back_the_summary_that_it_folded() -> None:
+    memory = manager()
+    fill(memory)
+    compress(memory)
+    [first] = memory.get_summaries("s")
+    fill(memory)
+    outer = compress(memory)
+    assert memory.get_summaries("s") != [first]
+    memory.undo_compression("s", outer)
+    assert memory.get_summaries("s") == [first]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    steps=st.lists(
+        st.one_of(
+            st.tuples(st.just("add"), st.integers(1, 12)),
+            st.tuples(st.just("results"), st.integers(1, 4)),
+            st.tuples(st.just("compress"), st.sampled_from([300, 600, 1_200])),
+            st.tuples(st.just("undo"), st.integers(0, 10)),
+        ),
+        min_size=3,
+        max_size=25,
+    )
+)
+def test_compressing_and_undoing_in_any_order_and_depth_gives_every_original_back(
+    steps: list[tuple[str, int]],
+) -> None:
+    memory = manager(max_entries=None, recent_window=2, min_entries_to_compress=2)
+    memory.add_system_message("s", "be brief")
+    made: list[str] = []
+    for step, size in steps:
+        if step == "add":
+            fill(memory, size)
+        elif step == "results":
+            for number in range(size):
+                memory.add_tool_call("s", "shell", {"n": number}, call_id=f"c{number}")
+                memory.add_tool_result("s", "shell", "out " * 150, call_id=f"c{number}")
+        elif step == "compress":
+            name = memory.compress("s", target_tokens=size).compression_id
+            made += [name] if name else []
+        elif made:
+            undo_in_order(memory, made, made[size % len(made)])
+    while made:
+        undo_in_order(memory, made, made[0])
+    added = [entry.id for entry in memory.get_entries("s")]
+    assert active(memory) == added
+    assert not any(entry.compressed for entry in memory.get_entries("s"))
+
+
+def test_summaries_folded_a_thousand_times_over_are_read_undone_and_deleted_like_others() -> None:
+    deep = 1_100  # more than Python's functions may call themselves
+    added = [
+        Entry(id=f"e{number}", type="message", role="user", content="x", timestamp=BEGIN)
+        for number in range(deep)
+    ]
+    records: list[Record] = [Added(added[0])]
+    for number in range(1, deep):
+        before = f"s{number - 1}" if number > 1 else "e0"
+        summary = Entry(id=f"s{number}", type="summary", role="system", content="x", timestamp=BEGIN)
+        run = Replacement((before, f"e{number}"), summary, "summary")
+        records += [
+            Added(added[number]),
+            Compressed(id=f"c{number}", at=BEGIN, replacements=(run,), reason="", tokens_before=0,
+                       tokens_after=0),
+        ]  # fmt: skip
+    history = History.of(enumerate(records, 1))
+    assert [entry.id for entry in history.originals(f"s{deep - 1}")] == [entry.id for entry in added]
+    assert {entry.summary_id for entry in history.entries()} == {f"s{deep - 1}"}
+    assert history.outermost("e0") == f"c{deep - 1}"
+    assert history.undo_order("c1") == [f"c{number}" for number in range(deep - 1, 0, -1)]
+    slots, _, _ = history.without({"e0"})
+    assert [slot.entry.id for slot in slots] == [entry.id for entry in added[1:]]
+
+
+def undo_in_order(memory: MemoryManager, made: list[str], wanted: str) -> None:
+    """Undoes a compression, and before it those that its refusals name."""
+    due = [wanted]
+    while due:
+        before = active(memory)
+        try:
+            memory.undo_compression("s", due[-1])
+        except Refused as refusal:
+            [first] = [name for name in made if f"undo {name} first" in str(refusal)]
+            assert first not in due
+            assert active(memory) == before
+            due.append(first)
+        else:
+            made.remove(due.pop())
 
 
 # ---------------------------------------------------------------- what stands for what

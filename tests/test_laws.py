@@ -577,12 +577,32 @@ class Laws(RuleBasedStateMachine):
             state = door.store.state(SESSION)
             entries = door.do(("get_entries", (), {}))
             for name in ("get_active_entries", "get_summaries", "get_stats", "get_context_for_llm",
-                         "plan_compression", "build_context"):  # fmt: skip
+                         "plan_compression", "build_context", "explain"):  # fmt: skip
                 door.do((name, (), {}))
             for entry in entries:
                 assert door.do(("get_entry", (entry.id,), {})) == entry
             assert door.do(("export_session", (), {})) == before
             assert door.store.state(SESSION) == state
+
+    @rule()
+    def what_became_of_each_entry_is_what_the_plain_fold_says(self) -> None:
+        oracle = Oracle.of(self._log())
+        told = self.doors[0].do(("explain", (), {}))
+        fates = {fate.entry_id: fate for fate in told.entries}
+        kept = [name for name, fate in fates.items() if fate.state != "deleted"]
+        assert kept == oracle.era
+        assert {name for name in fates if name not in kept} <= oracle.deleted
+        assert {name for name in kept if fates[name].state == "dropped"} == oracle.dropped()
+        for name in kept:
+            shower = fates[name].shown_by
+            assert (shower == name) == (fates[name].state == "active") == (name in oracle.active)
+            assert shower is None or name in oracle.leaves(shower)
+        folded = {one.compression_id for one in told.compressions if one.state == "folded"}
+        holding = {one.compression_id for one in told.compressions if one.state == "in force"}
+        assert folded | holding == set(oracle.compressions)
+        for name in holding:  # what is in force can be undone at once, what is folded cannot
+            made = [item.entry for item in oracle.compressions[name].replacements if item.entry]
+            assert {entry.id for entry in made} <= oracle.active
 
     @rule()
     def an_export_imports_to_the_same_session(self) -> None:

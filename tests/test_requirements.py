@@ -836,6 +836,32 @@ def setting_summary_prompt() -> None:
     assert scripted.requests[0].prompt.startswith("Kurz, bitte: [memman conversation]")
 
 
+def _live_after(**settings: Any) -> set[str]:
+    """The sessions in this process after one was used, an hour passed, and 40 others came."""
+    clock = FakeClock()
+    memory = MemoryManager(counter="chars4", config=MemoryConfig(**settings), clock=clock)
+    memory.add_user_message("first", "word " * 100)
+    clock.advance(timedelta(hours=1))
+    for number in range(40):
+        memory.add_user_message(f"s{number}", "word " * 100)
+    return {session.id for session in memory._verbs._sessions}
+
+
+def setting_max_sessions() -> None:
+    assert len(_live_after(max_sessions=7)) <= 7
+    assert len(_live_after(max_sessions=None)) == 41
+
+
+def setting_max_live_bytes() -> None:
+    assert len(_live_after(max_live_bytes=10_000)) < 20
+    assert len(_live_after(max_live_bytes=None)) == 41
+
+
+def setting_session_ttl() -> None:
+    assert "first" not in _live_after(session_ttl=60)
+    assert "first" in _live_after(session_ttl=2 * 3600)
+
+
 SETTINGS = {
     name.removeprefix("setting_"): behaviour
     for name, behaviour in list(globals().items())

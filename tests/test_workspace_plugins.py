@@ -40,6 +40,10 @@ MODELS = (
     "gpt-4o", "gpt-5", "gpt-4", "claude-sonnet-4-5", "claude-opus-4-7", "gemini-2.5-pro",
     "mistral-large-latest", "us.anthropic.claude-sonnet-4-5-20250929-v1:0", "no-such-model",
 )  # fmt: skip
+SUMMARIZERS = (
+    "anthropic:claude-haiku-4-5", "openai:gpt-5-mini", "google:gemini-2.5-flash",
+    "bedrock:us.anthropic.claude-haiku-4-5-20251001-v1:0", "cmd:cat",
+)  # fmt: skip
 REGISTER = """
 import json, sys
 from memman import MemoryManager
@@ -48,6 +52,8 @@ from memman.plugins import shared_plugins
 found = shared_plugins()
 listed = [(name, getattr(item, "name", None)) for name, item in found.listed("memman_token_counters")]
 found.listed("memman_formats")
+for name in json.loads(sys.argv[2]):
+    MemoryManager(summarizer=name)
 errors = {info.name: info.error for info in found.found}
 loaded = sorted(sys.modules)
 counts = {}
@@ -109,7 +115,7 @@ def _registered(folder: Path) -> dict[str, Any]:
                 paths.append(str(root))
     environment = {name: value for name, value in os.environ.items() if name != "MEMMAN_PLUGINS"}
     done = subprocess.run(
-        [sys.executable, "-c", REGISTER, json.dumps(MODELS)],
+        [sys.executable, "-c", REGISTER, json.dumps(MODELS), json.dumps(SUMMARIZERS)],
         env={**environment, "PYTHONPATH": os.pathsep.join(paths)},
         capture_output=True,
         text=True,
@@ -165,7 +171,7 @@ def test_it_loads_and_offers_what_it_is_for(alone: dict[str, Any], name: str) ->
     assert (name in {plugin for plugin, _ in alone["listed"]}) is (name not in STORES)
 
 
-def test_registering_all_of_them_and_asking_what_they_offer_imports_no_sdk(
+def test_registering_all_of_them_and_naming_what_they_offer_imports_no_sdk(
     alone: dict[str, Any],
 ) -> None:
     loaded = set(alone["loaded"])

@@ -1,6 +1,6 @@
-"""memman beside what people use today, on the workload of `benchmarks.cost`.
+"""memman beside what people use today: three shapes of use, and what a summarizer is asked.
 
-    python -m benchmarks.peers [--entries 1000]
+    python -m benchmarks.peers [--quick]
 
 A peer that is not installed is skipped with the reason.
 """
@@ -11,53 +11,70 @@ import argparse
 import logging
 import sys
 from collections.abc import Callable, Sequence
+from importlib.metadata import version
 
-from benchmarks.cost import SUBJECTS, Make
-from benchmarks.instruments import Instruments
-from benchmarks.peers import langchain, langmem, strands
+from benchmarks import shapes, stream
+from benchmarks.peers import langchain, langmem, llamaindex, openai_agents, strands
+from benchmarks.shapes import Open
 from benchmarks.tables import table
-from benchmarks.tokens import o200k
-from benchmarks.walk import walk
-from benchmarks.workload import Item, items
 
-_PEERS: dict[str, Callable[[], Make]] = {
-    "langchain-classic summary buffer": langchain.load,
-    "langmem summarize_messages": langmem.load,
-    "strands summarizing manager": strands.load,
-}
-_BUDGET = 8_000
+Load = Callable[[], Open]
+# (package, what of it, how it is loaded)
+PEERS: tuple[tuple[str, str, Load], ...] = (
+    ("langchain-classic", "summary buffer", langchain.load),
+    ("langmem", "summarize_messages", langmem.load),
+    ("strands-agents", "summarizing manager", strands.load),
+    ("llama-index-core", "summary buffer", llamaindex.load),
+    ("openai-agents", "SQLite session", openai_agents.load),
+    ("openai-agents", "its newest 40 items", openai_agents.load_newest),
+)
+# Those that ask a summarizer, and that one by the verb that takes a question and its answer.
+ASKING: tuple[tuple[str, str, Load], ...] = (
+    ("langchain-classic", "summary buffer, by turns", langchain.load_turns),
+    *PEERS[:4],
+)
+
+
+def installed(peers: Sequence[tuple[str, str, Load]]) -> dict[str, Open]:
+    """The peers that are here, by a name with their version; the others are named with the reason."""
+    found: dict[str, Open] = {}
+    for package, part, load in peers:
+        try:
+            make = load()
+        except ImportError as error:
+            print(f"skipped: {package}, {part}: {error}", file=sys.stderr)
+        else:
+            found[f"{package} {version(package)}, {part}"] = make
+    return found
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; returns its exit code."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("--entries", type=int, default=1_000)
-    options = parser.parse_args(arguments)
+    parser.add_argument("--quick", action="store_true", help="small sizes")
+    sizes = shapes.QUICK if parser.parse_args(arguments).quick else shapes.FULL
     logging.disable(logging.CRITICAL)  # peers log on each append
-    workload = items(options.entries)
-    subjects = dict(SUBJECTS)
-    for name, load in _PEERS.items():
-        try:
-            subjects[name] = load()
-        except ImportError as error:
-            print(f"skipped: {name}: {error}", file=sys.stderr)
-    rows = [_row(name, make, workload) for name, make in subjects.items()]
-    print(table(("o200k, budget 8,000", "us", "x floor", "counts/entry", "summaries"), rows))
+    print(_shapes(sizes), flush=True)
+    print(f"\n{_stream()}")
     return 0
 
 
-def _row(name: str, make: Make, workload: Sequence[Item]) -> list[object]:
-    encode = o200k()
-    instruments = Instruments(lambda text: len(encode(text)))
-    done = walk(make(instruments, _BUDGET), workload, encode)
-    return [
-        name,
-        done.microseconds,
-        done.x_floor,
-        instruments.counted / len(workload),
-        instruments.summarized,
+def _shapes(sizes: shapes.Sizes) -> str:
+    rows = []
+    for name, make in (shapes.SUBJECTS | installed(PEERS)).items():
+        print(f"measuring {name}", file=sys.stderr, flush=True)
+        rows.append([name, *shapes.measure(make, sizes).row()])
+    return table(shapes.HEADERS, rows)
+
+
+def _stream() -> str:
+    rows = [stream.row(f"memman, {name}", stream.flow_of(way)) for name, way in stream.WAYS.items()]
+    rows += [
+        stream.row(name, stream.flow(make, stream.Reader()))
+        for name, make in installed(ASKING).items()
     ]
+    return table(stream.HEADERS, rows)
 
 
 if __name__ == "__main__":

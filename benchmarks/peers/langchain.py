@@ -1,11 +1,13 @@
-"""`ConversationSummaryBufferMemory` of langchain-classic: an entry, `prune()`, and its variables."""
+"""`ConversationSummaryBufferMemory` of langchain-classic, by entries and by turns."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
 from benchmarks.instruments import Instruments
+from benchmarks.subjects import Shown
 from benchmarks.workload import Item
 
 
@@ -15,10 +17,16 @@ def load() -> type[SummaryBuffer]:
     return SummaryBuffer
 
 
+def load_turns() -> type[SummaryBufferByTurns]:
+    """The subject that is given turns; raises `ImportError` where langchain-classic is not installed."""
+    import_module("langchain_classic.memory")
+    return SummaryBufferByTurns
+
+
 class SummaryBuffer:
     """Keeps messages up to a limit of tokens and folds what it prunes into a summary."""
 
-    def __init__(self, instruments: Instruments, budget: int) -> None:
+    def __init__(self, instruments: Instruments, budget: int, _session: str = "") -> None:
         self._added = 0
         memory = import_module("langchain_classic.memory").ConversationSummaryBufferMemory
         model = scripted_model(instruments)
@@ -33,6 +41,24 @@ class SummaryBuffer:
     def context(self) -> Any:
         """The messages that a chain would send."""
         return self._memory.load_memory_variables({})["history"]
+
+    def shown(self, context: Any) -> list[Shown]:
+        """What stands in the messages."""
+        return shown_in(context)
+
+
+class SummaryBufferByTurns(SummaryBuffer):
+    """The same by `save_context`, its documented verb: a question and its answer at a time."""
+
+    _asked: Item | None = None
+
+    def append(self, item: Item) -> None:
+        """Holds a question until its answer comes."""
+        if self._asked is None:
+            self._asked = item
+            return
+        self._memory.save_context({"input": self._asked.content}, {"output": item.content})
+        self._asked = None
 
 
 def message_of(item: Item, message_id: str) -> Any:
@@ -49,8 +75,25 @@ def message_of(item: Item, message_id: str) -> Any:
     return of_role(item.content, id=message_id)
 
 
+def shown_in(messages: Sequence[Any]) -> list[Shown]:
+    """What stands in LangChain's messages."""
+    return [_shown(message) for message in messages]
+
+
+def _shown(message: Any) -> Shown:
+    if message.type == "tool":
+        return Shown("tool_result", message.content, message.tool_call_id)
+    if calls := getattr(message, "tool_calls", None):
+        return Shown("tool_call", message.content, calls[0]["id"])
+    return Shown("message", message.content)
+
+
 def scripted_model(instruments: Instruments) -> Any:
     """A chat model that answers with the scripted summary and counts with the given counter."""
+    return instruments.shared("langchain model", lambda: _scripted_model(instruments))
+
+
+def _scripted_model(instruments: Instruments) -> Any:
     base = import_module("langchain_core.language_models.chat_models").BaseChatModel
     outputs = import_module("langchain_core.outputs")
     messages = import_module("langchain_core.messages")

@@ -7,7 +7,8 @@ from importlib import import_module
 from typing import Any
 
 from benchmarks.instruments import Instruments
-from benchmarks.peers.langchain import message_of, scripted_model
+from benchmarks.peers.langchain import message_of, scripted_model, shown_in
+from benchmarks.subjects import Shown
 from benchmarks.workload import Item
 
 _SUMMARY_TOKENS = 256
@@ -22,7 +23,7 @@ def load() -> type[RunningSummary]:
 class RunningSummary:
     """Hands over the history each time and gets back what to send."""
 
-    def __init__(self, instruments: Instruments, budget: int) -> None:
+    def __init__(self, instruments: Instruments, budget: int, _session: str = "") -> None:
         self._summarize = import_module("langmem.short_term").summarize_messages
         self._instruments = instruments
         self._budget = budget
@@ -46,6 +47,10 @@ class RunningSummary:
         )
         self._summary = result.running_summary
         return result.messages
+
+    def shown(self, context: Any) -> list[Shown]:
+        """What stands in the messages."""
+        return shown_in(context)
 
     def _count(self, messages: Sequence[Any]) -> int:
         return sum(self._instruments.count(message.content) for message in messages)

@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import Any
 
 from benchmarks.instruments import Instruments
+from benchmarks.subjects import Shown
 from benchmarks.workload import Item
 
 _RECENT = 4
@@ -22,7 +23,7 @@ def load() -> type[Summarizing]:
 class Summarizing:
     """Reduces when the projected request, counted over every message, is above the budget."""
 
-    def __init__(self, instruments: Instruments, budget: int) -> None:
+    def __init__(self, instruments: Instruments, budget: int, _session: str = "") -> None:
         managers = import_module("strands.agent.conversation_manager")
         exceptions = import_module("strands.types.exceptions")
         self._overflow = exceptions.ContextWindowOverflowException
@@ -31,7 +32,9 @@ class Summarizing:
         )
         self._instruments = instruments
         self._budget = budget
-        self._agent = _Agent(_scripted_model(instruments))
+        self._agent = _Agent(
+            instruments.shared("strands model", lambda: _scripted_model(instruments))
+        )
 
     def append(self, item: Item) -> None:
         """Adds a message and reduces while it is too much; it may refuse to, with what is left."""
@@ -47,6 +50,10 @@ class Summarizing:
     def context(self) -> Any:
         """The agent's own list of messages."""
         return self._agent.messages
+
+    def shown(self, context: Any) -> list[Shown]:
+        """What stands in the messages, block by block."""
+        return [_shown(block) for message in context for block in message["content"]]
 
     def _projected(self) -> int:
         return sum(self._instruments.count(_text(message)) for message in self._agent.messages)
@@ -104,3 +111,11 @@ def _block_text(block: dict[str, Any]) -> str:
     if "toolResult" in block:
         return "".join(part.get("text", "") for part in block["toolResult"]["content"])
     return str(block.get("text", ""))
+
+
+def _shown(block: dict[str, Any]) -> Shown:
+    if "toolUse" in block:
+        return Shown("tool_call", _block_text(block), block["toolUse"]["toolUseId"])
+    if "toolResult" in block:
+        return Shown("tool_result", _block_text(block), block["toolResult"]["toolUseId"])
+    return Shown("message", _block_text(block))

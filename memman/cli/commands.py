@@ -8,12 +8,15 @@ from memman.cli.compress import compress
 from memman.cli.count import count
 from memman.cli.counters import counters
 from memman.cli.demo import demo
+from memman.cli.diff import diff
 from memman.cli.export import export
 from memman.cli.importing import import_log
 from memman.cli.models import models
 from memman.cli.plugins import plugins
 from memman.cli.show import show
 from memman.cli.stats import stats
+from memman.cli.undo import undo
+from memman.cli.why import why
 
 COMMANDS: tuple[click.Command, ...] = (
     demo,
@@ -21,6 +24,9 @@ COMMANDS: tuple[click.Command, ...] = (
     stats,
     show,
     compress,
+    diff,
+    why,
+    undo,
     export,
     count,
     counters,

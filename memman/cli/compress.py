@@ -15,12 +15,13 @@ from memman.cli.options import (
     force_option,
     json_option,
     note,
+    output_options,
     session_argument,
+    summarizer_option,
     tokens,
 )
 from memman.cli.problems import UnusableError
-from memman.cli.reading import STDIN
-from memman.cli.session_files import Session, check_target, load, save
+from memman.cli.session_files import Session, check_target, load, save, target_of
 from memman.compression import CompressionPlan, PlannedEntry
 from memman.entries import Entry
 from memman.events import CompressionResult
@@ -30,24 +31,30 @@ from memman.events import CompressionResult
 @session_argument
 @budget_option("The window in tokens; the session's own if none. It becomes the session's.")
 @click.option("--target", type=tokens, help="Go down to this many tokens; half the budget if none.")
+@summarizer_option
 @click.option("--dry-run", is_flag=True, help="Only say what would happen to each entry.")
-@click.option("-o", "--output", help='The session file to write; "-" is stdout.')
-@click.option("--in-place", is_flag=True, help="Write back to S.")
+@output_options
 @force_option
 @json_option
 def compress(
     session: str,
     budget: int | None,
     target: int | None,
+    summarizer: str | None,
     dry_run: bool,
     output: str | None,
     in_place: bool,
     force: bool,
     as_json: bool,
 ) -> None:
-    """Compresses the session S now. No model is asked: summaries are digests, offline."""
+    """Compresses the session S now.
+
+    Without --summarizer no model is asked, whatever S itself names: summaries are digests, offline.
+    """
     to = _target(session, output, in_place, dry_run, as_json)
     opened = load(session)
+    if summarizer is not None:
+        opened.memory.set_summarize_callback(summarizer)
     if to is not None:
         check_target(to, opened.id, force)
     if budget is not None:
@@ -68,21 +75,12 @@ def compress(
 def _target(
     session: str, output: str | None, in_place: bool, dry_run: bool, as_json: bool
 ) -> str | None:
-    """Where the result goes, None for a dry run. Writing over S has to be asked for."""
-    if in_place and output is not None:
-        raise UnusableError("-o and --in-place contradict each other: give one of the two")
-    if dry_run:
-        if in_place or output is not None:
-            raise UnusableError("--dry-run writes nothing: leave out -o and --in-place")
-        return None
-    to = session if in_place else output
-    if to is None:
-        raise UnusableError("say where the result goes: -o FILE, or --in-place for S itself")
-    if to == STDIN and in_place:
-        raise UnusableError("stdin cannot be written back to; use -o FILE, or -o - for stdout")
-    if to == STDIN and as_json:
-        raise UnusableError("-o - and --json both want stdout; name a file for the session")
-    return to
+    """Where the result goes, None for a dry run."""
+    if not dry_run:
+        return target_of(session, output, in_place, as_json)
+    if in_place or output is not None:
+        raise UnusableError("--dry-run writes nothing: leave out -o and --in-place")
+    return None
 
 
 def _check_target_tokens(opened: Session, target: int | None) -> None:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shlex
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -21,7 +18,14 @@ from memman.cli.display import (
     print_lines,
     usage_block,
 )
-from memman.cli.options import answer, budget_option, force_option, json_option, model_option
+from memman.cli.options import (
+    answer,
+    budget_option,
+    force_option,
+    json_option,
+    model_option,
+    own_command,
+)
 from memman.cli.playing import Report, Run, enough_for
 from memman.cli.problems import FindingError, UnusableError
 from memman.cli.reading import STDIN, bundled_log, read_log
@@ -152,7 +156,7 @@ def _check(good: bool | None, name: str, said: int | str, about: str, shown_on: 
 
 def _suggestions(output: str, report: Report) -> list[str]:
     """Commands that work as printed on the session file that was written."""
-    command, file = _command(), shlex.quote(output)
+    command, file = own_command(), shlex.quote(output)
     budget = report.enough or report.budget // 2 or 1
     return [
         f"  {command} show {file} --active",
@@ -160,12 +164,3 @@ def _suggestions(output: str, report: Report) -> list[str]:
         f"  {command} compress {file} --budget {budget} --dry-run",
         f"  {command} export {file} -t anthropic",
     ]
-
-
-def _command() -> str:
-    """How memman was started, so that what is suggested can be run as it stands."""
-    if "UV_RUN_RECURSION_DEPTH" in os.environ:  # set by `uv run` for what it starts
-        return "uv run memman"
-    if Path(sys.argv[0]).name == "__main__.py":
-        return "python -m memman.cli"
-    return "memman"

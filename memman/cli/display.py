@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Literal, TextIO
 
 import msgspec
 
-from memman.entries import ENTRY_TYPES, TokenCount
+from memman.entries import ENTRY_TYPES, Entry, TokenCount
 from memman.manager import MemoryManager
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
     from rich.text import Text
 
 _BAR_CELLS = 64
@@ -177,6 +178,30 @@ def print_lines(shown_on: Console, lines: Iterable[Text | str]) -> None:
         shown_on.print(line, soft_wrap=True)
 
 
+def cut_lines(shown_on: Console, lines: Iterable[str]) -> None:
+    """Prints lines cut to the width."""
+    from rich.text import Text
+
+    cut = [Text(line) for line in lines]
+    for line in cut:
+        line.truncate(shown_on.width, overflow="ellipsis")
+    print_lines(shown_on, cut)
+
+
+def beside(shown_on: Console, left: str, right: str, pairs: Iterable[tuple[str, str]]) -> None:
+    """Prints texts in two columns of equal width, wrapped, a rule between the pairs."""
+    from rich.box import MINIMAL
+    from rich.table import Table
+    from rich.text import Text
+
+    drawn = Table(box=MINIMAL, show_edge=False, show_lines=True, header_style="bold", expand=True)
+    for heading in (left, right):
+        drawn.add_column(heading, ratio=1, overflow="fold")
+    for one, other in pairs:
+        drawn.add_row(Text(harmless(one)), Text(harmless(other)))
+    _print_trimmed(shown_on, drawn)
+
+
 def arrow(shown_on: Console) -> str:
     """An arrow that the console can show."""
     return "→" if shown_on.encoding.startswith("utf") else "->"
@@ -230,6 +255,11 @@ def table(
         kept = [Text(cell) for name, cell in zip(names[:-1], cells, strict=True) if widths[name]]
         text = Text(last, no_wrap=True, overflow="ellipsis")
         drawn.add_row(*kept, text, style=row.style)
+    _print_trimmed(shown_on, drawn)
+
+
+def _print_trimmed(shown_on: Console, drawn: Table) -> None:
+    """Prints a table; where there are no colours without spaces at the ends of its lines."""
     if shown_on.color_system is not None:
         shown_on.print(drawn)
         return
@@ -255,6 +285,12 @@ def _widths(
             left = widths[name] - over
             widths[name] = left if left >= _LEAST_CELLS else 0
     return widths
+
+
+def speaker(entry: Entry) -> str:
+    """Who or what an entry is of: `user`, or `tool_result shell`."""
+    name = f" {harmless(entry.name)}" if entry.name else ""
+    return f"{entry.role if entry.type == 'message' else entry.type}{name}"
 
 
 def first_line(text: str, limit: int = 120) -> str:

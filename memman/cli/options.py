@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -34,6 +37,17 @@ def tokens(text: str | int) -> int:
     return number
 
 
+def ratio(text: str | float) -> float:
+    """A share from 0 to 1, such as 0.8."""
+    try:
+        share = float(text)
+    except ValueError:
+        share = -1.0
+    if not 0 <= share <= 1:
+        raise click.BadParameter(f"{text!r} is no share from 0 to 1; write it as 0.8.")
+    return share
+
+
 session_argument = click.argument("session", metavar="S")
 
 
@@ -51,6 +65,25 @@ def model_option(command: F) -> F:
         envvar="MEMMAN_MODEL",
         show_envvar=True,
         help="The model whose token counter and limits apply.",
+    )
+    return option(command)
+
+
+def output_options(command: F) -> F:
+    """`-o` and `--in-place`: where a changed session goes. Writing over S has to be asked for."""
+    in_place = click.option("--in-place", is_flag=True, help="Write back to S.")
+    output = click.option("-o", "--output", help='The session file to write; "-" is stdout.')
+    return output(in_place(command))
+
+
+def summarizer_option(command: F) -> F:
+    """`--summarizer`: who writes the summaries."""
+    option = click.option(
+        "--summarizer",
+        metavar="NAME",
+        envvar="MEMMAN_SUMMARIZER",
+        show_envvar=True,
+        help='Who writes the summaries: "anthropic:MODEL", "cmd:PROGRAM ARGS"; digests if none.',
     )
     return option(command)
 
@@ -91,3 +124,12 @@ def answer(command: str, **data: Any) -> None:
 def note(text: str) -> None:
     """Writes a note for the person at the terminal to stderr."""
     click.echo(text, err=True)
+
+
+def own_command() -> str:
+    """How memman was started, so that what is suggested can be run as it stands."""
+    if "UV_RUN_RECURSION_DEPTH" in os.environ:  # set by `uv run` for what it starts
+        return "uv run memman"
+    if Path(sys.argv[0]).name == "__main__.py":
+        return "python -m memman.cli"
+    return "memman"

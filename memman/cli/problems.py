@@ -1,7 +1,7 @@
 """What ends a command early: the exit codes, and the errors that are the command's own.
 
 0  done
-1  a finding: a rule broken, over budget, nothing found
+1  a finding: a rule broken, over budget, nothing found, not to be undone yet
 2  usage: an option, a value or a file name that cannot be taken
 3  input that cannot be read: missing, truncated, in no known format, not sound
 """
@@ -14,6 +14,7 @@ from memman.errors import (
     EntryNotFound,
     FormatError,
     MemmanError,
+    Refused,
     StateError,
 )
 
@@ -40,6 +41,7 @@ _CODES: tuple[tuple[type[MemmanError], int], ...] = (
     (BudgetExceeded, FINDING),
     (CompressionFailed, FINDING),
     (EntryNotFound, FINDING),
+    (Refused, FINDING),
 )
 
 

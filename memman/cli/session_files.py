@@ -11,20 +11,24 @@ from typing import Any
 import click
 import msgspec
 
-from memman.archive import FORMAT, SessionState
+from memman.archive import FORMAT, SessionState, records_of
 from memman.cli.problems import UnreadableError, UnusableError
 from memman.cli.reading import STDIN, decode, is_log, read_bytes, text_of
 from memman.config import MemoryConfig
 from memman.entries import Entry
+from memman.explaining import Trail
 from memman.manager import MemoryManager
+from memman.summarizers import DIGEST
 
 
 class Session:
     """A session document that was read, in a manager of its own."""
 
     def __init__(self, state: SessionState, model: str | None = None) -> None:
-        # Reading must not change what is read: the commands compress when they are asked to.
-        self.memory = MemoryManager(config=MemoryConfig(auto_compress=False))
+        # Reading must not change what is read: the commands compress when they are asked to. And no
+        # model that a document names is asked, nor needed for reading it.
+        config = MemoryConfig(auto_compress=False)
+        self.memory = MemoryManager(config=config, summarizer=DIGEST)
         self.id = self.memory.import_session(state)
         if model is not None:
             self.memory.update_config(self.id, model=model)
@@ -33,6 +37,11 @@ class Session:
     def places(self) -> dict[str, Entry]:
         """The window's entries by id: what may stand for a compressed one."""
         return {entry.id: entry for entry in self.memory.get_active_entries(self.id)}
+
+    @property
+    def trail(self) -> Trail:
+        """What its log tells of entries and compressions, as it is now."""
+        return Trail(list(enumerate(records_of(self.state), 1)))
 
     @property
     def state(self) -> SessionState:
@@ -80,6 +89,20 @@ def save(state: SessionState, path: str, force: bool = False) -> int:
             part.unlink()
         raise UnusableError(f"cannot write {path}: {error.strerror or error}") from None
     return len(data)
+
+
+def target_of(session: str, output: str | None, in_place: bool, as_json: bool) -> str:
+    """The file that a changed session goes to, "-" for stdout. Raises `UnusableError` unless it is said."""
+    if in_place and output is not None:
+        raise UnusableError("-o and --in-place contradict each other: give one of the two")
+    to = session if in_place else output
+    if to is None:
+        raise UnusableError("say where the result goes: -o FILE, or --in-place for S itself")
+    if to == STDIN and in_place:
+        raise UnusableError("stdin cannot be written back to; use -o FILE, or -o - for stdout")
+    if to == STDIN and as_json:
+        raise UnusableError("-o - and --json both want stdout; name a file for the session")
+    return to
 
 
 def check_target(path: str, session_id: str, force: bool = False) -> None:

@@ -85,7 +85,7 @@ def replacements_of(view: View) -> tuple[Replacement, ...]:
     )
 
 
-class PlannedEntry(msgspec.Struct, frozen=True, kw_only=True):
+class PlannedEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What a compression would do with one entry of the window, and why."""
 
     entry_id: str
@@ -123,22 +123,32 @@ def _reason(group: Group, item: Item) -> str:
     return "too large for the limit" if item.method == "clip" else "old, and the window is over"
 
 
+def _rows(view: View) -> list[PlannedEntry]:
+    """What becomes of each entry of the window."""
+    rows: list[PlannedEntry] = []
+    for group in view.groups:
+        for item in group.items:
+            action, reason = item.method or "keep", _reason(group, item)
+            tokens = item.tokens
+            for slot in item.run:
+                entry = slot.entry
+                rows.append(
+                    PlannedEntry(
+                        entry_id=entry.id,
+                        type=entry.type,
+                        tokens=slot.tokens,
+                        action=action,
+                        tokens_after=tokens,
+                        reason=reason,
+                    )
+                )
+                tokens = 0  # a summary stands for many: its tokens are told with the first of them
+    return rows
+
+
 def describe(session_id: str, before: View, after: View, goal: Goal, asks: bool) -> CompressionPlan:
     """The difference of two views, entry by entry."""
-    rows = [
-        PlannedEntry(
-            entry_id=slot.entry.id,
-            type=slot.entry.type,
-            tokens=slot.tokens,
-            action=item.method or "keep",
-            # A summary stands for many: its tokens are told with the first of them.
-            tokens_after=item.tokens if number == 0 else 0,
-            reason=_reason(group, item),
-        )
-        for group in after.groups
-        for item in group.items
-        for number, slot in enumerate(item.run)
-    ]
+    rows = _rows(after)
     return CompressionPlan(
         session_id=session_id,
         tokens_before=before.tokens,
@@ -146,6 +156,6 @@ def describe(session_id: str, before: View, after: View, goal: Goal, asks: bool)
         entries_before=before.entries,
         entries_after=after.entries,
         target_tokens=goal.tokens,
-        asks_summarizer=asks and any(row.action == "summary" for row in rows),
+        asks_summarizer=asks and any([row.action == "summary" for row in rows]),
         entries=tuple(rows),
     )

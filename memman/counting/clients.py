@@ -1,4 +1,4 @@
-"""What a remote counter needs around its SDK: clients made when first used, names, endpoints.
+"""What asks a provider needs around its SDK: clients made when first used, names, endpoints.
 
 The SDKs of Anthropic and OpenAI are made alike: `with_options(max_retries=0)` gives a client that asks
 once. Nothing here imports an SDK.
@@ -68,7 +68,7 @@ class Clients:
             if kind not in self._made:
                 make = self._makers[kind]
                 if make is None:
-                    raise CounterUnavailable(f"this counter was made without `{kind}`: pass it too")
+                    raise CounterUnavailable(f"it was made without `{kind}`: pass it too")
                 self._made[kind] = make().with_options(max_retries=0)
             return self._made[kind]
 

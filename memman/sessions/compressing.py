@@ -333,6 +333,7 @@ class Compressing(LiveWindow):
     async def _summary(self, request: SummaryRequest) -> SummaryReply | SummaryFailure:
         """Asks the summarizer, outside every lock and transaction."""
         summarizer = self._shared.summarizer(self._config)
+        request = msgspec.structs.replace(request, timeout=self._config.summarize_timeout)
         self._asked_at = (self._added_tokens, self._added_entries)
         self._failed = True  # until there is an answer
         try:

@@ -11,7 +11,7 @@ from memman.counting import Fallen, learn
 from memman.entries import Entry
 from memman.errors import EntryNotFound
 from memman.history import History
-from memman.records import Added, Deleted
+from memman.records import Added, Deleted, Record
 from memman.results import Context, SessionStats, Summary, summary_of
 from memman.sessions.live import Confirmed, LiveWindow
 from memman.shared import Remote
@@ -25,9 +25,14 @@ class Reading(LiveWindow):
 
     async def _history(self) -> History:
         """The fold of the current era."""
+        return History.of(await self._era_log())
+
+    async def _era_log(self) -> list[tuple[int, Record]]:
+        """The records since the last clear, as far as the window knows them: no further."""
         shared = self._shared
         snapshot = await shared.door.call(shared.store, shared.store.load, self.id)
-        return History.of(await self._log(snapshot.ledger.era if snapshot else 0))
+        log = await self._log(snapshot.ledger.era if snapshot else 0)
+        return [record for record in log if record[0] <= self._window.head]
 
     async def active_entries(self) -> list[Entry]:
         """The window in order."""

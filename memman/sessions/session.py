@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from memman.sessions.adding import Adding
 from memman.sessions.changing import Changing
+from memman.sessions.explaining import Explaining
 
 
-class Session(Adding, Changing):
+class Session(Adding, Changing, Explaining):
     """A conversation in this process."""
 
     __slots__ = ()

@@ -11,11 +11,13 @@ says it. memman's own stores, counters and formats run the same classes.
 """
 
 from memman.testing.counters import CounterConformance
+from memman.testing.facts import Survival, survival
 from memman.testing.fakes import FakeClock, ScriptedSummarizer, record_events, sequential_ids
 from memman.testing.formats import FormatConformance
 from memman.testing.laws import LawResult, broken_laws, law_results, laws_of
 from memman.testing.loopback import Answer, LoopbackServer, loopback
 from memman.testing.remote import RemoteCounterConformance
+from memman.testing.remote_summarizers import RemoteSummarizerConformance
 from memman.testing.specs import CounterSpecConformance
 from memman.testing.stores import StoreConformance
 from memman.testing.summarizers import SummarizerConformance
@@ -29,13 +31,16 @@ __all__ = [
     "LawResult",
     "LoopbackServer",
     "RemoteCounterConformance",
+    "RemoteSummarizerConformance",
     "ScriptedSummarizer",
     "StoreConformance",
     "SummarizerConformance",
+    "Survival",
     "broken_laws",
     "law_results",
     "laws_of",
     "loopback",
     "record_events",
     "sequential_ids",
+    "survival",
 ]

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
 
 import msgspec
 
 from memman.compression import summary_request
+from memman.config import MemoryConfig
+from memman.doors import is_async_callable
 from memman.entries import Entry
-from memman.ports import Summarizer, SummaryReply, SummaryRequest
-from memman.testing.laws import settled
+from memman.events import CompressionResult
+from memman.manager import AsyncMemoryManager, MemoryManager
+from memman.ports import Summarizer, SummaryReply, SummaryRequest, SummaryUsage
+from memman.testing.laws import finished, in_threads, settled
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 _CAP = 400  # tokens
+_CONFIG = MemoryConfig(auto_compress=False, max_tokens=4_000, max_entries=None)
 
 
 def _entry(number: int, text: str, **fields: object) -> Entry:
@@ -54,17 +63,32 @@ def conversation() -> tuple[Entry, ...]:
 
 
 class SummarizerConformance:
-    """Derive from it and say how the summarizer is made; every law of the port becomes a test."""
+    """Derive from it and say how the summarizer is made; every law of the port becomes a test.
+
+        class TestMine(SummarizerConformance):
+            def make_summarizer(self):
+                return MySummarizer()
+
+    `seconds` is how long one summary may take.
+    """
+
+    seconds: float = 30.0
 
     def make_summarizer(self) -> Summarizer:
         """The summarizer under test; it may be sync or async."""
         raise NotImplementedError
 
+    @contextmanager
+    def summarizer(self) -> Iterator[Summarizer]:
+        """The summarizer under test for as long as a law needs it."""
+        yield self.make_summarizer()
+
     def summary(self, request: SummaryRequest) -> SummaryReply:
         """What the summarizer under test answers."""
-        reply = settled(self.make_summarizer().summarize(request))
-        assert isinstance(reply, SummaryReply), f"it answered with a {type(reply).__name__}"
-        return reply
+        with self.summarizer() as summarizer:
+            return _asked(summarizer, request)
+
+    # ------------------------------------------------------------ the reply
 
     def test_it_answers_with_text(self) -> None:
         reply = self.summary(summary_request(conversation(), _CAP, None))
@@ -79,9 +103,26 @@ class SummarizerConformance:
     def test_a_whole_answer_is_not_called_truncated(self) -> None:
         assert self.summary(summary_request(conversation()[:8], _CAP, None)).truncated is False
 
+    def test_an_answer_is_not_called_refused(self) -> None:
+        assert self.summary(summary_request(conversation()[:8], _CAP, None)).refused is False
+
     def test_its_text_can_be_stored(self) -> None:
         reply = self.summary(summary_request(conversation(), _CAP, None))
         assert reply.text.encode().decode() == reply.text
+
+    def test_it_says_what_was_billed_in_tokens_or_nothing(self) -> None:
+        usage = self.summary(summary_request(conversation()[:8], _CAP, None)).usage
+        if usage is not None:
+            assert isinstance(usage, SummaryUsage), f"usage is a {type(usage).__name__}"
+            for tokens in (usage.input_tokens, usage.output_tokens):
+                assert type(tokens) is int, f"{tokens!r} is no number of tokens"
+                assert tokens >= 0
+
+    def test_it_names_the_model_or_nothing(self) -> None:
+        model = self.summary(summary_request(conversation()[:8], _CAP, None)).model
+        assert model is None or (isinstance(model, str) and model), f"{model!r} is no model"
+
+    # ------------------------------------------------------------ what it is asked
 
     def test_it_takes_a_previous_summary_and_a_focus(self) -> None:
         earlier = _entry(0, "Before: port 7999 was closed.", type="summary", role="system")
@@ -100,3 +141,62 @@ class SummarizerConformance:
         before = msgspec.json.encode(request)
         self.summary(request)
         assert msgspec.json.encode(request) == before
+
+    def test_it_answers_within_the_time_out_of_the_request(self) -> None:
+        request = summary_request(conversation()[:8], _CAP, None)
+        request = msgspec.structs.replace(request, timeout=self.seconds)
+        assert finished(lambda: self.summary(request), self.seconds).text.strip()
+
+    def test_it_answers_again_and_again(self) -> None:
+        request = summary_request(conversation()[:8], _CAP, None)
+        with self.summarizer() as summarizer:
+            assert all(_asked(summarizer, request).text.strip() for _ in range(3))
+
+    def test_several_threads_may_ask_at_once(self) -> None:
+        request = summary_request(conversation()[:8], _CAP, None)
+        with self.summarizer() as summarizer:
+            ask = partial(_asked, summarizer, request)
+            assert all(reply.text.strip() for reply in in_threads([ask] * 4, self.seconds))
+
+    # ------------------------------------------------------------ what a manager needs
+
+    def test_what_it_takes_at_most_is_a_number_of_tokens_or_unknown(self) -> None:
+        with self.summarizer() as summarizer:
+            limit = getattr(summarizer, "max_input_tokens", None)
+            assert limit is None or (type(limit) is int and limit > 0), f"{limit!r} is no limit"
+
+    def test_a_manager_compresses_with_it(self) -> None:
+        with self.summarizer() as summarizer:
+            for compressed in (compressed_in_sync, compressed_in_async):
+                result = compressed(summarizer)
+                methods = {item.method for item in result.replacements} if result else {"summary"}
+                assert "summary" in methods, f"the manager did without it: {sorted(methods)}"
+
+
+def _asked(summarizer: Summarizer, request: SummaryRequest) -> SummaryReply:
+    reply = settled(summarizer.summarize(request))
+    assert isinstance(reply, SummaryReply), f"it answered with a {type(reply).__name__}"
+    return reply
+
+
+def compressed_in_sync(summarizer: Summarizer) -> CompressionResult | None:
+    """What a `MemoryManager` makes of a conversation; None where the summarizer is async."""
+    if is_async_callable(summarizer.summarize):
+        return None
+    memory = MemoryManager(counter="chars4", config=_CONFIG, summarizer=summarizer)
+    for entry in conversation():
+        memory.add_user_message("s", entry.text)
+    return memory.compress("s")
+
+
+def compressed_in_async(summarizer: Summarizer) -> CompressionResult:
+    """What an `AsyncMemoryManager` makes of a conversation, in a loop of its own."""
+    return asyncio.run(compressed(summarizer))
+
+
+async def compressed(summarizer: Summarizer) -> CompressionResult:
+    """The same in the running loop."""
+    memory = AsyncMemoryManager(counter="chars4", config=_CONFIG, summarizer=summarizer)
+    for entry in conversation():
+        await memory.add_user_message("s", entry.text)
+    return await memory.compress("s")

@@ -34,8 +34,11 @@ LOG = [
 
 @pytest.fixture(autouse=True)
 def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("MEMMAN_MODEL", "MEMMAN_PLUGINS", "UV_RUN_RECURSION_DEPTH", "FORCE_COLOR"):
+    for name in (
+        "MEMMAN_MODEL", "MEMMAN_SUMMARIZER", "MEMMAN_PLUGINS", "UV_RUN_RECURSION_DEPTH", "FORCE_COLOR",
+    ):  # fmt: skip
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("sys.argv", ["memman"])  # what the command suggests begins with its own name
 
 
 @pytest.fixture

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
+import subprocess
+import sys
 
 import pytest
 
-from memman import SessionState
+from memman import MemoryConfig, MemoryManager, SessionState
 
 
 @pytest.fixture
@@ -175,3 +178,86 @@ def test_a_directory_that_is_not_there_is_a_usage_error(command, session, tmp_pa
     result = command("compress", session, "-o", tmp_path / "none" / "o.json")
     assert result.exit_code == 2
     assert "cannot write" in result.stderr
+
+
+# ---------------------------------------------------------------- who writes the summaries
+
+FIRST_WORDS = "import sys; print('They said:', ' '.join(sys.stdin.read().split()[:30]))"
+COMMAND = f"cmd:{shlex.quote(sys.executable)} -c {shlex.quote(FIRST_WORDS)}"
+
+
+def summaries(path):
+    return [entry.content for entry in SessionState.from_json(path.read_bytes()).summaries]
+
+
+def test_a_command_writes_the_summaries(command, session, tmp_path):
+    out = tmp_path / "o.json"
+    asked = ("compress", session, "--budget", "2k", "-o", out, "--summarizer", COMMAND)
+    result = command(*asked)
+    assert result.exit_code == 0
+    assert "by summary" in result.stderr
+    assert any("They said:" in summary for summary in summaries(out))
+    assert "summarizer" not in SessionState.from_json(out.read_bytes()).settings
+
+
+def test_the_environment_names_who_writes_them(command, session, tmp_path, monkeypatch):
+    monkeypatch.setenv("MEMMAN_SUMMARIZER", COMMAND)
+    out = tmp_path / "o.json"
+    command("compress", session, "--budget", "2k", "-o", out)
+    assert any("They said:" in summary for summary in summaries(out))
+
+
+def test_the_cost_is_in_the_answer(command, session, tmp_path):
+    asked = ("compress", session, "--budget", "2k", "-o", tmp_path / "o.json", "--json")
+    document = json.loads(command(*asked, "--summarizer", COMMAND).stdout)
+    assert document["result"]["cost"]["calls"] >= 1
+
+
+def test_one_that_fails_is_told_and_the_digest_takes_its_place(command, session, tmp_path):
+    out = tmp_path / "o.json"
+    asked = ("compress", session, "--budget", "2k", "-o", out, "--summarizer", "cmd:false")
+    done = subprocess.run(
+        [sys.executable, "-m", "memman.cli", *map(str, asked)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "false ended with status 1" in done.stderr
+    assert "by digest" in done.stderr
+    assert summaries(out)
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("nope", "anthropic:MODEL"),
+        ("cmd:", "write cmd:PROGRAM ARGS"),
+        ("cmd:no-such-program-anywhere", "not on PATH"),
+        ("openai:", "write openai:MODEL"),
+    ],
+)
+def test_a_name_that_nobody_answers_to_is_told_before_anything_is_written(
+    command, session, tmp_path, name, reason
+):
+    out = tmp_path / "o.json"
+    result = command("compress", session, "-o", out, "--summarizer", name)
+    assert result.exit_code != 0
+    assert reason in str(result.stderr) + str(result.exception)
+    assert not out.exists()
+
+
+@pytest.mark.parametrize("named", ["acme:not-installed", "cmd:touch ran"])
+def test_what_a_document_names_is_neither_asked_nor_needed(
+    command, session, tmp_path, named, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    memory = MemoryManager(config=MemoryConfig(auto_compress=False), summarizer="digest")
+    name = memory.import_session(SessionState.from_json(session.read_bytes()))
+    memory.update_config(name, summarizer=named)
+    session.write_text(memory.export_session(name).to_json())
+    assert command("stats", session).exit_code == 0
+    out = tmp_path / "o.json"
+    assert command("compress", session, "--budget", "2k", "-o", out).exit_code == 0
+    assert SessionState.from_json(out.read_bytes()).settings["summarizer"] == named
+    assert summaries(out)
+    assert not (tmp_path / "ran").exists()

@@ -18,13 +18,16 @@ ROWS = table(PAGE, "command")
 SHAPES = {
     code(row["command"])[0]: row["with `--json`, beside `memman` and `version`"] for row in ROWS
 }
-LOG = '{"role": "user", "content": "Hello"}\n{"role": "assistant", "content": "Good morning."}\n'
+LOG = '{"role": "user", "content": "Hello"}\n{"role": "assistant", "content": "Good morning. %s"}\n' % ("word " * 200)
 ARGUMENTS = {
     "demo": ["--file", "log.jsonl"],
     "import": ["log.jsonl", "-o", "other.json"],
     "stats": ["s.json"],
     "show": ["s.json"],
     "compress": ["s.json", "--in-place"],
+    "diff": ["compressed.json"],
+    "why": ["s.json", "Hello"],
+    "undo": ["compressed.json", "-o", "other.json"],
     "export": ["s.json"],
     "count": ["Hello"],
     "counters": [],
@@ -39,6 +42,8 @@ def runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CliRunner:
     Path("log.jsonl").write_text(LOG, encoding="utf-8")
     runner = CliRunner()
     assert runner.invoke(memman, ["import", "log.jsonl", "-o", "s.json"]).exit_code == 0
+    shorter = ["compress", "s.json", "--budget", "100", "-o", "compressed.json"]
+    assert runner.invoke(memman, shorter).exit_code == 0
     return runner
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import inspect
+from typing import get_args
 
 import pytest
 
 from memman import AsyncMemoryManager, MemoryManager, SessionState, errors, events
 from memman.events import CompressionResult, Event
+from memman.explaining.trail import EntryState
 from memman.records import SHAPES, Added, Configured, UsageReported
 from tests.docs.pages import DOCS, code, table
 
@@ -68,6 +70,11 @@ def test_the_verbs_page_has_every_public_method(manager: type) -> None:
         name for name, _ in inspect.getmembers(manager, callable) if not name.startswith("_")
     }
     assert sorted(shown) == sorted(methods)
+
+
+def test_the_verbs_page_has_every_state_that_explain_tells() -> None:
+    shown = [code(row["state"])[0] for row in table("reference/verbs.md", "state")]
+    assert shown == list(get_args(EntryState))
 
 
 def test_the_document_page_has_every_field() -> None:

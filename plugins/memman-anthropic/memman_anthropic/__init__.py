@@ -1,17 +1,25 @@
-"""Token counts of whole requests by Anthropic's `messages.count_tokens`, on its API and on Vertex AI.
+"""Anthropic's models for memman: as counters of whole requests, and as writers of summaries.
 
-A plugin of memman: install it, and `count_policy="confirm"` has Anthropic count a request where that can
-decide something. Importing it, and making a counter, loads no SDK; the first count does.
+Install it, and `count_policy="confirm"` has Anthropic count a request where that can decide something, on
+its API and on Vertex AI; `summarizer="anthropic:MODEL"` has a model write the summaries. Importing it, and
+making a counter or a summarizer, loads no SDK; the first question does.
 """
 
 from __future__ import annotations
 
 from memman.hookspecs import hookimpl
 from memman.ports import CounterSpec, ModelRef
+from memman.summarizers import model_named
 from memman_anthropic.clients import of_anthropic, of_vertex
 from memman_anthropic.counter import AnthropicCounter
+from memman_anthropic.summarizer import AnthropicSummarizer
 
-__all__ = ["AnthropicCounter", "memman_token_counters"]
+__all__ = [
+    "AnthropicCounter",
+    "AnthropicSummarizer",
+    "memman_summarizer",
+    "memman_token_counters",
+]
 
 _CERTAINTY = 20
 _OF_VERTEX = ("vertex", "vertex_ai", "vertexai", "google-vertex", "vertex-anthropic")
@@ -46,3 +54,10 @@ def memman_token_counters() -> list[CounterSpec]:
             format="anthropic",
         )
     ]
+
+
+@hookimpl
+def memman_summarizer(name: str) -> AnthropicSummarizer | None:
+    """The summarizer `anthropic:MODEL`, of the environment's credentials."""
+    model = model_named(name, "anthropic")
+    return None if model is None else AnthropicSummarizer(model)

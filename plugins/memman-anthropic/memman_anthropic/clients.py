@@ -11,12 +11,12 @@ from memman.errors import CounterUnavailable
 _API: Final = "https://api.anthropic.com"
 _REGION, _PROJECT = "CLOUD_ML_REGION", "ANTHROPIC_VERTEX_PROJECT_ID"
 _NO_KEY: Final = (
-    "Anthropic's API wants credentials: set ANTHROPIC_API_KEY, or register an AnthropicCounter with "
-    "your own client"
+    "Anthropic's API wants credentials: set ANTHROPIC_API_KEY, or make the counter or "
+    "summarizer with your own client"
 )
 _NO_PLACE: Final = (
-    f"Claude on Vertex AI wants a region and a project: set {_REGION} and {_PROJECT}, or register an "
-    "AnthropicCounter with your own client"
+    f"Claude on Vertex AI wants a region and a project: set {_REGION} and {_PROJECT}, or make the "
+    "counter with your own client"
 )
 
 

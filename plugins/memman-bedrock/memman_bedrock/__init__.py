@@ -1,7 +1,8 @@
-"""Amazon Bedrock's own token counts of whole requests.
+"""Models on Amazon Bedrock for memman: as counters of whole requests, and as writers of summaries.
 
-A plugin of memman: install it, and a session with `count_policy="confirm"` asks Bedrock's CountTokens where
-a count can decide something. Importing it loads no SDK; the first count does.
+Install it, and a session with `count_policy="confirm"` asks Bedrock's CountTokens where a count can decide
+something; `summarizer="bedrock:MODEL"` has a model write the summaries. Importing it loads no SDK; the
+first question does.
 """
 
 from __future__ import annotations
@@ -11,10 +12,18 @@ from typing import Any
 from memman.counting.clients import require
 from memman.hookspecs import hookimpl
 from memman.ports import CounterSpec, ModelRef
+from memman.summarizers import model_named
 from memman_bedrock.counter import BedrockCounter
 from memman_bedrock.models import match
+from memman_bedrock.summarizer import BedrockSummarizer
 
-__all__ = ["BedrockCounter", "counter_spec", "memman_token_counters"]
+__all__ = [
+    "BedrockCounter",
+    "BedrockSummarizer",
+    "counter_spec",
+    "memman_summarizer",
+    "memman_token_counters",
+]
 
 
 def counter_spec(client: Any = None) -> CounterSpec:
@@ -39,3 +48,10 @@ def counter_spec(client: Any = None) -> CounterSpec:
 def memman_token_counters() -> list[CounterSpec]:
     """One remote counter, `bedrock`, of the environment's credentials and region."""
     return [counter_spec()]
+
+
+@hookimpl
+def memman_summarizer(name: str) -> BedrockSummarizer | None:
+    """The summarizer `bedrock:MODEL`, of the environment's credentials and region."""
+    model = model_named(name, "bedrock")
+    return None if model is None else BedrockSummarizer(model)

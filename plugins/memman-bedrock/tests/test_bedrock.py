@@ -169,7 +169,7 @@ class TestClientOfOnesOwn(Bedrocks):
         return BedrockCounter(model_ref(BASE), client=client_of(url))
 
     def close_counter(self, counter: Any) -> None:
-        counter._client.close()
+        counter._clients._client.close()
 
 
 class TestClientOfTheEnvironment(Bedrocks):
@@ -183,8 +183,8 @@ class TestClientOfTheEnvironment(Bedrocks):
         return BedrockCounter(model_ref(BASE))
 
     def close_counter(self, counter: Any) -> None:
-        if counter._client is not None:
-            counter._client.close()
+        if counter._clients._client is not None:
+            counter._clients._client.close()
 
 
 # ---------------------------------------------------------------- on the wire
@@ -433,9 +433,9 @@ def test_the_client_is_made_once(bedrock: LoopbackServer, monkeypatch: pytest.Mo
     monkeypatch.setenv("AWS_REGION", "us-east-1")
     counter = counter_spec().factory(model_ref(BASE))
     in_sync(counter, request())
-    first = counter._client
+    first = counter._clients._client
     in_async(counter, request())
-    assert counter._client is first
+    assert counter._clients._client is first
     first.close()
 
 

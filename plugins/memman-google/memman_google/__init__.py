@@ -1,7 +1,8 @@
-"""Google's own token counts of whole requests to Gemini models.
+"""Gemini models for memman: as counters of whole requests, and as writers of summaries.
 
-A plugin of memman: install it, and a session with `count_policy="confirm"` asks the Gemini Developer API or
-Vertex AI where a count can decide something. Importing it loads no SDK; the first count does.
+Install it, and a session with `count_policy="confirm"` asks the Gemini Developer API or Vertex AI where a
+count can decide something; `summarizer="google:MODEL"` has a model write the summaries. Importing it loads
+no SDK; the first question does.
 """
 
 from __future__ import annotations
@@ -12,13 +13,21 @@ from memman.counting.clients import require
 from memman.errors import CounterUnavailable
 from memman.hookspecs import hookimpl
 from memman.ports import CounterSpec, ModelRef
+from memman.summarizers import model_named
 from memman_google.counter import GoogleCounter
 from memman_google.doors import KEYS, developer_match, gemini_match, has_key, vertex_match
+from memman_google.summarizer import GoogleSummarizer
 
 if TYPE_CHECKING:
     from google.genai import Client
 
-__all__ = ["GoogleCounter", "counter_specs", "memman_token_counters"]
+__all__ = [
+    "GoogleCounter",
+    "GoogleSummarizer",
+    "counter_specs",
+    "memman_summarizer",
+    "memman_token_counters",
+]
 
 
 def counter_specs(client: Client | None = None) -> list[CounterSpec]:
@@ -71,3 +80,10 @@ def _before_all(model: ModelRef) -> int:
 def memman_token_counters() -> list[CounterSpec]:
     """Two remote counters, `google` and `google-vertex`, of the environment's credentials."""
     return counter_specs()
+
+
+@hookimpl
+def memman_summarizer(name: str) -> GoogleSummarizer | None:
+    """The summarizer `google:MODEL`, of the environment's credentials."""
+    model = model_named(name, "google")
+    return None if model is None else GoogleSummarizer(model)

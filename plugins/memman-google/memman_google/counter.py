@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from memman.counting.aside import aside
 from memman.counting.clients import sent_name
-from memman.errors import CounterUnavailable
 from memman.ports import ModelRef
+from memman_google.clients import Clients
 from memman_google.request import config_of, contents_of
 
 if TYPE_CHECKING:
     from google.genai import Client
-
-_SET_KEY = "set GOOGLE_API_KEY (or GEMINI_API_KEY)"
-_SET_VERTEX = (
-    "set GOOGLE_CLOUD_PROJECT and run `gcloud auth application-default login`, or set "
-    "GOOGLE_APPLICATION_CREDENTIALS"
-)
 
 
 class GoogleCounter:
@@ -37,14 +29,12 @@ class GoogleCounter:
         self.fingerprint = f"google:{'vertex' if vertex else 'developer'}"
         self._model = model
         self._vertex = vertex
-        self._client = client
-        self._given = client is not None
-        self._making = threading.Lock()
+        self._clients = Clients(vertex=vertex, client=client)
 
     def count_request(self, rendered: Mapping[str, Any], *, timeout: float) -> int:
         """Google's `total_tokens`. Raises what google-genai raises, and `InvalidInput`."""
-        with _told(self._vertex):
-            models = self._ready().models
+        with self._clients.told():
+            models = self._clients.ready().models
             answer: Any = models.count_tokens(**self._arguments(rendered, timeout))
         tokens: int = answer.total_tokens
         return tokens
@@ -54,13 +44,13 @@ class GoogleCounter:
         import asyncio
 
         async with asyncio.timeout(timeout):
-            if self._vertex and not self._given:
+            if self._vertex and not self._clients.given:
                 # google-auth looks for credentials on a pool's thread, which would hold up the loop's end.
                 return await aside(lambda: self.count_request(rendered, timeout=timeout))
-            with _told(self._vertex):
-                client = self._client
+            with self._clients.told():
+                client = self._clients.known
                 if client is None:
-                    client = await aside(self._ready)
+                    client = await aside(self._clients.ready)
                 arguments = self._arguments(rendered, timeout)
                 answer: Any = await client.aio.models.count_tokens(**arguments)
         tokens: int = answer.total_tokens
@@ -72,39 +62,3 @@ class GoogleCounter:
             "contents": contents_of(rendered, vertex=self._vertex),
             "config": config_of(rendered, timeout, vertex=self._vertex),
         }
-
-    def _ready(self) -> Client:
-        """The client, made once."""
-        with self._making:
-            if self._client is None:
-                self._client = _made(self._vertex)
-            return self._client
-
-
-def _made(vertex: bool) -> Client:
-    from google.genai import Client
-    from google.genai.types import HttpOptions, HttpRetryOptions
-
-    # Without retry options the SDK's aiohttp transport waits 1-10 s and tries once more.
-    options = HttpOptions(retry_options=HttpRetryOptions(attempts=1))
-    try:
-        return Client(vertexai=vertex, http_options=options)
-    except ValueError as error:
-        said = _SET_VERTEX if vertex else _SET_KEY
-        raise CounterUnavailable(
-            f"google-genai has no client to count with: {error}: {said}"
-        ) from error
-
-
-@contextmanager
-def _told(vertex: bool) -> Iterator[None]:
-    """Credentials that are not there, or no longer valid, as `CounterUnavailable`."""
-    from google.auth.exceptions import DefaultCredentialsError, RefreshError
-
-    try:
-        yield
-    except (DefaultCredentialsError, RefreshError) as error:
-        if error.retryable:
-            raise
-        said = _SET_VERTEX if vertex else _SET_KEY
-        raise CounterUnavailable(f"Google's credentials do not work: {error}: {said}") from error

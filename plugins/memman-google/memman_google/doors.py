@@ -41,9 +41,10 @@ def _on_vertex(model: ModelRef) -> bool:
     provider = model.provider or ""
     if "vertex" in provider:
         return True
-    return provider.rpartition("/")[2] != "gemini" and _wants_vertex()
+    return provider.rpartition("/")[2] != "gemini" and wants_vertex()
 
 
-def _wants_vertex() -> bool:
+def wants_vertex() -> bool:
+    """Whether the environment tells the SDK to use Vertex AI."""
     said = next((os.environ[name] for name in _WANTS_VERTEX if name in os.environ), "")
     return said.lower() in ("true", "1")

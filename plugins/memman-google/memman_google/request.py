@@ -16,9 +16,9 @@ from memman.errors import InvalidInput
 from memman.tools import read_tools
 
 if TYPE_CHECKING:
-    from google.genai.types import Content, CountTokensConfig, Tool
+    from google.genai.types import Content, CountTokensConfig, HttpOptions, Tool
 
-# No connection is kept between two counts: it would outlive the event loop that it belongs to.
+# No connection is kept between two requests: it would outlive the event loop that it belongs to.
 _HEADERS: Final = {"connection": "close"}
 # A tool with one of these is spelled as another provider's.
 _OF_OTHERS: Final = ("type", "name", "function", "toolSpec", "input_schema")
@@ -43,13 +43,9 @@ def contents_of(rendered: Mapping[str, Any], *, vertex: bool) -> list[Content]:
 
 def config_of(rendered: Mapping[str, Any], timeout: float, *, vertex: bool) -> CountTokensConfig:
     """The deadline and one attempt only; for Vertex also system instruction and tools."""
-    from google.genai.types import CountTokensConfig, HttpOptions, HttpRetryOptions, Tool
+    from google.genai.types import CountTokensConfig, Tool
 
-    options = HttpOptions(
-        timeout=max(1, round(timeout * 1_000)),  # milliseconds
-        retry_options=HttpRetryOptions(attempts=1),
-        headers=_HEADERS,
-    )
+    options = http_options(timeout)
     if not vertex:
         return CountTokensConfig(http_options=options)
     tools: list[Tool] = [_valid(Tool, tool) for tool in gemini_tools(rendered.get("tools") or ())]
@@ -57,6 +53,17 @@ def config_of(rendered: Mapping[str, Any], timeout: float, *, vertex: bool) -> C
         http_options=options,
         system_instruction=rendered.get("system") or None,
         tools=tools or None,
+    )
+
+
+def http_options(timeout: float) -> HttpOptions:
+    """A deadline for each phase of a request, and one attempt only."""
+    from google.genai.types import HttpOptions, HttpRetryOptions
+
+    return HttpOptions(
+        timeout=max(1, round(timeout * 1_000)),  # milliseconds
+        retry_options=HttpRetryOptions(attempts=1),
+        headers=_HEADERS,
     )
 
 

@@ -138,7 +138,7 @@ class Googles(RemoteCounterConformance):
         return failed(status, headers=headers)
 
     def close_counter(self, counter: Any) -> None:
-        counter._client.close()
+        counter._clients._client.close()
 
 
 class TestDeveloper(Googles):

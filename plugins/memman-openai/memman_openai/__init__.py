@@ -1,7 +1,9 @@
-"""Token counts of whole requests by OpenAI's `responses.input_tokens.count`, on its API and on Azure.
+"""OpenAI's models for memman: as counters of whole requests, and as writers of summaries.
 
-A plugin of memman: install it, and `count_policy="confirm"` has OpenAI count a request where that can
-decide something. Importing it, and making a counter, loads no SDK; the first count does.
+Install it, and `count_policy="confirm"` has OpenAI count a request where that can decide something, on its
+API and on Azure; `summarizer="openai:MODEL"` has a model of OpenAI, or of a server that speaks its chat
+completions, write the summaries. Importing it, and making a counter or a summarizer, loads no SDK; the
+first question does.
 """
 
 from __future__ import annotations
@@ -11,10 +13,12 @@ from typing import Final
 
 from memman.hookspecs import hookimpl
 from memman.ports import CounterSpec, ModelRef
+from memman.summarizers import model_named
 from memman_openai.clients import of_azure, of_openai
 from memman_openai.counter import OpenAICounter
+from memman_openai.summarizer import OpenAISummarizer
 
-__all__ = ["OpenAICounter", "memman_token_counters"]
+__all__ = ["OpenAICounter", "OpenAISummarizer", "memman_summarizer", "memman_token_counters"]
 
 _CERTAINTY = 20
 _OURS: Final = re.compile(r"(ft:)?(gpt-(?!oss)|chatgpt-|codex-|computer-use-|o\d)")
@@ -48,3 +52,10 @@ def memman_token_counters() -> list[CounterSpec]:
             format="openai-responses",
         )
     ]
+
+
+@hookimpl
+def memman_summarizer(name: str) -> OpenAISummarizer | None:
+    """The summarizer `openai:MODEL`, of the environment's credentials."""
+    model = model_named(name, "openai")
+    return None if model is None else OpenAISummarizer(model)

@@ -8,24 +8,33 @@ from typing import Any, Final
 from memman.counting.clients import Clients, host_of, require
 from memman.errors import CounterUnavailable
 
-_API: Final = "https://api.openai.com/v1"
+API: Final = "https://api.openai.com/v1"
 _ENDPOINT: Final = "AZURE_OPENAI_ENDPOINT"
 _NO_KEY: Final = (
-    "OpenAI's API wants a key: set OPENAI_API_KEY, or register an OpenAICounter with a client of "
-    "your own"
+    "OpenAI's API wants a key: set OPENAI_API_KEY, or make the counter or summarizer with a "
+    "client of your own"
 )
 _NO_AZURE: Final = (
     f"Azure OpenAI wants {_ENDPOINT}, AZURE_OPENAI_API_KEY and OPENAI_API_VERSION: set them, or "
-    "register an OpenAICounter with your own client"
+    "make the counter or summarizer with your own client"
 )
 
 
-def of_openai() -> Clients:
-    """Clients of OpenAI's own API; the key and OPENAI_BASE_URL are read by the SDK."""
+def of_openai(base_url: str | None = None, api_key: str | None = None) -> Clients:
+    """Clients of OpenAI's own API, or of what speaks it at `base_url`.
+
+    What is not given is read by the SDK, of OPENAI_API_KEY and OPENAI_BASE_URL.
+    """
     require("openai", "memman-openai")
-    endpoint = host_of(os.environ.get("OPENAI_BASE_URL") or _API)
+    url = base_url or os.environ.get("OPENAI_BASE_URL") or API
+    if not api_key and host_of(url) != host_of(API):
+        # The SDK insists on a key, and a server of one's own may want none.
+        api_key = os.environ.get("OPENAI_API_KEY") or "none"
+    given = {"base_url": base_url, "api_key": api_key}
     return Clients(
-        endpoint, lambda: _made("OpenAI", _NO_KEY), lambda: _made("AsyncOpenAI", _NO_KEY)
+        host_of(url),
+        lambda: _made("OpenAI", _NO_KEY, **given),
+        lambda: _made("AsyncOpenAI", _NO_KEY, **given),
     )
 
 
@@ -40,10 +49,10 @@ def of_azure() -> Clients:
     )
 
 
-def _made(name: str, missing: str) -> Any:
+def _made(name: str, missing: str, **given: str | None) -> Any:
     import openai
 
     try:
-        return getattr(openai, name)()
+        return getattr(openai, name)(**given)
     except (openai.OpenAIError, ValueError) as error:
         raise CounterUnavailable(f"{missing} ({error})") from error

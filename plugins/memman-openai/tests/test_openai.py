@@ -168,7 +168,7 @@ def test_without_any_client_the_error_says_what_to_pass() -> None:
 def test_the_examples_of_the_readme_run(monkeypatch: pytest.MonkeyPatch) -> None:
     page = Path(__file__).parents[1].joinpath("README.md").read_text(encoding="utf-8")
     examples = re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
-    assert len(examples) == 3
+    assert len(examples) == 4
     found = plugins.load_plugins({"MEMMAN_PLUGINS": ""})
     monkeypatch.setattr(plugins, "_shared", found)
     with loopback("/v1/responses/input_tokens", Answer(200, {"input_tokens": 17})) as server:

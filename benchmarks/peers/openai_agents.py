@@ -1,0 +1,75 @@
+"""`SQLiteSession` of openai-agents: `add_items` and `get_items`; it has no budget of tokens."""
+
+from __future__ import annotations
+
+import asyncio
+from importlib import import_module
+from typing import Any
+
+from benchmarks.instruments import Instruments
+from benchmarks.subjects import Shown
+from benchmarks.workload import Item
+
+_NEWEST = 40
+
+
+def load() -> type[WholeSession]:
+    """The subject; raises `ImportError` where openai-agents is not installed."""
+    import_module("agents.memory.sqlite_session")
+    return WholeSession
+
+
+def load_newest() -> type[NewestItems]:
+    """The subject with a limit of items; raises `ImportError` where openai-agents is not installed."""
+    import_module("agents.memory.sqlite_session")
+    return NewestItems
+
+
+class WholeSession:
+    """Sends everything that was ever added."""
+
+    _limit: int | None = None
+
+    def __init__(self, instruments: Instruments, _budget: int, session: str = "s") -> None:
+        loop = instruments.shared("loop", asyncio.new_event_loop)
+        self._run = loop.run_until_complete
+        self._session = import_module("agents.memory.sqlite_session").SQLiteSession(session)
+
+    def append(self, item: Item) -> None:
+        """Adds an item."""
+        self._run(self._session.add_items([_item(item)]))
+
+    def context(self) -> Any:
+        """The items that a run would begin with."""
+        return self._run(self._session.get_items(limit=self._limit))
+
+    def shown(self, context: Any) -> list[Shown]:
+        """What stands in the items."""
+        return [_shown(one) for one in context]
+
+
+class NewestItems(WholeSession):
+    """Sends the newest items, however long, whether or not a result's call is among them."""
+
+    _limit = _NEWEST
+
+
+def _item(item: Item) -> dict[str, Any]:
+    if item.kind == "tool_call":
+        return {
+            "type": "function_call",
+            "call_id": item.call_id,
+            "name": item.name,
+            "arguments": item.content,
+        }
+    if item.kind == "tool_result":
+        return {"type": "function_call_output", "call_id": item.call_id, "output": item.content}
+    return {"role": item.role, "content": item.content}
+
+
+def _shown(item: dict[str, Any]) -> Shown:
+    if item.get("type") == "function_call":
+        return Shown("tool_call", item["arguments"], item["call_id"])
+    if item.get("type") == "function_call_output":
+        return Shown("tool_result", item["output"], item["call_id"])
+    return Shown("message", item["content"])

@@ -1,0 +1,164 @@
+"""The stream: how often a summarizer is asked, and how much it reads, while messages of one size flow by.
+
+    python -m benchmarks.stream
+
+400 messages of 100 tokens each, a limit of 2,000 tokens, summaries of 200, counted as `len(text) // 4`.
+What a summarizer reads is what stands in its prompts of the messages and of earlier summaries; the prompt's
+own instructions are not counted. No time is measured: it is the same on every machine and in every run.
+
+Exit codes: 0 each goal met, 1 one was missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import random
+import sys
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from benchmarks.goals import Goal, any_failed, report
+from benchmarks.instruments import Instruments
+from benchmarks.subjects import SESSION, Memman, Showing
+from benchmarks.tables import table
+from benchmarks.workload import SEED, Item, sentence
+
+LIMIT = 2_000
+SUMMARY_TOKENS = 200
+HEADERS = (
+    "limit 2,000, 400 messages of 100", "calls", "tokens read", "texts sent twice", "calls without new",
+    "largest context",
+)  # fmt: skip
+_MESSAGES = 400
+_MESSAGE_TOKENS = 100
+_CHARS = 4  # of a token, by the counter of this measure
+
+
+def count(text: str) -> int:
+    """The counter of this measure."""
+    return len(text) // _CHARS
+
+
+def messages() -> list[Item]:
+    """The stream: a question, an answer, a question ... each of 100 tokens and unlike every other."""
+    draw = random.Random(SEED)
+    made = []
+    for number in range(_MESSAGES):
+        text = f"{number:04d} {sentence(draw, _MESSAGE_TOKENS * _CHARS - 5)}"
+        content = text.ljust(_MESSAGE_TOKENS * _CHARS, ".")
+        made.append(Item("message", "assistant" if number % 2 else "user", content))
+    return made
+
+
+class Reader(Instruments):
+    """A summarizer that takes note of what it reads, and answers at one length."""
+
+    def __init__(self, summary_tokens: int = SUMMARY_TOKENS) -> None:
+        self._said = ("What was said so far. " * summary_tokens)[: summary_tokens * _CHARS]
+        super().__init__(count, self._said)
+        self._texts = [item.content for item in messages()]
+        self.times_read: Counter[str] = Counter()
+        self.tokens_read = 0
+        self.nothing_new = 0
+
+    def summarize(self, prompt: str) -> str:
+        """The summary; what the prompt has of the stream was read."""
+        found = [text for text in self._texts if text in prompt]
+        self.nothing_new += all(self.times_read[text] for text in found)
+        self.times_read.update(found)
+        self.tokens_read += sum(map(count, found)) + prompt.count(self._said) * count(self._said)
+        return super().summarize(prompt)
+
+
+class Flow(msgspec.Struct, frozen=True):
+    """What a stream cost, and the largest context that was built on its way, in tokens."""
+
+    calls: int
+    tokens_read: int
+    sent_twice: int
+    nothing_new: int
+    largest: int
+
+
+def row(name: str, found: Flow) -> list[object]:
+    """The figures below `HEADERS`."""
+    return [name, *msgspec.structs.astuple(found)]
+
+
+def flow(make: Callable[[Instruments, int, str], Showing], reader: Reader) -> Flow:
+    """The stream through one system, with a context after each message."""
+    subject = make(reader, LIMIT, SESSION)
+    largest = 0
+    for item in messages():
+        subject.append(item)
+        shown = subject.shown(subject.context())
+        largest = max(largest, sum(count(one.text) for one in shown))
+    return Flow(
+        reader.summarized,
+        reader.tokens_read,
+        sum(times > 1 for times in reader.times_read.values()),
+        reader.nothing_new,
+        largest,
+    )
+
+
+class Way(msgspec.Struct, frozen=True):
+    """Settings, the length of the summaries, and how many calls and tokens they may cost."""
+
+    settings: Mapping[str, Any]
+    summary_tokens: int
+    calls: int | None = None
+    tokens: int | None = None
+
+
+# A summary is at most `max_summary_ratio` of low water: 200 tokens of 1,000, or 120 of 600.
+_LOW = {"target_ratio": 0.3}
+WAYS: dict[str, Way] = {
+    "the defaults": Way({}, SUMMARY_TOKENS, 40, 48_000),
+    "target 0.3, summaries of the 120 tokens asked for": Way(_LOW, 120, 29, 46_000),
+    "target 0.3, room for 200": Way({**_LOW, "max_summary_ratio": 0.34}, 200, 29, 46_000),
+    "target 0.3, 200 tokens although 120 were asked for": Way(_LOW, 200),
+}
+
+
+def flow_of(way: Way) -> Flow:
+    """The stream through memman."""
+
+    def make(instruments: Instruments, budget: int, session: str) -> Showing:
+        return Memman(instruments, budget, session, **way.settings)
+
+    return flow(make, Reader(way.summary_tokens))
+
+
+def goals_of(name: str, way: Way, found: Flow) -> list[Goal]:
+    """What memman holds, where the summarizer keeps to the length that it was asked for."""
+    if way.calls is None or way.tokens is None:
+        return []
+    return [
+        Goal(f"{name}: summarizer calls", found.calls, way.calls),
+        Goal(f"{name}: tokens read", found.tokens_read, way.tokens),
+        Goal(f"{name}: texts sent twice", found.sent_twice, 0),
+        Goal(f"{name}: calls that read nothing new", found.nothing_new, 0),
+        Goal(f"{name}: largest context", found.largest, LIMIT, unit="tokens"),
+    ]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command; returns its exit code."""
+    logging.getLogger("memman").addHandler(logging.NullHandler())
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.stream", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.parse_args(arguments)
+    found = {name: flow_of(way) for name, way in WAYS.items()}
+    print(table(HEADERS, [row(name, one) for name, one in found.items()]))
+    goals = [goal for name, way in WAYS.items() for goal in goals_of(name, way, found[name])]
+    print(f"\n{report(goals)}")
+    return int(any_failed(goals))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,53 @@
+"""A session's compressions, by the names that people have for them."""
+
+from __future__ import annotations
+
+import click
+
+from memman.cli.display import counted, harmless
+from memman.cli.problems import FindingError
+from memman.explaining import CompressionFate, Trail
+
+_MOST_LISTED = 5
+
+compression_argument = click.argument("compression", metavar="[COMPRESSION]", required=False)
+
+
+def found_compression(trail: Trail, wanted: str | None) -> str:
+    """The id of a compression: by its id, its place in the log, or the id of an entry that it made.
+
+    The newest in force for None. Raises `FindingError` that names those there are.
+    """
+    if wanted is None:
+        if not trail.history.compressions:
+            raise FindingError(f"no compression is in force in this session{_there_are(trail)}")
+        return trail.history.latest()
+    number = wanted.removeprefix("#")
+    place = int(number) if number.isdecimal() and number.isascii() else None
+    for name, (seq, record) in trail.compressions.items():
+        made = [item.entry.id for item in record.replacements if item.entry is not None]
+        if place == seq or wanted in (name, *made):
+            return name
+    raise FindingError(f"no compression {wanted!r} is in this session{_there_are(trail)}")
+
+
+def told(fate: CompressionFate) -> str:
+    """A compression as one line."""
+    state = "" if fate.state == "in force" else f", {fate.state}"
+    return (
+        f"#{fate.seq}, {fate.at:%Y-%m-%d %H:%M}: {fate.tokens_before:,} -> {fate.tokens_after:,} "
+        f"tokens ({harmless(fate.reason)}){state}"
+    )
+
+
+def _there_are(trail: Trail) -> str:
+    fates = trail.compression_fates()
+    if not fates:
+        return ": it was never compressed"
+    newest = [f"#{one.seq} ({one.state})" for one in fates[-_MOST_LISTED:]]
+    some = (
+        f"the newest of {counted(len(fates), 'compression')}"
+        if len(fates) > len(newest)
+        else "there"
+    )
+    return f"; {some} {'is' if len(newest) == 1 else 'are'} {', '.join(newest)}"

@@ -1,0 +1,174 @@
+"""Why a session was or was not compressed, what would happen next, and what became of each entry."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from memman.compression import CompressionPlan
+from memman.explaining.trail import CompressionFate, EntryFate, EntryState
+
+_MOST_STRETCHES = 6  # of entries in a line
+
+
+class Trigger(msgspec.Struct, frozen=True, kw_only=True):
+    """The window beside what starts a compression, and beside what one goes down to.
+
+    A compression is due (`over`) when `tokens` and `overhead_tokens`, which are in no entry, are together
+    over `max_tokens`, or when `entries` are over `max_entries`. None is no limit.
+    """
+
+    tokens: int
+    overhead_tokens: int
+    max_tokens: int
+    target_tokens: int
+    entries: int
+    max_entries: int | None
+    target_entries: int | None
+    over: bool
+    auto_compress: bool
+
+
+class SummarizerState(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether there is a summarizer, and whether an automatic compression may ask it now, and why."""
+
+    configured: bool
+    may_be_asked: bool
+    reason: str
+
+
+class Explanation(msgspec.Struct, frozen=True, kw_only=True):
+    """What compression did with a session, and what it would do next.
+
+    `reason` says why the window is not compressed further, `next` what would happen at the next add or
+    `compress`. `running` is whether a compression is under way. `entries` has what became of each entry
+    that was added since the last clear, `compressions` the same of each compression; both in log order.
+    `str()` of it is for people; for JSON it is plain data (`msgspec.to_builtins`).
+    """
+
+    session_id: str
+    reason: str
+    next: str
+    running: bool
+    trigger: Trigger
+    summarizer: SummarizerState
+    compressions: tuple[CompressionFate, ...]
+    entries: tuple[EntryFate, ...]
+
+    def __str__(self) -> str:
+        last = self.compressions[-1] if self.compressions else None
+        lines = [
+            f"session {self.session_id}: {_size(self.trigger)}",
+            f"now: {self.reason}",
+            f"next: {self.next}",
+            f"summarizer: {self.summarizer.reason}",
+            f"last compression: {_told(last) if last else 'none'}",
+            *_by_state(self.entries),
+        ]
+        return "\n".join(lines)
+
+
+def explained(
+    session_id: str,
+    trigger: Trigger,
+    summarizer: SummarizerState,
+    running: bool,
+    plan: CompressionPlan | None,
+    compressions: Iterable[CompressionFate],
+    entries: Iterable[EntryFate],
+) -> Explanation:
+    """The explanation; `plan` is what a compression would do now, asked for only where one is due."""
+    reason, then = _prospect(trigger, running, plan)
+    return Explanation(
+        session_id=session_id,
+        reason=reason,
+        next=then,
+        running=running,
+        trigger=trigger,
+        summarizer=summarizer,
+        compressions=tuple(compressions),
+        entries=tuple(entries),
+    )
+
+
+def _prospect(trigger: Trigger, running: bool, plan: CompressionPlan | None) -> tuple[str, str]:
+    """Why the window is not compressed further, and what comes next."""
+    if running:
+        return "a compression is under way", "it lands when it is done; adding goes on meanwhile"
+    if plan is None:
+        return "within the limits", _until(trigger)
+    if plan.tokens_after == plan.tokens_before and plan.entries_after == plan.entries_before:
+        reason = (
+            "over the limits, and nothing may go: what is left is pinned, recent, or too little"
+        )
+        return reason, "nothing until other entries come; a context is cut to fit as it is built"
+    would = (
+        f"about {plan.tokens_before:,} -> {plan.tokens_after:,} tokens and "
+        f"{plan.entries_before:,} -> {plan.entries_after:,} entries"
+    )
+    if trigger.auto_compress:
+        return "over the limits, and not compressed yet", f"the next add compresses: {would}"
+    return (
+        "over the limits, and auto_compress is off",
+        f"nothing by itself; compress would: {would}",
+    )
+
+
+def _until(trigger: Trigger) -> str:
+    if not trigger.auto_compress:
+        return "nothing by itself: auto_compress is off"
+    left = trigger.max_tokens - trigger.tokens - trigger.overhead_tokens
+    start, goal = f"{left:,} tokens", f"{trigger.target_tokens:,} tokens"
+    if trigger.max_entries is not None:
+        start += f" or {trigger.max_entries - trigger.entries:,} entries"
+        goal += f" and {trigger.target_entries:,} entries"
+    return f"more than {start} beyond these start a compression, down to {goal}"
+
+
+def _size(trigger: Trigger) -> str:
+    used = trigger.tokens + trigger.overhead_tokens
+    beside = f", {trigger.overhead_tokens:,} of them overhead" if trigger.overhead_tokens else ""
+    most = "" if trigger.max_entries is None else f" of {trigger.max_entries:,}"
+    return f"{used:,} of {trigger.max_tokens:,} tokens{beside}; {trigger.entries:,}{most} entries"
+
+
+def _told(last: CompressionFate) -> str:
+    change = f"{last.tokens_before:,} -> {last.tokens_after:,} tokens"
+    state = "" if last.state == "in force" else f", {last.state} since"
+    return f"#{last.seq}, {last.at:%Y-%m-%d %H:%M}, {change}{state} ({last.reason})"
+
+
+def _by_state(entries: Sequence[EntryFate]) -> list[str]:
+    """A line for each state, and for each summary, with the entries that are in it."""
+    places: dict[tuple[EntryState, int | None], list[int]] = {}
+    for place, fate in enumerate(entries):
+        spoken = fate.shown_at if fate.state == "summarised" else None
+        places.setdefault((fate.state, spoken), []).append(place)
+    return [
+        _line(state, at, [entries[n] for n in held], held) for (state, at), held in places.items()
+    ]
+
+
+def _line(
+    state: EntryState, shown_at: int | None, fates: Sequence[EntryFate], places: Sequence[int]
+) -> str:
+    by = "" if shown_at is None else f" in #{shown_at}"
+    tokens = sum(fate.tokens for fate in fates)
+    noun = "entry" if len(fates) == 1 else "entries"
+    return f"{state}{by}: {len(fates):,} {noun}, {tokens:,} tokens: {_stretches(fates, places)}"
+
+
+def _stretches(fates: Sequence[EntryFate], places: Sequence[int]) -> str:
+    """Neighbours as `#3-#9`, by their places in the log."""
+    found: list[tuple[int, int]] = []
+    before = -2
+    for fate, place in zip(fates, places, strict=True):
+        if place == before + 1:
+            found[-1] = found[-1][0], fate.seq
+        else:
+            found.append((fate.seq, fate.seq))
+        before = place
+    told = [f"#{a}" if a == b else f"#{a}-#{b}" for a, b in found[:_MOST_STRETCHES]]
+    more = len(found) - len(told)
+    return ", ".join(told) + (f", and {more:,} more" if more else "")

@@ -1,0 +1,178 @@
+"""A program as a summarizer: the prompt on its stdin, the summary on its stdout."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Sequence
+from concurrent.futures import Future
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+from memman.counting.aside import begun
+from memman.errors import InvalidInput, SummarizerFailed, SummarizerUnavailable
+from memman.ports import SummaryReply, SummaryRequest
+
+if TYPE_CHECKING:
+    from subprocess import Popen
+
+COMMAND: Final = "cmd:"
+_MOST_BYTES: Final = 4_000_000  # of a summary; whoever prints more is not writing one
+_SHOWN_CHARACTERS: Final = 300  # of what the program said on stderr
+_LAST_WORDS: Final = 2_000  # bytes of stderr that are kept
+_AT_THE_END: Final = 1.0  # seconds for stderr, which may be held open by others
+
+
+class CommandSummarizer:
+    """Runs a program for each summary, without a shell.
+
+        MemoryManager(summarizer=CommandSummarizer(["llm", "-m", "gpt-4o-mini"]))
+
+    The prompt goes to stdin and stdout is the summary, both in UTF-8; the environment and the folder
+    are those of this process. At `request.timeout` the program is ended with all that it started; a
+    compression that is cancelled leaves it until then. Its arguments are in no error, since they may hold a
+    secret.
+
+    Args:
+        arguments: the program and its arguments, each a text of its own.
+        max_input_tokens: how much it takes in one call; None where that is unknown.
+
+    Raises:
+        InvalidInput: there is no program in `arguments`.
+        SummarizerUnavailable: the program is not there, or may not be run.
+    """
+
+    def __init__(self, arguments: Sequence[str], *, max_input_tokens: int | None = None) -> None:
+        from shutil import which
+
+        if isinstance(arguments, str) or not arguments or not all(map(_is_argument, arguments)):
+            raise InvalidInput(
+                f"a command is a list of texts, a program first, not {arguments!r:.60}"
+            )
+        self._program = arguments[0]
+        if which(self._program) is None:
+            raise SummarizerUnavailable(
+                f"the program {self._program!r} of the summarizer is not on PATH, or may not be run"
+            )
+        self._arguments = tuple(arguments)
+        self.max_input_tokens = max_input_tokens
+
+    @classmethod
+    def named(cls, name: str) -> CommandSummarizer:
+        """The one of a name such as `cmd:llm -m gpt-4o-mini`, split as a POSIX shell splits words."""
+        try:
+            words = shlex.split(name.removeprefix(COMMAND))
+        except ValueError as error:
+            raise InvalidInput(f"the command of a summarizer cannot be split: {error}") from None
+        if not words or not words[0]:
+            raise InvalidInput(f"{name!r} names no program; write cmd:PROGRAM ARGS")
+        return cls(words)
+
+    def summarize(self, request: SummaryRequest) -> SummaryReply:
+        """What the program prints. Raises `SummarizerFailed` that says how it failed."""
+        output = self._run(request.prompt.encode(), request.timeout)
+        try:
+            return SummaryReply(text=output.decode())
+        except UnicodeDecodeError as error:
+            raise SummarizerFailed(f"{self._program} printed what is not UTF-8: {error}") from None
+
+    def _run(self, prompt: bytes, timeout: float | None) -> bytes:
+        ends = None if timeout is None else monotonic() + timeout
+        process = self._started()
+        begun(lambda: _fed(process.stdin, prompt))
+        last_words = begun(lambda: _tail(process.stderr))
+        try:
+            output = begun(lambda: _read(process.stdout)).result(_left(ends))
+            if len(output) > _MOST_BYTES:
+                raise SummarizerFailed(f"{self._program} printed more than {_MOST_BYTES:,} bytes")
+            status = _status(process, _left(ends))
+        except TimeoutError:
+            raise SummarizerFailed(
+                f"{self._program} took longer than {timeout:g} s and was ended"
+            ) from None
+        finally:
+            _end(process)
+        if status != 0:
+            self._fail(status, last_words)
+        return output
+
+    def _started(self) -> Popen[bytes]:
+        from subprocess import PIPE, Popen
+
+        try:
+            # A session of its own is a process group of its own, which can be ended as one.
+            return Popen(
+                self._arguments, stdin=PIPE, stdout=PIPE, stderr=PIPE, start_new_session=True
+            )
+        except (OSError, ValueError) as error:
+            raise SummarizerUnavailable(f"{self._program} cannot be run: {error}") from None
+
+    def _fail(self, status: int, last_words: Future[bytes]) -> NoReturn:
+        how = f"ended with status {status}" if status > 0 else f"was ended by signal {-status}"
+        try:
+            said = " ".join(last_words.result(_AT_THE_END).decode(errors="replace").split())
+        except TimeoutError:
+            said = ""
+        shown = f": {said[-_SHOWN_CHARACTERS:]}" if said else ""
+        raise SummarizerFailed(f"{self._program} {how}{shown}")
+
+
+def _is_argument(word: Any) -> bool:
+    return isinstance(word, str) and "\0" not in word
+
+
+def _left(ends: float | None) -> float | None:
+    return None if ends is None else max(0.0, ends - monotonic())
+
+
+def _fed(stream: Any, prompt: bytes) -> None:
+    """Writes the prompt; a program that does not want all of it is free to."""
+    try:
+        with stream:
+            stream.write(prompt)
+    except BrokenPipeError:
+        return
+
+
+def _read(stream: Any) -> bytes:
+    with stream:
+        output: bytes = stream.read(_MOST_BYTES + 1)
+        return output
+
+
+def _tail(stream: Any) -> bytes:
+    """The end of what a stream has, however much that is."""
+    kept = b""
+    with stream:
+        while some := stream.read(65_536):
+            kept = (kept + some)[-_LAST_WORDS:]
+    return kept
+
+
+def _status(process: Popen[bytes], timeout: float | None) -> int:
+    from subprocess import TimeoutExpired
+
+    try:
+        return process.wait(timeout)
+    except TimeoutExpired:
+        raise TimeoutError from None
+
+
+def _end(process: Popen[bytes]) -> None:
+    """Ends the program, if it was not seen to end, with all that it started."""
+    if process.returncode is not None:
+        return
+    if sys.platform == "win32":
+        process.kill()
+    else:
+        from signal import SIGKILL
+
+        try:
+            os.killpg(process.pid, SIGKILL)
+        except ProcessLookupError:
+            pass
+        except PermissionError:  # it runs as somebody else (sudo), and ends when it likes
+            begun(process.wait)
+            return
+    process.wait()

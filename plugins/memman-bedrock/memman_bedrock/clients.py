@@ -1,0 +1,85 @@
+"""boto3's clients, and what it raises before it sends anything."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from memman.errors import CounterUnavailable, InvalidInput
+
+_QUOTED: Final = re.compile(r", value: .*?(?=, type: <class)")
+_SET_CREDENTIALS: Final = (
+    "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, or AWS_BEARER_TOKEN_BEDROCK"
+)
+_SET_REGION: Final = "set AWS_REGION, or name the region in the model (bedrock/us-east-1/...)"
+
+
+class Clients:
+    """Clients of the `bedrock-runtime` in one region; any thread may ask.
+
+    `client` is the application's own, used as it is, with its own time-outs.
+    """
+
+    def __init__(self, region: str | None, client: Any = None) -> None:
+        self._region = region
+        self._client = client
+        self._own = client is None
+        self._lock = threading.Lock()
+        self._session: Any = None
+        self._timeout = 0.0
+
+    def ready(self, timeout: float) -> Any:
+        """The client. One of our own is made once for a time-out, since boto3 fixes it in the client."""
+        with self._lock:
+            if self._client is None or (self._own and timeout != self._timeout):
+                # The session keeps what it has read: a second client takes a fraction of the first's time.
+                self._session = self._session or _session(self._region)
+                self._client = _made(self._session, timeout)
+                self._timeout = timeout
+            return self._client
+
+
+def _session(region: str | None) -> Any:
+    # Of our own: boto3's default one is not for several threads.
+    from boto3 import Session
+
+    return Session(region_name=region)
+
+
+def _made(session: Any, timeout: float) -> Any:
+    from botocore.config import Config
+
+    once = {"total_max_attempts": 1}
+    config = Config(connect_timeout=timeout, read_timeout=timeout, retries=once)
+    return session.client("bedrock-runtime", config=config)
+
+
+@contextmanager
+def told() -> Iterator[None]:
+    """What boto3 raises before it sends anything, as `CounterUnavailable` or `InvalidInput`."""
+    from botocore import exceptions as of_boto
+
+    try:
+        yield
+    except of_boto.NoRegionError as error:
+        raise CounterUnavailable(f"Bedrock needs a region: {_SET_REGION}") from error
+    except of_boto.ProfileNotFound as error:
+        raise CounterUnavailable(f"{error}: {_SET_CREDENTIALS}") from error
+    except (
+        of_boto.NoCredentialsError,
+        of_boto.PartialCredentialsError,
+        of_boto.CredentialRetrievalError,
+        of_boto.NoAuthTokenError,
+        of_boto.TokenRetrievalError,
+        of_boto.SSOError,
+    ) as error:
+        raise CounterUnavailable(
+            f"AWS has no credentials to ask with ({error}): {_SET_CREDENTIALS}"
+        ) from error
+    except of_boto.ParamValidationError as error:
+        # Its message quotes the conversation.
+        said = _QUOTED.sub("", " ".join(str(error).split()))
+        raise InvalidInput(f"boto3 does not take the request: {said}") from error

@@ -1,0 +1,76 @@
+"""The SDK's client, made of the environment when it is first asked for."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from memman.errors import CounterUnavailable
+
+if TYPE_CHECKING:
+    from google.genai import Client
+
+_SET_KEY = "set GOOGLE_API_KEY (or GEMINI_API_KEY)"
+_SET_VERTEX = (
+    "set GOOGLE_CLOUD_PROJECT and run `gcloud auth application-default login`, or set "
+    "GOOGLE_APPLICATION_CREDENTIALS"
+)
+
+
+class Clients:
+    """A client of the Gemini Developer API or, with `vertex`, of Vertex AI; any thread may ask.
+
+    `client` is the application's own; without one, one is made once by the SDK's environment variables.
+    """
+
+    def __init__(self, *, vertex: bool, client: Client | None = None) -> None:
+        self.vertex = vertex
+        self.given = client is not None
+        self._client = client
+        self._making = threading.Lock()
+
+    @property
+    def known(self) -> Client | None:
+        """The client, if there is one already."""
+        return self._client
+
+    def ready(self) -> Client:
+        """The client. Raises `CounterUnavailable` where the environment does not suffice."""
+        with self._making:
+            if self._client is None:
+                self._client = _made(self.vertex)
+            return self._client
+
+    @contextmanager
+    def told(self) -> Iterator[None]:
+        """Credentials that are not there, or no longer valid, as `CounterUnavailable`."""
+        from google.auth.exceptions import DefaultCredentialsError, RefreshError
+
+        try:
+            yield
+        except (DefaultCredentialsError, RefreshError) as error:
+            if error.retryable:
+                raise
+            raise CounterUnavailable(
+                f"Google's credentials do not work: {error}: {_to_set(self.vertex)}"
+            ) from error
+
+
+def _made(vertex: bool) -> Client:
+    from google.genai import Client
+    from google.genai.types import HttpOptions, HttpRetryOptions
+
+    # Without retry options the SDK's aiohttp transport waits 1-10 s and tries once more.
+    options = HttpOptions(retry_options=HttpRetryOptions(attempts=1))
+    try:
+        return Client(vertexai=vertex, http_options=options)
+    except ValueError as error:
+        raise CounterUnavailable(
+            f"google-genai has no client to ask with: {error}: {_to_set(vertex)}"
+        ) from error
+
+
+def _to_set(vertex: bool) -> str:
+    return _SET_VERTEX if vertex else _SET_KEY

@@ -1,0 +1,140 @@
+"""Asking a model of OpenAI, or of a server that speaks its chat completions, for a summary."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, Final
+
+from memman.counting.clients import Clients, host_of
+from memman.counting.failures import status_of
+from memman.ports import SummaryReply, SummaryRequest
+from memman.summarizers import (
+    SYSTEM,
+    billed,
+    persistently,
+    read_reply,
+    refuse_async,
+    reply_limit,
+    require_sdk,
+)
+from memman_openai.clients import API, of_openai
+
+# No connection is kept between two summaries, which may be hours apart.
+_HEADERS: Final = {"connection": "close"}
+# OpenAI's newer models refuse the older of the two; most servers that copy OpenAI know only that.
+_NEWER, _OLDER = "max_completion_tokens", "max_tokens"
+_UNWANTED: Final = re.compile(
+    r"unsupported|not supported|unrecognized|unknown|unexpected|extra (inputs|fields)|not permitted",
+    re.IGNORECASE,
+)
+
+
+class OpenAISummarizer:
+    """A `Summarizer` by `chat.completions`, which all compatible servers speak; by name `openai:MODEL`.
+
+        MemoryManager(summarizer=OpenAISummarizer("gpt-5-mini"))
+        MemoryManager(summarizer=OpenAISummarizer("qwen3:8b", base_url="http://localhost:11434/v1"))
+
+    What may pass (a limit, a failure of the server) is tried again within the request's time-out. No
+    temperature is sent: the models that think refuse one.
+
+    Args:
+        model: as the server knows it.
+        base_url: where the server is; else `OPENAI_BASE_URL`, else OpenAI itself.
+        api_key: its key; else `OPENAI_API_KEY`. Another server than OpenAI's may need none.
+        client: an `OpenAI` or `AzureOpenAI` of your own in place of the two.
+        max_input_tokens: how much it takes in one call; else what memman knows of OpenAI's own models.
+        system: the system prompt.
+        options: more arguments of `chat.completions.create`, which go before ours.
+
+    Raises:
+        SummarizerUnavailable: the SDK is missing; when asked, also: a key is.
+        AsyncPortRefused: `client` is an async one.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        client: Any = None,
+        max_input_tokens: int | None = None,
+        system: str = SYSTEM,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        require_sdk("openai", "memman-openai")
+        refuse_async(client)
+        if client is None:
+            url = base_url or os.environ.get("OPENAI_BASE_URL") or API
+            self._clients = of_openai(base_url, api_key)
+        else:
+            url = str(client.base_url)
+            self._clients = Clients.given(client, None)
+        server = _server(url)
+        self.model = f"{server}/{model}"
+        self.max_input_tokens = max_input_tokens
+        self._name = model
+        self._limit = _NEWER if server in ("openai", "azure") else _OLDER
+        self._system = system
+        self._options = dict(options or {})
+
+    def summarize(self, request: SummaryRequest) -> SummaryReply:
+        """The model's summary; raises what the SDK raises, within the request's time-out."""
+        return persistently(partial(self._once, request), request.timeout)
+
+    def _once(self, request: SummaryRequest, seconds: float) -> SummaryReply:
+        try:
+            return self._asked(request, seconds)
+        except Exception as error:
+            if getattr(error, "code", None) == "content_filter":  # Azure's, of the prompt
+                return SummaryReply(text="", refused=True)
+            if not _is_unwanted(self._limit, error):
+                raise
+        self._limit = _OLDER if self._limit == _NEWER else _NEWER
+        return self._asked(request, seconds)
+
+    def _asked(self, request: SummaryRequest, seconds: float) -> SummaryReply:
+        asked = {
+            "model": self._name,
+            "messages": [
+                {"role": "system", "content": self._system},
+                {"role": "user", "content": request.prompt},
+            ],
+            self._limit: reply_limit(request.target_tokens, self.model),
+            **self._options,
+        }
+        create = self._clients.sync().chat.completions.create
+        return read_reply(create(**asked, timeout=seconds, extra_headers=_HEADERS), _reply)
+
+
+def _server(url: str) -> str:
+    """Who serves, as a model's spelling says it; a server that nobody knows by its address."""
+    host = host_of(url)
+    name = host.partition("/")[0].partition(":")[0]
+    if name.endswith(".azure.com"):
+        return "azure"
+    return "openai" if name.endswith("api.openai.com") else host
+
+
+def _is_unwanted(parameter: str, error: Exception) -> bool:
+    """Whether the server refused the request because it does not know the parameter."""
+    said = str(error)
+    return status_of(error) in (400, 422) and parameter in said and bool(_UNWANTED.search(said))
+
+
+def _reply(answer: Any) -> SummaryReply:
+    choices = answer.choices or ()
+    message = choices[0].message if choices else None
+    ended = choices[0].finish_reason if choices else None
+    refusal = getattr(message, "refusal", None)
+    return SummaryReply(
+        text=getattr(message, "content", None) or "",
+        model=answer.model or None,
+        usage=billed(answer.usage),
+        truncated=ended == "length",
+        refused=ended == "content_filter" or bool(refusal),
+    )

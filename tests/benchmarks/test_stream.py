@@ -1,0 +1,46 @@
+"""What a stream of messages costs in summaries: it has no times in it, so it is a test."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks import stream
+from benchmarks.goals import any_failed
+from memman import MemoryConfig, MemoryManager
+
+
+@pytest.mark.parametrize("name", [name for name, way in stream.WAYS.items() if way.calls])
+def test_a_stream_asks_and_reads_at_most_what_is_promised(name: str) -> None:
+    way = stream.WAYS[name]
+    found = stream.flow_of(way)
+    assert not any_failed(stream.goals_of(name, way, found)), found
+    # What is no longer in the window was read once, and what is in it was not.
+    assert found.calls > 10
+    assert found.tokens_read > 0.8 * 400 * 100
+
+
+def test_no_second_call_without_new_content() -> None:
+    reader = stream.Reader()
+    memory = MemoryManager(
+        counter=stream.count,
+        summarizer=reader.summarize,
+        config=MemoryConfig(max_tokens=stream.LIMIT),
+    )
+    for item in stream.messages():
+        memory.add_user_message("s", item.content)
+    memory.compress("s")
+    calls = reader.summarized
+    assert memory.compress("s").compression_id is None
+    memory.build_context("s")
+    memory.add_user_message("s", "ok")
+    assert reader.summarized == calls
+
+
+def test_a_summary_that_is_read_again_is_counted_and_the_instructions_are_not() -> None:
+    reader = stream.Reader()
+    one, other, *_ = [item.content for item in stream.messages()]
+    said = reader.summarize(f"Instructions.\n{one}\n{other}")
+    assert (reader.tokens_read, reader.nothing_new) == (200, 0)
+    reader.summarize(f"Instructions.\n{said}\n{one}")
+    assert (reader.tokens_read, reader.nothing_new) == (200 + 200 + 100, 1)
+    assert reader.times_read[one] == 2

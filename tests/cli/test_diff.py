@@ -1,0 +1,174 @@
+"""`memman diff` lays originals beside what stands for them and says which exact values were lost."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from memman import MemoryManager
+from tests.explaining.conversation import ORDER, PATH, manager, orders, talk
+
+
+@pytest.fixture
+def saved(tmp_path):
+    """A session file whose summary kept one value of two, then an empty one and two compressions."""
+
+    def save(*summaries, folds=0):
+        memory = manager(*(summaries or (f"Order {ORDER} left.",)))
+        orders(memory)
+        for number in range(1 + folds):
+            talk(memory, first=10 * number)
+            memory.compress("s", target_tokens=700)
+        path = tmp_path / "s.json"
+        path.write_text(memory.export_session("s").to_json())
+        return path
+
+    return save
+
+
+def comparison(command, *args):
+    document = json.loads(command("diff", *args, "--json").stdout)
+    return document["comparison"]
+
+
+def test_originals_and_their_summary_stand_beside_each_other(command, saved):
+    result = command("diff", saved())
+    assert result.exit_code == 0
+    [first] = [line for line in result.stdout.splitlines() if "#2 user" in line]
+    original, replacement = first.split("│")
+    assert original.strip() == "#2 user: Where is my parcel?"
+    assert replacement.strip() == f"Order {ORDER} left."
+    heads = [line.split("│") for line in result.stdout.splitlines() if "summary #26" in line]
+    assert [[cell.strip() for cell in line] for line in heads] == [
+        ["22 entries, 1,067 tokens", "summary #26, 5 tokens"]
+    ]
+
+
+def test_values_kept_and_lost_are_counted_and_the_lost_are_named(command, saved):
+    out = command("diff", saved()).stdout
+    assert "exact values: 1 of 2 kept (50.0 %): 1 in the replacement, 1 lost" in out
+    assert f"lost: {PATH} (#5)" in out
+
+
+def test_each_value_is_listed_with_where_it_is(command, saved):
+    lines = command("diff", saved(), "--values").stdout.splitlines()
+    rows = {line.split()[-1]: line.split()[0:-1] for line in lines if line.lstrip().startswith("#")}
+    assert rows == {ORDER: ["#4", "in", "the", "replacement"], PATH: ["#5", "lost"]}
+
+
+def test_a_gate_on_what_survives(command, saved):
+    path = saved()
+    assert command("diff", path, "--fail-under", "0.5").exit_code == 0
+    result = command("diff", path, "--fail-under", "0.51")
+    assert result.exit_code == 1
+    assert result.stderr == "memman: 50.0 % of the exact values were kept, under 51 %\n"
+    assert command("diff", path, "--fail-under", "0.51", "--json").exit_code == 1
+
+
+@pytest.mark.parametrize("ratio", ["2", "-0.1", "nan", "most", ""])
+def test_a_share_that_is_none_is_a_usage_error(command, saved, ratio):
+    result = command("diff", saved(), f"--fail-under={ratio}")
+    assert result.exit_code == 2
+    assert "no share from 0 to 1" in result.stderr
+
+
+def test_json_has_texts_values_and_numbers(command, saved):
+    told = comparison(command, saved())
+    [item] = told["replacements"]
+    assert item["entry"]["content"] == f"Order {ORDER} left."
+    assert item["originals"][0]["content"] == "Where is my parcel?"
+    assert [(each["value"], each["kept"]) for each in item["values"]] == [
+        (ORDER, "replacement"),
+        (PATH, None),
+    ]
+    assert (told["values"], told["values_kept"], told["survival"]) == (2, 1, 0.5)
+    assert told["tokens_before"] > told["tokens_after"]
+
+
+def test_the_newest_is_shown_unless_another_is_named_by_id_place_or_summary(command, saved):
+    path = saved("one", "two", folds=1)
+    newest = comparison(command, path)
+    result = command("diff", path)
+    [line] = [line for line in result.stderr.splitlines() if line.startswith("other compressions")]
+    place = line.split("#")[1]
+    older = comparison(command, path, place)
+    assert older["seq"] == int(place) < newest["seq"]
+    assert older["state"] == "folded"
+    by_id = comparison(command, path, older["compression_id"])
+    by_summary = comparison(command, path, older["replacements"][0]["entry"]["id"])
+    assert older == by_id == by_summary == comparison(command, path, f"#{place}")
+
+
+def test_one_that_is_not_there_is_a_finding_that_names_those_that_are(command, saved):
+    path = saved("one", "two", folds=1)
+    for wanted in ("nobody", "99999", "#1", "²"):
+        result = command("diff", path, wanted)
+        assert (result.exit_code, result.stdout) == (1, "")
+        assert f"no compression {wanted!r}" in result.stderr
+        assert "(folded)" in result.stderr
+        assert "(in force)" in result.stderr
+
+
+def test_a_session_that_was_never_compressed_is_a_finding(command, session_file):
+    result = command("diff", session_file)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "it was never compressed" in result.stderr
+
+
+def test_an_undone_compression_is_not_the_newest_and_can_be_named(command, saved):
+    path = saved()
+    place = str(comparison(command, path)["seq"])
+    command("undo", path, "--in-place")
+    result = command("diff", path)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert f"#{place} (undone)" in result.stderr
+    assert comparison(command, path, place)["state"] == "undone"
+    assert ", undone" in command("diff", path, place).stdout.splitlines()[0]
+
+
+def test_control_characters_and_markup_of_a_text_do_not_reach_the_terminal(command, saved):
+    out = command("diff", saved("a\x1b[2Jb [bold]c[/bold]")).stdout
+    assert "\x1b" not in out
+    assert r"a\x1b[2Jb [bold]c[/bold]" in out
+
+
+def test_a_reason_and_a_value_of_a_crafted_file_cannot_steer_the_terminal(command, saved):
+    path = saved()
+    crafted = path.read_text().replace('"reason":"manual"', '"reason":"\\u001b[2J"')
+    crafted = crafted.replace(f"{PATH}", "/srv/a\\u001bpp/config.toml")
+    path.write_text(crafted)
+    shown = [command("diff", path, *options) for options in ([], ["--values"])]
+    shown.append(command("why", path, "hub"))
+    assert [result.exit_code for result in shown] == [0, 0, 0]
+    assert all("\x1b" not in result.output and r"\x1b" in result.output for result in shown)
+
+
+def test_a_deleted_original_is_shown_without_its_text(command, saved):
+    memory = MemoryManager()
+    memory.import_session(saved().read_bytes())
+    memory.delete_entries("s", ["result"])
+    path = saved()
+    path.write_text(memory.export_session("s").to_json())
+    result = command("diff", path, "26")
+    assert "#4 tool_result: (no text)" in result.stdout
+    assert ", unfolded" in result.stdout.splitlines()[0]
+    assert ORDER not in result.stdout
+
+
+def test_no_line_is_padded_or_longer_than_the_width(command, demo_file):
+    lines = command("diff", demo_file).stdout.splitlines()
+    table = lines[2 : lines.index("", 2)]
+    assert all(line == line.rstrip() and len(line) <= 160 for line in table)
+    assert any("stub #" in line for line in table)
+
+
+def test_stdin_is_read(command, saved):
+    path = saved()
+    assert command("diff", "-", given=path.read_bytes()).stdout == command("diff", path).stdout
+
+
+def test_a_log_is_not_a_session(command, log_file):
+    result = command("diff", log_file)
+    assert result.exit_code == 3
+    assert "memman import" in result.stderr

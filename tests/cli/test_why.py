@@ -1,0 +1,131 @@
+"""`memman why` says what became of a text, and which command brings it back."""
+
+from __future__ import annotations
+
+import json
+import shlex
+
+import pytest
+
+from tests.explaining.conversation import ORDER, manager, orders, talk
+
+
+@pytest.fixture
+def saved(tmp_path):
+    def save(*summaries, clear=False):
+        memory = manager(*summaries)
+        orders(memory)
+        for number in range(len(summaries)):
+            talk(memory, first=10 * number)
+            memory.compress("s", target_tokens=700)
+        if clear:
+            memory.clear_session("s")
+        path = tmp_path / "the session.json"
+        path.write_text(memory.export_session("s").to_json())
+        return path
+
+    return save
+
+
+def line_of(result, beginning):
+    [line] = [line for line in result.stdout.splitlines() if line.strip().startswith(beginning)]
+    return line.strip()
+
+
+def test_a_forgotten_text_is_found_with_what_replaced_it(command, saved):
+    result = command("why", saved("It left."), ORDER)
+    assert result.exit_code == 0
+    assert result.stdout.startswith(
+        f'"{ORDER}" stood in 1 entry\nin the window: nowhere, the model does not see it\n'
+    )
+    assert f"#4 tool_result get_order: order {ORDER} left the hub" in result.stdout
+    assert "summary by compression #26, 2026-01-01 00:00: " in result.stdout
+    assert "#26 stands for it in the window" in result.stdout
+
+
+def test_the_command_that_it_names_restores_the_entry_from_any_depth(command, saved):
+    path = saved("one", "two", "three")
+    line = line_of(command("why", path, ORDER), "restore:")
+    args = shlex.split(line.removeprefix("restore: memman "))
+    assert args == ["undo", str(path), "26", "--outer", "--in-place"]
+    assert command(*args).exit_code == 0
+    after = command("why", path, ORDER)
+    assert "in the window: #4 tool_result has it" in after.stdout
+    assert "active: the model sees it" in after.stdout
+
+
+def test_the_command_that_it_names_reads_the_entry(command, saved):
+    line = line_of(command("why", saved("It left."), ORDER), "read:")
+    args = shlex.split(line.removeprefix("read:    memman "))
+    assert command(*args).stdout.startswith(f"order {ORDER} left the hub")
+
+
+def test_a_text_that_survives_says_where(command, saved):
+    result = command("why", saved(f"Order {ORDER} left."), ORDER)
+    assert "in the window: #26 summary has it" in result.stdout
+
+
+def test_a_text_whose_value_is_in_a_ledger_says_which(command, saved):
+    path = saved(f"It left.\nExact values by entry: #4: {ORDER}")
+    result = command("why", path, f"order {ORDER} left")
+    assert f"in the window: #26 summary has {ORDER} in its ledger" in result.stdout
+
+
+def test_a_text_that_never_stood_is_a_finding(command, saved):
+    result = command("why", saved("It left."), "zebra")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == "memman: 'zebra' never stood in this session: none of 25 entries has it\n"
+
+
+def test_what_only_a_summary_says_is_told_so(command, saved):
+    result = command("why", saved("It is in Lisbon."), "lisbon")
+    assert result.exit_code == 0
+    assert '"lisbon" stood in no entry that was added' in result.stdout
+    assert "#26 summary has it" in result.stdout
+
+
+def test_what_was_cleared_away_is_read_by_its_id_and_not_restored(command, saved):
+    path = saved("It left.", clear=True)
+    result = command("why", path, ORDER)
+    assert "cleared away" in result.stdout
+    assert "restore:" not in result.stdout
+    args = shlex.split(line_of(result, "read:").removeprefix("read:    memman "))
+    assert command(*args).stdout.startswith(f"order {ORDER}")
+
+
+def test_many_entries_are_cut_short_and_json_has_them_all(command, demo_file):
+    result = command("why", demo_file, "the")
+    assert len(result.stdout.splitlines()) < 60
+    assert "which --json has too" in result.stderr
+    found = json.loads(command("why", demo_file, "the", "--json").stdout)["trace"]["found"]
+    assert len(found) > 100
+
+
+def test_json_has_the_fate_and_what_to_undo(command, saved):
+    document = json.loads(command("why", saved("one", "two"), ORDER, "--json").stdout)
+    assert (document["memman"], document["session_id"]) == ("why", "s")
+    [found] = document["trace"]["found"]
+    assert (found["fate"]["state"], found["method"]) == ("summarised", "summary")
+    assert found["undo"] == found["replaced_by"][::-1]
+    assert document["trace"]["survives"] == []
+
+
+def test_json_of_what_never_stood_is_a_finding_too(command, saved):
+    result = command("why", saved("It left."), "zebra", "--json")
+    assert result.exit_code == 1
+    assert json.loads(result.stdout)["trace"]["found"] == []
+
+
+@pytest.mark.parametrize("text", ["", "  "])
+def test_nothing_to_look_for_is_a_usage_error(command, saved, text):
+    assert command("why", saved("It left."), text).exit_code == 2
+
+
+def test_from_stdin_the_commands_name_a_file_to_be_filled_in(command, saved):
+    result = command("why", "-", ORDER, given=saved("It left.").read_bytes())
+    assert line_of(result, "restore:") == "restore: memman undo S 26 -o FILE"
+
+
+def test_control_characters_do_not_reach_the_terminal(command, saved):
+    result = command("why", saved("a\x1b[2J Lisbon"), "\x1b[2J")
+    assert "\x1b" not in result.stdout

@@ -1,0 +1,180 @@
+"""Where a text stood, what replaced it, where it still stands, and what to undo to have it back."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from memman import InvalidInput, MemoryManager
+from memman.compression.ledger import LEDGER_HEAD
+from memman.explaining import Trace, trace
+from tests.explaining.conversation import ORDER, PATH, manager, orders, talk, trail
+
+
+def traced(memory: MemoryManager, text: str) -> Trace:
+    return trace(trail(memory), text)
+
+
+def ids(result: Trace) -> list[str]:
+    return [found.entry.id for found in result.found]
+
+
+def test_an_active_entry_has_it_itself() -> None:
+    memory = manager()
+    orders(memory)
+    result = traced(memory, ORDER)
+    assert ids(result) == [each.entry_id for each in result.survives] == ["result"]
+    [found] = result.found
+    assert (found.fate.state, found.method, found.replaced_by, found.undo) == ("active", None, (), ())
+
+
+def test_a_text_is_found_whatever_its_case_and_white_space() -> None:
+    memory = manager()
+    memory.add_user_message("s", "The  Invoice\nis\tdue", id="m")
+    [found] = traced(memory, "invoice IS due").found
+    assert (found.entry.id, found.start) == ("m", 5)
+
+
+def test_what_is_special_in_a_pattern_is_taken_as_it_is() -> None:
+    memory = manager()
+    memory.add_user_message("s", "call f(x) now", id="m")
+    assert ids(traced(memory, "f(x)")) == ["m"]
+    assert ids(traced(memory, "f.x.")) == []
+
+
+def test_a_summary_that_says_it_has_it_and_one_that_does_not_has_not() -> None:
+    for reply, where in [(f"Order {ORDER} left.", ["text"]), ("It left.", [])]:
+        memory = manager(reply)
+        orders(memory)
+        talk(memory)
+        memory.compress("s", target_tokens=700)
+        result = traced(memory, ORDER)
+        assert ids(result) == ["result"]
+        assert [each.where for each in result.survives] == where
+
+
+def test_an_exact_value_of_the_text_in_the_ledger_is_found_there() -> None:
+    memory = manager(f"It left.\n{LEDGER_HEAD}#4: {ORDER}; #5: {PATH}")
+    orders(memory)
+    talk(memory)
+    summary = memory.compress("s", target_tokens=700).summary_id
+    [survival] = traced(memory, f"order {ORDER} left").survives
+    assert (survival.entry_id, survival.where, survival.values) == (summary, "ledger", (ORDER,))
+
+
+def test_undoing_what_it_names_in_its_order_brings_the_entry_back_from_any_depth() -> None:
+    memory = manager("one", "two", "three")
+    orders(memory)
+    for number in range(3):
+        talk(memory, first=10 * number)
+        memory.compress("s", target_tokens=700)
+    [found] = traced(memory, ORDER).found
+    assert len(found.undo) == len(found.replaced_by) == 3
+    assert found.undo == tuple(reversed(found.replaced_by))
+    for name in found.undo:
+        memory.undo_compression("s", name)
+    assert "result" in [entry.id for entry in memory.get_active_entries("s")]
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    steps=st.lists(
+        st.one_of(
+            st.tuples(st.just("talk"), st.integers(1, 6)),
+            st.tuples(st.just("compress"), st.sampled_from([250, 500, 900])),
+            st.tuples(st.just("undo"), st.just(0)),
+        ),
+        min_size=2,
+        max_size=16,
+    ),
+    data=st.data(),
+)
+def test_any_hidden_entry_is_in_the_window_again_after_what_is_named_was_undone(
+    steps: list[tuple[str, int]], data: st.DataObject
+) -> None:
+    memory = manager(min_entries_to_compress=2)
+    orders(memory)
+    for number, (step, size) in enumerate(steps):
+        if step == "talk":
+            talk(memory, size, first=10 * number)
+        elif step == "compress":
+            memory.compress("s", target_tokens=size)
+        elif trail(memory).history.compressions:
+            memory.undo_compression("s")
+    wanted = data.draw(st.sampled_from([entry.id for entry in memory.get_entries("s")]))
+    text = memory.get_entry("s", wanted).text
+    [found] = [found for found in traced(memory, text).found if found.entry.id == wanted]
+    for name in found.undo:
+        memory.undo_compression("s", name)
+    assert wanted in [entry.id for entry in memory.get_active_entries("s")]
+
+
+def test_a_stub_that_was_summarised_later_tells_both() -> None:
+    memory = manager()
+    orders(memory)
+    talk(memory, 4)
+    stubbed = memory.compress("s", target_tokens=memory.get_stats("s").active_tokens - 100)
+    talk(memory, 10, first=10)
+    summarised = memory.compress("s", target_tokens=600)
+    [found] = traced(memory, ORDER).found
+    assert found.replaced_by == (stubbed.compression_id, summarised.compression_id)
+    assert (found.method, found.fate.state) == ("stub", "summarised")
+
+
+def test_a_dropped_entry_is_found_and_nothing_stands_for_it() -> None:
+    memory = manager(min_entries_to_compress=99)
+    orders(memory)
+    talk(memory)
+    memory.compress("s", target_tokens=400)
+    [found] = traced(memory, PATH).found
+    assert (found.fate.state, found.fate.shown_by) == ("dropped", None)
+    for name in found.undo:
+        memory.undo_compression("s", name)
+    assert "answer" in [entry.id for entry in memory.get_active_entries("s")]
+
+
+def test_what_was_cleared_away_is_found_and_cannot_be_brought_back() -> None:
+    memory = manager()
+    orders(memory)
+    memory.clear_session("s")
+    [found] = traced(memory, ORDER).found
+    assert (found.fate.state, found.undo, found.fate.retrievable) == ("cleared", (), True)
+    assert ORDER in memory.get_entry("s", found.entry.id).text
+
+
+def test_what_was_deleted_is_not_found() -> None:
+    memory = manager()
+    orders(memory)
+    memory.delete_entries("s", ["result"])
+    assert traced(memory, ORDER).found == ()
+
+
+def test_what_only_a_summary_says_is_found_in_the_window_alone() -> None:
+    memory = manager("The parcel is in Lisbon.")
+    orders(memory)
+    talk(memory)
+    memory.compress("s", target_tokens=700)
+    result = traced(memory, "Lisbon")
+    assert result.found == ()
+    assert [each.where for each in result.survives] == ["text"]
+
+
+def test_a_text_without_spaces_is_found_in_chinese() -> None:
+    memory = manager()
+    memory.add_user_message("s", "订单已经离开仓库。", id="m")
+    assert ids(traced(memory, "离开仓库")) == ["m"]
+
+
+def test_a_text_that_never_stood_is_in_neither() -> None:
+    memory = manager()
+    orders(memory)
+    assert traced(memory, "zebra") == Trace(text="zebra", found=(), survives=())
+
+
+@pytest.mark.parametrize("text", ["", " \n\t"])
+def test_nothing_but_white_space_is_refused(text: str) -> None:
+    memory = manager()
+    orders(memory)
+    with pytest.raises(InvalidInput, match="at least one character"):
+        traced(memory, text)

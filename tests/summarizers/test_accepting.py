@@ -1,0 +1,402 @@
+"""A summarizer may be a callable, an object or a name; what cannot be one is refused with what to do."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+
+from memman import (
+    AsyncMemoryManager,
+    AsyncPortRefused,
+    InvalidInput,
+    MemoryConfig,
+    MemoryManager,
+    ModelInfo,
+    PluginNotFound,
+    StateError,
+    SummarizerUnavailable,
+    SummaryReply,
+    SummaryRequest,
+    SummaryUsage,
+    events,
+    hookimpl,
+    plugins,
+)
+from memman.doors import AsyncDoor, SyncDoor
+from memman.plugins import PluginInfo, Plugins
+from memman.summarizers import Asker, Summarizers
+from memman.testing import ScriptedSummarizer, record_events
+
+CONFIG = MemoryConfig(auto_compress=False, max_tokens=2_000, max_entries=None)
+Fill = Callable[[MemoryManager], MemoryManager]
+
+
+class Named:
+    """A plugin with one summarizer, `acme:MODEL`, whose answers a test sets."""
+
+    def __init__(self, answer: Callable[[str], Any]) -> None:
+        self.answer = answer
+
+    @hookimpl
+    def memman_summarizer(self, name: str) -> Any:
+        return self.answer(name) if name.startswith("acme:") else None
+
+
+@pytest.fixture
+def found(monkeypatch: pytest.MonkeyPatch) -> Plugins:
+    loaded = plugins.load_plugins({"MEMMAN_PLUGINS": ""})
+    monkeypatch.setattr(plugins, "_shared", loaded)
+    return loaded
+
+
+def summary_of(memory: MemoryManager) -> str:
+    memory.compress("s")
+    [summary] = memory.get_summaries("s")
+    return summary.content
+
+
+def reasons(memory: MemoryManager) -> list[str]:
+    with record_events(kinds=(events.CompressionFailedNotice,)) as told:
+        memory.compress("s")
+    return [event.reason for event in told if isinstance(event, events.CompressionFailedNotice)]
+
+
+# ---------------------------------------------------------------- forms
+
+
+async def _async(prompt: str) -> str:
+    await asyncio.sleep(0)
+    return "Said later."
+
+
+class _AsyncObject:
+    async def summarize(self, request: SummaryRequest) -> SummaryReply:
+        await asyncio.sleep(0)
+        return SummaryReply(text="Said later.")
+
+
+@pytest.mark.parametrize(
+    "summarizer",
+    [lambda prompt: "Said now.", partial(lambda said, prompt: said, "Said now."),
+     ScriptedSummarizer("Said now.")],
+)  # fmt: skip
+def test_a_callable_or_an_object_writes_the_summary_in_both_doors(
+    summarizer: Any, filled: Fill
+) -> None:
+    assert "Said now." in summary_of(filled(MemoryManager(config=CONFIG, summarizer=summarizer)))
+    assert "Said now." in _async_summary(summarizer)
+
+
+@pytest.mark.parametrize("summarizer", [_async, partial(_async), _AsyncObject()])
+def test_an_async_one_is_awaited_by_the_async_door_and_refused_by_the_sync_one(
+    summarizer: Any,
+) -> None:
+    assert "Said later." in _async_summary(summarizer)
+    with pytest.raises(AsyncPortRefused, match="AsyncMemoryManager"):
+        MemoryManager(summarizer=summarizer)
+
+
+def _async_summary(summarizer: Any) -> str:
+    async def run() -> str:
+        memory = AsyncMemoryManager(config=CONFIG, summarizer=summarizer)
+        for number in range(60):
+            await memory.add_user_message("s", f"Question {number}: " + "why is it red? " * 6)
+        await memory.compress("s")
+        [summary] = await memory.get_summaries("s")
+        return summary.content
+
+    return asyncio.run(run())
+
+
+@pytest.mark.parametrize("given", [7, b"anthropic:x", ["x"], object()])
+def test_what_cannot_be_asked_is_refused(given: Any) -> None:
+    with pytest.raises(InvalidInput, match="a summarizer is a callable, a name or has summarize"):
+        MemoryManager(summarizer=given)
+
+
+def test_a_class_instead_of_its_object_is_refused() -> None:
+    with pytest.raises(InvalidInput, match=r"pass ScriptedSummarizer\(...\)"):
+        MemoryManager(summarizer=ScriptedSummarizer)
+
+
+def test_one_that_is_refused_leaves_the_one_before() -> None:
+    memory = MemoryManager(config=CONFIG, summarizer=lambda prompt: "The first.")
+    for wrong in (7, "no:such", "cmd:"):
+        with pytest.raises((InvalidInput, PluginNotFound)):
+            memory.set_summarize_callback(wrong)
+    for number in range(60):
+        memory.add_user_message("s", f"Question {number}: " + "why is it red? " * 6)
+    assert "The first." in summary_of(memory)
+
+
+# ---------------------------------------------------------------- answers
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        ("text", "summarize() returned str, not a SummaryReply"),
+        (None, "summarize() returned NoneType"),
+        (SummaryReply(text=b"text"), "text cannot be a bytes"),  # type: ignore[arg-type]
+        (SummaryReply(text=None), "text cannot be a NoneType"),  # type: ignore[arg-type]
+        (SummaryReply(text="x", model=7), "model cannot be a int"),  # type: ignore[arg-type]
+        (SummaryReply(text="x", usage={"input_tokens": 1}), "usage cannot be a dict"),  # type: ignore[arg-type]
+        (SummaryReply(text="x", usage=SummaryUsage(-1, 0)), "usage is in whole tokens"),
+        (SummaryReply(text="x", usage=SummaryUsage(1, None)), "usage is in whole tokens"),  # type: ignore[arg-type]
+        (SummaryReply(text="x", truncated="no"), "truncated cannot be a str"),  # type: ignore[arg-type]
+        (SummaryReply(text="x", refused=None), "refused cannot be a NoneType"),  # type: ignore[arg-type]
+    ],
+)
+def test_a_reply_that_is_none_is_told_with_what_is_wrong(
+    answer: Any, reason: str, filled: Fill
+) -> None:
+    class Wrong:
+        def summarize(self, request: SummaryRequest) -> Any:
+            return answer
+
+    memory = filled(MemoryManager(config=CONFIG, summarizer=Wrong()))
+    [told] = reasons(memory)
+    assert reason in told
+    assert memory.get_summaries("s"), "the digest took its place"
+
+
+@pytest.mark.parametrize("answer", [None, b"text", 7])
+def test_a_callable_that_returns_no_text_is_told(answer: Any, filled: Fill) -> None:
+    memory = filled(MemoryManager(config=CONFIG, summarizer=lambda prompt: answer))
+    [told] = reasons(memory)
+    assert f"must return text, not {type(answer).__name__}" in told
+
+
+def test_the_time_that_a_summary_may_take_is_handed_on(filled: Fill) -> None:
+    script = ScriptedSummarizer("A summary.")
+    for timeout in (7.5, None):
+        config = CONFIG.updated({"summarize_timeout": timeout})
+        summary_of(filled(MemoryManager(config=config, summarizer=script)))
+        assert script.requests[-1].timeout == timeout
+
+
+# ---------------------------------------------------------------- names
+
+
+@pytest.mark.parametrize("how", ["argument", "callback", "config", "environment", "update"])
+def test_a_name_is_taken_from_every_place_that_has_one(
+    how: str, found: Plugins, filled: Fill
+) -> None:
+    found.register(Named(lambda name: ScriptedSummarizer(f"By {name}.")), "acme")
+    name, config = "acme:big", CONFIG
+    if how == "config":
+        config = CONFIG.updated({"summarizer": name})
+    elif how == "environment":
+        config = MemoryConfig.from_env({"MEMMAN_SUMMARIZER": name}).updated(
+            {"auto_compress": False, "max_tokens": 2_000, "max_entries": None}
+        )
+    memory = MemoryManager(config=config, summarizer=name if how == "argument" else None)
+    if how == "callback":
+        memory.set_summarize_callback(name)
+    elif how == "update":
+        memory.update_config(summarizer=name)
+    assert "By acme:big." in summary_of(filled(memory))
+
+
+@pytest.mark.parametrize("empty", ["", "none", " "])
+def test_an_empty_variable_names_nobody(empty: str) -> None:
+    assert MemoryConfig.from_env({"MEMMAN_SUMMARIZER": empty}).summarizer is None
+    assert MemoryConfig.from_env({"MEMMAN_MODEL": empty}).model is None
+
+
+def test_digest_asks_nobody_whatever_the_settings_name(found: Plugins, filled: Fill) -> None:
+    asked = ScriptedSummarizer()
+    found.register(Named(lambda name: asked), "acme")
+    named = CONFIG.updated({"summarizer": "acme:big"})
+    memory = filled(MemoryManager(config=named, summarizer="digest"))
+    memory.update_config("s", summarizer="acme:other")
+    assert memory.compress("s").replacements
+    assert asked.requests == []
+    own = filled(MemoryManager(config=named))
+    own.update_config("s", summarizer="digest")
+    assert own.compress("s").replacements
+    assert asked.requests == []
+
+
+def test_none_gives_the_word_back_to_the_settings(found: Plugins, filled: Fill) -> None:
+    found.register(Named(lambda name: ScriptedSummarizer("By name.")), "acme")
+    config = CONFIG.updated({"summarizer": "acme:big"})
+    memory = filled(MemoryManager(config=config, summarizer=lambda prompt: "By hand."))
+    memory.set_summarize_callback(None)
+    assert "By name." in summary_of(memory)
+
+
+def test_a_summarizer_is_made_once_for_a_name(found: Plugins) -> None:
+    made: list[str] = []
+    found.register(Named(lambda name: made.append(name) or ScriptedSummarizer()), "acme")  # type: ignore[func-returns-value]
+    memory = MemoryManager(config=MemoryConfig(summarizer="acme:a"), summarizer="acme:a")
+    memory.update_config(summarizer="acme:a")
+    assert made == ["acme:a"]
+
+
+@pytest.mark.parametrize(
+    ("name", "distribution"),
+    [("anthropic:m", "memman-anthropic"), ("openai:m", "memman-openai"),
+     ("google:m", "memman-google"), ("bedrock:m", "memman-bedrock")],
+)  # fmt: skip
+def test_a_known_name_without_its_plugin_says_what_to_install(
+    name: str, distribution: str, found: Plugins
+) -> None:
+    with pytest.raises(PluginNotFound, match=f"pip install {distribution}"):
+        MemoryManager(summarizer=name)
+
+
+def test_a_plugin_that_is_left_out_or_broken_is_named_with_the_reason(
+    found: Plugins, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MEMMAN_PLUGINS", "")
+    with pytest.raises(PluginNotFound, match="MEMMAN_PLUGINS"):
+        MemoryManager(summarizer="anthropic:m")
+    broken = PluginInfo(
+        name="anthropic", distribution="memman-anthropic", version="1", error="ImportError: no x"
+    )
+    found.found = (broken,)
+    with pytest.raises(PluginNotFound, match="ImportError: no x"):
+        MemoryManager(summarizer="anthropic:m")
+
+
+@pytest.mark.parametrize("name", ["nope", "", ":", "gpt-4o", "acme"])
+def test_an_unknown_name_is_told_with_those_that_are_known(name: str, found: Plugins) -> None:
+    with pytest.raises(PluginNotFound, match=r"cmd:PROGRAM ARGS, anthropic:MODEL.*digest"):
+        MemoryManager(summarizer=name)
+
+
+def test_a_provider_without_a_model_says_how_to_write_it(found: Plugins) -> None:
+    with pytest.raises(PluginNotFound, match="write openai:MODEL"):
+        MemoryManager(summarizer="openai")
+
+
+def test_what_a_plugin_says_of_a_name_reaches_who_asked_for_it(found: Plugins) -> None:
+    def lacking(name: str) -> Any:
+        raise SummarizerUnavailable("pip install acme")
+
+    found.register(Named(lacking), "acme")
+    with pytest.raises(SummarizerUnavailable, match="pip install acme"):
+        MemoryManager(summarizer="acme:m")
+
+
+def test_a_plugin_that_fails_at_a_name_does_not_answer_for_it(found: Plugins) -> None:
+    def failing(name: str) -> Any:
+        raise ZeroDivisionError
+
+    found.register(Named(failing), "acme")
+    with pytest.raises(PluginNotFound, match="acme:m"):
+        MemoryManager(summarizer="acme:m")
+
+
+def test_a_plugin_that_answers_with_something_else_is_told(found: Plugins) -> None:
+    found.register(Named(lambda name: lambda prompt: "x"), "acme")
+    with pytest.raises(InvalidInput, match=r"a function, which has no summarize\(\)"):
+        MemoryManager(summarizer="acme:m")
+
+
+# ---------------------------------------------------------------- commands in foreign settings
+
+TRUSTED = "cmd:cat"
+
+
+def test_a_session_may_not_name_a_command(filled: Fill) -> None:
+    memory = filled(MemoryManager(config=CONFIG))
+    with pytest.raises(InvalidInput, match="may not name a command"):
+        memory.update_config("s", summarizer=TRUSTED)
+    memory.update_config(summarizer=TRUSTED)
+    memory.update_config("s", summarizer=TRUSTED)  # the manager itself is set to it
+
+
+def test_a_document_that_names_a_command_is_not_imported(filled: Fill) -> None:
+    memory = filled(MemoryManager(config=CONFIG.updated({"summarizer": TRUSTED})))
+    memory.update_config("s", summarizer=TRUSTED)
+    document = memory.export_session("s")
+    assert document.settings["summarizer"] == TRUSTED
+    with pytest.raises(StateError, match="may not name a command"):
+        MemoryManager().import_session(document)
+    MemoryManager(config=MemoryConfig(summarizer=TRUSTED)).import_session(document)
+
+
+def test_a_command_in_a_shared_log_does_not_run(filled: Fill, tmp_path: Any) -> None:
+    from memman.stores import MemoryStore
+
+    name = f"cmd:touch {tmp_path / 'ran'}"
+    store = MemoryStore()
+    memory = filled(MemoryManager(store, config=CONFIG.updated({"summarizer": name})))
+    memory.update_config("s", summarizer=name)
+    other = MemoryManager(store, config=CONFIG)
+    [told] = reasons(other)
+    assert "may not name a command" in told
+    assert other.get_summaries("s"), "the digest took its place"
+    assert not (tmp_path / "ran").exists()
+
+
+# ---------------------------------------------------------------- limits
+
+
+class Limited:
+    def __init__(self, **attributes: Any) -> None:
+        self.__dict__.update(attributes)
+
+    def summarize(self, request: SummaryRequest) -> SummaryReply:
+        return SummaryReply(text="x")
+
+
+def _limits(model: str | None) -> tuple[int, int, int] | None:
+    return {"small": (1_000, 900, 200), "tight": (1_000, 1_000, 900)}.get(model or "")
+
+
+@pytest.mark.parametrize(
+    ("attributes", "limit"),
+    [
+        ({"max_input_tokens": 123}, 123),
+        ({"max_input_tokens": 123, "model": "small"}, 123),
+        ({"model": "small"}, 800),
+        ({"model": "tight"}, 650),
+        ({"model": "unknown"}, None),
+        ({"model": 7}, None),
+        ({"max_input_tokens": None}, None),
+        ({}, None),
+    ],
+)
+def test_how_much_it_takes_is_its_own_word_or_its_models_limit(
+    attributes: dict[str, Any], limit: int | None
+) -> None:
+    assert Asker(Limited(**attributes), SyncDoor(), _limits).max_input_tokens == limit
+
+
+@pytest.mark.parametrize("wrong", [0, -1, True, "many", 1.5])
+def test_a_limit_that_is_no_number_is_refused(wrong: Any) -> None:
+    with pytest.raises(InvalidInput, match="max_input_tokens of Limited"):
+        MemoryManager(summarizer=Limited(max_input_tokens=wrong))
+
+
+def test_a_models_limits_are_those_that_plugins_and_refusals_taught(found: Plugins) -> None:
+    class Known:
+        @hookimpl
+        def memman_model_info(self, model: Any) -> ModelInfo | None:
+            return ModelInfo(10_000, 8_000, 1_000) if model.name == "acme-1" else None
+
+    found.register(Known(), "known")
+    memory = MemoryManager(summarizer=Limited(model="acme-1"))
+    asker = memory._verbs._summarizers.chosen(None, None)
+    assert asker is not None
+    assert asker.max_input_tokens == 8_000
+    overflow = (
+        "This model's maximum context length is 4000 tokens. However, you requested 9000 tokens"
+    )
+    memory.record_overflow(overflow, model="acme-1")
+    assert asker.max_input_tokens == 3_000
+
+
+def test_a_callable_has_no_limit_that_is_known() -> None:
+    summarizers = Summarizers(AsyncDoor(), plugins.shared_plugins, _limits)
+    summarizers.give(lambda prompt: "x")
+    asker = summarizers.chosen(None, None)
+    assert asker is not None
+    assert asker.max_input_tokens is None

@@ -1,0 +1,297 @@
+"""A program as a summarizer: real programs, on this machine, well-behaved and not."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shlex
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from memman import (
+    AsyncMemoryManager,
+    InvalidInput,
+    MemoryConfig,
+    MemoryManager,
+    SummarizerFailed,
+    SummarizerUnavailable,
+    SummaryRequest,
+    events,
+)
+from memman.summarizers import CommandSummarizer
+from memman.testing import SummarizerConformance, record_events
+
+CONFIG = MemoryConfig(auto_compress=False, max_tokens=2_000, max_entries=None)
+PYTHON = sys.executable
+FIRST_WORDS = "import sys; print('They said:', ' '.join(sys.stdin.read().split()[:40]))"
+Fill = Callable[[MemoryManager], MemoryManager]
+
+
+def python(program: str) -> CommandSummarizer:
+    return CommandSummarizer([PYTHON, "-c", program])
+
+
+def within(request: SummaryRequest, seconds: float | None) -> SummaryRequest:
+    return msgspec.structs.replace(request, timeout=seconds)
+
+
+def running(pid: int) -> bool:
+    """Whether a process is there and no zombie."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+def gone(pid: int, patience: float = 5.0) -> bool:
+    ends = time.monotonic() + patience
+    while running(pid) and time.monotonic() < ends:
+        time.sleep(0.02)
+    return not running(pid)
+
+
+class TestLaws(SummarizerConformance):
+    def make_summarizer(self) -> CommandSummarizer:
+        return python(FIRST_WORDS)
+
+
+# ---------------------------------------------------------------- in both doors
+
+
+def test_a_command_by_name_writes_the_summary_in_both_doors(filled: Fill) -> None:
+    name = f"cmd:{shlex.quote(PYTHON)} -c {shlex.quote(FIRST_WORDS)}"
+    memory = filled(MemoryManager(config=CONFIG, summarizer=name))
+    result = memory.compress("s")
+    [summary] = memory.get_summaries("s")
+    assert "They said:" in summary.content
+    assert result.cost.calls == 1
+
+    async def run() -> str:
+        other = AsyncMemoryManager(config=CONFIG, summarizer=name)
+        await other.import_session(filled(MemoryManager()).export_session("s"))
+        await other.compress("s")
+        [found] = await other.get_summaries("s")
+        return found.content
+
+    assert "They said:" in asyncio.run(run())
+
+
+def test_the_loop_goes_on_while_a_command_works(request_: SummaryRequest, tmp_path: Path) -> None:
+    flag = tmp_path / "go on"
+    program = f"import os, sys, time\nwhile not os.path.exists({str(flag)!r}): time.sleep(.01)\nprint('x')"
+
+    async def run() -> bool:
+        memory = AsyncMemoryManager(config=CONFIG, summarizer=python(program))
+        for number in range(60):
+            await memory.add_user_message("s", f"Question {number}: " + "why is it red? " * 6)
+        work = asyncio.ensure_future(memory.compress("s"))
+        await asyncio.sleep(0.1)
+        flag.touch()  # only a loop that is free comes here
+        return bool((await work).replacements)
+
+    assert asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("program", "reason"),
+    [
+        ("import sys; sys.exit(3)", "ended with status 3"),
+        ("", "the summary was empty"),
+        ("print('word ' * 20_000)", "is the most"),
+        ("import sys; sys.stdout.buffer.write(b'\\xff\\xfe')", "not UTF-8"),
+    ],
+)
+def test_what_a_command_does_wrong_is_told_and_the_digest_takes_its_place(
+    program: str, reason: str, filled: Fill
+) -> None:
+    memory = filled(MemoryManager(config=CONFIG, summarizer=python(program)))
+    with record_events(kinds=(events.CompressionFailedNotice,)) as told:
+        result = memory.compress("s")
+    assert "digest" in {item.method for item in result.replacements}
+    [notice] = told
+    assert reason in notice.reason  # type: ignore[attr-defined]
+
+
+# ---------------------------------------------------------------- what is run
+
+
+def test_the_prompt_is_on_stdin_and_stdout_is_the_summary(request_: SummaryRequest) -> None:
+    reply = CommandSummarizer(["cat"]).summarize(request_)
+    assert reply.text == request_.prompt
+    assert (reply.usage, reply.model, reply.truncated, reply.refused) == (None, None, False, False)
+
+
+def test_words_are_split_as_a_shell_does_and_no_shell_reads_them(request_: SummaryRequest) -> None:
+    show = "import sys; print(sys.argv[1:])"
+    name = f"cmd:{shlex.quote(PYTHON)} -c {shlex.quote(show)} 'two words' $HOME '|' cat \\; *"
+    said = CommandSummarizer.named(name).summarize(request_).text
+    assert said.strip() == str(["two words", "$HOME", "|", "cat", ";", "*"])
+
+
+@pytest.mark.parametrize("name", ["cmd:", "cmd:   ", "cmd:''", "cmd:'' x"])
+def test_a_name_without_a_program_is_refused(name: str) -> None:
+    with pytest.raises(InvalidInput, match="write cmd:PROGRAM ARGS"):
+        MemoryManager(summarizer=name)
+
+
+def test_a_quote_that_is_left_open_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="No closing quotation"):
+        MemoryManager(summarizer="cmd:llm 'unfinished")
+
+
+@pytest.mark.parametrize("arguments", ["cat", [], [7], ["cat", None], ["cat", "a\0b"]])
+def test_a_command_that_is_no_list_of_texts_is_refused(arguments: Any) -> None:
+    with pytest.raises(InvalidInput, match="a list of texts"):
+        CommandSummarizer(arguments)
+
+
+def test_a_program_that_is_not_there_is_told_at_once(tmp_path: Path) -> None:
+    unmarked = tmp_path / "summarize"
+    unmarked.write_text("#!/bin/sh\necho x\n")
+    for program in ("no-such-program-anywhere", str(unmarked), str(tmp_path)):
+        with pytest.raises(SummarizerUnavailable, match="not on PATH, or may not be run"):
+            MemoryManager(summarizer=f"cmd:{program}")
+
+
+def test_a_program_that_went_away_is_told_when_it_is_asked(
+    request_: SummaryRequest, tmp_path: Path
+) -> None:
+    program = tmp_path / "summarize"
+    program.write_text("#!/bin/sh\necho x\n")
+    program.chmod(0o755)
+    summarizer = CommandSummarizer([str(program)])
+    program.unlink()
+    with pytest.raises(SummarizerUnavailable, match="cannot be run"):
+        summarizer.summarize(request_)
+
+
+# ---------------------------------------------------------------- how it fails
+
+
+def test_a_failure_tells_the_status_and_the_last_words_and_no_argument(
+    request_: SummaryRequest,
+) -> None:
+    program = "import sys; sys.stderr.write('x' * 100_000 + ' no\\nquota'); sys.exit(4)"
+    summarizer = CommandSummarizer([PYTHON, "-c", program, "--key", "secret-key"])
+    with pytest.raises(SummarizerFailed, match=r"ended with status 4: x+ no quota$") as raised:
+        summarizer.summarize(request_)
+    assert "secret-key" not in str(raised.value)
+    assert len(str(raised.value)) < 500
+
+
+def test_a_signal_is_told(request_: SummaryRequest) -> None:
+    with pytest.raises(SummarizerFailed, match="was ended by signal 9"):
+        python("import os; os.kill(os.getpid(), 9)").summarize(request_)
+
+
+def test_what_is_not_utf8_is_told(request_: SummaryRequest) -> None:
+    with pytest.raises(SummarizerFailed, match="not UTF-8"):
+        python("import sys; sys.stdout.buffer.write(b'caf\\xe9')").summarize(request_)
+
+
+def test_a_program_that_reads_nothing_may_answer(request_: SummaryRequest) -> None:
+    long = msgspec.structs.replace(request_, prompt="x" * 2_000_000)
+    assert python("print('done')").summarize(long).text.strip() == "done"
+
+
+def test_a_program_that_prints_for_ever_is_ended(request_: SummaryRequest) -> None:
+    with pytest.raises(SummarizerFailed, match="printed more than 4,000,000 bytes"):
+        CommandSummarizer(["yes"]).summarize(within(request_, 60))
+
+
+def test_a_program_that_complains_for_ever_is_ended_in_time(request_: SummaryRequest) -> None:
+    program = "import sys\nwhile True: sys.stderr.write('x' * 10_000)"
+    began = time.monotonic()
+    with pytest.raises(SummarizerFailed, match=r"longer than 0\.5 s"):
+        python(program).summarize(within(request_, 0.5))
+    assert time.monotonic() - began < 5
+
+
+def test_at_the_time_out_all_that_it_started_is_ended(
+    request_: SummaryRequest, tmp_path: Path
+) -> None:
+    note = tmp_path / "pids"
+    program = (
+        "import os, subprocess, sys, time\n"
+        f"child = subprocess.Popen([{PYTHON!r}, '-c', 'import time; time.sleep(60)'])\n"
+        f"open({str(note)!r}, 'w').write(f'{{os.getpid()}} {{child.pid}}')\n"
+        "time.sleep(60)"
+    )
+    began = time.monotonic()
+    with pytest.raises(SummarizerFailed, match="took longer than 2 s and was ended"):
+        python(program).summarize(within(request_, 2))
+    assert time.monotonic() - began < 10
+    pids = [int(pid) for pid in note.read_text().split()]
+    assert len(pids) == 2
+    assert all(gone(pid) for pid in pids)
+
+
+def test_a_program_that_may_not_be_ended_is_left_and_told(
+    request_: SummaryRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept: list[int] = []
+
+    def forbidden(group: int, _signal: int) -> None:
+        kept.append(group)
+        raise PermissionError("not yours")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("os.killpg", forbidden)
+        with pytest.raises(SummarizerFailed, match="took longer"):
+            python("import time; time.sleep(60)").summarize(within(request_, 0.3))
+    [group] = kept
+    os.killpg(group, signal.SIGKILL)
+    assert gone(group)
+
+
+def test_a_child_that_keeps_stdout_after_its_parent_is_ended_too(
+    request_: SummaryRequest, tmp_path: Path
+) -> None:
+    note = tmp_path / "pid"
+    program = (
+        "import subprocess\n"
+        f"child = subprocess.Popen([{PYTHON!r}, '-c', 'import time; time.sleep(60)'])\n"
+        f"open({str(note)!r}, 'w').write(str(child.pid))"
+    )
+    with pytest.raises(SummarizerFailed, match="took longer"):
+        python(program).summarize(within(request_, 2))
+    assert gone(int(note.read_text()))
+
+
+def test_a_program_that_closes_stdout_and_stays_is_ended(request_: SummaryRequest) -> None:
+    program = "import os, time; os.close(1); time.sleep(60)"
+    with pytest.raises(SummarizerFailed, match="took longer"):
+        python(program).summarize(within(request_, 1))
+
+
+def test_ten_failures_leave_no_file_open(request_: SummaryRequest) -> None:
+    def open_files() -> int:
+        return len(list(Path("/proc/self/fd").iterdir()))
+
+    summarizer = python("import sys; sys.exit(1)")
+    before = open_files()
+    for _ in range(10):
+        with pytest.raises(SummarizerFailed):
+            summarizer.summarize(request_)
+    ends = time.monotonic() + 5  # the threads that read close what they read
+    while open_files() > before and time.monotonic() < ends:
+        time.sleep(0.02)
+    assert open_files() <= before
+
+
+def test_the_manager_goes_on_at_its_time_out(filled: Fill) -> None:
+    config = CONFIG.updated({"summarize_timeout": 0.3})
+    memory = filled(MemoryManager(config=config, summarizer="cmd:sleep 60"))
+    began = time.monotonic()
+    with record_events(kinds=(events.CompressionFailedNotice,)) as told:
+        memory.compress("s")
+    assert time.monotonic() - began < 5
+    assert [notice for notice in told if "0.3 s" in notice.reason]  # type: ignore[attr-defined]
