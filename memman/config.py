@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from string import Formatter
 from typing import Any, Literal
 
 import msgspec
@@ -19,6 +20,7 @@ from memman.presets import SUMMARISE, Preset, preset_named
 CountPolicy = Literal["local", "confirm", "estimate"]
 OnFailure = Literal["fallback", "keep", "raise"]
 
+PROMPT_FIELDS = ("content", "words", "tokens", "focus")  # of a template; it must have the first
 UNKNOWN_MODEL_TOKENS = 50_000
 UNKNOWN_MODEL_ENTRIES = 100
 # Of the room between low and high water. So much must be new before a summarizer is asked again; where
@@ -68,6 +70,8 @@ class MemoryConfig(
     on_failure: OnFailure = "fallback"
     model: str | None = None
     summarizer: str | None = None
+    summarizer_window: int | None = None
+    summary_prompt: Any = None
     max_sessions: int | None = 1_000
     max_live_bytes: int | None = 256 * 2**20
     session_ttl: float | None = None
@@ -89,6 +93,7 @@ class MemoryConfig(
         for name in _NAMES:
             if not isinstance(getattr(self, name), str | None):
                 raise ConfigError(f"{name} must be a name or None, not {getattr(self, name)!r}")
+        _check_prompt(self.summary_prompt)
         if self._summarises and self.target_ratio * (1 + self.max_summary_ratio) > 1:
             raise ConfigError(
                 f"target_ratio={self.target_ratio} with max_summary_ratio={self.max_summary_ratio} "
@@ -268,6 +273,7 @@ _RANGES: dict[str, tuple[float, float, tuple[type, ...]]] = {
     "auto_compress": (0, 1, (bool,)),
     "background": (0, 1, (bool,)),
     "summarize_timeout": (0.001, 86_400, (int, float, type(None))),
+    "summarizer_window": (1_000, 2**53, (int, type(None))),
     "max_sessions": (1, 2**53, (int, type(None))),
     "max_live_bytes": (1, 2**53, (int, type(None))),
     "session_ttl": (0.001, 2**31, (int, float, type(None))),
@@ -286,6 +292,38 @@ def _check_range(name: str, value: Any, low: float, high: float, kinds: tuple[ty
         raise ConfigError(f"{name} must be {allowed}, not {value!r}")
     if isinstance(value, int | float) and not low <= value <= high:
         raise ConfigError(f"{name}={value!r} is out of range: it must be from {low:g} to {high:g}")
+
+
+def _check_prompt(prompt: Any) -> None:
+    """Refuses what is neither None, a function, nor a template that has its placeholder and no other."""
+    if prompt is None or callable(prompt):
+        return
+    if not isinstance(prompt, str):
+        kind = type(prompt).__name__
+        raise ConfigError(f"summary_prompt must be a template, a function or None, not {kind}")
+    found = _placeholders(prompt)
+    if unknown := [name for name in found if name not in PROMPT_FIELDS]:
+        known = ", ".join([f"{{{name}}}" for name in PROMPT_FIELDS])
+        raise ConfigError(
+            f"summary_prompt has the unknown placeholder {{{unknown[0]}}}; known are {known}. "
+            "Write a brace that is text twice"
+        )
+    if "content" not in found:
+        raise ConfigError("summary_prompt lacks the placeholder {content}, where the material goes")
+
+
+def _placeholders(template: str) -> list[str]:
+    """The placeholders of a template as they are written."""
+    try:
+        fields = [field for field in Formatter().parse(template) if field[1] is not None]
+    except ValueError as error:
+        raise ConfigError(
+            f"summary_prompt is no template: {error}; write a brace that is text twice"
+        ) from None
+    return [
+        f"{name}{f'!{how}' if how else ''}{f':{spec}' if spec else ''}"
+        for _, name, spec, how in fields
+    ]
 
 
 def _parsed(name: str, variable: str, text: str) -> Any:

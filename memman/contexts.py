@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Generator
 from math import ceil
 from typing import Any
@@ -19,14 +20,16 @@ from memman.compression import (
 )
 from memman.config import Budget, resolve_budget
 from memman.counting import Meter, framing_in
-from memman.entries import Accuracy
-from memman.errors import BudgetExceeded
+from memman.entries import Accuracy, Entry
+from memman.errors import BudgetExceeded, InvalidInput
 from memman.formats import Rendering
 from memman.ports import Format
 from memman.records import Replacement
 from memman.results import Context
 from memman.shared import Settled, Shared
 from memman.window import Slot, Window
+
+logger = logging.getLogger("memman")
 
 _TRIM_ROUNDS = 6
 # A context is trimmed by multiples of this part of its budget, so that the next ones begin as it does.
@@ -180,8 +183,13 @@ class Contexts:
         nearest = min(abs(total - limit), abs(total - settled.budget.max_tokens))
         if nearest > total * _OWN_ERROR[meter.accuracy]:
             return None
-        shown = self._rendering(form, True, meter)
-        shown.update(window)
+        try:
+            clean = self._redacted(window)
+        except InvalidInput as error:  # a count is never a reason for a context to fail
+            logger.warning("the provider was not asked for a count: %s", error)
+            return None
+        shown = self._rendering(form, clean is window, meter)
+        shown.update(clean)
         context = _context(asked, limit, meter, total, shown, window, (0, 0, 0), ())
         context = _with_system(context, asked.system, shown.format.inline_system)
         request = {
@@ -191,6 +199,19 @@ class Contexts:
             "tools": msgspec.json.decode(asked.tools) if asked.tools else [],
         }
         return Doubt(request, counted)
+
+    def _redacted(self, window: Window) -> Window:
+        """The window with `redact` applied again: what another manager wrote was not redacted here."""
+        if self._shared.redact is None:
+            return window
+        clean = self._shared.redacted
+        copy = Window()
+        copy.reshape(
+            [_copied(slot, slot.tokens, clean(slot.entry)) for slot in window.slots],
+            window.head,
+            window.epoch,
+        )
+        return copy
 
     def reprice(self) -> None:
         """Builds the next context anew, though nothing was added."""
@@ -357,9 +378,10 @@ def _window_of(view: View, epoch: int) -> Window:
     return window
 
 
-def _copied(slot: Slot, tokens: int) -> Slot:
+def _copied(slot: Slot, tokens: int, entry: Entry | None = None) -> Slot:
     """A slot for another window, at its own price there: a window ties its slots to each other."""
-    return Slot(slot.entry, slot.position, tokens, slot.pinned, slot.index, slot.compression)
+    shown = entry or slot.entry
+    return Slot(shown, slot.position, tokens, slot.pinned, slot.index, slot.compression)
 
 
 def recounted(window: Window, meter: Meter) -> Window:

@@ -7,6 +7,7 @@ one out cannot hand out a way to change it. `metadata` and `raw` are decoded afr
 from __future__ import annotations
 
 import math
+import re
 from datetime import datetime
 from typing import Any, Literal
 
@@ -22,6 +23,10 @@ Accuracy = Literal["high", "medium", "low"]
 ENTRY_TYPES: tuple[EntryType, ...] = ("message", "tool_call", "tool_result", "context", "summary")
 NO_JSON = msgspec.Raw()
 _MAX_ID_BYTES = 255
+# Also where characters that nobody sees stand between.
+_IMITATION = re.compile(
+    r"\[(?=[\s\u00ad\u200b-\u200f\u2060\ufeff]*(?:end\s+of\s+)?memman\b)", re.IGNORECASE
+)
 _MAX_DEPTH = 64
 
 
@@ -32,22 +37,24 @@ class TextPart(msgspec.Struct, frozen=True, gc=False, tag="text"):
 
 
 class ImagePart(msgspec.Struct, frozen=True, gc=False, tag="image", omit_defaults=True):
-    """An image by `url` or inline as base64 `data`."""
+    """An image by `url` or inline as base64 `data`. `alt` says what is seen, for who gets only text."""
 
     url: str | None = None
     data: str | None = None
     media_type: str | None = None
     detail: str | None = None
+    alt: str | None = None
 
 
 class FilePart(msgspec.Struct, frozen=True, gc=False, tag="file", omit_defaults=True):
-    """A file by `url` or provider's `file_id`, or inline as base64 `data`."""
+    """A file by `url` or provider's `file_id`, or inline as base64 `data`. `alt` says what is in it."""
 
     name: str | None = None
     url: str | None = None
     file_id: str | None = None
     data: str | None = None
     media_type: str | None = None
+    alt: str | None = None
 
 
 class OpaquePart(msgspec.Struct, frozen=True, gc=False, tag="opaque"):
@@ -310,6 +317,11 @@ def check_id(value: object, what: str) -> None:
         )
     if not value.isprintable():
         raise InvalidInput(f"{what} {value!r} holds control characters")
+
+
+def neutralised(text: str) -> str:
+    """The text with imitations of memman's own brackets broken by a space."""
+    return _IMITATION.sub("[ ", text)
 
 
 def transcript_line(entry: Entry, text: str) -> str:

@@ -119,10 +119,11 @@ class Usage(Event, frozen=True, kw_only=True):
 
 
 class CompressionFailedNotice(Event, frozen=True, kw_only=True):
-    """A summarizer failed or did not pay; `fallback` says what happened instead. Nothing was lost.
+    """A summarizer failed, did not pay, or its reply could not be taken as it was; `fallback` says what
+    happened instead. Nothing was lost.
 
     `failures` is how many there were in a row, `retry_at` until when it is left alone; 0 and None
-    where it was something else that failed.
+    where it goes on being asked.
     """
 
     reason: str

@@ -103,7 +103,8 @@ class AsyncMemoryManager:
         summarizer: None asks nobody unless the settings name somebody; a `str -> str` callable (sync or
             async), a `Summarizer`, or a name: `anthropic:MODEL`, `cmd:PROGRAM ARGS`, `digest` for nobody.
         counter: None is resolved by `model`; a counter's name, a `str -> int`, or a counter.
-        redact: `Entry -> Entry`, called before an entry is counted and stored.
+        redact: `Entry -> Entry`, called before an entry is counted and stored, and again before a
+            summarizer or a remote counter sees it.
         clock: aware datetimes; for tests.
         new_id: unique strings, made before the first attempt to store; for tests.
         exclusive: this manager is the only writer of the store, so that it need not be asked for
@@ -605,9 +606,8 @@ class AsyncMemoryManager:
         except MemmanError as error:
             raise StateError([f"its settings do not work here: {error}"]) from error
         records = sound.records
-        if (redact := shared.redact) is not None:
-            session = Session(document.session_id, shared)
-            records = with_entries(records, lambda entry: session.redacted(entry, redact))
+        if shared.redact is not None:
+            records = with_entries(records, Session(document.session_id, shared).redacted)
         session_id = document.session_id
         if await self._door.call(shared.store, shared.store.state, session_id) is not None:
             if on_conflict == "skip":

@@ -134,6 +134,8 @@ class SummaryRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     `timeout` is how many seconds the answer may take, None without a limit. Whoever is slower is left
     behind, so what costs should end by then.
+    `content` is what the prompt has of the conversation: the previous summary and the entries as quoted,
+    attributed text between our delimiters, which nothing in it can imitate.
     """
 
     prompt: str
@@ -142,6 +144,7 @@ class SummaryRequest(msgspec.Struct, frozen=True, kw_only=True):
     target_tokens: int
     focus: str | None = None
     timeout: float | None = None
+    content: str = ""
 
 
 class SummaryUsage(msgspec.Struct, frozen=True):

@@ -52,6 +52,19 @@ class Cost(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     output_tokens: int = 0
     model: str | None = None
 
+    def plus(self, other: Cost) -> Cost:
+        """Both together."""
+        return Cost(
+            self.calls + other.calls,
+            self.seconds + other.seconds,
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            other.model or self.model,
+        )
+
+
+NO_COST = Cost()
+
 
 class Added(msgspec.Struct, frozen=True, gc=False, tag="added", tag_field="kind"):
     """An entry joined the conversation."""
@@ -76,7 +89,7 @@ class Compressed(msgspec.Struct, frozen=True, tag="compressed", tag_field="kind"
     reason: str
     tokens_before: int
     tokens_after: int
-    cost: Cost = Cost()
+    cost: Cost = NO_COST
 
 
 class Undone(msgspec.Struct, frozen=True, tag="undone", tag_field="kind", kw_only=True):
@@ -173,8 +186,8 @@ def decode(payload: bytes) -> Record:
 class Ledger(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a session remembers besides its window: a fold over its records that needs no history.
 
-    `entries` and `tokens` are the era's totals; `era` is the seq of the last clear, `learned` what
-    was learned of each model.
+    `entries` and `tokens` are the era's totals, `cost` what its compressions took, those that were undone
+    too; `era` is the seq of the last clear, `learned` what was learned of each model.
     """
 
     entries: int = 0
@@ -185,6 +198,7 @@ class Ledger(msgspec.Struct, frozen=True, omit_defaults=True):
     usage: UsageReported | None = None
     learned: dict[str, Learned] = {}
     counter: str = ""
+    cost: Cost = NO_COST
 
     def after(self, seq: int, record: Record) -> Ledger:
         """The ledger once `record` has been appended at `seq`."""
@@ -201,8 +215,10 @@ class Ledger(msgspec.Struct, frozen=True, omit_defaults=True):
                 return msgspec.structs.replace(
                     self, entries=self.entries - record.entries, tokens=self.tokens - record.tokens
                 )
+            case Compressed():
+                return msgspec.structs.replace(self, cost=self.cost.plus(record.cost))
             case Cleared():
-                return msgspec.structs.replace(self, entries=0, tokens=0, era=seq)
+                return msgspec.structs.replace(self, entries=0, tokens=0, era=seq, cost=NO_COST)
             case Configured():
                 return msgspec.structs.replace(self, settings=self.settings | record.changes)
             case UsageReported():

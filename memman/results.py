@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from memman.entries import Entry, TokenCount
-from memman.records import Replacement
+from memman.records import NO_COST, Cost, Replacement
 from memman.window import Slot
 
 _BESIDE = ("system_prompt", "tools", "reserved", "framing")
@@ -92,7 +92,8 @@ class SessionStats(msgspec.Struct, frozen=True, kw_only=True):
     `total_entries`, `active_entries` and `compressed_entries` count added entries of the era, never
     summaries. `total_tokens` is what was added, `active_tokens` what is in the window, summaries and
     stubs included. `drift` is reported over estimated input tokens less one (0.05: the provider
-    counts 5 % more), None before the first report.
+    counts 5 % more), None before the first report. `cost` is what the era's compressions took: calls of the
+    summarizer, their seconds, and what they were billed.
     """
 
     session_id: str
@@ -108,6 +109,7 @@ class SessionStats(msgspec.Struct, frozen=True, kw_only=True):
     counter: str
     last_counted_at: datetime | None
     drift: float | None = None
+    cost: Cost = NO_COST
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,7 +12,8 @@ from memman.compression import Craft, Step, stages_of
 from memman.config import Budget, MemoryConfig, resolve_budget
 from memman.counting import Meter, RemoteMeter
 from memman.doors import Door
-from memman.entries import Draft, Entry, entry_of
+from memman.entries import NO_JSON, Draft, Entry, check_draft, entry_of
+from memman.errors import InvalidInput
 from memman.ports import Format
 from memman.stores import MemoryStore
 
@@ -92,6 +93,25 @@ class Shared:
         trigger = budget.prepared() if config.background else budget
         stages = stages_of(config.strategy)
         return Settled(config, budget, trigger, self.meter(config), stages, self.remote(config))
+
+    def redacted(self, entry: Entry) -> Entry:
+        """The entry as `redact` leaves it, not counted anew. Raises `InvalidInput` where that fails."""
+        if self.redact is None:
+            return entry
+        try:
+            clean = self.redact(entry)
+        except Exception as error:
+            raise InvalidInput(
+                f"redact raised {type(error).__name__} for a {entry.type}; nothing was stored"
+            ) from error
+        if not isinstance(clean, Entry) or (clean.id, clean.type) != (entry.id, entry.type):
+            raise InvalidInput("redact must return the entry with its id and type kept")
+        try:
+            check_draft(clean)
+        except InvalidInput as error:
+            raise InvalidInput(f"redact returned what cannot be stored: {error}") from error
+        # The provider's own copy may hold what is to be hidden, and nobody can look into it for us.
+        return msgspec.structs.replace(clean, raw_json=NO_JSON)
 
     def craft(self, meter: Meter) -> Craft:
         """Makes entries of drafts: identity, time, and a count by `meter`."""

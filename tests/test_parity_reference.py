@@ -240,15 +240,20 @@ def test_a_summary_is_at_most_three_tenths_of_what_it_replaces(summarizer: Any) 
     assert 0 < summary.token_count <= 0.3 * summary.original_token_count
 
 
-def test_a_summary_at_three_tenths_is_taken_and_one_token_more_is_refused() -> None:
-    for tokens, method in ((90, "summary"), (91, "digest")):
+def test_a_summary_at_three_tenths_is_taken_and_one_token_more_is_refused_and_then_clipped() -> (
+    None
+):
+    for tokens, calls in ((90, 1), (91, 2)):
         memory = manager(lambda prompt, n=tokens: "abcd" * n, auto_compress=False)
         fill(memory, 5, 60)
         fill(memory, 10, 100)
         # Low water 1,001 less the cap of 200 leaves the ten recent ones no room to be recent, so
         # the window is given as much as they and the summary need.
         result = memory.compress("s", target_tokens=1_260)
-        assert methods(result) == {method}, f"{tokens} tokens for 300"
+        assert (methods(result), result.cost.calls) == ({"summary"}, calls), f"{tokens} for 300"
+        [summary] = memory.get_summaries("s")
+        assert summary.token_count <= 90
+        assert (summary.content == "abcd" * tokens) is (tokens == 90)
 
 
 def test_the_default_prompt_asks_for_the_five_points_and_holds_the_conversation() -> None:

@@ -817,6 +817,25 @@ def setting_summarizer() -> None:
     assert memory.export_session(S) == before
 
 
+def setting_summarizer_window() -> None:
+    calls = []
+    for window in (None, 1_000):
+        scripted = ScriptedSummarizer("short")
+        memory = manager(scripted, summarizer_window=window, max_tokens=4_000)
+        fill(memory, 300, compress=False)
+        memory.compress(S, target_tokens=1_000)
+        calls.append(len(scripted.requests))
+    assert calls[0] == 1 < calls[1]
+
+
+def setting_summary_prompt() -> None:
+    scripted = ScriptedSummarizer("short")
+    memory = manager(scripted, summary_prompt="Kurz, bitte: {content}")
+    fill(memory, 20)
+    memory.compress(S)
+    assert scripted.requests[0].prompt.startswith("Kurz, bitte: [memman conversation]")
+
+
 def _live_after(**settings: Any) -> set[str]:
     """The sessions in this process after one was used, an hour passed, and 40 others came."""
     clock = FakeClock()

@@ -1,12 +1,26 @@
 """Compression: pure decisions about what may leave the window, in which order, for what.
 
 `view` is the window as stages see it, `stages` and `folding` are the steps, `strategies` puts them in
-order, `summaries` asks for and checks summaries, `planning` runs the steps until the goal is met,
-`checking` looks at what a stage of one's own returns.
+order, `planning` runs the steps until the goal is met, `checking` looks at what a stage of one's own
+returns.
+
+Of a summary: `summaries` says what it replaces, `asking` drives the summarizer, `prompts` and `material`
+are what it is asked and shown, `chunks` divides that, `checks` refuses replies, `composing` puts
+`constraints` and the `ledger` below what was written, `layout` tells the parts apart. `digest` writes
+without a model.
 """
 
-from memman.compression.digest import digest, heuristic_summary, ledger
+from memman.compression.asking import (
+    UNKNOWN_WINDOW,
+    OriginalsWanted,
+    SummaryFailed,
+    SummaryFailure,
+    SummaryOptions,
+    SummaryProblem,
+)
+from memman.compression.digest import digest, heuristic_summary
 from memman.compression.folding import fold_repeats
+from memman.compression.ledger import ledger
 from memman.compression.planning import (
     CompressionPlan,
     PlannedEntry,
@@ -14,6 +28,7 @@ from memman.compression.planning import (
     make_plan,
     replacements_of,
 )
+from memman.compression.prompts import summary_request
 from memman.compression.stages import (
     ClearToolResults,
     clear_tool_results,
@@ -22,19 +37,13 @@ from memman.compression.stages import (
     drop_oldest,
 )
 from memman.compression.strategies import PRESETS, TRIM, Stage, Step, stages_of
-from memman.compression.summaries import (
-    OriginalsWanted,
-    SummaryFailed,
-    SummaryOptions,
-    SummaryProblem,
-    summary_request,
-)
 from memman.compression.view import Craft, Goal, Group, Item, View, view_of
 
 __all__ = [
     "PRESETS",
     "TRIM",
     "ClearToolResults",
+    "UNKNOWN_WINDOW",
     "CompressionPlan",
     "Craft",
     "Goal",
@@ -45,6 +54,7 @@ __all__ = [
     "Stage",
     "Step",
     "SummaryFailed",
+    "SummaryFailure",
     "SummaryOptions",
     "SummaryProblem",
     "View",

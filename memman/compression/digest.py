@@ -17,23 +17,22 @@ import heapq
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from math import log, log1p
+from math import fsum, log, log1p
 from typing import Final
 
 import msgspec
 
-from memman.compression.words import exact_values, words_of
+from memman.compression.constraints import NOTHING_CARRIED, Carried
+from memman.compression.layout import Parts, parts_of, without_headings
+from memman.compression.ledger import ledger_line, ranked_values
+from memman.compression.words import words_of
 from memman.entries import Entry
 
 _HEAD: Final = "[Previous conversation summary]"
-LEDGER_HEAD: Final = "Exact values by entry: "
 # The shares of a digest's room were chosen on recorded conversations (benchmarks/facts.py): values are
 # short and many are needed again; where there are few, all the rest is the extract's.
 _LEDGER_SHARE: Final = 0.9
 _LENGTH_POWER: Final = 0.5  # 1 would take only short lines, 0 only long ones
-_SEEN_MOST: Final = 4  # in how many entries a value stood counts up to this; then how lately
-_WITH_DIGITS: Final = 2  # more than that is worth what has digits: it is told by nothing else
-_DIGIT: Final = re.compile(r"\d")
 _LINE_CHARS: Final = 200  # a longer one is cut, where it can be, between clauses
 _SHORTEST_CUT: Final = 80
 _LEAST_ROOM: Final = 16
@@ -49,18 +48,9 @@ _AT_A_GLANCE: Final = re.compile(
     r"|\d+ errors encountered)$",
     re.MULTILINE,
 )
-_KEPT: Final = re.compile(r"#(\d+): ([^;]*)")
 _SENTENCE: Final = re.compile(r"(?<=[.!?\u3002\uff01\uff1f])\s+|\n+|(?<=[\u3002\uff01\uff1f])")
 
 CountText = Callable[[str], int]
-
-
-class _Value(msgspec.Struct, gc=False):
-    """An exact value: in how many entries it stood, and the last of them."""
-
-    seen: int
-    order: int
-    seq: int
 
 
 class _Line(msgspec.Struct, gc=False):
@@ -70,24 +60,30 @@ class _Line(msgspec.Struct, gc=False):
     words: frozenset[str]
 
 
-def digest(entries: Sequence[Entry], tokens: int, count: CountText) -> str:
-    """At most `tokens` tokens, as `count` sees them, of what the entries said; "" where nothing fits."""
-    lines, ranked = _lines_of(entries), _ranked(_values_of(entries))
-    return _within(tokens, count, lambda room: _composed(entries, lines, ranked, room))
+def digest(
+    entries: Sequence[Entry], tokens: int, count: CountText, below: Carried = NOTHING_CARRIED
+) -> str:
+    """At most `tokens` tokens, as `count` sees them, of what the entries said; "" where nothing fits.
+
+    `below` are constraints that stand in it word for word.
+    """
+    coverage, ranked = _Coverage(_lines_of(entries)), ranked_values(entries)
+    least = Parts("", below.constraints, below.declared).text
+
+    def composed(room: int) -> str:
+        kept = ledger_line(ranked, int(room * _LEDGER_SHARE))
+        body = _extract(entries, coverage, room, len(kept))
+        return Parts(without_headings(body), below.constraints, below.declared, kept).text
+
+    return longest(tokens, count, composed, least)
 
 
-def ledger(entries: Sequence[Entry], tokens: int, count: CountText) -> str:
-    """The exact values alone, at most `tokens` tokens of them; "" where there are none."""
-    ranked = _ranked(_values_of(entries))
-    return _within(tokens, count, lambda room: _ledger_line(ranked, room))
-
-
-def _within(tokens: int, count: CountText, composed: Callable[[int], str]) -> str:
+def longest(tokens: int, count: CountText, composed: Callable[[int], str], least: str = "") -> str:
     """The longest text found that `composed` makes of some room in characters and that has at most
-    `tokens` tokens.
+    `tokens` tokens; `least` is one that is known to fit.
     """
     fits, over = 0, 0  # rooms, 0 where none is known
-    room, best = tokens * 4, ""
+    room, best = tokens * 4, least
     for _ in range(_ROUNDS):
         text = composed(room)
         cost = count(text)
@@ -103,82 +99,6 @@ def _within(tokens: int, count: CountText, composed: Callable[[int], str]) -> st
         if room <= fits:
             break
     return best
-
-
-def _composed(
-    entries: Sequence[Entry], lines: Sequence[_Line], ranked: Sequence[tuple[str, int]], room: int
-) -> str:
-    kept = _ledger_line(ranked, int(room * _LEDGER_SHARE))
-    head = ""
-    if room >= _LEAST_HEADED:
-        head = heuristic_summary(entries, min(_QUOTE_CHARS, int(room * _QUOTE_SHARE)))
-    left = room - sum([len(part) + 1 for part in (head, kept) if part])
-    chosen = _covering(lines, left, words_of(head))
-    return "\n".join([part for part in (head, *chosen, kept) if part])
-
-
-# ---------------------------------------------------------------- exact values
-
-
-def _values_of(entries: Sequence[Entry]) -> dict[str, _Value]:
-    """Every exact value of the entries, with how often and how lately it was seen."""
-    found: dict[str, _Value] = {}
-    order = 0
-    for entry in entries:
-        text = entry.text
-        if entry.type == "summary":
-            text, kept = without_ledger(text)
-            for value, seq in kept:
-                order += 1
-                found[value] = _Value(1, order, seq)
-        order += 1
-        for value in exact_values(text):
-            known = found.get(value)
-            if known is None:
-                found[value] = _Value(1, order, entry.seq)
-            elif entry.type != "summary":  # which only repeats it
-                known.seen += 1
-                known.order, known.seq = order, entry.seq
-    return found
-
-
-def without_ledger(text: str) -> tuple[str, list[tuple[str, int]]]:
-    """A summary's text, and the values of the ledger below it with their entries."""
-    before, head, after = text.partition(LEDGER_HEAD)
-    if not head:
-        return text, []
-    line, _, rest = after.partition("\n")
-    kept = [(v, int(seq)) for seq, values in _KEPT.findall(line) for v in values.split()]
-    return before + rest, kept
-
-
-def _ranked(values: dict[str, _Value]) -> list[tuple[str, int]]:
-    """The values with their entries, what was seen often first, then what was seen lately."""
-    return [
-        (value, known.seq)
-        for value, known in sorted(
-            values.items(), key=lambda item: (-_worth(item[0], item[1].seen), -item[1].order)
-        )
-    ]
-
-
-def _worth(value: str, seen: int) -> int:
-    return min(seen, _SEEN_MOST) + (_WITH_DIGITS if _DIGIT.search(value) else 0)
-
-
-def _ledger_line(ranked: Sequence[tuple[str, int]], room: int) -> str:
-    """As many values as there is room for, those of one entry together."""
-    left = room - len(LEDGER_HEAD)
-    kept: dict[int, list[str]] = {}
-    for value, seq in ranked:
-        cost = len(value) + 1 + (0 if seq in kept else len(str(seq)) + 4)
-        if cost <= left:
-            kept.setdefault(seq, []).append(value)
-            left -= cost
-        elif left < _LEAST_ROOM:
-            break
-    parts = [f"#{seq}: {' '.join(values)}" for seq, values in sorted(kept.items())]
-    return LEDGER_HEAD + "; ".join(parts) if kept else ""
 
 
 # ---------------------------------------------------------------- the extract
@@ -231,7 +151,7 @@ def _lines_of(entries: Sequence[Entry]) -> list[_Line]:
 def _pieces(entry: Entry) -> Iterator[str]:
     text = entry.text
     if entry.type == "summary":
-        text, _ = without_ledger(_AT_A_GLANCE.sub("", text))
+        text = _AT_A_GLANCE.sub("", parts_of(text).body)
     elif entry.type == "tool_call":
         text = f"{entry.name}({text})"
     for sentence in _SENTENCE.split(text):
@@ -250,42 +170,61 @@ def _pieces(entry: Entry) -> Iterator[str]:
             yield piece
 
 
+def _extract(entries: Sequence[Entry], coverage: _Coverage, room: int, taken: int) -> str:
+    """What is seen at a glance, and lines that cover the rest, in a room of which some is taken."""
+    head = ""
+    if room >= _LEAST_HEADED:
+        head = heuristic_summary(entries, min(_QUOTE_CHARS, int(room * _QUOTE_SHARE)))
+    left = room - sum([length + 1 for length in (len(head), taken) if length])
+    chosen = coverage.chosen(left, words_of(head))
+    return "\n".join([part for part in (head, *chosen) if part])
+
+
+class _Coverage:
+    """Lines, and what each is worth by the words in it."""
+
+    def __init__(self, lines: Sequence[_Line]) -> None:
+        seen: Counter[str] = Counter()
+        for line in lines:
+            seen.update(line.words)
+        self._lines = lines
+        self._weights = _weights(seen, len(lines))
+        self._costs: list[float] = [(len(line.text) + 1) ** _LENGTH_POWER for line in lines]
+        self._heap = [
+            (-self._gain(number, line.words), number) for number, line in enumerate(lines)
+        ]
+        heapq.heapify(self._heap)
+
+    def _gain(self, number: int, words: frozenset[str]) -> float:
+        """What words of a line are worth for its length; exact, so that no order of a set shows in it."""
+        worth: float = fsum([self._weights[word] for word in words])
+        return worth / self._costs[number]
+
+    def chosen(self, room: int, known: frozenset[str]) -> list[str]:
+        """Lines that together cover most of what is not `known`, in their order.
+
+        The gain of a line only falls as others are taken, so a line whose gain is still the best after it
+        was computed anew is the best (lazy greedy).
+        """
+        heap = self._heap.copy()
+        covered = set(known)
+        taken: list[int] = []
+        while heap and room > _LEAST_ROOM:
+            _, number = heapq.heappop(heap)
+            line = self._lines[number]
+            fresh = line.words - covered
+            if len(line.text) + 1 > room or not fresh:
+                continue
+            again = (-self._gain(number, fresh), number)
+            if heap and again > heap[0]:
+                heapq.heappush(heap, again)
+                continue
+            taken.append(number)
+            room -= len(line.text) + 1
+            covered |= line.words
+        return [self._lines[number].text for number in sorted(taken)]
+
+
 def _weights(seen: Counter[str], lines: int) -> dict[str, float]:
     """What is said often counts more, what is said everywhere less."""
     return {word: log1p(times) * log(1 + lines / times) ** 2 for word, times in seen.items()}
-
-
-def _covering(lines: Sequence[_Line], room: int, known: frozenset[str]) -> list[str]:
-    """Lines that together cover most of what is not `known`, in their order.
-
-    The gain of a line only falls as others are taken, so a line whose gain is still the best after it was
-    computed anew is the best (lazy greedy).
-    """
-    seen: Counter[str] = Counter()
-    for line in lines:
-        seen.update(line.words)
-    weight = _weights(seen, len(lines))
-    costs = [(len(line.text) + 1) ** _LENGTH_POWER for line in lines]
-    heap = [
-        (-sum([weight[word] for word in sorted(line.words)]) / costs[number], number)
-        for number, line in enumerate(lines)
-    ]
-    heapq.heapify(heap)
-    covered = set(known)
-    taken: list[int] = []
-    while heap and room > _LEAST_ROOM:
-        _, number = heapq.heappop(heap)
-        line = lines[number]
-        if len(line.text) + 1 > room:
-            continue
-        fresh = line.words - covered
-        if not fresh:
-            continue
-        gain = -sum([weight[word] for word in sorted(fresh)]) / costs[number]
-        if heap and (gain, number) > heap[0]:
-            heapq.heappush(heap, (gain, number))
-            continue
-        taken.append(number)
-        room -= len(line.text) + 1
-        covered |= line.words
-    return [lines[number].text for number in sorted(taken)]

@@ -7,10 +7,11 @@ from typing import Literal
 
 import msgspec
 
+from memman.compression.asking import Answer, Request, SummaryOptions
 from memman.compression.checking import WatchedCraft, fault_of
 from memman.compression.stages import ClearToolResults
 from memman.compression.strategies import TRIM, Stage, Step
-from memman.compression.summaries import Answer, Request, SummaryOptions, summarise
+from memman.compression.summaries import summarise
 from memman.compression.view import Craft, Goal, Group, Item, View
 from memman.errors import CompressionFailed
 from memman.records import Replacement

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Final
 
@@ -17,12 +18,19 @@ from memman.tables import beside
 
 _LEAST_VALUE: Final = 4
 _MOST_VALUE: Final = 120  # a longer one is a blob, not something that anybody types again
-_CHUNK: Final = re.compile(r"(?:[^\s\"'`<>(){}\[\],;|*]|(?<=\d),(?=\d)){4,}")
-_ASCII: Final = re.compile(r"[!-~]{4,}")
+# What stands between values becomes a space in one step: far quicker than a pattern that looks for runs.
+_APART: Final = bytes(
+    [32 if n <= 32 or n == 127 or n in b"\"'`<>(){}[];|*" else n for n in range(256)]
+)
+_NOT_ASCII: Final = re.compile(r"[^\x00-\x7f]+")
+_COMMA: Final = re.compile(r"(?<!\d),|,(?!\d)")
+_AFTER_WORDS: Final = ".,:!?"
 _EDGES: Final = ".:!?=&#-+"
 _LINE_OF: Final = re.compile(r"(.+\.[A-Za-z]\w*):\d+(?::\d+)?$")
-_DIGIT: Final = re.compile(r"\d")
-_NAMED: Final = re.compile(r"\w_\w|[a-z][A-Z]|\w@\w|[^\W\d_]{2}\.[^\W\d_]{2}|[A-Z]{4}")
+_SURE: Final = re.compile(r"[0-9_@/]")
+_MARKED: Final = re.compile(r"[0-9_@/A-Z]|[a-z]\.[a-z]")
+_LINES: Final = 3  # of a file: from so many on only its name is a value
+_NAMED: Final = re.compile(r"\d|\w_\w|[a-z][A-Z]|\w@\w|[A-Za-z]{2}\.[A-Za-z]{2}|[A-Z]{4}", re.ASCII)
 _LEAST_CHARS: Final = 3
 _WORD: Final = re.compile(r"[^\W_]+")
 # Thai and Lao, Burmese, Khmer, Japanese kana, Chinese characters.
@@ -50,28 +58,67 @@ def words_of(text: str) -> frozenset[str]:
 
 def exact_values(text: str) -> list[str]:
     """The exact values of a text, each once, in the order in which they first stand."""
+    chunks = dict.fromkeys(_spaced(text).split())
+    return _values_of([chunk for chunk in chunks if _may_hold(chunk)])
+
+
+def _may_hold(chunk: str) -> bool:
+    """Whether a run of characters is more than a plain word."""
+    word = chunk.rstrip(_AFTER_WORDS)
+    if len(word) < _LEAST_VALUE or (word.isalpha() and word[1:].islower()):
+        return False
+    return _MARKED.search(chunk) is not None
+
+
+def sure_values(text: str, most: int) -> list[str]:
+    """The exact values that have a digit, `_`, `@` or `/`: nearly all, at a fraction of the time where they
+    are few. Of a text of more than `most` characters its beginning and its end are read, `most` together.
+    """
+    if len(text) <= most:
+        return _values_of(dict.fromkeys(_sure_chunks(_spaced(text))))
+    half = most // 2
+    # What the end of a reading cuts in two is none.
+    head = _spaced(text[:half]).rpartition(" ")[0]
+    tail = _spaced(text[-half:]).partition(" ")[2]
+    return _values_of(dict.fromkeys(_sure_chunks(f"{head} {tail}")))
+
+
+def _sure_chunks(spaced: str) -> Iterator[str]:
+    """The runs of characters around each mark, found without a look at what stands between."""
+    at = 0
+    while mark := _SURE.search(spaced, at):
+        begin = spaced.rfind(" ", at, mark.start()) + 1 or at
+        end = spaced.find(" ", mark.end())
+        at = len(spaced) if end < 0 else end
+        yield spaced[begin:at]
+
+
+def _values_of(chunks: Iterable[str]) -> list[str]:
     found: dict[str, None] = {}
-    for chunk in dict.fromkeys(_CHUNK.findall(text)):
-        if chunk.isascii():
-            value = _value_in(chunk)
+    for chunk in chunks:
+        for part in _COMMA.split(chunk) if "," in chunk else (chunk,):
+            value = _value_in(part)
             if value:
                 found[value] = None
-        else:
-            for run in _ASCII.findall(chunk):
-                value = _value_in(run)
-                if value:
-                    found[value] = None
     return _without_lines(list(found))
+
+
+def _spaced(text: str) -> str:
+    """The text with a space for everything that no value has in it."""
+    if not text.isascii():
+        text = _NOT_ASCII.sub(" ", text)
+    return text.encode().translate(_APART).decode()
 
 
 def _without_lines(values: list[str]) -> list[str]:
     """A file that is named with several of its lines, as a search does, is one value."""
-    files = Counter([line[1] for value in values if (line := _LINE_OF.match(value))])
-    shown = [
-        line[1] if (line := _LINE_OF.match(value)) and files[line[1]] > 2 else value
-        for value in values
-    ]
-    return list(dict.fromkeys(shown))
+    files = {v: line[1] for v in values if ":" in v and (line := _LINE_OF.match(v))}
+    if len(files) < _LINES:
+        return values
+    lines = Counter(files.values())
+    return list(
+        dict.fromkeys([files[v] if lines[files.get(v, "")] >= _LINES else v for v in values])
+    )
 
 
 def _value_in(chunk: str) -> str:
@@ -81,8 +128,7 @@ def _value_in(chunk: str) -> str:
     value = chunk.strip(_EDGES) if not chunk.startswith((".", "/", "~")) else chunk.rstrip(_EDGES)
     if not _LEAST_VALUE <= len(value) <= _MOST_VALUE:
         return ""
-    named = _DIGIT.search(value) or _NAMED.search(value) or _is_path(value)
-    return value if named else ""
+    return value if _NAMED.search(value) or _is_path(value) else ""
 
 
 def _is_path(value: str) -> bool:

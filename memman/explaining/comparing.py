@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from memman.compression.digest import without_ledger
+from memman.compression.ledger import without_ledger
 from memman.compression.words import exact_values
 from memman.entries import Entry
 from memman.explaining.trail import CompressionState, Trail

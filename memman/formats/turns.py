@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from typing import Literal
 
-from memman.entries import Entry
+from memman.entries import Entry, neutralised
 from memman.formats.parts import NOT_CARRIED, has_unsaid
 from memman.ports import Call, Turn
 from memman.window import Slot
@@ -20,7 +20,6 @@ NO_RESULT = "[memman: no result of this call is known]"
 NO_OUTPUT = "(no output)"
 NOT_SAID = f"\n{NOT_CARRIED}"  # after a text whose parts were more than text
 _DIGITS = re.compile(r"[0-9]")
-_IMITATION = re.compile(r"\[(?=\s*(?:end\s+of\s+)?memman\b)", re.IGNORECASE)
 _BRACKETS = str.maketrans("[]", "()")
 
 
@@ -168,11 +167,6 @@ def _in_heading(name: str | None) -> str:
     if name.isprintable() and "[" not in name and "]" not in name:
         return name
     return " ".join(name.translate(_BRACKETS).split())
-
-
-def neutralised(text: str) -> str:
-    """The text with imitations of memman's own brackets broken by a space."""
-    return _IMITATION.sub("[ ", text) if "memman" in text.lower() else text
 
 
 def shape(text: str) -> str:

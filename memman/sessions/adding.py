@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 import msgspec
 
 from memman import events
-from memman.entries import NO_JSON, Draft, Entry, TokenCount, check_draft, check_id, entry_of
+from memman.entries import NO_JSON, Draft, Entry, TokenCount, check_id, entry_of
 from memman.errors import IdConflict, InvalidInput
 from memman.records import Added
 from memman.sessions.automatic import Automatic
@@ -150,26 +150,13 @@ class Adding(Automatic):
         if not isinstance(entry.timestamp, datetime) or entry.timestamp.tzinfo is None:
             raise InvalidInput(f"clock must return an aware datetime, not {entry.timestamp!r}")
         if redact is not None:
-            entry = self.redacted(entry, redact)
+            entry = self.redacted(entry)
         self._check_counter(entry.token_count)
         return entry
 
-    def redacted(self, entry: Entry, redact: Callable[[Entry], Entry]) -> Entry:
+    def redacted(self, entry: Entry) -> Entry:
         """The entry as `redact` leaves it, counted after. What it hides is never stored."""
-        try:
-            clean = redact(entry)
-        except Exception as error:
-            raise InvalidInput(
-                f"redact raised {type(error).__name__} for a {entry.type}; nothing was stored"
-            ) from error
-        if not isinstance(clean, Entry) or (clean.id, clean.type) != (entry.id, entry.type):
-            raise InvalidInput("redact must return the entry with its id and type kept")
-        try:
-            check_draft(clean)
-        except InvalidInput as error:
-            raise InvalidInput(f"redact returned what cannot be stored: {error}") from error
-        # The provider's own copy may hold what is to be hidden, and nobody can look into it for us.
-        clean = msgspec.structs.replace(clean, raw_json=NO_JSON)
+        clean = self._shared.redacted(entry)
         return msgspec.structs.replace(clean, token_count=self._meter.count_entry(clean))
 
     def _added(self, entries: Sequence[Entry]) -> tuple[Added, ...]:

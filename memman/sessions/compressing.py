@@ -15,10 +15,12 @@ import msgspec
 
 from memman import events
 from memman.compression import (
+    UNKNOWN_WINDOW,
     CompressionPlan,
     Goal,
     OriginalsWanted,
     SummaryFailed,
+    SummaryFailure,
     SummaryOptions,
     SummaryProblem,
     View,
@@ -27,7 +29,6 @@ from memman.compression import (
     replacements_of,
     view_of,
 )
-from memman.compression.summaries import SummaryFailure
 from memman.config import resolve_budget
 from memman.doors import Lock
 from memman.entries import Entry
@@ -335,8 +336,14 @@ class Compressing(LiveWindow):
         self, view: View, goal: Goal, options: SummaryOptions
     ) -> tuple[View, Cost]:
         """Drives the plan: waits for summaries, tells of problems."""
-        craft, stages = self._shared.craft(self._meter), self._settled.stages
-        plan = make_plan(view, goal, craft, stages, options)
+        shared = self._shared
+        options = msgspec.structs.replace(
+            options,
+            window=self._summarizer_window(),
+            prompt=self._config.summary_prompt,
+            redact=None if shared.redact is None else self._clean,
+        )
+        plan = make_plan(view, goal, shared.craft(self._meter), self._settled.stages, options)
         cost = Cost()
         answer: Any = None
         while True:
@@ -345,7 +352,8 @@ class Compressing(LiveWindow):
             except StopIteration as end:
                 return end.value, cost
             if isinstance(wanted, SummaryProblem):
-                rest = self.pace.failed(self._shared.clock(), wanted.reason)
+                # A clipped reply, say, is worth telling and no reason to leave the summarizer alone.
+                rest = self.pace.failed(shared.clock(), wanted.reason) if wanted.failed else None
                 self.notice(_failure(self.id, wanted.reason, wanted.fallback, rest))
                 logger.warning("summary of session %s: %s", self.id, wanted.reason)
                 await self._drain()
@@ -355,7 +363,20 @@ class Compressing(LiveWindow):
             else:
                 began = self._shared.clock()
                 answer = await self._summary(wanted)
-                cost = _with_call(cost, answer, (self._shared.clock() - began).total_seconds())
+                cost = cost.plus(_cost(answer, (self._shared.clock() - began).total_seconds()))
+
+    def _summarizer_window(self) -> int:
+        """How many tokens the summarizer takes in one call."""
+        summarizer = self._shared.summarizer(self._config)
+        own = getattr(summarizer, "max_input_tokens", None)
+        return self._config.summarizer_window or own or UNKNOWN_WINDOW
+
+    def _clean(self, entry: Entry) -> Entry:
+        """The entry as `redact` leaves it: it may come from an import, or from another manager."""
+        try:
+            return self._shared.redacted(entry)
+        except InvalidInput as error:
+            raise CompressionFailed(f"no summary was made: {error}") from error
 
     async def _originals(self, slots: Sequence[Slot]) -> list[tuple[Entry, ...]]:
         """The added entries that stubs or clipped entries stand for, as the store has them."""
@@ -415,17 +436,12 @@ def _why_short(after: View, goal: Goal) -> str:
     return f"; {stays}: pinned, recent, newest, or a summary"
 
 
-def _with_call(cost: Cost, answer: SummaryReply | SummaryFailure, seconds: float) -> Cost:
-    """The cost with one more call of the summarizer, whether it answered or failed."""
+def _cost(answer: SummaryReply | SummaryFailure, seconds: float) -> Cost:
+    """What one call of the summarizer cost, whether it answered or failed."""
     reply = answer if isinstance(answer, SummaryReply) else None
     usage = (reply.usage if reply else None) or SummaryUsage()
-    return Cost(
-        cost.calls + 1,
-        cost.seconds + seconds,
-        cost.input_tokens + usage.input_tokens,
-        cost.output_tokens + usage.output_tokens,
-        (reply.model if reply else None) or cost.model,
-    )
+    model = reply.model if reply else None
+    return Cost(1, seconds, usage.input_tokens, usage.output_tokens, model)
 
 
 def _gain(before: View, after: View, goal: Goal) -> float:
@@ -439,14 +455,14 @@ def _gain(before: View, after: View, goal: Goal) -> float:
 
 
 def _failure(
-    session_id: str, reason: str, fallback: str, rest: Rest
+    session_id: str, reason: str, fallback: str, rest: Rest | None
 ) -> events.CompressionFailedNotice:
     return events.CompressionFailedNotice(
         session_id=session_id,
         reason=reason,
         fallback=fallback,
-        failures=rest.failures,
-        retry_at=rest.until,
+        failures=rest.failures if rest else 0,
+        retry_at=rest.until if rest else None,
     )
 
 

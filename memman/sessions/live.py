@@ -22,8 +22,10 @@ from memman.entries import Entry, TokenCount
 from memman.errors import InvalidInput, MemmanError, SessionNotFound, StoreConflict
 from memman.ports import Appended, Place
 from memman.records import (
+    NO_COST,
     Added,
     Cleared,
+    Compressed,
     Configured,
     Deleted,
     Learned,
@@ -41,6 +43,7 @@ T = TypeVar("T")
 _PAGE = 1_000
 _ENTRY_BYTES = 1_000  # an entry's objects beside its text, in its window's slot and exchange
 _NOTHING_LEARNED: dict[str, Learned] = {}  # nor is this: what was learned is replaced
+_STORED_AS_TEXT = {"strategy": "a preset's name", "summary_prompt": "a template"}
 _NO_SETTINGS: dict[str, Any] = {}  # never changed: a session's settings are replaced, not edited
 
 
@@ -67,6 +70,7 @@ class LiveWindow:
         "_config",
         "_confirmed",
         "_contexts",
+        "_cost",
         "_drain_lock",
         "_entries",
         "_erasing",
@@ -113,6 +117,7 @@ class LiveWindow:
         self._settings = _NO_SETTINGS
         self._version = -1
         self._entries = self._tokens = 0
+        self._cost = NO_COST
         self._last_counted: datetime | None = None
         self._usage: UsageReported | None = None
         self._added_tokens = self._added_entries = 0
@@ -268,7 +273,7 @@ class LiveWindow:
         if self._contexts is not None:
             self._contexts.forget()
         ledger = snapshot.ledger
-        self._entries, self._tokens = ledger.entries, ledger.tokens
+        self._entries, self._tokens, self._cost = ledger.entries, ledger.tokens, ledger.cost
         self._last_counted, self._usage = ledger.last_counted_at, ledger.usage
         self._learned = ledger.learned
         if ledger.settings != self._settings:
@@ -287,6 +292,7 @@ class LiveWindow:
         self._window = Window()
         self._contexts = self._usage = self._last_counted = self._pace = None
         self._entries = self._tokens = self._told = 0
+        self._cost = NO_COST
         self._learned, self._anchor, self._confirmed = _NOTHING_LEARNED, -1, None
         if self._settings:
             self._settings = _NO_SETTINGS
@@ -416,8 +422,11 @@ class LiveWindow:
 
     def _account(self, record: Record) -> None:
         """What a change of shape does to the era's totals."""
-        if isinstance(record, Cleared):
+        if isinstance(record, Compressed):
+            self._cost = self._cost.plus(record.cost)
+        elif isinstance(record, Cleared):
             self._entries = self._tokens = 0
+            self._cost = NO_COST
         elif isinstance(record, Deleted):
             self._entries -= record.entries
             self._tokens -= record.tokens
@@ -514,12 +523,12 @@ def no_session(session_id: str) -> SessionNotFound:
 
 def _plain_settings(changes: Mapping[str, Any]) -> dict[str, Any]:
     """Settings as JSON takes them; a strategy made of functions belongs to the manager."""
-    strategy = changes.get("strategy")
-    if strategy is not None and not isinstance(strategy, str):
-        raise InvalidInput(
-            "a session's strategy must be a preset's name: it is stored with the session. "
-            "Give functions to the manager's config instead"
-        )
+    for name, what in _STORED_AS_TEXT.items():
+        if not isinstance(changes.get(name), str | None):
+            raise InvalidInput(
+                f"a session's {name} must be {what}: it is stored with the session. "
+                "Give functions to the manager's config instead"
+            )
     if of_manager := changes.keys() & MANAGER_SETTINGS:
         raise InvalidInput(
             f"{min(of_manager)} is a setting of the manager, not of a session: give it to the "

@@ -106,6 +106,7 @@ class Reading(LiveWindow):
                 drift=round(usage.input_tokens / usage.estimated - 1, 4)
                 if usage and usage.estimated
                 else None,
+                cost=self._cost,
             )
 
     async def export(self) -> SessionState:

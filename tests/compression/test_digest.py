@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from time import process_time
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memman.compression import digest, ledger
-from memman.compression.digest import LEDGER_HEAD
-from memman.compression.words import exact_values, words_of
+from memman.compression import digest
+from memman.compression.ledger import LEDGER_HEAD
+from memman.compression.words import exact_values
 from memman.entries import Entry, TokenCount
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -39,7 +40,10 @@ TALK = [
     entry(2, "I look at it now.", role="assistant"),
     result(3, "customer_id=C88231 total=1,204.50 mail=ada@example.org"),
     entry(4, "The order is paid with visa_9912, so the refund goes there.", role="assistant"),
-    *[entry(n, f"Sentence number {n} says nothing that anybody needs again.") for n in range(5, 60)],
+    *[
+        entry(n, f"Sentence number {n} says nothing that anybody needs again.")
+        for n in range(5, 60)
+    ],
 ]
 
 
@@ -49,7 +53,6 @@ def test_a_digest_is_within_its_tokens_and_the_same_each_time(texts: list[str], 
     made = digest(entries, most, chars4)
     assert chars4(made) <= most
     assert made == digest(entries, most, chars4)
-    assert chars4(ledger(entries, most, chars4)) <= most
 
 
 def test_exact_values_stand_with_the_entry_that_they_were_last_seen_in() -> None:
@@ -97,36 +100,21 @@ def test_lines_cover_what_was_said_rather_than_repeat_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "word"),
-    [
-        ("\u4ed6\u5728\u4e0a\u6d77\u5de5\u4f5c\u3002", "\u4e0a\u6d77"),
-        ("M\u00fcnchen ist sch\u00f6n.", "m\u00fcnchen"),
-    ],
+    "text", ["\u4ed6\u5728\u4e0a\u6d77\u5de5\u4f5c\u3002", "M\u00fcnchen ist sch\u00f6n."]
 )
-def test_words_are_found_in_scripts_with_and_without_spaces(text: str, word: str) -> None:
-    assert word in words_of(text)
+def test_a_line_in_any_script_is_kept(text: str) -> None:
     assert text in digest([entry(1, text)], 50, chars4)
 
 
-def test_words_that_only_hold_sentences_together_are_no_words() -> None:
-    assert words_of("They would have been there, und das ist nicht alles.") == frozenset()
-
-
-@pytest.mark.parametrize(
-    ("text", "values"),
-    [
-        ("see src/memman/window.py and ./run.sh", ["src/memman/window.py", "./run.sh"]),
-        ("at https://example.org/a?b=1, by a.b@c.de", ["https://example.org/a?b=1", "a.b@c.de"]),
-        ("on 2026-11-21 for $1,200.50", ["2026-11-21", "$1,200.50"]),
-        ("user_id and camelCase and HTTP", ["user_id", "camelCase", "HTTP"]),
-        ("--limit=4000 or so", ["4000"]),
-        ("and/or, self-made, well... no", []),
-        ("a.py:1 a.py:2 a.py:3 db.example.org:5433", ["a.py", "db.example.org:5433"]),
-        ("\u7528\u6237ORD-4711\u5728", ["ORD-4711"]),
-    ],
-)
-def test_exact_values(text: str, values: list[str]) -> None:
-    assert exact_values(text) == values
+def test_a_run_of_a_hundred_thousand_tokens_takes_a_fraction_of_a_second() -> None:
+    said = [
+        entry(n, f"Step {n} of plan-{n % 97}: module {n % 41} failed with code E{n}. " * 16)
+        for n in range(500)
+    ]
+    assert sum(chars4(one.text) for one in said) > 100_000
+    began = process_time()
+    digest(said, 20_000, chars4)
+    assert process_time() - began < 1  # 0.1 s on an idle machine
 
 
 def test_a_value_is_found_in_linear_time_in_a_text_made_to_be_slow() -> None:

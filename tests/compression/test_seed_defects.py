@@ -263,7 +263,8 @@ def test_synaptic_the_summary_lives_in_the_store() -> None:
     talk(memory, 30)
     memory.compress(S, target_tokens=800)
     again = manager(store=store)
-    assert [summary.content for summary in again.get_summaries(S)] == ["what was said"]
+    [summary] = again.get_summaries(S)
+    assert summary.content.startswith("what was said")
     assert "what was said" in again.get_context_for_llm(S)
 
 
@@ -517,7 +518,8 @@ def test_langchain_a_failing_summarizer_loses_no_message(strategy: str) -> None:
     assert memory.get_summaries(S) == []
     memory.set_summarize_callback(lambda prompt: "short")
     memory.compress(S)
-    assert [summary.content for summary in memory.get_summaries(S)] == ["short"]
+    [summary] = memory.get_summaries(S)
+    assert summary.content.startswith("short")
 
 
 def test_langchain_the_limit_holds_with_the_summary() -> None:

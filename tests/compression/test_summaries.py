@@ -112,12 +112,32 @@ def test_an_answer_that_the_provider_cut_off_is_refused() -> None:
     assert "cut off" in notice.reason
 
 
-@pytest.mark.parametrize("bad", ["", "abcd" * 500])
+@pytest.mark.parametrize("bad", ["", "abcd" * 2_000])
 def test_after_two_refused_answers_the_fallback_is_written_and_told(bad: str) -> None:
     ask = Scripted(bad)
     result, [notice] = compress(filled(manager(ask)))
     assert (method(result), len(ask.prompts)) == ("digest", 2)
     assert notice.fallback == "digest"
+
+
+def test_an_answer_that_is_only_too_long_twice_is_clipped_and_that_is_told() -> None:
+    ask = Scripted("The first words. " + "More words. " * 150)
+    memory = filled(manager(ask))
+    result, [notice] = compress(memory)
+    assert (method(result), len(ask.prompts)) == ("summary", 2)
+    assert "and 120 is the most" in notice.reason
+    assert notice.fallback == "it was clipped"
+    [summary] = memory.get_summaries("s")
+    assert summary.content.startswith("The first words. More words.")
+    assert summary.content.endswith(" [...]")
+    assert 100 < summary.token_count <= 120
+
+
+def test_a_too_long_answer_is_clipped_where_the_second_one_is_no_summary_at_all() -> None:
+    ask = Scripted("word " * 300, "")
+    memory = filled(manager(ask))
+    compress(memory)
+    assert memory.get_summaries("s")[0].content.startswith("word word")
 
 
 def test_a_summarizer_that_raises_is_not_asked_again() -> None:
@@ -362,7 +382,7 @@ def test_the_previous_summary_is_carried_on() -> None:
     memory.compress("s", target_tokens=600)
     filled(memory)
     memory.compress("s", target_tokens=600)
-    assert "to be carried on:\nthe first summary" in ask.prompts[1]
+    assert "to be carried on]\nthe first summary\n[end of memman summary]" in ask.prompts[1]
     assert "Summary: the first summary" not in ask.prompts[1]
     assert [summary.content for summary in memory.get_summaries("s")] == ["the second summary"]
 

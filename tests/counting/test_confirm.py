@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import msgspec
 import pytest
 
 from memman import (
@@ -17,6 +18,7 @@ from memman import (
     hookimpl,
     plugins,
 )
+from memman.stores import MemoryStore
 
 MODEL = "acme-1"
 
@@ -280,3 +282,42 @@ def test_a_remote_counter_whose_format_is_not_here_is_not_asked(
     assert filled(950).build_context("s").tokens.counter == "chars4"
     assert remote.asked == []
     assert "no message format is called 'odd'" in caplog.text
+
+
+# ---------------------------------------------------------------- redact
+
+
+def other_manager(store: MemoryStore, redact: Any) -> MemoryManager:
+    """A manager with `redact` on a store in which another one without it wrote."""
+    writer = MemoryManager(store, counter="chars4", config=config(auto_compress=False))
+    for number in range(18):
+        writer.add_user_message("s", f"{number:>3} my secret ".ljust(4 * 46, "x"))
+    return MemoryManager(store, counter="chars4", config=config(), redact=redact)
+
+
+def test_what_another_manager_wrote_is_redacted_before_the_provider_counts_it(
+    provider: Make,
+) -> None:
+    def redact(entry: Any) -> Any:
+        return msgspec.structs.replace(entry, content=entry.text.replace("secret", "[hidden]"))
+
+    remote = provider(lambda request: 930)
+    memory = other_manager(MemoryStore(), redact)
+    for _ in range(2):
+        assert "secret" in str(memory.build_context("s", format="anthropic").messages)
+    [request] = remote.asked
+    assert "secret" not in str(request)
+    assert "my [hidden]" in str(request["messages"])
+
+
+def test_where_redact_fails_the_provider_is_not_asked_and_the_context_is_built(
+    provider: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(entry: Any) -> Any:
+        raise RuntimeError("no rules")
+
+    remote = provider(lambda request: 930)
+    memory = other_manager(MemoryStore(), broken)
+    assert len(memory.build_context("s")) == 18
+    assert remote.asked == []
+    assert "redact raised RuntimeError" in caplog.text

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memman import MemoryManager
-from memman.compression.digest import LEDGER_HEAD
+from memman.compression.ledger import LEDGER_HEAD
 from memman.compression.words import exact_values
 from memman.explaining import Comparison, compare
 from memman.explaining.comparing import stands_alone

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memman import InvalidInput, MemoryManager
-from memman.compression.digest import LEDGER_HEAD
+from memman.compression.ledger import LEDGER_HEAD
 from memman.explaining import Trace, trace
 from tests.explaining.conversation import ORDER, PATH, manager, orders, talk, trail
 

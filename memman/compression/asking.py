@@ -1,0 +1,144 @@
+"""Asking a summarizer: in pieces where it cannot take all at once, once more where a reply is no summary.
+
+Generators of requests, which the session drives: nothing here waits for anybody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from typing import Final
+
+import msgspec
+
+from memman.compression.checks import fault_of
+from memman.compression.chunks import chunked
+from memman.compression.composing import Composer
+from memman.compression.prompts import NoSummary, SummaryPrompt, instructions, summary_request
+from memman.entries import Entry
+from memman.errors import MemmanError
+from memman.ports import SummaryReply, SummaryRequest
+from memman.window import Slot
+
+UNKNOWN_WINDOW: Final = 50_000
+_REPLY_SHARE: Final = 0.25  # of a summarizer's window is for its reply
+_PART_SHARE: Final = 0.08  # of the room for material: at least eight parts merge in one call
+# Of a run, of its parts, of theirs: the depth is bounded, and beyond so many calls a digest costs nothing.
+_MOST_PIECES: Final = (64, 16, 1)
+_LEAST_ROOM: Final = 64
+_ATTEMPTS: Final = 2
+
+
+class SummaryFailed(MemmanError):
+    """No valid summary and, by `on_failure`, no substitute: the plan is given up."""
+
+
+class SummaryProblem(msgspec.Struct, frozen=True):
+    """Why a summarizer's answer was not taken as it is, and what happens instead.
+
+    `failed` is False where the summarizer did give a summary.
+    """
+
+    reason: str
+    fallback: str
+    failed: bool = True
+
+
+class SummaryFailure(msgspec.Struct, frozen=True):
+    """What the driver sends instead of a reply when the summarizer raised or was too slow."""
+
+    reason: str
+
+
+class OriginalsWanted(msgspec.Struct, frozen=True):
+    """Asks for what stubs and clipped entries stand for, so that a summary can tell of it.
+
+    The answer has the entries of each slot, in the order asked; an empty tuple where they are gone.
+    """
+
+    slots: tuple[Slot, ...]
+
+
+class SummaryOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How `summarise` may work: `ask` a summarizer, else `write` the text itself, else not at all.
+
+    A `dry_run` does neither and puts a stand-in where the summary would be. `window` is how many tokens the
+    summarizer takes in one call, `prompt` the caller's own, and `redact` is applied to every entry first.
+    """
+
+    ask: bool = False
+    write: bool = True
+    on_failure: str = "fallback"
+    focus: str | None = None
+    dry_run: bool = False
+    window: int = UNKNOWN_WINDOW
+    prompt: SummaryPrompt = None
+    redact: Callable[[Entry], Entry] | None = None
+
+
+Request = SummaryRequest | SummaryProblem | OriginalsWanted
+Answer = SummaryReply | SummaryFailure | Sequence[tuple[Entry, ...]] | None
+
+
+def asked(
+    exchanges: Sequence[Sequence[Entry]],
+    cap: int,
+    options: SummaryOptions,
+    composer: Composer,
+) -> Generator[Request, Answer, Entry]:
+    """The summary that `composer` makes of a run, of at most `cap` tokens: of pieces first where it is too
+    long for one call, and then of their summaries, which stand in their places. Raises `NoSummary`.
+    """
+    most = min(cap, int(_REPLY_SHARE * options.window))
+    around = instructions(options.prompt, options.focus)
+    room = max(_LEAST_ROOM, options.window - most - around)
+    for most_pieces in _MOST_PIECES:
+        pieces = chunked(exchanges, room)
+        if len(pieces) == 1:
+            return (yield from _one(pieces[0], most, options, composer))
+        if len(pieces) > most_pieces:
+            break
+        exchanges = yield from _parts(pieces, min(most, int(_PART_SHARE * room)), options, composer)
+    raise NoSummary(
+        f"so much text takes too many calls of a summarizer with a window of {options.window} tokens"
+    )
+
+
+def _parts(
+    pieces: Sequence[Sequence[Entry]],
+    most: int,
+    options: SummaryOptions,
+    composer: Composer,
+) -> Generator[Request, Answer, list[tuple[Entry]]]:
+    """A summary of each piece, with nothing below it."""
+    made: list[tuple[Entry]] = []
+    for piece in pieces:
+        part = yield from _one(piece, most, options, composer.of_part(piece))
+        made.append((part,))
+    return made
+
+
+def _one(
+    piece: Sequence[Entry], most: int, options: SummaryOptions, composer: Composer
+) -> Generator[Request, Answer, Entry]:
+    """One summary: asked for, asked for once more strictly, clipped where it is only too long."""
+    problem, long = "", ""
+    for _ in range(_ATTEMPTS):
+        request = summary_request(piece, most, options.focus, problem, options.prompt)
+        reply = yield request
+        if not isinstance(reply, SummaryReply):
+            # One that raised or hung is not asked again: its time is the agent's time.
+            raise NoSummary(
+                reply.reason if isinstance(reply, SummaryFailure) else "it gave no reply"
+            )
+        problem = fault_of(reply, request)
+        if problem:
+            continue
+        made = composer.fitted(reply.text.strip(), most)
+        if isinstance(made, Entry):
+            return made
+        problem = f"the summary had {made} tokens, and {most} is the most"
+        long = reply.text.strip() if made < composer.replaced else long
+    if not long:
+        raise NoSummary(problem)
+    yield SummaryProblem(problem, "it was clipped", failed=False)
+    return composer.clipped(long, most)

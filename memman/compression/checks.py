@@ -1,0 +1,93 @@
+"""What a summarizer's reply must not be, told without reading anybody's prose.
+
+Each check is sure where it says no: a summary that is refused for nothing costs a call, one that is taken
+for nothing costs the conversation.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+import msgspec
+
+from memman.compression.layout import parts_of_reply
+from memman.compression.material import CONVERSATION
+from memman.entries import is_encodable
+from memman.ports import SummaryReply, SummaryRequest
+
+_ECHO_CHARS: Final = 200
+_REFUSAL_CHARS: Final = 200
+# Whole replies that models are known to give instead of an answer; a summary is never just that.
+_REFUSAL: Final = re.compile(
+    r"(?:i'?m )?(?:sorry|i apologi[sz]e)?[,.]?\s*(?:but )?"
+    r"(?:i|i'm|i am)\s*(?:can'?t|cannot|can not|unable to|not able to|won'?t)\s*(?:be able to )?"
+    r"(?:assist|help|comply|fulfil+|do|provide|complete|continue|process)"
+    r"(?:\s*(?:you|with|to|that|this|it|the|your|request|a|summary|of|conversation))*\s*[.!]?",
+    re.IGNORECASE,
+)
+_TOOL_MARKUP: Final = re.compile(
+    r"(?:```\w*\s*)?(?:<(?:antml:)?(?:tool_call|tool_use|tool_code|function_calls?|invoke|function=|tool\b)"
+    r"|<\|(?:tool|python_tag)|<\uff5ctool|\[TOOL_CALLS?\]|\[TOOL_REQUEST\]|```tool_code)",
+    re.IGNORECASE,
+)
+_FENCE: Final = re.compile(r"```\w*\s*(.*?)\s*```", re.DOTALL)
+_CALLED: Final = ("name", "tool", "tool_name", "function")
+_WITH: Final = ("arguments", "parameters", "input", "args", "tool_input")
+
+
+def fault_of(reply: SummaryReply, request: SummaryRequest) -> str:
+    """Why a reply is no summary, however long it is; "" where it may be one."""
+    text = reply.text.strip()
+    if reply.refused:
+        return "the summarizer refused"
+    if not parts_of_reply(text).text:  # nothing, or nothing but what is not its to write
+        return "the summary was empty"
+    if not is_encodable(text):
+        return "the summary held a lone surrogate"
+    if reply.truncated:
+        return "the summary was cut off by the provider"
+    if _is_refusal(text):
+        return "the summarizer refused in words"
+    if _is_tool_syntax(text):
+        return "the summary was a tool call"
+    if _is_echo(text, request.prompt):
+        return "the summary was the prompt itself"
+    return ""
+
+
+def _is_refusal(text: str) -> bool:
+    if len(text) > _REFUSAL_CHARS:
+        return False
+    return _REFUSAL.fullmatch(text.replace("\u2019", "'")) is not None
+
+
+def _is_tool_syntax(text: str) -> bool:
+    """Whether a reply begins like a tool call, as markup or as the JSON of one."""
+    if _TOOL_MARKUP.match(text):
+        return True
+    fenced = _FENCE.fullmatch(text)
+    inside = fenced[1] if fenced else text
+    if not inside.startswith(("{", "[")):
+        return False
+    try:
+        return _is_call(msgspec.json.decode(inside))
+    except (msgspec.DecodeError, RecursionError):
+        return False
+
+
+def _is_call(value: Any) -> bool:
+    if isinstance(value, list):
+        return bool(value) and all(map(_is_call, value))
+    if not isinstance(value, dict):
+        return False
+    if "tool_calls" in value or "tool_call" in value or "function_call" in value:
+        return True
+    if value.get("type") in ("tool_use", "function_call"):
+        return True
+    return any(key in value for key in _CALLED) and any(key in value for key in _WITH)
+
+
+def _is_echo(text: str, prompt: str) -> bool:
+    """Whether a reply has our delimiters, or begins as the prompt does; the same summary again is one."""
+    return CONVERSATION in text or text.startswith(prompt.strip()[:_ECHO_CHARS])

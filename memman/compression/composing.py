@@ -1,0 +1,119 @@
+"""Making the entry of a summary: what was written, and below it what no model is trusted to keep.
+
+Constraints stand there word for word and exact values in a ledger, within the tokens that the summary may
+have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from memman.compression.constraints import NOTHING_CARRIED, Carried, carried
+from memman.compression.covering import summary_draft
+from memman.compression.digest import digest, longest
+from memman.compression.layout import Parts, parts_of_reply
+from memman.compression.ledger import ledger
+from memman.compression.prompts import LEDGER_SHARE
+from memman.compression.view import Craft
+from memman.entries import Entry
+
+SMALLEST_SUMMARY: Final = 16  # tokens: with less room than this a summary says nothing
+_CHARS_A_TOKEN: Final = 2  # of exact values, which are dense
+_CUT: Final = " [...]"
+
+
+class Composer:
+    """Makes summaries of some entries, each of at most so many tokens."""
+
+    def __init__(self, originals: Sequence[Entry], craft: Craft, bare: bool = False) -> None:
+        self._originals = originals
+        self._craft = craft
+        self._draft = summary_draft("", originals)
+        self._bare = bare
+        self.replaced = sum([entry.token_count.tokens for entry in originals])
+
+    def of_part(self, originals: Sequence[Entry]) -> Composer:
+        """One for a part that goes into another summary: nothing is put below it."""
+        return Composer(originals, self._craft, bare=True)
+
+    def entry(self, text: str) -> Entry:
+        """The summary of this text."""
+        return self._craft(msgspec.structs.replace(self._draft, content=text))
+
+    def left_out(self, cap: int) -> tuple[str, ...]:
+        """The declared constraints that a summary of `cap` tokens has no room for."""
+        return self._below((), cap).left_out
+
+    def fitted(self, text: str, cap: int) -> Entry | int:
+        """The summary that a reply makes, or the reply's tokens where they are too many.
+
+        Exact values only take what room the reply leaves; constraints have their room first.
+        """
+        if self._bare:
+            made = self.entry(text)
+            return made if made.token_count.tokens <= cap else made.token_count.tokens
+        parts = self._parts(text, cap)
+        full = self.entry(parts.text)
+        if full.token_count.tokens <= cap:
+            return full
+        plain = self.entry(msgspec.structs.replace(parts, ledger="").text) if parts.ledger else full
+        if plain.token_count.tokens <= cap:
+            return self._with_fewer_values(parts, plain, cap)
+        if not (parts.constraints or parts.declared):
+            return plain.token_count.tokens
+        alone = self._count(text)
+        return alone if alone > cap else self.clipped(text, cap)
+
+    def clipped(self, text: str, cap: int) -> Entry:
+        """The summary with so much of a reply's beginning as there is room for."""
+        parts = Parts(text) if self._bare else self._parts(text, cap)
+        body, parts = parts.body, msgspec.structs.replace(parts, body="")
+        if self._count(parts.text) > cap:
+            parts = msgspec.structs.replace(parts, ledger="")
+
+        def cut(room: int) -> str:
+            return msgspec.structs.replace(parts, body=_beginning(body, room)).text
+
+        return self.entry(longest(cap, self._count, cut, parts.text))
+
+    def digest(self, cap: int) -> Entry:
+        """What can be said without a model."""
+        text = digest(self._originals, cap, self._count, self._below((), cap))
+        return self.entry(text or f"[{len(self._originals)} earlier entries]")
+
+    def _parts(self, text: str, cap: int) -> Parts:
+        told = parts_of_reply(text)
+        below = self._below(told.constraints, cap)
+        values = ledger(self._originals, int(LEDGER_SHARE * cap) * _CHARS_A_TOKEN)
+        return Parts(told.body, below.constraints, below.declared, values)
+
+    def _with_fewer_values(self, parts: Parts, plain: Entry, cap: int) -> Entry:
+        values = ledger(self._originals, (cap - plain.token_count.tokens) * _CHARS_A_TOKEN)
+        if not values:
+            return plain
+        made = self.entry(msgspec.structs.replace(parts, ledger=values).text)
+        return made if made.token_count.tokens <= cap else plain
+
+    def _below(self, told: Sequence[str], cap: int) -> Carried:
+        if self._bare:
+            return NOTHING_CARRIED
+        return carried(self._originals, told, cap - SMALLEST_SUMMARY, self._count)
+
+    def _count(self, text: str) -> int:
+        return self.entry(text).token_count.tokens
+
+
+def _beginning(text: str, room: int) -> str:
+    """The beginning of a text that says that it was cut, after a line or a word where there is one."""
+    if len(text) <= room:
+        return text
+    kept = text[: max(0, room - len(_CUT))]
+    for end in ("\n", " "):
+        at = kept.rfind(end, len(kept) * 3 // 4)
+        if at > 0:
+            kept = kept[:at]
+            break
+    return f"{kept.rstrip()}{_CUT}" if kept else ""

@@ -1,0 +1,85 @@
+"""Constraints: what must or must not be done, carried word for word from summary to summary.
+
+A caller declares one with `metadata={"constraint": True}` on an added entry; a summarizer tells others in
+its section. That none is lost does not rest on what a model was asked: what a new summary lacks is put
+back here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import msgspec
+
+from memman.compression.layout import Parts, parts_of, plain
+from memman.entries import NO_JSON, Entry
+
+_KEY: Final = "constraint"
+_SHARE: Final = 0.5  # of the room that declared ones leave may be constraints that a model told
+_HEADING: Final = 8  # tokens, at most
+_BULLET: Final = 2
+
+CountText = Callable[[str], int]
+
+
+class Carried(msgspec.Struct, frozen=True):
+    """What goes below a summary, and the declared constraints that there was no room for."""
+
+    constraints: tuple[str, ...] = ()
+    declared: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+
+
+NOTHING_CARRIED: Final = Carried()
+
+
+def is_declared(entry: Entry) -> bool:
+    """Whether the caller declared an added entry to be a constraint."""
+    return entry.metadata_json is not NO_JSON and entry.metadata.get(_KEY) is True
+
+
+def carried(
+    entries: Sequence[Entry], told: Sequence[str], tokens: int, count: CountText
+) -> Carried:
+    """The constraints of entries that a summary replaces, of earlier summaries, and `told` by a new one.
+
+    Together at most `tokens` tokens, as `count` sees them: declared ones first, then the oldest.
+    """
+    declared, others = _found(entries)
+    others.update(dict.fromkeys(told))
+    if not (declared or others):
+        return NOTHING_CARRIED
+    kept, left = _fitting(list(declared), tokens, count)
+    more = [item for item in others if item not in declared]
+    below, _ = _fitting(more, int(left * _SHARE), count)
+    while (kept or below) and count(Parts("", tuple(below), tuple(kept)).text) > tokens:
+        (below or kept).pop()  # a counter may count the whole higher than its parts
+    lost = tuple([item for item in declared if item not in kept])
+    return Carried(tuple(below), tuple(kept), lost)
+
+
+def _found(entries: Sequence[Entry]) -> tuple[dict[str, None], dict[str, None]]:
+    """The declared constraints and the others, each once, in order."""
+    declared: dict[str, None] = {}
+    others: dict[str, None] = {}
+    for entry in entries:
+        if entry.type == "summary":
+            parts = parts_of(entry.text)
+            declared.update(dict.fromkeys(parts.declared))
+            others.update(dict.fromkeys(parts.constraints))
+        elif is_declared(entry) and (text := entry.text.strip()):
+            declared[plain(text)] = None
+    return declared, others
+
+
+def _fitting(items: Sequence[str], tokens: int, count: CountText) -> tuple[list[str], int]:
+    """The items that fit, each counted once, and the tokens that they leave."""
+    kept: list[str] = []
+    left = tokens - _HEADING
+    for item in items:
+        cost = count(item) + _BULLET
+        if cost <= left:
+            kept.append(item)
+            left -= cost
+    return kept, left if kept else tokens

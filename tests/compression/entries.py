@@ -1,0 +1,50 @@
+"""Entries as compression sees them, for tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from memman.compression import Craft
+from memman.entries import Content, Draft, Entry, TokenCount, entry_of
+
+AT = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def chars4(text: str) -> int:
+    return (len(text) + 3) // 4
+
+
+def entry(seq: int, content: Content, **given: Any) -> Entry:
+    """A user message, or with `given` whatever is wanted; counted by four characters a token."""
+    fields: dict[str, Any] = {"type": "message", "role": "user"} | given
+    made = Entry(id=f"e{seq}", seq=seq, content=content, timestamp=AT, **fields)
+    if "token_count" in given:
+        return made
+    return msgspec.structs.replace(made, token_count=TokenCount(chars4(made.text)))
+
+
+def result(seq: int, content: Content, **given: Any) -> Entry:
+    return entry(seq, content, type="tool_result", role="tool", name="shell", **given)
+
+
+def summary(seq: int, content: str) -> Entry:
+    return entry(seq, content, type="summary", role="system")
+
+
+def constraint(seq: int, content: str) -> Entry:
+    """An entry that its caller declared to be a constraint."""
+    return entry(seq, content, metadata_json=msgspec.Raw(b'{"constraint":true}'))
+
+
+def craft(count: Callable[[str], int] = chars4) -> Craft:
+    """Makes entries of drafts, counted by four characters a token."""
+
+    def made(draft: Draft, *, like: str | None = None) -> Entry:
+        text = like if like is not None else str(draft.content)
+        return entry_of(draft, "made", AT, TokenCount(count(text)))
+
+    return made

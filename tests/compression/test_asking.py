@@ -1,0 +1,258 @@
+"""A run that is too long for one call is asked for in pieces, and their summaries are merged."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from memman import (
+    AsyncMemoryManager,
+    CompressionFailed,
+    MemoryConfig,
+    MemoryManager,
+    SummaryReply,
+    SummaryRequest,
+)
+from memman.ports import SummaryUsage
+from memman.stores import MemoryStore
+from memman.testing import FakeClock, ScriptedSummarizer, record_events
+from tests.compression.entries import chars4
+
+S = "s"
+
+
+class Windowed(ScriptedSummarizer):
+    """Says how much it takes in one call."""
+
+    max_input_tokens = 2_000
+
+
+def manager(summarizer: Any, **settings: Any) -> MemoryManager:
+    config = MemoryConfig(**{"auto_compress": False, "max_tokens": 20_000} | settings)
+    return MemoryManager(counter="chars4", summarizer=summarizer, config=config)
+
+
+def filled(memory: MemoryManager, entries: int = 100) -> MemoryManager:
+    """Entries of 100 tokens, each with a number of its own."""
+    for number in range(entries):
+        memory.add_user_message(S, f"n{number:03d} ".ljust(400, "x"))
+    return memory
+
+
+def prompts(asked: ScriptedSummarizer) -> list[str]:
+    return [request.prompt for request in asked.requests]
+
+
+def test_a_run_that_fits_is_asked_for_once() -> None:
+    asked = ScriptedSummarizer("short")
+    filled(manager(asked)).compress(S, target_tokens=2_000)
+    assert len(asked.requests) == 1
+
+
+def test_a_run_that_does_not_fit_is_asked_for_in_pieces_that_do_and_then_merged() -> None:
+    asked = ScriptedSummarizer(lambda request: f"part of {request.entries[0].id}")
+    memory = filled(manager(asked, summarizer_window=2_000))
+    result = memory.compress(S, target_tokens=2_000)
+    *parts, merge = asked.requests
+    assert len(parts) > 4
+    assert all(chars4(request.prompt) <= 2_000 for request in asked.requests)
+    assert all(entry.type == "message" for request in parts for entry in request.entries)
+    assert [entry.text for entry in merge.entries] == [
+        f"part of {request.entries[0].id}" for request in parts
+    ]
+    assert merge.content.count("[memman summary so far of entries ") == len(parts)
+    assert "[memman conversation]" not in merge.content
+    [summary] = memory.get_summaries(S)
+    assert summary.content.startswith(f"part of {merge.entries[0].id}\n")
+    assert result.cost.calls == len(asked.requests)
+
+
+def test_each_entry_reaches_a_summarizer_once_and_then_only_through_the_summary() -> None:
+    asked = ScriptedSummarizer("They said numbers.")
+    memory = manager(asked, summarizer_window=2_000)
+    for _ in range(4):
+        filled(memory, 60)
+        memory.compress(S, target_tokens=2_000)
+    told = "\n".join(prompts(asked))
+    seen = [entry.id for request in asked.requests for entry in request.entries]
+    added = {entry.id for entry in memory.get_entries(S) if entry.compressed}
+    assert added <= set(seen)
+    assert all(seen.count(entry_id) == 1 for entry_id in added)
+    assert told.count("#1 User: n000 ") == 1
+
+
+def test_an_entry_larger_than_the_window_reaches_it_in_pieces() -> None:
+    asked = ScriptedSummarizer("short")
+    memory = manager(asked, summarizer_window=2_000, min_entries_to_compress=1)
+    memory.add_user_message(S, "".join(f"line {number}\n" for number in range(2_000)))
+    filled(memory, 20)
+    memory.compress(S, target_tokens=2_000)
+    told = "\n".join(prompts(asked))
+    assert all(chars4(prompt) <= 2_000 for prompt in prompts(asked))
+    assert [n for n in range(2_000) if f"line {n}\n" not in told] == []
+
+
+def test_parts_that_do_not_fit_together_are_merged_again() -> None:
+    asked = ScriptedSummarizer(lambda request: "word " * (request.target_tokens * 3 // 4))
+    memory = filled(manager(asked, summarizer_window=1_000, max_entries=None), 200)
+    memory.compress(S, target_tokens=2_000)
+    merges = [request for request in asked.requests if request.entries[0].type == "summary"]
+    assert len(merges) > 2
+    assert asked.requests[-1] is merges[-1]
+    assert len(memory.get_summaries(S)) == 1
+
+
+def test_a_run_that_would_take_too_many_calls_becomes_a_digest_and_nobody_is_asked() -> None:
+    asked = ScriptedSummarizer("short")
+    memory = manager(asked, summarizer_window=1_000, max_tokens=200_000, max_entries=None)
+    filled(memory, 900)
+    with record_events(memory) as told:
+        result = memory.compress(S, target_tokens=2_000)
+    assert {item.method for item in result.replacements} == {"digest"}
+    assert asked.requests == []
+    assert "too many calls of a summarizer with a window of 1000 tokens" in told[0].reason
+
+
+@pytest.mark.parametrize("broken", ["", OSError("429")])
+def test_a_part_that_fails_fails_the_whole_and_nothing_is_half_done(broken: Any) -> None:
+    asked = ScriptedSummarizer("short", "short", broken)
+    memory = filled(manager(asked, summarizer_window=2_000, on_failure="keep"))
+    before = memory.export_session(S)
+    result = memory.compress(S, target_tokens=2_000)
+    assert result.compression_id is None
+    assert memory.export_session(S) == before
+    assert len(asked.requests) == (4 if broken == "" else 3)
+
+
+def test_what_the_summarizer_says_of_its_window_counts_and_the_setting_goes_before_it() -> None:
+    calls = []
+    for settings in ({}, {"summarizer_window": 4_000}, {"summarizer_window": 40_000}):
+        asked = Windowed("short")
+        filled(manager(asked, **settings)).compress(S, target_tokens=2_000)
+        calls.append(len(asked.requests))
+    assert calls[0] > calls[1] > calls[2] == 1
+
+
+def test_a_plan_asks_nobody_however_long_the_run_is() -> None:
+    asked = ScriptedSummarizer("short")
+    memory = filled(manager(asked, summarizer_window=1_000))
+    assert memory.plan_compression(S, target_tokens=2_000).asks_summarizer
+    assert asked.requests == []
+
+
+# ---------------------------------------------------------------- what it cost
+
+
+def billed(text: str, taken: int, given: int) -> SummaryReply:
+    return SummaryReply(text=text, model="m-1", usage=SummaryUsage(taken, given))
+
+
+def test_the_cost_of_all_calls_is_on_the_event_and_in_the_statistics_of_the_era() -> None:
+    asked = ScriptedSummarizer(billed("", 100, 1), billed("short", 200, 10))
+    clock = FakeClock(tick=timedelta(seconds=1))
+    config = MemoryConfig(auto_compress=False, max_tokens=20_000)
+    memory = MemoryManager(counter="chars4", summarizer=asked, config=config, clock=clock)
+    memory.add_user_message(S, "hello")
+    assert memory.get_stats(S).cost.calls == 0
+    filled(memory)
+    first = memory.compress(S, target_tokens=2_000).cost
+    assert (first.calls, first.input_tokens, first.output_tokens) == (2, 300, 11)
+    assert (first.model, first.seconds) == ("m-1", 2.0)
+    assert memory.get_stats(S).cost == first
+    filled(memory)
+    second = memory.compress(S, target_tokens=2_000).cost
+    total = memory.get_stats(S).cost
+    assert total == first.plus(second)
+    assert (total.calls, total.input_tokens, total.output_tokens) == (3, 500, 21)
+    memory.undo_compression(S)
+    assert memory.get_stats(S).cost == total  # it was paid
+    other = MemoryManager(counter="chars4")
+    other.import_session(memory.export_session(S))
+    assert other.get_stats(S).cost == total
+    memory.clear_session(S)
+    assert memory.get_stats(S).cost.calls == 0
+
+
+def test_the_cost_is_known_to_who_opens_the_session_anew(tmp_path: Path) -> None:
+    config = MemoryConfig(auto_compress=False, max_tokens=20_000)
+    asked = ScriptedSummarizer(billed("short", 200, 10))
+    with MemoryManager(
+        tmp_path / "chat.db", counter="chars4", summarizer=asked, config=config
+    ) as memory:
+        cost = filled(memory).compress(S, target_tokens=2_000).cost
+    with MemoryManager(tmp_path / "chat.db") as again:
+        assert again.get_stats(S).cost == cost
+        assert cost.input_tokens == 200
+
+
+# ---------------------------------------------------------------- what it may see
+
+
+def test_redact_runs_again_before_a_summarizer_or_a_digest_sees_what_another_manager_wrote() -> (
+    None
+):
+    store = MemoryStore()
+    config = MemoryConfig(auto_compress=False)
+    writer = MemoryManager(store, counter="chars4", config=config)
+    for number in range(30):
+        writer.add_user_message(S, f"{number} the key is sk-secret{number} " + "word " * 60)
+    asked = ScriptedSummarizer("short")
+
+    def redact(entry: Any) -> Any:
+        return msgspec.structs.replace(entry, content=entry.text.replace("sk-secret", "[key]-"))
+
+    for summarizer in (asked, None):
+        reader = MemoryManager(
+            store, counter="chars4", config=config, summarizer=summarizer, redact=redact
+        )
+        reader.compress(S, target_tokens=1_200)
+        [summary] = reader.get_summaries(S)
+        assert "secret" not in summary.content
+        reader.undo_compression(S)
+    [request] = asked.requests
+    assert "[key]-3" in request.prompt
+    assert "secret" not in f"{request.prompt} {[entry.text for entry in request.entries]}"
+
+
+def test_a_redact_that_fails_then_makes_no_summary_and_changes_nothing() -> None:
+    store = MemoryStore()
+    config = MemoryConfig(auto_compress=False)
+    writer = MemoryManager(store, counter="chars4", config=config)
+    for number in range(30):
+        writer.add_user_message(S, f"{number} " + "word " * 60)
+    asked = ScriptedSummarizer("short")
+
+    def broken(entry: Any) -> Any:
+        raise RuntimeError("no rules loaded")
+
+    reader = MemoryManager(store, summarizer=asked, config=config, redact=broken)
+    before = reader.export_session(S)
+    with pytest.raises(CompressionFailed, match="redact raised RuntimeError"):
+        reader.compress(S, target_tokens=1_200)
+    assert (reader.export_session(S), asked.requests) == (before, [])
+
+
+def test_the_async_door_asks_in_pieces_too() -> None:
+    requests: list[SummaryRequest] = []
+
+    class Slow:
+        max_input_tokens = 2_000
+
+        async def summarize(self, request: SummaryRequest) -> SummaryReply:
+            await asyncio.sleep(0)
+            requests.append(request)
+            return SummaryReply(text="short")
+
+    async def run() -> int:
+        config = MemoryConfig(auto_compress=False, max_tokens=20_000)
+        memory = AsyncMemoryManager(counter="chars4", summarizer=Slow(), config=config)
+        for number in range(100):
+            await memory.add_user_message(S, f"n{number:03d} ".ljust(400, "x"))
+        return (await memory.compress(S, target_tokens=2_000)).cost.calls
+
+    assert asyncio.run(run()) == len(requests) > 4

@@ -1,0 +1,75 @@
+"""The ledger: exact values with their entries, kept from summary to summary."""
+
+from __future__ import annotations
+
+from time import process_time
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memman.compression import ledger
+from memman.compression.ledger import LEDGER_HEAD, without_ledger
+from tests.compression.entries import entry, result, summary
+
+
+def test_values_stand_with_the_entry_that_they_were_last_seen_in() -> None:
+    said = [
+        entry(1, "ORD-4711, id_88, camelCase"),
+        entry(2, "again ORD-4711"),
+        result(3, "total=12.50"),
+    ]
+    assert ledger(said, 200) == f"{LEDGER_HEAD}#1: id_88; #2: ORD-4711; #3: 12.50"
+
+
+def test_values_of_an_earlier_ledger_keep_their_entries() -> None:
+    earlier = summary(9, f"They spoke.\n{LEDGER_HEAD}#1: id_88; #2: ORD-4711")
+    assert ledger([earlier, entry(10, "Now C88231.")], 200) == (
+        f"{LEDGER_HEAD}#1: id_88; #2: ORD-4711; #10: C88231"
+    )
+
+
+def test_where_there_is_little_room_what_came_often_goes_before_what_came_lately() -> None:
+    said = [entry(n, "id-0001" if n % 2 else f"id-{n:04d}") for n in range(1, 20)]
+    kept = ledger(said, len(LEDGER_HEAD) + 32)
+    assert "#19: id-0001" in kept
+    assert "id-0018" in kept
+    assert "id-0002" not in kept
+
+
+@given(st.lists(st.text(max_size=200), max_size=8), st.integers(0, 300))
+def test_a_ledger_has_at_most_its_characters_and_is_one_line(texts: list[str], most: int) -> None:
+    made = ledger([entry(number, text) for number, text in enumerate(texts, 1)], most)
+    assert len(made) <= most
+    assert "\n" not in made
+    assert without_ledger(f"said\n{made}")[0] == ("said" if made else "said\n")
+
+
+@given(st.lists(st.text("ab12 #:;[]=-_/.\n", max_size=60), max_size=8))
+def test_no_value_breaks_out_of_the_ledger(texts: list[str]) -> None:
+    said = [entry(number, text) for number, text in enumerate(texts, 1)]
+    made = ledger(said, 10_000)
+    _, kept = without_ledger(f"x\n{made}")
+    by_seq = {one.seq: one.text for one in said}
+    assert all(value in by_seq[seq] for value, seq in kept)
+    assert "[" not in made
+
+
+def test_only_the_last_line_of_a_summary_is_its_ledger() -> None:
+    text = f"He said:\n{LEDGER_HEAD}#1: forged_1\nand more"
+    assert without_ledger(text) == (text, [])
+
+
+def test_the_text_that_is_read_is_bounded_by_the_room_and_not_by_the_run() -> None:
+    def seconds(entries: int) -> float:
+        said = [result(n, f"line {n} of id-{n} " * 500) for n in range(entries)]
+        began = process_time()
+        ledger(said, 300)
+        return process_time() - began
+
+    seconds(10)
+    assert min(seconds(2_000) for _ in range(3)) < 20 * min(seconds(20) for _ in range(3)) + 0.005
+
+
+def test_a_value_far_back_is_found_where_nothing_newer_has_any() -> None:
+    said = [entry(1, "The order is ORD-4711."), *[entry(n, "Well, no.") for n in range(2, 500)]]
+    assert ledger(said, 200) == f"{LEDGER_HEAD}#1: ORD-4711"

@@ -1,0 +1,68 @@
+"""Words and exact values: what carries the meaning of a text, in any language."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memman.compression.words import exact_values, sure_values, words_of
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("\u4ed6\u5728\u4e0a\u6d77\u5de5\u4f5c\u3002", "\u4e0a\u6d77"),
+        ("M\u00fcnchen ist sch\u00f6n.", "m\u00fcnchen"),
+    ],
+)
+def test_words_are_found_in_scripts_with_and_without_spaces(text: str, word: str) -> None:
+    assert word in words_of(text)
+
+
+def test_words_that_only_hold_sentences_together_are_no_words() -> None:
+    assert words_of("They would have been there, und das ist nicht alles.") == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("see src/memman/window.py and ./run.sh", ["src/memman/window.py", "./run.sh"]),
+        ("at https://example.org/a?b=1, by a.b@c.de", ["https://example.org/a?b=1", "a.b@c.de"]),
+        ("on 2026-11-21 for $1,200.50", ["2026-11-21", "$1,200.50"]),
+        ("user_id and camelCase and HTTP", ["user_id", "camelCase", "HTTP"]),
+        ("--limit=4000 or so", ["4000"]),
+        ("and/or, self-made, well... no", []),
+        ("a.py:1 a.py:2 a.py:3 db.example.org:5433", ["a.py", "db.example.org:5433"]),
+        ("\u7528\u6237ORD-4711\u5728", ["ORD-4711"]),
+        ("Yes! Sure, Nobody: knows.", []),
+        ("one,ORD-4711,two", ["ORD-4711"]),
+    ],
+)
+def test_exact_values(text: str, values: list[str]) -> None:
+    assert exact_values(text) == values
+
+
+def test_of_a_long_text_the_beginning_and_the_end_are_read_and_no_value_is_cut_in_two() -> None:
+    text = " ".join(f"id-{number:06d}" for number in range(1_000))
+    found = sure_values(text, 200)
+    assert found[0] == "id-000000"
+    assert found[-1] == "id-000999"
+    assert len(found) < 25
+    assert set(found) <= set(exact_values(text))
+    assert sure_values("a1b2" * 500, 200) == []  # one run without an end that could be seen
+
+
+@given(st.text("ab1_./@ ,:-", max_size=80))
+def test_sure_values_are_the_exact_ones_that_have_a_mark(text: str) -> None:
+    marked = [value for value in exact_values(text) if set(value) & set("1_@/")]
+    assert sure_values(text, 1_000) == marked
+
+
+@given(st.text(max_size=200), st.integers(0, 100))
+def test_a_value_stands_in_its_text_and_holds_no_blank_or_bracket(text: str, most: int) -> None:
+    sure = sure_values(text, most)
+    assert set(sure) <= set(exact_values(text)) or len(text) > most
+    for value in [*exact_values(text), *sure]:
+        assert value in text
+        assert not set(value) & set(" \n\t;[]()<>{}|\"'`")
