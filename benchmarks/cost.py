@@ -177,7 +177,7 @@ def _floor_goals(mark: int, runs: Sequence[_Run], part: Sequence[Item]) -> list[
             1.25,
             RATIO_NOISE,
             "x floor",
-            held=2.0,
+            held=2.15,  # with the exact values below each summary, a tenth of memman's own work
         ),
         Goal(f"counter calls per entry, {mark:,} entries", last.instruments.counted / mark, 1.1),
         Goal(

@@ -35,12 +35,13 @@ class SummaryFailed(MemmanError):
 class SummaryProblem(msgspec.Struct, frozen=True):
     """Why a summarizer's answer was not taken as it is, and what happens instead.
 
-    `failed` is False where the summarizer did give a summary.
+    `failed` is False where the summarizer did give a summary, `clipped` True where that was too long.
     """
 
     reason: str
     fallback: str
     failed: bool = True
+    clipped: bool = False
 
 
 class SummaryFailure(msgspec.Struct, frozen=True):
@@ -63,6 +64,7 @@ class SummaryOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     A `dry_run` does neither and puts a stand-in where the summary would be. `window` is how many tokens the
     summarizer takes in one call, `prompt` the caller's own, and `redact` is applied to every entry first.
+    A `wordy` summarizer has lately not kept to the length when asked again: it is clipped at once.
     """
 
     ask: bool = False
@@ -73,6 +75,7 @@ class SummaryOptions(msgspec.Struct, frozen=True, kw_only=True):
     window: int = UNKNOWN_WINDOW
     prompt: SummaryPrompt = None
     redact: Callable[[Entry], Entry] | None = None
+    wordy: bool = False
 
 
 Request = SummaryRequest | SummaryProblem | OriginalsWanted
@@ -138,7 +141,9 @@ def _one(
             return made
         problem = f"the summary had {made} tokens, and {most} is the most"
         long = reply.text.strip() if made < composer.replaced else long
+        if long and options.wordy:
+            break
     if not long:
         raise NoSummary(problem)
-    yield SummaryProblem(problem, "it was clipped", failed=False)
+    yield SummaryProblem(problem, "it was clipped", failed=False, clipped=True)
     return composer.clipped(long, most)

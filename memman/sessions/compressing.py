@@ -342,16 +342,20 @@ class Compressing(LiveWindow):
             window=self._summarizer_window(),
             prompt=self._config.summary_prompt,
             redact=None if shared.redact is None else self._clean,
+            wordy=self.pace.wordy,
         )
         plan = make_plan(view, goal, shared.craft(self._meter), self._settled.stages, options)
-        cost = Cost()
+        cost, clipped = Cost(), False
         answer: Any = None
         while True:
             try:
                 wanted = plan.send(answer)
             except StopIteration as end:
+                if cost.calls:
+                    self.pace.wordy = clipped
                 return end.value, cost
             if isinstance(wanted, SummaryProblem):
+                clipped = clipped or wanted.clipped
                 # A clipped reply, say, is worth telling and no reason to leave the summarizer alone.
                 rest = self.pace.failed(shared.clock(), wanted.reason) if wanted.failed else None
                 self.notice(_failure(self.id, wanted.reason, wanted.fallback, rest))

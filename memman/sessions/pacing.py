@@ -50,6 +50,7 @@ class Pace:
 
     __slots__ = (
         "_answered_at", "_begun_at", "_counted", "_failed_at", "_rest", "_summarizer", "last", "tried_at",
+        "wordy",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -59,6 +60,7 @@ class Pace:
         self._failed_at: Progress | None = None
         self._rest: Rest | None = None
         self._counted = False
+        self.wordy = False  # its last summary was too long, also when it was asked again
         self.last = ""  # what the last compression said of itself
         self.tried_at: Progress | None = None  # where preparing in the background came to nothing
 
@@ -67,6 +69,7 @@ class Pace:
         self._counted, self._begun_at = False, progress
         if summarizer is not self._summarizer:
             self._summarizer, self._rest, self._answered_at = summarizer, None, None
+            self.wordy = False
 
     def failed(self, now: datetime, reason: str) -> Rest:
         """The summarizer gave nothing that could be used."""

@@ -133,6 +133,18 @@ def test_an_answer_that_is_only_too_long_twice_is_clipped_and_that_is_told() -> 
     assert 100 < summary.token_count <= 120
 
 
+def test_a_summarizer_that_did_not_keep_to_the_length_twice_is_clipped_at_once_from_then_on() -> None:
+    ask = Scripted("word " * 150)
+    memory = filled(manager(ask))
+    compress(memory)
+    assert len(ask.prompts) == 2
+    compress(filled(memory))
+    assert len(ask.prompts) == 3
+    memory.set_summarize_callback(again := Scripted("word " * 150))
+    compress(filled(memory))
+    assert len(again.prompts) == 2, "another one is asked more strictly first"
+
+
 def test_a_too_long_answer_is_clipped_where_the_second_one_is_no_summary_at_all() -> None:
     ask = Scripted("word " * 300, "")
     memory = filled(manager(ask))
