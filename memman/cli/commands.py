@@ -13,6 +13,7 @@ from memman.cli.export import export
 from memman.cli.importing import import_log
 from memman.cli.models import models
 from memman.cli.plugins import plugins
+from memman.cli.sessions import sessions
 from memman.cli.show import show
 from memman.cli.stats import stats
 from memman.cli.undo import undo
@@ -21,6 +22,7 @@ from memman.cli.why import why
 COMMANDS: tuple[click.Command, ...] = (
     demo,
     import_log,
+    sessions,
     stats,
     show,
     compress,

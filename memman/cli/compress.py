@@ -21,7 +21,7 @@ from memman.cli.options import (
     tokens,
 )
 from memman.cli.problems import UnusableError
-from memman.cli.session_files import Session, check_target, load, save, target_of
+from memman.cli.session_files import Session, check_target, load, target_of, write
 from memman.compression import CompressionPlan, PlannedEntry
 from memman.entries import Entry
 from memman.events import CompressionResult
@@ -52,10 +52,10 @@ def compress(
     Without --summarizer no model is asked, whatever S itself names: summaries are digests, offline.
     """
     to = _target(session, output, in_place, dry_run, as_json)
-    opened = load(session)
+    opened = load(session, to=to)
     if summarizer is not None:
         opened.memory.set_summarize_callback(summarizer)
-    if to is not None:
+    if to not in (None, session):
         check_target(to, opened.id, force)
     if budget is not None:
         opened.memory.update_config(opened.id, max_tokens=budget)
@@ -64,7 +64,7 @@ def compress(
         _show_plan(opened, opened.memory.plan_compression(opened.id, target_tokens=target), as_json)
         return
     done = opened.memory.compress(opened.id, target_tokens=target)
-    save(opened.state, to, force)
+    write(opened, session, to, force)
     if as_json:
         answer("compress", session_file=to, result=done)
     else:

@@ -12,6 +12,8 @@ from typing import Any, TypeVar
 import click
 import msgspec
 
+from memman.cli.databases import choose
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 DOCUMENT_VERSION = 1
@@ -48,7 +50,17 @@ def ratio(text: str | float) -> float:
     return share
 
 
-session_argument = click.argument("session", metavar="S")
+def session_argument(command: F) -> F:
+    """S, a session file or a database, and `--session`, which session of a database."""
+    option = click.option(
+        "--session",
+        "chosen",
+        metavar="ID",
+        expose_value=False,
+        callback=choose,
+        help="Which session, where S is a database of several.",
+    )
+    return click.argument("session", metavar="S")(option(command))
 
 
 def json_option(command: F) -> F:

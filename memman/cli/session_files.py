@@ -1,4 +1,4 @@
-"""Session documents on disk: read with their faults named, written whole or not at all."""
+"""Sessions on disk: in documents, which are written whole or not at all, and in databases."""
 
 from __future__ import annotations
 
@@ -12,26 +12,29 @@ import click
 import msgspec
 
 from memman.archive import FORMAT, SessionState, records_of
+from memman.cli.databases import chosen, is_database, opened, quiet_manager
 from memman.cli.problems import UnreadableError, UnusableError
 from memman.cli.reading import STDIN, decode, is_log, read_bytes, text_of
-from memman.config import MemoryConfig
 from memman.entries import Entry
 from memman.explaining import Trail
 from memman.manager import MemoryManager
-from memman.summarizers import DIGEST
 
 
 class Session:
-    """A session document that was read, in a manager of its own."""
+    """A session that was read, in a manager of its own."""
 
-    def __init__(self, state: SessionState, model: str | None = None) -> None:
-        # Reading must not change what is read: the commands compress when they are asked to. And no
-        # model that a document names is asked, nor needed for reading it.
-        config = MemoryConfig(auto_compress=False)
-        self.memory = MemoryManager(config=config, summarizer=DIGEST)
-        self.id = self.memory.import_session(state)
+    def __init__(self, memory: MemoryManager, session_id: str) -> None:
+        self.memory = memory
+        self.id = session_id
+
+    @classmethod
+    def of(cls, state: SessionState, model: str | None = None) -> Session:
+        """The session of a document."""
+        memory = quiet_manager()
+        opened = cls(memory, memory.import_session(state))
         if model is not None:
-            self.memory.update_config(self.id, model=model)
+            memory.update_config(opened.id, model=model)
+        return opened
 
     @cached_property
     def places(self) -> dict[str, Entry]:
@@ -49,8 +52,23 @@ class Session:
         return self.memory.export_session(self.id)
 
 
-def load(path: str, model: str | None = None) -> Session:
-    """The session in a file, or on stdin for "-". Raises `UnreadableError` or `StateError`."""
+def load(path: str, model: str | None = None, *, to: str | None = None) -> Session:
+    """The session in a file, or on stdin for "-": a document's, or the chosen one of a database.
+
+    It is a copy, unless the result goes `to` the very database: then what is done is done in it.
+    Raises `UnreadableError` or `StateError`.
+    """
+    if path != STDIN and is_database(path):
+        memory, session_id = opened(path)
+        if to == path:
+            return Session(memory, session_id)
+        return Session.of(memory.export_session(session_id), model)
+    if chosen() is not None:
+        raise UnusableError("--session chooses among the sessions of a database, and S is none")
+    return Session.of(_document_in(path), model)
+
+
+def _document_in(path: str) -> SessionState:
     name = "stdin" if path == STDIN else path
     text = text_of(read_bytes(path), name)
     if is_log(text):
@@ -63,7 +81,13 @@ def load(path: str, model: str | None = None) -> Session:
         raise UnreadableError(
             f"{name} is not a memman session; `memman import LOG -o S.json` makes one of a log"
         )
-    return Session(SessionState.from_json(document), model)
+    return SessionState.from_json(document)
+
+
+def write(opened: Session, source: str, to: str, force: bool = False) -> None:
+    """Saves a session that was changed; in a database it was written as it changed."""
+    if to != source or not is_database(source):
+        save(opened.state, to, force)
 
 
 def save(state: SessionState, path: str, force: bool = False) -> int:
@@ -113,6 +137,11 @@ def check_target(path: str, session_id: str, force: bool = False) -> None:
     target = Path(path)
     if path == STDIN or not target.exists():
         return
+    if is_database(path):
+        raise UnusableError(
+            f"{path} is a database: a session of its own is changed with --in-place, another one goes "
+            "into a session file"
+        )
     document = _document(target) if target.is_file() else None
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise UnusableError(

@@ -17,7 +17,7 @@ from memman.cli.options import (
     session_argument,
 )
 from memman.cli.problems import FindingError
-from memman.cli.session_files import check_target, load, save, target_of
+from memman.cli.session_files import check_target, load, target_of, write
 from memman.explaining import Trail
 from memman.results import SessionStats
 
@@ -46,14 +46,15 @@ def undo(
     of a summary; the newest if none. The log keeps both, and what was undone can be compressed again.
     """
     to = target_of(session, output, in_place, as_json)
-    opened = load(session)
-    check_target(to, opened.id, force)
+    opened = load(session, to=to)
+    if to != session:
+        check_target(to, opened.id, force)
     trail = opened.trail
     undone = _order(trail, found_compression(trail, compression), outer)
     before = opened.memory.get_stats(opened.id)
     for name in undone:
         opened.memory.undo_compression(opened.id, name)
-    save(opened.state, to, force)
+    write(opened, session, to, force)
     after = opened.memory.get_stats(opened.id)
     if as_json:
         answer("undo", session_file=to, undone=undone, stats=after)

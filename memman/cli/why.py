@@ -7,6 +7,7 @@ from itertools import groupby
 
 import click
 
+from memman.cli.databases import chosen
 from memman.cli.display import (
     console,
     counted,
@@ -120,6 +121,8 @@ def _commands(one: Found, fates: dict[str, CompressionFate], session: str) -> li
     """What to run to read the entry, and to have it in the window again."""
     piped = session == STDIN
     file, command = "S" if piped else shlex.quote(session), own_command()
+    if (named := chosen()) is not None:
+        file += f" --session {shlex.quote(named)}"
     place = one.entry.seq if one.undo else one.entry.id  # of an earlier era only the id is known
     lines = [f"read:    {command} show {file} --entry {place}"]
     if one.undo:

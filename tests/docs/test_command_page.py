@@ -9,6 +9,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from memman import MemoryManager
 from memman.cli.app import memman
 from memman.cli.commands import COMMANDS
 from tests.docs.pages import code, table
@@ -22,6 +23,7 @@ LOG = '{"role": "user", "content": "Hello"}\n{"role": "assistant", "content": "G
 ARGUMENTS = {
     "demo": ["--file", "log.jsonl"],
     "import": ["log.jsonl", "-o", "other.json"],
+    "sessions": ["chat.db"],
     "stats": ["s.json"],
     "show": ["s.json"],
     "compress": ["s.json", "--in-place"],
@@ -40,6 +42,8 @@ ARGUMENTS = {
 def runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CliRunner:
     monkeypatch.chdir(tmp_path)
     Path("log.jsonl").write_text(LOG, encoding="utf-8")
+    with MemoryManager("chat.db") as memory:
+        memory.add_user_message("trip", "Hello")
     runner = CliRunner()
     assert runner.invoke(memman, ["import", "log.jsonl", "-o", "s.json"]).exit_code == 0
     shorter = ["compress", "s.json", "--budget", "100", "-o", "compressed.json"]

@@ -1,0 +1,89 @@
+"""Databases of sessions: which files are one, and which of their sessions a command is about."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from memman.cli.problems import UnreadableError, UnusableError
+from memman.config import MemoryConfig
+from memman.errors import StoreError
+from memman.manager import MemoryManager
+from memman.ports import SessionInfo
+from memman.stores import SQLiteStore
+from memman.summarizers import DIGEST
+
+_MAGIC = b"SQLite format 3\x00"
+_CHOSEN = "memman.cli.session"
+_MOST_NAMED = 8
+
+
+def is_database(path: str) -> bool:
+    """Whether a file is a SQLite database, of whatever program."""
+    try:
+        with Path(path).open("rb") as file:
+            return file.read(len(_MAGIC)) == _MAGIC
+    except OSError:
+        return False
+
+
+def choose(context: click.Context, _parameter: click.Parameter, session_id: str | None) -> None:
+    """Notes what `--session` says, for whoever loads a session in this run of a command."""
+    context.meta[_CHOSEN] = session_id
+
+
+def chosen() -> str | None:
+    """The session that `--session` names, None where it was not given."""
+    named: str | None = click.get_current_context().meta.get(_CHOSEN)
+    return named
+
+
+def quiet_manager(store: str | None = None) -> MemoryManager:
+    """A manager that changes nothing by itself: the commands compress when they are asked to.
+
+    And no model that a session names is asked, nor needed for reading it.
+    """
+    config = MemoryConfig(auto_compress=False)
+    return MemoryManager(store, config=config, summarizer=DIGEST)
+
+
+def opened(path: str) -> tuple[MemoryManager, str]:
+    """A manager on a database, and the id of the chosen session: the only one, or that of `--session`.
+
+    Raises `UnreadableError` where it is no memman database, `UnusableError` where no session is meant.
+    """
+    try:
+        memory = quiet_manager(path)
+    except StoreError as error:
+        raise UnreadableError(str(error)) from error
+    click.get_current_context().call_on_close(memory.close)
+    ids = memory.list_sessions()
+    wanted = chosen()
+    if wanted is None and len(ids) == 1:
+        return memory, ids[0]
+    if wanted in ids:
+        return memory, str(wanted)
+    raise UnusableError(_which(path, ids, wanted))
+
+
+def sessions_in(path: str) -> list[SessionInfo]:
+    """The sessions of a database, in the order in which they began. Raises `UnreadableError`."""
+    try:
+        store = SQLiteStore(path)
+    except StoreError as error:
+        raise UnreadableError(str(error)) from error
+    try:
+        return list(store.sessions())
+    finally:
+        store.close()
+
+
+def _which(path: str, ids: list[str], wanted: str | None) -> str:
+    if not ids:
+        return f"{path} has no sessions"
+    named = ", ".join(ids[:_MOST_NAMED]) + (" ..." if len(ids) > _MOST_NAMED else "")
+    there = f"there are {len(ids):,}: {named}" if len(ids) > 1 else f"there is {named}"
+    if wanted is None:
+        return f"say which session of {path} with --session ID; {there}"
+    return f"{path} has no session {wanted!r}; {there}"

@@ -1,0 +1,31 @@
+"""`memman sessions`: what is in a database."""
+
+from __future__ import annotations
+
+import click
+import msgspec
+
+from memman.cli.databases import is_database, sessions_in
+from memman.cli.display import Row, console, counted, table
+from memman.cli.options import answer, json_option, note
+from memman.cli.problems import UnreadableError
+
+
+@click.command()
+@click.argument("database", metavar="DB")
+@json_option
+def sessions(database: str, as_json: bool) -> None:
+    """Lists the sessions of the database DB."""
+    if not is_database(database):
+        raise UnreadableError(f"{database} is no database; `memman stats S` shows a session file")
+    found = sessions_in(database)
+    if as_json:
+        answer("sessions", sessions=[msgspec.to_builtins(each) for each in found])
+        return
+    rows = [
+        Row((f"{each.head:,}", f"{each.entries:,}", f"{each.tokens:,}", each.session_id))
+        for each in found
+    ]
+    if rows:
+        table(console(), (">records", ">entries", ">tokens", "session"), rows)
+    note(counted(len(found), "session"))

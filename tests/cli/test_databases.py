@@ -1,0 +1,155 @@
+"""Databases of sessions: the commands read them, and write into them where that is asked for."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from memman import MemoryConfig, MemoryManager
+from tests.cli.conftest import Command
+
+
+def filled(path: Path, *session_ids: str) -> None:
+    with MemoryManager(path, config=MemoryConfig(auto_compress=False)) as memory:
+        for session_id in session_ids:
+            memory.add_user_message(session_id, f"What is in {session_id}?")
+            for number in range(30):
+                memory.add_tool_call(session_id, "ls", {"n": number}, call_id=f"c{number}")
+                memory.add_tool_result(session_id, "ls", "word " * 60, call_id=f"c{number}")
+
+
+@pytest.fixture
+def one(tmp_path: Path) -> Path:
+    filled(tmp_path / "one.db", "trip")
+    return tmp_path / "one.db"
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> Path:
+    filled(tmp_path / "two.db", "trip", "work")
+    return tmp_path / "two.db"
+
+
+def entries_in(path: Path, session_id: str) -> int:
+    with MemoryManager(path) as memory:
+        return len(memory.get_active_entries(session_id))
+
+
+def test_the_sessions_of_a_database_are_listed(two: Path, command: Command) -> None:
+    result = command("sessions", two)
+    assert result.exit_code == 0
+    assert [line.split()[-1] for line in result.stdout.splitlines()] == ["session", "trip", "work"]
+    document = json.loads(command("sessions", two, "--json").stdout)
+    assert [(row["session_id"], row["entries"]) for row in document["sessions"]] == [
+        ("trip", 61),
+        ("work", 61),
+    ]
+
+
+@pytest.mark.parametrize(
+    "arguments", [["stats"], ["show"], ["export", "-t", "anthropic"], ["compress", "--dry-run"]]
+)
+def test_reading_commands_take_a_database_and_change_nothing(
+    one: Path, command: Command, arguments: list[str]
+) -> None:
+    name, *options = arguments
+    before = MemoryManager(one).export_session("trip")
+    result = command(name, one, *options)
+    assert result.exit_code == 0, result.stderr
+    assert MemoryManager(one).export_session("trip") == before
+
+
+def test_a_model_given_to_stats_is_not_written_into_the_database(
+    one: Path, command: Command
+) -> None:
+    assert command("stats", one, "--model", "gpt-4o").exit_code == 0
+    assert MemoryManager(one).export_session("trip").settings == {}
+
+
+def test_of_several_sessions_one_is_chosen(two: Path, command: Command) -> None:
+    assert "What is in work?" in command("show", two, "--session", "work").stdout
+    asked = command("show", two)
+    assert asked.exit_code == 2
+    assert "with --session ID; there are 2: trip, work" in asked.stderr
+    wrong = command("show", two, "--session", "nowhere")
+    assert wrong.exit_code == 2
+    assert "no session 'nowhere'; there are 2: trip, work" in wrong.stderr
+
+
+def test_compressing_and_undoing_in_place_is_done_in_the_database(
+    two: Path, command: Command
+) -> None:
+    done = command("compress", two, "--session", "work", "--budget", "2k", "--in-place", "--json")
+    assert done.exit_code == 0, done.stderr
+    result = json.loads(done.stdout)["result"]
+    assert result["tokens_after"] < result["tokens_before"]
+    with MemoryManager(two) as memory:
+        assert len(memory.get_entries("work")) == 61
+        assert memory.get_stats("work").active_tokens <= 2_000
+    assert entries_in(two, "trip") == 61
+    compressed = entries_in(two, "work")
+    undone = command("undo", two, "--session", "work", "--in-place")
+    assert undone.exit_code == 0, undone.stderr
+    assert entries_in(two, "work") == 61 >= compressed
+
+
+def test_what_why_names_can_be_run_on_the_database(two: Path, command: Command) -> None:
+    command("compress", two, "--session", "work", "--budget", "1k", "--in-place")
+    told = command("why", two, "What is in work?", "--session", "work").stdout
+    [restore] = [line.split("memman ")[1] for line in told.splitlines() if "restore:" in line]
+    assert "--session work" in restore
+    assert command(*restore.split()).exit_code == 0
+    assert "What is in work?" in command("show", two, "--session", "work", "--active").stdout
+
+
+def test_a_copy_goes_into_a_session_file_and_leaves_the_database(
+    one: Path, command: Command, tmp_path: Path
+) -> None:
+    made = tmp_path / "small.json"
+    result = command("compress", one, "--budget", "2k", "-o", made)
+    assert result.exit_code == 0, result.stderr
+    assert json.loads(made.read_text())["session_id"] == "trip"
+    assert entries_in(one, "trip") == 61
+
+
+def test_a_database_is_not_overwritten_with_a_document(
+    one: Path, session_file: Path, command: Command
+) -> None:
+    before = one.read_bytes()
+    result = command("compress", session_file, "-o", one, "--force")
+    assert result.exit_code == 2
+    assert "is a database" in result.stderr
+    assert one.read_bytes() == before
+
+
+def test_what_is_no_memman_database_says_so(tmp_path: Path, command: Command) -> None:
+    path = tmp_path / "other.db"
+    other = sqlite3.connect(path)
+    other.execute("CREATE TABLE notes (text)")
+    other.commit()
+    other.close()
+    for name in ("stats", "sessions"):
+        result = command(name, path)
+        assert result.exit_code == 3
+        assert "is no memman database" in result.stderr
+
+
+def test_a_session_file_has_no_sessions_to_choose_from(
+    session_file: Path, command: Command
+) -> None:
+    listed = command("sessions", session_file)
+    assert listed.exit_code == 3
+    assert "`memman stats S`" in listed.stderr
+    chosen = command("stats", session_file, "--session", "x")
+    assert chosen.exit_code == 2
+    assert "chooses among the sessions of a database" in chosen.stderr
+
+
+def test_an_empty_database_says_so(tmp_path: Path, command: Command) -> None:
+    MemoryManager(tmp_path / "empty.db").close()
+    result = command("stats", tmp_path / "empty.db")
+    assert (result.exit_code, "has no sessions" in result.stderr) == (2, True)
+    assert command("sessions", tmp_path / "empty.db").exit_code == 0
