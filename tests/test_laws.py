@@ -24,6 +24,7 @@ HYPOTHESIS_PROFILE=thorough runs many more examples.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import json
 import os
 import re
@@ -251,7 +252,9 @@ class AsyncDoorUnderTest(DoorUnderTest):
                 self.do_elsewhere(operation)
                 continue
             if operation[0] == "rival":
-                rival = asyncio.ensure_future(self._done(RIVAL))
+                # Of somebody else: what the summarizer itself asks for is turned away.
+                nobody = contextvars.Context()
+                rival = self.loop.create_task(self._done(RIVAL), context=nobody)
                 self.rivals.append(lambda rival=rival: self.loop.run_until_complete(rival))
                 await asyncio.sleep(0)
                 continue
@@ -501,7 +504,8 @@ class Laws(RuleBasedStateMachine):
 
     def _arranged(self) -> None:
         """What did not come to happen does not happen later; what did is known from the log."""
-        rivals = [[said(answer()) for answer in door.rivals] for door in self.doors]
+        # Which of two that wait comes first is the lock's affair.
+        rivals = [sorted(str(said(answer())) for answer in door.rivals) for door in self.doors]
         assert rivals[0] == rivals[1], "the doors disagree about a second compression"
         for door in self.doors:
             assert not door.waited, "an operation waited for a summary"
@@ -633,7 +637,8 @@ class Laws(RuleBasedStateMachine):
     @rule()
     def what_became_of_each_entry_is_what_the_plain_fold_says(self) -> None:
         oracle = Oracle.of(self._log())
-        told = self.doors[0].do(("explain", (), {}))
+        # Through both: whether a summarizer rests is asked of the clock, which ticks at each look.
+        told, _ = (door.do(("explain", (), {})) for door in self.doors)
         fates = {fate.entry_id: fate for fate in told.entries}
         kept = [name for name, fate in fates.items() if fate.state != "deleted"]
         assert kept == oracle.era
