@@ -492,6 +492,8 @@ class Laws(RuleBasedStateMachine):
     def _arrange(self, data: st.DataObject, where: str) -> None:
         """Somebody will add, clear, undo, pin, delete or compress in the middle of the next operation."""
         operations = [self._meddling(data, where) for _ in range(data.draw(st.integers(1, 2)))]
+        if any(name == "rival" for name, _, _ in operations):  # one, and after what else happens
+            operations = [each for each in operations if each[0] != "rival"] + [("rival", (), {})]
         for name, _, _ in operations:
             self._forget_pairs(name)
         for door in self.doors:
@@ -504,8 +506,7 @@ class Laws(RuleBasedStateMachine):
 
     def _arranged(self) -> None:
         """What did not come to happen does not happen later; what did is known from the log."""
-        # Which of two that wait comes first is the lock's affair.
-        rivals = [sorted(str(said(answer())) for answer in door.rivals) for door in self.doors]
+        rivals = [[said(answer()) for answer in door.rivals] for door in self.doors]
         assert rivals[0] == rivals[1], "the doors disagree about a second compression"
         for door in self.doors:
             assert not door.waited, "an operation waited for a summary"
