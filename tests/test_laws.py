@@ -5,7 +5,8 @@ has a store of its own, on which a second writer works too. After each step the 
 store and the events of both must agree with each other and with a plain second fold (`oracle`).
 
 While a summary is written, others add, clear, undo, pin and delete through this manager or a second one on
-the same store, which compresses too (a second compression of one manager: test_concurrency). What must hold, by name of the rule or invariant:
+the same store, which compresses too (a second compression of one manager: test_concurrency). What must
+hold, by name of the rule or invariant:
 
     each entry is represented once, dropped or deleted   every_acknowledged_entry_is_represented_once
     the log has no gaps                                  Oracle.apply
