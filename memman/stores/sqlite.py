@@ -331,9 +331,11 @@ class SQLiteStore:
 
     def _version(self, db: Connection) -> int:
         """The version of the file's tables, 0 for an empty file."""
-        [(application,)] = db.execute("PRAGMA application_id")
-        [(version,)] = db.execute("PRAGMA user_version")
-        [(tables,)] = db.execute("SELECT count(*) FROM sqlite_master")
+        # In one look: another process may be making the tables.
+        [(application, version, tables)] = db.execute(
+            "SELECT application_id, user_version, (SELECT count(*) FROM sqlite_master)"
+            " FROM pragma_application_id, pragma_user_version"
+        )
         if application != APPLICATION_ID and (tables or version or application):
             raise StoreError(f"{self.path} is no memman database")
         if version > len(VERSIONS):

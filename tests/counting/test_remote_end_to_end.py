@@ -166,6 +166,10 @@ def test_a_missing_key_is_told_with_what_to_set(
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     context, heard = run(door, provider.model)
+    if provider.name == "openai":
+        # Another server than OpenAI's, as here, may need none: it is for the server to say.
+        assert context.tokens.counter.startswith("openai:127.0.0.1")
+        return
     assert context.tokens.counter == "chars4"
     assert f"{provider.name.upper()}_API_KEY" in heard[0].reason
     assert server.received == []
