@@ -284,12 +284,15 @@ class Compressing(LiveWindow):
         write = ask or not configured or on_failure == "fallback"
         return SummaryOptions(ask=ask, write=write, on_failure=on_failure, focus=focus), rest
 
-    async def plan(self, target_tokens: int | None, focus: str | None) -> CompressionPlan:
-        """What `compress` would do now. Asks nobody, changes nothing."""
+    async def plan(
+        self, target_tokens: int | None, focus: str | None, automatic: bool = False
+    ) -> CompressionPlan:
+        """What `compress` would do now, or an add that compresses. Asks nobody, changes nothing."""
         async with self._lock:
             await self.require()
-            view, goal = self._view(target_tokens)
-            options, rest = self._options(focus, False, lately=False)
+            lately = automatic and self.pace.asked_lately(self._progress, self._budget)
+            options, rest = self._options(focus, automatic, lately)
+            view, goal = self._view(target_tokens, spare=lately and not options.ask)
         after = view
         if rest is None or options.write:
             dry = msgspec.structs.replace(options, dry_run=True)
