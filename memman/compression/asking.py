@@ -112,10 +112,11 @@ def _parts(
     options: SummaryOptions,
     composer: Composer,
 ) -> Generator[Request, Answer, list[tuple[Entry]]]:
-    """A summary of each piece, with nothing below it."""
+    """A summary of each piece, with nothing below it; what they tell of constraints is carried on."""
     made: list[tuple[Entry]] = []
     for piece in pieces:
         part = yield from _one(piece, most, options, composer.of_part(piece))
+        composer.hear(part.text)
         made.append((part,))
     return made
 

@@ -30,6 +30,7 @@ class Composer:
 
     def __init__(self, originals: Sequence[Entry], craft: Craft, bare: bool = False) -> None:
         self._originals = originals
+        self._told: dict[str, None] = {}
         self._craft = craft
         self._draft = summary_draft("", originals)
         self._bare = bare
@@ -38,6 +39,10 @@ class Composer:
     def of_part(self, originals: Sequence[Entry]) -> Composer:
         """One for a part that goes into another summary: nothing is put below it."""
         return Composer(originals, self._craft, bare=True)
+
+    def hear(self, part: str) -> None:
+        """Takes note of the constraints that the summary of a part tells."""
+        self._told.update(dict.fromkeys(parts_of_reply(part).constraints))
 
     def entry(self, text: str) -> Entry:
         """The summary of this text."""
@@ -100,7 +105,8 @@ class Composer:
     def _below(self, told: Sequence[str], cap: int) -> Carried:
         if self._bare:
             return NOTHING_CARRIED
-        return carried(self._originals, told, cap - SMALLEST_SUMMARY, self._count)
+        every = (*self._told, *told)
+        return carried(self._originals, every, cap - SMALLEST_SUMMARY, self._count)
 
     def _count(self, text: str) -> int:
         return self.entry(text).token_count.tokens

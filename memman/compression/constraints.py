@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from memman.compression.layout import Parts, parts_of, plain
+from memman.compression.layout import Parts, one_item, parts_of, plain
 from memman.entries import NO_JSON, Entry
 
 _KEY: Final = "constraint"
@@ -69,7 +69,7 @@ def _found(entries: Sequence[Entry]) -> tuple[dict[str, None], dict[str, None]]:
             declared.update(dict.fromkeys(parts.declared))
             others.update(dict.fromkeys(parts.constraints))
         elif is_declared(entry) and (text := entry.text.strip()):
-            declared[plain(text)] = None
+            declared[one_item(plain(text))] = None
     return declared, others
 
 

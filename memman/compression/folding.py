@@ -67,6 +67,7 @@ def _reads(view: View) -> list[tuple[_Place, Item, Hashable]]:
         if group.results or len(group.slots) > 1 or group.slots[0].entry.type == "context"
         for index, item in enumerate(group.items)
         if item.method is None
+        and item.run[0].compression is None
         and item.tokens > 2 * LEAST_GAIN
         and item.entry is not None
         and item.entry.type in _READS

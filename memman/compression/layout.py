@@ -17,8 +17,9 @@ from memman.compression.ledger import LEDGER_HEAD, without_ledger
 CONSTRAINTS: Final = "## Constraints"
 DECLARED: Final = "## Declared constraints"
 _ITEM: Final = "\n- "
+_NESTED: Final = "\n  - "
 _HEADING: Final = re.compile(r"[#*\s]*(declared\s+)?constraints[:*\s]*\Z", re.IGNORECASE)
-_ANY_HEADING: Final = re.compile(r"#{1,6}\s")
+_ANY_HEADING: Final = re.compile(r"#{1,6}\s|\*\*[^*]+\*\*:?\s*\Z")
 _LEDGER: Final = re.compile(rf"^(\s*){re.escape(LEDGER_HEAD.strip())}", re.MULTILINE)
 _BULLET: Final = re.compile(r"\s*(?:[-*\u2022]\s+)?")
 
@@ -36,6 +37,11 @@ class Parts(msgspec.Struct, frozen=True):
         """The parts as one text."""
         listed = (_section(CONSTRAINTS, self.constraints), _section(DECLARED, self.declared))
         return "\n".join([part for part in (self.body, *listed, self.ledger) if part])
+
+
+def one_item(text: str) -> str:
+    """A text as one item: a list in it is indented, so that it is not taken for further items."""
+    return text.replace(_ITEM, _NESTED)
 
 
 def _section(heading: str, items: Iterable[str]) -> str:
@@ -95,9 +101,3 @@ def without_headings(text: str) -> str:
     if CONSTRAINTS in text or DECLARED in text:
         text = text.replace(CONSTRAINTS, CONSTRAINTS[1:]).replace(DECLARED, DECLARED[1:])
     return plain(text)
-
-
-def stands_in(item: str, text: str) -> bool:
-    """Whether an item is one or several whole lines of a text, with or without a bullet."""
-    padded = f"\n{text}\n"
-    return any(f"\n{bullet}{item}\n" in padded for bullet in ("", "- ", "* "))

@@ -90,7 +90,7 @@ def _stubbed(item: Item, craft: Craft) -> Item:
         return item
     if item.method is not None or text_of(entry.content).startswith(_STUB_HEAD):
         return item
-    seq, tokens = str(entry.seq), str(item.tokens)
+    seq, tokens = str(item.number), str(item.tokens)
     return stubbed(
         item,
         craft,
@@ -225,15 +225,23 @@ def _clipped(item: Item, wanted: int, craft: Craft) -> Item | None:
     if entry is None or item.tokens <= wanted:
         return None
     text = text_of(entry.content)
+    named = msgspec.structs.replace(entry, seq=item.number)
     keep = int(len(text) * wanted / item.tokens * 0.9)
     for _ in range(_CLIP_ATTEMPTS):
-        made = craft(in_place_of(entry, clip_text(text, keep, entry)))
+        made = craft(in_place_of(entry, clip_text(text, keep, named)))
         if made.token_count.tokens <= wanted or keep == 0:
-            smaller = made.token_count.tokens < item.tokens
-            return item.replaced(made, "clip") if smaller else None
+            return _cut(item, made) if made.token_count.tokens < item.tokens else None
         keep = int(keep * min(0.8, wanted / made.token_count.tokens * 0.95))
         keep = keep if keep > 8 else 0
     return None
+
+
+def _cut(item: Item, made: Entry) -> Item:
+    """The item with a cut text; a summary of this very compression stays what others go into."""
+    entry, method = item.entry, item.method
+    if entry is None or method not in ("summary", "digest"):
+        return item.replaced(made, "clip")
+    return item.replaced(msgspec.structs.replace(made, id=entry.id), method)
 
 
 def clip_text(text: str, keep: int, entry: Entry) -> str:

@@ -13,7 +13,7 @@ import msgspec
 
 from memman.compression.covering import summary_draft
 from memman.config import Budget
-from memman.entries import Draft, Entry, check_text
+from memman.entries import NO_JSON, Draft, Entry, check_text
 from memman.errors import InvalidInput
 from memman.records import ReplacementMethod
 from memman.window import Exchange, Slot
@@ -61,6 +61,12 @@ class Item(msgspec.Struct, frozen=True, gc=False):
     method: ReplacementMethod | None = None
     into: str | None = None
 
+    @property
+    def number(self) -> int:
+        """The place in the log of what was added here; of an earlier summary its own."""
+        slot = self.run[0]
+        return slot.entry.seq if slot.entry.type == "summary" else slot.position
+
     def replaced(self, entry: Entry, method: ReplacementMethod) -> Item:
         """This place with another entry shown."""
         return Item(self.run, entry, entry.token_count.tokens, method)
@@ -71,7 +77,7 @@ class Item(msgspec.Struct, frozen=True, gc=False):
 
 
 def in_place_of(entry: Entry, content: str) -> Draft:
-    """A draft that takes an entry's place in its exchange."""
+    """A draft that takes an entry's place in its exchange; of a summary it says what that covers."""
     return Draft(
         type=entry.type,
         role=entry.role,
@@ -80,6 +86,7 @@ def in_place_of(entry: Entry, content: str) -> Draft:
         name=entry.name,
         message_id=entry.message_id,
         is_error=entry.is_error,
+        metadata_json=entry.metadata_json if entry.type == "summary" else NO_JSON,
     )
 
 
@@ -273,7 +280,7 @@ def _stub(item: Item, text: str | None, craft: Craft) -> Item:
     if entry.type == "tool_call":
         raise InvalidInput(f"the entry {entry.id!r} is a tool call: drop or replace its exchange")
     if text is None:
-        size = f"it is entry #{entry.seq}, {item.tokens} tokens"
+        size = f"it is entry #{item.number}, {item.tokens} tokens"
         text = f"[memman: this was taken out to save space; {size}]"
     return item.replaced(craft(in_place_of(entry, text)), "stub")
 

@@ -36,11 +36,15 @@ class Trigger(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SummarizerState(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether there is a summarizer, and whether an automatic compression may ask it now, and why."""
+    """Whether there is a summarizer, and whether an automatic compression may ask it now, and why.
+
+    `holds_up` is whether that compression waits for it, since `on_failure` wants no digest in its place.
+    """
 
     configured: bool
     may_be_asked: bool
     reason: str
+    holds_up: bool = False
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,7 +96,8 @@ def explained(
     entries: Iterable[EntryFate],
 ) -> Explanation:
     """The explanation; `plan` is what a compression would do now, asked for only where one is due."""
-    reason, then = _prospect(trigger, running, plan)
+    waits = summarizer.reason if summarizer.holds_up and trigger.auto_compress else ""
+    reason, then = _prospect(trigger, running, plan, waits)
     return Explanation(
         session_id=session_id,
         reason=reason,
@@ -106,7 +111,9 @@ def explained(
     )
 
 
-def _prospect(trigger: Trigger, running: bool, plan: CompressionPlan | None) -> tuple[str, str]:
+def _prospect(
+    trigger: Trigger, running: bool, plan: CompressionPlan | None, waits: str
+) -> tuple[str, str]:
     """Why the window is not compressed further, and what comes next."""
     if running:
         return "a compression is under way", "it lands when it is done; adding goes on meanwhile"
@@ -115,6 +122,11 @@ def _prospect(trigger: Trigger, running: bool, plan: CompressionPlan | None) -> 
     if not trigger.compresses:
         refused = "nothing by itself: build_context raises BudgetExceeded"
         return "over the limits, and the strategy never compresses", refused
+    if waits:
+        return (
+            f"over the limits, and {waits}",
+            "nothing before that; a context is cut to fit as it is built",
+        )
     if plan.tokens_after == plan.tokens_before and plan.entries_after == plan.entries_before:
         reason = (
             "over the limits, and nothing may go: what is left is pinned, recent, or too little"

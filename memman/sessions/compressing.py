@@ -34,7 +34,7 @@ from memman.doors import Lock
 from memman.entries import Entry
 from memman.errors import CompressionFailed, InvalidInput, MemmanError, Refused, StoreConflict
 from memman.ports import SummaryReply, SummaryRequest, SummaryUsage
-from memman.records import Added, Compressed, Cost
+from memman.records import NO_COST, Added, Compressed, Cost
 from memman.sessions.live import LiveWindow
 from memman.sessions.pacing import Pace, Progress, Rest
 from memman.window import Slot, replaced_in
@@ -139,6 +139,7 @@ class Compressing(LiveWindow):
     ) -> events.CompressionResult:
         self.pace.begin(self._summarizer(), self._progress)
         lately = automatic and self.pace.asked_lately(self._progress, self._budget)
+        spent = NO_COST
         for _ in range(1 + _REPLANS):
             attempt = await self._attempt(target_tokens, focus, automatic, lately)
             if isinstance(attempt, events.CompressionResult):
@@ -148,13 +149,14 @@ class Compressing(LiveWindow):
             except SummaryFailed as error:
                 return self._given_up(f"the summary failed: {error}", automatic)
             rest = self._judged_summary(attempt, after) if cost.calls else None
+            spent = spent.plus(cost)  # a plan that is given up was paid for too
             if not after.changed:
                 return self._nothing(self._why_nothing(attempt.view, attempt.goal))
-            record = self._record(attempt, after, cost, automatic)
+            record = self._record(attempt, after, spent, automatic)
             if await self._land(record):
                 self._note(attempt.goal, after, rest)
                 return events.result_of(self.id, record)
-        return self._nothing("the window changed shape each time; try again")
+        return self._nothing("the window changed shape each time; try again", spent)
 
     async def _attempt(
         self, target_tokens: int | None, focus: str | None, automatic: bool, lately: bool
@@ -220,6 +222,9 @@ class Compressing(LiveWindow):
                     slots, touched = replaced_in(window.slots, record, window.head + 1)
                 except Refused:
                     return False
+                for slot in slots:
+                    if slot.compression == record.id:  # the counter may be another one by now
+                        slot.tokens = self._meter.recount(slot.entry)
                 try:
                     await self._write(self._commit(record, slots, touched))
                 except StoreConflict:
@@ -279,19 +284,22 @@ class Compressing(LiveWindow):
         write = ask or not configured or on_failure == "fallback"
         return SummaryOptions(ask=ask, write=write, on_failure=on_failure, focus=focus), rest
 
-    async def plan(self, target_tokens: int | None, focus: str | None) -> CompressionPlan:
-        """What `compress` would do now. Asks nobody, changes nothing."""
+    async def plan(
+        self, target_tokens: int | None, focus: str | None, automatic: bool = False
+    ) -> CompressionPlan:
+        """What `compress` would do now, or an add that compresses. Asks nobody, changes nothing."""
         async with self._lock:
             await self.require()
-            view, goal = self._view(target_tokens)
-            options, rest = self._options(focus, False, lately=False)
+            lately = automatic and self.pace.asked_lately(self._progress, self._budget)
+            options, rest = self._options(focus, automatic, lately)
+            view, goal = self._view(target_tokens, spare=lately and not options.ask)
         after = view
         if rest is None or options.write:
             dry = msgspec.structs.replace(options, dry_run=True)
             after, _ = await self._carried_out(view, goal, dry)
         return describe(self.id, view, after, goal, options.ask)
 
-    def _nothing(self, reason: str) -> events.CompressionResult:
+    def _nothing(self, reason: str, cost: Cost = NO_COST) -> events.CompressionResult:
         tokens = self._window.tokens
         return events.CompressionResult(
             session_id=self.id,
@@ -299,6 +307,7 @@ class Compressing(LiveWindow):
             tokens_before=tokens,
             tokens_after=tokens,
             reason=reason,
+            cost=cost,
         )
 
     def _why_nothing(self, view: View, goal: Goal) -> str:

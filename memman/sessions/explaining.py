@@ -19,7 +19,8 @@ class Explaining(Compressing, Reading):
             trail = Trail(await self._era_log())
             trigger, summarizer = self._sized(), self._summarizer_state()
             running = self._run is not None or self._preparing
-        plan = await self.plan(None, None) if trigger.over else None
+        automatic = self._config.auto_compress
+        plan = await self.plan(None, None, automatic) if trigger.over else None
         fates = trail.entry_fates().values()
         return explained(
             self.id,
@@ -64,4 +65,9 @@ class Explaining(Compressing, Reading):
             )
         else:
             reason = "it may be asked now"
-        return SummarizerState(configured=configured, may_be_asked=options.ask, reason=reason)
+        return SummarizerState(
+            configured=configured,
+            may_be_asked=options.ask,
+            reason=reason,
+            holds_up=rest is not None and not options.write,
+        )

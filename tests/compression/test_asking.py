@@ -97,6 +97,22 @@ def test_an_entry_larger_than_the_window_reaches_it_in_pieces() -> None:
     assert [n for n in range(2_000) if f"line {n}\n" not in told] == []
 
 
+def test_constraints_that_a_part_tells_stand_in_the_whole_whatever_the_merge_forgets() -> None:
+    def reply(request: SummaryRequest) -> str:
+        if request.entries[0].type == "summary":
+            return "merged"
+        return f"part\n## Constraints\n- Mind {request.entries[0].text[:4]}."
+
+    asked = ScriptedSummarizer(reply)
+    memory = filled(manager(asked, summarizer_window=2_000))
+    memory.compress(S, target_tokens=2_000)
+    *parts, _merge = asked.requests
+    [summary] = memory.get_summaries(S)
+    assert len(parts) > 4
+    assert summary.content.startswith("merged\n## Constraints\n")
+    assert all(f"\n- Mind {part.entries[0].text[:4]}.\n" in summary.content for part in parts)
+
+
 def test_parts_that_do_not_fit_together_are_merged_again() -> None:
     asked = ScriptedSummarizer(lambda request: "word " * (request.target_tokens * 3 // 4))
     memory = filled(manager(asked, summarizer_window=1_000, max_entries=None), 200)

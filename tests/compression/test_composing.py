@@ -155,6 +155,22 @@ def test_ten_rounds_keep_pins_declared_constraints_and_the_newest_fifty_values(
     assert (len(summarizer.requests) if summarizer else 10) == 10
 
 
+def test_declared_constraints_with_lists_in_them_stay_whole_through_all_rounds() -> None:
+    rules = [
+        f"When {verb}:\n- ask first\n- take notes of {verb}" for verb in ("adding", "deleting")
+    ]
+    memory = manager(Forgetful())
+    for rule in rules:
+        memory.add_user_message(S, rule, metadata={"constraint": True})
+    for _ in range(4):
+        for _ in range(40):
+            memory.add_user_message(S, "word " * 61)
+        memory.compress(S, target_tokens=2_000)
+        [told] = memory.get_summaries(S)
+        declared = parts_of(told.content).declared
+        assert [item.replace("\n  - ", "\n- ") for item in declared] == rules
+
+
 def test_what_a_ledger_has_survives_rounds_in_which_nothing_new_comes() -> None:
     memory = manager(Forgetful())
     memory.add_user_message(S, "The order is ORD-4711.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from typing import Any
 
@@ -142,6 +143,49 @@ def test_a_huge_tool_result_fits_clipped_with_its_call(budget: int) -> None:
     assert check(context.messages, "openai-chat") == []
     assert len(context.messages) == 10  # one huge entry pushes nothing recent out
     assert memory.get_entry(S, entry.id).text == HUGE
+
+
+def notices(memory: MemoryManager) -> list[str]:
+    """What cuts and stubs in the window say of what they stand for."""
+    return [
+        found
+        for entry in memory.get_active_entries(S)
+        for found in re.findall(r"\[memman[^]]*entry (#\d+)", entry.text)
+    ]
+
+
+def test_what_is_cut_twice_or_cut_and_then_cleared_names_the_entry_that_was_added() -> None:
+    memory = MemoryManager(counter="chars4", config=MemoryConfig(max_tokens=2_000, recent_window=0))
+    pinned = memory.add_user_message(S, "abc " * 1_500, pinned=True)
+    memory.add_tool_call(S, "cat", {"path": "log"}, call_id="c")
+    original = memory.add_tool_result(S, "cat", HUGE, call_id="c")
+    assert notices(memory) == [f"#{original.seq}"]  # cut, and in the same compression once more
+    assert "#3]" in memory.build_context(S, budget=1_700).messages[-1]["content"]
+    memory.unpin(S, pinned.id)
+    for _ in range(8):
+        memory.add_user_message(S, "abc " * 200)
+    memory.update_config(strategy=(ClearToolResults(),))
+    memory.compress(S, target_tokens=400)
+    assert notices(memory) == [f"#{original.seq}"]
+    assert memory.get_entry(S, original.id).text == HUGE
+
+
+def test_a_summary_that_is_cut_as_it_is_made_still_speaks_for_all_its_pieces() -> None:
+    config = MemoryConfig(
+        max_tokens=1_000, target_ratio=0.55, max_summary_ratio=0.8, max_entry_ratio=0.06,
+        compression_ratio=0.9, recent_window=0, auto_compress=False,
+    )  # fmt: skip
+    memory = MemoryManager(counter="chars4", config=config, summarizer=lambda prompt: "fact " * 230)
+    for number in range(8):
+        memory.add_user_message(S, f"{number} " + "word " * 60, pinned=number in (3, 4, 6))
+    memory.add_user_message(S, "abc " * 600)
+    result = memory.compress(S)
+    [summary] = memory.get_summaries(S)
+    assert "memman cut" in summary.content
+    assert result.summary_id == summary.id
+    assert len(summary.original_entry_ids) == 5
+    assert {entry.summary_id for entry in memory.get_entries(S) if entry.compressed} == {summary.id}
+    assert "summary of entries 1-8" in str(memory.build_context(S).messages)
 
 
 @pytest.mark.parametrize(

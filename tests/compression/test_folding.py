@@ -165,6 +165,16 @@ def test_a_newest_read_that_is_only_a_stub_stands_for_nothing() -> None:
     assert first.id in {entry.id for entry in memory.get_active_entries("s")}
 
 
+def test_what_an_earlier_compression_has_put_there_is_no_read() -> None:
+    memory = manager()
+    reads = [read(memory, f"{number} " + FILE) for number in range(3)]
+    told = [entry.id for entry in reads]
+    memory.update_config(strategy=(lambda view, goal, craft: view.stub(told, craft, FILE[:400]),))
+    memory.compress("s", target_tokens=1)
+    memory.update_config(strategy=(fold_repeats,))
+    assert folded(memory) == []
+
+
 def test_a_fold_is_undone_and_survives_an_export() -> None:
     memory = manager()
     read(memory)

@@ -51,6 +51,13 @@ def test_constraints_of_a_reply_are_read_wherever_they_stand_and_however_they_ar
     )
 
 
+def test_a_bold_heading_ends_the_constraints_and_a_bold_item_does_not() -> None:
+    reply = "**Constraints:**\n- No push.\n- **Use tabs.**\n\n**Goal**\nShip it.\n**Open:**\nTests."
+    assert parts_of_reply(reply) == Parts(
+        "**Goal**\nShip it.\n**Open:**\nTests.", ("No push.", "**Use tabs.**")
+    )
+
+
 def test_the_word_constraints_in_a_sentence_is_no_heading() -> None:
     reply = "constraints\nAll constraints: none.\n# Constraints of the build"
     assert parts_of_reply(reply) == Parts(reply)

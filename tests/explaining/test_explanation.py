@@ -317,6 +317,24 @@ def test_a_summarizer_that_failed_is_said_to_have() -> None:
     assert "after 1 failure (RuntimeError: down)" in state.reason
 
 
+def test_what_is_said_to_come_next_is_what_the_next_add_does() -> None:
+    memory = manager(
+        ScriptedSummarizer(RuntimeError("down")),
+        max_tokens=1_000, max_entries=None, auto_compress=True, on_failure="keep",
+    )  # fmt: skip
+    for _ in range(18):
+        memory.add_user_message("s", "abc " * 60)
+    told = memory.explain("s")
+    assert "the summarizer is left alone until" in told.reason
+    assert told.next.startswith("nothing before that")
+    memory.add_user_message("s", "x")
+    assert memory.explain("s").compressions == ()
+    memory.set_summarize_callback(None)
+    assert memory.explain("s").next.startswith("the next add compresses")
+    memory.add_user_message("s", "x")
+    assert len(memory.explain("s").compressions) == 1
+
+
 # ---------------------------------------------------------------- its form
 
 

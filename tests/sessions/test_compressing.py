@@ -11,6 +11,7 @@ import pytest
 
 from memman import (
     CompressionFailed,
+    MemoryConfig,
     MemoryManager,
     SessionNotFound,
     StoreConflict,
@@ -379,7 +380,7 @@ def test_a_plan_that_lost_its_window_may_ask_again_and_three_calls_are_the_most(
 
     use.scripted.replies = (pinning,)
     result = use.do("compress")
-    assert (result.compression_id, use.asked) == (None, 3)
+    assert (result.compression_id, use.asked, result.cost.calls) == (None, 3, 3)
     assert "changed shape" in result.reason
     assert [entry.id for entry in use.do("get_active_entries")] == ids
 
@@ -398,6 +399,26 @@ def test_an_automatic_plan_that_lost_its_window_asks_again(make: Make) -> None:
     fill(use, 2)
     assert use.asked == 2
     assert [each.content for each in use.do("get_summaries")] == ["short"]
+    assert use.do("get_stats").cost.calls == 2  # the one that was lost was paid for too
+
+
+def test_a_summary_that_lands_after_a_change_of_the_counter_is_counted_by_the_new_one() -> None:
+    store = MemoryStore()
+    settings = {"max_tokens": 4_000, "auto_compress": False, "count_policy": "estimate"}
+
+    def changing(prompt: str) -> str:
+        memory.update_config(model="claude-sonnet-4-5")
+        return "They spoke of numbers. " * 20
+
+    memory = MemoryManager(store, summarizer=changing, config=MemoryConfig(**settings))
+    for number in range(60):
+        memory.add_user_message(SESSION, f"{number} " + "word " * 60)
+    before = memory.get_stats(SESSION).counter
+    assert memory.compress(SESSION).summary_id is not None
+    again = MemoryManager(store, config=MemoryConfig(**settings, model="claude-sonnet-4-5"))
+    stats, others = memory.get_stats(SESSION), again.get_stats(SESSION)
+    assert stats.counter == others.counter != before
+    assert stats.active_tokens == others.active_tokens
 
 
 def test_a_session_that_was_deleted_meanwhile_does_not_come_back(make: Make) -> None:
