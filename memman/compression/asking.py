@@ -102,7 +102,8 @@ def asked(
             break
         exchanges = yield from _parts(pieces, min(most, int(_PART_SHARE * room)), options, composer)
     raise NoSummary(
-        f"so much text takes too many calls of a summarizer with a window of {options.window} tokens"
+        f"so much text takes too many calls of a summarizer with a window of {options.window} tokens",
+        unasked=most_pieces == _MOST_PIECES[0],
     )
 
 

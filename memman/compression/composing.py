@@ -34,6 +34,9 @@ class Composer:
         self._craft = craft
         self._draft = summary_draft("", originals)
         self._bare = bare
+        self.forgotten: tuple[
+            str, ...
+        ] = ()  # constraints told by models that the summary had no room for
         self.replaced = sum([entry.token_count.tokens for entry in originals])
 
     def of_part(self, originals: Sequence[Entry]) -> Composer:
@@ -86,12 +89,15 @@ class Composer:
 
     def digest(self, cap: int) -> Entry:
         """What can be said without a model."""
-        text = digest(self._originals, cap, self._count, self._below((), cap))
+        below = self._below((), cap)
+        self.forgotten = below.forgotten
+        text = digest(self._originals, cap, self._count, below)
         return self.entry(text or f"[{len(self._originals)} earlier entries]")
 
     def _parts(self, text: str, cap: int) -> Parts:
         told = parts_of_reply(text)
         below = self._below(told.constraints, cap)
+        self.forgotten = below.forgotten
         values = ledger(self._originals, int(LEDGER_SHARE * cap) * _CHARS_A_TOKEN)
         return Parts(told.body, below.constraints, below.declared, values)
 

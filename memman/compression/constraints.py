@@ -24,11 +24,14 @@ CountText = Callable[[str], int]
 
 
 class Carried(msgspec.Struct, frozen=True):
-    """What goes below a summary, and the declared constraints that there was no room for."""
+    """What goes below a summary, and what there was no room for: declared constraints (`left_out`), and
+    those that models told (`forgotten`).
+    """
 
     constraints: tuple[str, ...] = ()
     declared: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
+    forgotten: tuple[str, ...] = ()
 
 
 NOTHING_CARRIED: Final = Carried()
@@ -56,7 +59,8 @@ def carried(
     while (kept or below) and count(Parts("", tuple(below), tuple(kept)).text) > tokens:
         (below or kept).pop()  # a counter may count the whole higher than its parts
     lost = tuple([item for item in declared if item not in kept])
-    return Carried(tuple(below), tuple(kept), lost)
+    forgotten = tuple([item for item in more if item not in below])
+    return Carried(tuple(below), tuple(kept), lost, forgotten)
 
 
 def _found(entries: Sequence[Entry]) -> tuple[dict[str, None], dict[str, None]]:

@@ -53,7 +53,14 @@ _STRICTER: Final = (
 
 
 class NoSummary(MemmanError):
-    """A summarizer, or what was to ask it, gave nothing that can be used."""
+    """A summarizer, or what was to ask it, gave nothing that can be used.
+
+    `unasked` where the summarizer was not even asked: then it did not fail.
+    """
+
+    def __init__(self, reason: str, *, unasked: bool = False) -> None:
+        self.unasked = unasked
+        super().__init__(reason)
 
 
 def instructions(prompt: SummaryPrompt, focus: str | None) -> int:
@@ -106,7 +113,9 @@ def _asked_of(prompt: Callable[[SummaryRequest], str], request: SummaryRequest) 
     try:
         made = prompt(request)
     except Exception as error:
-        raise NoSummary(f"summary_prompt raised {type(error).__name__}: {error}") from error
+        raise NoSummary(
+            f"summary_prompt raised {type(error).__name__}: {error}", unasked=True
+        ) from error
     if not isinstance(made, str) or not made.strip():
-        raise NoSummary(f"summary_prompt returned {made!r:.60}, which is no prompt")
+        raise NoSummary(f"summary_prompt returned {made!r:.60}, which is no prompt", unasked=True)
     return made

@@ -102,7 +102,7 @@ def _written(
     craft: Craft,
     options: SummaryOptions,
 ) -> Generator[Request, Answer, tuple[Entry, ReplacementMethod]]:
-    """A summary of at most `cap` tokens: asked for where somebody may be asked, else made here."""
+    """A summary of at most `cap` tokens, and what it had no room for is told."""
     composer = Composer([entry for exchange in exchanges for entry in exchange], craft)
     if lost := composer.left_out(cap):
         yield SummaryProblem(
@@ -110,17 +110,32 @@ def _written(
             "they were left out",
             failed=False,
         )
-    if options.ask:
-        try:
-            made = yield from asked(exchanges, cap, options, composer)
-        except NoSummary as error:
-            falls_back = options.on_failure == "fallback"
-            yield SummaryProblem(str(error), "digest" if falls_back else "nothing was changed")
-            if not falls_back:
-                raise SummaryFailed(str(error)) from error
-        else:
-            return made, "summary"
-    return composer.digest(cap), "digest"
+    made = yield from _asked_for(exchanges, cap, options, composer)
+    summary = made or composer.digest(cap)
+    if composer.forgotten:
+        yield SummaryProblem(
+            f"{len(composer.forgotten)} of the constraints that summaries told do not fit {cap} tokens",
+            "they were left out",
+            failed=False,
+        )
+    return summary, _method(made is not None)
+
+
+def _asked_for(
+    exchanges: Sequence[Sequence[Entry]], cap: int, options: SummaryOptions, composer: Composer
+) -> Generator[Request, Answer, Entry | None]:
+    """The summarizer's summary; None where a text of ours is to take its place."""
+    if not options.ask:
+        return None
+    try:
+        return (yield from asked(exchanges, cap, options, composer))
+    except NoSummary as error:
+        falls_back = options.on_failure == "fallback"
+        instead = "digest" if falls_back else "nothing was changed"
+        yield SummaryProblem(str(error), instead, failed=not error.unasked)
+        if not falls_back:
+            raise SummaryFailed(str(error)) from error
+        return None
 
 
 def _planned(originals: Sequence[Entry], cap: int, craft: Craft) -> Entry:

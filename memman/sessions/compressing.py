@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from contextvars import ContextVar
+from math import inf
 from typing import Any
 
 import msgspec
@@ -43,6 +44,7 @@ logger = logging.getLogger("memman")
 
 _REPLANS = 2  # how often a compression plans again after the window changed shape meanwhile
 _LANDINGS = 5  # how often the same plan is committed again after another process was faster
+_MOST_TIMEOUTS = 10  # that the calls of one compression, as of a summary in pieces, may take in all
 _STAYS = "what is left is pinned or the newest exchange"
 _ANOTHER_RUNS = "another compression of this session is running"
 _CLOSED = "the manager was closed; nothing was changed"
@@ -373,6 +375,8 @@ class Compressing(LiveWindow):
                 answer = None
             elif isinstance(wanted, OriginalsWanted):
                 answer = await self._originals(wanted.slots)
+            elif cost.seconds > _MOST_TIMEOUTS * (self._config.summarize_timeout or inf):
+                answer = SummaryFailure(f"its {cost.calls} calls took {cost.seconds:.0f} s in all")
             else:
                 began = self._shared.clock()
                 answer = await self._summary(wanted)

@@ -17,6 +17,7 @@ from memman import (
     MemoryManager,
     SummaryReply,
     SummaryRequest,
+    events,
 )
 from memman.ports import SummaryUsage
 from memman.stores import MemoryStore
@@ -272,3 +273,27 @@ def test_the_async_door_asks_in_pieces_too() -> None:
         return (await memory.compress(S, target_tokens=2_000)).cost.calls
 
     assert asyncio.run(run()) == len(requests) > 4
+
+
+def test_the_calls_of_one_summary_have_an_end_in_all() -> None:
+    clock = FakeClock()
+
+    def slow(_prompt: str) -> str:
+        clock.advance(timedelta(seconds=50))
+        return "In short."
+
+    memory = MemoryManager(
+        counter="chars4",
+        clock=clock,
+        summarizer=slow,
+        config=MemoryConfig(
+            max_tokens=20_000, auto_compress=False, summarizer_window=1_000, summarize_timeout=60.0
+        ),
+    )
+    for number in range(120):
+        memory.add_user_message("s", f"{number} " + "word " * 60)
+    with record_events(memory, [events.CompressionFailedNotice]) as told:
+        result = memory.compress("s", target_tokens=500)
+    assert {item.method for item in result.replacements} == {"digest"}
+    assert "13 calls took 650 s in all" in told[0].reason
+    assert result.cost.calls == 13

@@ -455,3 +455,40 @@ def test_the_heuristic_text_shrinks_to_its_cap() -> None:
     memory.compress("s", target_tokens=110)
     [summary] = memory.get_summaries("s")
     assert summary.token_count <= 22  # 0.2 of low water
+
+
+# ---------------------------------------------------------------- what is told
+
+
+def test_constraints_that_models_told_and_that_find_no_room_any_more_are_told() -> None:
+    rounds = iter(range(100))
+
+    def ask(_prompt: str) -> str:
+        number = next(rounds)
+        rules = [f"- rule {number}.{each} that nobody may break" for each in range(5)]
+        return "\n".join(["Go on.", "## Constraints", *rules])
+
+    memory = manager(ask)
+    told: list[Any] = []
+    for _ in range(5):
+        told += compress(filled(memory))[1]
+    assert told
+    assert all("constraints that summaries told do not fit" in notice.reason for notice in told)
+    assert {(notice.fallback, notice.failures) for notice in told} == {("they were left out", 0)}
+    assert "rule 0.0 that nobody may break" in memory.get_summaries("s")[0].content
+
+
+def test_a_prompt_of_ones_own_that_fails_is_no_failure_of_the_summarizer() -> None:
+    def broken(_request: Any) -> str:
+        raise LookupError("no template")
+
+    ask = Scripted("All is well.")
+    memory = manager(ask, summary_prompt=broken)
+    for _ in range(4):
+        result, [notice] = compress(filled(memory))
+        assert method(result) == "digest"
+        assert "LookupError: no template" in notice.reason
+        assert (notice.failures, notice.retry_at) == (0, None)
+    memory.update_config(summary_prompt=None)
+    result, _ = compress(filled(memory))
+    assert (method(result), len(ask.prompts)) == ("summary", 1)
