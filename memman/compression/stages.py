@@ -11,6 +11,7 @@ from typing import Literal
 
 import msgspec
 
+from memman.compression.layout import parts_of
 from memman.compression.view import Craft, Goal, Item, View, in_place_of
 from memman.entries import Entry, text_of
 from memman.errors import ConfigError
@@ -247,15 +248,26 @@ def _cut(item: Item, made: Entry) -> Item:
 def clip_text(text: str, keep: int, entry: Entry) -> str:
     """The first and last `keep` characters of a text with a notice of how much was cut between.
 
-    A tool call's arguments stay a JSON object, so that every provider takes them.
+    A tool call's arguments stay a JSON object, so that every provider takes them. Of a summary what was
+    written is cut, and what stands below it stays, as long as there is room for it.
     """
+    if entry.type == "summary":
+        parts = parts_of(text)
+        room = keep - (len(text) - len(parts.body))
+        if room >= 0 and parts.body != text:
+            body = _without_middle(parts.body, room, entry)
+            return msgspec.structs.replace(parts, body=body).text
+    clipped = _without_middle(text, keep, entry)
+    if entry.type != "tool_call":
+        return clipped
+    return msgspec.json.encode({"memman_clipped": clipped}).decode()
+
+
+def _without_middle(text: str, keep: int, entry: Entry) -> str:
     head = int(keep * _HEAD_SHARE)
     tail = keep - head
     cut = len(text) - keep
     what = f"cut {cut} of {len(text)} characters" if text else "took out what is not text"
     notice = f"[memman {what} here; the original is entry #{entry.seq}]"
     end = text[len(text) - tail :] if tail else ""
-    clipped = f"{text[:head]}\n{notice}\n{end}" if keep else notice
-    if entry.type != "tool_call":
-        return clipped
-    return msgspec.json.encode({"memman_clipped": clipped}).decode()
+    return f"{text[:head]}\n{notice}\n{end}" if keep else notice

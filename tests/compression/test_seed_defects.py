@@ -101,6 +101,8 @@ NeuroLink
     test_requirements.py::test_r10_a_damaged_document_is_refused_by_name_and_nothing_is_imported
   a summary may be of any length
     test_requirements.py::test_r5_summaries_are_counted_capped_and_never_pile_up
+  what a summarizer is given may be of any length
+    compression/test_asking.py::test_a_run_that_does_not_fit_is_asked_for_in_pieces_that_do_and_then_merged
   each call writes the conversation into the log
     test_neurolink_no_conversation_is_written_into_a_log
   one session's compaction holds up another's

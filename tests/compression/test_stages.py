@@ -418,3 +418,13 @@ def test_a_stage_is_pure_shrinks_the_view_and_spares_what_is_fixed(
             for slot in item.run
         }
         assert not touched & fixed
+
+
+def test_a_summary_that_is_cut_keeps_its_constraints_and_exact_values() -> None:
+    below = "## Constraints\n- Never push to main.\nExact values by entry: #3: C88231"
+    text = "It began. " + "word " * 100 + f"\n{below}"
+    clipped = clip_text(text, len(below) + 40, entry(7, "summary", text))
+    assert clipped.startswith("It began.")
+    assert "[memman cut" in clipped
+    assert clipped.endswith(below)
+    assert below not in clip_text(text, len(below) - 10, entry(7, "summary", text))
