@@ -36,7 +36,9 @@ ORDER_IN_LAYER_1 = (
 THIRD_PARTY = {"blinker", "cachetools", "msgspec", "pluggy"}
 OF_THE_COMMAND = {"click", "rich"}
 # Slow modules of the standard library and extras, imported where they are needed.
-LATE = {"asyncio", "sqlite3", "importlib", "subprocess", "shutil", "signal", "click", "rich"}
+LATE = {
+    "asyncio", "sqlite3", "importlib", "subprocess", "shutil", "signal", "shlex", "urllib", "click", "rich",
+}  # fmt: skip
 # The command says how to get click before it needs it; the kits are only for who checks a plugin.
 HIDDEN = {("memman.cli", "memman.cli.app"), ("memman.cli.plugins", "memman.cli.checking")}
 AWAITING = {"sessions", "manager", "doors", "events", "testing"}

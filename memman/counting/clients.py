@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from importlib import util
 from typing import Any
-from urllib.parse import urlsplit
 
 from memman.counting.aside import aside
 from memman.errors import CounterUnavailable
@@ -75,6 +74,8 @@ class Clients:
 
 def host_of(url: str) -> str:
     """Host, port and path of a URL; what could hold a secret, user and query, is left out."""
+    from urllib.parse import urlsplit
+
     parts = urlsplit(url)
     port = f":{parts.port}" if parts.port else ""
     return f"{parts.hostname or ''}{port}{parts.path.rstrip('/')}"

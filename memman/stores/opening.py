@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Any, cast
-from urllib.parse import parse_qsl, unquote, urlsplit
 
 from memman.errors import StoreError
 from memman.stores.sqlite import Durability, SQLiteStore
@@ -30,11 +29,15 @@ def sqlite_store(given: str) -> SQLiteStore | None:
         return None
     if not given.startswith(_SQLITE) or given == _SQLITE:
         raise StoreError(f"{given!r} names no file: write {_SQLITE}PATH")
+    from urllib.parse import unquote
+
     path, _, query = given.removeprefix(_SQLITE).partition("?")
     return SQLiteStore(unquote(path), **_options(given, query))
 
 
 def _options(given: str, query: str) -> dict[str, Any]:
+    from urllib.parse import parse_qsl
+
     options: dict[str, Any] = {}
     for name, value in parse_qsl(query, keep_blank_values=True):
         if name == "durability":
@@ -51,7 +54,7 @@ def _options(given: str, query: str) -> dict[str, Any]:
 
 def no_store(given: str) -> str:
     """What is said where nothing opens a URL; a password in it is not repeated."""
-    scheme = urlsplit(given).scheme
+    scheme = given.partition(":")[0]
     plugin = PLUGINS.get(scheme.partition("+")[0])
     if plugin is None:
         return f"no installed plugin opens a store of the scheme {scheme!r}; pass a path or a Store"

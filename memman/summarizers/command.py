@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import sys
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -61,6 +60,8 @@ class CommandSummarizer:
     @classmethod
     def named(cls, name: str) -> CommandSummarizer:
         """The one of a name such as `cmd:llm -m gpt-4o-mini`, split as a POSIX shell splits words."""
+        import shlex
+
         try:
             words = shlex.split(name.removeprefix(COMMAND))
         except ValueError as error:
