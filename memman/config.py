@@ -34,9 +34,8 @@ _DEFAULTS: dict[str, Any] = {  # where the preset has no other
     "min_entries_to_compress": 5,
 }
 _BY_PRESET: Any = UNSET  # not given: filled in with the preset's default, else that of `_DEFAULTS`
-MANAGER_SETTINGS = frozenset(
-    {"max_sessions", "max_live_bytes", "session_ttl"}
-)  # of no single session
+# Of no single session.
+MANAGER_SETTINGS = frozenset({"max_sessions", "max_live_bytes", "session_ttl"})
 
 
 class MemoryConfig(

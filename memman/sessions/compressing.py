@@ -384,8 +384,8 @@ class Compressing(LiveWindow):
 
     def _summarizer_window(self) -> int:
         """How many tokens the summarizer takes in one call."""
-        summarizer = self._shared.summarizer(self._config)
-        own = getattr(summarizer, "max_input_tokens", None)
+        summarizer = self._summarizer()
+        own = None if summarizer is None else summarizer.max_input_tokens
         return self._config.summarizer_window or own or UNKNOWN_WINDOW
 
     def _clean(self, entry: Entry) -> Entry:

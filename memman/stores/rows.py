@@ -66,6 +66,12 @@ class SessionRow(msgspec.Struct, frozen=True, gc=False, array_like=True):
 ROW_COLUMNS = ", ".join(SessionRow.__struct_fields__)
 
 
+def single(records: Sequence[Record], expect_head: int | None) -> Added | None:
+    """The one entry that is appended with nothing expected, which nearly every append is."""
+    alone = records[0] if len(records) == 1 and expect_head is None else None
+    return alone if isinstance(alone, Added) else None
+
+
 def names_of(record: Record) -> list[str]:
     """The ids that a record is found by: its own, and those of its replacements."""
     replacements = record.replacements if isinstance(record, Compressed) else ()

@@ -27,6 +27,7 @@ from memman.stores.rows import (
     encoded_places,
     fits,
     names_of,
+    single,
 )
 from memman.stores.schema import APPLICATION_ID, VERSIONS
 
@@ -42,11 +43,8 @@ _SYNCHRONOUS: Final = {"fast": "NORMAL", "full": "FULL"}
 _SEQ_BITS: Final = 32  # of a record's key are its seq; above them is its session's number
 _MOST_NAMED: Final = 500  # parameters in one statement; every SQLite takes 999
 _OPENING_PAUSE: Final = 0.02  # seconds between attempts while another process sets the file up
-_FIXED_WAL: Final = (
-    3,
-    51,
-    3,
-)  # before it, two processes that write at once could, rarely, harm the file
+# Before it, two processes that write at once could, rarely, harm the file.
+_FIXED_WAL: Final = (3, 51, 3)
 _BUSY, _LOCKED, _READONLY, _FULL, _CANTOPEN, _NOTADB = 5, 6, 8, 13, 14, 26  # SQLite's result codes
 
 _ROW: Final = f"SELECT {ROW_COLUMNS} FROM session WHERE id = ?"  # noqa: S608 - our own names
@@ -97,8 +95,8 @@ class SQLiteStore:
         payloads = [encode(record) for record in records]
 
         def work(db: Connection) -> Appended:
-            if expect_head is None and len(records) == 1 and isinstance(records[0], Added):
-                appended = _added(db, session_id, records[0], payloads[0])
+            if (alone := single(records, expect_head)) is not None:
+                appended = _added(db, session_id, alone, payloads[0])
                 if appended is not None:
                     return appended
             row = _row(db, session_id)

@@ -47,12 +47,6 @@ SELECT head, epoch FROM moved
 _ROW = f"SELECT {ROW_COLUMNS} FROM memman_session WHERE id = %s"  # noqa: S608 - our own names
 
 
-def single(records: Sequence[Record], expect_head: int | None) -> Added | None:
-    """The one entry that is appended with nothing expected, which nearly every append is."""
-    alone = records[0] if len(records) == 1 and expect_head is None else None
-    return alone if isinstance(alone, Added) else None
-
-
 def append_one(session_id: str, record: Added) -> Step[Appended | None]:
     """Adds one entry in one round trip; None where there is no such session, or the entry is there."""
     tokens = record.entry.token_count.tokens

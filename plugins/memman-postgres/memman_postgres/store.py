@@ -19,6 +19,7 @@ from psycopg_pool import ConnectionPool, PoolTimeout
 from memman.errors import StoreError
 from memman.ports import Appended, Place, SessionInfo, Snapshot
 from memman.records import Record
+from memman.stores.rows import single
 from memman_postgres import steps
 from memman_postgres.database import PAUSE, SNAPSHOT, WRITE, Database, is_open, mends
 from memman_postgres.steps import Step
@@ -57,7 +58,7 @@ class PostgresStore(Database):
         self, session_id: str, records: Sequence[Record], *, expect_head: int | None = None
     ) -> Appended:
         """Appends records; one whose id is there keeps its seq."""
-        record = steps.single(records, expect_head)
+        record = single(records, expect_head)
         if record is not None:
             appended = self._run(None, lambda: steps.append_one(session_id, record))
             if appended is not None:
