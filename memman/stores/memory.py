@@ -9,7 +9,8 @@ import msgspec
 
 from memman.errors import StoreConflict
 from memman.ports import Appended, Place, SessionInfo, Snapshot
-from memman.records import Added, Compressed, Ledger, Record, tombstone
+from memman.records import Added, Ledger, Record, tombstone
+from memman.stores.rows import conflict, elsewhere, names_of
 
 
 class _Log:
@@ -40,12 +41,8 @@ class _Log:
             self.pending = None
         while self.indexed < len(self.records):
             seq = self.indexed + 1
-            record = self.records[seq - 1]
-            self.seqs.setdefault(record.id, seq)
-            if isinstance(record, Compressed):
-                for item in record.replacements:
-                    if item.entry is not None:
-                        self.seqs.setdefault(item.entry.id, seq)
+            for name in names_of(self.records[seq - 1]):
+                self.seqs.setdefault(name, seq)
             self.indexed = seq
         return self
 
@@ -100,7 +97,7 @@ class MemoryStore:
                 log.recovered()
             head = len(log.records)
             if expect_head is not None and head != expect_head:
-                raise StoreConflict(f"session {session_id!r} is at {head}, not at {expect_head}")
+                raise StoreConflict(elsewhere(session_id, head, expect_head))
             if len(records) == 1:  # which nearly every append is
                 [record] = records
                 record_id = record.id
@@ -132,10 +129,7 @@ class MemoryStore:
             # A window of another log (the session was deleted meanwhile) reaches beyond this one.
             beyond = floor > head + len(records)
             if epoch != log.shape[0] or beyond or expect_head not in (None, head):
-                raise StoreConflict(
-                    f"session {session_id!r} is at epoch {log.shape[0]} and head {head}, "
-                    f"not at {epoch} and {head if expect_head is None else expect_head}"
-                )
+                raise StoreConflict(conflict(session_id, (log.shape[0], head), epoch, expect_head))
             self._logs[session_id] = log
             return log.commit(records, window, floor)
 

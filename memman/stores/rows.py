@@ -1,4 +1,4 @@
-"""What every store does that keeps a record in a row and a session's window as a list up to a floor."""
+"""What stores have in common, above all those that keep a record in a row and a session in another."""
 
 from __future__ import annotations
 
@@ -97,10 +97,12 @@ def fits(row: SessionRow, epoch: int, records: int, floor: int, expect_head: int
     return epoch == current and not beyond and expect_head in (None, row.head)
 
 
-def conflict(session_id: str, row: SessionRow, epoch: int, expect_head: int | None) -> str:
-    """What a refused commit says."""
-    expected = row.head if expect_head is None else expect_head
-    return (
-        f"session {session_id!r} is at epoch {row.epoch} and head {row.head}, "
-        f"not at {epoch} and {expected}"
-    )
+def conflict(session_id: str, at: tuple[int, int], epoch: int, expect_head: int | None) -> str:
+    """What a refused commit says; `at` is the session's epoch and head."""
+    expected = at[1] if expect_head is None else expect_head
+    return f"session {session_id!r} is at epoch {at[0]} and head {at[1]}, not at {epoch} and {expected}"
+
+
+def elsewhere(session_id: str, head: int, expect_head: int) -> str:
+    """What a refused append says."""
+    return f"session {session_id!r} is at {head}, not at {expect_head}"

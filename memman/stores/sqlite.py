@@ -24,6 +24,7 @@ from memman.stores.rows import (
     ROW_COLUMNS,
     SessionRow,
     conflict,
+    elsewhere,
     encoded_places,
     fits,
     names_of,
@@ -102,7 +103,7 @@ class SQLiteStore:
             row = _row(db, session_id)
             head = 0 if row is None else row.head
             if expect_head is not None and head != expect_head:
-                raise StoreConflict(f"session {session_id!r} is at {head}, not at {expect_head}")
+                raise StoreConflict(elsewhere(session_id, head, expect_head))
             return _appended(db, row or _begun(db, session_id), records, payloads)
 
         return self._write(work)
@@ -127,7 +128,7 @@ class SQLiteStore:
             elif _seqs(db, row, [records[0].id]):
                 return _appended(db, row, records, payloads)
             if not fits(row, epoch, len(records), floor, expect_head):
-                raise StoreConflict(conflict(session_id, row, epoch, expect_head))
+                raise StoreConflict(conflict(session_id, (row.epoch, row.head), epoch, expect_head))
             appended = _appended(db, row, records, payloads)
             _reshape(db, row, records, window, floor)
             return msgspec.structs.replace(appended, epoch=row.epoch + 1)

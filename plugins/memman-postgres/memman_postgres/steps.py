@@ -19,6 +19,7 @@ from memman.stores.rows import (
     ROW_COLUMNS,
     SessionRow,
     conflict,
+    elsewhere,
     encoded_places,
     fits,
     names_of,
@@ -61,7 +62,7 @@ def append(session_id: str, records: Sequence[Record], expect_head: int | None) 
     """Appends records; one whose id is there keeps its seq."""
     row = yield from _locked(session_id)
     if expect_head is not None and row.head != expect_head:
-        raise StoreConflict(f"session {session_id!r} is at {row.head}, not at {expect_head}")
+        raise StoreConflict(elsewhere(session_id, row.head, expect_head))
     return (yield from _appended(row, records))
 
 
@@ -78,7 +79,7 @@ def commit(
     if (yield from _seqs(row, [records[0].id])):
         return (yield from _appended(row, records))
     if not fits(row, epoch, len(records), floor, expect_head):
-        raise StoreConflict(conflict(session_id, row, epoch, expect_head))
+        raise StoreConflict(conflict(session_id, (row.epoch, row.head), epoch, expect_head))
     appended = yield from _appended(row, records)
     tail = yield from _stretch(row, row.folded, row.head)
     ledger = row.ledger_after([*tail, *enumerate(records, row.head + 1)])
