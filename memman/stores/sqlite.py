@@ -11,6 +11,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeVar
 
 import msgspec
@@ -18,6 +19,7 @@ import msgspec
 from memman.errors import StoreBusy, StoreConflict, StoreError, StoreFull
 from memman.ports import Appended, Place, SessionInfo, Snapshot
 from memman.records import Added, Ledger, Record, decode, encode, tombstone
+from memman.stores.forks import tell_of_forks
 from memman.stores.rows import (
     NO_LEDGER,
     NO_PLACES,
@@ -46,7 +48,14 @@ _MOST_NAMED: Final = 500  # parameters in one statement; every SQLite takes 999
 _OPENING_PAUSE: Final = 0.02  # seconds between attempts while another process sets the file up
 # Before it, two processes that write at once could, rarely, harm the file.
 _FIXED_WAL: Final = (3, 51, 3)
-_BUSY, _LOCKED, _READONLY, _FULL, _CANTOPEN, _NOTADB = 5, 6, 8, 13, 14, 26  # SQLite's result codes
+_LOOK_AFTER: Final = (
+    1.0  # seconds; each look at what the path leads to costs two calls of the system
+)
+# SQLite's result codes.
+_BUSY, _LOCKED, _READONLY, _IOERR, _CORRUPT, _FULL, _CANTOPEN, _NOTADB = 5, 6, 8, 10, 11, 13, 14, 26
+
+# What comes of bytes that are not what was written; SQLite's own messages quote such, too.
+_UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError)
 
 _ROW: Final = f"SELECT {ROW_COLUMNS} FROM session WHERE id = ?"  # noqa: S608 - our own names
 
@@ -78,14 +87,22 @@ class SQLiteStore:
         if durability not in _SYNCHRONOUS:
             raise StoreError(f'durability={durability!r} is neither "fast" nor "full"')
         self.path = os.fspath(path)
+        if not self.path or "\0" in self.path:
+            raise StoreError(f"{self.path!r} is no path of a file")
+        self._in_memory = self.path == ":memory:"
+        # The working directory may be another one when the file is opened again.
+        self._file = self.path if self._in_memory else str(Path(self.path).absolute())
         self.durability = durability
         self._timeout = timeout
         self._lock = threading.RLock()
-        self._pid = os.getpid()
         self._seen = 0  # the file as this connection last saw it changed by others
         self._warned = False
+        self._closed = False
+        self._files: tuple[object, ...] = ()  # what the path led to when the connection was made
+        self._look_at = 0.0  # when to see whether it still does
         self._open: Connection | None = self._connected()
         self._inherited: list[Any] = []  # closing a parent's connection would take away its locks
+        tell_of_forks(self)
 
     # ------------------------------------------------------------ writing
 
@@ -221,7 +238,8 @@ class SQLiteStore:
     def close(self) -> None:
         """Closes the file. Closing again does nothing; any other call after it raises `StoreError`."""
         with self._lock:
-            if self._open is not None and self._pid == os.getpid():
+            self._closed = True
+            if self._open is not None:
                 self._open.close()
             self._open = None
 
@@ -253,15 +271,18 @@ class SQLiteStore:
 
     def _once(self, work: Work[T]) -> T:
         """Does `work` alone in this process; what SQLite raises comes out as an error of ours."""
-        if self._pid != os.getpid():
-            self._reopen_after_fork()
         with self._lock:
-            if self._open is None:
+            if self._closed:
                 raise StoreError(f"the store {self.path} is closed")
+            db = self._open = self._open or self._connected()
+            self._look_at_files()
             try:
-                return work(self._open)
-            except self._open.Error as error:
+                return work(db)
+            except db.Error as error:
                 self._fail(error)
+            except _UNREADABLE:
+                # Without the cause: it quotes what it could not read.
+                raise self._damaged("a record, or what belongs to one, cannot be read") from None
 
     def _fail(self, error: Exception) -> NoReturn:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
@@ -280,23 +301,71 @@ class SQLiteStore:
             ) from error
         if code == _NOTADB:
             raise StoreError(f"{self.path} is no memman database") from error
+        if code == _IOERR:
+            raise StoreError(
+                f"{self.path} could not be read or written ({error}): is its disk full or failing? "
+                "The same call may be made again"
+            ) from error
+        if code == _CORRUPT:
+            raise self._damaged(str(error)) from error
         raise StoreError(f"SQLite failed on {self.path}: {error}") from error
 
-    def _reopen_after_fork(self) -> None:
-        # Nobody else is in a child right after the fork: its threads were not copied.
-        self._inherited.append(self._open)
+    def _damaged(self, how: str) -> StoreError:
+        return StoreError(
+            f"{self.path} is damaged: {how}; nothing was changed. Restore a copy, or save what can be "
+            "read with the sqlite3 command's .recover"
+        )
+
+    def _look_at_files(self) -> None:
+        """Raises `StoreError` where what would be written goes to files that nobody will find."""
+        now = time.monotonic()
+        if now >= self._look_at:
+            if self._files != self._found_files():
+                raise self._moved()
+            self._look_at = now + _LOOK_AFTER
+
+    def _found_files(self) -> tuple[object, ...]:
+        """Which files are at the path now: the database and the two that belong to it while it is open."""
+        ends = () if self._in_memory else ("", "-wal", "-shm")
+        return tuple([_identity(self._file + end) for end in ends])
+
+    def _moved(self) -> StoreError:
+        return StoreError(
+            f"{self.path}, or the -wal or -shm file beside it, was moved, deleted or replaced while it was "
+            "open; nothing was changed. Put it back, or close this store and open the file anew"
+        )
+
+    # SQLite keeps its locks in the process: with an open connection carried over a fork, the child's own
+    # would take no locks, and the parent's close would remove the write-ahead log under it.
+
+    def before_fork(self) -> None:
+        """Waits for what is under way and closes the file: each side opens it again when it needs it."""
+        self._lock.acquire()
+        if self._open is not None and not self._in_memory:
+            self._open.close()
+            self._open = None
+
+    def after_fork(self) -> None:
+        """Lets others go on."""
+        self._lock.release()
+
+    def in_child(self) -> None:
+        """The same, where a fork may have come without `before_fork`, by code that is not Python's."""
         self._lock = threading.RLock()
-        self._pid = os.getpid()
-        self._open = self._connected() if self._open is not None else None
+        if self._open is not None and not self._in_memory:
+            self._inherited.append(self._open)
+            self._open = None
 
     def _connected(self) -> Connection:
         import sqlite3
 
+        if self._files and self._files[0] != _identity(self._file):
+            raise self._moved()  # or a fork would begin an empty file where this one was
         deadline = time.monotonic() + self._timeout
         while True:
             try:
                 db = sqlite3.connect(
-                    self.path, timeout=self._timeout, isolation_level=None, check_same_thread=False
+                    self._file, timeout=self._timeout, isolation_level=None, check_same_thread=False
                 )
                 try:
                     self._set_up(db)
@@ -309,6 +378,8 @@ class SQLiteStore:
                 if not busy or time.monotonic() > deadline:
                     self._fail(error)
                 time.sleep(_OPENING_PAUSE)
+            except _UNREADABLE:
+                raise self._damaged("its tables cannot be read") from None
             else:
                 return db
 
@@ -327,6 +398,7 @@ class SQLiteStore:
             db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             db.execute("COMMIT")
         [(self._seen,)] = db.execute("PRAGMA data_version")
+        self._files = self._found_files()
 
     def _version(self, db: Connection) -> int:
         """The version of the file's tables, 0 for an empty file."""
@@ -372,6 +444,15 @@ class SQLiteStore:
         self._seen = seen
 
 
+def _identity(path: str) -> tuple[int, int] | None:
+    """What tells a file from another one at the same path; None where there is none."""
+    try:
+        found = Path(path).stat()
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
+
+
 def _key(row: SessionRow, seq: int) -> int:
     """The key of the record at a seq: a session's records are neighbours, in their order."""
     return (row.number << _SEQ_BITS) + seq
@@ -379,7 +460,7 @@ def _key(row: SessionRow, seq: int) -> int:
 
 def _row(db: Connection, session_id: str) -> SessionRow | None:
     found = db.execute(_ROW, (session_id,)).fetchone()
-    return None if found is None else SessionRow(*found)
+    return None if found is None else msgspec.convert(found, SessionRow)
 
 
 def _begun(db: Connection, session_id: str) -> SessionRow:
@@ -462,9 +543,8 @@ def _stretch(db: Connection, row: SessionRow, after: int, last: int) -> list[tup
     found = db.execute(
         "SELECT key, payload FROM record WHERE key BETWEEN ? AND ? ORDER BY key",
         (_key(row, after + 1), _key(row, last)),
-    )
-    first = _key(row, 0)
-    return [(key - first, decode(payload)) for key, payload in found]
+    ).fetchall()
+    return _decoded(row, found, max(0, last - after))
 
 
 def _seqs(db: Connection, row: SessionRow, ids: Sequence[str]) -> dict[str, int]:
@@ -479,13 +559,23 @@ def _seqs(db: Connection, row: SessionRow, ids: Sequence[str]) -> dict[str, int]
 
 def _records(db: Connection, row: SessionRow, seqs: Iterable[int]) -> list[tuple[int, Record]]:
     """The records at these places, in the order of the log."""
-    found: list[tuple[int, Record]] = []
-    first = _key(row, 0)
-    for keys in _batches([first + seq for seq in sorted(set(seqs))]):
-        marks = ", ".join("?" * len(keys))
+    keys = [_key(row, seq) for seq in sorted(set(seqs))]
+    found: list[tuple[int, bytes]] = []
+    for some in _batches(keys):
+        marks = ", ".join("?" * len(some))
         query = f"SELECT key, payload FROM record WHERE key IN ({marks}) ORDER BY key"  # noqa: S608 - only marks
-        found += [(key - first, decode(payload)) for key, payload in db.execute(query, keys)]
-    return found
+        found += db.execute(query, some).fetchall()
+    return _decoded(row, found, len(keys))
+
+
+def _decoded(
+    row: SessionRow, found: list[tuple[int, bytes]], expected: int
+) -> list[tuple[int, Record]]:
+    """The records of rows. Raises `msgspec.DecodeError` where one is missing or is no record."""
+    if len(found) != expected or any([type(payload) is not bytes for _, payload in found]):
+        raise msgspec.DecodeError("a record is missing")
+    first = _key(row, 0)
+    return [(key - first, decode(payload)) for key, payload in found]
 
 
 def _batches(values: list[Any]) -> list[list[Any]]:

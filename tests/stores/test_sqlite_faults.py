@@ -1,0 +1,482 @@
+"""What can happen to a file and to the processes that have it open: nothing is lost, or it is told.
+
+Every fault is a real one. A typed error changes nothing, and work goes on when the fault is gone.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import pickle
+import random
+import shutil
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from memman import MemmanError, MemoryConfig, MemoryManager, StoreBusy, StoreError
+from memman.ids import uuid7_factory
+from memman.stores import SQLiteStore
+from memman.stores import sqlite as module
+from memman.testing.stores import added
+
+NOBODY = 65_534
+COMPRESSING = MemoryConfig(max_tokens=400, min_entries_to_compress=2, recent_window=2)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    return str(tmp_path / "chat.db")
+
+
+@pytest.fixture
+def store(path: str) -> Iterator[SQLiteStore]:
+    opened = SQLiteStore(path, timeout=0.2)
+    yield opened
+    opened.close()
+
+
+def ids_in(store: SQLiteStore) -> list[str]:
+    return [record.id for _, record in store.read("s", 0, 10_000)]
+
+
+def append(store: SQLiteStore, *names: str) -> None:
+    for name in names:
+        store.append("s", (added(name),))
+
+
+def in_child(work: Callable[[], object]) -> int:
+    """The process of a fork that does `work`; it ends with 0 where that raised nothing."""
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            work()
+            status = 0
+        finally:
+            os._exit(status)
+    return pid
+
+
+def ended_well(pid: int) -> bool:
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
+# ---------------------------------------------------------------- forks
+
+
+def test_a_forked_child_goes_on_when_its_parent_has_closed_the_file(store: SQLiteStore, path: str) -> None:
+    append(store, "of the parent")
+    go, closed = os.pipe()
+
+    def child() -> None:
+        append(store, "first")
+        os.read(go, 1)
+        append(store, *[f"later{number}" for number in range(20)])
+
+    pid = in_child(child)
+    while len(ids_in(store)) < 2:
+        pass
+    store.close()
+    os.write(closed, b"x")
+    assert ended_well(pid)
+    again = SQLiteStore(path)
+    assert ids_in(again) == ["of the parent", "first", *[f"later{number}" for number in range(20)]]
+    again.close()
+
+
+def test_forks_among_the_writes_of_a_thread_lose_nothing_and_hang_nobody(store: SQLiteStore) -> None:
+    stop = threading.Event()
+    written: list[str] = []
+
+    def write() -> None:
+        while not stop.is_set():
+            append(store, f"parent{len(written)}")
+            written.append(f"parent{len(written)}")
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        pids = [
+            in_child(lambda n=n: append(store, *[f"child{n}.{number}" for number in range(5)]))  # type: ignore[misc]
+            for n in range(6)
+        ]
+        assert all([ended_well(pid) for pid in pids])
+    finally:
+        stop.set()
+        thread.join()
+    found = ids_in(store)
+    assert [name for name in found if name.startswith("parent")] == written
+    for n in range(6):
+        own = [f"child{n}.{number}" for number in range(5)]
+        assert [name for name in found if name.startswith(f"child{n}.")] == own
+
+
+def test_a_child_that_cannot_open_the_file_says_so_and_can_later(store: SQLiteStore, path: str) -> None:
+    append(store, "a")
+
+    def child() -> None:
+        other = sqlite3.connect(path, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreBusy):
+            append(store, "b")
+        other.execute("ROLLBACK")
+        other.close()
+        append(store, "b")
+
+    assert ended_well(in_child(child))
+    assert ids_in(store) == ["a", "b"]
+
+
+def test_a_relative_path_means_the_file_that_was_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    store = SQLiteStore("chat.db")
+    append(store, "a")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    assert ended_well(in_child(lambda: append(store, "of the child")))
+    store._look_at = 0
+    append(store, "b")
+    assert ids_in(store) == ["a", "of the child", "b"]
+    assert list(elsewhere.iterdir()) == []
+    store.close()
+
+
+def test_a_database_in_memory_is_copied_to_a_forked_child() -> None:
+    store = SQLiteStore(":memory:")
+    append(store, "a")
+
+    def child() -> None:
+        append(store, "b")
+        assert ids_in(store) == ["a", "b"]
+
+    assert ended_well(in_child(child))
+    assert ids_in(store) == ["a"]
+    store.close()
+
+
+def test_a_fork_that_python_did_not_see_coming_leaves_the_parents_connection_alone(
+    store: SQLiteStore,
+) -> None:
+    append(store, "a")
+    held = store._open
+    store.in_child()
+    assert store._open is None
+    append(store, "b")
+    assert store._open is not held
+    assert ids_in(store) == ["a", "b"]
+
+
+# ---------------------------------------------------------------- the file goes away
+
+
+@pytest.mark.parametrize("end", ["", "-wal", "-shm"])
+def test_a_file_that_was_moved_away_is_noticed_and_work_goes_on_when_it_is_back(
+    store: SQLiteStore, path: str, end: str
+) -> None:
+    append(store, "a")
+    store._look_at = 0  # which else is a second later
+    Path(path + end).rename(path + ".away")
+    for _ in range(2):
+        with pytest.raises(StoreError, match=r"moved, deleted or replaced .* nothing was changed"):
+            append(store, "b")
+    Path(path + ".away").rename(path + end)
+    append(store, "b")
+    assert ids_in(store) == ["a", "b"]
+
+
+def test_a_file_that_was_replaced_is_noticed_and_neither_is_written(store: SQLiteStore, path: str) -> None:
+    append(store, "a")
+    with closing(SQLiteStore(path + ".other")) as other:
+        append(other, "of the copy")
+    Path(path + ".other").replace(path)
+    before = Path(path).read_bytes()
+    store._look_at = 0
+    with pytest.raises(StoreError, match="replaced"):
+        append(store, "b")
+    assert Path(path).read_bytes() == before
+
+
+def test_a_file_that_is_gone_is_not_begun_anew_by_a_forked_child(store: SQLiteStore, path: str) -> None:
+    append(store, "a")
+    Path(path).unlink()
+
+    def child() -> None:
+        with pytest.raises(StoreError, match="deleted"):
+            append(store, "b")
+
+    assert ended_well(in_child(child))
+    assert not Path(path).exists()
+
+
+def test_the_files_are_looked_at_once_a_second(store: SQLiteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[str] = []
+    real = module._identity
+    monkeypatch.setattr(module, "_identity", lambda path: looks.append(path) or real(path))
+    store._look_at = 0
+    append(store, *[f"e{number}" for number in range(20)])
+    assert len(looks) <= 3 * 2
+
+
+# ---------------------------------------------------------------- damage
+
+
+def test_a_damaged_file_is_a_typed_error_from_every_verb(tmp_path: Path) -> None:
+    whole = tmp_path / "whole.db"
+    with MemoryManager(whole, counter="chars4", config=COMPRESSING) as memory:
+        for number in range(50):
+            memory.add_user_message("s", f"message {number} " + "word " * 12)
+    sound, rng = whole.read_bytes(), random.Random(5)
+    told = set()
+    for number in range(40):
+        damaged = bytearray(sound)
+        for _ in range(rng.choice([1, 5, 50])):
+            damaged[rng.randrange(len(damaged))] = rng.randrange(256)
+        path = tmp_path / f"{number}.db"
+        path.write_bytes(damaged[: rng.randrange(len(damaged))] if number % 8 == 0 else damaged)
+        told |= {type(error).__name__ for error in used(path)}
+    assert "StoreError" in told
+
+
+def used(path: Path) -> Iterator[MemmanError]:
+    """What every kind of verb says of a file; anything that is no error of ours comes through."""
+    try:
+        memory = MemoryManager(path, counter="chars4", config=COMPRESSING)
+    except StoreError as error:
+        yield error
+        return
+    with memory:
+        for verb in (
+            "get_entries", "get_active_entries", "get_stats", "export_session", "explain",
+            "compress", "undo_compression", "clear_session", "delete_session",
+        ):  # fmt: skip
+            try:
+                getattr(memory, verb)("s")
+                memory.add_user_message("s", "more")
+            except MemmanError as error:
+                yield error
+
+
+def test_a_record_that_is_missing_is_told_and_not_skipped(store: SQLiteStore) -> None:
+    append(store, "a", "b", "c")
+    assert store._open is not None
+    store._open.execute("DELETE FROM record WHERE key % 4294967296 = 2")
+    for read in (lambda: store.read("s"), lambda: store.get("s", ["a", "b"]), lambda: store.load("s")):
+        with pytest.raises(StoreError, match="is damaged"):
+            read()
+
+
+def test_an_error_about_damage_shows_nothing_of_what_was_written(store: SQLiteStore) -> None:
+    store.append("s", (added("a", "the canary sings"),))
+    assert store._open is not None
+    broken = b'{"kind":"added","entry":{"id":"canary \xff'
+    store._open.execute("UPDATE record SET payload = ?", (broken,))
+    with pytest.raises(StoreError, match="is damaged") as caught:
+        store.read("s")
+    assert "canary" not in repr(caught.value)
+    assert caught.value.__cause__ is None
+
+
+# ---------------------------------------------------------------- the disk and its permissions
+
+
+_LIMITED = """
+import resource, sys
+from memman import StoreError
+from memman.stores import SQLiteStore
+from memman.testing.stores import added
+store = SQLiteStore(sys.argv[1])
+store.append("s", (added("first"),))
+resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, resource.RLIM_INFINITY))
+kept = 1
+try:
+    for number in range(1_000):
+        store.append("s", (added(f"e{number}", "x" * 5_000),))
+        kept += 1
+except StoreError as error:
+    assert "disk full" in str(error), error
+else:
+    raise AssertionError("the limit was not met")
+assert store.state("s") == (kept, 0) and len(store.read("s")) == kept
+resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+store.append("s", (added("last"),))
+print(kept + 1)
+"""
+
+
+def test_a_file_that_may_not_grow_keeps_the_log_and_goes_on_when_it_may(path: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _LIMITED, path], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    with closing(SQLiteStore(path)) as store:
+        assert len(store.read("s")) == int(done.stdout)
+
+
+def as_somebody_else(work: Callable[[], object]) -> bool:
+    """Whether `work` raises nothing for a user who has no more rights than the files give."""
+
+    def restricted() -> None:
+        if os.geteuid() == 0:
+            os.setgid(NOBODY)
+            os.setuid(NOBODY)
+        work()
+
+    return ended_well(in_child(restricted))
+
+
+@pytest.fixture
+def open_folder(tmp_path: Path) -> Iterator[Path]:
+    """A folder that every user can reach."""
+    folder = Path("/tmp") / f"memman-{os.getpid()}-{tmp_path.name}"  # noqa: S108 - pytest's own is private
+    folder.mkdir()
+    yield folder
+    folder.chmod(0o755)
+    shutil.rmtree(folder)
+
+
+def test_a_file_that_this_user_may_only_read_is_told_and_left_alone(open_folder: Path) -> None:
+    file = open_folder / "chat.db"
+    with closing(SQLiteStore(file)) as store:
+        append(store, "a")
+    file.chmod(0o444)
+    open_folder.chmod(0o777)
+    before = file.read_bytes()
+
+    def work() -> None:
+        with pytest.raises(StoreError, match=r"may only be read|cannot open"):
+            append(SQLiteStore(file), "b")
+
+    assert as_somebody_else(work)
+    assert file.read_bytes() == before
+
+
+def test_a_file_in_a_folder_that_this_user_may_only_read_is_told(open_folder: Path) -> None:
+    file = open_folder / "chat.db"
+    with closing(SQLiteStore(file)) as store:
+        append(store, "a")
+    file.chmod(0o666)
+    open_folder.chmod(0o555)
+
+    def work() -> None:
+        for path in (file, open_folder / "new.db"):
+            with pytest.raises(StoreError, match=r"cannot open|may only be read"):
+                append(SQLiteStore(path), "b")
+
+    assert as_somebody_else(work)
+    assert [found.name for found in open_folder.iterdir()] == ["chat.db"]
+
+
+def test_a_file_that_this_user_may_not_see_is_told(open_folder: Path) -> None:
+    file = open_folder / "chat.db"
+    with closing(SQLiteStore(file)) as store:
+        append(store, "a")
+    file.chmod(0o000)
+    open_folder.chmod(0o755)
+
+    def work() -> None:
+        with pytest.raises(StoreError, match="cannot open"):
+            SQLiteStore(file)
+
+    assert as_somebody_else(work)
+
+
+@pytest.mark.parametrize("given", ["", "a\0b"])
+def test_what_is_no_path_is_refused(given: str) -> None:
+    with pytest.raises(StoreError, match="no path"):
+        MemoryManager(given)
+
+
+@pytest.mark.parametrize(("durability", "waits"), [("full", True), ("fast", False)])
+def test_full_durability_waits_for_the_disk_at_each_write(
+    path: str, tmp_path: Path, durability: str, waits: bool
+) -> None:
+    strace = shutil.which("strace")
+    if strace is None:
+        pytest.skip("strace is not installed")
+    code = (
+        "import sys; from memman.stores import SQLiteStore; from memman.testing.stores import added\n"
+        "store = SQLiteStore(sys.argv[1], durability=sys.argv[2])\n"
+        "store.append('s', (added('first'),)); print('begun', flush=True)\n"
+        "for n in range(20): store.append('s', (added(f'e{n}'),))\n"
+        "print('done', flush=True)"
+    )
+    calls = tmp_path / "calls"
+    done = subprocess.run(
+        [strace, "-f", "-e", "trace=fsync,fdatasync,write", "-o", calls, sys.executable, "-c", code,
+         path, durability],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if "ptrace" in done.stderr:
+        pytest.skip("strace may not trace here")
+    assert done.returncode == 0, done.stderr
+    between = calls.read_text().partition("begun")[2].partition("done")[0]
+    syncs = between.count("sync(")
+    assert syncs >= 20 if waits else syncs == 0
+
+
+# ---------------------------------------------------------------- the clock
+
+
+@pytest.mark.parametrize("leap", [timedelta(hours=-1), timedelta(days=366)])
+def test_a_clock_that_leaps_changes_no_order(path: str, leap: timedelta) -> None:
+    now = [datetime(2026, 5, 1, tzinfo=UTC)]
+    new_id = uuid7_factory(lambda: int(now[0].timestamp() * 1e9))
+    given: list[str] = []
+    with MemoryManager(path, clock=lambda: now[0], new_id=new_id) as memory:
+        for number in range(6):
+            if number == 3:
+                now[0] += leap
+            given.append(memory.add_user_message("s", f"n{number}").id)
+    assert sorted(given) == given
+    with MemoryManager(path) as memory:
+        assert [entry.id for entry in memory.get_entries("s")] == given
+        assert [entry.text for entry in memory.get_active_entries("s")] == [f"n{n}" for n in range(6)]
+
+
+# ---------------------------------------------------------------- the life of a store
+
+
+def test_a_process_that_ends_without_closing_leaves_everything_and_says_nothing(path: str) -> None:
+    code = (
+        "import sys; from memman import MemoryManager\n"
+        "memory = MemoryManager(sys.argv[1]); memory.add_user_message('s', 'kept')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code, path], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    with MemoryManager(path) as memory:
+        assert [entry.text for entry in memory.get_entries("s")] == ["kept"]
+
+
+def test_a_store_and_a_manager_are_not_pickled_or_copied(store: SQLiteStore) -> None:
+    for one in (store, MemoryManager(store)):
+        with pytest.raises(TypeError, match="pickle"):
+            pickle.dumps(one)
+        with pytest.raises(TypeError, match="pickle"):
+            copy.deepcopy(one)
+
+
+def test_every_verb_of_a_closed_manager_says_that_its_store_is_closed(path: str) -> None:
+    memory = MemoryManager(path)
+    memory.add_user_message("s", "x", id="a")
+    memory.close()
+    memory.close()
+    for verb, *args in (
+        ("add_user_message", "s", "y"), ("get_entries", "s"), ("get_entry", "s", "a"),
+        ("build_context", "s"), ("clear_session", "s"), ("delete_session", "s"),
+        ("export_session", "s"), ("list_sessions",),
+    ):  # fmt: skip
+        with pytest.raises(StoreError, match="closed"):
+            getattr(memory, verb)(*args)
