@@ -116,10 +116,14 @@ class Window:
         """The slot that shows this entry, the newest first looked at; None where none does."""
         return next((slot for slot in reversed(self.slots) if slot.entry.id == entry_id), None)
 
-    def add(self, entry: Entry, pinned: bool) -> None:
-        """Appends an added entry; its seq is its position and the window's new head."""
+    def add(self, entry: Entry, pinned: bool, price: int | None = None) -> None:
+        """Appends an added entry; its seq is its position and the window's new head.
+
+        It costs its own count, or `price` where another counter is in use.
+        """
         seq = entry.seq
-        self.push(Slot(entry, seq, entry.token_count.tokens, pinned))
+        tokens = entry.token_count.tokens if price is None else price
+        self.push(Slot(entry, seq, tokens, pinned))
         self.head = seq
 
     def push(self, slot: Slot) -> None:

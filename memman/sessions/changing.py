@@ -137,10 +137,6 @@ class Changing(Reading):
             await self.require()
             record = self._judged(usage)
             await self._append((record,))
-            self._usage = record
-            if record.learned is not None:
-                self._learned = {**self._learned, record.model or "": record.learned}
-                self._anchor = self._window.epoch
         await self._drain()
 
     def _judged(self, usage: UsageReported) -> UsageReported:

@@ -183,9 +183,6 @@ class LiveWindow:
         async with self._lock:
             await self._refresh()
             await self._append((record,))
-            self._settings = self._settings | record.changes
-            self._configure()
-            self._recount()
         await self._drain()
 
     async def _follow_settings(self) -> None:
@@ -255,11 +252,72 @@ class LiveWindow:
         if self._inflight is not None:
             await self._reload()
         elif not shared.exclusive:
-            state = await shared.door.call(shared.store, shared.store.state, self.id)
-            if (state or (0, 0)) != (self._window.head, self._window.epoch):
-                await self._reload()
+            head, epoch = await self._stored() or (0, 0)
+            if (head, epoch) != (self._window.head, self._window.epoch):
+                await self._follow(epoch)
         elif not self._window.head:
             await self._reload()
+
+    async def _stored(self) -> tuple[int, int] | None:
+        """(head, epoch) of the session in the store; None where there is none."""
+        shared = self._shared
+        state: tuple[int, int] | None = await shared.door.call(
+            shared.store, shared.store.state, self.id
+        )
+        return state
+
+    async def _follow(self, epoch: int) -> None:
+        """Takes in what came into the log, which is at `epoch`: its tail alone where that will do."""
+        if not await self._caught_up(epoch):
+            await self._reload()
+
+    async def _caught_up(self, epoch: int) -> bool:
+        """Whether what is new in the log could be put behind the window as it is.
+
+        Not where the window has changed its shape since, nor where the session was begun anew: none of
+        that was, if the epoch is the same after the tail was read, for no epoch comes twice.
+        """
+        window = self._window
+        if not window.head or epoch != window.epoch:
+            return False
+        tail = await self._log(window.head)
+        _, epoch = await self._stored() or (0, -1)
+        if epoch != window.epoch:
+            return False
+        own = {record.id for record in self._inflight or ()}
+        self._inflight = self._inflight or ()  # until all of it is in the window
+        for seq, record in tail:
+            if record.id in own:
+                self._queue(seq, record)
+            self._fold(seq, record)
+        self._inflight = None
+        return True
+
+    def _fold(self, seq: int, record: Record) -> None:
+        """Takes in a record that left the window's shape as it was, whoever wrote it."""
+        match record:
+            case Added(entry):
+                self._take(msgspec.structs.replace(entry, seq=seq), self._price(entry))
+            case Configured(changes=changes):
+                self._settings = self._settings | changes
+                self._configure()
+                self._recount()
+            case UsageReported():
+                self._learn(record)
+        self._window.head = seq  # another counter has made it another window
+
+    def _price(self, entry: Entry) -> int:
+        """What an entry costs by the counter in use, whichever counted it first."""
+        count = entry.token_count
+        known = count.counter in (self._meter.fingerprint, "")
+        return count.tokens if known else self._meter.recount(entry)
+
+    def _learn(self, record: UsageReported) -> None:
+        """Takes in what a provider reported of the window as it is."""
+        self._usage = record
+        if record.learned is not None:
+            self._learned = {**self._learned, record.model or "": record.learned}
+            self._anchor = self._window.epoch
 
     async def _reload(self) -> None:
         shared = self._shared
@@ -270,6 +328,7 @@ class LiveWindow:
             self._forget()
             return
         self._window = Window.from_snapshot(snapshot)
+        self._told = min(self._told, snapshot.head)  # of a log that was begun anew nothing is told
         if self._contexts is not None:
             self._contexts.forget()
         ledger = snapshot.ledger
@@ -346,7 +405,7 @@ class LiveWindow:
         """Takes appended records into the window and notes their events."""
         if not self._taken(records, appended):
             # Another writer came between, or some of it was there already.
-            await self._reload()
+            await self._follow(appended.epoch)
         return appended
 
     def _taken(self, records: tuple[Record, ...], appended: Appended) -> bool:
@@ -357,18 +416,20 @@ class LiveWindow:
             return False
         for record in records:
             seq += 1
-            if type(record) is Added:
-                self._take(msgspec.structs.replace(record.entry, seq=seq))
             if events.LOG_SIGNALS[type(record)].receivers:
                 self._queue(seq, record)
-        window.head = self._told = seq
+            if type(record) is Added:  # ours, and counted just now
+                self._take(msgspec.structs.replace(record.entry, seq=seq))
+            else:
+                self._fold(seq, record)
+        self._told = seq
         self._inflight = None
         return True
 
-    def _take(self, entry: Entry) -> None:
-        """Puts an added entry into the window."""
+    def _take(self, entry: Entry, price: int | None = None) -> None:
+        """Puts an added entry into the window, where it costs `price`; its own count by default."""
         tokens = entry.token_count.tokens
-        self._window.add(entry, entry.pinned)
+        self._window.add(entry, entry.pinned, price)
         self._entries += 1
         self._tokens += tokens
         self._added_entries += 1
