@@ -13,6 +13,7 @@ from memman.cli.export import export
 from memman.cli.importing import import_log
 from memman.cli.models import models
 from memman.cli.plugins import plugins
+from memman.cli.report import report
 from memman.cli.sessions import sessions
 from memman.cli.show import show
 from memman.cli.stats import stats
@@ -30,6 +31,7 @@ COMMANDS: tuple[click.Command, ...] = (
     why,
     undo,
     export,
+    report,
     count,
     counters,
     models,

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Literal, TextIO
 
 import msgspec
 
-from memman.entries import ENTRY_TYPES, Entry, TokenCount
-from memman.manager import MemoryManager
+from memman.entries import Entry, TokenCount
+from memman.report.usage import Usage
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -47,38 +47,6 @@ class Row(msgspec.Struct, frozen=True):
 
     cells: tuple[str, ...]
     style: str = ""
-
-
-class Usage(msgspec.Struct, frozen=True):
-    """The use of a context window, in tokens: `parts` by type in the order of their display."""
-
-    window: int
-    parts: dict[str, int]
-
-    @property
-    def used(self) -> int:
-        """All that is taken."""
-        return sum(self.parts.values())
-
-    @property
-    def free(self) -> int:
-        """What is left; negative when over."""
-        return self.window - self.used
-
-    def as_dict(self) -> dict[str, object]:
-        """For JSON."""
-        return {"window": self.window, "used": self.used, "free": self.free, "parts": self.parts}
-
-
-def usage_of(memory: MemoryManager, session_id: str) -> Usage:
-    """How a session's whole window, rendered as OpenAI chat, fills its budget."""
-    stats = memory.get_stats(session_id)
-    # A budget that nothing exceeds: what is shown is the window, not a copy cut to fit.
-    shares = memory.build_context(session_id, budget=2**53).breakdown
-    always = (*ENTRY_TYPES, "framing", "reserved")
-    extra = [name for name in shares if name not in always]
-    parts = {name: shares.get(name, 0) for name in (*extra, *always)}
-    return Usage(stats.max_tokens, parts)
 
 
 def usage_block(

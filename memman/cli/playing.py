@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from memman import events
-from memman.cli.display import Usage, counted, usage_of
+from memman.cli.display import counted
 from memman.cli.fitting import enough
 from memman.cli.reading import Log
 from memman.config import MemoryConfig
@@ -20,6 +20,7 @@ from memman.entries import TokenCount
 from memman.errors import BudgetExceeded
 from memman.formats.rules import check
 from memman.manager import MemoryManager
+from memman.report.usage import Usage, usage_of
 
 TARGETS = ("openai-chat", "anthropic")
 # How a method is told: for one entry, and for more.

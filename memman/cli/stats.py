@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from memman.cli.display import console, counted, has_colours, print_lines, usage_block, usage_of
+from memman.cli.display import console, counted, has_colours, print_lines, usage_block
 from memman.cli.options import answer, json_option, model_option, session_argument
 from memman.cli.session_files import Session, load
 from memman.counting.estimator import NAME
+from memman.report.usage import usage_of
 
 if TYPE_CHECKING:
     from memman.results import SessionStats

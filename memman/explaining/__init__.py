@@ -10,6 +10,7 @@ from memman.explaining.comparing import (
     Comparison,
     KeptIn,
     compare,
+    comparisons,
 )
 from memman.explaining.explanation import Explanation, SummarizerState, Trigger, explained
 from memman.explaining.tracing import Found, Remnant, Trace, trace
@@ -30,6 +31,7 @@ __all__ = [
     "Trail",
     "Trigger",
     "compare",
+    "comparisons",
     "explained",
     "trace",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Literal
 
@@ -68,21 +68,38 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 def compare(trail: Trail, compression_id: str) -> Comparison:
     """The comparison for a compression of the trail, in force or not."""
     seq, record = trail.compressions[compression_id]
-    history = History.of(trail.until(seq))
+    return _compared_at(trail, History.of(trail.until(seq)), seq, record, _Values())
+
+
+def comparisons(trail: Trail) -> Iterator[Comparison]:
+    """The comparison for every compression of the trail in log order; the log is read once for all."""
+    history, known = History(), _Values()
+    for seq, record in trail.log:
+        if isinstance(record, Compressed):
+            yield _compared_at(trail, history, seq, record, known)
+        else:
+            history.apply(seq, record)
+
+
+def _compared_at(
+    trail: Trail, history: History, seq: int, record: Compressed, known: _Values
+) -> Comparison:
+    """The comparison for a record that is the next of the history, which takes it."""
     tokens = {slot.entry.id: slot.tokens for slot in history.slots}
     history.apply(seq, record)
-    window = _values_in(slot.entry for slot in history.slots)
+    window = known.shown_in(slot.entry for slot in history.slots)
     compared = tuple(
-        _compared(item, pieces, history, tokens, window) for item, pieces in _with_pieces(record)
+        _compared(item, pieces, history, tokens, window, known)
+        for item, pieces in _with_pieces(record)
     )
     kept = {each.value: False for item in compared for each in item.values}
     kept |= {each.value: True for item in compared for each in item.values if each.kept}
     survivors = sum(kept.values())
     return Comparison(
-        compression_id=compression_id,
+        compression_id=record.id,
         seq=seq,
         at=record.at,
-        state=trail.state_of(compression_id),
+        state=trail.state_of(record.id),
         reason=record.reason,
         tokens_before=record.tokens_before,
         tokens_after=record.tokens_after,
@@ -113,6 +130,7 @@ def _compared(
     history: History,
     tokens: dict[str, int],
     window: set[str],
+    known: _Values,
 ) -> ComparedReplacement:
     originals = tuple(history.unfolded(ids))
     entry = item.entry
@@ -122,13 +140,15 @@ def _compared(
         entry=msgspec.structs.replace(entry, seq=history.head) if entry is not None else None,
         tokens_before=sum(tokens[name] for name in ids),
         tokens_after=entry.token_count.tokens if entry is not None else 0,
-        values=_judged(originals, entry.text if entry is not None else "", window),
+        values=_judged(originals, entry.text if entry is not None else "", window, known),
     )
 
 
-def _judged(originals: Iterable[Entry], text: str, window: set[str]) -> tuple[ComparedValue, ...]:
+def _judged(
+    originals: Iterable[Entry], text: str, window: set[str], known: _Values
+) -> tuple[ComparedValue, ...]:
     """The values of the originals in the order in which they first stood, and where they are now."""
-    last = {value: entry.seq for entry in originals for value in exact_values(entry.text)}
+    last = {value: entry.seq for entry in originals for value in known.of(entry)}
     body, below = without_ledger(text)
     said, ledger = set(exact_values(body)), {value for value, _ in below}
 
@@ -160,9 +180,26 @@ def _joined(pair: str) -> bool:
     return len(pair) == 2 and pair.isascii() and pair.isalnum()
 
 
-def _values_in(entries: Iterable[Entry]) -> set[str]:
-    found: set[str] = set()
-    for entry in entries:
-        body, ledger = without_ledger(entry.text)
-        found.update(exact_values(body), (value for value, _ in ledger))
-    return found
+class _Values:
+    """The exact values of entries, each entry read once."""
+
+    def __init__(self) -> None:
+        self._said: dict[str, list[str]] = {}
+        self._shown: dict[str, list[str]] = {}
+
+    def of(self, entry: Entry) -> list[str]:
+        """Those of an original."""
+        if entry.id not in self._said:
+            self._said[entry.id] = exact_values(entry.text)
+        return self._said[entry.id]
+
+    def shown_in(self, entries: Iterable[Entry]) -> set[str]:
+        """Those that a window of these entries has, in texts and in ledgers."""
+        found: set[str] = set()
+        for entry in entries:
+            if entry.id not in self._shown:
+                body, ledger = without_ledger(entry.text)
+                values = exact_values(body) if ledger else self.of(entry)
+                self._shown[entry.id] = [*values, *(value for value, _ in ledger)]
+            found.update(self._shown[entry.id])
+        return found

@@ -16,8 +16,11 @@ from tests.docs.pages import code, table
 
 PAGE = "reference/command.md"
 ROWS = table(PAGE, "command")
+NAMES = [code(row["command"])[0] for row in ROWS]
 SHAPES = {
-    code(row["command"])[0]: row["with `--json`, beside `memman` and `version`"] for row in ROWS
+    name: row["with `--json`, beside `memman` and `version`"]
+    for name, row in zip(NAMES, ROWS, strict=True)
+    if row["with `--json`, beside `memman` and `version`"] != "has none"
 }
 LOG = '{"role": "user", "content": "Hello"}\n{"role": "assistant", "content": "Good morning. %s"}\n' % ("word " * 200)
 ARGUMENTS = {
@@ -52,7 +55,13 @@ def runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CliRunner:
 
 
 def test_the_page_has_every_command_in_the_order_of_the_help() -> None:
-    assert list(SHAPES) == [command.name for command in COMMANDS]
+    assert [command.name for command in COMMANDS] == NAMES
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: str(command.name))
+def test_the_page_knows_which_commands_answer_with_json(command: click.Command) -> None:
+    answers = any("--json" in option.opts for option in command.params)
+    assert answers == (command.name in SHAPES)
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: str(command.name))

@@ -1,0 +1,90 @@
+"""`memman report`: a session as one HTML page that shows what happened."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import click
+
+from memman.cli.display import console
+from memman.cli.options import model_option, note, session_argument
+from memman.cli.problems import UnusableError
+from memman.cli.reading import STDIN
+from memman.cli.session_files import Session, load
+from memman.report import GENERATOR, pieces, write
+
+_HEAD = 2_000  # bytes: where a page says who made it
+
+
+@click.command()
+@session_argument
+@click.option("-o", "--output", help='The HTML file to write; "-" is stdout.')
+@model_option
+@click.option("--force", is_flag=True, help="Overwrite a report that is there.")
+def report(session: str, output: str | None, model: str | None, force: bool) -> None:
+    """Writes the session S as one HTML page to look at and to pass on.
+
+    Tokens over time, every entry and compression, originals beside what replaced them, and the window as
+    the model saw it at any moment. The page holds the whole conversation; it loads and sends nothing.
+    """
+    if output is None:
+        raise UnusableError("say where the page goes: -o FILE, or -o - for stdout")
+    _check_target(output, force)
+    with _working("reading the session"):
+        opened = load(session, model)
+    if output == STDIN:
+        for piece in pieces(opened.memory, opened.id):
+            click.echo(piece, nl=False)
+        return
+    with _working("writing the page"):
+        size = _write(opened, output)
+    note(f"{output}: {size / 1000:,.0f} kB; open it in a browser")
+
+
+def _check_target(output: str, force: bool) -> None:
+    """Raises `UnusableError` when the file is there and is no report, or is one and `force` is not said."""
+    target = Path(output)
+    if output == STDIN or not target.exists():
+        return
+    if not _is_report(target):
+        raise UnusableError(
+            f"{output} exists and is not a memman report, so it is not overwritten; choose another "
+            "name with -o"
+        )
+    if not force:
+        raise UnusableError(f"{output} is there; choose another name, or --force")
+
+
+def _is_report(target: Path) -> bool:
+    try:
+        with target.open("rb") as file:
+            return GENERATOR.encode() in file.read(_HEAD)
+    except OSError:
+        return False
+
+
+def _write(opened: Session, output: str) -> int:
+    """Writes the whole page or none of it; returns its size in bytes."""
+    target = Path(output).resolve()
+    part = target.with_name(f".{target.name}.part")
+    try:
+        size = write(opened.memory, opened.id, part)
+        part.replace(target)
+    except OSError as error:
+        with suppress(OSError):
+            part.unlink()
+        raise UnusableError(f"cannot write {output}: {error.strerror or error}") from None
+    return size
+
+
+@contextmanager
+def _working(on: str) -> Iterator[None]:
+    """Shows on a terminal that something is being done."""
+    shown_on = console("stderr")
+    if not shown_on.is_terminal:
+        yield
+        return
+    with shown_on.status(on):
+        yield

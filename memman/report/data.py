@@ -1,0 +1,345 @@
+"""The data of a report: all that the page shows, as plain values that it reads and never runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from memman.archive import records_of
+from memman.compression.words import exact_values
+from memman.config import usable_input
+from memman.counting import Models
+from memman.entries import Entry, FilePart, ImagePart, OpaquePart, Part
+from memman.explaining import ComparedReplacement, Comparison, KeptIn, Trail, comparisons
+from memman.manager import MemoryManager
+from memman.plugins import shared_plugins
+from memman.records import (
+    Added,
+    Cleared,
+    Compressed,
+    Configured,
+    Cost,
+    Deleted,
+    Pinned,
+    Record,
+    ReplacementMethod,
+    Undone,
+    UsageReported,
+)
+from memman.report.folding import Change, Numbers, Span, Splice, changes
+from memman.report.usage import usage_of
+from memman.results import SessionStats
+
+VERSION = 1
+_KINDS: dict[type, str] = {
+    Compressed: "compressed",
+    Undone: "undone",
+    Pinned: "pinned",
+    Deleted: "deleted",
+    Cleared: "cleared",
+    Configured: "configured",
+    UsageReported: "usage",
+}
+_PLACES: tuple[KeptIn, ...] = ("replacement", "ledger", "elsewhere")
+
+
+class ShownPart(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A part that is no text: what it is, never what is in it. `size` is bytes of inline data."""
+
+    kind: str
+    media_type: str | None = None
+    name: str | None = None
+    link: str | None = None
+    size: int | None = None
+    alt: str | None = None
+
+
+class ShownEntry(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An entry of the log. `step` and `method` are set for one that a compression made.
+
+    `values` are the numbers of the exact values that stand in it; only originals of a compression have any.
+    """
+
+    id: str
+    seq: int
+    type: str
+    role: str
+    at: datetime
+    tokens: int
+    text: str
+    name: str | None = None
+    call: str | None = None
+    message: str | None = None
+    error: bool = False
+    pinned: bool = False
+    deleted: bool = False
+    parts: list[ShownPart] = []
+    counted: str = ""
+    step: int | None = None
+    method: ReplacementMethod | None = None
+    values: list[int] = []
+
+
+class ShownReplacement(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Originals and what stands for them. `kept` has the values that the window still had, by where."""
+
+    method: ReplacementMethod
+    originals: list[Span]
+    before: int
+    after: int
+    entry: int | None = None
+    kept: dict[str, list[int]] = {}
+
+
+class ShownStep(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A record that added no entry. `active`, `entries` and `total` are the window's after it."""
+
+    kind: str
+    seq: int
+    at: datetime
+    active: int
+    entries: int
+    total: int
+    splices: list[Splice] = []
+    id: str = ""
+    # of a compression
+    state: str = ""
+    reason: str = ""
+    before: int = 0
+    after: int = 0
+    cost: Cost | None = None
+    folded_into: list[int] = []
+    value_count: int = 0
+    values_kept: int = 0
+    replacements: list[ShownReplacement] = []
+    # of the others
+    undoes: int | None = None
+    touches: list[Span] = []
+    on: bool | None = None
+    changes: dict[str, Any] = {}
+    model: str | None = None
+    reported: int = 0
+    cached: int = 0
+    output: int = 0
+    estimated: int = 0
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """In tokens: what the model takes (None if unknown), what starts a compression, and its target."""
+
+    model: int | None
+    trigger: int
+    target: int
+
+
+class Report(msgspec.Struct, frozen=True):
+    """Everything about a session that its page shows."""
+
+    session: str
+    model: str | None
+    stats: SessionStats
+    usage: dict[str, object]
+    limits: Limits
+    head: int
+    entries: list[ShownEntry]
+    steps: list[ShownStep]
+    values: list[str]
+    version: int = VERSION
+
+
+def report_of(memory: MemoryManager, session_id: str) -> Report:
+    """The data for a session's report. Raises `SessionNotFound`."""
+    state = memory.export_session(session_id)
+    trail = Trail(list(enumerate(records_of(state), 1)))
+    shown = _Shown(trail)
+    model = state.settings.get("model")
+    return Report(
+        session=session_id,
+        model=model,
+        stats=memory.get_stats(session_id),
+        usage=usage_of(memory, session_id).as_dict(),
+        limits=_limits(memory, session_id, model, state.settings.get("reserve_output")),
+        head=len(trail.log),
+        entries=shown.entries,
+        steps=shown.steps,
+        values=list(shown.values),
+    )
+
+
+def _limits(
+    memory: MemoryManager, session_id: str, model: str | None, reserve: int | None
+) -> Limits:
+    trigger = memory.explain(session_id).trigger
+    info = Models(shared_plugins).info(model) if model is not None else None
+    takes = None
+    if info is not None:
+        takes = usable_input((info.context, info.max_input, info.max_output), reserve)
+    return Limits(takes, trigger.max_tokens, trigger.target_tokens)
+
+
+class _Shown:
+    """The entries, steps and exact values of a trail, read once from its beginning to its end."""
+
+    def __init__(self, trail: Trail) -> None:
+        self._trail = trail
+        self._numbers = Numbers(trail)
+        self._pinned = {slot.entry.id for slot in trail.history.slots if slot.pinned}
+        self._places: dict[str, int] = {}  # compression id -> its step
+        self._originals: set[str] = set()  # of any compression
+        self.values: dict[str, int] = {}
+        self.steps = list(self._read_steps())
+        self.entries = [
+            shown for seq, record in trail.log for shown in self._entries_of(seq, record)
+        ]
+
+    def _read_steps(self) -> Iterator[ShownStep]:
+        compared = comparisons(self._trail)
+        for place, change in enumerate(changes(self._trail, self._numbers)):
+            record = change.record
+            told: dict[str, Any] = {}
+            if isinstance(record, Compressed):
+                self._places[record.id] = place
+                told = self._compression(next(compared), record)
+            elif not isinstance(record, Added):
+                told = self._other(record)
+            yield _step(change, told)
+
+    def _compression(self, compared: Comparison, record: Compressed) -> dict[str, Any]:
+        folded: tuple[str, ...] = ()
+        if compared.state == "folded":
+            folded = self._trail.history.folded_into(record.id)
+        return {
+            "state": compared.state,
+            "reason": compared.reason,
+            "before": compared.tokens_before,
+            "after": compared.tokens_after,
+            "cost": record.cost,
+            "folded_into": [self._trail.compressions[name][0] for name in folded],
+            "value_count": compared.values,
+            "values_kept": compared.values_kept,
+            "replacements": [self._replacement(item) for item in compared.replacements],
+        }
+
+    def _replacement(self, item: ComparedReplacement) -> ShownReplacement:
+        self._originals.update(entry.id for entry in item.originals)
+        kept: dict[str, list[int]] = {}
+        for each in item.values:
+            number = self.values.setdefault(each.value, len(self.values))
+            if each.kept is not None:
+                kept.setdefault(each.kept, []).append(number)
+        return ShownReplacement(
+            method=item.method,
+            originals=self._numbers.spans([entry.id for entry in item.originals]),
+            before=item.tokens_before,
+            after=item.tokens_after,
+            entry=self._numbers[item.entry.id] if item.entry is not None else None,
+            kept={place: kept[place] for place in _PLACES if place in kept},
+        )
+
+    def _other(self, record: Record) -> dict[str, Any]:
+        """What is told of a record that neither added nor compressed."""
+        match record:
+            case Undone():
+                return {"undoes": self._places[record.compression_id]}
+            case Pinned():
+                return {"touches": self._numbers.spans([record.entry_id]), "on": record.on}
+            case Deleted():
+                return {"touches": self._numbers.spans(record.ids)}
+            case Configured():
+                return {"changes": record.changes}
+            case UsageReported():
+                return {
+                    "model": record.model,
+                    "reported": record.input_tokens,
+                    "cached": record.cached_tokens,
+                    "output": record.output_tokens,
+                    "estimated": record.estimated,
+                }
+        return {}
+
+    def _entries_of(self, seq: int, record: Record) -> Iterator[ShownEntry]:
+        if isinstance(record, Added):
+            yield self._entry(seq, record.entry)
+        elif isinstance(record, Compressed):
+            step = self._places[record.id]
+            for item in record.replacements:
+                if item.entry is not None:
+                    yield self._entry(seq, item.entry, step, item.method)
+
+    def _entry(
+        self,
+        seq: int,
+        entry: Entry,
+        step: int | None = None,
+        method: ReplacementMethod | None = None,
+    ) -> ShownEntry:
+        count = entry.token_count
+        parts = () if isinstance(entry.content, str) else entry.content
+        return ShownEntry(
+            id=entry.id,
+            seq=seq,
+            type=entry.type,
+            role=entry.role,
+            at=entry.timestamp,
+            tokens=count.tokens,
+            text=entry.text,
+            name=entry.name,
+            call=entry.call_id,
+            message=entry.message_id,
+            error=entry.is_error,
+            pinned=entry.id in self._pinned,
+            deleted=entry.id in self._trail.deleted,
+            parts=[found for part in parts if (found := _part(part))],
+            counted=count.counter,
+            step=step,
+            method=method,
+            values=[] if step is not None else self._values_in(entry),
+        )
+
+    def _values_in(self, entry: Entry) -> list[int]:
+        """The values of an original by number; none of them has a number in what was never compressed."""
+        if entry.id not in self._originals:
+            return []
+        return [self.values[value] for value in exact_values(entry.text)]
+
+
+def _step(change: Change, told: dict[str, Any]) -> ShownStep:
+    return ShownStep(
+        kind=_KINDS[type(change.record)],
+        id=change.record.id,
+        seq=change.seq,
+        at=change.record.at,
+        active=change.active_tokens,
+        entries=change.active_entries,
+        total=change.total_tokens,
+        splices=change.splices,
+        **told,
+    )
+
+
+def _part(part: Part) -> ShownPart | None:
+    """What a part is. Nothing of an image, a file or an opaque block goes into the page but this."""
+    match part:
+        case ImagePart():
+            kind, size = _inline(part.url, part.data)
+            link = None if kind else part.url
+            return ShownPart("image", kind or part.media_type, None, link, size, part.alt)
+        case FilePart():
+            kind, size = _inline(part.url, part.data)
+            link = part.file_id if kind else part.url or part.file_id
+            return ShownPart("file", kind or part.media_type, part.name, link, size, part.alt)
+        case OpaquePart():
+            return ShownPart("opaque", name=part.format, size=len(bytes(part.block)))
+    return None
+
+
+def _inline(url: str | None, data: str | None) -> tuple[str | None, int | None]:
+    """The type that a data URI names, and the bytes that are in it or in `data`."""
+    if url is not None and url.startswith("data:"):
+        head, _, body = url.partition(",")
+        kind = head.removeprefix("data:").partition(";")[0]
+        return kind or "text/plain", len(body) * 3 // 4 if head.endswith(";base64") else len(body)
+    return None, len(data) * 3 // 4 if data is not None else None

@@ -1,0 +1,99 @@
+"""The one-file page: its style and script are allowed by their hashes, its data is run by nothing."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from memman.manager import MemoryManager
+from memman.report.data import Report, report_of
+from memman.tables import beside
+
+# In the order in which they stand in the page: each may use what stands before it.
+_SCRIPTS: Final = ("session", "text", "summary", "chart", "list", "detail", "app")
+GENERATOR: Final = (
+    '<meta name="generator" content="memman">'  # by which a page is known as a report
+)
+_CHUNK: Final = 512  # entries that are encoded at a time
+# What would end the block or a line of it for a parser that is not one of JSON.
+_ESCAPES: Final = (
+    (b"<", b"\\u003c"),
+    ("\u2028".encode(), b"\\u2028"),
+    ("\u2029".encode(), b"\\u2029"),
+)
+_encoder = msgspec.json.Encoder()
+
+
+def render(memory: MemoryManager, session_id: str) -> str:
+    """The report of a session as one HTML document. Raises `SessionNotFound`."""
+    return "".join(pieces(memory, session_id))
+
+
+def write(memory: MemoryManager, session_id: str, path: str | Path) -> int:
+    """Writes the report of a session to a file, over one that is there; returns its size in bytes.
+
+    Raises `SessionNotFound`, and `OSError` for a file that cannot be written.
+    """
+    with Path(path).open("wb") as file:
+        return sum(file.write(piece.encode()) for piece in pieces(memory, session_id))
+
+
+def pieces(memory: MemoryManager, session_id: str) -> Iterator[str]:
+    """The document piece by piece, so that a long session is never in memory as text at once."""
+    data = report_of(memory, session_id)
+    style = _file("report.css")
+    script = '"use strict";\n' + "\n".join(_file(f"{name}.js") for name in _SCRIPTS)
+    head, rest = _file("report.html").split("{{data}}")
+    filled = head.replace("{{policy}}", _policy(style, script)).replace("{{style}}", style)
+    yield filled.replace("{{title}}", html.escape(f"{session_id} · memman"))
+    yield from _json(data)
+    yield rest.replace("{{script}}", script)
+
+
+def _policy(style: str, script: str) -> str:
+    """Nothing may be loaded from anywhere; this style and this script may stand, by their hashes."""
+    return (
+        f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; "
+        "img-src data:; base-uri 'none'; form-action 'none'"
+    )
+
+
+def _hash(text: str) -> str:
+    digest = base64.b64encode(hashlib.sha256(text.encode()).digest())
+    return f"'sha256-{digest.decode()}'"
+
+
+def _file(name: str) -> str:
+    return beside(__file__, f"page/{name}").decode()
+
+
+def _json(data: Report) -> Iterator[str]:
+    """The data as JSON that may stand in a script block."""
+    before = "{"
+    for name in data.__struct_fields__:
+        yield f'{before}"{name}":'
+        value = getattr(data, name)
+        yield from _list(value) if isinstance(value, list) else [_inert(value)]
+        before = ","
+    yield "}"
+
+
+def _list(values: list[Any]) -> Iterator[str]:
+    chunks: Iterable[list[Any]] = (values[at : at + _CHUNK] for at in range(0, len(values), _CHUNK))
+    yield "["
+    for number, chunk in enumerate(chunks):
+        yield ("," if number else "") + _inert(chunk)[1:-1]
+    yield "]"
+
+
+def _inert(value: Any) -> str:
+    encoded = _encoder.encode(value)
+    for plain, escaped in _ESCAPES:
+        encoded = encoded.replace(plain, escaped)
+    return encoded.decode()

@@ -1,0 +1,251 @@
+// What was chosen: an entry in full, or what a compression replaced beside what stands for it.
+
+const WHERE = {
+  lost: ["lost", "The window had it no more."],
+  replacement: ["in the replacement", "The replacement says it."],
+  ledger: ["in its ledger", "The ledger below the summary has it."],
+  elsewhere: ["elsewhere", "Another entry of the window had it."],
+};
+const LONG = 12000; // characters of one text shown before somebody asks for the rest
+const MANY = 40; // originals, and values, shown likewise
+
+class Detail {
+  constructor(place, go, close) {
+    this.place = place;
+    this.go = go;
+    this.close = close;
+    this.query = "";
+  }
+
+  show(item) {
+    this.item = item;
+    const closing = el("button", { type: "button", class: "quiet close", "aria-label": "Close", onclick: this.close }, "×");
+    const made = !item ? this.nothing()
+      : item.step ? this.step(item.step)
+      : entries[item.entry].step !== undefined ? this.made(item.entry) : this.entry(item.entry);
+    this.place.classList.toggle("open", Boolean(item));
+    this.place.replaceChildren(...(item ? [closing] : []), ...made);
+    this.place.scrollTop = 0;
+  }
+
+  nothing() {
+    return [el("p", { class: "hint" },
+      "Choose an entry to read it in full, or a compression or a summary to see the originals beside what replaced them.")];
+  }
+
+  // ------------------------------------------------------------ an entry that was added
+
+  entry(at) {
+    const entry = entries[at];
+    return [
+      this.title(entry, `#${n(entry.seq)}`),
+      this.meta(entry, this.fate(at)),
+      ...this.content(entry, occurrences(entry.text, this.query)),
+    ];
+  }
+
+  title(entry, place) {
+    return el("h3", {}, el("span", { class: `dot t-${entry.type}` }), el("span", {}, who(entry)),
+      entry.name ? el("code", {}, name(entry.name)) : null, el("span", { class: "place" }, place));
+  }
+
+  meta(entry, fate) {
+    const rows = [["Tokens", `${n(entry.tokens)}${entry.counted ? ` by ${entry.counted}` : ""}`], ["Added", `${time(entry.at)} UTC`], ["Now", fate]];
+    if (entry.call) rows.push(["Call", name(entry.call)]);
+    if (entry.message) rows.push(["Message", name(entry.message)]);
+    if (entry.error) rows.push(["Result", "an error"]);
+    rows.push(["Id", name(entry.id)]);
+    return facts(rows);
+  }
+
+  // What became of an entry, as links to what replaced it, outwards.
+  fate(at) {
+    if (entries[at].deleted) return "deleted: nothing of it is left but its place";
+    const now = this.go.latest();
+    if (now.shown.has(at)) return entries[at].pinned ? "in the window, pinned" : "in the window";
+    const made = el("span");
+    for (let number = at, turns = 0; turns < 100; turns += 1) {
+      const step = now.taken.get(number);
+      if (!step) break;
+      if (made.childNodes.length) made.append(", then ");
+      if (step.kind !== "compressed") { made.append(`gone: ${stepTitle(step).toLowerCase()} `, this.link(step)); break; }
+      const item = replacementIn(step, number);
+      made.append(item ? `${DID[item.method]} by ` : "replaced by ", this.link(step));
+      if (!item || item.entry === undefined) break;
+      number = item.entry;
+      if (now.shown.has(number)) break;
+    }
+    return made.childNodes.length ? made : "not in the window";
+  }
+
+  link(step) {
+    return el("button", { type: "button", class: "link", onclick: () => this.go.step(step) }, `#${n(step.seq)}`);
+  }
+
+  content(entry, marks) {
+    const parts = (entry.parts || []).map((part) => el("li", {}, el("b", {}, part.kind), " ",
+      [part.media_type, part.size !== undefined ? bytes(part.size) : null].filter(Boolean).join(", "), " ",
+      part.name ? name(part.name) : null, part.link ? el("span", { class: "where" }, " ", name(part.link)) : null,
+      part.alt ? el("q", {}, name(part.alt)) : null));
+    return [parts.length ? el("ul", { class: "parts" }, ...parts) : null, body(entry, marks)].filter(Boolean);
+  }
+
+  // ------------------------------------------------------------ what a compression did
+
+  made(at) {
+    const entry = entries[at];
+    const step = steps[entry.step];
+    const item = replacementOf(at);
+    return [
+      this.title(entry, `made at #${n(entry.seq)}`),
+      facts([
+        ["Tokens", `${n(item.before)} → ${n(item.after)}`], ["Compression", this.link(step)],
+        ["Why", name(step.reason || "no reason was given")], ["Now", this.fate(at)], ["Id", name(entry.id)],
+      ]),
+      this.pair(item),
+    ];
+  }
+
+  step(step) {
+    const heading = el("h3", {}, el("span", { class: "dot t-step" }), el("span", {}, stepTitle(step)), el("span", { class: "place" }, `#${n(step.seq)}`));
+    if (step.kind !== "compressed") return [heading, facts(this.told(step)), this.also(step)].filter(Boolean);
+    const items = step.replacements || [];
+    const more = el("div", { class: "more" });
+    const pairs = el("div", {}, ...items.slice(0, MANY).map((item) => this.pair(item)));
+    if (items.length > MANY) {
+      more.append(el("button", { type: "button", onclick: () => {
+        pairs.append(...items.slice(MANY).map((item) => this.pair(item)));
+        more.remove();
+      } }, `Show ${counted(items.length - MANY, "more replacement")}`));
+    }
+    return [heading, this.saving(step), facts(this.compression(step)), pairs, more];
+  }
+
+  saving(step) {
+    const after = el("span", { class: "after" });
+    after.style.width = `${Math.max(0.5, 100 * (step.after || 0) / Math.max(1, step.before || 0))}%`;
+    return el("div", { class: "saving" },
+      el("p", {}, strong(n(step.before || 0)), " → ", strong(n(step.after || 0)), " tokens in the window, ",
+        `${percent((step.before || 0) - (step.after || 0), step.before || 0)} less`),
+      el("div", { class: "meter", "aria-hidden": "true" }, after));
+  }
+
+  compression(step) {
+    const undo = undoneBy.get(step);
+    const state = el("span", {}, step.state);
+    if (undo) state.append(" by ", this.link(undo));
+    for (const seq of step.folded_into || []) state.append(" into ", this.link(steps[stepAt[seq]]));
+    const rows = [
+      ["Why", name(step.reason || "no reason was given")], ["State", state], ["At", `${time(step.at)} UTC`],
+      ["Cost", costOf(step.cost)],
+    ];
+    if (step.value_count) {
+      rows.push(["Exact values", `${n(step.values_kept || 0)} of ${n(step.value_count)} kept in the window (${percent(step.values_kept || 0, step.value_count)})`]);
+    }
+    rows.push(["Id", name(step.id)]);
+    return rows;
+  }
+
+  told(step) {
+    const rows = [["At", `${time(step.at)} UTC`], ["Window after it", `${n(step.active)} tokens in ${counted(step.entries, "entry", "entries")}`]];
+    if (step.kind === "undone") rows.unshift(["Compression", this.link(steps[step.undoes])]);
+    if (step.kind === "configured") rows.unshift(...Object.entries(step.changes || {}).map(([key, value]) => [key, name(JSON.stringify(value))]));
+    if (step.kind === "usage") {
+      rows.unshift(["Reported", `${n(step.reported || 0)} tokens in (${n(step.cached || 0)} of them cached), ${n(step.output || 0)} out`],
+        ["Estimated", n(step.estimated || 0)], ["Model", step.model ? name(step.model) : "not named"]);
+    }
+    return rows;
+  }
+
+  also(step) {
+    const all = [...numbersIn(step.touches)].slice(0, MANY);
+    return all.length ? el("ul", { class: "touched" }, ...all.map((at) => el("li", {}, this.reference(at)))) : null;
+  }
+
+  reference(at) {
+    return el("button", { type: "button", class: "link", onclick: () => this.go.entry(at) }, `#${n(entries[at].seq)} ${who(entries[at])}`);
+  }
+
+  // ------------------------------------------------------------ originals beside a replacement
+
+  pair(item) {
+    const originals = [...numbersIn(item.originals)];
+    const judged = valuesOf(item, originals);
+    const state = new Map(judged.map((each) => [each.value, each.where]));
+    const left = el("div", { class: "originals" });
+    const add = (some) => left.append(...some.map((at) => this.original(at, state)));
+    add(originals.slice(0, MANY));
+    if (originals.length > MANY) {
+      const more = el("button", { type: "button", onclick: () => { more.remove(); add(originals.slice(MANY)); } },
+        `Show ${counted(originals.length - MANY, "more original")}`);
+      left.append(more);
+    }
+    return el("article", { class: "pair" },
+      el("header", {},
+        el("h4", {}, `${counted(originals.length, "original")}, ${n(originals.reduce((sum, at) => sum + entries[at].tokens, 0))} tokens`),
+        el("h4", {}, item.entry === undefined ? "Dropped" : `${METHODS[item.method]}, ${n(item.after)} tokens`)),
+      el("div", { class: "beside" }, left, this.replacement(item, judged)),
+      judged.length ? valueTable(judged) : el("p", { class: "hint" }, "The originals have no exact values (paths, identifiers, numbers, dates, addresses)."));
+  }
+
+  original(at, state) {
+    const entry = entries[at];
+    const marks = (entry.values || []).flatMap((value) => standing(entry.text, values[value])
+      .map(([start, end]) => [start, end, `v-${state.get(values[value])}`, WHERE[state.get(values[value])][1]]));
+    return el("section", { class: "original" },
+      el("h5", {}, el("span", { class: `dot t-${entry.type}` }), this.reference(at), entry.name ? name(entry.name) : null,
+        el("span", { class: "tokens" }, n(entry.tokens))),
+      ...this.content(entry, sortedMarks(marks)));
+  }
+
+  replacement(item, judged) {
+    if (item.entry === undefined) return el("p", { class: "stands hint" }, "Nothing stands for these in the window.");
+    const entry = entries[item.entry];
+    const marks = judged.filter((each) => each.where === "replacement" || each.where === "ledger")
+      .flatMap((each) => standing(entry.text, each.value).map(([start, end]) => [start, end, `v-${each.where}`, WHERE[each.where][1]]));
+    return el("div", { class: "stands" }, ...this.content(entry, sortedMarks(marks)));
+  }
+}
+
+// The exact values of the originals, each once, and where the window had them once they were replaced.
+function valuesOf(item, originals) {
+  const where = new Map();
+  for (const [place, kept] of Object.entries(item.kept || {})) for (const value of kept) where.set(value, place);
+  const found = new Map();
+  for (const at of originals) for (const value of entries[at].values || []) found.set(value, entries[at].seq);
+  return [...found].map(([value, seq]) => ({ value: values[value], seq, where: where.get(value) || "lost" }));
+}
+
+function valueTable(judged) {
+  const groups = Object.keys(WHERE).map((where) => [where, judged.filter((each) => each.where === where)]);
+  return el("div", { class: "values" }, el("h5", {}, "Exact values"),
+    ...groups.filter(([, some]) => some.length).map(([where, some]) => {
+      const list = el("ul", {}, ...some.slice(0, MANY).map(chip));
+      if (some.length > MANY) {
+        const more = el("li", {}, el("button", { type: "button", onclick: () => { more.remove(); list.append(...some.slice(MANY).map(chip)); } },
+          `${n(some.length - MANY)} more`));
+        list.append(more);
+      }
+      return el("div", { class: `group g-${where}` }, el("p", {}, el("b", {}, n(some.length)), ` ${WHERE[where][0]}`), list);
+    }));
+}
+
+const chip = (each) => el("li", {}, el("code", { class: `v-${each.where}`, title: `last in #${each.seq}` }, name(each.value)));
+
+// A text in full, or its beginning and a way to the rest.
+function body(entry, marks) {
+  const text = entry.text;
+  if (!text) return el("p", { class: "hint" }, entry.deleted ? "Deleted." : "No text.");
+  const shown = el("pre", { dir: "auto", tabindex: "0" });
+  shown.append(nodes(text.slice(0, LONG), marks.filter(([, end]) => end <= LONG)));
+  if (text.length <= LONG) return shown;
+  const more = el("button", { type: "button", onclick: () => {
+    shown.replaceChildren(nodes(text, marks));
+    more.remove();
+  } }, `Show all ${n(text.length)} characters`);
+  return el("div", {}, shown, more);
+}
+
+function facts(rows) {
+  return el("dl", { class: "facts small" }, ...rows.map(([term, said]) => el("div", {}, el("dt", {}, term), el("dd", {}, said))));
+}

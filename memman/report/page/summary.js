@@ -1,0 +1,84 @@
+// The head of the page: what the session is, in a sentence, a bar and a few figures.
+
+const LABELS = {
+  system_prompt: "system prompt", tools: "tool definitions", message: "messages", tool_call: "tool calls",
+  tool_result: "tool results", context: "context", summary: "summaries and digests", framing: "framing",
+  reserved: "reserved", free: "free",
+};
+const SINGLE = {
+  message: "message", tool_call: "tool call", tool_result: "tool result", context: "context",
+  summary: "summary", step: "change",
+};
+const HINTS = { framing: "roles, ids and names around the entries", reserved: "for what memman does not see" };
+
+function drawSummary() {
+  byId("session").append(name(report.session));
+  byId("sentence").append(...sentence());
+  drawBar();
+  drawFacts();
+  byId("made").textContent = "Made by memman. This file loads nothing and sends nothing.";
+}
+
+function strong(text) { return el("strong", {}, text); }
+
+function sentence() {
+  const made = [
+    strong(counted(stats.total_entries, "entry", "entries")), ` with ${n(stats.total_tokens)} tokens came in. `,
+    "The window holds ", strong(`${n(usage.used)} of ${n(usage.window)}`), " tokens",
+  ];
+  if (usage.used > usage.window) made.push(el("em", { class: "over" }, `, ${n(usage.used - usage.window)} over its limit`));
+  const held = compressions.filter((step) => step.state === "in force" || step.state === "folded").length;
+  const taken = compressions.filter((step) => step.state === "undone").length;
+  if (!compressions.length) return [...made, ". Nothing was ever compressed."];
+  made.push(": ", strong(counted(held, "compression")), ` made room${taken ? `, ${n(taken)} more ${taken === 1 ? "was" : "were"} taken back` : ""}. `);
+  return [...made, "Every word that was replaced is still below."];
+}
+
+function drawBar() {
+  const free = Math.max(0, usage.free);
+  const parts = [...Object.entries(usage.parts), ["free", free]].filter(([, tokens]) => tokens > 0);
+  const whole = Math.max(usage.window, usage.used);
+  for (const [type, tokens] of parts) {
+    const piece = el("span", { class: `piece t-${type}`, title: `${LABELS[type] || type}: ${n(tokens)} tokens` });
+    piece.style.flexGrow = String(tokens / whole);
+    byId("bar").append(piece);
+    byId("legend").append(el("li", { title: HINTS[type] },
+      el("span", { class: `dot t-${type}` }), el("span", { class: "what" }, LABELS[type] || type),
+      el("b", {}, n(tokens)), el("span", { class: "share" }, percent(tokens, usage.window))));
+  }
+  const told = parts.map(([type, tokens]) => `${LABELS[type] || type} ${n(tokens)}`).join(", ");
+  byId("bar").setAttribute("aria-label", `${n(usage.used)} of ${n(usage.window)} tokens: ${told}`);
+}
+
+function drawFacts() {
+  const cost = stats.cost || {};
+  const rows = [
+    ["Model", report.model ? name(report.model) : "not named"],
+    ["Counter", name(stats.counter || "none yet")],
+    ["Entries", `${n(stats.active_entries)} in the window, ${n(stats.compressed_entries)} replaced`],
+    ["Tokens", `${n(stats.active_tokens)} in the window, ${n(stats.total_tokens)} added`],
+    ["Limits", `${n(limits.trigger)} tokens${stats.max_entries ? `, ${n(stats.max_entries)} entries` : ""}`],
+  ];
+  if (stats.summaries) rows.push(["Summaries", n(stats.summaries)]);
+  if (cost.calls) rows.push(["Summarizer", costOf(cost)]);
+  if (stats.drift !== null && stats.drift !== undefined) {
+    const sign = stats.drift < 0 ? "−" : "+";
+    rows.push(["Drift", `${sign}${Math.abs(100 * stats.drift).toFixed(1)} % reported over estimated`]);
+  }
+  rows.push(["From", span()]);
+  for (const [term, said] of rows) byId("facts").append(el("div", {}, el("dt", {}, term), el("dd", {}, said)));
+}
+
+function costOf(cost) {
+  if (!cost || !cost.calls) return "no model was asked";
+  const billed = cost.input_tokens ? `, ${n(cost.input_tokens)} tokens in, ${n(cost.output_tokens || 0)} out` : "";
+  const by = cost.model ? `${cost.model}: ` : "";
+  return `${by}${counted(cost.calls, "call")}, ${(cost.seconds || 0).toFixed(1)} s${billed}`;
+}
+
+function span() {
+  const times = entries.length ? [time(entries[0].at), time((steps[stepAt[head]] || entries[addedAt[head]]).at)] : [];
+  if (!times.length) return "no entries";
+  return times[0].slice(0, 10) === times[1].slice(0, 10) ? `${times[0].slice(0, 16)} to ${times[1].slice(11, 16)} UTC`
+    : `${times[0].slice(0, 16)} to ${times[1].slice(0, 16)} UTC`;
+}

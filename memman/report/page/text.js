@@ -1,0 +1,116 @@
+// Making elements, and showing text that others wrote: as text nodes only, and what is invisible by its name.
+
+function el(tag, props = {}, ...children) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(props)) {
+    if (value === undefined || value === null || value === false) continue;
+    if (name === "class") made.className = value;
+    else if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
+    else made.setAttribute(name, value === true ? "" : value);
+  }
+  made.append(...children.filter((child) => child !== null && child !== undefined));
+  return made;
+}
+
+function svg(tag, props = {}, ...children) {
+  const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(props)) made.setAttribute(name, value);
+  made.append(...children);
+  return made;
+}
+
+const byId = (id) => document.getElementById(id);
+const number = new Intl.NumberFormat("en-US");
+const n = (value) => number.format(Math.round(value));
+const percent = (part, whole) => (whole ? `${(100 * part / whole).toFixed(1)} %` : "0 %");
+const counted = (value, one, more = `${one}s`) => `${n(value)} ${value === 1 ? one : more}`;
+
+function bytes(size) {
+  if (size < 1000) return `${n(size)} bytes`;
+  return size < 1e6 ? `${(size / 1e3).toFixed(0)} kB` : `${(size / 1e6).toFixed(1)} MB`;
+}
+
+function time(at) {
+  const date = new Date(at);
+  return Number.isNaN(date.getTime()) ? String(at) : date.toISOString().slice(0, 19).replace("T", " ");
+}
+
+// Characters that are not seen, or that turn the direction of what follows: shown by their names.
+const UNSEEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb]/g;
+const NAMES = {
+  "\u0000": "NUL", "\u001b": "ESC", "\r": "CR", "\u200b": "ZWSP", "\u200e": "LRM", "\u200f": "RLM",
+  "\u061c": "ALM", "\u202a": "LRE", "\u202b": "RLE", "\u202c": "PDF", "\u202d": "LRO", "\u202e": "RLO",
+  "\u2066": "LRI", "\u2067": "RLI", "\u2068": "FSI", "\u2069": "PDI", "\ufeff": "BOM",
+};
+
+function nameOf(character) {
+  return NAMES[character] || `U+${character.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0")}`;
+}
+
+// The text as nodes; `marks` are [start, end, class, title] in order and apart from each other.
+function nodes(text, marks = []) {
+  const made = document.createDocumentFragment();
+  let done = 0;
+  for (const [start, end, kind, title] of marks) {
+    if (start < done) continue;
+    made.append(plain(text.slice(done, start)));
+    made.append(el("mark", { class: kind, title }, plain(text.slice(start, end))));
+    done = end;
+  }
+  made.append(plain(text.slice(done)));
+  return made;
+}
+
+function plain(given) {
+  const text = given.replaceAll("\r\n", "\n");
+  const made = document.createDocumentFragment();
+  let done = 0;
+  for (const found of text.matchAll(UNSEEN)) {
+    if (found.index > done) made.append(text.slice(done, found.index));
+    made.append(el("span", { class: "unseen", title: "a character that is not seen" }, nameOf(found[0])));
+    done = found.index + 1;
+  }
+  if (done < text.length) made.append(text.slice(done));
+  return made;
+}
+
+// A name that others chose, on one line and apart from what stands around it.
+function name(text) {
+  return el("bdi", {}, plain(String(text)));
+}
+
+// Where a text of one's own stands in another, without regard to case.
+function occurrences(text, query) {
+  const found = [];
+  if (!query) return found;
+  const low = text.toLowerCase();
+  // Where lower case changes the length, places would be off: then only the same case is found.
+  const [inside, wanted] = low.length === text.length ? [low, query.toLowerCase()] : [text, query];
+  for (let at = inside.indexOf(wanted); at >= 0; at = inside.indexOf(wanted, at + wanted.length)) {
+    found.push([at, at + wanted.length, "hit"]);
+  }
+  return found;
+}
+
+const JOINED = /^[A-Za-z0-9]{2}$/;
+
+// Where an exact value stands as a word of its own.
+function standing(text, value) {
+  const found = [];
+  for (let at = text.indexOf(value); at >= 0; at = text.indexOf(value, at + 1)) {
+    const end = at + value.length;
+    if (!JOINED.test(text.slice(Math.max(0, at - 1), at + 1)) && !JOINED.test(text.slice(end - 1, end + 1))) {
+      found.push([at, end]);
+    }
+  }
+  return found;
+}
+
+// Marks in order of their places; of two that overlap the longer stands.
+function sortedMarks(marks) {
+  const found = [];
+  for (const mark of marks.sort((one, other) => one[0] - other[0] || other[1] - one[1])) {
+    if (!found.length || mark[0] >= found[found.length - 1][1]) found.push(mark);
+  }
+  return found;
+}

@@ -1,0 +1,165 @@
+"""What a report says is what memman's own fold and comparison say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memman import MemoryManager, SessionNotFound
+from memman.archive import records_of
+from memman.entries import FilePart, ImagePart
+from memman.explaining import Comparison, Trail, compare, comparisons
+from memman.history import History
+from memman.report.data import Report, ShownEntry, report_of
+from memman.report.folding import splices
+from tests.report.conversation import SESSION, eventful
+
+
+@pytest.fixture(scope="module")
+def memory() -> MemoryManager:
+    return eventful()
+
+
+@pytest.fixture(scope="module")
+def trail(memory: MemoryManager) -> Trail:
+    return Trail(list(enumerate(records_of(memory.export_session(SESSION)), 1)))
+
+
+@pytest.fixture(scope="module")
+def report(memory: MemoryManager) -> Report:
+    return report_of(memory, SESSION)
+
+
+def windows(report: Report) -> Iterator[list[ShownEntry]]:
+    """The window after each record, folded as the page does it."""
+    added = {entry.seq: number for number, entry in enumerate(report.entries) if entry.step is None}
+    steps = {step.seq: step for step in report.steps}
+    slots: list[int] = []
+    for seq in range(1, report.head + 1):
+        if seq in added:
+            slots.append(added[seq])
+        else:
+            for at, gone, come in reversed(steps[seq].splices):
+                slots[at : at + gone] = come
+        yield [report.entries[number] for number in slots]
+
+
+def test_the_window_of_every_moment_is_that_of_the_fold(report: Report, trail: Trail) -> None:
+    history = History()
+    for (seq, record), window in zip(trail.log, windows(report), strict=True):
+        history.apply(seq, record)
+        slots = history.slots
+        assert [entry.id for entry in window] == [slot.entry.id for slot in slots]
+        assert sum(entry.tokens for entry in window) == sum(slot.tokens for slot in slots)
+
+
+def test_the_session_has_every_kind_of_step(report: Report) -> None:
+    kinds = {step.kind for step in report.steps}
+    assert kinds == {
+        "compressed", "undone", "pinned", "deleted", "cleared", "configured", "usage"
+    }  # fmt: skip
+    states = {step.state for step in report.steps if step.kind == "compressed"}
+    assert states >= {"in force", "undone"}
+
+
+def test_what_stands_after_a_step_is_told_with_it(report: Report) -> None:
+    after = dict(enumerate(windows(report), 1))
+    for step in report.steps:
+        assert step.active == sum(entry.tokens for entry in after[step.seq])
+        assert step.entries == len(after[step.seq])
+
+
+def judged(report: Report, place: int) -> list[dict[str, str]]:
+    """Of each replacement of a step its values and where each was, told as the page reads them."""
+    found = []
+    for item in report.steps[place].replacements:
+        numbers = [n for first, last in item.originals for n in range(first, last + 1)]
+        where = {value: "lost" for n in numbers for value in report.entries[n].values}
+        where |= {value: kept for kept, values in item.kept.items() for value in values}
+        found.append({report.values[value]: kept for value, kept in where.items()})
+    return found
+
+
+def test_values_are_judged_as_diff_judges_them(report: Report, trail: Trail) -> None:
+    number = 0
+    for place, step in enumerate(report.steps):
+        if step.kind != "compressed":
+            continue
+        number += 1
+        compared = compare(trail, step.id)
+        told = [
+            {each.value: each.kept or "lost" for each in item.values}
+            for item in compared.replacements
+        ]
+        assert judged(report, place) == told
+        assert (step.value_count, step.values_kept) == (compared.values, compared.values_kept)
+    assert number == len(trail.compressions) > 3
+
+
+def test_originals_are_those_of_the_comparison(report: Report, trail: Trail) -> None:
+    for step in report.steps:
+        if step.kind != "compressed":
+            continue
+        for item, compared in zip(
+            step.replacements, compare(trail, step.id).replacements, strict=True
+        ):
+            numbers = [n for first, last in item.originals for n in range(first, last + 1)]
+            ids = [entry.id for entry in compared.originals]
+            assert [report.entries[n].id for n in numbers] == ids
+            assert (item.before, item.after) == (compared.tokens_before, compared.tokens_after)
+
+
+def test_all_comparisons_at_once_are_those_one_by_one(trail: Trail) -> None:
+    one_by_one: list[Comparison] = [compare(trail, name) for name in trail.compressions]
+    assert list(comparisons(trail)) == one_by_one
+
+
+def test_every_original_is_there_word_for_word(report: Report, memory: MemoryManager) -> None:
+    shown = {entry.id: entry for entry in report.entries}
+    for entry in memory.get_entries(SESSION):
+        assert shown[entry.id].text == entry.text
+        assert shown[entry.id].tokens == entry.token_count.tokens
+
+
+def test_what_was_deleted_is_told_and_not_shown(report: Report) -> None:
+    [gone] = [entry for entry in report.entries if entry.deleted]
+    assert gone.text == ""
+
+
+def test_a_session_that_is_not_there_is_refused(memory: MemoryManager) -> None:
+    with pytest.raises(SessionNotFound):
+        report_of(memory, "nobody")
+
+
+def test_of_images_and_files_only_type_and_size_are_told() -> None:
+    memory = MemoryManager()
+    memory.add_user_message(
+        "s",
+        (
+            ImagePart(url="data:image/png;base64," + "QUJD" * 100),
+            ImagePart(data="QUJD" * 10, media_type="image/jpeg", alt="a cat"),
+            FilePart(url="https://files.example/a.pdf", name="a.pdf"),
+        ),
+    )
+    [entry] = report_of(memory, "s").entries
+    told = [(part.kind, part.media_type, part.size, part.link) for part in entry.parts]
+    assert told == [
+        ("image", "image/png", 300, None),
+        ("image", "image/jpeg", 30, None),
+        ("file", None, None, "https://files.example/a.pdf"),
+    ]
+
+
+LISTS = st.lists(st.integers(0, 30), unique=True).map(sorted)
+
+
+@given(before=LISTS, after=LISTS)
+def test_splices_make_one_list_of_the_other(before: list[int], after: list[int]) -> None:
+    made = list(before)
+    for at, gone, come in reversed(splices(before, after)):
+        made[at : at + gone] = come
+    assert made == after
+

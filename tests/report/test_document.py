@@ -1,0 +1,139 @@
+"""The document stands alone, and what others wrote in it stays text."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memman.report import GENERATOR, pieces, render, write
+from tests.report.conversation import ATTACKS, PICTURE, SESSION, eventful, hostile
+
+PAGE = Path(__file__).parents[2] / "memman/report/page"
+
+
+class Read(HTMLParser):
+    """The elements of a page, and the text of its scripts and styles."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: dict[str, list[str]] = {"script": [], "style": [], "title": []}
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag in self.texts:
+            self.texts[tag].append("")
+
+    def handle_data(self, data: str) -> None:
+        tag = self.tags[-1][0] if self.tags else ""
+        if tag in self.texts:
+            self.texts[tag][-1] += data
+
+    def handle_endtag(self, tag: str) -> None:
+        self.tags.append((f"/{tag}", {}))
+
+
+@pytest.fixture(scope="module")
+def page() -> Read:
+    return Read(render(hostile(), SESSION))
+
+
+def policy(page: Read) -> str:
+    [found] = [
+        attrs["content"] for tag, attrs in page.tags
+        if tag == "meta" and attrs.get("http-equiv") == "Content-Security-Policy"
+    ]  # fmt: skip
+    return found or ""
+
+
+def data(page: Read) -> Any:
+    return json.loads(page.texts["script"][0])
+
+
+def test_no_text_of_the_session_becomes_an_element(page: Read) -> None:
+    quiet = Read(render(eventful(), SESSION))
+    assert [tag for tag, _ in page.tags] == [tag for tag, _ in quiet.tags]
+    assert page.texts["title"] == [f"{SESSION} · memman"]
+
+
+def test_the_data_block_holds_every_text_and_no_markup(page: Read) -> None:
+    raw = page.texts["script"][0]
+    assert not set("<\u2028\u2029") & set(raw)
+    texts = [entry["text"] for entry in data(page)["entries"]]
+    for attack in ATTACKS:
+        assert attack in texts
+
+
+def test_only_this_style_and_this_script_are_allowed(page: Read) -> None:
+    for name, text in (("style", page.texts["style"][0]), ("script", page.texts["script"][1])):
+        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        assert f"{name}-src 'sha256-{digest}'" in policy(page)
+    assert policy(page).startswith("default-src 'none'")
+    assert "unsafe" not in policy(page)
+
+
+def test_nothing_is_loaded_from_elsewhere(page: Read) -> None:
+    for tag, attrs in page.tags:
+        for name in ("src", "href", "srcset", "action"):
+            target = attrs.get(name)
+            assert not target or target.startswith(("#", "data:image/svg+xml,")), (tag, target)
+        assert not [name for name in attrs if name.startswith("on")]
+    # What the page is made of names no address but that of a vocabulary.
+    for file in PAGE.iterdir():
+        for address in re.findall(r"https?://[^\s\"')]+", file.read_text(encoding="utf-8")):
+            assert address.startswith("http://www.w3.org/2000/svg")
+
+
+def test_texts_are_put_into_the_page_as_text_alone() -> None:
+    for file in PAGE.glob("*.js"):
+        script = file.read_text(encoding="utf-8")
+        for way in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(",
+                    "new Function", "DOMParser", "setAttribute(\"style\""):  # fmt: skip
+            assert way not in script, f"{file.name} uses {way}"
+
+
+def test_an_inline_image_is_told_by_type_and_size_and_left_out(page: Read) -> None:
+    [parts] = [entry["parts"] for entry in data(page)["entries"] if entry.get("parts")]
+    told = [(part["kind"], part.get("media_type"), part.get("size")) for part in parts]
+    assert told == [("image", "image/svg+xml", 192), ("image", None, None)]
+    assert PICTURE[30:60] not in page.texts["script"][0]
+
+
+def test_it_is_the_same_each_time() -> None:
+    assert render(eventful(), SESSION) == render(eventful(), SESSION)
+
+
+def test_pieces_and_the_file_make_the_same_page(tmp_path: Path) -> None:
+    memory = eventful()
+    size = write(memory, SESSION, tmp_path / "s.html")
+    written = (tmp_path / "s.html").read_bytes()
+    assert len(written) == size
+    assert written.decode() == "".join(pieces(memory, SESSION)) == render(memory, SESSION)
+    assert GENERATOR in render(memory, SESSION)[:500]
+
+
+def test_a_session_of_one_entry_and_a_cleared_one_have_a_page() -> None:
+    memory = eventful()
+    memory.add_user_message("one", "Hello")
+    assert len(data(Read(render(memory, "one")))["entries"]) == 1
+    memory.clear_session(SESSION)
+    assert data(Read(render(memory, SESSION)))["stats"]["active_tokens"] == 0
+
+
+def test_it_needs_no_click() -> None:
+    program = "import memman.report, sys; print({'click', 'rich'} & set(sys.modules))"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.strip() == "set()"
