@@ -71,8 +71,17 @@ GOLDEN = [
     ("high \ud83d low \ude00 end", 5, 5),
 ]
 PIECES = [text for text, _, _ in GOLDEN] + list("aB7 \n\r\t\u3000\u017f'!/éǅ\u0301")
+# Assigned in Unicode 17, which the faster backends know and tiktoken 0.14 does not: whether such a one is a
+# letter is where they part, and what tells them from others costs more than the count itself.
+NEWEST = re.compile(
+    "[\u088f\u0c5c\u0cdc\u1acf-\u1aeb\ua7ce-\ua7f1\U00010940-\U00010959\U00010ec5-\U00010efb"
+    "\U00011b60-\U00011de9\U00016ea0-\U00016ed3\U00016ff2-\U00016ff6\U000187f8-\U00018df2"
+    "\U0001e6c0-\U0001e6ff\U0002b73a-\U0002b73f\U0002cea2-\U0002cead\U000323b0-\U00033479]"
+)
 TEXTS = (
-    st.text(st.characters(exclude_categories=()))  # surrogates too
+    st.text(
+        st.characters(exclude_categories=()).filter(lambda c: not NEWEST.match(c))  # surrogates too
+    )
     | st.lists(st.sampled_from(PIECES)).map("".join)
     | st.text("aB7 \n\t\u3000'!/中é")
 )
