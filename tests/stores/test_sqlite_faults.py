@@ -27,6 +27,7 @@ from memman.stores import SQLiteStore
 from memman.stores import sqlite as module
 from memman.testing.stores import added
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 NOBODY = 65_534
 COMPRESSING = MemoryConfig(max_tokens=400, min_entries_to_compress=2, recent_window=2)
 
@@ -72,7 +73,9 @@ def ended_well(pid: int) -> bool:
 # ---------------------------------------------------------------- forks
 
 
-def test_a_forked_child_goes_on_when_its_parent_has_closed_the_file(store: SQLiteStore, path: str) -> None:
+def test_a_forked_child_goes_on_when_its_parent_has_closed_the_file(
+    store: SQLiteStore, path: str
+) -> None:
     append(store, "of the parent")
     go, closed = os.pipe()
 
@@ -92,7 +95,9 @@ def test_a_forked_child_goes_on_when_its_parent_has_closed_the_file(store: SQLit
     again.close()
 
 
-def test_forks_among_the_writes_of_a_thread_lose_nothing_and_hang_nobody(store: SQLiteStore) -> None:
+def test_forks_among_the_writes_of_a_thread_lose_nothing_and_hang_nobody(
+    store: SQLiteStore,
+) -> None:
     stop = threading.Event()
     written: list[str] = []
 
@@ -119,7 +124,9 @@ def test_forks_among_the_writes_of_a_thread_lose_nothing_and_hang_nobody(store: 
         assert [name for name in found if name.startswith(f"child{n}.")] == own
 
 
-def test_a_child_that_cannot_open_the_file_says_so_and_can_later(store: SQLiteStore, path: str) -> None:
+def test_a_child_that_cannot_open_the_file_says_so_and_can_later(
+    store: SQLiteStore, path: str
+) -> None:
     append(store, "a")
 
     def child() -> None:
@@ -195,7 +202,9 @@ def test_a_file_that_was_moved_away_is_noticed_and_work_goes_on_when_it_is_back(
     assert ids_in(store) == ["a", "b"]
 
 
-def test_a_file_that_was_replaced_is_noticed_and_neither_is_written(store: SQLiteStore, path: str) -> None:
+def test_a_file_that_was_replaced_is_noticed_and_neither_is_written(
+    store: SQLiteStore, path: str
+) -> None:
     append(store, "a")
     with closing(SQLiteStore(path + ".other")) as other:
         append(other, "of the copy")
@@ -207,7 +216,9 @@ def test_a_file_that_was_replaced_is_noticed_and_neither_is_written(store: SQLit
     assert Path(path).read_bytes() == before
 
 
-def test_a_file_that_is_gone_is_not_begun_anew_by_a_forked_child(store: SQLiteStore, path: str) -> None:
+def test_a_file_that_is_gone_is_not_begun_anew_by_a_forked_child(
+    store: SQLiteStore, path: str
+) -> None:
     append(store, "a")
     Path(path).unlink()
 
@@ -219,7 +230,9 @@ def test_a_file_that_is_gone_is_not_begun_anew_by_a_forked_child(store: SQLiteSt
     assert not Path(path).exists()
 
 
-def test_the_files_are_looked_at_once_a_second(store: SQLiteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_files_are_looked_at_once_a_second(
+    store: SQLiteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     looks: list[str] = []
     real = module._identity
     monkeypatch.setattr(module, "_identity", lambda path: looks.append(path) or real(path))
@@ -271,7 +284,11 @@ def test_a_record_that_is_missing_is_told_and_not_skipped(store: SQLiteStore) ->
     append(store, "a", "b", "c")
     assert store._open is not None
     store._open.execute("DELETE FROM record WHERE key % 4294967296 = 2")
-    for read in (lambda: store.read("s"), lambda: store.get("s", ["a", "b"]), lambda: store.load("s")):
+    for read in (
+        lambda: store.read("s"),
+        lambda: store.get("s", ["a", "b"]),
+        lambda: store.load("s"),
+    ):
         with pytest.raises(StoreError, match="is damaged"):
             read()
 
@@ -441,7 +458,9 @@ def test_a_clock_that_leaps_changes_no_order(path: str, leap: timedelta) -> None
     assert sorted(given) == given
     with MemoryManager(path) as memory:
         assert [entry.id for entry in memory.get_entries("s")] == given
-        assert [entry.text for entry in memory.get_active_entries("s")] == [f"n{n}" for n in range(6)]
+        assert [entry.text for entry in memory.get_active_entries("s")] == [
+            f"n{n}" for n in range(6)
+        ]
 
 
 # ---------------------------------------------------------------- the life of a store
@@ -453,7 +472,10 @@ def test_a_process_that_ends_without_closing_leaves_everything_and_says_nothing(
         "memory = MemoryManager(sys.argv[1]); memory.add_user_message('s', 'kept')\n"
     )
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code, path], capture_output=True, text=True, check=False
+        [sys.executable, "-W", "error", "-c", code, path],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
     with MemoryManager(path) as memory:

@@ -1,0 +1,250 @@
+"""Writers that are killed at random while they share one session: what was acknowledged is there, once.
+
+    uv run python -m benchmarks.kills                                  # 200 kills of 4 writers, SQLite
+    uv run python -m benchmarks.kills postgresql://postgres@127.0.0.1/test
+
+Each writer is a process with a `MemoryManager` of its own that adds, compresses, undoes and clears. It
+notes outside the store what a call had returned, and is killed with SIGKILL. The process that takes its
+place makes the call again that was under way, with the same id. Ends with 1 where anything is not as it
+must be.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import random
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+import msgspec
+
+from benchmarks.tables import table
+from memman import EntryNotFound, MemoryConfig, MemoryManager, Refused, StoreConflict
+from memman.history import History
+from memman.ports import Snapshot
+from memman.records import Added, Cleared, Compressed, Record, Undone
+from memman.stores import sqlite_store
+
+SESSION = "s"
+CONFIG = MemoryConfig(max_tokens=600, max_entries=None, min_entries_to_compress=2, recent_window=2)
+_MID_OPENING = 0.1  # the share of kills that do not wait for the writer's first entry
+_LONGEST_LIFE = 0.15  # seconds from its first entry to its death
+_PATIENCE = 60.0  # seconds
+_LOOK = os.WEXITED | os.WNOHANG | os.WNOWAIT
+
+
+class Found(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run of kills left. Everything but the first four must be 0."""
+
+    kills: int
+    acknowledged: int
+    records: int
+    seconds: float
+    lost: int
+    doubled: int
+    disordered: int
+    gaps: int
+    inconsistent: int
+
+    @property
+    def problems(self) -> int:
+        """How much is not as it must be."""
+        return self.lost + self.doubled + self.disordered + self.gaps + self.inconsistent
+
+
+def kill_writers(url: str, kills: int, *, writers: int = 4, seed: int = 1) -> Found:
+    """Kills `writers` processes at random until `kills` are dead, and looks at what they left.
+
+    Raises `RuntimeError` where a writer ended by itself.
+    """
+    rng = random.Random(seed)
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        notes = [Path(folder) / str(number) for number in range(writers)]
+        for note in notes:
+            note.touch()
+        _hunt(url, notes, kills, rng)
+        told = [_told(note) for note in notes]
+    store: Any = open_store(url)
+    log, snapshot = list(_log(store)), store.load(SESSION)
+    store.close()
+    return _found(told, log, snapshot, kills, time.monotonic() - began)
+
+
+def open_store(url: str) -> Any:
+    """The store of a path or URL, as a manager would open it."""
+    if url.startswith("postgres"):
+        from memman_postgres import PostgresStore
+
+        return PostgresStore(url)
+    return sqlite_store(url)
+
+
+def _hunt(url: str, notes: Sequence[Path], kills: int, rng: random.Random) -> None:
+    living = {number: _started(url, number, notes[number], rng) for number in range(len(notes))}
+    for _ in range(kills):
+        number = rng.randrange(len(notes))
+        if rng.random() > _MID_OPENING:
+            _await_growth(living[number], notes[number])
+        time.sleep(rng.random() * _LONGEST_LIFE)
+        _kill(living[number])
+        living[number] = _started(url, number, notes[number], rng)
+    for pid in living.values():
+        _kill(pid)
+
+
+def _await_growth(pid: int, note: Path) -> None:
+    deadline, size = time.monotonic() + _PATIENCE, note.stat().st_size
+    while note.stat().st_size == size:
+        if time.monotonic() > deadline or os.waitid(os.P_PID, pid, _LOOK) is not None:
+            raise RuntimeError(f"writer {pid} writes nothing, or has ended")
+        time.sleep(0.001)
+
+
+def _kill(pid: int) -> None:
+    os.kill(pid, signal.SIGKILL)
+    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    if status != -signal.SIGKILL:
+        raise RuntimeError(f"a writer ended with {status} before it was killed")
+
+
+# ---------------------------------------------------------------- a writer
+
+
+def _started(url: str, number: int, note: Path, rng: random.Random) -> int:
+    seed = rng.random()
+    pid = os.fork()  # quicker than a fresh interpreter; nothing is open yet
+    if pid == 0:
+        _write(url, number, note, random.Random(seed))
+    return pid
+
+
+def _write(url: str, number: int, note: Path, rng: random.Random) -> NoReturn:
+    try:
+        known = _told(note)["added"]
+        # Not buffered: what was written outlives the process, whatever ends it.
+        told = os.open(note, os.O_WRONLY | os.O_APPEND)
+        memory = MemoryManager(url, counter="chars4", config=CONFIG)
+        for at in range(len(known), sys.maxsize):
+            name = f"{number}-{at}"
+            memory.add_user_message(SESSION, f"{name} " + "word " * (at % 30), id=name)
+            os.write(told, f"added {name}\n".encode())
+            for kind, named in _something_else(memory, rng):
+                os.write(told, f"{kind} {named}\n".encode())
+    except BaseException:  # noqa: BLE001 - a forked child must not go on in its parent's code
+        traceback.print_exc()
+    os._exit(1)
+
+
+def _something_else(memory: MemoryManager, rng: random.Random) -> Iterator[tuple[str, str]]:
+    """Now and then a change of the window's shape; what was done of it."""
+    chance = rng.random()
+    try:
+        if chance < 0.04:
+            done = memory.compress(SESSION, target_tokens=100).compression_id
+            if done is not None:
+                yield "compressed", done
+        elif chance < 0.07:
+            yield "undone", memory.undo_compression(SESSION)
+        elif chance < 0.08:
+            memory.clear_session(SESSION)
+            yield "cleared", "all"
+    except (EntryNotFound, Refused, StoreConflict):
+        return  # the others were faster, or there is nothing to undo: nothing was changed
+
+
+# ---------------------------------------------------------------- what they left
+
+
+def _told(note: Path) -> dict[str, list[str]]:
+    """What a writer noted, by kind. A line that a kill cut short was told to nobody."""
+    told: dict[str, list[str]] = {"added": [], "compressed": [], "undone": [], "cleared": []}
+    for line in note.read_text().split("\n")[:-1]:
+        kind, _, name = line.partition(" ")
+        told[kind].append(name)
+    return told
+
+
+def _log(store: Any) -> Iterator[tuple[int, Record]]:
+    after = 0
+    while page := store.read(SESSION, after, 1_000):
+        yield from page
+        after = page[-1][0]
+
+
+def _found(
+    told: Sequence[dict[str, list[str]]],
+    log: Sequence[tuple[int, Record]],
+    snapshot: Snapshot,
+    kills: int,
+    seconds: float,
+) -> Found:
+    there = Counter(record.id for _, record in log)
+    added = [record.id for _, record in log if isinstance(record, Added)]
+    return Found(
+        kills=kills,
+        acknowledged=sum(len(names) for each in told for names in each.values()),
+        records=len(log),
+        seconds=seconds,
+        lost=_lost(told, log),
+        doubled=len(log) - len(there),
+        disordered=sum(not _in_order(added, number) for number in range(len(told))),
+        gaps=sum(seq != number for number, (seq, _) in enumerate(log, 1)),
+        inconsistent=_inconsistent(log, snapshot),
+    )
+
+
+def _lost(told: Sequence[dict[str, list[str]]], log: Sequence[tuple[int, Record]]) -> int:
+    """How much of what was acknowledged is not in the log."""
+    records = [record for _, record in log]
+    there = {
+        "added": {record.id for record in records if isinstance(record, Added)},
+        "compressed": {record.id for record in records if isinstance(record, Compressed)},
+        "undone": {record.compression_id for record in records if isinstance(record, Undone)},
+    }
+    lost = sum(name not in there[kind] for each in told for kind in there for name in each[kind])
+    clears = sum(isinstance(record, Cleared) for record in records)
+    return lost + max(0, sum(len(each["cleared"]) for each in told) - clears)
+
+
+def _in_order(added: Sequence[str], number: int) -> bool:
+    """Whether a writer's entries are in the log in the order in which it added them."""
+    own = [int(name.partition("-")[2]) for name in added if name.startswith(f"{number}-")]
+    return own == list(range(len(own)))
+
+
+def _inconsistent(log: Sequence[tuple[int, Record]], snapshot: Snapshot) -> int:
+    """In how many ways what the store has of the window differs from the fold of the log."""
+    history = History.of(log)
+    folded = [slot.place() for slot in history.slots]
+    kept = [place for place, _ in snapshot.window]
+    return (folded != kept) + (snapshot.ledger != history.ledger) + (snapshot.head != history.head)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("url", nargs="?", help="a path or URL (default: a new SQLite file)")
+    parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--writers", type=int, default=4)
+    parser.add_argument("--seed", type=int, default=1)
+    given = parser.parse_args()
+    logging.getLogger("memman").addHandler(logging.NullHandler())
+    with tempfile.TemporaryDirectory() as folder:
+        url = given.url or f"{folder}/chat.db"
+        found = kill_writers(url, given.kills, writers=given.writers, seed=given.seed)
+    names = found.__struct_fields__
+    print(table(("what", "number"), [(name, f"{getattr(found, name):,.0f}") for name in names]))
+    return 1 if found.problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

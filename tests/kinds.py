@@ -1,0 +1,89 @@
+"""The kinds of store that a law holds on: in memory, in a SQLite file, in PostgreSQL (marked `service`)."""
+
+from __future__ import annotations
+
+import importlib.util
+import tempfile
+from pathlib import Path
+from typing import Any, Protocol
+
+import pytest
+
+from memman.stores import MemoryStore, SQLiteStore
+
+_SERVERS = Path(__file__).parents[1] / "plugins" / "memman-postgres" / "tests" / "servers.py"
+
+
+# Processes are killed here, not machines: what waits for a disk only makes a test slow.
+_QUICK = "/dev/shm" if Path("/dev/shm").is_dir() else None  # noqa: S108 - a folder of its own is made in it
+
+
+class Kind(Protocol):
+    """Where stores of one kind are made. `open` gives another store on the same logs."""
+
+    url: str
+
+    def open(self, store: Any = None) -> Any: ...
+    def remove(self) -> None: ...
+
+
+class InMemory:
+    """Logs in this process; another store on them is the same store."""
+
+    url = ""
+
+    def __init__(self) -> None:
+        self._store: Any = None
+
+    def open(self, store: Any = MemoryStore) -> Any:
+        self._store = self._store or store()
+        return self._store
+
+    def remove(self) -> None:
+        self._store = None
+
+
+class InFile:
+    """A file of SQLite in a folder of its own."""
+
+    def __init__(self) -> None:
+        self._folder = tempfile.TemporaryDirectory(dir=_QUICK)
+        self.url = f"{self._folder.name}/chat.db"
+
+    def open(self, store: Any = SQLiteStore) -> Any:
+        return store(self.url)
+
+    def remove(self) -> None:
+        self._folder.cleanup()
+
+
+class InPostgres:
+    """A schema of the test database."""
+
+    def __init__(self) -> None:
+        self._servers = _servers()
+        self._schema = self._servers.new_schema()
+        self.url = self._servers.server_url(schema=self._schema)
+
+    def open(self, store: Any = None) -> Any:
+        from memman_postgres import PostgresStore
+
+        return (store or PostgresStore)(self.url, pool_size=2)
+
+    def remove(self) -> None:
+        self._servers.drop(self._schema)
+
+
+def _servers() -> Any:
+    found = importlib.util.spec_from_file_location("servers", _SERVERS)
+    assert found is not None
+    assert found.loader is not None
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    return module
+
+
+IN_FILES = [
+    pytest.param(InFile, id="sqlite"),
+    pytest.param(InPostgres, id="postgres", marks=pytest.mark.service),
+]

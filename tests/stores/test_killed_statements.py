@@ -1,0 +1,277 @@
+"""A process killed between any two statements leaves the state before or after, and a retry ends it.
+
+The n-th statement of a verb kills its own process, for every n. A fresh store then sees what was there
+before or what would have been there after, and the same call with the same ids brings it to the latter.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from typing import Any
+
+import msgspec
+import psycopg
+import pytest
+from memman_postgres import steps
+
+from memman.ports import Place
+from memman.records import Cleared, encode
+from memman.stores import sqlite as module
+from memman.testing.stores import AT, added, summary_of
+from tests.kinds import IN_FILES, InFile, InPostgres
+
+_KILLED = -signal.SIGKILL
+# From Python 3.12 on a fork is warned of where the process has threads; what is forked here starts anew.
+pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+
+
+class Strike:
+    """Kills this process at a statement; 0 lets it live."""
+
+    def __init__(self, at: int) -> None:
+        self.left = at
+
+    def __call__(self, _statement: Any = None) -> None:
+        self.left -= 1
+        if self.left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def with_strikes(strike: Strike) -> None:
+    """Every statement of SQLite and of PostgreSQL of this process is a chance to strike."""
+    real = sqlite3.connect
+
+    def connect(*given: Any, **named: Any) -> sqlite3.Connection:
+        connection = real(*given, **named)
+        connection.set_trace_callback(strike)
+        return connection
+
+    sqlite3.connect = connect  # type: ignore[assignment]
+    execute = psycopg.Connection.execute
+
+    def counted(self: Any, *given: Any, **named: Any) -> Any:
+        done = execute(self, *given, **named)
+        strike()  # what was executed is with the server, and its answer is not told
+        return done
+
+    psycopg.Connection.execute = counted  # type: ignore[method-assign]
+
+
+def struck(work: Callable[[Strike], object], at: int) -> bool:
+    """Whether `work` was killed at a statement; False where it came to its end before that."""
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            strike = Strike(0)
+            with_strikes(strike)
+            strike.left = at
+            work(strike)
+            status = 0
+        finally:
+            os._exit(status)
+    ended = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    assert ended in (0, _KILLED), "the verb failed"
+    return ended == _KILLED
+
+
+def look(store: Any, session_id: str) -> Any:
+    """All that a store says of a session, with its epoch counted from where such a session begins."""
+    snapshot = store.load(session_id)
+    listed = [info for info in store.sessions() if info.session_id == session_id]
+    if snapshot is None:
+        assert store.state(session_id) is None
+        assert list(store.read(session_id)) == listed == []
+        return None
+    assert store.state(session_id) == (snapshot.head, snapshot.epoch)
+    log = [(seq, encode(record)) for seq, record in store.read(session_id, 0, 10_000)]
+    assert [seq for seq, _ in log] == list(range(1, snapshot.head + 1))
+    window = [(place, encode(record)) for place, record in snapshot.window]
+    names = ["a", "b", "k", "k/0", "x", *[f"n{number}" for number in range(40)]]
+    found = [seq for seq, _ in store.get(session_id, names)]
+    [info] = listed
+    assert (info.head, info.entries) == (snapshot.head, snapshot.ledger.entries)
+    return log, window, found, msgspec.json.encode(snapshot.ledger), info.tokens
+
+
+def prepared(store: Any, session_id: str) -> None:
+    """A session of five entries and a compression."""
+    store.append(session_id, tuple([added(name, tokens=3) for name in "abcde"]))
+    epoch = store.state(session_id)[1]
+    store.commit(session_id, epoch, (summary_of("k", ["a", "b"]),),
+                 [Place(0, 0, 1), *[Place(seq, -1, seq) for seq in (3, 4, 5)]], 5)  # fmt: skip
+
+
+def nothing(store: Any, session_id: str) -> None:
+    """A session that is not there."""
+
+
+def append_one(store: Any, session_id: str, _epoch: int) -> None:
+    store.append(session_id, (added("n1", tokens=5),))
+
+
+def append_many(store: Any, session_id: str, _epoch: int) -> None:
+    store.append(session_id, tuple([added(f"n{number}", tokens=5) for number in range(4)]))
+
+
+def compress(store: Any, session_id: str, epoch: int) -> None:
+    record = summary_of("x", ["c", "d"])
+    places = [Place(6, 0, 1), Place(0, 0, 3), Place(5, -1, 5)]
+    store.commit(session_id, epoch, (record,), places, 6)
+
+
+def clear(store: Any, session_id: str, epoch: int) -> None:
+    record = Cleared(id="x", at=AT)
+    store.commit(session_id, epoch, (record,), (), 6, expect_head=6)
+
+
+def bring_in(store: Any, session_id: str, _epoch: int) -> None:
+    records = [
+        *[added(f"n{number}", tokens=2) for number in range(12)],
+        summary_of("x", ["n0", "n1"]),
+    ]
+    places = [Place(-12, 0, 1), *[Place(-number, -1, number + 1) for number in range(2, 12)]]
+    store.commit(session_id, 0, records, places, 13, expect_head=0)
+
+
+def erase(store: Any, session_id: str, _epoch: int) -> None:
+    store.erase(session_id, frozenset({"a", "b", "k/0"}))
+
+
+def delete(store: Any, session_id: str, _epoch: int) -> None:
+    store.delete(session_id)
+
+
+VERBS = [
+    (nothing, append_one), (prepared, append_one), (nothing, append_many), (prepared, append_many),
+    (prepared, compress), (prepared, clear), (nothing, bring_in), (prepared, erase), (prepared, delete),
+]  # fmt: skip
+
+
+@pytest.fixture(params=IN_FILES)
+def kind(request: pytest.FixtureRequest) -> Iterator[InFile | InPostgres]:
+    made = request.param()
+    yield made
+    made.remove()
+
+
+def hunt(kind: InFile | InPostgres, prepare: Any, verb: Any) -> None:
+    """Kills `verb` at each of its statements, on a session of its own each time."""
+    seen = set()
+    for at in range(1, 1_000):
+        session = f"s{at}"
+        epoch, before, after = foreseen(kind, prepare, verb, session)
+
+        def work(strike: Strike, session: str = session, epoch: int = epoch, at: int = at) -> None:
+            strike.left = 0
+            store = kind.open()
+            strike.left = at
+            verb(store, session, epoch)
+
+        killed = struck(work, at)
+        fresh = kind.open()
+        found = look(fresh, session)
+        assert found in (before, after), f"neither before nor after, killed at statement {at}"
+        seen.add(found == after)
+        verb(fresh, session, epoch)
+        assert look(fresh, session) == after, f"not as after one call, killed at statement {at}"
+        fresh.close()
+        if not killed:
+            break
+    assert at >= 2
+    assert True in seen  # an append in one round trip is never seen undone: what is sent is done
+
+
+def foreseen(
+    kind: InFile | InPostgres, prepare: Any, verb: Any, session: str
+) -> tuple[int, Any, Any]:
+    """A prepared session's epoch and state, and the state that it will be in."""
+    with closing(kind.open()) as store:
+        prepare(store, "whole")
+        verb(store, "whole", (store.state("whole") or (0, 0))[1])
+        after = look(store, "whole")
+        store.delete("whole")
+        prepare(store, session)
+        return (store.state(session) or (0, 0))[1], look(store, session), after
+
+
+@pytest.mark.parametrize(
+    ("prepare", "verb"), VERBS, ids=[f"{verb.__name__}-{begun.__name__}" for begun, verb in VERBS]
+)
+def test_a_kill_at_any_statement_leaves_the_state_before_or_after(
+    kind: InFile | InPostgres, prepare: Any, verb: Any
+) -> None:
+    hunt(kind, prepare, verb)
+
+
+@pytest.mark.parametrize("verb", [compress, clear])
+def test_a_window_that_is_committed_apart_from_its_record_is_found(
+    kind: InFile | InPostgres, verb: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real_reshape, real_commit = module._reshape, steps.commit
+
+    def torn_reshape(db: sqlite3.Connection, *given: Any) -> None:
+        db.execute("COMMIT")
+        db.execute("BEGIN IMMEDIATE")
+        real_reshape(db, *given)
+
+    def torn_commit(*given: Any) -> Any:
+        step, rows = real_commit(*given), None
+        while True:
+            try:
+                statement = step.send(rows)
+            except StopIteration as end:
+                return end.value
+            if "SET epoch" in statement[0]:
+                yield "COMMIT", ()
+                yield "BEGIN", ()
+            rows = yield statement
+
+    monkeypatch.setattr(module, "_reshape", torn_reshape)
+    monkeypatch.setattr(steps, "commit", torn_commit)
+    with pytest.raises(AssertionError, match="neither before nor after"):
+        hunt(kind, prepared, verb)
+
+
+# ---------------------------------------------------------------- making the tables
+
+
+@pytest.mark.parametrize("made", IN_FILES)
+def test_a_kill_while_the_tables_are_made_is_made_good_by_the_next_process(made: Any) -> None:
+    for at in range(1, 1_000):
+        kind = made()
+        killed = struck(lambda strike, kind=kind: kind.open(), at)  # type: ignore[misc]
+        with closing(kind.open()) as store:
+            store.append("s", (added("new"),))
+            assert [record.id for _, record in store.read("s")] == ["new"]
+        kind.remove()
+        if not killed:
+            break
+    assert at > 4
+
+
+@pytest.mark.parametrize("first", range(1, len(module.VERSIONS)))
+def test_a_kill_at_any_statement_of_a_migration_leaves_one_version_or_the_other(
+    first: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for at in range(1, 1_000):
+        kind = InFile()
+        with monkeypatch.context() as patched:
+            patched.setattr(module, "VERSIONS", module.VERSIONS[:first])
+            with closing(kind.open()) as old:
+                prepared(old, "s")
+        killed = struck(lambda strike, kind=kind: kind.open(), at)  # type: ignore[misc]
+        with closing(sqlite3.connect(kind.url)) as check:
+            [(version,)] = check.execute("PRAGMA user_version")
+        assert version in (first, len(module.VERSIONS))
+        with closing(kind.open()) as store:
+            prepared(store, "t")
+            assert look(store, "s") == look(store, "t")
+        kind.remove()
+        if not killed:
+            break
+    assert at > 4
