@@ -13,6 +13,10 @@ from collections.abc import Callable, Iterator
 from itertools import count
 
 _RANDOM_MASK = (1 << 47) - 1  # of the counter's 48 bits the top one stays free, to grow
+_TWELVE_DIGITS = (
+    1 << 44
+)  # so that a counter is written without padding, which costs as much as the rest
+_MILLISECOND = 1_000_000  # nanoseconds
 
 
 def uuid7_factory(
@@ -24,29 +28,30 @@ def uuid7_factory(
     Within a millisecond the random part counts up from a random start (RFC 9562, method 1).
     """
     lock = threading.Lock()
-    state: tuple[int, str, Iterator[int]] = (-1, "", count())
+    state: tuple[int, str, Iterator[int]] = (0, "", count())
 
     def new_id() -> str:
         nonlocal state
-        ms, prefix, counter = state
-        now = now_ns() // 1_000_000
-        if now > ms:
+        until, pattern, counter = state
+        now = now_ns()
+        if now >= until:
             with lock:
-                if now > state[0]:
-                    state = _millisecond(now, random_bytes(10))
-                ms, prefix, counter = state
-        return f"{prefix}{next(counter):012x}"
+                if now >= state[0]:
+                    state = _millisecond(now // _MILLISECOND, random_bytes(10))
+                _, pattern, counter = state
+        return pattern % next(counter)
 
     return new_id
 
 
 def _millisecond(ms: int, random: bytes) -> tuple[int, str, Iterator[int]]:
-    """The time, the constant beginning and the counter of the ids of one millisecond."""
+    """When a millisecond ends, in nanoseconds, and the pattern and the counter of its ids."""
     stamp = f"{ms:012x}"
     rand_a = int.from_bytes(random[:2]) & 0xFFF
     variant = 0x8000 | (int.from_bytes(random[2:4]) & 0x3FFF)
-    prefix = f"{stamp[:8]}-{stamp[8:]}-7{rand_a:03x}-{variant:04x}-"
-    return ms, prefix, count(int.from_bytes(random[4:]) & _RANDOM_MASK)
+    pattern = f"{stamp[:8]}-{stamp[8:]}-7{rand_a:03x}-{variant:04x}-%x"
+    first = int.from_bytes(random[4:]) & _RANDOM_MASK | _TWELVE_DIGITS
+    return (ms + 1) * _MILLISECOND, pattern, count(first)
 
 
 new_id = uuid7_factory()

@@ -6,6 +6,7 @@ import logging
 import os
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Literal, Self, TypeVar
 
 import msgspec
@@ -165,7 +166,7 @@ class AsyncMemoryManager:
             door=door,
             store=found,
             exclusive=exclusive or store is None,
-            clock=clock or _now,
+            clock=clock or partial(datetime.now, UTC),
             new_id=new_id or uuid7,
             redact=redact,
             sender=sender,
@@ -1269,7 +1270,3 @@ def _metadata(metadata: Mapping[str, Any]) -> msgspec.Raw:
     if not isinstance(metadata, Mapping):
         raise InvalidInput(f"metadata must be a mapping, not {type(metadata).__name__}")
     return encode_json(dict(metadata), "metadata")
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)

@@ -115,9 +115,10 @@ class Shared:
 
     def craft(self, meter: Meter) -> Craft:
         """Makes entries of drafts: identity, time, and a count by `meter`."""
+        new_id, clock, count_draft, bound = self.new_id, self.clock, meter.count_draft, meter.bound
 
         def made(draft: Draft, *, like: str | None = None) -> Entry:
-            count = meter.count_draft(draft) if like is None else meter.bound(like)
-            return entry_of(draft, self.new_id(), self.clock(), count)
+            count = count_draft(draft) if like is None else bound(like)
+            return entry_of(draft, new_id(), clock(), count)
 
         return made

@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable
 
-from memman.compression.stages import LEAST_GAIN, stubbed
-from memman.compression.view import Craft, Goal, Item, View
+from memman.compression.stages import LEAST_GAIN, stub_of
+from memman.compression.view import Craft, Goal, Item, Place, View
 from memman.entries import NO_JSON, Entry
 
 FOLD_KEY = "fold_key"
 _IN_JSON = f'"{FOLD_KEY}"'.encode()
 _READS = ("tool_result", "context")
-_Place = tuple[int, int]  # the number of a group, and of an item in it
 
 
 def fold_repeats(view: View, goal: Goal, craft: Craft) -> View | None:
@@ -25,24 +24,24 @@ def fold_repeats(view: View, goal: Goal, craft: Craft) -> View | None:
     Only in exchanges that may go; the newest read may stand anywhere, if it is shown as it was added.
     """
     tokens = view.tokens
-    groups = list(view.groups)
-    for (number, index), newest in _repeats(view):
+    folded: dict[Place, Item] = {}
+    for place, item, newest in _repeats(view):
         if tokens <= goal.tokens:
             break
-        items = list(groups[number].items)
-        items[index] = folded = _folded(items[index], newest, craft)
-        tokens += folded.tokens - groups[number].items[index].tokens
-        groups[number] = groups[number].with_items(items)
-    return view.with_groups(groups) if tokens < view.tokens else None
+        stub = _stub_of(item, newest, craft)
+        if stub is not None:
+            folded[place] = stub
+            tokens += stub.tokens - item.tokens
+    return view.with_replaced(folded) if folded else None
 
 
-def _repeats(view: View) -> list[tuple[_Place, Entry]]:
+def _repeats(view: View) -> list[tuple[Place, Item, Entry]]:
     """The reads that may be folded, oldest first, each with the newest read of the same."""
     reads = _reads(view)
     sizes = Counter([item.tokens for _, item, _ in reads])
     newest: dict[Hashable, Entry] = {}
-    found: list[tuple[_Place, Entry]] = []
-    for (number, index), item, key in reversed(reads):
+    found: list[tuple[Place, Item, Entry]] = []
+    for place, item, key in reversed(reads):
         entry = item.entry
         if entry is None:
             continue
@@ -52,13 +51,13 @@ def _repeats(view: View) -> list[tuple[_Place, Entry]]:
             continue
         if key not in newest:
             newest[key] = entry
-        elif view.groups[number].standing == "old":
-            found.append(((number, index), newest[key]))
+        elif view.groups[place[0]].standing == "old":
+            found.append((place, item, newest[key]))
     found.reverse()
     return found
 
 
-def _reads(view: View) -> list[tuple[_Place, Item, Hashable]]:
+def _reads(view: View) -> list[tuple[Place, Item, Hashable]]:
     """What was read and is shown as it was added, with its key (None: only its content says what it is)."""
     return [
         ((number, index), item, _key(item.entry))
@@ -83,17 +82,10 @@ def _key(entry: Entry) -> Hashable:
     return None if key is None else (FOLD_KEY, str(key))
 
 
-def _folded(item: Item, newest: Entry, craft: Craft) -> Item:
-    entry = item.entry
-    if entry is None:
-        return item
-    tokens = str(item.tokens)
+def _stub_of(item: Item, newest: Entry, craft: Craft) -> Item | None:
+    if item.entry is None:
+        return None
     text = "[memman: entry #{} is a newer read of this; the original is entry #{}, {} tokens]"
-    nines = ["9" * len(str(number)) for number in (newest.seq, entry.seq, tokens)]
-    return stubbed(
-        item,
-        craft,
-        text.format(newest.seq, entry.seq, tokens),
-        like=text.format(*nines),
-        method="fold",
-    )
+    numbers = [str(number) for number in (newest.seq, item.entry.seq, item.tokens)]
+    nines = ["9" * len(number) for number in numbers]
+    return stub_of(item, craft, text.format(*numbers), text.format(*nines), "fold")

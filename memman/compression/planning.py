@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from typing import Literal
 
 import msgspec
@@ -12,9 +12,10 @@ from memman.compression.checking import WatchedCraft, fault_of
 from memman.compression.stages import ClearToolResults
 from memman.compression.strategies import TRIM, Stage, Step
 from memman.compression.summaries import summarise
-from memman.compression.view import Craft, Goal, Group, Item, View
+from memman.compression.view import Craft, Goal, Item, View
 from memman.errors import CompressionFailed
-from memman.records import Replacement
+from memman.records import Replacement, ReplacementMethod
+from memman.window import Slot
 
 _OWN = frozenset(map(id, TRIM))
 
@@ -61,13 +62,13 @@ def replacements_of(view: View) -> tuple[Replacement, ...]:
     """What a view changes, as a record says it."""
     return tuple(
         Replacement(tuple(slot.entry.id for slot in item.run), item.entry, item.method, item.into)
-        for group in view.groups
+        for _, group in view.touched
         for item in group.items
         if item.method is not None
     )
 
 
-class PlannedEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class PlannedEntry(msgspec.Struct, frozen=True, gc=False):
     """What a compression would do with one entry of the window, and why."""
 
     entry_id: str
@@ -102,38 +103,39 @@ _STANDING_REASONS = {
 _METHOD_REASONS = {"clip": "too large for the limit", "fold": "read again later"}
 
 
-def _reason(group: Group, item: Item) -> str:
-    if item.method is None:
-        return _STANDING_REASONS[group.standing]
-    return _METHOD_REASONS.get(item.method, "old, and the window is over")
-
-
-def _rows(view: View) -> list[PlannedEntry]:
+def _rows(view: View) -> Iterator[PlannedEntry]:
     """What becomes of each entry of the window."""
-    rows: list[PlannedEntry] = []
     for group in view.groups:
-        for item in group.items:
-            action, reason = item.method or "keep", _reason(group, item)
-            tokens = item.tokens
-            for slot in item.run:
-                entry = slot.entry
-                rows.append(
-                    PlannedEntry(
-                        entry_id=entry.id,
-                        type=entry.type,
-                        tokens=slot.tokens,
-                        action=action,
-                        tokens_after=tokens,
-                        reason=reason,
-                    )
-                )
-                tokens = 0  # a summary stands for many: its tokens are told with the first of them
-    return rows
+        reason = _STANDING_REASONS[group.standing]
+        if group.made is None:
+            for slot in group.slots:
+                yield _kept(slot, reason)
+            continue
+        for item in group.made:
+            if item.method is None:
+                yield _kept(item.run[0], reason)
+            else:
+                yield from _replaced(item, item.method)
+
+
+def _kept(slot: Slot, reason: str) -> PlannedEntry:
+    entry, tokens = slot.entry, slot.tokens
+    return PlannedEntry(entry.id, entry.type, tokens, "keep", tokens, reason)
+
+
+def _replaced(item: Item, method: ReplacementMethod) -> Iterator[PlannedEntry]:
+    """The rows of a run; a summary stands for many: its tokens are told with the first of them."""
+    reason = _METHOD_REASONS.get(method, "old, and the window is over")
+    after = item.tokens
+    for slot in item.run:
+        entry = slot.entry
+        yield PlannedEntry(entry.id, entry.type, slot.tokens, method, after, reason)
+        after = 0
 
 
 def describe(session_id: str, before: View, after: View, goal: Goal, asks: bool) -> CompressionPlan:
     """The difference of two views, entry by entry."""
-    rows = _rows(after)
+    rows = tuple(_rows(after))
     return CompressionPlan(
         session_id=session_id,
         tokens_before=before.tokens,
@@ -141,6 +143,6 @@ def describe(session_id: str, before: View, after: View, goal: Goal, asks: bool)
         entries_before=before.entries,
         entries_after=after.entries,
         target_tokens=goal.tokens,
-        asks_summarizer=asks and any([row.action == "summary" for row in rows]),
-        entries=tuple(rows),
+        asks_summarizer=asks and any(row.action == "summary" for row in rows),
+        entries=rows,
     )

@@ -12,7 +12,7 @@ from typing import Literal
 import msgspec
 
 from memman.compression.layout import parts_of
-from memman.compression.view import Craft, Goal, Item, View, in_place_of
+from memman.compression.view import Craft, Goal, Item, Place, View, in_place_of
 from memman.entries import Entry, text_of
 from memman.errors import ConfigError
 
@@ -49,17 +49,18 @@ class ClearToolResults(msgspec.Struct, frozen=True, kw_only=True):
     def __call__(self, view: View, goal: Goal, craft: Craft) -> View | None:
         """The view with results cleared until low water; None where there is too little to clear."""
         tokens = view.tokens
-        groups = list(view.groups)
-        for number, group in enumerate(groups[: self._reach(view)]):
+        cleared: dict[Place, Item] = {}
+        for number, group in enumerate(view.groups[: self._reach(view)]):
             if tokens <= goal.tokens:
                 break
             if group.results and group.standing == "old":
-                cleared = group.with_items([self._cleared(item, craft) for item in group.items])
-                if cleared.tokens < group.tokens:
-                    tokens += cleared.tokens - group.tokens
-                    groups[number] = cleared
+                for index, item in enumerate(group.items):
+                    stub = self._stub_of(item, craft)
+                    if stub is not None:
+                        cleared[number, index] = stub
+                        tokens += stub.tokens - item.tokens
         enough = view.tokens - tokens >= max(1, self.minimum_gain)
-        return view.with_groups(groups) if enough else None
+        return view.with_replaced(cleared) if enough else None
 
     def _reach(self, view: View) -> int:
         """How many of the groups lie before the results that are protected for being new."""
@@ -75,40 +76,39 @@ class ClearToolResults(msgspec.Struct, frozen=True, kw_only=True):
                     return number + 1
         return 0
 
-    def _cleared(self, item: Item, craft: Craft) -> Item:
-        if item.entry is not None and item.entry.name in self.keep_tools:
-            return item
-        return _stubbed(item, craft)
+    def _stub_of(self, item: Item, craft: Craft) -> Item | None:
+        entry = item.entry
+        if entry is None or entry.type != "tool_result" or item.tokens <= LEAST_GAIN:
+            return None
+        if item.method is not None or text_of(entry.content).startswith(_STUB_HEAD):
+            return None
+        if entry.name in self.keep_tools:
+            return None
+        seq, tokens = str(item.number), str(item.tokens)
+        return stub_of(
+            item,
+            craft,
+            f"{_STUB_HEAD}#{seq}, {tokens} tokens]",
+            like=f"{_STUB_HEAD}#{'9' * len(seq)}, {'9' * len(tokens)} tokens]",
+        )
 
 
 clear_tool_results = ClearToolResults()
 _STUB_HEAD = "[memman: this tool result was cleared to save space; it is entry "
 
 
-def _stubbed(item: Item, craft: Craft) -> Item:
-    entry = item.entry
-    if entry is None or entry.type != "tool_result" or item.tokens <= LEAST_GAIN:
-        return item
-    if item.method is not None or text_of(entry.content).startswith(_STUB_HEAD):
-        return item
-    seq, tokens = str(item.number), str(item.tokens)
-    return stubbed(
-        item,
-        craft,
-        f"{_STUB_HEAD}#{seq}, {tokens} tokens]",
-        like=f"{_STUB_HEAD}#{'9' * len(seq)}, {'9' * len(tokens)} tokens]",
-    )
-
-
-def stubbed(
+def stub_of(
     item: Item, craft: Craft, text: str, like: str, method: Literal["stub", "fold"] = "stub"
-) -> Item:
-    """The place with a text of ours in it, or as it is where that gains next to nothing."""
+) -> Item | None:
+    """The place with a text of ours in it; None where that gains next to nothing.
+
+    `like` is the text with nines for its digits: it costs as much and comes up again.
+    """
     if item.entry is None:
-        return item
+        return None
     stub = craft(in_place_of(item.entry, text), like=like)
     gain = item.tokens - stub.token_count.tokens
-    return item.replaced(stub, method) if gain >= LEAST_GAIN else item
+    return item.replaced(stub, method) if gain >= LEAST_GAIN else None
 
 
 def drop_oldest(view: View, goal: Goal, _craft: Craft) -> View | None:
@@ -170,13 +170,10 @@ def clip_rest(view: View, goal: Goal, craft: Craft) -> View | None:
     )
 
 
-_Place = tuple[int, int]  # the number of a group, and of an item in it
-
-
-def _clippable(view: View) -> tuple[list[_Place], list[_Place]]:
+def _clippable(view: View) -> tuple[list[Place], list[Place]]:
     """The places of older entries and of the newest exchange, in the order in which they are clipped."""
-    older: list[tuple[int, _Place]] = []
-    newest: list[tuple[bool, int, _Place]] = []
+    older: list[tuple[int, Place]] = []
+    newest: list[tuple[bool, int, Place]] = []
     for number, group in enumerate(view.groups):
         for index, item in enumerate(group.items):
             if item.entry is None or any(slot.pinned for slot in item.run):
@@ -195,17 +192,18 @@ def _clipped_in_order(
     view: View,
     goal: Goal,
     craft: Craft,
-    older: list[tuple[_Place, int]],
-    newest: list[tuple[_Place, int]],
+    older: list[tuple[Place, int]],
+    newest: list[tuple[Place, int]],
 ) -> View | None:
     """The view with places clipped, each to no less than its floor, until the limit is kept."""
-    groups = list(view.groups)
+    changed: dict[Place, Item] = {}
     tokens = view.tokens
     # Older ones half-way to low water, so that the next small entry does not ask for the same again.
     between = (goal.limit + min(goal.tokens, goal.limit)) // 2
     for places, aim in ((older, between), (newest, goal.limit)):
-        for (number, index), floor in places:
-            item = groups[number].items[index]
+        for place, floor in places:
+            number, index = place
+            item = view.groups[number].items[index]
             if tokens <= aim or tokens <= goal.limit:
                 break
             if item.tokens <= floor:
@@ -214,10 +212,8 @@ def _clipped_in_order(
             if clipped is None:
                 continue
             tokens += clipped.tokens - item.tokens
-            items = list(groups[number].items)
-            items[index] = clipped
-            groups[number] = groups[number].with_items(items)
-    return view.with_groups(groups) if tokens < view.tokens else None
+            changed[place] = clipped
+    return view.with_replaced(changed) if tokens < view.tokens else None
 
 
 def _clipped(item: Item, wanted: int, craft: Craft) -> Item | None:

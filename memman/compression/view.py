@@ -6,7 +6,7 @@ in `View.drop`, `View.stub` and `View.replace` what most of them need.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Literal, Protocol
 
 import msgspec
@@ -19,6 +19,8 @@ from memman.records import ReplacementMethod
 from memman.window import Exchange, Slot
 
 Standing = Literal["old", "recent", "newest", "fixed"]
+Place = tuple[int, int]
+"""The number of a group in its view, and of an item in that group."""
 
 
 class Craft(Protocol):
@@ -76,6 +78,11 @@ class Item(msgspec.Struct, frozen=True, gc=False):
         return self.entry is not None and self.entry.id in ids
 
 
+def _as_added(slot: Slot) -> Item:
+    """What stands in a place that nobody has changed."""
+    return Item((slot,), slot.entry, slot.tokens)
+
+
 def in_place_of(entry: Entry, content: str) -> Draft:
     """A draft that takes an entry's place in its exchange; of a summary it says what that covers."""
     return Draft(
@@ -93,8 +100,8 @@ def in_place_of(entry: Entry, content: str) -> Draft:
 class Group(msgspec.Struct, eq=False, gc=False):
     """One exchange, and whether it may go: `fixed` never, `newest` last, `recent` late, `old` first.
 
-    `slots` are what it was in the window, `results` how many of them were tool results. Its items
-    are made when somebody looks at them: most groups of most windows stay as they are.
+    `slots` are what it was in the window, `results` how many of them were tool results. `made` are its
+    items, once somebody has looked at them: most groups of most windows stay as they are.
     """
 
     slots: Sequence[Slot]
@@ -102,37 +109,34 @@ class Group(msgspec.Struct, eq=False, gc=False):
     tokens: int
     entries: int
     results: int
-    _items: tuple[Item, ...] | None = None
+    made: tuple[Item, ...] | None = None
 
     @property
     def items(self) -> tuple[Item, ...]:
         """What stands in each place."""
-        if self._items is None:
-            self._items = tuple([Item((slot,), slot.entry, slot.tokens) for slot in self.slots])
-        return self._items
+        if self.made is None:
+            self.made = tuple(map(_as_added, self.slots))
+        return self.made
 
     @property
     def is_summary(self) -> bool:
         """Whether it is a summary of earlier entries."""
-        entry = self.slots[0].entry if self._items is None else self._items[0].entry
+        entry = self.slots[0].entry if self.made is None else self.made[0].entry
         return entry is not None and entry.type == "summary"
 
     @property
     def untouched(self) -> bool:
         """Whether every entry is shown as it was added."""
-        return self._items is None or all(item.method is None for item in self._items)
+        return self.made is None or all([item.method is None for item in self.made])
 
     def with_items(self, items: Iterable[Item]) -> Group:
         """The exchange with other things standing in its places."""
         listed = tuple(items)
-        return Group(
-            self.slots,
-            self.standing,
-            sum([item.tokens for item in listed]),
-            sum([item.entry is not None for item in listed]),
-            self.results,
-            listed,
-        )
+        tokens = entries = 0
+        for item in listed:
+            tokens += item.tokens
+            entries += item.entry is not None
+        return Group(self.slots, self.standing, tokens, entries, self.results, listed)
 
     def gone(self) -> Group:
         """The exchange with nothing shown of it any more."""
@@ -155,10 +159,41 @@ class View(msgspec.Struct, frozen=True, gc=False):
             sum([group.entries for group in listed]),
         )
 
+    def with_replaced(self, changed: Mapping[Place, Item]) -> View:
+        """The view with other things standing in these places."""
+        within: dict[int, list[Item]] = {}
+        for (number, index), item in changed.items():
+            if number not in within:
+                within[number] = list(self.groups[number].items)
+            within[number][index] = item
+        groups = self.groups
+        return self.with_changed(
+            {number: groups[number].with_items(items) for number, items in within.items()}
+        )
+
+    def with_changed(self, changed: Mapping[int, Group]) -> View:
+        """The view with other groups at these numbers, each of the same slots."""
+        groups = list(self.groups)
+        tokens, entries = self.tokens, self.entries
+        for number, group in changed.items():
+            before, groups[number] = groups[number], group
+            tokens += group.tokens - before.tokens
+            entries += group.entries - before.entries
+        return View(tuple(groups), tokens, entries)
+
+    @property
+    def touched(self) -> list[tuple[int, Group]]:
+        """The groups in which anything is shown otherwise than it was added, with their numbers."""
+        return [
+            (number, group)
+            for number, group in enumerate(self.groups)
+            if group.made is not None and not group.untouched
+        ]
+
     @property
     def changed(self) -> bool:
         """Whether anything is shown otherwise than it was added."""
-        return not all(group.untouched for group in self.groups)
+        return bool(self.touched)
 
     def shown(self, *standings: Standing) -> list[Entry]:
         """The entries that are shown, in order; only of exchanges with one of `standings`, if any."""
@@ -180,17 +215,14 @@ class View(msgspec.Struct, frozen=True, gc=False):
     def without(self, numbers: Iterable[int]) -> View:
         """The view with nothing shown of these groups, nor of those that a summary of them speaks for."""
         gone = self._and_pieces(numbers)
-        return self.with_groups(
-            group.gone() if number in gone else group for number, group in enumerate(self.groups)
-        )
+        return self.with_changed({number: self.groups[number].gone() for number in gone})
 
     def _and_pieces(self, numbers: Iterable[int]) -> set[int]:
         """These groups and those that an entry shown in them stands for too."""
         taken = set(numbers)
         pieces = [
             (number, item.into)
-            for number, group in enumerate(self.groups)
-            if not group.untouched
+            for number, group in self.touched
             for item in group.items
             if item.into is not None
         ]

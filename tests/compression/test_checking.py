@@ -182,7 +182,7 @@ def torn(view: View, goal: Any, craft: Any) -> View:
     exchange = view.groups[2]
     parts = [
         msgspec.structs.replace(
-            exchange, slots=(slot,), tokens=slot.tokens, entries=1, results=n, _items=None
+            exchange, slots=(slot,), tokens=slot.tokens, entries=1, results=n, made=None
         )
         for n, slot in enumerate(exchange.slots)
     ]
@@ -265,7 +265,7 @@ def crafted_surrogate(view: View, goal: Any, craft: Any) -> View:
 
 
 def no_items(view: View, goal: Any, craft: Any) -> View:
-    return at(view, 1, msgspec.structs.replace(view.groups[1], _items=("x",)))
+    return at(view, 1, msgspec.structs.replace(view.groups[1], made=("x",)))
 
 
 def items_of_ids(view: View, goal: Any, craft: Any) -> View:

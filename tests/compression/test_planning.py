@@ -60,9 +60,7 @@ def test_a_stage_that_is_no_function_is_refused() -> None:
 
 @pytest.mark.parametrize("strategy", ["buffer", ()])
 def test_without_steps_nothing_is_given_up_and_what_is_over_is_refused(strategy: Any) -> None:
-    memory = MemoryManager(
-        counter="chars4", config=MemoryConfig(strategy=strategy, max_tokens=500)
-    )
+    memory = MemoryManager(counter="chars4", config=MemoryConfig(strategy=strategy, max_tokens=500))
     with record_events(memory, [events.OverBudget]) as told:
         traffic(memory, 5)
     assert [event.reason for event in told if isinstance(event, events.OverBudget)][-1] == (

@@ -133,7 +133,9 @@ def test_an_answer_that_is_only_too_long_twice_is_clipped_and_that_is_told() -> 
     assert 100 < summary.token_count <= 120
 
 
-def test_a_summarizer_that_did_not_keep_to_the_length_twice_is_clipped_at_once_from_then_on() -> None:
+def test_a_summarizer_that_did_not_keep_to_the_length_twice_is_clipped_at_once_from_then_on() -> (
+    None
+):
     ask = Scripted("word " * 150)
     memory = filled(manager(ask))
     compress(memory)
