@@ -89,7 +89,8 @@ Redact = Callable[[Entry], Entry]
 DEFAULT_FORMAT = "openai-chat"
 _CLOSE_SECONDS = 5.0
 _STORE_METHODS = (
-    "append", "commit", "load", "state", "read", "get", "erase", "sessions", "delete", "close",
+    "append", "commit", "load", "state", "read", "get", "feed", "lease", "erase", "sessions", "delete",
+    "close",
 )  # fmt: skip
 
 

@@ -60,6 +60,15 @@ class SessionInfo(msgspec.Struct, frozen=True):
     tokens: int
 
 
+class FeedItem(msgspec.Struct, frozen=True):
+    """One record of a feed: where it stands, and the `cursor` to go on behind it."""
+
+    session_id: str
+    seq: int
+    record: Record
+    cursor: str
+
+
 class Store(Protocol):
     """Where logs live. `memman.testing.StoreConformance` states every law as a test.
 
@@ -108,6 +117,23 @@ class Store(Protocol):
 
     def get(self, session_id: str, ids: Sequence[str]) -> Sequence[tuple[int, Record]]:
         """The records with these ids (an entry's id or a compression's), in log order."""
+
+    def feed(self, after: str = "", limit: int = 1_000) -> Sequence[FeedItem]:
+        """The records of every session that were committed behind a cursor, in order, at most `limit`.
+
+        "" is the beginning. Whoever goes on behind the last cursor gets every record once, a session's
+        in the order of its log, whoever writes meanwhile: nothing that is committed later ever stands
+        before a cursor that was given out. The records of a deleted session are no longer there.
+
+        Raises `InvalidInput` for a cursor that this store did not give out, as far as it can tell.
+        """
+
+    def lease(self, session_id: str, holder: str, seconds: float) -> bool:
+        """Takes or prolongs, from now on for `seconds`, the right to pay for a summary of a session.
+
+        False while another holds it, or where there is no such session. With 0 seconds the holder gives
+        it back. It saves money; nothing is safe or unsafe because of it.
+        """
 
     def erase(self, session_id: str, ids: frozenset[str]) -> None:
         """Overwrites the payloads of these entries and replacements with tombstones, for good."""

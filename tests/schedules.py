@@ -17,7 +17,9 @@ from memman.stores import MemoryStore
 
 _MOST_TURNS = 20_000
 CANCEL = 100  # a number from here on cancels a worker instead, where it is a task
-METHODS = ("append", "commit", "load", "state", "read", "get", "erase", "sessions", "delete")
+METHODS = (
+    "append", "commit", "load", "state", "read", "get", "feed", "lease", "erase", "sessions", "delete",
+)  # fmt: skip
 
 
 def picks(schedule: list[int]) -> Iterator[int]:

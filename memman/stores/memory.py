@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterable, Sequence
 
 import msgspec
 
 from memman.errors import StoreConflict
-from memman.ports import Appended, Place, SessionInfo, Snapshot
+from memman.ports import Appended, FeedItem, Place, SessionInfo, Snapshot
 from memman.records import Added, Ledger, Record, tombstone
-from memman.stores.rows import conflict, elsewhere, names_of
+from memman.stores.order import Order
+from memman.stores.rows import conflict, elsewhere, foreign, names_of, numbers_in
+
+_HERE = "the store in memory"
 
 
 class _Log:
@@ -84,6 +88,10 @@ class MemoryStore:
         self._lock = threading.Lock()
         self._logs: dict[str, _Log] = {}
         self._first_epoch = 0  # later than any epoch of a deleted session
+        self._order = (
+            Order()
+        )  # of the feed: laid when somebody asks, so an append pays nothing for it
+        self._leases: dict[str, tuple[str, float]] = {}  # who holds it, and until when
 
     def append(
         self, session_id: str, records: Sequence[Record], *, expect_head: int | None = None
@@ -168,6 +176,32 @@ class MemoryStore:
             stretch = log.records[after : after + limit] if log else []
         return list(enumerate(stretch, after + 1))
 
+    def feed(self, after: str = "", limit: int = 1_000) -> Sequence[FeedItem]:
+        """The records of every session behind a cursor; looks at every session for new ones."""
+        [place] = numbers_in(after, 1, _HERE)
+        with self._lock:
+            if place > self._order.end:
+                raise foreign(after, _HERE)
+            self._order.lay((name, log.recovered().records) for name, log in self._logs.items())
+            found = self._order.after(place, limit, self._is_alive)
+            return [FeedItem(name, seq, record, str(at)) for at, name, seq, record in found]
+
+    def _is_alive(self, name: str, records: list[Record]) -> bool:
+        log = self._logs.get(name)
+        return log is not None and log.records is records
+
+    def lease(self, session_id: str, holder: str, seconds: float) -> bool:
+        """Takes, prolongs or gives back the right to pay for a summary."""
+        now = time.monotonic()
+        with self._lock:
+            held_by, until = self._leases.get(session_id, (holder, now))
+            if session_id not in self._logs or (held_by != holder and now < until):
+                return False
+            if seconds:
+                self._leases[session_id] = (holder, now + seconds)
+                return True
+            return held_by == holder and self._leases.pop(session_id, None) is not None
+
     def get(self, session_id: str, ids: Sequence[str]) -> Sequence[tuple[int, Record]]:
         """Records by id."""
         with self._lock:
@@ -199,6 +233,9 @@ class MemoryStore:
             log = self._logs.pop(session_id, None)
             if log is not None:
                 self._first_epoch = max(self._first_epoch, log.recovered().shape[0] + 1)
+                log.records.clear()  # the feed's order still has the list
+                self._order.forget(session_id)
+                self._leases.pop(session_id, None)
             return log is not None
 
     def close(self) -> None:

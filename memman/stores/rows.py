@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
+from memman.errors import InvalidInput
 from memman.ports import Place, Snapshot
 from memman.records import Added, Compressed, Ledger, Record
 
@@ -106,3 +107,28 @@ def conflict(session_id: str, at: tuple[int, int], epoch: int, expect_head: int 
 def elsewhere(session_id: str, head: int, expect_head: int) -> str:
     """What a refused append says."""
     return f"session {session_id!r} is at {head}, not at {expect_head}"
+
+
+def numbers_in(cursor: str, parts: int, store: str) -> tuple[int, ...]:
+    """The numbers of a feed's cursor, zeros for the beginning.
+
+    Raises `InvalidInput` where it is no cursor of this kind of store.
+    """
+    if cursor == "":
+        return (0,) * parts
+    numbers = cursor.split(":") if isinstance(cursor, str) else []
+    if len(numbers) != parts or not all(part.isascii() and part.isdigit() for part in numbers):
+        raise InvalidInput(
+            f"{cursor!r:.80} is no cursor of the feed of {store}: pass the cursor of an item that it "
+            'gave, or "" for the beginning'
+        )
+    return tuple(int(part) for part in numbers)
+
+
+def foreign(cursor: str, store: str) -> InvalidInput:
+    """The error for a cursor that is well made and of nothing that this store ever gave out."""
+    return InvalidInput(
+        f"the feed of {store} has never been at {cursor!r:.80}: the cursor is of another store, or of "
+        'this one before an older copy of it was restored. Begin again from "", or from a cursor '
+        "that is older than that copy"
+    )

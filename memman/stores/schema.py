@@ -32,4 +32,20 @@ _FIRST: Final = (
     ) WITHOUT ROWID""",
 )
 
-VERSIONS: Final[tuple[tuple[str, ...], ...]] = (_FIRST,)
+# One row for each write: the records `first` to `last` of a session. Positions are given under the file's
+# write lock, so that they are the order of the commits. Rows of deleted sessions stay, as SQLite would give
+# the last position again. `lease_*` are seconds since 1970, NULL where nobody holds the lease.
+_FEED_AND_LEASES: Final = (
+    """CREATE TABLE feed (
+        position INTEGER PRIMARY KEY,
+        session INTEGER NOT NULL,
+        first INTEGER NOT NULL,
+        last INTEGER NOT NULL
+    )""",
+    "INSERT INTO feed (session, first, last) SELECT number, 1, head FROM session ORDER BY number",
+    "ALTER TABLE session ADD COLUMN lease_holder TEXT",
+    "ALTER TABLE session ADD COLUMN lease_from REAL",
+    "ALTER TABLE session ADD COLUMN lease_until REAL",
+)
+
+VERSIONS: Final[tuple[tuple[str, ...], ...]] = (_FIRST, _FEED_AND_LEASES)

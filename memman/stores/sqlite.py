@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeVar
 import msgspec
 
 from memman.errors import StoreBusy, StoreConflict, StoreError, StoreFull
-from memman.ports import Appended, Place, SessionInfo, Snapshot
+from memman.ports import Appended, FeedItem, Place, SessionInfo, Snapshot
 from memman.records import Added, Ledger, Record, decode, encode, tombstone
 from memman.stores.forks import tell_of_forks
 from memman.stores.rows import (
@@ -29,7 +29,9 @@ from memman.stores.rows import (
     elsewhere,
     encoded_places,
     fits,
+    foreign,
     names_of,
+    numbers_in,
     single,
 )
 from memman.stores.schema import APPLICATION_ID, VERSIONS
@@ -57,6 +59,28 @@ _BUSY, _LOCKED, _READONLY, _IOERR, _CORRUPT, _FULL, _CANTOPEN, _NOTADB = 5, 6, 8
 # What comes of bytes that are not what was written; SQLite's own messages quote such, too.
 _UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError)
 
+# The order of the loops is given: the feed leads, and where a session is gone its rows lead nowhere.
+_FEED: Final = f"""
+SELECT feed.position, session.id, record.key - (feed.session << {_SEQ_BITS}) AS seq, record.payload
+FROM feed
+CROSS JOIN session ON session.number = feed.session
+CROSS JOIN record ON record.key BETWEEN (feed.session << {_SEQ_BITS}) + feed.first
+    AND (feed.session << {_SEQ_BITS}) + feed.last
+WHERE feed.position >= :position AND (feed.position > :position OR seq > :seq)
+ORDER BY feed.position, record.key
+LIMIT :limit
+"""  # noqa: S608 - our own number
+_TO_FEED: Final = "INSERT INTO feed (session, first, last) VALUES (?, ?, ?)"
+_LEASE: Final = """
+UPDATE session SET lease_holder = :holder, lease_from = :now, lease_until = :now + :seconds
+WHERE id = :id AND (
+    lease_holder IS NULL OR lease_holder = :holder OR :now NOT BETWEEN lease_from AND lease_until
+)
+"""
+_GIVE_BACK: Final = """
+UPDATE session SET lease_holder = NULL, lease_from = NULL, lease_until = NULL
+WHERE id = :id AND lease_holder = :holder
+"""
 _ROW: Final = f"SELECT {ROW_COLUMNS} FROM session WHERE id = ?"  # noqa: S608 - our own names
 
 
@@ -220,6 +244,28 @@ class SQLiteStore:
             return _stretch(db, row, after, min(row.head, after + limit)) if row else []
 
         return self._read(work)
+
+    def feed(self, after: str = "", limit: int = 1_000) -> Sequence[FeedItem]:
+        """The records of every session behind a cursor, in the order of the commits."""
+        position, seq = numbers_in(after, 2, "a SQLite file")
+
+        def work(db: Connection) -> list[FeedItem]:
+            if position and not _was_given(db, position, seq):
+                raise foreign(after, self.path)
+            bounds = {"position": position, "seq": seq, "limit": limit}
+            return [
+                FeedItem(session_id, seq, decode(payload), f"{position}:{seq}")
+                for position, session_id, seq, payload in db.execute(_FEED, bounds)
+            ]
+
+        return self._read(work)
+
+    def lease(self, session_id: str, holder: str, seconds: float) -> bool:
+        """Takes, prolongs or gives back the right to pay for a summary; by this machine's clock."""
+        # A clock that went back ends a lease rather than making it longer.
+        statement = _LEASE if seconds else _GIVE_BACK
+        values = {"id": session_id, "holder": holder, "now": time.time(), "seconds": seconds}
+        return self._write(lambda db: db.execute(statement, values).rowcount == 1)
 
     def get(self, session_id: str, ids: Sequence[str]) -> Sequence[tuple[int, Record]]:
         """Records by id."""
@@ -391,7 +437,8 @@ class SQLiteStore:
         db.execute("PRAGMA secure_delete = ON")
         if version < len(VERSIONS):
             db.execute("BEGIN IMMEDIATE")
-            for number, statements in enumerate(VERSIONS[self._version(db) :], version + 1):
+            version = self._version(db)  # another process may have been faster
+            for number, statements in enumerate(VERSIONS[version:], version + 1):
                 for statement in statements:
                     db.execute(statement)
                 db.execute(f"PRAGMA user_version = {number}")
@@ -490,6 +537,7 @@ def _added(db: Connection, session_id: str, record: Added, payload: bytes) -> Ap
         " RETURNING epoch",
         (seq, record.entry.token_count.tokens, number),
     ).fetchall()
+    db.execute(_TO_FEED, (number, seq, seq))
     return Appended((seq,), seq, epoch, 1)
 
 
@@ -515,6 +563,7 @@ def _appended(
             "UPDATE session SET head = ?, entries = ?, tokens = ? WHERE number = ?",
             (head, ledger.entries, ledger.tokens, row.number),
         )
+        db.execute(_TO_FEED, (row.number, row.head + 1, head))
     placed = tuple([seqs[record.id] for record in records])
     return Appended(placed, head, row.epoch, head - row.head)
 
@@ -536,6 +585,12 @@ def _reshape(
             row.number,
         ),
     )
+
+
+def _was_given(db: Connection, position: int, seq: int) -> bool:
+    """Whether the feed has an item at this place, or had it before its session was deleted."""
+    query = "SELECT 1 FROM feed WHERE position = ? AND ? BETWEEN first AND last"
+    return db.execute(query, (position, seq)).fetchone() is not None
 
 
 def _stretch(db: Connection, row: SessionRow, after: int, last: int) -> list[tuple[int, Record]]:

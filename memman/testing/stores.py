@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import msgspec
 
 from memman.entries import Entry, TokenCount, encode_json
-from memman.errors import EntryNotFound, Refused, StoreConflict
+from memman.errors import EntryNotFound, InvalidInput, Refused, StoreConflict
 from memman.history import History, pin_slots
-from memman.ports import Appended, Place, Snapshot, Store
+from memman.ports import Appended, FeedItem, Place, Snapshot, Store
 from memman.records import (
     Added,
     Cleared,
@@ -35,6 +37,7 @@ _WRITERS = 8
 _EACH = 40
 _SCRIPTS = 12
 _STEPS = 40
+_PATIENCE = 10.0  # seconds until what was committed is in the feed, whatever else its server does
 
 
 def added(entry_id: str, text: str = "text", tokens: int = 1, **fields: Any) -> Added:
@@ -349,6 +352,162 @@ class StoreConformance:
         store.commit("s", 0, (_clear("x"),), (), 4)
         assert msgspec.json.encode([snapshot, log]) == held
 
+    # ------------------------------------------------------------ the feed
+    # A store may hold back what is committed for as long as something could still come before it.
+
+    def test_the_feed_has_the_records_of_every_session_in_the_order_of_their_logs(self) -> None:
+        store = _filled(self.make_store())
+        store.append("t", (added("a"),))
+        store.commit("s", 0, (_clear("x"),), (), 3)
+        store.append("t", (added("b"), added("c")))
+        items = _fed(store, 7)
+        assert _by_session(items) == {"s": list(store.read("s")), "t": list(store.read("t"))}
+        assert _by_session(self.reopen(store).feed()) == _by_session(items)
+
+    def test_the_feed_goes_on_behind_any_cursor(self) -> None:
+        store = _filled(self.make_store())
+        store.append("t", tuple(added(f"e{n}") for n in range(5)))
+        store.append("s", (added("d"),))
+        items = _fed(store, 9)
+        for place, item in enumerate(items, 1):
+            assert list(store.feed(item.cursor)) == items[place:]
+
+    def test_the_feed_gives_at_most_limit_records_and_pages_make_the_whole(self) -> None:
+        store = _filled(self.make_store())
+        store.append("t", tuple(added(f"e{n}") for n in range(5)))
+        items = _fed(store, 8)
+        pages: list[FeedItem] = []
+        while page := store.feed(pages[-1].cursor if pages else "", 2):
+            assert len(page) <= 2
+            pages += page
+        assert pages == items
+
+    def test_what_is_committed_later_stands_behind_every_cursor_that_was_given(self) -> None:
+        store = _filled(self.make_store())
+        before = _fed(store, 3)
+        store.append("t", (added("a"),))
+        store.append("s", (added("d"),))
+        later = _fed(store, 2, before[-1].cursor)
+        assert sorted((item.session_id, item.seq) for item in later) == [("s", 4), ("t", 1)]
+        assert list(store.feed()) == before + later
+
+    def test_a_retried_record_is_in_the_feed_once(self) -> None:
+        store = _filled(self.make_store())
+        [*_, last] = _fed(store, 3)
+        store.append("s", (added("b"),))
+        store.append("s", (added("a"), added("c"), added("d")))
+        assert [item.record.id for item in _fed(store, 1, last.cursor)] == ["d"]
+
+    def test_an_erased_record_is_a_tombstone_at_its_place(self) -> None:
+        store = self.make_store()
+        store.append("s", (added("a", "secret"), added("b")))
+        before = [(item.seq, item.cursor) for item in _fed(store, 2)]
+        store.erase("s", frozenset({"a"}))
+        items = _fed(store, 2)
+        assert [(item.seq, item.cursor) for item in items] == before
+        assert [item.record.id for item in items] == ["a", "b"]
+        assert b"secret" not in encode(items[0].record)
+
+    def test_a_deleted_session_is_in_the_feed_no_more_and_its_cursors_still_lead_on(self) -> None:
+        store = _filled(self.make_store())
+        last = _fed(store, 3)[-1]
+        store.append("s", (added("d"),))
+        store.append("t", (added("a"),))
+        store.delete("s")
+        store.append("s", (added("anew"),))
+        later = _by_session(_fed(store, 2, last.cursor))
+        assert later == {"t": [(1, added("a"))], "s": [(1, added("anew"))]}
+        assert _by_session(store.feed()) == later
+
+    def test_the_feed_of_an_empty_store_is_empty(self) -> None:
+        store = self.make_store()
+        assert list(store.feed()) == []
+        assert list(store.sessions()) == []
+
+    def test_a_cursor_of_another_kind_is_refused(self) -> None:
+        store = _filled(self.make_store())
+        for cursor in ("x", "-1", "1:2:3:4", "1:-2", " 1", "\u0661", "a:b:c"):
+            refused(InvalidInput, partial(store.feed, cursor))
+        assert len(_fed(store, 3)) == 3
+
+    def test_a_cursor_that_the_store_has_not_come_to_is_refused(self) -> None:
+        store = _filled(self.make_store())
+        first, *_, last = _fed(store, 3)
+        place, *rest = last.cursor.split(":")
+        refused(InvalidInput, lambda: store.feed(":".join([str(int(place) + 10**12), *rest])))
+        assert len(store.feed(first.cursor)) == 2
+
+    def test_a_follower_among_threads_that_write_misses_nothing_and_keeps_order(self) -> None:
+        store = self.make_store()
+        seen: list[FeedItem] = []
+
+        def write(writer: int) -> None:
+            for n in range(_EACH):
+                # One session of its own and one with everybody.
+                store.append((f"s{writer}", "all")[n % 2], (added(f"{writer}-{n:03}"),))
+
+        def follow() -> None:
+            while len(seen) < _WRITERS * _EACH:
+                seen.extend(store.feed(seen[-1].cursor if seen else "", 7))
+
+        in_threads([follow, *[lambda w=w: write(w) for w in range(_WRITERS)]])
+        assert len(seen) == _WRITERS * _EACH
+        for session_id, records in _by_session(seen).items():
+            assert records == list(store.read(session_id))
+
+    # ------------------------------------------------------------ leases
+
+    def test_one_holds_a_lease_and_the_others_do_not(self) -> None:
+        store = _filled(self.make_store())
+        store.append("t", (added("a"),))
+        assert store.lease("s", "ada", 60) is True
+        assert self.reopen(store).lease("s", "bob", 60) is False
+        assert store.lease("t", "bob", 60) is True
+
+    def test_its_holder_prolongs_a_lease_and_gives_it_back(self) -> None:
+        store = _filled(self.make_store())
+        store.lease("s", "ada", 60)
+        assert store.lease("s", "ada", 90) is True
+        store.lease("s", "bob", 0)  # which is not bob's to give
+        assert store.lease("s", "bob", 60) is False
+        store.lease("s", "ada", 0)
+        assert store.lease("s", "bob", 60) is True
+
+    def test_a_lease_runs_out(self) -> None:
+        store = _filled(self.make_store())
+        assert store.lease("s", "ada", 0.05) is True
+        deadline = time.monotonic() + 5
+        while not store.lease("s", "bob", 60):
+            assert time.monotonic() < deadline, "a lease of 0.05 s still holds after 5 s"
+            time.sleep(0.01)
+        assert store.lease("s", "ada", 60) is False
+
+    def test_one_of_several_threads_gets_the_lease(self) -> None:
+        store = _filled(self.make_store())
+        answers = in_threads(
+            [lambda n=n: store.lease("s", f"worker{n}", 60) for n in range(_WRITERS)]  # type: ignore[misc]
+        )
+        assert sorted(answers) == [False] * (_WRITERS - 1) + [True]
+
+    def test_there_is_no_lease_of_a_session_that_is_not_there(self) -> None:
+        store = self.make_store()
+        assert store.lease("s", "ada", 60) is False
+        assert list(store.sessions()) == []
+        store.append("s", (added("a"),))
+        store.lease("s", "ada", 60)
+        store.delete("s")
+        store.append("s", (added("a"),))
+        assert store.lease("s", "bob", 60) is True
+
+    def test_a_lease_changes_neither_log_nor_window_and_keeps_nobody_from_writing(self) -> None:
+        store = _filled(self.make_store())
+        before = (store.state("s"), _snapshot(store), _fed(store, 3))
+        store.lease("s", "ada", 60)
+        assert (store.state("s"), _snapshot(store), store.feed()) == before
+        assert store.append("s", (added("d"),)).seqs == (4,)
+        assert store.commit("s", 0, (_clear("x"),), (), 4).seqs == (5,)
+        assert self.reopen(store).lease("s", "bob", 60) is False
+
     # ------------------------------------------------------------ erase and delete
 
     def test_erasing_leaves_seq_id_and_kind_and_no_payload(self) -> None:
@@ -486,6 +645,24 @@ def _snapshot(store: Store, session_id: str = "s") -> Snapshot:
 def _shown(store: Store) -> list[str]:
     """The ids of the window's entries, in order."""
     return [slot.entry.id for slot in Window.from_snapshot(_snapshot(store)).slots]
+
+
+def _fed(store: Store, count: int, after: str = "") -> list[FeedItem]:
+    """So many items of the feed, when they have come."""
+    deadline = time.monotonic() + _PATIENCE
+    while len(items := list(store.feed(after))) < count:
+        assert time.monotonic() < deadline, f"the feed has {len(items)} of {count} records"
+        time.sleep(0.005)
+    assert len(items) == count
+    return items
+
+
+def _by_session(items: Sequence[FeedItem]) -> dict[str, list[tuple[int, Record]]]:
+    """The records of each session, in the order of the feed."""
+    found: dict[str, list[tuple[int, Record]]] = {}
+    for item in items:
+        found.setdefault(item.session_id, []).append((item.seq, item.record))
+    return found
 
 
 def _filled(store: Store) -> Store:

@@ -21,7 +21,9 @@ from memman.testing import Delayed, record_events
 from tests.doors import DOORS, SESSION, SyncUse, words
 from tests.oracle import Oracle
 
-METHODS = ("append", "commit", "load", "state", "read", "get", "erase", "sessions", "delete")
+METHODS = (
+    "append", "commit", "load", "state", "read", "get", "feed", "lease", "erase", "sessions", "delete",
+)  # fmt: skip
 
 
 class Killed(BaseException):

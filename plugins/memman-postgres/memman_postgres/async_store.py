@@ -11,7 +11,7 @@ import psycopg
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from memman.errors import StoreError
-from memman.ports import Appended, Place, SessionInfo, Snapshot
+from memman.ports import Appended, FeedItem, Place, SessionInfo, Snapshot
 from memman.records import Record
 from memman.stores.rows import single
 from memman_postgres import steps
@@ -75,6 +75,14 @@ class AsyncPostgresStore(Database):
     ) -> Sequence[tuple[int, Record]]:
         """A stretch of the log."""
         return await self._run(SNAPSHOT, lambda: steps.read(session_id, after, limit))
+
+    async def feed(self, after: str = "", limit: int = 1_000) -> Sequence[FeedItem]:
+        """The records of every session behind a cursor, up to what open transactions may yet add."""
+        return await self._run(SNAPSHOT, lambda: steps.feed(after, limit))
+
+    async def lease(self, session_id: str, holder: str, seconds: float) -> bool:
+        """Takes, prolongs or gives back the right to pay for a summary; by the server's clock."""
+        return await self._run(None, lambda: steps.lease(session_id, holder, seconds))
 
     async def get(self, session_id: str, ids: Sequence[str]) -> Sequence[tuple[int, Record]]:
         """Records by id."""

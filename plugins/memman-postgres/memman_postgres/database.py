@@ -12,11 +12,17 @@ from memman.errors import StoreBusy, StoreError, StoreFull
 
 Durability = Literal["fast", "full"]
 
-VERSION = 1
+VERSION = 2
+_LOCK = b"SELECT pg_advisory_xact_lock(1835363694)"  # "memn": one process at a time
 WRITE = "BEGIN"
 SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 PAUSE = 0.05  # seconds before the second attempt; twice as long before each further one
 _ATTEMPTS = 4
+# The last position, where no transaction of this server can have given it.
+_AHEAD = """
+SELECT last FROM memman_store, (SELECT max(position) AS last FROM memman_record) AS given
+WHERE last >= behind + pg_snapshot_xmax(pg_current_snapshot())::text::bigint
+"""
 _AGAIN = (
     psycopg.errors.SerializationFailure,
     psycopg.errors.DeadlockDetected,
@@ -93,7 +99,11 @@ class Database:
             with psycopg.connect(self._url, **self._settings) as connection:
                 if self._create:
                     _made(connection)
-                [(version,)] = connection.execute("SELECT version FROM memman_store").fetchall()
+                version = _version(connection)
+                if self._create and version < VERSION:
+                    version = _migrated(connection)
+                if self._create and version == VERSION:
+                    _moved(connection)
         except psycopg.Error as error:
             self._failed(error)
         if version > VERSION:
@@ -101,11 +111,25 @@ class Database:
                 f"{self._where()} is of version {version} and this plugin knows up to {VERSION}: "
                 "install a newer memman-postgres"
             )
+        if version < VERSION:
+            raise StoreError(
+                f"{self._where()} is of version {version} and this plugin needs {VERSION}: open it once "
+                "with create=True, or run the statements of memman_postgres.database.migrations()"
+            )
 
 
 def schema() -> str:
     """The statements that make the tables, for a database whose users may not make any."""
-    return files("memman_postgres").joinpath("schema.sql").read_text()
+    return _script("schema.sql")
+
+
+def migrations(version: int = 1) -> str:
+    """The statements that bring tables of a version to that of this plugin; in one transaction."""
+    return "".join(_script(f"migration_{number}.sql") for number in range(version + 1, VERSION + 1))
+
+
+def _script(name: str) -> str:
+    return files("memman_postgres").joinpath(name).read_text()
 
 
 def mends(error: Exception, attempt: int) -> bool:
@@ -118,8 +142,37 @@ def _made(connection: psycopg.Connection[Any]) -> None:
     if connection.execute("SELECT to_regclass('memman_name')").fetchall() != [(None,)]:
         return
     with connection.transaction():
-        connection.execute("SELECT pg_advisory_xact_lock(1835363694)")  # "memn"
+        connection.execute(_LOCK)
         connection.execute(schema().encode())
+
+
+def _version(connection: psycopg.Connection[Any]) -> int:
+    [(version,)] = connection.execute("SELECT version FROM memman_store").fetchall()
+    return int(version)
+
+
+def _migrated(connection: psycopg.Connection[Any]) -> int:
+    """Brings older tables to this version, one process at a time; the version that they have then."""
+    with connection.transaction():
+        connection.execute(_LOCK)
+        version = _version(connection)  # another process may have been faster
+        connection.execute(migrations(version).encode())
+    return max(version, VERSION)
+
+
+def _moved(connection: psycopg.Connection[Any]) -> None:
+    """Where the data came from another server, lets positions go on behind those that it brought.
+
+    A restored copy holds ids of transactions that this server has yet to give, and its feed would stand
+    still until then.
+    """
+    if not connection.execute(_AHEAD).fetchall():
+        return
+    with connection.transaction():
+        connection.execute(_LOCK)
+        connection.execute("LOCK TABLE memman_session IN EXCLUSIVE MODE")  # nobody writes meanwhile
+        for (last,) in connection.execute(_AHEAD).fetchall():
+            connection.execute("UPDATE memman_store SET behind = %s", (last,))
 
 
 def is_open(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from memman.errors import StoreConflict
-from memman.ports import Appended, Place, SessionInfo, Snapshot
+from memman.ports import Appended, FeedItem, Place, SessionInfo, Snapshot
 from memman.records import Added, Ledger, Record, decode, encode, tombstone
 from memman.stores.rows import (
     NO_LEDGER,
@@ -22,7 +22,9 @@ from memman.stores.rows import (
     elsewhere,
     encoded_places,
     fits,
+    foreign,
     names_of,
+    numbers_in,
 )
 
 T = TypeVar("T")
@@ -30,20 +32,54 @@ Statement = tuple[str, Sequence[Any]]
 Rows = list[tuple[Any, ...]]
 Step = Generator[Statement, Rows, T]
 
+# Where this transaction's records stand in the feed: never before the session's last, since a transaction
+# with an older id may have waited for the one that wrote it.
+_POSITION = (
+    "greatest(position, pg_current_xact_id()::text::bigint + (SELECT behind FROM memman_store))"
+)
 # One statement, one round trip. A record whose id is there moves nothing, and so adds nothing.
-APPEND_ONE = """
+APPEND_ONE = f"""
 WITH moved AS (
-    UPDATE memman_session SET head = head + 1, entries = entries + 1, tokens = tokens + %s
+    UPDATE memman_session SET head = head + 1, entries = entries + 1, tokens = tokens + %s,
+        position = {_POSITION}
     WHERE id = %s AND NOT EXISTS (
         SELECT FROM memman_name AS name WHERE name.session = number AND name.id = %s
     )
-    RETURNING number, head, epoch
+    RETURNING number, head, epoch, position
 ), named AS (
     INSERT INTO memman_name SELECT number, %s, head FROM moved
 ), kept AS (
-    INSERT INTO memman_record SELECT number, head, %s FROM moved
+    INSERT INTO memman_record (session, seq, payload, position)
+    SELECT number, head, %s, position FROM moved
 )
 SELECT head, epoch FROM moved
+"""  # noqa: S608 - our own words
+_HORIZON = """
+SELECT behind + pg_snapshot_xmin(pg_current_snapshot())::text::bigint,
+    behind + pg_snapshot_xmax(pg_current_snapshot())::text::bigint
+FROM memman_store
+"""
+_FEED = """
+SELECT record.position, record.session, record.seq, session.id, record.payload
+FROM memman_record AS record JOIN memman_session AS session ON session.number = record.session
+WHERE (record.position, record.session, record.seq) > (%s, %s, %s) AND record.position < %s
+ORDER BY record.position, record.session, record.seq
+LIMIT %s
+"""
+# A clock that went back ends a lease rather than making it longer.
+_LEASE = """
+WITH moment AS MATERIALIZED (SELECT clock_timestamp() AS now)
+UPDATE memman_session
+SET lease_holder = %s, lease_from = now, lease_until = now + make_interval(secs => %s)
+FROM moment WHERE id = %s AND (
+    lease_holder IS NULL OR lease_holder = %s OR now NOT BETWEEN lease_from AND lease_until
+)
+RETURNING number
+"""
+_GIVE_BACK = """
+UPDATE memman_session SET lease_holder = NULL, lease_from = NULL, lease_until = NULL
+WHERE id = %s AND lease_holder = %s
+RETURNING number
 """
 _ROW = f"SELECT {ROW_COLUMNS} FROM memman_session WHERE id = %s"  # noqa: S608 - our own names
 
@@ -122,6 +158,28 @@ def read(session_id: str, after: int, limit: int) -> Step[list[tuple[int, Record
     """A stretch of the log."""
     row = yield from _row(session_id)
     return (yield from _stretch(row, after, after + limit)) if row else []
+
+
+def feed(after: str, limit: int) -> Step[list[FeedItem]]:
+    """The records of every session behind a cursor, as far as nothing can come before them any more."""
+    position, number, seq = numbers_in(after, 3, "PostgreSQL")
+    [(horizon, end)] = yield _HORIZON, ()
+    if position >= end:
+        raise foreign(after, "this database")
+    found = yield _FEED, (position, number, seq, horizon, limit)
+    return [
+        FeedItem(session_id, seq, decode(payload), f"{position}:{number}:{seq}")
+        for position, number, seq, session_id, payload in found
+    ]
+
+
+def lease(session_id: str, holder: str, seconds: float) -> Step[bool]:
+    """Takes, prolongs or gives back the right to pay for a summary; by the server's clock."""
+    if seconds:
+        found = yield _LEASE, (holder, seconds, session_id, holder)
+    else:
+        found = yield _GIVE_BACK, (session_id, holder)
+    return bool(found)
 
 
 def get(session_id: str, ids: Sequence[str]) -> Step[list[tuple[int, Record]]]:
@@ -205,19 +263,22 @@ def _appended(row: SessionRow, records: Sequence[Record]) -> Step[Appended]:
         kept.append((head, encode(record)))
         names.update({name: head for name in names_of(record) if name not in names})
     if kept:
-        yield from _write(row, kept, names)
-        yield (
-            "UPDATE memman_session SET head = %s, entries = %s, tokens = %s WHERE number = %s",
+        [(position,)] = yield (
+            "UPDATE memman_session SET head = %s, entries = %s, tokens = %s, "  # noqa: S608 - our own words
+            f"position = {_POSITION} WHERE number = %s RETURNING position",
             (head, ledger.entries, ledger.tokens, row.number),
         )
+        yield from _write(row, kept, names, position)
     return Appended(tuple([seqs[record.id] for record in records]), head, row.epoch, len(kept))
 
 
-def _write(row: SessionRow, kept: list[tuple[int, bytes]], names: dict[str, int]) -> Step[None]:
+def _write(
+    row: SessionRow, kept: list[tuple[int, bytes]], names: dict[str, int], position: int
+) -> Step[None]:
     yield (
-        "INSERT INTO memman_record SELECT %s, seq, payload"
-        " FROM unnest(%s::bigint[], %s::bytea[]) AS given (seq, payload)",
-        (row.number, [seq for seq, _ in kept], [payload for _, payload in kept]),
+        "INSERT INTO memman_record (session, seq, payload, position)"
+        " SELECT %s, seq, payload, %s FROM unnest(%s::bigint[], %s::bytea[]) AS given (seq, payload)",
+        (row.number, position, [seq for seq, _ in kept], [payload for _, payload in kept]),
     )
     yield (
         "INSERT INTO memman_name SELECT %s, id, seq"

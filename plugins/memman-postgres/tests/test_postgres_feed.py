@@ -1,0 +1,336 @@
+"""The feed of a PostgreSQL store: nothing missed and in order, whoever keeps a transaction open."""
+
+from __future__ import annotations
+
+import importlib.util
+import random
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from memman_postgres import PostgresStore, steps
+from memman_postgres.database import migrations
+
+from memman import InvalidInput, MemoryManager, StoreError
+from memman.ports import FeedItem
+from memman.testing.laws import in_threads
+from memman.testing.stores import added
+
+_found = importlib.util.spec_from_file_location("servers", Path(__file__).with_name("servers.py"))
+assert _found is not None
+assert _found.loader is not None
+servers = importlib.util.module_from_spec(_found)
+_found.loader.exec_module(servers)
+
+pytestmark = pytest.mark.service
+VERSION_1 = Path(__file__).with_name("version_1.sql")
+
+
+@pytest.fixture
+def schema() -> Iterator[str]:
+    name = servers.new_schema()
+    yield name
+    servers.drop(name)
+
+
+@pytest.fixture
+def url(schema: str) -> str:
+    return str(servers.server_url(schema=schema))
+
+
+@pytest.fixture
+def store(url: str) -> Iterator[PostgresStore]:
+    opened = PostgresStore(url)
+    yield opened
+    opened.close()
+
+
+def drive(connection: psycopg.Connection[Any], step: Any) -> Any:
+    """Drives a step in the connection's transaction, without ending it."""
+    rows: Any = None
+    while True:
+        try:
+            statement, arguments = step.send(rows)
+        except StopIteration as end:
+            return end.value
+        cursor = connection.execute(statement.encode(), arguments)
+        rows = cursor.fetchall() if cursor.description else []
+
+
+def fed(store: PostgresStore, count: int, after: str = "") -> list[FeedItem]:
+    """So many items of the feed, when they have come."""
+    deadline = time.monotonic() + 20
+    while len(items := list(store.feed(after, 10**6))) < count:
+        assert time.monotonic() < deadline, f"the feed has {len(items)} of {count}"
+        time.sleep(0.01)
+    return items
+
+
+def places(items: list[FeedItem]) -> list[tuple[str, int]]:
+    return [(item.session_id, item.seq) for item in items]
+
+
+# ---------------------------------------------------------------- the horizon
+
+
+def test_what_an_open_transaction_wrote_is_waited_for(store: PostgresStore, url: str) -> None:
+    for name in ("slow", "fast"):
+        store.append(name, (added("first"),))
+    last = fed(store, 2)[-1].cursor
+    with psycopg.connect(url) as slow:
+        drive(slow, steps.append_one("slow", added("held")))
+        store.append("fast", (added("quick"),))
+        assert store.feed(last) == [], (
+            "what came later may not be told before what may come earlier"
+        )
+        slow.commit()
+    items = fed(store, 2, last)
+    assert places(items) == [("slow", 2), ("fast", 2)]
+
+
+def test_what_an_open_transaction_takes_back_is_not_in_the_feed(
+    store: PostgresStore, url: str
+) -> None:
+    for name in ("slow", "fast"):
+        store.append(name, (added("first"),))
+    last = fed(store, 2)[-1].cursor
+    with psycopg.connect(url) as slow:
+        drive(slow, steps.append_one("slow", added("never")))
+        store.append("fast", (added("quick"),))
+        slow.rollback()
+    assert places(fed(store, 1, last)) == [("fast", 2)]
+
+
+def _waited(store: PostgresStore, url: str, late: tuple[str, ...]) -> list[str]:
+    """The feed where a transaction with an older id waited for a younger one's row, and then wrote."""
+    store.append("s", (added("first"),))
+    with psycopg.connect(url) as older, psycopg.connect(url) as younger:
+        older.execute("SELECT pg_current_xact_id()")
+        drive(younger, steps.append_one("s", added("second")))
+        one = steps.append_one("s", added(late[0]))
+        many = steps.append("s", [added(name) for name in late], None)
+        step = one if len(late) == 1 else many
+        waiting = threading.Thread(target=lambda: drive(older, step))
+        waiting.start()
+        time.sleep(0.1)
+        assert waiting.is_alive(), "it should wait for the session's row"
+        younger.commit()
+        waiting.join(10)
+        older.commit()
+    return [item.record.id for item in fed(store, 2 + len(late))]
+
+
+@pytest.mark.parametrize("late", [("third",), ("third", "fourth")])
+def test_a_transaction_that_waited_for_a_younger_one_stands_behind_it(
+    store: PostgresStore, url: str, late: tuple[str, ...]
+) -> None:
+    assert _waited(store, url, late) == ["first", "second", *late]
+
+
+def _write(url: str, writer: int, names: list[str], each: int) -> None:
+    """Appends in transactions that stay open for a while, some of which are taken back."""
+    rng = random.Random(writer)
+    with psycopg.connect(url) as connection:
+        for number in range(each):
+            if rng.random() < 0.5:  # an id of its own, long before the first row
+                connection.execute("SELECT pg_current_xact_id()")
+                time.sleep(rng.random() * 0.002)
+            drive(connection, steps.append_one(rng.choice(names), added(f"{writer}-{number}")))
+            time.sleep(rng.random() * 0.004)
+            if rng.random() < 0.1:
+                connection.rollback()
+            else:
+                connection.commit()
+
+
+def _written(store: PostgresStore) -> int:
+    return sum(info.head for info in store.sessions())
+
+
+def _race(url: str, names: list[str], each: int = 120) -> tuple[list[FeedItem], list[FeedItem]]:
+    """What a follower saw while six writers wrote, and the feed after it."""
+    store = PostgresStore(url)
+    for name in names:
+        store.append(name, (added("first"),))
+    done = threading.Event()
+    left = [None] * 6
+
+    def write(writer: int) -> list[FeedItem]:
+        try:
+            _write(url, writer, names, each)
+        finally:
+            left.pop()
+            if not left:
+                done.set()
+        return []
+
+    seen, *_ = in_threads(
+        [lambda: _followed(store, done), *[lambda w=w: write(w) for w in range(6)]], 50
+    )  # type: ignore[misc]
+    after = list(store.feed("", 10**6))
+    store.close()
+    return seen, after
+
+
+def _followed(store: PostgresStore, done: threading.Event) -> list[FeedItem]:
+    """What a follower sees until everything was written and 0.3 s brought nothing more."""
+    seen: list[FeedItem] = []
+    quiet = 0.0
+    while quiet < 0.3 or (len(seen) < _written(store) and quiet < 1.5):
+        page = store.feed(seen[-1].cursor if seen else "", 50)
+        seen += page
+        if page or not done.is_set():
+            quiet = 0.0
+        else:
+            time.sleep(0.02)
+            quiet += 0.02
+    return seen
+
+
+def _check(seen: list[FeedItem], after: list[FeedItem]) -> None:
+    assert sorted(places(seen)) == sorted(places(after)), "something was missed or told twice"
+    for name in {item.session_id for item in seen}:
+        own = [item.seq for item in seen if item.session_id == name]
+        assert own == list(range(1, len(own) + 1)), f"{name} is out of order"
+    assert places(seen) == places(after), "a place has changed"
+
+
+def test_a_follower_of_writers_with_open_transactions_misses_nothing(url: str) -> None:
+    seen, after = _race(url, ["a", "b", "c"])
+    assert len(seen) > 400
+    _check(seen, after)
+
+
+_NO_HORIZON = "SELECT 9223372036854775807, 9223372036854775807"
+
+
+@pytest.mark.parametrize(
+    "position",
+    [
+        pytest.param("nextval('bare')", id="a bare sequence"),
+        pytest.param("(extract(epoch FROM clock_timestamp()) * 1e6)::bigint", id="the clock"),
+        pytest.param(steps._POSITION, id="no horizon"),
+    ],
+)
+def test_the_race_finds_a_feed_that_misses(
+    url: str, monkeypatch: pytest.MonkeyPatch, position: str
+) -> None:
+    PostgresStore(url).close()
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("CREATE SEQUENCE bare")
+    monkeypatch.setattr(steps, "APPEND_ONE", steps.APPEND_ONE.replace(steps._POSITION, position))
+    monkeypatch.setattr(steps, "_HORIZON", _NO_HORIZON)
+    seen, after = _race(url, ["a", "b", "c"], 60)
+    with pytest.raises(AssertionError):
+        _check(seen, after)
+
+
+def test_an_id_alone_puts_a_session_out_of_order(
+    store: PostgresStore, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone = steps.APPEND_ONE.replace(steps._POSITION, "pg_current_xact_id()::text::bigint")
+    monkeypatch.setattr(steps, "APPEND_ONE", alone)
+    assert _waited(store, url, ("third",)) == ["first", "third", "second"]
+
+
+# ---------------------------------------------------------------- other versions, other servers
+
+
+@pytest.fixture
+def old_url(url: str) -> str:
+    """A database of version 1 with three sessions in it."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(VERSION_1.read_bytes())
+    return url
+
+
+_KEPT = (
+    "SELECT number, id, head, epoch, entries, tokens, floor, places, folded, ledger"
+    " FROM memman_session ORDER BY number",
+    "SELECT session, seq, payload FROM memman_record ORDER BY session, seq",
+    "SELECT session, id, seq FROM memman_name ORDER BY session, id",
+    "SELECT first_epoch FROM memman_store",
+)
+
+
+def rows_of(url: str) -> list[Any]:
+    with psycopg.connect(url) as connection:
+        return [connection.execute(query.encode()).fetchall() for query in _KEPT]
+
+
+def test_tables_of_version_1_are_migrated_with_nothing_lost(old_url: str) -> None:
+    before = rows_of(old_url)
+    assert [len(rows) for rows in before] == [3, 38, 39, 1]
+    with MemoryManager(old_url, counter="chars4") as memory:
+        assert rows_of(old_url) == before
+        assert memory.list_sessions() == ["trip", "other", "cleared"]
+        assert len(memory.get_entries("trip")) == 27
+        memory.add_user_message("trip", "and on")
+
+
+def test_stores_that_open_old_tables_at_once_migrate_them_once(old_url: str) -> None:
+    before = rows_of(old_url)
+    stores = in_threads([lambda: PostgresStore(old_url, pool_size=1)] * 6, 30)
+    assert rows_of(old_url) == before
+    stores[0].append("other", (added("later"),))
+    items = fed(stores[1], 39)
+    assert places(items)[-1] == ("other", 5)
+    for name in ("trip", "other", "cleared"):
+        own = [(item.seq, item.record) for item in items if item.session_id == name]
+        assert own == list(stores[2].read(name))
+    for store in stores:
+        store.close()
+
+
+def test_without_create_old_tables_are_told_and_the_statements_mend_them(old_url: str) -> None:
+    with pytest.raises(StoreError, match=r"of version 1 and this plugin needs 2: .*migrations\(\)"):
+        PostgresStore(old_url, create=False)
+    with psycopg.connect(old_url) as connection:
+        connection.execute(migrations().encode())
+    PostgresStore(old_url, create=False).close()
+
+
+def test_a_worker_of_version_1_that_still_runs_writes_nothing_that_would_be_missed(
+    old_url: str,
+) -> None:
+    PostgresStore(old_url).close()
+    with (
+        psycopg.connect(old_url) as connection,
+        pytest.raises(psycopg.errors.NotNullViolation, match="position"),
+    ):
+        connection.execute("INSERT INTO memman_record SELECT 1, 32, '\\x00'::bytea")
+
+
+def test_a_database_from_another_server_goes_on_behind_what_it_brought(
+    store: PostgresStore, url: str
+) -> None:
+    store.append("s", (added("a"),))
+    store.append("s", (added("b"),))
+    fed(store, 2)
+    with psycopg.connect(url, autocommit=True) as connection:  # ids that are yet to come here
+        connection.execute("UPDATE memman_record SET position = position + 1000000000")
+        connection.execute("UPDATE memman_session SET position = position + 1000000000")
+    moved = PostgresStore(url)
+    before = fed(moved, 2)
+    store.append("s", (added("c"),))
+    moved.append("t", (added("d"),))
+    later = fed(moved, 2, before[-1].cursor)
+    assert sorted(places(later)) == [("s", 3), ("t", 1)]
+    assert fed(moved, 4) == before + later
+    PostgresStore(url).close()
+    assert fed(moved, 4) == before + later
+    moved.close()
+
+
+def test_a_cursor_of_a_later_copy_is_refused(store: PostgresStore) -> None:
+    store.append("s", (added("a"),))
+    [item] = fed(store, 1)
+    position, number, seq = item.cursor.split(":")
+    with pytest.raises(InvalidInput, match="has never been at"):
+        store.feed(f"{int(position) + 10**9}:{number}:{seq}")
+    with pytest.raises(InvalidInput, match="no cursor of the feed of PostgreSQL"):
+        store.feed("1:2")
