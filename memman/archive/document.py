@@ -8,18 +8,18 @@ derived at export, and at import checked against what the log says, never truste
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
-from typing import Any, Protocol
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 
+from memman.archive.soundness import Recount, check_record, ids_of, verified, with_entry
 from memman.config import MemoryConfig
-from memman.entries import Entry, TokenCount, check_draft, check_id, decode_json
+from memman.entries import Entry, check_id
 from memman.errors import EntryNotFound, InvalidInput, Refused, StateError
 from memman.history import History
 from memman.ports import Place
-from memman.records import Added, Compressed, Configured, Deleted, Record, tainted_by, tombstone
+from memman.records import Added, Configured, Deleted, Record, tainted_by, tombstone
 from memman.results import Summary, summary_of
 
 FORMAT = "memman-session"
@@ -124,14 +124,6 @@ class Imported(msgspec.Struct, frozen=True):
     window: tuple[Place, ...]
 
 
-class Recount(Protocol):
-    """What counts an entry again: a meter."""
-
-    fingerprint: str
-
-    def count_entry(self, entry: Entry) -> TokenCount: ...
-
-
 def checked(state: SessionState, meter: Recount) -> Imported:
     """What to commit for a document. Raises `StateError` with every fault found.
 
@@ -196,7 +188,7 @@ def _check_ids(session_id: str, records: Sequence[Record], problems: list[str]) 
         problems.append(str(error))
     seen: set[str] = set()
     for number, record in enumerate(records, 1):
-        for entry_id in _ids_of(record):
+        for entry_id in ids_of(record):
             if entry_id in seen:
                 problems.append(f"record {number}: the id {entry_id!r} was there before")
             seen.add(entry_id)
@@ -204,57 +196,19 @@ def _check_ids(session_id: str, records: Sequence[Record], problems: list[str]) 
         problems.append("its log is empty")
 
 
-def _ids_of(record: Record) -> list[str]:
-    ids = [record.id]
-    if isinstance(record, Compressed):
-        ids += [item.entry.id for item in record.replacements if item.entry is not None]
-    return ids
-
-
 def _folded(records: Sequence[Record], problems: list[str]) -> History:
     """The fold of the log as far as it can be folded."""
     history = History()
     for seq, record in enumerate(records, 1):
         try:
-            if isinstance(record, Added):
-                check_id(record.id, f"record {seq}: the entry's id")
-                _check_entry(record.entry, f"record {seq}: the entry")
+            check_record(record, seq)
             if isinstance(record, Configured):
                 MemoryConfig().updated(history.ledger.settings | record.changes)
-            if isinstance(record, Compressed):
-                for item in record.replacements:
-                    if item.entry is not None:
-                        _check_entry(item.entry, f"record {seq}: the replacement {item.entry.id!r}")
-            _check_zone(record)
             history.apply(seq, record)
         except (Refused, EntryNotFound, InvalidInput, KeyError) as error:
             problems.append(f"record {seq} ({type(record).__name__}): {error}")
             break
     return history
-
-
-def _check_entry(entry: Entry, what: str) -> None:
-    """Refuses an entry that would not have been accepted by `add`, or that no rendering can read."""
-    check_draft(entry)
-    metadata = decode_json(entry.metadata_json)
-    if metadata is not None and not isinstance(metadata, dict):
-        raise InvalidInput(f"{what} has metadata that is no object")
-    if entry.type == "summary" and metadata:
-        numbers = all(type(metadata.get(key)) is int for key in ("first", "last"))
-        if not numbers or not all(_is_time(metadata.get(key)) for key in ("start", "end")):
-            raise InvalidInput(f"{what} is a summary whose metadata does not say what it covers")
-
-
-def _is_time(text: object) -> bool:
-    try:
-        return datetime.fromisoformat(str(text)).tzinfo is not None
-    except ValueError:
-        return False
-
-
-def _check_zone(record: Record) -> None:
-    if record.at.tzinfo is None:
-        raise InvalidInput(f"the time {record.at} has no zone")
 
 
 def _erased(log: Sequence[tuple[int, Record]]) -> list[tuple[int, Record]]:
@@ -266,32 +220,15 @@ def _erased(log: Sequence[tuple[int, Record]]) -> list[tuple[int, Record]]:
     return [(seq, tombstone(record, tainted)) for seq, record in log]
 
 
-def with_entries(records: Sequence[Record], change: Callable[[Entry], Entry]) -> tuple[Record, ...]:
-    """The records with every entry in them changed."""
-    return tuple(_with_entries(record, change) for record in records)
-
-
 def _recounted(records: Sequence[Record], meter: Recount) -> list[Record]:
     """The records with their entries' counts verified; what was erased keeps the count it had."""
     gone = frozenset(name for r in records if isinstance(r, Deleted) for name in r.ids)
     erased = tainted_by(list(records), gone)
 
-    def verified(entry: Entry) -> Entry:
-        return entry if entry.id in erased else _verified(entry, meter)
+    def recounted(entry: Entry) -> Entry:
+        return entry if entry.id in erased else verified(entry, meter)
 
-    return [_with_entries(record, verified) for record in records]
-
-
-def _with_entries(record: Record, change: Callable[[Entry], Entry]) -> Record:
-    if isinstance(record, Added):
-        return Added(change(record.entry))
-    if isinstance(record, Compressed):
-        items = tuple(
-            msgspec.structs.replace(item, entry=change(item.entry)) if item.entry else item
-            for item in record.replacements
-        )
-        return msgspec.structs.replace(record, replacements=items)
-    return record
+    return [with_entry(record, recounted) for record in records]
 
 
 def _true_totals(records: Sequence[Record]) -> tuple[Record, ...]:
@@ -305,18 +242,6 @@ def _true_totals(records: Sequence[Record]) -> tuple[Record, ...]:
         told.append(record)
         history.apply(seq, record)
     return tuple(told)
-
-
-def _verified(entry: Entry, meter: Recount) -> Entry:
-    """The entry with its count, or a true one. A bound from above (a stub's) may be somewhat high."""
-    said = entry.token_count
-    if said.counter not in (meter.fingerprint, "") and said.tokens >= 0:
-        return entry
-    true = meter.count_entry(entry)
-    bound = said.accuracy == "medium" and true.tokens <= said.tokens <= 2 * true.tokens + 16
-    if said.tokens == true.tokens or bound:
-        return entry
-    return msgspec.structs.replace(entry, token_count=true)
 
 
 def _check_derived(state: SessionState, history: History, problems: list[str]) -> None:

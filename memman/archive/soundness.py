@@ -1,0 +1,126 @@
+"""What makes a record from elsewhere sound, whether it came in a document or in an archive."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
+from typing import Protocol
+
+import msgspec
+
+from memman.entries import Entry, TokenCount, check_draft, check_id, decode_json
+from memman.errors import InvalidInput
+from memman.records import Added, Compressed, Record, UsageReported
+
+_MOST_TOKENS = 2**53  # exact in every store, and in what other programs make of JSON
+
+
+class Recount(Protocol):
+    """What counts an entry again: a meter."""
+
+    fingerprint: str
+
+    def count_entry(self, entry: Entry) -> TokenCount: ...
+
+
+def check_record(record: Record, seq: int) -> None:
+    """Refuses a record that no verb would have written, as far as it can be told without the others.
+
+    Raises `InvalidInput`.
+    """
+    if isinstance(record, Added):
+        check_id(record.id, f"record {seq}: the entry's id")
+        _check_entry(record.entry, f"record {seq}: the entry")
+    if isinstance(record, Compressed):
+        for item in record.replacements:
+            if item.entry is not None:
+                _check_entry(item.entry, f"record {seq}: the replacement {item.entry.id!r}")
+    if record.at.tzinfo is None:
+        raise InvalidInput(f"the time {record.at} has no zone")
+    for number in _numbers_of(record):
+        if not 0 <= number <= _MOST_TOKENS:
+            raise InvalidInput(
+                f"{number} is no number of tokens; they are from 0 to {_MOST_TOKENS}"
+            )
+
+
+def ids_of(record: Record) -> list[str]:
+    """The ids that a record takes: its own, and those of its replacements."""
+    ids = [record.id]
+    if isinstance(record, Compressed):
+        ids += [item.entry.id for item in record.replacements if item.entry is not None]
+    return ids
+
+
+def entries_of(record: Record) -> list[Entry]:
+    """The entries that a record brings."""
+    if isinstance(record, Added):
+        return [record.entry]
+    if isinstance(record, Compressed):
+        return [item.entry for item in record.replacements if item.entry is not None]
+    return []
+
+
+def with_entries(records: Sequence[Record], change: Callable[[Entry], Entry]) -> tuple[Record, ...]:
+    """The records with every entry in them changed."""
+    return tuple(with_entry(record, change) for record in records)
+
+
+def with_entry(record: Record, change: Callable[[Entry], Entry]) -> Record:
+    """The record with every entry in it changed."""
+    if isinstance(record, Added):
+        return Added(change(record.entry))
+    if isinstance(record, Compressed):
+        items = tuple(
+            msgspec.structs.replace(item, entry=change(item.entry)) if item.entry else item
+            for item in record.replacements
+        )
+        return msgspec.structs.replace(record, replacements=items)
+    return record
+
+
+def verified(entry: Entry, meter: Recount) -> Entry:
+    """The entry with its count, or a true one. A bound from above (a stub's) may be somewhat high."""
+    said = entry.token_count
+    if said.counter not in (meter.fingerprint, ""):
+        return entry
+    true = meter.count_entry(entry)
+    bound = said.accuracy == "medium" and true.tokens <= said.tokens <= 2 * true.tokens + 16
+    if said.tokens == true.tokens or bound:
+        return entry
+    return msgspec.structs.replace(entry, token_count=true)
+
+
+def _check_entry(entry: Entry, what: str) -> None:
+    """Refuses an entry that would not have been accepted by `add`, or that no rendering can read."""
+    check_draft(entry)
+    try:
+        metadata = decode_json(entry.metadata_json)
+    except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
+        raise InvalidInput(f"{what} has metadata that cannot be read: {error}") from None
+    if metadata is not None and not isinstance(metadata, dict):
+        raise InvalidInput(f"{what} has metadata that is no object")
+    if entry.type == "summary" and metadata:
+        numbers = all(type(metadata.get(key)) is int for key in ("first", "last"))
+        if not numbers or not all(_is_time(metadata.get(key)) for key in ("start", "end")):
+            raise InvalidInput(f"{what} is a summary whose metadata does not say what it covers")
+
+
+def _is_time(text: object) -> bool:
+    try:
+        return datetime.fromisoformat(str(text)).tzinfo is not None
+    except ValueError:
+        return False
+
+
+def _numbers_of(record: Record) -> Iterator[int]:
+    """Every number of tokens in a record."""
+    for entry in entries_of(record):
+        yield entry.token_count.tokens
+    if isinstance(record, Compressed):
+        cost = record.cost
+        yield from (record.tokens_before, record.tokens_after)
+        yield from (cost.calls, cost.input_tokens, cost.output_tokens)
+    if isinstance(record, UsageReported):
+        yield from (record.input_tokens, record.output_tokens, record.cached_tokens)
+        yield from (record.estimated, record.counted)
