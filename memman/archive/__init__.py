@@ -10,16 +10,29 @@ from memman.archive.document import (
     records_of,
     state_of,
 )
+from memman.archive.intake import Intake, Source, verify
+from memman.archive.limits import ArchiveLimits
+from memman.archive.lines import Header
+from memman.archive.reading import ArchiveInfo
 from memman.archive.soundness import with_entries
+from memman.archive.writing import ArchiveWriter, Target
 
 __all__ = [
     "FORMAT",
     "VERSION",
+    "ArchiveInfo",
+    "ArchiveLimits",
+    "ArchiveWriter",
+    "Header",
+    "Intake",
     "SessionState",
     "Shown",
+    "Source",
+    "Target",
     "Totals",
     "checked",
     "records_of",
     "state_of",
+    "verify",
     "with_entries",
 ]

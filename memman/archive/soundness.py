@@ -35,6 +35,7 @@ def check_record(record: Record, seq: int) -> None:
         for item in record.replacements:
             if item.entry is not None:
                 _check_entry(item.entry, f"record {seq}: the replacement {item.entry.id!r}")
+        _check_speakers(record)
     if record.at.tzinfo is None:
         raise InvalidInput(f"the time {record.at} has no zone")
     for number in _numbers_of(record):
@@ -104,6 +105,14 @@ def _check_entry(entry: Entry, what: str) -> None:
         numbers = all(type(metadata.get(key)) is int for key in ("first", "last"))
         if not numbers or not all(_is_time(metadata.get(key)) for key in ("start", "end")):
             raise InvalidInput(f"{what} is a summary whose metadata does not say what it covers")
+
+
+def _check_speakers(record: Compressed) -> None:
+    """Refuses a run that names what speaks for it, where that is not of the same compression."""
+    made = ids_of(record)[1:]
+    for item in record.replacements:
+        if item.into is not None and (item.entry is not None or item.into not in made):
+            raise InvalidInput(f"a run names {item.into!r}, which this compression did not make")
 
 
 def _is_time(text: object) -> bool:

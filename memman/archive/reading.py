@@ -1,0 +1,341 @@
+"""An archive as it is read: its lines within the limits, each checked, every fault with its line."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from typing import Any, BinaryIO, NoReturn
+
+import msgspec
+
+from memman.archive import lines
+from memman.archive.limits import ArchiveLimits
+from memman.archive.lines import Header, Read, ReadHeader, fault_of_seal
+from memman.archive.packing import Packing, Unpacked
+from memman.archive.soundness import check_record, entries_of
+from memman.entries import Entry, FilePart, ImagePart, OpaquePart, check_id
+from memman.errors import InvalidInput, StateError
+from memman.records import Added, Record, decode, encode
+
+_MOST_FAULTS = 100
+_BAD_JSON = (msgspec.MsgspecError, UnicodeError, RecursionError, ValueError)
+_NOT_ONE = "it is no archive of memman: its first line is not a header"
+
+_read_line = msgspec.json.Decoder(Read)
+_read_header = msgspec.json.Decoder(ReadHeader)
+
+
+class ArchiveInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """What an archive holds: `records` of which `entries` were added, in so many `bytes` unpacked.
+
+    `sha256` is that of all bytes before the last line, which says it too.
+    """
+
+    session_id: str
+    records: int
+    entries: int
+    bytes: int
+    sha256: str
+    packing: Packing
+    version: int
+    created_by: str
+
+
+class Faults:
+    """Faults in the order of the lines; of very many the first ones, and how many more."""
+
+    def __init__(self) -> None:
+        self._told: list[str] = []
+        self._more = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._told)
+
+    def add(self, line: int, fault: str) -> None:
+        """Notes a fault of a line."""
+        if len(self._told) < _MOST_FAULTS:
+            self._told.append(f"line {line}: {fault}")
+        else:
+            self._more += 1
+
+    def refuse(self) -> None:
+        """Raises `StateError` if there are any."""
+        if self._told:
+            more = [f"and {self._more:,} more"] if self._more else []
+            raise StateError([*self._told, *more])
+
+
+class ArchiveReader:
+    """Reads an archive once, from its beginning to its end.
+
+    `records` gives what is sound line by line; what is not is noted in `faults`. Only when it has come to
+    its end and there are no faults is the archive what was written.
+    """
+
+    def __init__(self, source: BinaryIO, limits: ArchiveLimits) -> None:
+        self.faults = Faults()
+        self.header: Header | None = None
+        self.line = 0  # the one that was read last
+        self._limits = limits
+        self._source = Unpacked(source, limits)
+        self._digest = hashlib.sha256()
+        self._entries = self._records = 0
+        self._sha256 = ""
+        self._bytes = 0
+
+    def records(self) -> Iterator[tuple[int, Record]]:
+        """(seq, record) of each sound line. Raises `StateError` where reading cannot go on."""
+        try:
+            yield from self._sound()
+        except StateError as error:  # of the line that was being read
+            for problem in error.problems:
+                self.faults.add(self.line + 1, problem)
+            self.faults.refuse()
+        except _StoppedError:
+            self.faults.refuse()
+
+    @property
+    def info(self) -> ArchiveInfo:
+        """What the archive holds. Raises `StateError` where it is not sound."""
+        self.faults.refuse()
+        header = self.header
+        if header is None:
+            raise StateError([_NOT_ONE])
+        return ArchiveInfo(
+            session_id=header.session_id,
+            records=self._records,
+            entries=self._entries,
+            bytes=self._bytes,
+            sha256=self._sha256,
+            packing=self._source.packing,
+            version=header.v,
+            created_by=header.created_by,
+        )
+
+    def _sound(self) -> Iterator[tuple[int, Record]]:
+        ended = False
+        for line in self._lines():
+            self.line += 1
+            self._bytes += len(line) + 1
+            if ended:
+                self._stop("it comes after the line that says that the archive ends")
+            if self.line == 1:
+                self._take_header(line)
+            else:
+                read = self._parsed(line)
+                if read is not None and read.end:
+                    self._take_trailer(read)
+                    ended = True
+                    continue
+                record = self._record(read) if read is not None else None
+                if record is not None:
+                    yield self.line - 1, record
+            self._digest.update(line)
+            self._digest.update(b"\n")
+        if not ended:
+            missing = "the last line, which says that it ends, is missing: the file was cut off"
+            raise StateError([missing if self.line else "the file is empty"])
+
+    def _lines(self) -> Iterator[bytes]:
+        """Each line without its end."""
+        most = self._limits.line_bytes
+        rest = b""
+        while chunk := self._source.read():
+            *whole, rest = (rest + chunk).split(b"\n")
+            for line in whole:
+                if len(line) > most:
+                    raise StateError([_too_much(f"it has {len(line):,} bytes", "line_bytes", most)])
+                yield line
+            if len(rest) > most:
+                self._look_at(rest)
+                raise StateError([_too_much("it is longer", "line_bytes", most)])
+        if rest:
+            self._look_at(rest)
+            raise StateError(["it has no end: the file was cut off"])
+
+    def _look_at(self, line: bytes) -> None:
+        """Says of a first line that is not whole that it is no archive's, if it is none."""
+        if not self.line and not lines.is_sealed(line):
+            raise StateError([_NOT_ONE])
+
+    # ------------------------------------------------------------ a line
+
+    def _take_header(self, line: bytes) -> None:
+        if not lines.is_sealed(line):
+            self._stop(_NOT_ONE)
+        if fault := fault_of_seal(line):
+            self._note(fault)
+            return
+        try:
+            header = _read_header.decode(line)
+            check_id(header.session_id, "session_id")
+        except (*_BAD_JSON, InvalidInput) as error:
+            self._note(f"the header cannot be read: {error}")
+            return
+        if header.memman != lines.KIND:
+            self._stop(f"it holds a {header.memman!r:.40}, not a {lines.KIND!r}")
+        if header.min_reader > lines.VERSION:
+            self._stop(
+                f"it is of version {header.v} and asks for a reader of version {header.min_reader}; "
+                f"this memman reads up to {lines.VERSION}: install a newer memman-core"
+            )
+        self.header = header
+        self._note_unknown(line, lines.HEADER_FIELDS)
+
+    def _parsed(self, line: bytes) -> Read | None:
+        """A line after the first; None where it is not sound."""
+        if fault := fault_of_seal(line):
+            self._note(fault)
+            return None
+        try:
+            read = _read_line.decode(line)
+        except _BAD_JSON as error:
+            self._note(f"it cannot be read: {error}")
+            return None
+        if read.end or not lines.is_plain(line, read):
+            self._note_unknown(line, lines.FIELDS)
+        return read
+
+    def _note_unknown(self, line: bytes, known: frozenset[str]) -> None:
+        """Notes fields of a line's own that are not known or there twice."""
+        try:
+            found = json.loads(line, object_pairs_hook=_without_repeats)
+        except (ValueError, RecursionError) as error:
+            self._note(str(error))
+            return
+        newer = self.header is not None and self.header.v > lines.VERSION
+        if (unknown := found.keys() - known) and not newer:
+            self._note(f"its field {min(unknown)!r:.40} is not known in version {lines.VERSION}")
+
+    def _record(self, read: Read) -> Record | None:
+        """The record of a line; None where it is not sound."""
+        if read.seq != self.line - 1:
+            self._note(
+                f"its seq is {read.seq}, not {self.line - 1}: lines are missing or out of order"
+            )
+            return None
+        self._records += 1
+        try:
+            record = decode(bytes(read.record))
+            if encode(record) != bytes(read.record):  # not as we would write it
+                _look_closely(record, bytes(read.record))
+            check_record(record, read.seq)
+            for entry in entries_of(record):
+                self._check_entry(entry)
+        except (*_BAD_JSON, InvalidInput) as error:
+            self._note(f"its record cannot be taken: {error}")
+            return None
+        if type(record) is Added:
+            self._entries += 1
+            if self._entries > self._limits.entries:
+                self._stop(_too_much("there are more entries", "entries", self._limits.entries))
+        return record
+
+    def _check_entry(self, entry: Entry) -> None:
+        """Raises `InvalidInput` for what is too large, or is derived and not a fact."""
+        if entry.seq or entry.compressed or entry.summary_id is not None:
+            raise InvalidInput("seq, compressed and summary_id of an entry are derived, not stored")
+        content = entry.content
+        most = self._limits.string_bytes
+        for text in (content,) if isinstance(content, str) else map(_longest, content):
+            if len(text) > most or (4 * len(text) > most and len(text.encode()) > most):
+                what = f"a text of entry {entry.id!r} has {len(text.encode()):,} bytes"
+                raise InvalidInput(_too_much(what, "string_bytes", most))
+        for raw in (entry.metadata_json, entry.raw_json):
+            self._check_json(raw)
+        for part in () if isinstance(content, str) else content:
+            if isinstance(part, OpaquePart):
+                self._check_json(part.block)
+
+    def _check_json(self, raw: msgspec.Raw) -> None:
+        """Refuses JSON that is too deep, or whose reading would depend on the reader."""
+        data = bytes(raw)
+        if not data:
+            return
+        value = msgspec.json.decode(data)
+        most = self._limits.depth
+        if data.count(b"[") + data.count(b"{") > most and _depth(value, most) > most:
+            raise InvalidInput(_too_much("its JSON is nested deeper", "depth", most))
+        if msgspec.json.encode(value) != data:
+            json.loads(data, object_pairs_hook=_without_repeats)
+
+    # ------------------------------------------------------------ the end
+
+    def _take_trailer(self, read: Read) -> None:
+        if read.count != self.line - 2:
+            self._note(f"it says {read.count} records and there are {self.line - 2}")
+        elif self.header is not None and self.header.head != read.count:
+            self._note(f"the header says {self.header.head} records and there are {read.count}")
+        self._sha256 = self._digest.hexdigest()
+        if read.sha256 != self._sha256:
+            self._note(
+                f"the SHA-256 of the lines before is {self._sha256}, it says {read.sha256!r:.80}"
+            )
+
+    def _note(self, fault: str) -> None:
+        self.faults.add(self.line, fault)
+
+    def _stop(self, fault: str) -> NoReturn:
+        self._note(fault)
+        raise _StoppedError
+
+
+def _longest(part: Any) -> str:
+    """The longest text in a part of a message."""
+    if isinstance(part, ImagePart | FilePart):
+        return max(part.data or "", part.alt or "", part.url or "", key=len)
+    return getattr(part, "text", "")
+
+
+def _depth(value: Any, most: int) -> int:
+    """How many levels of arrays and objects there are; not looked at further than one above `most`."""
+    level, depth = [value], 0
+    while depth <= most:
+        level = [item for item in level if isinstance(item, dict | list)]
+        if not level:
+            break
+        level = [
+            each for item in level for each in (item.values() if isinstance(item, dict) else item)
+        ]
+        depth += 1
+    return depth
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON; two values of one name are refused, as each reader takes another of them."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the name {twice!r:.40} is there twice in one object")
+    return found
+
+
+def _look_closely(record: Record, data: bytes) -> None:
+    """Refuses a record that others wrote with names that are there twice, or that we would lose."""
+    found = json.loads(data, object_pairs_hook=_without_repeats)
+    if unknown := next(_unknown(record, found), None):
+        raise InvalidInput(f"the field {unknown!r:.60} is not known and would be lost")
+
+
+def _unknown(known: Any, found: Any) -> Iterator[str]:
+    """Names in JSON that its typed form does not have."""
+    if isinstance(known, msgspec.Struct) and isinstance(found, dict):
+        tag = known.__struct_config__.tag_field
+        names = dict(zip(known.__struct_encode_fields__, known.__struct_fields__, strict=True))
+        yield from sorted(found.keys() - names.keys() - {tag})
+        for name, field in names.items():
+            if name in found:
+                yield from _unknown(getattr(known, field), found[name])
+    elif isinstance(known, tuple) and isinstance(found, list):
+        for one, other in zip(known, found, strict=False):
+            yield from _unknown(one, other)
+
+
+def _too_much(what: str, name: str, most: int) -> str:
+    return f"{what}; limits.{name} is {most:,} (from somebody you trust: pass ArchiveLimits({name}=...))"
+
+
+class _StoppedError(Exception):
+    """Reading cannot go on; why was noted."""

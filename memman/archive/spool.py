@@ -1,0 +1,79 @@
+"""Records on the disk: a sequence that makes each record when it is asked for, and keeps none."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Sequence
+from typing import IO, overload
+
+from memman.records import Compressed, Deleted, Record, decode, encode, tainted_by, tombstone
+
+_IN_MEMORY = 2**20  # bytes of a short log that never see the disk
+
+
+class Spool(Sequence[Record]):
+    """A log in a temporary file that goes with the object.
+
+    What the log's deletions name comes out as tombstones, with every replacement that was made of it.
+    One thread at a time may read it.
+    """
+
+    def __init__(self) -> None:
+        import tempfile
+
+        self._file: IO[bytes] = tempfile.SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115 - closed by close
+        self._ends = array("Q", [0])
+        self._gone: set[str] = set()
+        self._tainted: frozenset[str] | None = None
+
+    def append(self, record: Record) -> None:
+        """Puts a record at the end."""
+        if isinstance(record, Deleted):
+            self._gone.update(record.ids)
+        payload = encode(record)
+        self._file.write(payload)
+        self._ends.append(self._ends[-1] + len(payload))
+        self._tainted = None
+
+    def close(self) -> None:
+        """Lets the file go."""
+        self._file.close()
+
+    @property
+    def tainted(self) -> frozenset[str]:
+        """Every entry that was deleted, and every replacement whose originals include one."""
+        if self._tainted is None:
+            tainted = frozenset(self._gone)
+            for record in self._stored(0) if tainted else ():
+                if isinstance(record, Compressed):
+                    tainted = tainted_by([record], tainted)
+            self._tainted = tainted
+        return self._tainted
+
+    def __len__(self) -> int:
+        return len(self._ends) - 1
+
+    def __iter__(self) -> Iterator[Record]:
+        tainted = self.tainted
+        for record in self._stored(0):
+            yield tombstone(record, tainted) if tainted else record
+
+    @overload
+    def __getitem__(self, place: int) -> Record: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[Record]: ...
+    def __getitem__(self, place: int | slice) -> Record | Sequence[Record]:
+        if isinstance(place, slice):
+            return [self[number] for number in range(*place.indices(len(self)))]
+        place = place + len(self) if place < 0 else place
+        if not 0 <= place < len(self):
+            raise IndexError(place)
+        return tombstone(next(self._stored(place)), self.tainted)
+
+    def _stored(self, first: int) -> Iterator[Record]:
+        """The records as they were put in, from a place on."""
+        # Each reads from its own place: others may read in between.
+        for number in range(first, len(self)):
+            begin, end = self._ends[number], self._ends[number + 1]
+            self._file.seek(begin)
+            yield decode(self._file.read(end - begin))

@@ -1,0 +1,123 @@
+"""An archive as it is written: to a path whole or not at all, or to a stream."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import msgspec
+
+from memman.archive.lines import VERSION, Header, Trailer, record_line, sealed
+from memman.archive.packing import packed, packing_for
+from memman.archive.reading import ArchiveInfo
+from memman.errors import InvalidInput
+from memman.records import Added, Record, tainted_by, tombstone
+
+Target = str | os.PathLike[str] | BinaryIO
+_PRIVATE = 0o600
+
+
+class ArchiveWriter:
+    """Writes one archive: `begin`, `write` for each stretch of the log, then `finish` or `abandon`.
+
+    A path's file is there under its name only after `finish`; it is readable by its owner alone, unless a
+    file was there before, whose permissions stay. A symbolic link in its place is replaced, not followed.
+    What was deleted (`gone`) is written as tombstones. A stream that was given is not closed.
+    """
+
+    blocking = True
+
+    def __init__(self, to: Target, packing: str | None, gone: frozenset[str] = frozenset()) -> None:
+        self._path = Path(to) if isinstance(to, str | os.PathLike) else None
+        if self._path is None and not callable(getattr(to, "write", None)):
+            raise InvalidInput(
+                f"an archive goes to a path or a binary file, not {type(to).__name__}"
+            )
+        self._packing = packing_for(self._path.name if self._path else "", packing)
+        self._part: Path | None = None
+        self._out: Any = to
+        self._packed: Any = None
+        self._tainted = gone
+        self._digest = hashlib.sha256()
+        self._header: Header | None = None
+        self._records = self._entries = self._bytes = 0
+
+    def begin(self, header: Header) -> None:
+        """Opens the file and writes the first line. Raises `OSError`."""
+        self._header = header
+        if self._path is not None:
+            self._out = self._opened(self._path)
+        plain = self._packing == "none"
+        self._packed = self._out if plain else packed(self._out, self._packing)
+        self._put(sealed(msgspec.json.encode(header)))
+
+    def write(self, records: Iterable[tuple[int, Record]]) -> None:
+        """Writes the next stretch of the log."""
+        found = []
+        for _, record in records:
+            self._records += 1
+            found.append(record_line(self._records, self._as_archived(record)))
+        self._put(b"".join(found))
+
+    def finish(self) -> ArchiveInfo:
+        """Writes the last line and puts a path's file in its place."""
+        header = self._header
+        assert header is not None  # noqa: S101 - `begin` comes first
+        trailer = Trailer(count=self._records, sha256=self._digest.hexdigest())
+        self._put(sealed(msgspec.json.encode(trailer)))
+        if self._packed is not self._out:
+            self._packed.close()
+        self._out.flush()
+        if self._path is not None and self._part is not None:
+            os.fsync(self._out.fileno())
+            self._out.close()
+            self._part.replace(self._path)
+        return ArchiveInfo(
+            session_id=header.session_id,
+            records=self._records,
+            entries=self._entries,
+            bytes=self._bytes,
+            sha256=trailer.sha256,
+            packing=self._packing,
+            version=VERSION,
+            created_by=header.created_by,
+        )
+
+    def abandon(self) -> None:
+        """Leaves nothing of a path's file behind."""
+        if self._part is not None:
+            self._out.close()
+            with suppress(OSError):
+                self._part.unlink()
+
+    def _as_archived(self, record: Record) -> Record:
+        """The record without what was deleted, and without an entry's place: that is its line's."""
+        if self._tainted:
+            self._tainted = tainted_by([record], self._tainted)
+            record = tombstone(record, self._tainted)
+        if isinstance(record, Added):
+            self._entries += 1
+            if record.entry.seq:
+                return Added(msgspec.structs.replace(record.entry, seq=0))
+        return record
+
+    def _put(self, data: bytes) -> None:
+        self._packed.write(data)
+        self._digest.update(data)
+        self._bytes += len(data)
+
+    def _opened(self, path: Path) -> BinaryIO:
+        """The file beside its place that will be renamed."""
+        part = path.with_name(f".{path.name}.{os.getpid()}.part")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
+        descriptor = os.open(part, flags, _PRIVATE)
+        self._part = part
+        there = path.lstat() if path.exists() and not path.is_symlink() else None
+        if there is not None:
+            os.fchmod(descriptor, stat.S_IMODE(there.st_mode))
+        return os.fdopen(descriptor, "wb")
