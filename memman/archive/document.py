@@ -201,7 +201,7 @@ def _folded(records: Sequence[Record], problems: list[str]) -> History:
     history = History()
     for seq, record in enumerate(records, 1):
         try:
-            check_record(record, seq)
+            check_record(record)
             if isinstance(record, Configured):
                 MemoryConfig().updated(history.ledger.settings | record.changes)
             history.apply(seq, record)

@@ -217,10 +217,11 @@ class ArchiveReader:
             return None
         self._records += 1
         try:
-            record = decode(bytes(read.record))
-            if encode(record) != bytes(read.record):  # not as we would write it
-                _look_closely(record, bytes(read.record))
-            check_record(record, read.seq)
+            payload = bytes(read.record)
+            record = decode(payload)
+            if encode(record) != payload:  # not as we would write it
+                _look_closely(record, payload)
+            check_record(record)
             for entry in entries_of(record):
                 self._check_entry(entry)
         except (*_BAD_JSON, InvalidInput) as error:
@@ -237,22 +238,27 @@ class ArchiveReader:
         if entry.seq or entry.compressed or entry.summary_id is not None:
             raise InvalidInput("seq, compressed and summary_id of an entry are derived, not stored")
         content = entry.content
+        if type(content) is str:
+            self._check_text(entry, content)
+        else:
+            for part in content:
+                self._check_text(entry, _longest(part))
+                if isinstance(part, OpaquePart):
+                    self._check_json(part.block)
+        self._check_json(entry.metadata_json)
+        self._check_json(entry.raw_json)
+
+    def _check_text(self, entry: Entry, text: str) -> None:
         most = self._limits.string_bytes
-        for text in (content,) if isinstance(content, str) else map(_longest, content):
-            if len(text) > most or (4 * len(text) > most and len(text.encode()) > most):
-                what = f"a text of entry {entry.id!r} has {len(text.encode()):,} bytes"
-                raise InvalidInput(_too_much(what, "string_bytes", most))
-        for raw in (entry.metadata_json, entry.raw_json):
-            self._check_json(raw)
-        for part in () if isinstance(content, str) else content:
-            if isinstance(part, OpaquePart):
-                self._check_json(part.block)
+        if 4 * len(text) > most and (size := len(text.encode())) > most:
+            what = f"a text of entry {entry.id!r} has {size:,} bytes"
+            raise InvalidInput(_too_much(what, "string_bytes", most))
 
     def _check_json(self, raw: msgspec.Raw) -> None:
         """Refuses JSON that is too deep, or whose reading would depend on the reader."""
-        data = bytes(raw)
-        if not data:
+        if not len(memoryview(raw)):
             return
+        data = bytes(raw)
         value = msgspec.json.decode(data)
         most = self._limits.depth
         if data.count(b"[") + data.count(b"{") > most and _depth(value, most) > most:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Protocol
 
@@ -23,26 +23,26 @@ class Recount(Protocol):
     def count_entry(self, entry: Entry) -> TokenCount: ...
 
 
-def check_record(record: Record, seq: int) -> None:
+def check_record(record: Record) -> None:
     """Refuses a record that no verb would have written, as far as it can be told without the others.
 
     Raises `InvalidInput`.
     """
-    if isinstance(record, Added):
-        check_id(record.id, f"record {seq}: the entry's id")
-        _check_entry(record.entry, f"record {seq}: the entry")
-    if isinstance(record, Compressed):
-        for item in record.replacements:
-            if item.entry is not None:
-                _check_entry(item.entry, f"record {seq}: the replacement {item.entry.id!r}")
-        _check_speakers(record)
     if record.at.tzinfo is None:
         raise InvalidInput(f"the time {record.at} has no zone")
-    for number in _numbers_of(record):
-        if not 0 <= number <= _MOST_TOKENS:
-            raise InvalidInput(
-                f"{number} is no number of tokens; they are from 0 to {_MOST_TOKENS}"
-            )
+    if isinstance(record, Added):
+        check_id(record.id, "the entry's id")
+        _check_entry(record.entry)
+    elif isinstance(record, Compressed):
+        for entry in entries_of(record):
+            _check_entry(entry)
+        _check_speakers(record)
+        cost = record.cost
+        _check_tokens(record.tokens_before, record.tokens_after, cost.calls)
+        _check_tokens(cost.input_tokens, cost.output_tokens)
+    elif isinstance(record, UsageReported):
+        _check_tokens(record.input_tokens, record.output_tokens, record.cached_tokens)
+        _check_tokens(record.estimated, record.counted)
 
 
 def ids_of(record: Record) -> list[str]:
@@ -92,19 +92,31 @@ def verified(entry: Entry, meter: Recount) -> Entry:
     return msgspec.structs.replace(entry, token_count=true)
 
 
-def _check_entry(entry: Entry, what: str) -> None:
+def _check_entry(entry: Entry) -> None:
     """Refuses an entry that would not have been accepted by `add`, or that no rendering can read."""
     check_draft(entry)
+    _check_tokens(entry.token_count.tokens)
+    if not len(memoryview(entry.metadata_json)):
+        return
     try:
         metadata = decode_json(entry.metadata_json)
     except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
-        raise InvalidInput(f"{what} has metadata that cannot be read: {error}") from None
-    if metadata is not None and not isinstance(metadata, dict):
-        raise InvalidInput(f"{what} has metadata that is no object")
+        raise InvalidInput(f"the metadata of {entry.id!r} cannot be read: {error}") from None
+    if not isinstance(metadata, dict):
+        raise InvalidInput(f"the entry {entry.id!r} has metadata that is no object")
     if entry.type == "summary" and metadata:
         numbers = all(type(metadata.get(key)) is int for key in ("first", "last"))
         if not numbers or not all(_is_time(metadata.get(key)) for key in ("start", "end")):
-            raise InvalidInput(f"{what} is a summary whose metadata does not say what it covers")
+            what = f"{entry.id!r} is a summary whose metadata does not say what it covers"
+            raise InvalidInput(what)
+
+
+def _check_tokens(*numbers: int) -> None:
+    for number in numbers:
+        if not 0 <= number <= _MOST_TOKENS:
+            raise InvalidInput(
+                f"{number} is no number of tokens; it must be in 0 .. {_MOST_TOKENS}"
+            )
 
 
 def _check_speakers(record: Compressed) -> None:
@@ -120,16 +132,3 @@ def _is_time(text: object) -> bool:
         return datetime.fromisoformat(str(text)).tzinfo is not None
     except ValueError:
         return False
-
-
-def _numbers_of(record: Record) -> Iterator[int]:
-    """Every number of tokens in a record."""
-    for entry in entries_of(record):
-        yield entry.token_count.tokens
-    if isinstance(record, Compressed):
-        cost = record.cost
-        yield from (record.tokens_before, record.tokens_after)
-        yield from (cost.calls, cost.input_tokens, cost.output_tokens)
-    if isinstance(record, UsageReported):
-        yield from (record.input_tokens, record.output_tokens, record.cached_tokens)
-        yield from (record.estimated, record.counted)
