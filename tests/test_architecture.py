@@ -35,9 +35,11 @@ ORDER_IN_LAYER_1 = (
 )  # fmt: skip
 THIRD_PARTY = {"blinker", "cachetools", "msgspec", "pluggy"}
 OF_THE_COMMAND = {"click", "rich"}
+OF_AN_EXTRA = {"archive": {"zstandard"}}  # by the part that uses it and says what to install
 # Slow modules of the standard library and extras, imported where they are needed.
 LATE = {
     "asyncio", "sqlite3", "importlib", "subprocess", "shutil", "signal", "shlex", "urllib", "click", "rich",
+    "tempfile", "gzip", "json", "zstandard",
 }  # fmt: skip
 # The command says how to get click before it needs it; the kits are only for who checks a plugin.
 HIDDEN = {("memman.cli", "memman.cli.app"), ("memman.cli.plugins", "memman.cli.checking")}
@@ -150,6 +152,7 @@ def test_imports_stand_at_the_top_except_slow_modules(name):
 @pytest.mark.parametrize("name", INNER)
 def test_a_module_uses_only_the_declared_dependencies(name):
     allowed = THIRD_PARTY | (OF_THE_COMMAND if part(name) in ("cli", "report") else set())
+    allowed = allowed | OF_AN_EXTRA.get(part(name), set())
     if LAYERS[part(name)] == 0:
         allowed = {"msgspec"}
     for module, _ in imported(MODULES[name], name):

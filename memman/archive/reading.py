@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterator
 from typing import Any, BinaryIO, NoReturn
 
@@ -200,7 +199,7 @@ class ArchiveReader:
     def _note_unknown(self, line: bytes, known: frozenset[str]) -> None:
         """Notes fields of a line's own that are not known or there twice."""
         try:
-            found = json.loads(line, object_pairs_hook=_without_repeats)
+            found = _loaded(line)
         except (ValueError, RecursionError) as error:
             self._note(str(error))
             return
@@ -264,7 +263,7 @@ class ArchiveReader:
         if data.count(b"[") + data.count(b"{") > most and _depth(value, most) > most:
             raise InvalidInput(_too_much("its JSON is nested deeper", "depth", most))
         if msgspec.json.encode(value) != data:
-            json.loads(data, object_pairs_hook=_without_repeats)
+            _loaded(data)
 
     # ------------------------------------------------------------ the end
 
@@ -308,6 +307,13 @@ def _depth(value: Any, most: int) -> int:
     return depth
 
 
+def _loaded(data: bytes) -> Any:
+    """The value of JSON in which no object has a name twice."""
+    import json
+
+    return json.loads(data, object_pairs_hook=_without_repeats)
+
+
 def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """An object of JSON; two values of one name are refused, as each reader takes another of them."""
     found = dict(pairs)
@@ -320,7 +326,7 @@ def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _look_closely(record: Record, data: bytes) -> None:
     """Refuses a record that others wrote with names that are there twice, or that we would lose."""
-    found = json.loads(data, object_pairs_hook=_without_repeats)
+    found = _loaded(data)
     if unknown := next(_unknown(record, found), None):
         raise InvalidInput(f"the field {unknown!r:.60} is not known and would be lost")
 
