@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import zlib
 from collections.abc import Callable
 from typing import Any, BinaryIO, Literal, cast
 
@@ -98,7 +99,6 @@ class Unpacked:
         raw = cast("BinaryIO", io.BufferedReader(_Raw(self._raw), _CHUNK))
         if self.packing == "gzip":
             import gzip
-            import zlib
 
             stream: Any = gzip.GzipFile(fileobj=raw)
             broken: tuple[type[Exception], ...] = (OSError, EOFError, zlib.error)
