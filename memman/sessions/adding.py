@@ -103,7 +103,7 @@ class Adding(Automatic):
             if appended.fresh:
                 return self._as_added(records[0], appended.seqs[0])
             if entry_id is None:
-                raise _same_id_again(entry.id)
+                await self._check_ours(records)
             return await self._as_added_before(records[0].entry)
 
     async def add_all(self, drafts: Sequence[Draft], labels: Mapping[str, str]) -> list[Entry]:
@@ -120,7 +120,7 @@ class Adding(Automatic):
                 raise _same_id_again(records[0].id)
             appended = await self._append(records)
             if appended.fresh < len(records):
-                raise _same_id_again(records[0].id)
+                await self._check_ours(records)
             added = [
                 self._as_added(record, seq)
                 for record, seq in zip(records, appended.seqs, strict=True)
@@ -174,6 +174,20 @@ class Adding(Automatic):
             records.append(Added(entry))
         return tuple(records)
 
+    async def _check_ours(self, records: Sequence[Added]) -> None:
+        """Raises `IdConflict` unless records that were there already are these very ones.
+
+        A store that lost the answer to a write writes again, and finds what it had written.
+        """
+        shared = self._shared
+        ids = [record.id for record in records]
+        found = await shared.door.call(shared.store, shared.store.get, self.id, ids)
+        there = {record.id: record.entry for _, record in found if isinstance(record, Added)}
+        for record in records:
+            entry = there.get(record.id)
+            if entry is None or not _as_written(entry, record.entry):
+                raise _same_id_again(record.id)
+
     async def _as_added_before(self, entry: Entry) -> Entry:
         """The entry that was added under this id, if it is the same; the retry was a no-op."""
         shared = self._shared
@@ -196,6 +210,11 @@ def _labelled(draft: Draft, labels: Mapping[str, str]) -> Draft:
     if draft.message_id is None:
         return draft
     return msgspec.structs.replace(draft, message_id=labels[draft.message_id])
+
+
+def _as_written(stored: Entry, given: Entry) -> bool:
+    """Whether an entry is the one that was made at that moment."""
+    return (stored.id, stored.timestamp) == (given.id, given.timestamp) and _same(stored, given)
 
 
 def _same(stored: Entry, given: Entry) -> bool:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -35,7 +35,6 @@ from memman.window import Slot, Window, compress_slots
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 _WRITERS = 8
 _EACH = 40
-_SCRIPTS = 12
 _STEPS = 40
 _PATIENCE = 10.0  # seconds until what was committed is in the feed, whatever else its server does
 
@@ -75,6 +74,9 @@ class StoreConformance:
 
     A store whose methods are coroutines is handed over behind a facade that runs each to its end.
     """
+
+    # Random lives of a session that are played; fewer where calls take long.
+    lives: ClassVar[int] = 12
 
     def make_store(self) -> Store:
         """A new and empty store."""
@@ -298,7 +300,7 @@ class StoreConformance:
         assert _shown(store) == ["k/0", "b", "k/1"]
 
     def test_the_window_is_the_fold_of_the_log(self) -> None:
-        for seed in range(_SCRIPTS):
+        for seed in range(self.lives):
             _play(self.make_store(), random.Random(seed))  # noqa: S311 - no secret
 
     # ------------------------------------------------------------ reading

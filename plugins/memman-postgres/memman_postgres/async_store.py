@@ -15,7 +15,8 @@ from memman.ports import Appended, FeedItem, Place, SessionInfo, Snapshot
 from memman.records import Record
 from memman.stores.rows import single
 from memman_postgres import steps
-from memman_postgres.database import PAUSE, SNAPSHOT, WRITE, Database, is_open, mends
+from memman_postgres.attempts import Attempts
+from memman_postgres.database import SNAPSHOT, WRITE, Database, is_open
 from memman_postgres.steps import Step
 
 T = TypeVar("T")
@@ -98,7 +99,8 @@ class AsyncPostgresStore(Database):
 
     async def delete(self, session_id: str) -> bool:
         """Removes a session with its log."""
-        return await self._run(WRITE, lambda: steps.delete(session_id))
+        found: set[int] = set()
+        return await self._run(WRITE, lambda: steps.delete(session_id, found))
 
     async def close(self) -> None:
         """Closes the connections. Any other call after it raises `StoreError`."""
@@ -108,18 +110,19 @@ class AsyncPostgresStore(Database):
         self._pool = None
 
     async def _run(self, begin: str | None, step: Callable[[], Step[T]]) -> T:
-        attempt = 0
+        attempts = Attempts(self._timeout)
         while True:
             pool = await self._connected()
             try:
                 async with pool.connection() as connection:
                     return await _adrive(connection, begin, step())
             except (psycopg.Error, PoolTimeout) as error:
-                if not mends(error, attempt):
-                    self._failed(error)
-            await asyncio.sleep(PAUSE * 2**attempt)
-            await pool.check()
-            attempt += 1
+                pause = attempts.pause_after(error)
+                if pause is None:
+                    self._failed(error, attempts.broken)
+            await asyncio.sleep(pause)
+            if attempts.broken:
+                await pool.check()
 
     async def _connected(self) -> AsyncConnectionPool:
         if self._closed:

@@ -1,34 +1,20 @@
-"""What both doors' stores know of the database: how to reach it, its tables, and what its errors mean."""
+"""What both doors' stores know of the database: how to reach it, and what its errors mean."""
 
 from __future__ import annotations
 
-from importlib.resources import files
 from typing import Any, Literal, NoReturn
 
 import psycopg
 from psycopg_pool import PoolTimeout
 
 from memman.errors import StoreBusy, StoreError, StoreFull
+from memman_postgres.attempts import AGAIN, TOO_LONG, advice, said
+from memman_postgres.tables import VERSION, made_ready
 
 Durability = Literal["fast", "full"]
 
-VERSION = 2
-_LOCK = b"SELECT pg_advisory_xact_lock(1835363694)"  # "memn": one process at a time
 WRITE = "BEGIN"
 SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY"
-PAUSE = 0.05  # seconds before the second attempt; twice as long before each further one
-_ATTEMPTS = 4
-# The last position, where no transaction of this server can have given it.
-_AHEAD = """
-SELECT last FROM memman_store, (SELECT max(position) AS last FROM memman_record) AS given
-WHERE last >= behind + pg_snapshot_xmax(pg_current_snapshot())::text::bigint
-"""
-_AGAIN = (
-    psycopg.errors.SerializationFailure,
-    psycopg.errors.DeadlockDetected,
-    psycopg.errors.UniqueViolation,  # two began the same session, or added the same record, at once
-    psycopg.OperationalError,  # the connection broke, or the server restarts
-)
 
 
 class Database:
@@ -80,99 +66,53 @@ class Database:
                 "the URL of the store cannot be read: write postgresql://user:password@host:port/database"
             ) from None
 
-    def _failed(self, error: Exception) -> NoReturn:
+    def _failed(self, error: Exception, broken: Exception | None = None) -> NoReturn:
+        """Raises what a call ends with; `broken` is what an earlier attempt of it met."""
+        where = self._where()
         if isinstance(error, psycopg.errors.DiskFull):
-            raise StoreFull(f"no room in {self._where()}; nothing was changed") from error
-        if isinstance(error, PoolTimeout | psycopg.errors.LockNotAvailable):
+            raise StoreFull(f"no room in {where}; nothing was changed") from error
+        if isinstance(error, TOO_LONG):
             raise StoreBusy(
-                f"no connection to {self._where()} within {self._timeout:g} s: all {self._size} of "
-                "the pool are in use, or the server is away. The same call may be made again"
+                f"{where} took longer than the server allows ({said(error)}); nothing was changed{AGAIN}"
             ) from error
-        said = str(error).strip().splitlines() or [type(error).__name__]
-        # Where a connection broke, whether its last write was made is not known: records have ids.
-        again = ". The same call may be made again" if isinstance(error, _AGAIN) else ""
-        raise StoreError(f"PostgreSQL failed on {self._where()}: {said[0]}{again}") from error
+        if isinstance(error, PoolTimeout) and broken is None:
+            raise StoreBusy(
+                f"no connection to {where} within {self._timeout:g} s: all {self._size} of "
+                f"the pool are in use, or the server is away. Nothing was changed{AGAIN}"
+            ) from error
+        # Where a connection broke, whether its last write was made is not known.
+        error = broken or error
+        raise StoreError(f"PostgreSQL failed on {where}: {said(error)}{advice(error)}") from error
 
     def _set_up(self) -> None:
         """Connects once by itself, so that what is wrong is told as such and at once."""
         try:
-            with psycopg.connect(self._url, **self._settings) as connection:
-                if self._create:
-                    _made(connection)
-                version = _version(connection)
-                if self._create and version < VERSION:
-                    version = _migrated(connection)
-                if self._create and version == VERSION:
-                    _moved(connection)
+            connection = psycopg.connect(self._url, **self._settings)
+        except psycopg.Error as error:
+            raise StoreError(f"cannot connect to {self._where()}: {said(error)}") from error
+        try:
+            with connection:
+                version = made_ready(connection, self._create)
         except psycopg.Error as error:
             self._failed(error)
+        self._check(version)
+
+    def _check(self, version: int | None) -> None:
+        where = self._where()
+        if version is None:
+            raise StoreError(
+                f"{where} shows no row of memman_store: the tables are half made, or the tenant is empty"
+            )
         if version > VERSION:
             raise StoreError(
-                f"{self._where()} is of version {version} and this plugin knows up to {VERSION}: "
+                f"{where} is of version {version} and this plugin knows up to {VERSION}: "
                 "install a newer memman-postgres"
             )
         if version < VERSION:
             raise StoreError(
-                f"{self._where()} is of version {version} and this plugin needs {VERSION}: open it once "
-                "with create=True, or run the statements of memman_postgres.database.migrations()"
+                f"{where} is of version {version} and this plugin needs {VERSION}: open it once "
+                f"with create=True, or run what `python -m memman_postgres --from {version}` prints"
             )
-
-
-def schema() -> str:
-    """The statements that make the tables, for a database whose users may not make any."""
-    return _script("schema.sql")
-
-
-def migrations(version: int = 1) -> str:
-    """The statements that bring tables of a version to that of this plugin; in one transaction."""
-    return "".join(_script(f"migration_{number}.sql") for number in range(version + 1, VERSION + 1))
-
-
-def _script(name: str) -> str:
-    return files("memman_postgres").joinpath(name).read_text()
-
-
-def mends(error: Exception, attempt: int) -> bool:
-    """Whether trying again may help."""
-    return isinstance(error, _AGAIN) and attempt + 1 < _ATTEMPTS
-
-
-def _made(connection: psycopg.Connection[Any]) -> None:
-    """Makes the tables unless they are there; one process at a time."""
-    if connection.execute("SELECT to_regclass('memman_name')").fetchall() != [(None,)]:
-        return
-    with connection.transaction():
-        connection.execute(_LOCK)
-        connection.execute(schema().encode())
-
-
-def _version(connection: psycopg.Connection[Any]) -> int:
-    [(version,)] = connection.execute("SELECT version FROM memman_store").fetchall()
-    return int(version)
-
-
-def _migrated(connection: psycopg.Connection[Any]) -> int:
-    """Brings older tables to this version, one process at a time; the version that they have then."""
-    with connection.transaction():
-        connection.execute(_LOCK)
-        version = _version(connection)  # another process may have been faster
-        connection.execute(migrations(version).encode())
-    return max(version, VERSION)
-
-
-def _moved(connection: psycopg.Connection[Any]) -> None:
-    """Where the data came from another server, lets positions go on behind those that it brought.
-
-    A restored copy holds ids of transactions that this server has yet to give, and its feed would stand
-    still until then.
-    """
-    if not connection.execute(_AHEAD).fetchall():
-        return
-    with connection.transaction():
-        connection.execute(_LOCK)
-        connection.execute("LOCK TABLE memman_session IN EXCLUSIVE MODE")  # nobody writes meanwhile
-        for (last,) in connection.execute(_AHEAD).fetchall():
-            connection.execute("UPDATE memman_store SET behind = %s", (last,))
 
 
 def is_open(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:

@@ -207,11 +207,16 @@ def sessions() -> Step[list[SessionInfo]]:
     return [SessionInfo(*row) for row in found]
 
 
-def delete(session_id: str) -> Step[bool]:
-    """Removes a session with its log."""
+def delete(session_id: str, found: set[int]) -> Step[bool]:
+    """Removes a session with its log.
+
+    `found` is the caller's, over all attempts: where the answer to a commit was lost, the next attempt
+    finds nothing, and yet there was a session.
+    """
     row = yield from _row(session_id, lock=True)
     if row is None:
-        return False
+        return bool(found)
+    found.add(row.number)
     for table, column in (
         ("memman_record", "session"), ("memman_name", "session"), ("memman_session", "number"),
     ):  # fmt: skip

@@ -21,7 +21,8 @@ from memman.ports import Appended, FeedItem, Place, SessionInfo, Snapshot
 from memman.records import Record
 from memman.stores.rows import single
 from memman_postgres import steps
-from memman_postgres.database import PAUSE, SNAPSHOT, WRITE, Database, is_open, mends
+from memman_postgres.attempts import Attempts
+from memman_postgres.database import SNAPSHOT, WRITE, Database, is_open
 from memman_postgres.steps import Step
 
 T = TypeVar("T")
@@ -35,7 +36,8 @@ class PostgresStore(Database):
         pool_size: connections at most.
         durability: "full" waits for the disk at each commit, as the server is set; "fast" does not
             (synchronous_commit=off): what a crash of the server may lose is the last moments.
-        timeout: seconds to wait for a connection.
+        timeout: seconds to wait for a connection, and to try again what failed because a connection
+            broke or others were writing.
         create: makes the tables where they are missing; with False they must be there (`schema()`).
 
     Raises:
@@ -116,7 +118,8 @@ class PostgresStore(Database):
 
     def delete(self, session_id: str) -> bool:
         """Removes a session with its log."""
-        return self._run(WRITE, lambda: steps.delete(session_id))
+        found: set[int] = set()
+        return self._run(WRITE, lambda: steps.delete(session_id, found))
 
     def close(self) -> None:
         """Closes the connections. Any other call after it raises `StoreError`."""
@@ -129,18 +132,19 @@ class PostgresStore(Database):
 
     def _run(self, begin: str | None, step: Callable[[], Step[T]]) -> T:
         """Drives a step to its end, again where that may help."""
-        attempt = 0
+        attempts = Attempts(self._timeout)
         while True:
             pool = self._connected()
             try:
                 with pool.connection() as connection:
                     return _drive(connection, begin, step())
             except (psycopg.Error, PoolTimeout) as error:
-                if not mends(error, attempt):
-                    self._failed(error)
-            time.sleep(PAUSE * 2**attempt)
-            pool.check()  # where one connection is broken the others may be too
-            attempt += 1
+                pause = attempts.pause_after(error)
+                if pause is None:
+                    self._failed(error, attempts.broken)
+            time.sleep(pause)
+            if attempts.broken:
+                pool.check()  # the other connections may be broken too
 
     def _connected(self) -> ConnectionPool:
         if self._closed:

@@ -2,51 +2,24 @@
 
 from __future__ import annotations
 
-import importlib.util
 import random
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 from memman_postgres import PostgresStore, steps
-from memman_postgres.database import migrations
+from memman_postgres.tables import migrations
 
 from memman import InvalidInput, MemoryManager, StoreError
 from memman.ports import FeedItem
 from memman.testing.laws import in_threads
 from memman.testing.stores import added
 
-_found = importlib.util.spec_from_file_location("servers", Path(__file__).with_name("servers.py"))
-assert _found is not None
-assert _found.loader is not None
-servers = importlib.util.module_from_spec(_found)
-_found.loader.exec_module(servers)
-
 pytestmark = pytest.mark.service
 VERSION_1 = Path(__file__).with_name("version_1.sql")
-
-
-@pytest.fixture
-def schema() -> Iterator[str]:
-    name = servers.new_schema()
-    yield name
-    servers.drop(name)
-
-
-@pytest.fixture
-def url(schema: str) -> str:
-    return str(servers.server_url(schema=schema))
-
-
-@pytest.fixture
-def store(url: str) -> Iterator[PostgresStore]:
-    opened = PostgresStore(url)
-    yield opened
-    opened.close()
 
 
 def drive(connection: psycopg.Connection[Any], step: Any) -> Any:

@@ -1,0 +1,27 @@
+"""`python -m memman_postgres`: prints the script that makes the tables."""
+
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentParser
+
+from memman_postgres.tables import migrations, schema
+
+
+def main() -> int:
+    """The command; returns its exit code."""
+    parser = ArgumentParser(prog="python -m memman_postgres", description=__doc__)
+    parser.add_argument(
+        "--from",
+        dest="version",
+        type=int,
+        metavar="VERSION",
+        help="only what brings tables of this version to the newest, to be run in one transaction",
+    )
+    options = parser.parse_args()
+    sys.stdout.write(schema() if options.version is None else migrations(options.version))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

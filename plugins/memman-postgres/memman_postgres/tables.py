@@ -1,0 +1,80 @@
+"""The tables of a store: the scripts that make them, and how an open store is brought to this version."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from typing import Any
+
+import psycopg
+
+VERSION = 2
+_LOCK = b"SELECT pg_advisory_xact_lock(1835363694)"  # "memn": one process at a time
+# The last position, where no transaction of this server can have given it.
+_AHEAD = """
+SELECT last FROM memman_store, (SELECT max(position) AS last FROM memman_record) AS given
+WHERE last >= behind + pg_snapshot_xmax(pg_current_snapshot())::text::bigint
+"""
+
+
+def schema() -> str:
+    """The statements that make the tables, for a database whose users may not make any."""
+    return _script("schema.sql")
+
+
+def migrations(version: int = 1) -> str:
+    """The statements that bring tables of a version to that of this plugin; in one transaction."""
+    return "".join(_script(f"migration_{number}.sql") for number in range(version + 1, VERSION + 1))
+
+
+def made_ready(connection: psycopg.Connection[Any], create: bool) -> int | None:
+    """The version of the tables, which are made and migrated where `create` allows; None without one."""
+    if create:
+        _made(connection)
+    version = _version(connection)
+    if create and version is not None and version < VERSION:
+        version = _migrated(connection)
+    if create and version == VERSION:
+        _moved(connection)
+    return version
+
+
+def _script(name: str) -> str:
+    return files("memman_postgres").joinpath(name).read_text()
+
+
+def _made(connection: psycopg.Connection[Any]) -> None:
+    """Makes the tables unless they are there; one process at a time."""
+    if connection.execute("SELECT to_regclass('memman_name')").fetchall() != [(None,)]:
+        return
+    with connection.transaction():
+        connection.execute(_LOCK)
+        connection.execute(schema().encode())
+
+
+def _version(connection: psycopg.Connection[Any]) -> int | None:
+    found = connection.execute("SELECT version FROM memman_store").fetchall()
+    return int(found[0][0]) if found else None
+
+
+def _migrated(connection: psycopg.Connection[Any]) -> int | None:
+    """Brings older tables to this version, one process at a time; the version that they have then."""
+    with connection.transaction():
+        connection.execute(_LOCK)
+        version = _version(connection) or VERSION  # another process may have been faster
+        connection.execute(migrations(version).encode())
+    return max(version, VERSION)
+
+
+def _moved(connection: psycopg.Connection[Any]) -> None:
+    """Where the data came from another server, lets positions go on behind those that it brought.
+
+    A restored copy holds ids of transactions that this server has yet to give, and its feed would stand
+    still until then.
+    """
+    if not connection.execute(_AHEAD).fetchall():
+        return
+    with connection.transaction():
+        connection.execute(_LOCK)
+        connection.execute("LOCK TABLE memman_session IN EXCLUSIVE MODE")  # nobody writes meanwhile
+        for (last,) in connection.execute(_AHEAD).fetchall():
+            connection.execute("UPDATE memman_store SET behind = %s", (last,))

@@ -1,0 +1,429 @@
+"""What a server can do to a store: answers lost, restarts, shut doors. Nothing is lost or doubled."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from itertools import count
+from typing import Any
+
+import postgres_servers as servers
+import psycopg
+import pytest
+from memman_postgres import AsyncPostgresStore, PostgresStore
+from postgres_kits import EmptiedKit, ids_in
+
+from memman import MemoryConfig, MemoryManager, StoreError
+from memman.errors import StoreBusy, StoreFull
+from memman.history import History
+from memman.testing.stores import added
+
+pytestmark = pytest.mark.service
+
+CONFIG = MemoryConfig(
+    max_tokens=400, min_entries_to_compress=2, recent_window=2, auto_compress=False
+)
+SECRET = "correct horse battery staple"  # noqa: S105 - of this test, and must never be printed
+_IN_URL = SECRET.replace(" ", "%20")
+
+
+@pytest.fixture(scope="module")
+def database(server: servers.Server) -> str:
+    """A database of the own server with the tables in it."""
+    server.sql("CREATE DATABASE chat")
+    PostgresStore(server.url(database="chat")).close()
+    return server.url(database="chat")
+
+
+# ---------------------------------------------------------------- answers that are lost
+
+
+def _appended(memory: MemoryManager) -> None:
+    memory.add_user_message("s", "one more")
+
+
+def _named(memory: MemoryManager) -> None:
+    memory.add_user_message("s", "one more", id="new")
+
+
+def _batch(memory: MemoryManager) -> None:
+    said = [{"role": "user", "content": f"of a batch {n}"} for n in range(3)]
+    memory.add_messages("s", said, format="openai-chat")
+
+
+def _compressed(memory: MemoryManager) -> None:
+    assert memory.compress("s").compression_id is not None
+
+
+def _cleared(memory: MemoryManager) -> None:
+    memory.clear_session("s")
+
+
+def _erased(memory: MemoryManager) -> None:
+    memory.delete_entries("s", [memory.get_entries("s")[0].id])
+
+
+def _imported(memory: MemoryManager) -> None:
+    memory.import_session(memory.export_session("s"), on_conflict="new_session")
+
+
+def _deleted(memory: MemoryManager) -> None:
+    memory.delete_session("s")
+
+
+OPERATIONS = (_appended, _named, _batch, _compressed, _cleared, _erased, _imported, _deleted)
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_whichever_answer_is_lost_the_call_succeeds_and_what_it_did_is_there_once(
+    schema: str, operation: Callable[[MemoryManager], None]
+) -> None:
+    expected = None
+    wire = servers.Wire()
+    store = PostgresStore(servers.server_url(wire.port, schema))
+    memory = MemoryManager(store, counter="chars4", config=CONFIG, summarizer=_short)
+    try:
+        for cut_after in count(0):  # 0 cuts nothing, and shows what is to be
+            _begin_again(memory)
+            wire.cuts = 0
+            if cut_after:
+                wire.cut_after_statements(cut_after)
+            operation(memory)
+            wire.mend()
+            outcome = _outcome(memory, store)
+            expected = expected or outcome
+            assert outcome == expected, f"with the answer to statement {cut_after} lost"
+            if cut_after and not wire.cuts:
+                break
+    finally:
+        memory.close()
+        wire.close()
+    assert cut_after > 2
+
+
+def _short(_prompt: str) -> str:
+    return "what was said, in short"
+
+
+def _begin_again(memory: MemoryManager) -> None:
+    for session_id in memory.list_sessions():
+        memory.delete_session(session_id)
+    said = [{"role": "user", "content": f"message {n} " + "word " * 24} for n in range(8)]
+    memory.add_messages("s", said, format="openai-chat")
+
+
+def _outcome(memory: MemoryManager, store: PostgresStore) -> Any:
+    """Each session's log in kinds, and what is in its window; logs without gaps, windows as they fold."""
+    outcome = []
+    for session_id in memory.list_sessions():
+        log = store.read(session_id)
+        assert [seq for seq, _ in log] == list(range(1, len(log) + 1))
+        shown = [entry.text for entry in memory.get_active_entries(session_id)]
+        assert [slot.entry.text for slot in History.of(log).slots] == shown
+        outcome.append(([type(record).__name__ for _, record in log], shown))
+    return outcome
+
+
+def test_the_async_store_mends_a_broken_connection_too(schema: str, wire: servers.Wire) -> None:
+    async def talk() -> list[str]:
+        store = AsyncPostgresStore(servers.server_url(wire.port, schema))
+        await store.append("s", (added("a"),))
+        for cut_after in (1, 4):
+            wire.cut_after_statements(cut_after)
+            await store.append("s", (added(f"b{cut_after}"), added(f"c{cut_after}")))
+        wire.cut_after("COMMIT")
+        assert await store.delete("s")
+        await store.append("s", (added("d"),))
+        found = [record.id for _, record in await store.read("s")]
+        await store.close()
+        return found
+
+    assert asyncio.run(talk()) == ["d"]
+    assert wire.cuts == 3
+
+
+# ---------------------------------------------------------------- servers that go away
+
+
+@pytest.mark.parametrize("mode", ["fast", "immediate"])
+def test_work_goes_on_through_a_restart_of_the_server(
+    server: servers.Server, database: str, mode: str
+) -> None:
+    restarted = threading.Event()
+    failed: list[BaseException] = []
+    store = PostgresStore(database, timeout=30)
+
+    def write(writer: int) -> int:
+        for number in count():
+            store.append(mode, (added(f"{writer}-{number}"),))
+            if restarted.is_set() and number > 20:
+                return number + 1
+        return 0
+
+    def guarded(writer: int) -> None:
+        try:
+            written[writer] = write(writer)
+        except BaseException as error:
+            failed.append(error)
+
+    written: dict[int, int] = {}
+    writers = [threading.Thread(target=guarded, args=(writer,)) for writer in range(4)]
+    for thread in writers:
+        thread.start()
+    try:
+        time.sleep(0.3)
+        server.stop(mode)
+        server.start()
+    finally:
+        restarted.set()
+        for thread in writers:
+            thread.join()
+    assert not failed
+    log = ids_in(store, mode)
+    store.close()
+    for writer in range(4):
+        mine = [name for name in log if name.startswith(f"{writer}-")]
+        assert mine == [f"{writer}-{number}" for number in range(written[writer])]
+
+
+def test_a_server_that_stays_away_is_told_in_time_and_the_call_may_be_made_again(
+    server: servers.Server, database: str
+) -> None:
+    store = PostgresStore(database, timeout=1)
+    store.append("away", (added("a"),))
+    server.stop()
+    try:
+        for _ in range(2):
+            began = time.monotonic()
+            with pytest.raises(StoreError, match="may be made again") as caught:
+                store.append("away", (added("b"),))
+            assert time.monotonic() - began < 10
+            assert "'chat' at 127.0.0.1" in str(caught.value)
+    finally:
+        server.start()
+    assert store.append("away", (added("b"),)).head == 2
+    assert ids_in(store, "away") == ["a", "b"]
+    store.close()
+
+
+def test_work_goes_on_when_the_server_ends_every_connection(
+    server: servers.Server, database: str
+) -> None:
+    store = PostgresStore(database)
+    stop = threading.Event()
+
+    def end_them() -> None:
+        while not stop.is_set():
+            server.sql(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                " WHERE datname = 'chat' AND pid <> pg_backend_pid()"
+            )
+            time.sleep(0.1)
+
+    ender = threading.Thread(target=end_them)
+    ender.start()
+    try:
+        for number in range(150):
+            assert store.append("ended", (added(f"e{number}"),)).seqs == (number + 1,)
+    finally:
+        stop.set()
+        ender.join()
+    assert ids_in(store, "ended") == [f"e{number}" for number in range(150)]
+    store.close()
+
+
+# ---------------------------------------------------------------- collisions
+
+
+class TestSerializable(EmptiedKit):
+    """Where the server lets transactions fail rather than wait, which is all that some clusters know."""
+
+    @pytest.fixture(autouse=True, scope="class")
+    @classmethod
+    def _database(cls) -> Iterator[None]:
+        schema = servers.new_schema()
+        cls.owner = servers.server_url(schema=schema)
+        cls.url = f"{cls.owner}%20-cdefault_transaction_isolation%3Dserializable"
+        PostgresStore(cls.url).close()
+        yield
+        servers.drop(schema)
+
+
+# ---------------------------------------------------------------- what is refused
+
+
+def _ada(server: servers.Server, given: str) -> str:
+    """The URL of a user who has to give a password."""
+    server.sql(f"DROP ROLE IF EXISTS ada; CREATE ROLE ada LOGIN SUPERUSER PASSWORD '{SECRET}'")
+    return server.url(f"ada:{given}", "chat")
+
+
+def _told(error: BaseException) -> str:
+    return "".join(traceback.format_exception(error))
+
+
+def test_a_wrong_password_is_told_and_no_password_is_printed(
+    server: servers.Server, database: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    url = _ada(server, f"not%20the%20{_IN_URL}")
+    with pytest.raises(StoreError, match=r"cannot connect to .* authentication failed") as caught:
+        MemoryManager(url)
+    assert SECRET not in _told(caught.value) + caplog.text
+    assert _IN_URL not in _told(caught.value) + caplog.text
+
+
+def test_a_password_that_is_changed_under_a_store_is_not_printed_either(
+    server: servers.Server, database: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    url = _ada(server, _IN_URL)
+    store = PostgresStore(url, timeout=1)
+    server.sql("ALTER ROLE ada PASSWORD 'another'")
+    server.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'ada'")
+    with pytest.raises(StoreError) as caught:
+        store.append("s", (added("a"),))
+    store.close()
+    assert (
+        "authentication failed" in caplog.text
+    )  # of the pool, which says why it has no connection
+    printed = _told(caught.value) + caplog.text + repr(store)
+    assert SECRET not in printed
+    assert _IN_URL not in printed
+
+
+_MAY_READ = "GRANT SELECT ON memman_store, memman_session, memman_record, memman_name TO bob"
+
+
+@pytest.mark.parametrize("granted", ["", _MAY_READ])
+def test_a_user_without_rights_is_told_what_to_grant(
+    server: servers.Server, database: str, granted: str
+) -> None:
+    servers.run_sql(f"CREATE ROLE bob LOGIN; {granted}", database)
+    before = _sizes(database)
+    try:
+        with pytest.raises(StoreError, match=r"permission denied .*Nothing was changed\. Grant"):
+            _write_as(server.url("bob", "chat"))
+    finally:
+        servers.run_sql("DROP OWNED BY bob; DROP ROLE bob", database)
+    assert _sizes(database) == before
+
+
+def test_a_user_who_may_make_no_tables_is_told_of_the_script(server: servers.Server) -> None:
+    server.sql("CREATE DATABASE bare")
+    server.sql("CREATE ROLE eve LOGIN")
+    with pytest.raises(StoreError, match=r"permission denied for schema public.*memman_postgres"):
+        PostgresStore(server.url("eve", "bare"))
+
+
+def test_a_server_that_takes_no_writes_is_told_and_may_be_read(
+    server: servers.Server, database: str
+) -> None:
+    with MemoryManager(database) as memory:
+        memory.add_user_message("kept", "to be read")
+    read_only = f"{database}?options=-cdefault_transaction_read_only%3Don"
+    with MemoryManager(read_only) as memory:
+        assert [entry.text for entry in memory.get_active_entries("kept")] == ["to be read"]
+        for change in (
+            lambda: memory.add_user_message("kept", "more"),
+            lambda: memory.add_user_message("begun", "first"),
+            lambda: memory.clear_session("kept"),
+            lambda: memory.delete_session("kept"),
+        ):
+            with pytest.raises(StoreError, match=r"read-only.*give the URL of the primary"):
+                change()
+        assert [entry.text for entry in memory.get_active_entries("kept")] == ["to be read"]
+    with pytest.raises(StoreError, match="read-only"):
+        PostgresStore(f"{server.url()}?options=-cdefault_transaction_read_only%3Don")
+
+
+def test_a_full_disk_is_told_and_work_goes_on_once_there_is_room(
+    server: servers.Server, database: str
+) -> None:
+    # The server's own words for it, said by a trigger: to fill a disk takes one of its own.
+    servers.run_sql(
+        "CREATE FUNCTION no_room() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
+        " RAISE EXCEPTION 'could not extend file: No space left on device' USING ERRCODE = '53100';"
+        " END $$;"
+        "CREATE TRIGGER full_disk BEFORE INSERT ON memman_record EXECUTE FUNCTION no_room()",
+        database,
+    )
+    with MemoryManager(database) as memory:
+        try:
+            began = time.monotonic()
+            with pytest.raises(StoreFull, match="no room in database 'chat'"):
+                memory.add_user_message("full", "first", id="a")
+            assert time.monotonic() - began < 5  # nothing is gained by trying again
+        finally:
+            servers.run_sql("DROP TRIGGER full_disk ON memman_record", database)
+        memory.add_user_message("full", "first", id="a")
+        assert [entry.id for entry in memory.get_entries("full")] == ["a"]
+
+
+def test_a_session_that_is_held_for_too_long_is_busy(database: str) -> None:
+    store = PostgresStore(f"{database}?options=-clock_timeout%3D200")
+    store.append("held", (added("a"),))
+    with psycopg.connect(database) as holder:
+        holder.execute("SELECT FROM memman_session WHERE id = 'held' FOR UPDATE")
+        with pytest.raises(StoreBusy, match="nothing was changed"):
+            store.append("held", (added("b"),))
+    store.append("held", (added("c"),))
+    assert ids_in(store, "held") == ["a", "c"]
+    store.close()
+
+
+def test_a_server_without_room_for_connections_is_told(
+    server: servers.Server, database: str
+) -> None:
+    server.sql("CREATE ROLE crowd LOGIN CONNECTION LIMIT 0")
+    with pytest.raises(StoreError, match="too many connections for role"):
+        PostgresStore(server.url("crowd", "chat"))
+
+
+def _sizes(database: str) -> Any:
+    with psycopg.connect(database) as connection:
+        return [
+            connection.execute(f"SELECT count(*) FROM {table}".encode()).fetchone()  # noqa: S608
+            for table in ("memman_session", "memman_record", "memman_name")
+        ]
+
+
+def _write_as(url: str) -> None:
+    with MemoryManager(url) as memory:
+        memory.add_user_message("s", "text")
+
+
+# ---------------------------------------------------------------- what cannot be opened
+
+
+def test_a_server_that_is_away_is_told_with_its_place_and_without_the_password() -> None:
+    with pytest.raises(StoreError, match=r"database 'chat' at 127\.0\.0\.1") as caught:
+        MemoryManager("postgresql://ada:secret@127.0.0.1:1/chat")
+    assert "secret" not in str(caught.value)
+
+
+def test_a_database_that_is_not_there_is_named() -> None:
+    with pytest.raises(StoreError, match="no_such_database"):
+        PostgresStore(f"postgresql://postgres@{servers.HOST}/no_such_database")
+
+
+def test_a_user_that_is_not_there_is_told(url: str) -> None:
+    with pytest.raises(StoreError, match="nobody_here"):
+        PostgresStore(f"postgresql://nobody_here:secret@{servers.HOST}/test")
+
+
+def test_a_url_of_nonsense_is_a_typed_error() -> None:
+    with pytest.raises(StoreError, match="cannot be read") as caught:
+        PostgresStore("postgresql://ada:secret@h/d?no_such_option=1")
+    assert "secret" not in str(caught.value)
+
+
+def test_tables_of_a_newer_version_are_refused(store: PostgresStore, url: str, schema: str) -> None:
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("UPDATE memman_store SET version = 99")
+    with pytest.raises(StoreError, match="version 99 and this plugin knows up to 2"):
+        PostgresStore(url)
