@@ -1,4 +1,5 @@
-"""Every proof in one command: imports, cost, shapes of use, compressing, counting, real conversations.
+"""Every proof in one command: imports, cost, shapes of use, compressing, stores, counting, real
+conversations.
 
     python -m benchmarks [--full] [--data FOLDER]
 
@@ -28,16 +29,17 @@ from benchmarks import (
     imports,
     real,
     resolution,
+    scale,
     shapes,
+    stores,
     stream,
 )
 from benchmarks.goals import any_failed, report
 from benchmarks.seeded import blind_spots
-from benchmarks.trajectories import Trajectory, demo_trajectory, read_trajectories
+from benchmarks.trajectories import DATA, Trajectory, demo_trajectory, read_trajectories
 
 Command = Callable[[Sequence[str] | None], int]
 _NO_DATA = 2  # the exit code of a command that has nothing to measure with
-_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -45,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--full", action="store_true", help="all conversations, all sizes")
-    parser.add_argument("--data", type=Path, default=_DATA, help="where recorded conversations are")
+    parser.add_argument("--data", type=Path, default=DATA, help="where recorded conversations are")
     options = parser.parse_args(arguments)
     logging.getLogger("memman").addHandler(logging.NullHandler())
     began = perf_counter()
@@ -78,6 +80,8 @@ def _commands(folder: Path, full: bool) -> list[str]:
     commands: tuple[tuple[str, Command, list[str]], ...] = (
         ("shapes", shapes.main, quick),
         ("compressing", compressing.main, quick),
+        ("stores", stores.main, [*quick, "--data", str(folder)]),
+        ("scale", scale.main, ["--quick"]),  # in full only by itself: it takes a quarter of an hour
         ("stream", stream.main, []),
         ("facts", facts.main, [*quick, "--folder", str(folder)]),
         ("resolution", resolution.main, []),

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 Message = dict[str, Any]
+DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 
 class Trajectory(msgspec.Struct, frozen=True):

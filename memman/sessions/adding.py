@@ -96,8 +96,7 @@ class Adding(Automatic):
         await self._follow_settings()
         entry = self._entry(draft, entry_id, pinned, metadata)
         async with self._lock:
-            if self._unsure():
-                await self._refresh()
+            await self._prepare_for((entry,))
             records = self._added((entry,))
             appended = await self._append(records)
             if appended.fresh:
@@ -113,8 +112,7 @@ class Adding(Automatic):
         if not entries:
             return []
         async with self._lock:
-            if self._unsure():
-                await self._refresh()
+            await self._prepare_for(entries)
             records = self._added(entries)
             if len({record.id for record in records}) < len(records):
                 raise _same_id_again(records[0].id)
@@ -159,6 +157,15 @@ class Adding(Automatic):
         clean = self._shared.redacted(entry)
         return msgspec.structs.replace(clean, token_count=self._meter.count_entry(clean))
 
+    async def _prepare_for(self, entries: Sequence[Entry]) -> None:
+        """Refreshes where the window says something about new entries. Under the lock.
+
+        Nearly always it does not, and the answer to the append tells what others have written.
+        """
+        said = entries[0].role == "system" or any(map(_is_unnamed, entries))
+        if self._unsure() if said else self._stale():
+            await self._refresh()
+
     def _added(self, entries: Sequence[Entry]) -> tuple[Added, ...]:
         """The records of new entries: the head's system messages pinned, results named."""
         first = entries[0]
@@ -168,7 +175,7 @@ class Adding(Automatic):
             at_head = at_head and entry.role == "system" and entry.type == "message"
             if at_head:
                 entry = msgspec.structs.replace(entry, pinned=True)
-            elif entry.name is None and entry.type == "tool_result":
+            elif _is_unnamed(entry):
                 call = self._window.open_call(entry.call_id, None)
                 entry = msgspec.structs.replace(entry, name=call.entry.name if call else None)
             records.append(Added(entry))
@@ -199,6 +206,11 @@ class Adding(Automatic):
             f"the id {entry.id!r} was added before with other content; nothing was changed. "
             "Give each entry its own id, or leave ids to memman"
         )
+
+
+def _is_unnamed(entry: Entry) -> bool:
+    """Whether an entry is a result that is named after its call."""
+    return entry.name is None and entry.type == "tool_result"
 
 
 def _same_id_again(entry_id: str) -> IdConflict:

@@ -232,12 +232,14 @@ class LiveWindow:
 
     def _unsure(self) -> bool:
         """Whether the window may not be what the store has, or the settings not the manager's."""
-        shared = self._shared
+        return not self._shared.exclusive or self._stale()
+
+    def _stale(self) -> bool:
+        """Whether there is something to be done before the window can be worked with, whoever writes."""
         return (
-            self._version != shared.version
+            self._version != self._shared.version
             or self._inflight is not None
             or self._erasing is not None
-            or not shared.exclusive
             or not self._window.head
         )
 
@@ -266,12 +268,15 @@ class LiveWindow:
         )
         return state
 
-    async def _follow(self, epoch: int) -> None:
-        """Takes in what came into the log, which is at `epoch`: its tail alone where that will do."""
-        if not await self._caught_up(epoch):
-            await self._reload()
+    async def _follow(self, epoch: int, before: int | None = None) -> None:
+        """Takes in what came into the log, which is at `epoch`: its tail alone where that will do.
 
-    async def _caught_up(self, epoch: int) -> bool:
+        Behind `before` stand the records that were handed over just now.
+        """
+        if not await self._caught_up(epoch, before):
+            await self._reload(before)
+
+    async def _caught_up(self, epoch: int, before: int | None) -> bool:
         """Whether what is new in the log could be put behind the window as it is.
 
         Not where the window has changed its shape since, nor where the session was begun anew: none of
@@ -287,7 +292,7 @@ class LiveWindow:
         own = {record.id for record in self._inflight or ()}
         self._inflight = self._inflight or ()  # until all of it is in the window
         for seq, record in tail:
-            if record.id in own:
+            if record.id in own and seq > (before or 0):
                 self._queue(seq, record)
             self._fold(seq, record)
         self._inflight = None
@@ -319,10 +324,13 @@ class LiveWindow:
             self._learned = {**self._learned, record.model or "": record.learned}
             self._anchor = self._window.epoch
 
-    async def _reload(self) -> None:
+    async def _reload(self, before: int | None = None) -> None:
+        """Loads the window. What was handed over to the store is told where it stands behind `before`; by
+        default, where nobody knows what became of it, behind the window as it was.
+        """
         shared = self._shared
         inflight, self._inflight = self._inflight, self._inflight or ()
-        seen = self._window.head
+        seen = self._window.head if before is None else before
         snapshot = await shared.door.call(shared.store, shared.store.load, self.id)
         if snapshot is None:
             self._forget()
@@ -405,7 +413,9 @@ class LiveWindow:
         """Takes appended records into the window and notes their events."""
         if not self._taken(records, appended):
             # Another writer came between, or some of it was there already.
-            await self._follow(appended.epoch)
+            before = appended.head - appended.fresh
+            self._told = min(self._told, before)  # more, where the log was begun anew
+            await self._follow(appended.epoch, before)
         return appended
 
     def _taken(self, records: tuple[Record, ...], appended: Appended) -> bool:
@@ -414,6 +424,10 @@ class LiveWindow:
         seq = window.head
         if appended.fresh != len(records) or appended.head != seq + len(records):
             return False
+        if not seq:
+            window.epoch = appended.epoch
+        elif window.epoch != appended.epoch:
+            return False  # as long as the one we know, and another
         for record in records:
             seq += 1
             if events.LOG_SIGNALS[type(record)].receivers:

@@ -523,20 +523,22 @@ def _begun(db: Connection, session_id: str) -> SessionRow:
 
 def _added(db: Connection, session_id: str, record: Added, payload: bytes) -> Appended | None:
     """One more entry of a session that is there, which nearly every append is; else None."""
-    placed = db.execute(
-        "INSERT OR IGNORE INTO name SELECT number, ?, head + 1 FROM session WHERE id = ?"
-        " RETURNING session, seq",
-        (record.id, session_id),
-    ).fetchall()
-    if not placed:
-        return None  # no such session, or the id is there
-    [(number, seq)] = placed
+    # Plain statements: one that also returns what it wrote takes SQLite longer than asking before.
+    found = db.execute(
+        "SELECT number, head, epoch FROM session WHERE id = ?", (session_id,)
+    ).fetchone()
+    if found is None:
+        return None
+    number, head, epoch = found
+    seq = head + 1
+    named = db.execute("INSERT OR IGNORE INTO name VALUES (?, ?, ?)", (number, record.id, seq))
+    if not named.rowcount:
+        return None  # the id is there
     db.execute("INSERT INTO record VALUES (?, ?)", ((number << _SEQ_BITS) + seq, payload))
-    [(epoch,)] = db.execute(
-        "UPDATE session SET head = ?, entries = entries + 1, tokens = tokens + ? WHERE number = ?"
-        " RETURNING epoch",
+    db.execute(
+        "UPDATE session SET head = ?, entries = entries + 1, tokens = tokens + ? WHERE number = ?",
         (seq, record.entry.token_count.tokens, number),
-    ).fetchall()
+    )
     db.execute(_TO_FEED, (number, seq, seq))
     return Appended((seq,), seq, epoch, 1)
 

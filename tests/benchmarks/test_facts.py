@@ -60,8 +60,6 @@ def test_without_conversations_the_command_says_so(
 @pytest.mark.shared
 def test_the_digest_keeps_more_of_what_is_needed_later_than_what_stands_beside_it() -> None:
     cases = list(facts.tau_cases(SHARED))[::4]
-    kept = {
-        name: facts.recall(cases, method, 0.1).kept for name, method in facts.METHODS.items()
-    }
+    kept = {name: facts.recall(cases, method, 0.1).kept for name, method in facts.METHODS.items()}
     assert kept["digest"] > 0.65
     assert kept["digest"] > 2 * max(kept["head truncation"], kept["heuristic text"])

@@ -23,9 +23,7 @@ def test_a_peer_that_is_missing_is_named_with_the_reason_and_the_others_with_the
 
     found = installed((("nowhere", "its memory", missing), ("msgspec", "here", lambda: Reference)))
     assert found == {f"msgspec {version('msgspec')}, here": Reference}
-    assert (
-        capsys.readouterr().err == "skipped: nowhere, its memory: No module named 'nowhere'\n"
-    )
+    assert capsys.readouterr().err == "skipped: nowhere, its memory: No module named 'nowhere'\n"
 
 
 def test_peers_are_in_a_group_of_their_own_and_nowhere_else() -> None:

@@ -1,0 +1,274 @@
+"""What grows with what: many sessions in a file, one long session, and what the process holds of them.
+
+    python -m benchmarks.scale [--quick] [--sessions N] [--entries N]
+
+By default 100,000 sessions and a session of 1,000,000 entries in SQLite files, which takes some minutes;
+`--quick` has sizes at which a slope would show. Figures are ratios of CPU time within one process, of
+many over few. Exit codes: 0 each goal met or within its noise, 1 one was missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import logging
+import resource
+import sys
+import tempfile
+import tracemalloc
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from statistics import median
+from time import perf_counter, process_time
+
+import msgspec
+
+from benchmarks.goals import Goal, any_failed, report
+from benchmarks.long_sessions import grow
+from benchmarks.tables import table
+from memman import MemoryConfig, MemoryManager, events
+from memman.ports import Store
+from memman.stores import MemoryStore, SQLiteStore
+
+SESSION = "long"
+_LIVE = 500  # sessions that a manager keeps
+_WINDOW = 100  # entries
+_SAMPLE, _OPENINGS, _COMPRESSIONS = 200, 20, 10  # operations that a figure is the median of
+_NOISE = 0.30  # of medians of short times, minutes apart, on a shared machine
+_WORDS = "the quick brown fox jumps over the lazy dog and the log grows by one more entry "
+_KIB, _MIB = 2**10, 2**20
+_CONFIG = MemoryConfig(max_tokens=4_000, max_sessions=_LIVE)
+
+
+class Sizes(msgspec.Struct, frozen=True):
+    """How many sessions and entries: the few that is compared with, and the many."""
+
+    few_sessions: int = 100
+    sessions: int = 100_000
+    few_entries: int = 1_000
+    entries: int = 1_000_000
+    entries_in_memory: int = 100_000  # of the store in memory, which holds them all
+
+
+FULL = Sizes()
+QUICK = Sizes(sessions=2_000, entries=20_000, entries_in_memory=20_000)
+
+
+class Measurement(msgspec.Struct):
+    """Tables to read and goals to hold."""
+
+    tables: list[str] = []
+    goals: list[Goal] = []
+
+    def __str__(self) -> str:
+        return "\n\n".join([*self.tables, report(self.goals)])
+
+
+def measure(sizes: Sizes, folder: Path) -> Measurement:
+    """Everything, with its files in `folder`."""
+    found = Measurement()
+    measure_sessions(found, sizes, folder)
+    _one_long_session(found, sizes, folder)
+    return found
+
+
+Act = Callable[[int], object]
+Costs = dict[str, tuple[float, float]]
+
+
+def _in_turns(few: Act, many: Act, numbers: Iterable[int]) -> tuple[float, float]:
+    """The medians of what each takes, in milliseconds, taken in turns."""
+    times: tuple[list[float], list[float]] = ([], [])
+    for number in numbers:
+        for act, taken in zip((few, many), times, strict=True):
+            began = process_time()
+            act(number)
+            taken.append(1e3 * (process_time() - began))
+    return median(times[0]), median(times[1])
+
+
+def _compare(found: Measurement, what: str, costs: Costs, few: str, many: str) -> None:
+    rows = [[name, *pair, pair[1] / pair[0]] for name, pair in costs.items()]
+    found.tables.append(table((f"ms, {what}", few, many, "ratio"), rows))
+    for name, (first, second) in costs.items():
+        goal = f"{name}, {what}, {many} over {few}"
+        found.goals.append(Goal(goal, second / first, 1.1, _NOISE, "x"))
+
+
+# ---------------------------------------------------------------- many sessions
+
+
+def measure_sessions(found: Measurement, sizes: Sizes, folder: Path) -> None:
+    """Sessions in a file, many beside few, and what the process holds of them."""
+    paths = folder / "few.db", folder / "many.db"
+    few, many = (_manager(SQLiteStore(path)) for path in paths)
+    evicted = 0
+
+    def note(_sender: object, event: events.SessionEvicted) -> None:
+        nonlocal evicted
+        evicted += 1
+
+    _fill_sessions(few, 0, sizes.few_sessions)
+    began = perf_counter()
+    with events.session_evicted.connected_to(note, sender=many):
+        _fill_sessions(many, 0, 2 * _LIVE)
+        resident = _resident()
+        _fill_sessions(many, 2 * _LIVE, sizes.sessions)
+        more = _resident() - resident
+    seconds = perf_counter() - began
+    for memory in (few, many):
+        memory.close()
+    costs = _session_costs(paths, (sizes.few_sessions, sizes.sessions))
+    _compare(found, "a file", costs, f"{sizes.few_sessions} sessions", f"{sizes.sessions:,}")
+    found.tables.append(
+        f"{sizes.sessions:,} sessions in {seconds:.0f} s; {evicted:,} were unloaded, and told of; from"
+        f" {2 * _LIVE:,} sessions on the process grew by {more / _MIB:.1f} MB;"
+        f" {paths[1].stat().st_size / sizes.sessions:.0f} bytes a session on disk"
+    )
+    found.goals += [
+        Goal("sessions kept beyond max_sessions", max(0, sizes.sessions - evicted - _LIVE), 0),
+        Goal("memory held, grown with the sessions", _grown(sizes, folder) / _KIB, 64, unit="KB"),
+    ]
+
+
+def _session_costs(paths: tuple[Path, Path], sessions: tuple[int, int]) -> Costs:
+    """What an append to and an opening of sessions take that are spread over the files."""
+    few, many = (_manager(SQLiteStore(path)) for path in paths)
+
+    def on(memory: MemoryManager, number: int, act: Callable[[MemoryManager, str], object]) -> Act:
+        return lambda sample: act(memory, f"session-{sample * 7919 % number}")
+
+    def both(act: Callable[[MemoryManager, str], object]) -> tuple[float, float]:
+        return _in_turns(on(few, sessions[0], act), on(many, sessions[1], act), range(_SAMPLE))
+
+    costs = {
+        "open": both(lambda memory, name: memory.get_stats(name)),
+        "append": both(lambda memory, name: memory.add_user_message(name, _WORDS)),
+        "create": both(lambda memory, name: memory.add_user_message(f"new {name}", _WORDS)),
+    }
+    for memory in (few, many):
+        memory.close()
+    return costs
+
+
+def _manager(store: Store) -> MemoryManager:
+    return MemoryManager(store, counter="chars4", config=_CONFIG)
+
+
+def _fill_sessions(memory: MemoryManager, first: int, last: int) -> None:
+    for number in range(first, last):
+        memory.add_user_message(f"session-{number}", f"{number} {_WORDS}")
+
+
+def _resident() -> int:
+    """The most bytes of the machine's memory that this process has had."""
+    unit = 1 if sys.platform == "darwin" else _KIB
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def _grown(sizes: Sizes, folder: Path) -> int:
+    """By how many bytes what a manager holds grows once it keeps as many sessions as it may."""
+    tracemalloc.start()
+    try:
+        memory = _manager(SQLiteStore(folder / "held.db"))
+        _fill_sessions(memory, 0, 2 * _LIVE)
+        gc.collect()
+        before, _ = tracemalloc.get_traced_memory()
+        _fill_sessions(memory, 2 * _LIVE, min(sizes.sessions, 10_000))
+        gc.collect()
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    memory.close()
+    return after - before
+
+
+# ---------------------------------------------------------------- one long session
+
+
+def _one_long_session(found: Measurement, sizes: Sizes, folder: Path) -> None:
+    stores: tuple[tuple[str, Callable[[int], Store], int], ...] = (
+        ("SQLite", lambda entries: SQLiteStore(folder / f"{entries}.db"), sizes.entries),
+        ("memory", lambda _: MemoryStore(), sizes.entries_in_memory),
+    )
+    for name, make, entries in stores:
+        few, many = (_long(make(number), number) for number in (sizes.few_entries, entries))
+        costs = _entry_costs(few, many)
+        _compare(found, name, costs, f"{sizes.few_entries:,} entries", f"{entries:,}")
+        for store in (few, many):
+            store.close()
+
+
+def _long(store: Store, entries: int) -> Store:
+    grow(store, SESSION, entries, _WINDOW)
+    return store
+
+
+def _entry_costs(few: Store, many: Store) -> Costs:
+    """What is done with a session at each turn; the log grows little by it."""
+    managers = _manager(few), _manager(many)
+
+    def both(
+        act: Callable[[MemoryManager, int], object], times: int = _SAMPLE
+    ) -> tuple[float, float]:
+        acts = [lambda number, memory=memory: act(memory, number) for memory in managers]
+        return _in_turns(acts[0], acts[1], range(times))
+
+    def append(memory: MemoryManager, number: int) -> None:
+        memory.add_user_message(SESSION, f"{number} {_WORDS}")
+
+    def context(memory: MemoryManager, number: int) -> None:
+        append(memory, number)
+        memory.build_context(SESSION)
+
+    def refill(memory: MemoryManager) -> None:
+        for number in range(_WINDOW):
+            memory.add_user_message(SESSION, f"{number} {_WORDS}", compress=False)
+
+    def compress(memory: MemoryManager, _: int) -> None:
+        memory.compress(SESSION)
+
+    compressed = []
+    for _ in range(_COMPRESSIONS):
+        for memory in managers:
+            refill(memory)
+        compressed.append(both(compress, 1))
+    return {
+        "open": _in_turns(lambda _: _open(few), lambda _: _open(many), range(_OPENINGS)),
+        "compress": (median(one[0] for one in compressed), median(one[1] for one in compressed)),
+        "append": both(append),
+        "append and context": both(context),
+        "stats": both(lambda memory, _: memory.get_stats(SESSION)),
+    }
+
+
+def _open(store: Store) -> None:
+    _manager(store).get_stats(SESSION)
+
+
+# ---------------------------------------------------------------- the command
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command; returns its exit code."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.scale", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--quick", action="store_true", help="small sizes: some ten seconds")
+    parser.add_argument("--sessions", type=int, help="how many sessions in a file")
+    parser.add_argument("--entries", type=int, help="how many entries in a session")
+    options = parser.parse_args(arguments)
+    sizes = QUICK if options.quick else FULL
+    sizes = msgspec.structs.replace(
+        sizes,
+        sessions=options.sessions or sizes.sessions,
+        entries=options.entries or sizes.entries,
+    )
+    logging.getLogger("memman").addHandler(logging.NullHandler())
+    with tempfile.TemporaryDirectory() as folder:
+        found = measure(sizes, Path(folder))
+    print(found)
+    return int(any_failed(found.goals))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
