@@ -42,6 +42,7 @@ from memman.hookspecs import hookimpl
 from memman.manager import AsyncMemoryManager, MemoryManager
 from memman.ports import (
     CounterSpec,
+    FeedItem,
     ModelInfo,
     ModelRef,
     Summarizer,
@@ -66,6 +67,7 @@ __all__ = [
     "Entry",
     "EntryFate",
     "Explanation",
+    "FeedItem",
     "FilePart",
     "ImagePart",
     "OpaquePart",

@@ -19,6 +19,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, NoReturn, Protocol, TypeVar
 
 from memman.errors import AsyncPortRefused, MemmanError
+from memman.events import skip
 
 logger = logging.getLogger("memman")
 T = TypeVar("T")
@@ -58,6 +59,8 @@ class Door(Protocol):
     async def settle(self, receiver: Callable[..., Any], answer: Awaitable[Any]) -> None: ...
     def start(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> bool: ...
     async def finish(self, timeout: float) -> None: ...
+    def flag(self) -> Any: ...
+    async def wait(self, flag: Any, seconds: float) -> bool: ...
 
 
 def _is_awaitable(answer: Any) -> bool:
@@ -288,11 +291,17 @@ class SyncDoor:
         return meter.price(rendered)
 
     async def settle(self, receiver: Callable[..., Any], answer: Awaitable[Any]) -> None:
-        close_awaitable(answer)
-        logger.warning(
-            "receiver %r is async and was skipped: use AsyncMemoryManager for async receivers",
-            receiver,
-        )
+        await skip(receiver, answer)
+
+    def flag(self) -> threading.Event:
+        """What `wait` waits for; any thread may set it."""
+        return threading.Event()
+
+    async def wait(self, flag: threading.Event, seconds: float) -> bool:
+        """Whether the flag was set within so many seconds; it is taken down."""
+        was_set = flag.wait(seconds)
+        flag.clear()
+        return was_set
 
     def start(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> bool:
         """Begins work on a daemon thread; False where no more may begin, or no thread is to be had."""
@@ -466,6 +475,24 @@ class AsyncDoor:
 
     async def settle(self, receiver: Callable[..., Any], answer: Awaitable[Any]) -> None:
         await answer
+
+    def flag(self) -> Any:
+        """What `wait` waits for; set in the manager's event loop."""
+        import asyncio
+
+        return asyncio.Event()
+
+    async def wait(self, flag: Any, seconds: float) -> bool:
+        """Whether the flag was set within so many seconds; it is taken down."""
+        import asyncio
+
+        try:
+            async with asyncio.timeout(seconds):
+                await flag.wait()
+        except TimeoutError:
+            return False
+        flag.clear()
+        return True
 
     def start(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> bool:
         """Begins work as a task; False where no more may begin."""

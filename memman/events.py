@@ -9,13 +9,15 @@
 
 The sender is the manager; every signal carries one frozen object as `event`. Log events are told once
 per record, in log order, after the record was committed. Notices tell of what is not in the log.
+
+`replay` tells the same receivers what other processes recorded, from a feed of the log.
 """
 
 from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterable, Awaitable, Callable, Coroutine, Iterable
 from datetime import datetime
 from typing import Any
 
@@ -23,6 +25,8 @@ import msgspec
 from blinker import Signal, signal
 
 from memman.entries import Entry
+from memman.errors import InvalidInput
+from memman.ports import FeedItem
 from memman.records import (
     Added,
     Cleared,
@@ -42,9 +46,10 @@ logger = logging.getLogger("memman.events")
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """What every payload has."""
+    """What every payload has. `remote`: it was replayed from the log, and may not be of this process."""
 
     session_id: str
+    remote: bool = False
 
 
 class EntryAdded(Event, frozen=True, kw_only=True):
@@ -231,6 +236,71 @@ async def emit(
                 await settle(receiver, answer)
         except Exception:
             logger.exception("receiver %r of %s raised", receiver, type(event).__name__)
+
+
+def replay(items: Iterable[FeedItem], *, sender: Any = None) -> str | None:
+    """Tells the receivers of this process what the records of a feed say, as `emit` does, marked `remote`.
+
+    A receiver that raises is logged and disturbs nobody; an async one is skipped (`areplay` awaits it).
+
+    Args:
+        items: of `memory.feed(...)` or `memory.follow(...)`; told one by one.
+        sender: what receivers get as sender, and what those that were connected to one must have named.
+
+    Returns:
+        The cursor behind the last item, None where there was none.
+    """
+    cursor = None
+    for item in items:
+        _run(emit(sender, _remote(item), skip))
+        cursor = item.cursor
+    return cursor
+
+
+async def areplay(
+    items: Iterable[FeedItem] | AsyncIterable[FeedItem], *, sender: Any = None
+) -> str | None:
+    """`replay` for the async door: async receivers are awaited, one after the other."""
+    cursor = None
+    if isinstance(items, AsyncIterable):
+        async for item in items:
+            await emit(sender, _remote(item), _settle)
+            cursor = item.cursor
+    else:
+        for item in items:
+            await emit(sender, _remote(item), _settle)
+            cursor = item.cursor
+    return cursor
+
+
+async def skip(receiver: Callable[..., Any], answer: Awaitable[Any]) -> None:
+    """Says that an async receiver cannot be awaited here, so that nothing warns about it later."""
+    close = getattr(answer, "close", None)
+    if callable(close):
+        close()
+    logger.warning(
+        "receiver %r is async and was skipped: use AsyncMemoryManager, or areplay, for async receivers",
+        receiver,
+    )
+
+
+async def _settle(_receiver: Callable[..., Any], answer: Awaitable[Any]) -> None:
+    await answer
+
+
+def _run(work: Coroutine[Any, Any, None]) -> None:
+    """Steps what waits for nothing to its end."""
+    try:
+        work.send(None)
+    except StopIteration:
+        return
+
+
+def _remote(item: FeedItem) -> Event:
+    if not isinstance(item, FeedItem):
+        raise InvalidInput(f"replay takes the items of a feed, not {type(item).__name__}")
+    event = event_of(item.session_id, item.seq, item.record)
+    return msgspec.structs.replace(event, remote=True)
 
 
 def event_of(session_id: str, seq: int, record: Record) -> Event:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Literal, Self, TypeVar
@@ -68,13 +68,14 @@ from memman.ids import new_id as uuid7
 from memman.plugins import Plugins, shared_plugins
 from memman.ports import (
     CounterSpec,
+    FeedItem,
     Format,
     ModelInfo,
     ModelRef,
 )
 from memman.records import UsageReported
 from memman.results import Context, SessionStats, Summary
-from memman.sessions import LiveSessions, Session, no_session
+from memman.sessions import Feed, Following, LiveSessions, Session, no_session
 from memman.shared import Remote, Shared
 from memman.stores import MemoryStore, no_store, sqlite_store
 from memman.summarizers import Asker, Summarizers
@@ -578,6 +579,56 @@ class AsyncMemoryManager:
             info.session_id for info in await self._door.call(shared.store, shared.store.sessions)
         ]
 
+    async def feed(
+        self, session_id: str | None = None, *, after: int | str = "", limit: int = 1_000
+    ) -> list[FeedItem]:
+        """What was recorded, whoever recorded it: of one session, or of every session of the store.
+
+        Whoever goes on behind the last item misses nothing and gets each record once, a session's in the
+        order of its log. Entries that were deleted are there without their content, deleted sessions not.
+
+        Args:
+            session_id: None for every session.
+            after: the cursor of the last item that you have; for one session its seq will do. "" begins
+                at the beginning.
+            limit: records at most.
+
+        Raises:
+            SessionNotFound: there is no such session.
+            InvalidInput: `after` is no place in this log; it may be of another store or session, or of
+                this one before it was restored or begun anew.
+        """
+        if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+            raise InvalidInput(f"limit must be a number of records, not {limit!r:.60}")
+        return await Feed(self._shared, session_id, after).page(limit)
+
+    def follow(
+        self,
+        session_id: str | None = None,
+        *,
+        after: int | str = "",
+        poll: tuple[float, float] = (0.05, 2.0),
+        timeout: float | None = None,
+    ) -> AsyncGenerator[FeedItem, None]:
+        """Iterates over what was recorded and then over what comes, in whatever process.
+
+        At least once: keep the cursor of an item when you are done with it, and begin there the next time.
+        A session that is not there yet is waited for. Close the iterator to end it; `close` ends it too.
+
+        Args:
+            session_id: None for every session.
+            after: as in `feed`.
+            poll: seconds between two looks at the store, the least and the most; the pause doubles while
+                nothing comes. What this manager records is seen at once.
+            timeout: seconds without a record after which it ends; None goes on for ever.
+
+        Raises:
+            SessionNotFound: the session was deleted.
+            InvalidInput: as in `feed`, or `poll` or `timeout` are not what they should be.
+            StoreError: the store cannot be read; begin again behind the last item.
+        """
+        return Following(self._shared, session_id, after, poll, timeout).items()
+
     # ------------------------------------------------------------ sessions out and in
 
     async def export_session(self, session_id: str) -> SessionState:
@@ -664,6 +715,8 @@ class AsyncMemoryManager:
         """
         await self._door.finish(_CLOSE_SECONDS)
         self._shared.closed = True
+        for flag in list(self._shared.flags):
+            flag.set()
         for session in self._sessions:
             await session.settle()
         await self._door.call(self._shared.store, self._shared.store.close)
@@ -1165,6 +1218,39 @@ class MemoryManager:
     def list_sessions(self) -> list[str]:
         """The ids of all sessions of the store."""
         return self._run(self._verbs.list_sessions())
+
+    def feed(
+        self, session_id: str | None = None, *, after: int | str = "", limit: int = 1_000
+    ) -> list[FeedItem]:
+        """What was recorded, whoever recorded it: of one session, or of every session of the store."""
+        return self._run(self._verbs.feed(session_id, after=after, limit=limit))
+
+    def follow(
+        self,
+        session_id: str | None = None,
+        *,
+        after: int | str = "",
+        poll: tuple[float, float] = (0.05, 2.0),
+        timeout: float | None = None,
+    ) -> Iterator[FeedItem]:
+        """Iterates over what was recorded and then over what comes, in whatever process.
+
+        The next item is waited for in the calling thread; `close` of the manager, from another, ends it.
+        """
+        items = self._verbs.follow(session_id, after=after, poll=poll, timeout=timeout)
+        return self._stepped(items)
+
+    def _stepped(self, items: AsyncGenerator[T, None]) -> Iterator[T]:
+        """An async iterator that waits for nothing but what this door can wait for, as a plain one."""
+        try:
+            while True:
+                try:
+                    item: T = self._run(items.__anext__())
+                except StopAsyncIteration:
+                    return
+                yield item
+        finally:
+            self._run(items.aclose())
 
     def export_session(self, session_id: str) -> SessionState:
         """The session as a document: entries, summaries, totals, settings, and its whole log."""

@@ -76,6 +76,7 @@ class Shared:
         self.config = MemoryConfig()
         self.version = 0  # grows when the manager's settings change
         self.closed = False  # by the manager's `close`: no compression lands from then on
+        self.flags: set[Any] = set()  # of those who follow; a set flag ends a pause
         self._settled: tuple[int, Settled] | None = None
         # Nothing of this store ever suspends or comes from elsewhere: no need to ask or to shield.
         self.quick = exclusive and type(store) is MemoryStore

@@ -36,6 +36,7 @@ from memman.entries import Entry
 from memman.errors import CompressionFailed, InvalidInput, MemmanError, Refused, StoreConflict
 from memman.ports import SummaryReply, SummaryRequest, SummaryUsage
 from memman.records import NO_COST, Added, Compressed, Cost
+from memman.sessions.leasing import Lease, LeaseHeld, WindowMoved
 from memman.sessions.live import LiveWindow
 from memman.sessions.pacing import Pace, Progress, Rest
 from memman.window import Slot, replaced_in
@@ -47,6 +48,9 @@ _LANDINGS = 5  # how often the same plan is committed again after another proces
 _MOST_TIMEOUTS = 10  # that the calls of one compression, as of a summary in pieces, may take in all
 _STAYS = "what is left is pinned or the newest exchange"
 _ANOTHER_RUNS = "another compression of this session is running"
+_ANOTHER_PAYS = (
+    "another worker is summarising this session; what it makes of it is there for this one too"
+)
 _CLOSED = "the manager was closed; nothing was changed"
 # The compressions that this thread or task is part of. A task made by a summarizer inherits them, and
 # is free again once they have ended: a run is known by an object of its own.
@@ -59,6 +63,7 @@ class _Attempt(msgspec.Struct, frozen=True):
     view: View
     goal: Goal
     options: SummaryOptions
+    epoch: int
 
 
 class Compressing(LiveWindow):
@@ -118,7 +123,7 @@ class Compressing(LiveWindow):
         self._run = object()
         token = _compressing.set(running | {self._run})
         try:
-            result = await self._compress_alone(target_tokens, focus, automatic)
+            result = await self._compress_leased(target_tokens, focus, automatic)
         except MemmanError as error:
             self.pace.last = str(error)
             raise
@@ -136,8 +141,21 @@ class Compressing(LiveWindow):
                 self._compress_lock = self._shared.door.lock()
             return self._compress_lock
 
-    async def _compress_alone(
+    async def _compress_leased(
         self, target_tokens: int | None, focus: str | None, automatic: bool
+    ) -> events.CompressionResult:
+        lease = Lease(self._shared, self.id)
+        try:
+            return await self._compress_alone(target_tokens, focus, automatic, lease)
+        except LeaseHeld:
+            self.pace.step_aside(self._shared.clock())
+            return self._nothing(_ANOTHER_PAYS)
+        finally:
+            if lease.held:
+                await self._write(lease.give_back())
+
+    async def _compress_alone(
+        self, target_tokens: int | None, focus: str | None, automatic: bool, lease: Lease
     ) -> events.CompressionResult:
         self.pace.begin(self._summarizer(), self._progress)
         lately = automatic and self.pace.asked_lately(self._progress, self._budget)
@@ -147,7 +165,9 @@ class Compressing(LiveWindow):
             if isinstance(attempt, events.CompressionResult):
                 return attempt
             try:
-                after, cost = await self._carried_out(attempt.view, attempt.goal, attempt.options)
+                after, cost = await self._carried_out(attempt, lease)
+            except WindowMoved:
+                continue
             except SummaryFailed as error:
                 return self._given_up(f"the summary failed: {error}", automatic)
             rest = self._judged_summary(attempt, after) if cost.calls else None
@@ -170,12 +190,14 @@ class Compressing(LiveWindow):
             await self.require()
             if automatic and not self._due():
                 return self._nothing("within the limits")
+            if automatic and self.pace.is_aside(self._shared.clock):
+                return self._nothing(_ANOTHER_PAYS)
             options, rest = self._options(focus, automatic, lately)
             if rest is not None and not options.write:
                 return self._given_up(str(rest), automatic)
             view, goal = self._view(target_tokens, spare=lately and not options.ask)
             self.pace.begin(self._summarizer(), self._progress)
-            return _Attempt(view, goal, options)
+            return _Attempt(view, goal, options, self._window.epoch)
 
     def _given_up(self, why: str, automatic: bool) -> events.CompressionResult:
         """The end of a compression without a summary and without a substitute for it."""
@@ -295,10 +317,11 @@ class Compressing(LiveWindow):
             lately = automatic and self.pace.asked_lately(self._progress, self._budget)
             options, rest = self._options(focus, automatic, lately)
             view, goal = self._view(target_tokens, spare=lately and not options.ask)
+            epoch = self._window.epoch
         after = view
         if rest is None or options.write:
             dry = msgspec.structs.replace(options, dry_run=True)
-            after, _ = await self._carried_out(view, goal, dry)
+            after, _ = await self._carried_out(_Attempt(view, goal, dry, epoch), None)
         return describe(self.id, view, after, goal, options.ask)
 
     def _nothing(self, reason: str, cost: Cost = NO_COST) -> events.CompressionResult:
@@ -343,19 +366,22 @@ class Compressing(LiveWindow):
 
     # ------------------------------------------------------------ doing it
 
-    async def _carried_out(
-        self, view: View, goal: Goal, options: SummaryOptions
-    ) -> tuple[View, Cost]:
-        """Drives the plan: waits for summaries, tells of problems."""
+    async def _carried_out(self, attempt: _Attempt, lease: Lease | None) -> tuple[View, Cost]:
+        """Drives the plan: waits for summaries, tells of problems.
+
+        Raises `LeaseHeld` or `WindowMoved` where nothing may be paid for it here and now.
+        """
         shared = self._shared
         options = msgspec.structs.replace(
-            options,
+            attempt.options,
             window=self._summarizer_window(),
             prompt=self._config.summary_prompt,
             redact=None if shared.redact is None else self._clean,
             wordy=self.pace.wordy,
         )
-        plan = make_plan(view, goal, shared.craft(self._meter), self._settled.stages, options)
+        plan = make_plan(
+            attempt.view, attempt.goal, shared.craft(self._meter), self._settled.stages, options
+        )
         cost, clipped = Cost(), False
         answer: Any = None
         while True:
@@ -378,6 +404,8 @@ class Compressing(LiveWindow):
             elif cost.seconds > _MOST_TIMEOUTS * (self._config.summarize_timeout or inf):
                 answer = SummaryFailure(f"its {cost.calls} calls took {cost.seconds:.0f} s in all")
             else:
+                if lease is not None:
+                    await lease.take(attempt.epoch, self._config.summarize_timeout)
                 began = self._shared.clock()
                 answer = await self._summary(wanted)
                 cost = cost.plus(_cost(answer, (self._shared.clock() - began).total_seconds()))

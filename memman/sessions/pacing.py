@@ -13,6 +13,7 @@ from memman.config import Budget
 FIRST_PAUSE: Final = timedelta(seconds=15)  # a limit per minute is often free again after that
 LONGEST_PAUSE: Final = timedelta(minutes=5)  # so that a summarizer that is back is noticed soon
 FAILURES_TO_OPEN: Final = 3
+ASIDE: Final = timedelta(seconds=1)  # between looks whether another worker still pays
 LEAST_GAIN: Final = 0.1  # of the window: with less, the next call comes before much is new
 
 Progress = tuple[int, int]
@@ -49,8 +50,8 @@ class Pace:
     """
 
     __slots__ = (
-        "_answered_at", "_begun_at", "_counted", "_failed_at", "_rest", "_summarizer", "last", "tried_at",
-        "wordy",
+        "_answered_at", "_aside_at", "_begun_at", "_counted", "_failed_at", "_rest", "_summarizer", "last",
+        "tried_at", "wordy",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -59,6 +60,7 @@ class Pace:
         self._answered_at: Progress | None = None
         self._failed_at: Progress | None = None
         self._rest: Rest | None = None
+        self._aside_at: datetime | None = None
         self._counted = False
         self.wordy = False  # its last summary was too long, also when it was asked again
         self.last = ""  # what the last compression said of itself
@@ -93,6 +95,15 @@ class Pace:
             )
         self._rest = None
         return None
+
+    def step_aside(self, now: datetime) -> None:
+        """Another worker has the session's lease: planning again with every add would be for nothing."""
+        self._aside_at = now
+
+    def is_aside(self, clock: Callable[[], datetime]) -> bool:
+        """Whether that was less than a second ago. A clock that went back ends it."""
+        since = self._aside_at
+        return since is not None and since <= clock() < since + ASIDE
 
     def rest(self, clock: Callable[[], datetime]) -> Rest | None:
         """The rest that lasts now. A clock that went back ends it."""

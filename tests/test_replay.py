@@ -1,0 +1,138 @@
+"""Events replayed from the log: the same receivers, the same guards, marked as remote."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memman import AsyncMemoryManager, InvalidInput, MemoryConfig, MemoryManager, events
+from memman.testing import record_events
+
+LOG = tuple(
+    kind for kind, signal in events.SIGNALS.items() if signal in events.LOG_SIGNALS.values()
+)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    return str(tmp_path / "chat.db")
+
+
+def live(memory: MemoryManager) -> None:
+    """Something of everything."""
+    for number in range(12):
+        memory.add_user_message("s", f"m{number} " + "word " * 9)
+    first = memory.get_active_entries("s")[-1]
+    memory.pin("s", first.id)
+    memory.compress("s")
+    memory.undo_compression("s")
+    memory.update_config("s", max_entries=80)
+    memory.record_usage("s", {"prompt_tokens": 90, "completion_tokens": 2})
+    memory.delete_entries("s", [memory.add_user_message("s", "secret").id])
+    memory.clear_session("s")
+
+
+@pytest.fixture
+def writer(path: str) -> Iterator[MemoryManager]:
+    config = MemoryConfig(max_tokens=100, min_entries_to_compress=1, auto_compress=False)
+    with MemoryManager(path, counter="chars4", config=config) as memory:
+        yield memory
+
+
+def test_what_another_process_would_hear_is_what_was_told_and_marked(
+    path: str, writer: MemoryManager
+) -> None:
+    with record_events(writer, LOG) as told:
+        live(writer)
+    with MemoryManager(path) as reader, record_events(reader, LOG) as heard:
+        cursor = events.replay(reader.feed(), sender=reader)
+        assert cursor == reader.feed()[-1].cursor
+    told, heard = list(told), list(heard)
+    assert {type(event) for event in heard} == set(LOG)
+    assert all(event.remote for event in heard)
+    assert not any(event.remote for event in told)
+    assert [type(event) for event in heard] == [type(event) for event in told]
+    added = [event.entry for event in heard if isinstance(event, events.EntryAdded)]
+    assert [entry.seq for entry in added[:12]] == list(range(1, 13))
+    assert "secret" not in repr(heard), "what was deleted is a tombstone"
+
+
+def test_nothing_to_replay_leaves_no_cursor(writer: MemoryManager) -> None:
+    assert events.replay(writer.feed()) is None
+
+
+def test_receivers_of_another_sender_do_not_hear(writer: MemoryManager) -> None:
+    writer.add_user_message("s", "one")
+    heard: list[Any] = []
+
+    def hear(sender: Any, event: Any) -> None:
+        heard.append(sender)
+
+    with events.entry_added.connected_to(hear, sender=writer):
+        events.replay(writer.feed())
+        events.replay(writer.feed(), sender="somebody")
+        assert heard == []
+        events.replay(writer.feed(), sender=writer)
+    assert heard == [writer]
+
+
+def test_a_receiver_that_raises_stops_neither_the_others_nor_the_rest(
+    writer: MemoryManager, caplog: pytest.LogCaptureFixture
+) -> None:
+    writer.add_messages("s", [{"role": "user", "content": "x"}] * 3)
+    heard: list[int] = []
+
+    def broken(sender: Any, event: Any) -> None:
+        raise RuntimeError("broken")
+
+    def hear(sender: Any, event: Any) -> None:
+        heard.append(event.entry.seq)
+
+    with events.entry_added.connected_to(broken), events.entry_added.connected_to(hear):
+        assert events.replay(writer.feed()) is not None
+    assert heard == [1, 2, 3]
+    assert caplog.text.count("RuntimeError: broken") == 3
+
+
+def test_async_receivers_are_awaited_by_areplay_and_skipped_by_replay(
+    path: str, writer: MemoryManager, caplog: pytest.LogCaptureFixture
+) -> None:
+    writer.add_messages("s", [{"role": "user", "content": "x"}] * 2)
+    heard: list[int] = []
+
+    async def hear(sender: Any, event: Any) -> None:
+        await asyncio.sleep(0)
+        heard.append(event.entry.seq)
+
+    async def replayed() -> list[str | None]:
+        async with AsyncMemoryManager(path) as memory:
+            items = await memory.feed()
+            return [
+                await events.areplay(items, sender=memory),
+                await events.areplay(memory.follow(after=items[0].cursor, timeout=0)),
+            ]
+
+    with events.entry_added.connected_to(hear):
+        with caplog.at_level(logging.WARNING, "memman.events"):
+            events.replay(writer.feed())
+        assert "is async and was skipped" in caplog.text
+        assert heard == []
+        cursors = asyncio.run(replayed())
+    assert heard == [1, 2, 2]
+    assert cursors == [writer.feed()[-1].cursor] * 2
+
+
+def test_what_is_no_item_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="items of a feed, not str"):
+        events.replay(["x"])  # type: ignore[list-item]
+
+
+def test_replaying_what_one_follows_does_not_wake_it_again(writer: MemoryManager) -> None:
+    writer.add_user_message("s", "one")
+    items = writer.follow(timeout=0.05)
+    assert events.replay(items, sender=writer) is not None
