@@ -198,7 +198,9 @@ class Meter:
         return tokens
 
     def _estimate(self, text: str, reason: str) -> TokenCount:
-        logger.warning("counter %s failed, estimating instead: %s", self.fingerprint, reason)
+        # What a counter says of a text may quote it, which is for no log.
+        kind = reason.partition(":")[0]
+        logger.warning("counter %s failed, estimating instead: %s", self.fingerprint, kind)
         self.failure = reason
         estimator = estimator_for(self.model)
         [tokens] = estimator.count_texts((text,))

@@ -45,7 +45,11 @@ class Automatic(Compressing):
             return await self.compress(automatic=True)
         except Exception as error:
             if isinstance(error, MemmanError) and not isinstance(error, StoreError):
-                logger.warning("the automatic compression of session %s failed: %s", self.id, error)
+                logger.warning(
+                    "the automatic compression of session %s failed with %s (see compression_failed)",
+                    self.id,
+                    type(error).__name__,
+                )
                 await self._tell_failure(str(error), "nothing was changed")
             else:  # of a store: it comes again at the next verb, to somebody who can act
                 logger.exception("the automatic compression of session %s failed", self.id)

@@ -396,7 +396,9 @@ class Compressing(LiveWindow):
                 # A clipped reply, say, is worth telling and no reason to leave the summarizer alone.
                 rest = self.pace.failed(shared.clock(), wanted.reason) if wanted.failed else None
                 self.notice(_failure(self.id, wanted.reason, wanted.fallback, rest))
-                logger.warning("summary of session %s: %s", self.id, wanted.reason)
+                # A provider's error may quote the conversation, which is for no log.
+                kind = wanted.reason.partition(":")[0]
+                logger.warning("summary of session %s: %s (see compression_failed)", self.id, kind)
                 await self._drain()
                 answer = None
             elif isinstance(wanted, OriginalsWanted):

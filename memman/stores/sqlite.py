@@ -57,7 +57,7 @@ _LOOK_AFTER: Final = (
 _BUSY, _LOCKED, _READONLY, _IOERR, _CORRUPT, _FULL, _CANTOPEN, _NOTADB = 5, 6, 8, 10, 11, 13, 14, 26
 
 # What comes of bytes that are not what was written; SQLite's own messages quote such, too.
-_UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError)
+_UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 # The order of the loops is given: the feed leads, and where a session is gone its rows lead nowhere.
 _FEED: Final = f"""
