@@ -19,6 +19,10 @@ hold, by name of the rule or invariant:
     a compression makes no window larger                 compress
     each record is told once, and nothing else is        every_record_was_told_once_in_log_order
 
+They hold on every kind of store. On those that outlive a process the two managers have a store each, and
+a manager may die at a write, before it reached the store or before its answer came back: what it was about
+to do is there once or not at all, and doing it again does it once.
+
 HYPOTHESIS_PROFILE=thorough runs many more examples.
 """
 
@@ -32,6 +36,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from datetime import timedelta
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -46,6 +51,7 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+from memman_postgres import PostgresStore
 
 from memman import (
     AsyncMemoryManager,
@@ -54,18 +60,20 @@ from memman import (
     MemoryConfig,
     MemoryManager,
     Refused,
+    StoreError,
     SummaryReply,
     SummaryRequest,
     events,
 )
 from memman.formats.rules import check
 from memman.history import History
-from memman.ports import Appended, Place
+from memman.ports import Appended
 from memman.records import Added, Compressed, Record, encode
 from memman.sessions.compressing import Compressing
-from memman.stores import MemoryStore
+from memman.stores import MemoryStore, SQLiteStore
 from memman.testing import FakeClock, record_events, sequential_ids
 from memman.window import Slot, replaced_in
+from tests.kinds import InFile, InMemory, InPostgres, Kind
 from tests.oracle import Oracle
 
 _FAST = {"deadline": None, "suppress_health_check": list(HealthCheck)}
@@ -88,26 +96,51 @@ def words(text: str) -> int:
     return len(text.split())
 
 
-class RacingStore(MemoryStore):
-    """A store on which somebody else may act just before a commit."""
+class Crashed(BaseException):
+    """The end of a process, at a write."""
 
-    def __init__(self) -> None:
-        super().__init__()
+
+class Racing:
+    """A store on which somebody else may act just before a commit, and at whose next write a fault strikes.
+
+    `fault` is raised "before" the write is made or "after" it: then the caller does not know of it.
+    """
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
         self.race: Callable[[], None] | None = None
+        self.fault: BaseException | None = None
+        self.when = "before"
 
-    def commit(
-        self,
-        session_id: str,
-        epoch: int,
-        records: Sequence[Record],
-        window: Sequence[Place],
-        floor: int,
-        **expected: Any,
-    ) -> Appended:
+    def append(self, *given: Any, **named: Any) -> Appended:
+        return self._struck(super().append, *given, **named)  # type: ignore[misc]
+
+    def commit(self, *given: Any, **named: Any) -> Appended:
         race, self.race = self.race, None
         if race is not None:
             race()
-        return super().commit(session_id, epoch, records, window, floor, **expected)
+        return self._struck(super().commit, *given, **named)  # type: ignore[misc]
+
+    def _struck(self, write: Callable[..., Appended], *given: Any, **named: Any) -> Appended:
+        fault, self.fault = self.fault, None
+        if fault is not None and self.when == "before":
+            raise fault
+        written = write(*given, **named)
+        if fault is not None:
+            raise fault
+        return written
+
+
+class RacingStore(Racing, MemoryStore):
+    """In memory."""
+
+
+class RacingFile(Racing, SQLiteStore):
+    """In a SQLite file."""
+
+
+class RacingPostgres(Racing, PostgresStore):
+    """In PostgreSQL."""
 
 
 class Summarizer:
@@ -152,10 +185,11 @@ class AsyncSummarizer(Summarizer):
 
 
 class DoorUnderTest:
-    """One manager with its store, its other writer, and the events that both tell."""
+    """One manager with its store, its other writer on the same logs, and the events that both tell."""
 
-    def __init__(self, config: MemoryConfig, exclusive: bool, store: RacingStore) -> None:
-        self.store = store
+    def __init__(self, config: MemoryConfig, exclusive: bool, kind: Kind, store: Any) -> None:
+        self.kind, self.store_class = kind, store
+        self.store = kind.open(store)
         self.exclusive = exclusive
         self.during: list[Operation] = []
         self.waited = False
@@ -168,9 +202,10 @@ class DoorUnderTest:
             "exclusive": exclusive,
         }
         self.summarizer = self._summarizer()
-        self.memory = self._manager(store, summarizer=self.summarizer, **common)
+        self.settings = common | {"summarizer": self.summarizer}
+        self.memory = self._manager(self.store, **self.settings)
         self.other = MemoryManager(
-            store, config=config, counter=words, clock=FakeClock(tick=tick),
+            kind.open(), config=config, counter=words, clock=FakeClock(tick=tick),
             new_id=sequential_ids("b"),
         )  # fmt: skip
 
@@ -186,8 +221,17 @@ class DoorUnderTest:
         except MemmanError as error:
             return error
 
+    def restart(self) -> None:
+        """The manager is gone with its process, and another one takes its place."""
+        self.store.close()
+        self.store = self.kind.open(self.store_class)
+        self.memory = self._manager(self.store, **self.settings)
+
     def close(self) -> None:
         """Frees what the door holds."""
+        self.store.close()
+        self.other.close()
+        self.kind.remove()
 
 
 class SyncDoorUnderTest(DoorUnderTest):
@@ -213,7 +257,7 @@ class SyncDoorUnderTest(DoorUnderTest):
         name, args, keywords = operation
         try:
             return getattr(self.memory, name)(SESSION, *args, **keywords)
-        except MemmanError as error:
+        except (MemmanError, Crashed) as error:
             return error
 
 
@@ -245,16 +289,18 @@ class AsyncDoorUnderTest(DoorUnderTest):
         name, args, keywords = operation
         try:
             return await getattr(self.memory, name)(SESSION, *args, **keywords)
-        except MemmanError as error:
+        except (MemmanError, Crashed) as error:
             return error
 
     def close(self) -> None:
+        super().close()
+        self.loop.run_until_complete(self.loop.shutdown_default_executor())
         self.loop.close()
 
 
 def said(value: Any) -> Any:
     """A result in a form that two doors can be compared by: without the seconds that a count took."""
-    if isinstance(value, Exception):
+    if isinstance(value, BaseException):
         return type(value).__name__, str(value)
     return re.sub(r"latency=[-+.e\d]+|object at 0x[\da-f]+", "", repr(value))
 
@@ -268,7 +314,8 @@ def document(state: Any) -> Any:
 class Laws(RuleBasedStateMachine):
     """Random operations on one session through both doors, and what must hold after each."""
 
-    make_store: Callable[[], RacingStore] = RacingStore
+    kind: Callable[[], Kind] = InMemory
+    store: Any = RacingStore
 
     def __init__(self) -> None:
         super().__init__()
@@ -306,21 +353,19 @@ class Laws(RuleBasedStateMachine):
             summarize_timeout=None,
         )
         for kind in (SyncDoorUnderTest, AsyncDoorUnderTest):
-            door = kind(config, exclusive, self.make_store())
-            self.doors.append(door)
-        self.told = [
-            [
-                self.stack.enter_context(record_events(writer, LOG_EVENTS))
-                for writer in (door.memory, door.other)
-            ]
-            for door in self.doors
-        ]
+            self.doors.append(kind(config, exclusive, type(self).kind(), self.store))
+        # For each door what was told by each of its managers in turn, and by the other writer.
+        self.told = [[[self._heard(door.memory)], [self._heard(door.other)]] for door in self.doors]
+        self.untold = 0  # records that their writer did not live to tell of
         self._do("add_system_message", f"You are careful. {self._mark()}")
 
     def teardown(self) -> None:
         self.stack.close()
         for door in self.doors:
             door.close()
+
+    def _heard(self, writer: Any) -> list[events.Event]:
+        return self.stack.enter_context(record_events(writer, LOG_EVENTS))
 
     # ------------------------------------------------------------ doing
 
@@ -337,7 +382,7 @@ class Laws(RuleBasedStateMachine):
         ]
         assert said(answers[0]) == said(answers[1]), f"the doors disagree about {operation}"
         answer = answers[0]
-        if name.startswith("add_") and not isinstance(answer, Exception):
+        if name.startswith("add_") and not isinstance(answer, BaseException):
             self.texts[answer.id] = " ".join(MARK.findall(answer.text))
         return answer
 
@@ -429,6 +474,42 @@ class Laws(RuleBasedStateMachine):
         again = self._do(name, *args, elsewhere=elsewhere, compress=False, **keywords)
         assert deleted or not isinstance(again, Exception)
         assert self.doors[0].store.state(SESSION) == before, "a retry added something"
+
+    @rule(
+        when=st.sampled_from(["before", "after"]),
+        dies=st.booleans(),
+        verb=st.sampled_from(["add", "add", "compress", "undo_compression", "clear_session"]),
+        elsewhere=st.booleans(),
+    )
+    def fault_at_a_write(self, when: str, dies: bool, verb: str, elsewhere: bool) -> None:
+        adding = f"{self._mark()} again and again"
+        identified = {"id": f"own{self.number}-{len(self.texts)}", "compress": False}
+        for door in self.doors:
+            door.store.when = when
+            door.store.fault = Crashed() if dies else StoreError("the answer did not come")
+        if verb == "add":
+            assert isinstance(
+                self._do("add_user_message", adding, **identified), Crashed | StoreError
+            )
+        else:
+            self._forget_pairs(verb)
+            self._do(verb)
+        for door in self.doors:
+            door.store.fault = None
+        if dies:
+            self._restart()
+        # What is done again is done once, by whichever manager. It also tells what was not told yet.
+        self._do("add_user_message", adding, elsewhere=elsewhere and dies, **identified)
+
+    def _restart(self) -> None:
+        for door, told in zip(self.doors, self.told, strict=True):
+            door.restart()
+            told[0].append(self._heard(door.memory))
+        log, heard = self._log(), sum(len(each) for each in chain(*self.told[0]))
+        assert 0 <= len(log) - heard - self.untold <= 1, (
+            "a dead writer has told less than all but one"
+        )
+        self.untold = len(log) - heard
 
     @rule(
         mode=st.sampled_from(
@@ -713,11 +794,12 @@ class Laws(RuleBasedStateMachine):
         for door, told in zip(self.doors, self.told, strict=True):
             log = [record for _, record in door.store.read(SESSION, 0, 100_000)]
             for writer, heard in zip(("a", "b"), told, strict=True):
-                own = [each for each in map(identity, heard) if each is not None]
+                own = [each for each in map(identity, chain(*heard)) if each is not None]
                 logged = [(type(record).__name__, named(record)) for record in log]
                 at = iter(logged)
                 assert all(each in at for each in own), f"{writer}: told out of order"
-            assert sum(len(heard) for heard in told) == len(log), "told more or less than the log"
+            heard_of = sum(len(each) for each in chain(*told))
+            assert heard_of == len(log) - self.untold, "told more or less than the log"
 
 
 LOG_EVENTS = [
@@ -800,7 +882,7 @@ LawsTest.settings = PROFILE
 # ---------------------------------------------------------------- the laws can fail
 
 
-class WithoutEpochCheck(RacingStore):
+class WithoutEpochCheck:
     """Takes a commit on whatever shape."""
 
     def commit(self, session_id: str, epoch: int, *args: Any, **keywords: Any) -> Appended:
@@ -813,14 +895,27 @@ class WithoutEpochCheck(RacingStore):
         return super().commit(session_id, current, *args, **keywords)
 
 
-class WithoutRecordIdCheck(RacingStore):
+class WithoutRecordIdCheck:
     """Appends a retried record a second time."""
 
     def append(self, session_id: str, records: Sequence[Record], **keywords: Any) -> Appended:
-        log = self._logs.get(session_id)
-        for record in records if log is not None else ():
-            log.seqs.pop(record.id, None)
+        self.forget([record.id for record in records])
         return super().append(session_id, records, **keywords)
+
+    def forget(self, ids: Sequence[str]) -> None:
+        """Lets go of where these records are."""
+        if isinstance(self, MemoryStore):
+            for log in self._logs.values():
+                for name in ids:
+                    log.seqs.pop(name, None)
+        elif isinstance(self, SQLiteStore):
+            for name in ids:
+                self._once(
+                    lambda db, name=name: db.execute("DELETE FROM name WHERE id = ?", (name,))
+                )
+        else:
+            with self._connected().connection() as connection:
+                connection.execute("DELETE FROM memman_name WHERE id = ANY(%s)", (list(ids),))
 
 
 class MeddledLaws(Laws):
@@ -841,19 +936,36 @@ class MeddledLaws(Laws):
 MeddledLawsTest = MeddledLaws.TestCase
 MeddledLawsTest.settings = PROFILE
 
+KEPT = settings(PROFILE, max_examples=PROFILE.max_examples // 40, stateful_step_count=20)
 HUNT = settings(
     PROFILE, max_examples=300, phases=[Phase.generate], stateful_step_count=30,
     print_blob=False, report_multiple_bugs=False,
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("mutant", [WithoutEpochCheck, WithoutRecordIdCheck])
-def test_the_laws_catch_a_store(mutant):
-    class Mutated(Laws):
-        make_store = mutant
+KINDS = [
+    pytest.param(InMemory, RacingStore, id="memory"),
+    pytest.param(InFile, RacingFile, id="sqlite"),
+    pytest.param(InPostgres, RacingPostgres, id="postgres", marks=pytest.mark.service),
+]
 
+
+@pytest.mark.parametrize(("where", "store"), KINDS[1:])
+@pytest.mark.parametrize("laws", [Laws, MeddledLaws])
+def test_the_laws_hold_on_stores_that_outlive_a_process(laws: Any, where: Any, store: Any) -> None:
+    machine = type("Kept", (laws,), {"kind": where, "store": store})
+    run_state_machine_as_test(machine, settings=KEPT)
+
+
+@pytest.mark.parametrize(("where", "store"), KINDS)
+@pytest.mark.parametrize(
+    ("laws", "mutant"), [(MeddledLaws, WithoutEpochCheck), (Laws, WithoutRecordIdCheck)]
+)
+def test_the_laws_catch_a_store(laws: Any, mutant: Any, where: Any, store: Any) -> None:
+    broken = type(mutant.__name__, (mutant, store), {})
+    machine = type("Mutated", (laws,), {"kind": where, "store": broken})
     with pytest.raises((AssertionError, MemmanError, IndexError)):
-        run_state_machine_as_test(Mutated, settings=HUNT)
+        run_state_machine_as_test(machine, settings=HUNT)
 
 
 def test_the_laws_catch_a_session_that_commits_the_window_of_its_plan(monkeypatch):
