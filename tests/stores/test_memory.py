@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from memman.ports import Appended, Place
+from memman.errors import InvalidInput
+from memman.ports import Appended, FeedItem, Place
 from memman.records import Record
 from memman.stores import MemoryStore
 from memman.testing import StoreConformance, broken_laws, laws_of
@@ -43,6 +44,29 @@ class WithoutRecordIdCheck(MemoryStore):
         return super().append(session_id, records, expect_head=expect_head)
 
 
+class WithFeedInSessionOrder(MemoryStore):
+    """Its feed is one session after the other, so that what comes later may stand earlier."""
+
+    def feed(self, after: str = "", limit: int = 1_000) -> list[FeedItem]:
+        places = [
+            (info.session_id, seq, record)
+            for info in self.sessions()
+            for seq, record in self.read(info.session_id, 0, info.head)
+        ]
+        begin = int(after or 0)
+        if not 0 <= begin <= len(places):
+            raise InvalidInput("no such place")
+        page = enumerate(places[begin : begin + limit], begin + 1)
+        return [FeedItem(*place, str(at)) for at, place in page]
+
+
+class WithLeaseForEverybody(MemoryStore):
+    """Says yes to whoever asks for a lease."""
+
+    def lease(self, session_id: str, holder: str, seconds: float) -> bool:
+        return super().lease(session_id, "everybody", seconds)
+
+
 def kit_for(store: type[MemoryStore]) -> type[StoreConformance]:
     class Kit(StoreConformance):
         def make_store(self) -> MemoryStore:
@@ -65,3 +89,15 @@ def test_the_kit_catches_a_store_without_record_id_check():
     broken = broken_laws(kit_for(WithoutRecordIdCheck))
     assert "test_a_retried_record_keeps_its_first_seq_and_adds_nothing" in broken
     assert len(broken) < len(laws_of(StoreConformance)) / 2, "it breaks other laws, not this one"
+
+
+def test_the_kit_catches_a_feed_in_which_later_records_stand_earlier():
+    broken = broken_laws(kit_for(WithFeedInSessionOrder))
+    assert "test_what_is_committed_later_stands_behind_every_cursor_that_was_given" in broken
+    assert all("feed" in law or "follower" in law or "cursor" in law for law in broken)
+
+
+def test_the_kit_catches_a_lease_that_two_hold_at_once():
+    broken = broken_laws(kit_for(WithLeaseForEverybody))
+    assert "test_one_holds_a_lease_and_the_others_do_not" in broken
+    assert all("lease" in law for law in broken)

@@ -13,7 +13,8 @@ import pytest
 from memman_postgres import PostgresStore, steps
 from memman_postgres.tables import migrations
 
-from memman import InvalidInput, MemoryManager, StoreError
+from benchmarks.feeds import follow_under_kills
+from memman import InvalidInput, MemoryConfig, MemoryManager, StoreError
 from memman.ports import FeedItem
 from memman.testing.laws import in_threads
 from memman.testing.stores import added
@@ -307,3 +308,50 @@ def test_a_cursor_of_a_later_copy_is_refused(store: PostgresStore) -> None:
         store.feed(f"{int(position) + 10**9}:{number}:{seq}")
     with pytest.raises(InvalidInput, match="no cursor of the feed of PostgreSQL"):
         store.feed("1:2")
+
+
+# ---------------------------------------------------------------- processes
+
+
+def test_killed_followers_see_every_record_once_and_in_order(url: str) -> None:
+    outcome = follow_under_kills(url, 3.0)
+    assert outcome.records > 6
+    assert outcome.kills >= 2
+    assert outcome.problems == 0, outcome
+
+
+def test_two_managers_pay_for_one_summary(url: str) -> None:
+    asked = threading.Event()
+    go_on = threading.Event()
+    paid: list[str] = []
+
+    def slow(_prompt: str) -> str:
+        paid.append("first")
+        asked.set()
+        assert go_on.wait(20)
+        return "a summary"
+
+    def never(_prompt: str) -> str:
+        paid.append("second")
+        return "another summary"
+
+    config = MemoryConfig(
+        max_tokens=400, min_entries_to_compress=1, recent_window=2, auto_compress=False
+    )
+    with (
+        MemoryManager(url, counter="chars4", config=config, summarizer=slow) as first,
+        MemoryManager(url, counter="chars4", config=config, summarizer=never) as second,
+    ):
+        for number in range(30):
+            first.add_user_message("s", f"{number} " + "word " * 9)
+        results: list[Any] = []
+        paying = threading.Thread(target=lambda: results.append(first.compress("s")))
+        paying.start()
+        assert asked.wait(20)
+        assert "another worker is summarising" in second.compress("s").reason
+        go_on.set()
+        paying.join(20)
+        assert results[0].summary_id is not None
+        assert second.get_summaries("s")[0].id == results[0].summary_id
+        assert first.compress("s").compression_id is None
+    assert paid == ["first"]

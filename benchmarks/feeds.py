@@ -1,0 +1,234 @@
+"""Followers that are killed while writers write: each sees every record, in order, none missed.
+
+    uv run python -m benchmarks.feeds              # SQLite: 6 writers, 2 followers, 30 s
+    uv run python -m benchmarks.feeds postgresql://postgres@127.0.0.1/test [--seconds 30]
+
+Every process has a `MemoryManager` of its own. Writers add to sessions that they share, and clear some. A
+follower reads the feed of the whole store and notes each record with its cursor in a file; one of them is
+killed with SIGKILL about twice a second, and the process that takes its place goes on behind the last note.
+Writers are killed too. Afterwards each follower's notes are compared with the logs. Ends with 1 where
+anything is not as it must be.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import random
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+import msgspec
+
+from benchmarks.fleet import schema
+from benchmarks.kills import open_store
+from benchmarks.tables import table
+from memman import MemoryConfig, MemoryManager
+
+SESSIONS = [f"s{number}" for number in range(8)]
+CONFIG = MemoryConfig(auto_compress=False)
+_PATIENCE = 60.0  # seconds until the followers have begun, and until they have what was written
+_POLL = (0.002, 0.05)
+_PAUSE = 0.002  # seconds at most between two records of a writer, so that 2 cores can read them too
+_BETWEEN_KILLS = (0.1, 0.9)  # seconds
+
+Place = tuple[str, int]
+"""A record: its session and its seq."""
+
+
+class Found(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run left. The last four, over all followers, must be 0."""
+
+    records: int
+    seconds: float
+    kills: int
+    missed: int
+    disordered: int
+    repeated: int
+    invented: int
+
+    @property
+    def problems(self) -> int:
+        """How much is not as it must be."""
+        return self.missed + self.disordered + self.repeated + self.invented
+
+
+def follow_under_kills(
+    url: str, seconds: float, *, writers: int = 6, followers: int = 2, seed: int = 1
+) -> Found:
+    """Lets processes write and follow for a while, kills them at random, and looks at what was seen."""
+    began = time.monotonic()
+    open_store(url).close()
+    MemoryManager(counter="chars4").close()  # looks for plugins, once for all that are forked
+    with tempfile.TemporaryDirectory() as folder:
+        notes = [Path(folder) / str(number) for number in range(followers)]
+        for note in notes:
+            note.touch()
+        kills = _run(url, notes, seconds, writers, random.Random(seed))
+        logs = _logs(url)
+        seen = [_places(note) for note in notes]
+    return found(logs, seen, kills, time.monotonic() - began)
+
+
+def found(logs: set[Place], seen: Sequence[Sequence[Place]], kills: int, seconds: float) -> Found:
+    """Compares what followers saw, in their order, with all that there is."""
+    return Found(
+        records=len(logs),
+        seconds=seconds,
+        kills=kills,
+        missed=sum(len(logs - set(own)) for own in seen),
+        disordered=sum(map(_disorder, seen)),
+        repeated=sum(len(own) - len(set(own)) for own in seen),
+        invented=sum(len(set(own) - logs) for own in seen),
+    )
+
+
+def _disorder(seen: Sequence[Place]) -> int:
+    """How many records did not come right behind the one before them of their session."""
+    last: dict[str, int] = {}
+    wrong = 0
+    for session, seq in seen:
+        wrong += seq != last.get(session, 0) + 1
+        last[session] = seq
+    return wrong
+
+
+# ---------------------------------------------------------------- the run
+
+
+def _run(url: str, notes: Sequence[Path], seconds: float, writers: int, rng: random.Random) -> int:
+    stop = notes[0].with_name("stop")
+
+    def writer(_number: int) -> int:
+        return _forked(lambda seed: _write(url, stop, random.Random(seed)), rng)
+
+    def follower(number: int) -> int:
+        return _forked(lambda _seed: _follow(url, notes[number]), rng)
+
+    writing = {number: writer(number) for number in range(writers)}
+    following = {number: follower(number) for number in range(len(notes))}
+    _await(lambda: all(note.stat().st_size for note in notes))
+    end, kills = time.monotonic() + seconds, 0
+    while time.monotonic() < end:
+        time.sleep(rng.uniform(*_BETWEEN_KILLS))
+        living, started = (writing, writer) if rng.random() < 0.2 else (following, follower)
+        number = rng.choice(list(living))
+        _kill(living[number])
+        living[number] = started(number)
+        kills += 1
+    stop.touch()
+    for pid in writing.values():
+        if os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]):
+            raise RuntimeError("a writer failed")
+    records = len(_logs(url))
+    _await(lambda: all(len(_places(note)) >= records for note in notes))
+    for pid in following.values():
+        _kill(pid)
+    return kills
+
+
+def _forked(work: Callable[[float], None], rng: random.Random) -> int:
+    seed = rng.random()
+    pid = os.fork()  # quicker than a fresh interpreter; nothing is open yet
+    if pid == 0:
+        _in_child(work, seed)
+    return pid
+
+
+def _in_child(work: Callable[[float], None], seed: float) -> NoReturn:
+    try:
+        work(seed)
+    except BaseException:  # noqa: BLE001 - a forked child must not go on in its parent's code
+        traceback.print_exc()
+        os._exit(1)
+    os._exit(0)
+
+
+def _kill(pid: int) -> None:
+    os.kill(pid, signal.SIGKILL)
+    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    if status != -signal.SIGKILL:
+        raise RuntimeError(f"a process ended with {status} before it was killed")
+
+
+def _write(url: str, stop: Path, rng: random.Random) -> None:
+    with MemoryManager(url, counter="chars4", config=CONFIG) as memory:
+        while not stop.exists():
+            session = rng.choice(SESSIONS)
+            memory.add_user_message(session, "word " * rng.randrange(1, 30))
+            if rng.random() < 0.01:
+                memory.clear_session(session)
+            time.sleep(rng.random() * _PAUSE)
+
+
+def _follow(url: str, note: Path) -> None:
+    # Not buffered: what was written outlives the process, and a line is written whole or not at all.
+    told = os.open(note, os.O_WRONLY | os.O_APPEND)
+    lines = note.read_text().splitlines()
+    after = lines[-1].split()[0] if lines else ""
+    with MemoryManager(url, counter="chars4", config=CONFIG) as memory:
+        for item in memory.follow(after=after, poll=_POLL):
+            os.write(told, f"{item.cursor} {item.session_id} {item.seq}\n".encode())
+
+
+def _await(met: Callable[[], bool]) -> None:
+    """Until something is so, or for as long as it should take at most: what is missing is found later."""
+    deadline = time.monotonic() + _PATIENCE
+    while not met() and time.monotonic() < deadline:
+        time.sleep(0.02)
+
+
+def _places(note: Path) -> list[Place]:
+    rows = [line.split() for line in note.read_text().splitlines()]
+    return [(session, int(seq)) for _, session, seq in rows]
+
+
+def _logs(url: str) -> set[Place]:
+    store: Any = open_store(url)
+    logs = {
+        (info.session_id, seq)
+        for info in store.sessions()
+        for seq, _ in store.read(info.session_id, 0, info.head)
+    }
+    store.close()
+    return logs
+
+
+# ---------------------------------------------------------------- the command
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command and returns its exit code."""
+    parser = argparse.ArgumentParser(prog="benchmarks.feeds", description=__doc__)
+    parser.add_argument(
+        "url", nargs="?", help="of a PostgreSQL database; else a SQLite file is made"
+    )
+    parser.add_argument("--seconds", type=float, default=30.0)
+    parser.add_argument("--writers", type=int, default=6)
+    parser.add_argument("--followers", type=int, default=2)
+    given = parser.parse_args(arguments)
+    logging.disable(logging.WARNING)  # that several processes write one file is what this is about
+    if given.url:
+        with schema(given.url) as url:
+            outcome = _measured(url, given)
+    else:
+        with tempfile.TemporaryDirectory() as folder:
+            outcome = _measured(str(Path(folder) / "chat.db"), given)
+    rows = [(name, getattr(outcome, name)) for name in Found.__struct_fields__]
+    print(table(["", "PostgreSQL" if given.url else "SQLite"], rows))
+    return 1 if outcome.problems else 0
+
+
+def _measured(url: str, given: Any) -> Found:
+    return follow_under_kills(url, given.seconds, writers=given.writers, followers=given.followers)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
