@@ -13,7 +13,7 @@ from memman.compression.words import exact_values
 from memman.config import usable_input
 from memman.counting import Models
 from memman.entries import Entry, FilePart, ImagePart, OpaquePart, Part
-from memman.explaining import ComparedReplacement, Comparison, KeptIn, Trail, comparisons
+from memman.explaining import KeptIn, Survival, SurvivingValues, Trail, survivals
 from memman.manager import MemoryManager
 from memman.plugins import shared_plugins
 from memman.records import (
@@ -196,47 +196,48 @@ class _Shown:
         ]
 
     def _read_steps(self) -> Iterator[ShownStep]:
-        compared = comparisons(self._trail)
+        survived = survivals(self._trail)
         for place, change in enumerate(changes(self._trail, self._numbers)):
             record = change.record
             told: dict[str, Any] = {}
             if isinstance(record, Compressed):
                 self._places[record.id] = place
-                told = self._compression(next(compared), record)
+                told = self._compression(next(survived), record)
             elif not isinstance(record, Added):
                 told = self._other(record)
             yield _step(change, told)
 
-    def _compression(self, compared: Comparison, record: Compressed) -> dict[str, Any]:
+    def _compression(self, survived: Survival, record: Compressed) -> dict[str, Any]:
+        state = self._trail.state_of(record.id)
         folded: tuple[str, ...] = ()
-        if compared.state == "folded":
+        if state == "folded":
             folded = self._trail.history.folded_into(record.id)
         return {
-            "state": compared.state,
-            "reason": compared.reason,
-            "before": compared.tokens_before,
-            "after": compared.tokens_after,
+            "state": state,
+            "reason": record.reason,
+            "before": record.tokens_before,
+            "after": record.tokens_after,
             "cost": record.cost,
             "folded_into": [self._trail.compressions[name][0] for name in folded],
-            "value_count": compared.values,
-            "values_kept": compared.values_kept,
-            "replacements": [self._replacement(item) for item in compared.replacements],
+            "value_count": survived.values,
+            "values_kept": survived.kept,
+            "replacements": [self._replacement(each) for each in survived.replacements],
         }
 
-    def _replacement(self, item: ComparedReplacement) -> ShownReplacement:
-        self._originals.update(entry.id for entry in item.originals)
+    def _replacement(self, survived: SurvivingValues) -> ShownReplacement:
+        self._originals.update(survived.ids)
         kept: dict[str, list[int]] = {}
-        for each in item.values:
-            number = self.values.setdefault(each.value, len(self.values))
-            if each.kept is not None:
-                kept.setdefault(each.kept, []).append(number)
+        for value, place in survived.kept.items():
+            number = self.values.setdefault(value, len(self.values))
+            kept.setdefault(place, []).append(number)
+        entry = survived.item.entry
         return ShownReplacement(
-            method=item.method,
-            originals=self._numbers.spans([entry.id for entry in item.originals]),
-            before=item.tokens_before,
-            after=item.tokens_after,
-            entry=self._numbers[item.entry.id] if item.entry is not None else None,
-            kept={place: kept[place] for place in _PLACES if place in kept},
+            method=survived.item.method,
+            originals=self._numbers.originals(entry.id if entry else None, survived.ids),
+            before=survived.tokens_before,
+            after=entry.token_count.tokens if entry is not None else 0,
+            entry=self._numbers[entry.id] if entry is not None else None,
+            kept={place: sorted(kept[place]) for place in _PLACES if place in kept},
         )
 
     def _other(self, record: Record) -> dict[str, Any]:
@@ -303,7 +304,8 @@ class _Shown:
         """The values of an original by number; none of them has a number in what was never compressed."""
         if entry.id not in self._originals:
             return []
-        return [self.values[value] for value in exact_values(entry.text)]
+        values = self.values
+        return [values.setdefault(value, len(values)) for value in exact_values(entry.text)]
 
 
 def _step(change: Change, told: dict[str, Any]) -> ShownStep:

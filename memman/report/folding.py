@@ -27,18 +27,23 @@ class Numbers:
             for name in _entries_in(record):
                 self._of[name] = len(self._of)
 
+        self._behind: dict[str, list[Span]] = {}  # what a compression made -> the originals
+
     def __getitem__(self, entry_id: str) -> int:
         return self._of[entry_id]
 
     def spans(self, ids: Sequence[str]) -> list[Span]:
-        """Entries as spans of neighbouring numbers, in the order given."""
-        found: list[Span] = []
+        """Entries as spans of neighbouring numbers."""
+        return _joined([(self._of[name], self._of[name]) for name in ids])
+
+    def originals(self, made: str | None, ids: Sequence[str]) -> list[Span]:
+        """The added entries among these and behind them, which the entry `made` stands for from now on."""
+        own: list[Span] = []
         for name in ids:
-            number = self._of[name]
-            if found and found[-1][1] == number - 1:
-                found[-1] = (found[-1][0], number)
-            else:
-                found.append((number, number))
+            own += self._behind.get(name) or [(self._of[name], self._of[name])]
+        found = _joined(own)
+        if made is not None:
+            self._behind[made] = found
         return found
 
 
@@ -71,6 +76,17 @@ def changes(trail: Trail, numbers: Numbers) -> Iterator[Change]:
             active_entries=len(history.slots),
             total_tokens=history.ledger.tokens,
         )
+
+
+def _joined(spans: list[Span]) -> list[Span]:
+    """Spans in order, neighbours as one."""
+    found: list[Span] = []
+    for first, last in sorted(spans):
+        if found and found[-1][1] >= first - 1:
+            found[-1] = (found[-1][0], last)
+        else:
+            found.append((first, last))
+    return found
 
 
 def splices(before: Sequence[int], after: Sequence[int]) -> list[Splice]:

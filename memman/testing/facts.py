@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from memman.explaining.comparing import stands_alone
+from memman.explaining.values import stands_alone
 from memman.manager import AsyncMemoryManager, MemoryManager
 from memman.testing.laws import settled
 

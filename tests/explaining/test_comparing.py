@@ -9,7 +9,7 @@ from memman import MemoryManager
 from memman.compression.ledger import LEDGER_HEAD
 from memman.compression.words import exact_values
 from memman.explaining import Comparison, compare
-from memman.explaining.comparing import stands_alone
+from memman.explaining.values import stands_alone
 from tests.explaining.conversation import ORDER, PATH, manager, orders, talk, trail
 
 

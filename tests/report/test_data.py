@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from memman import MemoryManager, SessionNotFound
 from memman.archive import records_of
 from memman.entries import FilePart, ImagePart
-from memman.explaining import Comparison, Trail, compare, comparisons
+from memman.explaining import Trail, compare
 from memman.history import History
 from memman.report.data import Report, ShownEntry, report_of
 from memman.report.folding import splices
@@ -110,11 +110,6 @@ def test_originals_are_those_of_the_comparison(report: Report, trail: Trail) -> 
             ids = [entry.id for entry in compared.originals]
             assert [report.entries[n].id for n in numbers] == ids
             assert (item.before, item.after) == (compared.tokens_before, compared.tokens_after)
-
-
-def test_all_comparisons_at_once_are_those_one_by_one(trail: Trail) -> None:
-    one_by_one: list[Comparison] = [compare(trail, name) for name in trail.compressions]
-    assert list(comparisons(trail)) == one_by_one
 
 
 def test_every_original_is_there_word_for_word(report: Report, memory: MemoryManager) -> None:
