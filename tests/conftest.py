@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 import socket
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -28,7 +29,11 @@ def _missing_service() -> str | None:
 
 
 def _missing_browser() -> str | None:
-    return None if shutil.which("chromium") else "there is no Chromium"
+    if shutil.which("chromium") is None:
+        return "there is no Chromium: install your system's `chromium`"
+    if find_spec("playwright") is None:
+        return "there is no Playwright: run with `uv run --group browser`"
+    return None
 
 
 MISSING = {"shared": _missing_shared, "service": _missing_service, "browser": _missing_browser}

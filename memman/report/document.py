@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import html
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,7 +20,7 @@ _SCRIPTS: Final = ("session", "text", "summary", "chart", "list", "detail", "app
 GENERATOR: Final = (
     '<meta name="generator" content="memman">'  # by which a page is known as a report
 )
-_CHUNK: Final = 512  # entries that are encoded at a time
+_CHUNK: Final = 512  # of entries, or of anything else that there is a list of, in a block
 # What would end the block or a line of it for a parser that is not one of JSON.
 _ESCAPES: Final = (
     (b"<", b"\\u003c"),
@@ -52,7 +52,7 @@ def pieces(memory: MemoryManager, session_id: str) -> Iterator[str]:
     head, rest = _file("report.html").split("{{data}}")
     filled = head.replace("{{policy}}", _policy(style, script)).replace("{{style}}", style)
     yield filled.replace("{{title}}", html.escape(f"{session_id} · memman"))
-    yield from _json(data)
+    yield from _blocks(data)
     yield rest.replace("{{script}}", script)
 
 
@@ -73,23 +73,21 @@ def _file(name: str) -> str:
     return beside(__file__, f"page/{name}").decode()
 
 
-def _json(data: Report) -> Iterator[str]:
-    """The data as JSON that may stand in a script block."""
-    before = "{"
+def _blocks(data: Report) -> Iterator[str]:
+    """The data as JSON in script blocks, long lists in many, so that they come piece by piece."""
+    single = {}
     for name in data.__struct_fields__:
-        yield f'{before}"{name}":'
         value = getattr(data, name)
-        yield from _list(value) if isinstance(value, list) else [_inert(value)]
-        before = ","
-    yield "}"
+        if not isinstance(value, list):
+            single[name] = value
+            continue
+        for at in range(0, len(value), _CHUNK):
+            yield _block(name, value[at : at + _CHUNK])
+    yield _block("about", single)
 
 
-def _list(values: list[Any]) -> Iterator[str]:
-    chunks: Iterable[list[Any]] = (values[at : at + _CHUNK] for at in range(0, len(values), _CHUNK))
-    yield "["
-    for number, chunk in enumerate(chunks):
-        yield ("," if number else "") + _inert(chunk)[1:-1]
-    yield "]"
+def _block(name: str, value: Any) -> str:
+    return f'<script type="application/json" data-name="{name}">{_inert(value)}</script>\n'
 
 
 def _inert(value: Any) -> str:

@@ -3,10 +3,10 @@
 const TYPES = ["message", "tool_call", "tool_result", "context", "summary", "step"];
 const PRINTED = 3000; // rows of a printed list
 
+const now = windowAt(head);
 const page = {
   mode: "log", // or "window"
-  view: windowAt(head),
-  now: windowAt(head),
+  view: now,
   hidden: new Set(),
   query: "",
   hits: [],
@@ -71,7 +71,7 @@ function excerpt(entry) {
 
 const list = new List(byId("list"), describe, (item) => detail.show(item));
 const detail = new Detail(byId("detail"), {
-  latest: () => page.now,
+  latest: () => now,
   step: (step) => select((item) => item.step === step),
   entry: (number) => select((item) => item.entry === number),
 }, closeDetail);
@@ -183,17 +183,13 @@ function findHits(items) {
 function search(query) {
   page.query = query;
   page.matching = new Set();
+  page.lowered ||= entries.map((entry) => `${entry.name || ""}\n${entry.text}`.toLowerCase());
   const low = query.toLowerCase();
-  if (query) {
-    entries.forEach((entry, number) => {
-      if (entry.text.includes(query) || entry.text.toLowerCase().includes(low) || (entry.name || "").toLowerCase().includes(low)) {
-        page.matching.add(number);
-      }
-    });
-  }
+  page.lowered.forEach((text, number) => { if (query && text.includes(low)) page.matching.add(number); });
   detail.query = query;
   fill();
   if (page.hits.length) goHit(1);
+  byId("list").dataset.query = query;
 }
 
 function goHit(direction) {
@@ -278,11 +274,15 @@ function start() {
   byId("previous").disabled = byId("next").disabled = true;
   listen();
   detail.show(null);
+  byId("moment").value = String(head);
+  tellMoment();
   setMode("log");
-  setMoment(head);
-  const newest = compressions.filter((step) => step.state === "in force").pop();
-  if (newest && !narrow()) select((item) => item.step === newest);
   document.documentElement.dataset.ready = "yes";
+  // The page stands before the largest part of it is made.
+  requestAnimationFrame(() => setTimeout(() => {
+    const newest = compressions.filter((step) => step.state === "in force").pop();
+    if (newest && !narrow() && list.chosen < 0) select((item) => item.step === newest);
+  }));
 }
 
 start();

@@ -25,7 +25,7 @@ class Detail {
       : entries[item.entry].step !== undefined ? this.made(item.entry) : this.entry(item.entry);
     this.place.classList.toggle("open", Boolean(item));
     this.place.replaceChildren(...(item ? [closing] : []), ...made);
-    this.place.scrollTop = 0;
+    if (this.place.scrollTop) this.place.scrollTop = 0;
   }
 
   nothing() {

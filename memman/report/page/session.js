@@ -1,7 +1,16 @@
 // The data of the page, and the window of any moment, folded from what each step did to it.
 
-const report = JSON.parse(document.getElementById("data").textContent);
-const { entries, steps, values, head, stats, usage, limits } = report;
+const entries = [];
+const steps = [];
+const values = [];
+const lists = { entries, steps, values };
+let report = {};
+for (const block of document.querySelectorAll("script[data-name]")) {
+  const read = JSON.parse(block.textContent);
+  if (block.dataset.name === "about") report = read;
+  else for (const each of read) lists[block.dataset.name].push(each);
+}
+const { head, stats, usage, limits } = report;
 
 const addedAt = new Int32Array(head + 1).fill(-1); // place in the log -> number of the entry
 const stepAt = new Int32Array(head + 1).fill(-1); // place in the log -> number of the step
