@@ -165,6 +165,9 @@ def test_a_compression_opens_as_originals_beside_the_replacement(
     page = seen.open(folder / "eventful.html")
     trail = Trail(list(enumerate(records_of(eventful().export_session(SESSION)), 1)))
     newest = compare(trail, trail.history.latest())
+    page.wait_for_selector("#detail .pair")  # of the newest summary, until another is chosen
+    page.click("#now")
+    page.click("#earlier")
     page.wait_for_selector(f"#detail h3:has-text('#{newest.seq}')")
     told = f"{newest.values_kept:,} of {newest.values:,} kept"
     assert told in page.inner_text("#detail .facts")

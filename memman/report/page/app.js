@@ -126,6 +126,7 @@ function tellMoment() {
   const at = step ? step.at : entries[addedAt[seq]].at;
   byId("when").replaceChildren(strong(seq === head ? "At the end" : `At #${n(seq)}`), ` · ${time(at)} UTC · ${what} · `,
     strong(n(tokens)), ` tokens in ${counted(slots.length, "entry", "entries")}`);
+  byId("tab-window").textContent = `As the model saw it${seq === head ? "" : ` at #${n(seq)}`}`;
   byId("moment").setAttribute("aria-valuetext", `record ${seq} of ${head}, ${n(tokens)} tokens in the window`);
 }
 
@@ -280,8 +281,10 @@ function start() {
   document.documentElement.dataset.ready = "yes";
   // The page stands before the largest part of it is made.
   requestAnimationFrame(() => setTimeout(() => {
-    const newest = compressions.filter((step) => step.state === "in force").pop();
-    if (newest && !narrow() && list.chosen < 0) select((item) => item.step === newest);
+    const newest = now.slots.filter((number) => entries[number].type === "summary").pop();
+    const last = compressions.filter((step) => step.state === "in force").pop();
+    if (!last || narrow() || list.chosen >= 0) return;
+    select((item) => (newest === undefined ? item.step === last : item.entry === newest));
   }));
 }
 

@@ -247,5 +247,6 @@ function body(entry, marks) {
 }
 
 function facts(rows) {
-  return el("dl", { class: "facts small" }, ...rows.map(([term, said]) => el("div", {}, el("dt", {}, term), el("dd", {}, said))));
+  const long = (said) => (said.textContent || said).length > 40;
+  return el("dl", { class: "facts small" }, ...rows.map(([term, said]) => el("div", { class: long(said) && "long" }, el("dt", {}, term), el("dd", {}, said))));
 }
