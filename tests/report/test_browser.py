@@ -21,7 +21,7 @@ from tests.report.conversation import SESSION, eventful, hostile
 pytestmark = pytest.mark.browser
 
 OPENS_WITHIN = 2.0  # seconds, with 20,000 entries: the goal
-HELD = 4.0  # what is held of it: the machine may be shared by many
+HELD = 40  # what is held where the machine is slower: so many times what reading the data takes
 MANY = 20_000
 
 
@@ -299,19 +299,31 @@ def long_session() -> MemoryManager:
     return memory
 
 
-def opened(browser: Any, path: Path) -> tuple[float, float, Watched]:
-    """Opens a page; the seconds until it can be used, and those of its own work, which is what the
-    machine's other business disturbs least.
+READ_ALL = """() => {
+    for (const block of document.querySelectorAll("script[data-name]")) JSON.parse(block.textContent);
+}"""
+
+
+def opened(browser: Any, path: Path) -> tuple[float, float, float, Watched]:
+    """Opens a page: the seconds until it can be used, those of its own work, and those that reading its
+    data once more takes, which tell how fast the machine is just now.
     """
     seen = watched(browser)
     watch = seen.page.context.new_cdp_session(seen.page)
     watch.send("Performance.setTimeDomain", {"timeDomain": "threadTicks"})
     watch.send("Performance.enable")
+
+    def worked() -> float:
+        told = watch.send("Performance.getMetrics")["metrics"]
+        return {each["name"]: each["value"] for each in told}["TaskDuration"]
+
     begun = time.monotonic()
     seen.open(path)
-    passed = time.monotonic() - begun
-    told = watch.send("Performance.getMetrics")["metrics"]
-    return passed, {each["name"]: each["value"] for each in told}["TaskDuration"], seen
+    passed, spent = time.monotonic() - begun, worked()
+    seen.page.wait_for_selector("#detail .pair")
+    before = worked()
+    seen.page.evaluate(READ_ALL)
+    return passed, spent, worked() - before, seen
 
 
 def test_20_000_entries_open_within_two_seconds(
@@ -319,15 +331,14 @@ def test_20_000_entries_open_within_two_seconds(
 ) -> None:
     path = tmp_path / "long.html"
     size = write(long_session(), "long", path)
-    passed, spent, seen = opened(browser, path)
-    if spent > OPENS_WITHIN:  # the better of two: a neighbour can only add to it
-        passed, spent, seen = min((passed, spent, seen), opened(browser, path), key=lambda t: t[1])
+    passed, spent, read, seen = opened(browser, path)
     with capsys.disabled():
         print(  # noqa: T201 - a figure to look at
             f"\n{MANY:,} entries, {size / 1e6:.1f} MB: open after {passed:.2f} s, "
-            f"of which {spent:.2f} s of the page's own work (goal {OPENS_WITHIN} s)"
+            f"of which {spent:.2f} s of the page's own work (goal {OPENS_WITHIN} s), "
+            f"{spent / read:.1f} times reading its data"
         )
-    assert spent < HELD
+    assert spent < max(OPENS_WITHIN, HELD * read)
     page = seen.page
     assert page.locator("#list .row").count() < 100
     assert find(page, "ORD-4999?").startswith("1 of")
