@@ -33,7 +33,7 @@ from memman.records import Added, Compressed, Record
 
 MODEL = "gpt-4o"
 COUNTER = "tiktoken:o200k_base"
-FORMATS = ("openai-chat", "anthropic", "openai-responses", "gemini", "bedrock")
+FORMATS = ("openai-chat", "anthropic", "openai-responses", "gemini", "bedrock", "mistral")
 _SESSION = "replay"
 _LOG_SIGNALS = (
     events.entry_added,

@@ -1,4 +1,4 @@
-"""Bad requests for the rules of Gemini, Bedrock Converse and OpenAI Responses, each beside a good one."""
+"""Bad requests for the rules of Gemini, Bedrock, OpenAI Responses and Mistral, each beside a good one."""
 
 from __future__ import annotations
 
@@ -251,4 +251,67 @@ RESPONSES = [
     Seed("reasoning.alone", 2, [*_PAIR, _REASONING], [_REASONING, _message("assistant", "hi")]),
 ]  # fmt: skip
 
-SEEDS = {"openai-responses": RESPONSES, "gemini": GEMINI, "bedrock": BEDROCK}
+# ---------------------------------------------------------------- Mistral
+
+
+def _spoke(content: Any, *calls: Message, **more: Any) -> Message:
+    made = {"tool_calls": list(calls)} if calls else {}
+    return {"role": "assistant", "content": content, **made, **more}
+
+
+def _asking(call_id: Any = "a1B2c3D4e", name: Any = "find", arguments: Any = "{}") -> Message:
+    function = {"name": name, "arguments": arguments}
+    return {"id": call_id, "type": "function", "function": function}
+
+
+def _told(call_id: Any = "a1B2c3D4e", **more: Any) -> Message:
+    return {"role": "tool", "tool_call_id": call_id, "content": "found", **more}
+
+
+_ANSWERED = [_SPOKEN, _spoke("", _asking()), _told()]
+_ENDED = [*_ANSWERED, _spoke("done"), _SPOKEN]
+
+MISTRAL = [
+    Seed("request.empty", -1, [], [_SPOKEN]),
+    Seed("text.surrogate", 0, [_message("user", _LONE)], [_SPOKEN]),
+    Seed("system.shape", -1, [_SPOKEN], [_message("system", "be brief"), _SPOKEN],
+         bad_system="be brief"),
+    Seed("shape.message", 0, [_message("developer", "be brief"), _SPOKEN],
+         [_message("system", "be brief"), _SPOKEN]),
+    Seed("shape.content", 0, [_message("user", None)], [_SPOKEN]),
+    Seed("shape.content", 2, [*_ANSWERED[:2], {**_told(), "content": {"a": 1}}], _ANSWERED),
+    Seed("shape.chunk-role", 1,
+         [_SPOKEN, _spoke([{"type": "image_url", "image_url": "https://x.test/a.png"}]), _SPOKEN],
+         [_message("user", [{"type": "image_url", "image_url": "https://x.test/a.png"}])]),
+    Seed("shape.tool-calls", 1, [_SPOKEN, _spoke("hi", tool_calls={"id": "a"}), _SPOKEN],
+         [_SPOKEN, _spoke("hi", tool_calls=None), _SPOKEN]),
+    Seed("shape.tool-calls", 1, [_SPOKEN, _spoke("", {"id": "a1B2c3D4e"}), _told()], _ANSWERED),
+    Seed("content.empty", 1, [_SPOKEN, _spoke(""), _SPOKEN], [_SPOKEN, _spoke("hi"), _SPOKEN]),
+    Seed("order.unexpected", 3, [*_ANSWERED, _SPOKEN], _ENDED),
+    Seed("order.unexpected", 1, [_SPOKEN, _told()], _ANSWERED,
+         also=frozenset({"pair.orphan-result"})),
+    Seed("order.unexpected", 2, [_SPOKEN, _spoke("hi"), _message("system", "be brief"), _SPOKEN],
+         [_SPOKEN, _message("system", "be brief"), _SPOKEN]),
+    Seed("order.first-calls", 0, _ANSWERED[1:], _ANSWERED),
+    Seed("order.last", 1, [_SPOKEN, _spoke("hi")], [_SPOKEN, _spoke("hi", prefix=True)]),
+    Seed("prefix.not-last", 1, [_SPOKEN, _spoke("hi", prefix=True), _SPOKEN],
+         [_SPOKEN, _spoke("hi", prefix=False), _SPOKEN]),
+    Seed("pair.missing-result", 1,
+         [_SPOKEN, _spoke("", _asking(), _asking("f5G6h7I8j")), _told(), _spoke("so"), _SPOKEN],
+         [_SPOKEN, _spoke("", _asking(), _asking("f5G6h7I8j")), _told("f5G6h7I8j"), _told()]),
+    Seed("pair.missing-result", 1, [_SPOKEN, _spoke("", _asking()), _SPOKEN], _ENDED),
+    Seed("pair.orphan-result", 3, [*_ANSWERED, _told("f5G6h7I8j")], _ANSWERED),
+    Seed("pair.duplicate-result", 3, [*_ANSWERED, _told()], _ANSWERED),
+    Seed("id.pattern", 1, [_SPOKEN, _spoke("", _asking("call_0fypS1hVX")), _told()], _ANSWERED,
+         also=frozenset({"pair.missing-result", "pair.orphan-result"})),
+    Seed("id.pattern", 2, [*_ANSWERED[:2], _told(None)], _ANSWERED,
+         also=frozenset({"pair.missing-result", "pair.orphan-result"})),
+    Seed("id.duplicate", 1, [_SPOKEN, _spoke("", _asking(), _asking()), _told()], _ANSWERED),
+    Seed("args.shape", 1, [_SPOKEN, _spoke("", _asking(arguments=None)), _told()],
+         [_SPOKEN, _spoke("", _asking(arguments={"a": 1})), _told()]),
+    Seed("name.pattern", 1, [_SPOKEN, _spoke("", _asking(name="a.b")), _told()], _ANSWERED),
+    Seed("name.pattern", 2, [*_ANSWERED[:2], _told(name="a b")],
+         [*_ANSWERED[:2], _told(name="find")]),
+]  # fmt: skip
+
+SEEDS = {"openai-responses": RESPONSES, "gemini": GEMINI, "bedrock": BEDROCK, "mistral": MISTRAL}

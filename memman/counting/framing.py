@@ -47,6 +47,7 @@ _API_OF_FORMAT: Final = {
     "anthropic": "messages",
     "gemini": "gemini",
     "bedrock": "converse",
+    "mistral": "chat",
 }
 
 # The vendors whose families an API serves, where it does not serve all: what is billed there by others is

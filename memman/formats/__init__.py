@@ -12,6 +12,7 @@ from memman.errors import FormatError, PluginNotFound
 from memman.formats.anthropic import AnthropicFormat
 from memman.formats.bedrock import BedrockFormat
 from memman.formats.gemini import GeminiFormat
+from memman.formats.mistral import MistralFormat
 from memman.formats.openai_chat import OpenAIChatFormat
 from memman.formats.openai_responses import OpenAIResponsesFormat
 from memman.formats.plain import plain_messages
@@ -24,6 +25,7 @@ __all__ = [
     "AnthropicFormat",
     "BedrockFormat",
     "GeminiFormat",
+    "MistralFormat",
     "OpenAIChatFormat",
     "OpenAIResponsesFormat",
     "Rendering",
@@ -40,6 +42,7 @@ BUILTIN_FORMATS: tuple[Format, ...] = (
     OpenAIResponsesFormat(),
     GeminiFormat(),
     BedrockFormat(),
+    MistralFormat(),
 )
 
 

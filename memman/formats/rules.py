@@ -15,6 +15,7 @@ import msgspec
 
 from memman.formats import rules_bedrock as bedrock
 from memman.formats import rules_gemini as gemini
+from memman.formats import rules_mistral as mistral
 from memman.formats import rules_responses as responses
 from memman.formats.rulebook import (
     Checker,
@@ -95,7 +96,7 @@ result.empty-error | A tool_result with is_error says something. | trae-agent#23
 """
 
 
-_TARGETS = ("openai-chat", "anthropic", "openai-responses", "gemini", "bedrock")
+_TARGETS = ("openai-chat", "anthropic", "openai-responses", "gemini", "bedrock", "mistral")
 _SHARED = rules_of(_EVERYWHERE, *_TARGETS)
 
 RULES: Mapping[str, tuple[Rule, ...]] = MappingProxyType(
@@ -105,6 +106,7 @@ RULES: Mapping[str, tuple[Rule, ...]] = MappingProxyType(
         "openai-responses": _SHARED + responses.RULES,
         "gemini": _SHARED + gemini.RULES,
         "bedrock": _SHARED + bedrock.RULES,
+        "mistral": _SHARED + mistral.RULES,
     }
 )
 """The rules of each target, by the target's name."""
@@ -380,4 +382,5 @@ _CHECKERS = {
     "openai-responses": responses.CHECKER,
     "gemini": gemini.CHECKER,
     "bedrock": bedrock.CHECKER,
+    "mistral": mistral.CHECKER,
 }

@@ -7,6 +7,7 @@ from memman.formats import (
     AnthropicFormat,
     BedrockFormat,
     GeminiFormat,
+    MistralFormat,
     OpenAIChatFormat,
     OpenAIResponsesFormat,
     TextFormat,
@@ -147,6 +148,34 @@ BEDROCK = [
     ],
 ]  # fmt: skip
 
+MISTRAL = [
+    [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "What is in a.py?", "x": 1},
+        {"role": "assistant", "content": "", "prefix": False, "tool_calls": [
+            {"id": "a1B2c3D4e", "type": "function", "index": 0,
+             "function": {"name": "read", "arguments": '{"path": "a.py"}'}},
+            {"id": "f5G6h7I8j", "type": "function",
+             "function": {"name": "read", "arguments": {"path": "b.py"}}}]},
+        {"role": "tool", "tool_call_id": "f5G6h7I8j", "name": "read", "content": "no such file"},
+        {"role": "tool", "tool_call_id": "a1B2c3D4e", "content": [{"type": "text", "text": "print"}]},
+        {"role": "assistant", "content": [
+            {"type": "thinking", "thinking": [{"type": "text", "text": "A print?"}], "closed": True},
+            {"type": "text", "text": "A print."}]},
+        {"role": "user", "content": "Thanks \u4f60\u597d"},
+    ],
+    [
+        {"role": "user", "content": [
+            {"type": "text", "text": "What are these?"},
+            {"type": "image_url", "image_url": "https://x.test/a.png"},
+            {"type": "image_url", "image_url": {"url": "https://x.test/b.png"}},
+            {"type": "image_url", "image_url": {"url": "https://x.test/c.png", "detail": "low"}},
+            {"type": "document_url", "document_url": "https://x.test/d.pdf", "document_name": "d"},
+            {"type": "input_audio", "input_audio": "AA=="}]},
+        {"role": "assistant", "content": "They are", "prefix": True},
+    ],
+]  # fmt: skip
+
 TEXT = """\
 === Recent Conversation ===
 User: What is in a.py?
@@ -196,6 +225,14 @@ class TestBedrock(FormatConformance):
 
     def make_format(self) -> Format:
         return BedrockFormat()
+
+
+class TestMistral(FormatConformance):
+    samples = MISTRAL
+    rules = "mistral"
+
+    def make_format(self) -> Format:
+        return MistralFormat()
 
 
 class TestText(FormatConformance):

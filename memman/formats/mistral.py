@@ -1,0 +1,195 @@
+"""Mistral chat messages: OpenAI's shape, with ids of nine characters and an order of roles.
+
+After a tool's result the assistant comes before anybody else, system messages stand at the head or behind
+the user's, and the last word is the user's or a tool's. Framing is that of OpenAI chat: the published
+tokenizers put fewer tokens around a message.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from hashlib import sha256
+from typing import Any
+
+from memman.entries import Draft, FilePart, ImagePart, OpaquePart, Part, TextPart
+from memman.formats.chat import MESSAGE_FRAMING, Dialect, parse_messages, render_turn, wire_name
+from memman.formats.parts import data_of, opaque_block
+from memman.ports import Call, Rendered, Turn
+
+_NAME = "mistral"
+_ROLES = ("system", "user", "assistant", "tool")
+_ID = re.compile(r"[a-zA-Z0-9]{9}\Z")
+_ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+_BEGINS = "[memman: the conversation begins with the assistant]"
+_GOES_ON = "[memman: the conversation goes on]"
+_NO_REPLY = "(no reply)"
+_SYSTEM_NOTE = "[memman: a system message within the conversation]\n"
+# Whether a bridge stands before a user's message is seen when all are together; it is priced in any case.
+_BRIDGE = (_NO_REPLY, "<assistant>\n")
+_CHUNKS = ("document_url", "reference")
+_NOTHING = Rendered((), 0)
+
+
+class MistralFormat:
+    """`{"role": ..., "content": ..., "tool_calls": [...]}` as Mistral's API takes it, and back."""
+
+    name = _NAME
+    request_framing = 3
+    message_framing = MESSAGE_FRAMING
+    joins = False
+    edges: tuple[str, ...] = (_BEGINS, _GOES_ON)
+    inline_system = True
+
+    # ------------------------------------------------------------ in
+
+    def detect(self, messages: Sequence[Any]) -> int:
+        """Sure of a `prefix`, of its own chunks, and of calls whose ids have all nine characters."""
+        if not messages or not all(
+            isinstance(item, dict) and item.get("role") in _ROLES for item in messages
+        ):
+            return 0
+        if any("prefix" in item for item in messages) or any(map(_is_own, _chunks(messages))):
+            return 5
+        ids = [call.get("id") for call in _calls(messages)]
+        return 4 if ids and all(isinstance(each, str) and _ID.match(each) for each in ids) else 0
+
+    def parse(self, messages: Sequence[Any]) -> list[Draft]:
+        """One entry for a message's text and one for each call; nothing of a message gets lost."""
+        return parse_messages(_DIALECT, messages)
+
+    # ------------------------------------------------------------ out
+
+    def render(self, turn: Turn) -> Rendered:
+        """The messages of a turn; what would say nothing at all, which is refused, is left out."""
+        rendered = render_turn(_DIALECT, turn)
+        if turn.kind != "assistant":
+            note = (_SYSTEM_NOTE,) if turn.kind == "system" else ()
+            return Rendered(rendered.messages, rendered.framing, rendered.extras + _BRIDGE + note)
+        if not turn.calls and not any(message["content"] for message in rendered.messages):
+            return _NOTHING
+        for message in rendered.messages:
+            if "name" in message:
+                message["name"] = wire_name(message["name"])
+        return rendered
+
+    def join(self, left: dict[str, Any], right: dict[str, Any]) -> dict[str, Any] | None:
+        """Never: neighbours of one role are legal here."""
+        return None
+
+    def frame(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """The messages in an order that is taken, and a user's or a tool's at the end."""
+        framed = list(_in_order(messages))
+        if framed and framed[0].get("tool_calls"):  # its results would be found to have no calls
+            framed.insert(0, {"role": "user", "content": _BEGINS})
+        last = framed[-1] if framed else {}
+        if last.get("role") not in ("user", "tool") and not last.get("prefix"):
+            framed.append({"role": "user", "content": _GOES_ON})
+        return framed
+
+
+def _in_order(messages: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """The messages with bridges, and with late system messages as the user's notes."""
+    before = ""
+    for number, message in enumerate(messages, 1):
+        if message["role"] == "system" and before in ("assistant", "tool"):
+            message = {"role": "user", "content": _SYSTEM_NOTE + _text(message["content"])}
+        elif message.get("prefix") and number < len(messages):  # only the last one is gone on with
+            message = {key: value for key, value in message.items() if key != "prefix"}
+        if message["role"] == "user" and before == "tool":
+            yield {"role": "assistant", "content": _NO_REPLY}
+        yield message
+        before = message["role"]
+
+
+def _text(content: Any) -> str:
+    if isinstance(content, str):
+        return content
+    return "\n".join(chunk["text"] for chunk in content if chunk["type"] == "text")
+
+
+def _chunks(messages: Sequence[Any]) -> Iterator[dict[str, Any]]:
+    for message in messages:
+        content = message.get("content")
+        yield from (
+            (each for each in content if isinstance(each, dict))
+            if isinstance(content, list)
+            else ()
+        )
+
+
+def _calls(messages: Sequence[Any]) -> Iterator[dict[str, Any]]:
+    for message in messages:
+        calls = message.get("tool_calls")
+        yield from (
+            (each for each in calls if isinstance(each, dict)) if isinstance(calls, list) else ()
+        )
+
+
+def _is_own(chunk: dict[str, Any]) -> bool:
+    """Whether a chunk is of a type that only this API has; its thoughts are a list."""
+    return chunk.get("type") in _CHUNKS or isinstance(chunk.get("thinking"), list)
+
+
+# ---------------------------------------------------------------- parts and ids
+
+
+def _call_id(call: Call) -> str:
+    """The call's id, or one of nine characters that is made of it."""
+    if _ID.match(call.unique_id):
+        return call.unique_id
+    number = int.from_bytes(sha256(call.unique_id.encode()).digest()[:8])
+    digits = ""
+    for _ in range(9):
+        number, digit = divmod(number, len(_ALPHABET))
+        digits += _ALPHABET[digit]
+    return digits
+
+
+def _known_part(chunk: dict[str, Any]) -> Part | None:
+    kind = chunk["type"]
+    given = chunk.get(kind)
+    if kind == "image_url":
+        if isinstance(given, dict):
+            # "" is no detail in the spelling that has room for one: a link alone has None
+            return ImagePart(url=given.get("url"), detail=given.get("detail", ""))
+        return ImagePart(url=given)
+    return FilePart(url=given, name=chunk.get("document_name")) if kind == "document_url" else None
+
+
+def _wire_part(part: Part) -> dict[str, Any] | None:
+    """A part in this provider's words, or None for what it has none for."""
+    match part:
+        case ImagePart() if part.url or part.data:
+            url = part.url or f"data:{part.media_type or 'image/png'};base64,{part.data}"
+            detail = {"detail": part.detail} if part.detail else {}
+            image = url if part.detail is None else {"url": url, **detail}
+            return {"type": "image_url", "image_url": image}
+        case FilePart():
+            inline = data_of(part, "application/pdf")
+            link = f"data:{inline[0]};base64,{inline[1]}" if inline else part.url
+            name = {"document_name": part.name} if part.name else {}
+            return {"type": "document_url", "document_url": link, **name} if link else None
+    return _spoken_part(part)
+
+
+def _spoken_part(part: Part) -> dict[str, Any] | None:
+    """A part of the assistant's: its texts and its thoughts."""
+    match part:
+        case TextPart(text):
+            return {"type": "text", "text": text}
+        case OpaquePart(form) if form == _NAME:
+            return opaque_block(part)
+    return None
+
+
+_DIALECT = Dialect(
+    name=_NAME,
+    title="Mistral chat",
+    roles=_ROLES,
+    known_part=_known_part,
+    wire_part=_wire_part,
+    spoken_part=_spoken_part,
+    call_id=_call_id,
+    objects=True,
+)
