@@ -181,7 +181,12 @@ class _Replay:
         for context in more:
             if context is not None:
                 messages = context.messages
-                tokens = self._recount.more(messages, context.system)
+                chat = context.format == "mistral"  # it is spelled as OpenAI's
+                tokens = (
+                    self._recount.openai_chat(messages)
+                    if chat
+                    else self._recount.more(messages, context.system)
+                )
                 self._check(context, messages, tokens, index)
                 if index == len(self._messages) - 1:
                     self._check_return(context, messages)

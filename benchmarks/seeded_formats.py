@@ -293,6 +293,7 @@ MISTRAL = [
     Seed("order.unexpected", 2, [_SPOKEN, _spoke("hi"), _message("system", "be brief"), _SPOKEN],
          [_SPOKEN, _message("system", "be brief"), _SPOKEN]),
     Seed("order.first-calls", 0, _ANSWERED[1:], _ANSWERED),
+    Seed("order.alone", 0, [_spoke("hi", prefix=True)], [_SPOKEN, _spoke("hi", prefix=True)]),
     Seed("order.last", 1, [_SPOKEN, _spoke("hi")], [_SPOKEN, _spoke("hi", prefix=True)]),
     Seed("prefix.not-last", 1, [_SPOKEN, _spoke("hi", prefix=True), _SPOKEN],
          [_SPOKEN, _spoke("hi", prefix=False), _SPOKEN]),

@@ -80,11 +80,11 @@ class MistralFormat:
     def frame(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """The messages in an order that is taken, and a user's or a tool's at the end."""
         framed = list(_in_order(messages))
-        if framed and framed[0].get("tool_calls"):  # its results would be found to have no calls
-            framed.insert(0, {"role": "user", "content": _BEGINS})
         last = framed[-1] if framed else {}
         if last.get("role") not in ("user", "tool") and not last.get("prefix"):
             framed.append({"role": "user", "content": _GOES_ON})
+        if framed[0].get("tool_calls") or (len(framed) == 1 and framed[0]["role"] == "assistant"):
+            framed.insert(0, {"role": "user", "content": _BEGINS})
         return framed
 
 

@@ -40,6 +40,8 @@ nobody but system and user. | crush#279, avante.nvim#2695, litellm#17761; mistra
 (system)
 order.first-calls | The first message makes no calls: their results would count as too many. | \
 mistral-common 1.13 validate_tool_calls_followed_by_tool_messages
+order.alone | A single message is a user's or a system's. | \
+mistral-common 1.13 validate_message_list_structure
 order.last | The last message is a user's, a tool's, or an assistant's with a prefix. | \
 smolagents#757, autogen#5044
 prefix.not-last | Only the last message has a true prefix. | \
@@ -133,6 +135,8 @@ def _request(messages: Sequence[Any]) -> There:
         yield 0, "order.unexpected", "a tool speaks first; drop its result, or send it as text"
     if messages and _ids(messages[0]):
         yield 0, "order.first-calls", "the first message makes calls; put a user message before"
+    if len(roles) == 1 and roles[0] in ("assistant", "tool"):
+        yield 0, "order.alone", f"a {roles[0]} message stands alone; put a user message before"
     for index, (message, _) in enumerate(pairwise(messages)):
         if get(message, "prefix"):
             yield index, "prefix.not-last", "a message in the middle has a prefix; drop the key"

@@ -64,6 +64,8 @@ def accepted_by_mistral(messages: list[Message]) -> None:
         if isinstance(message.get("content"), list) else message
         for message in messages
     ]  # fmt: skip
+    if known[-1].get("prefix"):  # which the library loses as it reads OpenAI's shape
+        known.append({"role": "user", "content": "x"})
     request = ChatCompletionRequest.from_openai(known, model="m")
     for version in (TokenizerVersion.v7, TokenizerVersion.v11, TokenizerVersion.v13):
         get_validator(version, ValidationMode.serving).validate_request(request)
