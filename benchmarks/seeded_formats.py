@@ -1,4 +1,4 @@
-"""Bad requests for the rules of Gemini, Bedrock, OpenAI Responses and Mistral, each beside a good one."""
+"""Bad requests for the rules of the formats besides OpenAI chat and Anthropic, each beside a good one."""
 
 from __future__ import annotations
 
@@ -315,4 +315,60 @@ MISTRAL = [
          [*_ANSWERED[:2], _told(name="find")]),
 ]  # fmt: skip
 
-SEEDS = {"openai-responses": RESPONSES, "gemini": GEMINI, "bedrock": BEDROCK, "mistral": MISTRAL}
+# ---------------------------------------------------------------- LangChain
+
+
+def _lc(kind: str, content: Any, **more: Any) -> Message:
+    return {"type": kind, "data": {"content": content, **more}}
+
+
+def _lc_calls(*calls: Message) -> Message:
+    return _lc("ai", "", tool_calls=list(calls))
+
+
+def _lc_call(call_id: Any = "c1", args: Any = None) -> Message:
+    return {
+        "name": "find",
+        "args": {} if args is None else args,
+        "id": call_id,
+        "type": "tool_call",
+    }
+
+
+def _lc_tool(call_id: Any = "c1") -> Message:
+    return _lc("tool", "found", tool_call_id=call_id)
+
+
+_HUMAN = _lc("human", "hi")
+_LC_PAIR = [_HUMAN, _lc_calls(_lc_call()), _lc_tool()]
+
+LANGCHAIN = [
+    Seed("request.empty", -1, [], [_HUMAN]),
+    Seed("text.surrogate", 0, [_lc("human", _LONE)], [_HUMAN]),
+    Seed("system.shape", -1, [_HUMAN], [_lc("system", "be brief"), _HUMAN], bad_system="be brief"),
+    Seed("shape.message", 0, [{"role": "user", "content": "hi"}], [_HUMAN]),
+    Seed("shape.message", 0, [{"lc": 1, "type": "constructor", "id": ["x", "Prompt"], "kwargs": {}}],
+         [{"lc": 1, "type": "constructor", "id": ["langchain", "schema", "messages", "HumanMessage"],
+           "kwargs": {"content": "hi"}}]),
+    Seed("shape.content", 0, [_lc("human", None)], [_lc("human", ["hi", {"type": "text", "text": "x"}])]),
+    Seed("shape.tool-calls", 1, [_HUMAN, _lc("ai", "", tool_calls=[{"id": "c1", "args": {}}]),
+         _lc_tool()], _LC_PAIR),
+    Seed("order.system", 1, [_HUMAN, _lc("system", "be brief")],
+         [_lc("system", "be brief"), _lc("system", "be kind"), _HUMAN]),
+    Seed("pair.missing-result", 1, [_HUMAN, _lc_calls(_lc_call()), _HUMAN], _LC_PAIR),
+    Seed("pair.orphan-result", 1, [_HUMAN, _lc_tool()], _LC_PAIR),
+    Seed("pair.duplicate-result", 3, [*_LC_PAIR, _lc_tool()], _LC_PAIR),
+    Seed("id.missing", 1, [_HUMAN, _lc_tool(None)], _LC_PAIR),
+    Seed("id.missing", 1, [_HUMAN, _lc_calls(_lc_call(None))], _LC_PAIR),
+    Seed("id.duplicate", 3, [*_LC_PAIR, *_LC_PAIR[1:]],
+         [*_LC_PAIR, _lc_calls(_lc_call("c2")), _lc_tool("c2")]),
+    Seed("args.not-object", 1, [_HUMAN, _lc_calls(_lc_call(args="{}")), _lc_tool()], _LC_PAIR),
+]  # fmt: skip
+
+SEEDS = {
+    "openai-responses": RESPONSES,
+    "gemini": GEMINI,
+    "bedrock": BEDROCK,
+    "mistral": MISTRAL,
+    "langchain": LANGCHAIN,
+}

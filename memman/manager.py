@@ -491,7 +491,7 @@ class AsyncMemoryManager:
         Args:
             session_id: must exist.
             format: "openai-chat", "openai-responses", "anthropic", "gemini", "bedrock", "mistral",
-                "text", or a plugin's.
+                "langchain", "text", or a plugin's.
             model: another model than the session's; the window is priced by its counter.
             budget: tokens; the session's `max_tokens` by default.
             system: a system prompt that precedes the session's own system messages.

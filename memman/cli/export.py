@@ -33,7 +33,8 @@ from memman.results import Context
     default="openai-chat",
     show_default=True,
     metavar="FORMAT",
-    help="openai-chat, openai-responses, anthropic, gemini, bedrock, mistral, text, or a plugin's.",
+    help="openai-chat, openai-responses, anthropic, gemini, bedrock, mistral, langchain, text, "
+    "or a plugin's.",
 )
 @budget_option("What the context must fit; the session's own budget if none.")
 @model_option
@@ -41,8 +42,9 @@ from memman.results import Context
 def export(session: str, target: str, budget: int | None, model: str | None, as_json: bool) -> None:
     """Writes the context of the session S as its provider takes it.
 
-    openai-chat, openai-responses and mistral: a list. anthropic: an object with `system` and `messages`; bedrock:
-    the same, the system prompt as a block; gemini: an object with `systemInstruction` and `contents`.
+    openai-chat, openai-responses, mistral, langchain: a list. anthropic: an object with `system` and
+    `messages`; bedrock: the same, the system prompt as a block; gemini: an object with
+    `systemInstruction` and `contents`.
     """
     opened = load(session, model)
     context = _built(opened, target, budget)

@@ -12,6 +12,7 @@ from memman.errors import FormatError, PluginNotFound
 from memman.formats.anthropic import AnthropicFormat
 from memman.formats.bedrock import BedrockFormat
 from memman.formats.gemini import GeminiFormat
+from memman.formats.langchain import LangChainFormat
 from memman.formats.mistral import MistralFormat
 from memman.formats.openai_chat import OpenAIChatFormat
 from memman.formats.openai_responses import OpenAIResponsesFormat
@@ -25,6 +26,7 @@ __all__ = [
     "AnthropicFormat",
     "BedrockFormat",
     "GeminiFormat",
+    "LangChainFormat",
     "MistralFormat",
     "OpenAIChatFormat",
     "OpenAIResponsesFormat",
@@ -43,6 +45,7 @@ BUILTIN_FORMATS: tuple[Format, ...] = (
     GeminiFormat(),
     BedrockFormat(),
     MistralFormat(),
+    LangChainFormat(),
 )
 
 

@@ -15,6 +15,7 @@ import msgspec
 
 from memman.formats import rules_bedrock as bedrock
 from memman.formats import rules_gemini as gemini
+from memman.formats import rules_langchain as langchain
 from memman.formats import rules_mistral as mistral
 from memman.formats import rules_responses as responses
 from memman.formats.rulebook import (
@@ -96,7 +97,15 @@ result.empty-error | A tool_result with is_error says something. | trae-agent#23
 """
 
 
-_TARGETS = ("openai-chat", "anthropic", "openai-responses", "gemini", "bedrock", "mistral")
+_TARGETS = (
+    "openai-chat",
+    "anthropic",
+    "openai-responses",
+    "gemini",
+    "bedrock",
+    "mistral",
+    "langchain",
+)
 _SHARED = rules_of(_EVERYWHERE, *_TARGETS)
 
 RULES: Mapping[str, tuple[Rule, ...]] = MappingProxyType(
@@ -107,6 +116,7 @@ RULES: Mapping[str, tuple[Rule, ...]] = MappingProxyType(
         "gemini": _SHARED + gemini.RULES,
         "bedrock": _SHARED + bedrock.RULES,
         "mistral": _SHARED + mistral.RULES,
+        "langchain": _SHARED + langchain.RULES,
     }
 )
 """The rules of each target, by the target's name."""
@@ -383,4 +393,5 @@ _CHECKERS = {
     "gemini": gemini.CHECKER,
     "bedrock": bedrock.CHECKER,
     "mistral": mistral.CHECKER,
+    "langchain": langchain.CHECKER,
 }

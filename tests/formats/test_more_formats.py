@@ -27,7 +27,7 @@ from memman.formats.rules import RULES, check
 from memman.testing.formats import CONVERSATIONS, window_of
 
 Message = dict[str, Any]
-NEW = ("openai-responses", "gemini", "bedrock", "mistral")
+NEW = ("openai-responses", "gemini", "bedrock", "mistral", "langchain")
 TARGETS = tuple(RULES)
 
 
@@ -175,8 +175,8 @@ def test_ids_are_mapped_for_mistral_alone_and_stay_unique() -> None:
 
 
 def test_a_user_who_speaks_after_a_tool_is_preceded_by_the_assistant_for_mistral() -> None:
-    messages = [*TALK[:5], {"role": "user", "content": "Stop."}, {"role": "system", "content": "x"},
-                {"role": "assistant", "content": "Yes."}, {"role": "system", "content": "Be kind."}]  # fmt: skip
+    later = (("user", "Stop."), ("system", "x"), ("assistant", "Yes."), ("system", "Be kind."))
+    messages = [*TALK[:5], *({"role": role, "content": text} for role, text in later)]
     context = loaded(messages, "openai-chat").build_context("s", format="mistral")
     roles = [message["role"] for message in context.messages]
     assert roles == ["system", "user", "assistant", "tool", "tool", "assistant", "user", "system",
@@ -219,6 +219,7 @@ def test_every_format_has_its_name_in_the_list() -> None:
     names = [form.name for form in BUILTIN_FORMATS]
     assert names == [
         "openai-chat", "anthropic", "text", "openai-responses", "gemini", "bedrock", "mistral",
+        "langchain",
     ]  # fmt: skip
 
 
@@ -284,6 +285,31 @@ def responses_item(draw: Any) -> Message:
     return {"role": role, "content": draw(TEXTS)}
 
 
+def langchain_message(draw: Any) -> Message:
+    kind = draw(st.integers(0, 4))
+    if kind == 0:
+        calls = st.builds(
+            lambda call_id, name, given: {
+                "name": name, "args": given, "id": call_id, "type": "tool_call",
+            },
+            IDS, NAMES, JSONS,
+        )  # fmt: skip
+        made = draw(st.lists(calls, min_size=1, max_size=3))
+        return {"type": "ai", "data": {"content": draw(TEXTS), "tool_calls": made}}
+    if kind == 1:
+        status = draw(st.sampled_from(["success", "error"]))
+        return {"type": "tool", "data": {"content": draw(TEXTS), "tool_call_id": draw(IDS),
+                                         "status": status}}  # fmt: skip
+    if kind == 2:
+        call_id = draw(IDS)
+        use = {"type": "tool_use", "id": call_id, "name": "f", "input": {"x": 1}}
+        call = {"name": "f", "args": {"x": 1}, "id": call_id, "type": "tool_call"}
+        said = [{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": draw(TEXTS)}, use]
+        return {"type": "ai", "data": {"content": said, "tool_calls": [call]}}
+    role = draw(st.sampled_from(["human", "system", "ai"]))
+    return {"type": role, "data": {"content": draw(TEXTS), "id": "x"}}
+
+
 def mistral_message(draw: Any) -> Message:
     kind = draw(st.integers(0, 5))
     if kind in (0, 1):
@@ -319,6 +345,8 @@ def logs(draw: Any) -> tuple[str, list[Message]]:
     size = draw(st.integers(1, 7))
     if form == "openai-responses":
         return form, [responses_item(draw) for _ in range(size)]
+    if form == "langchain":
+        return form, [langchain_message(draw) for _ in range(size)]
     if form == "mistral":
         return form, [mistral_message(draw) for _ in range(size)]
     key, other = ("parts", "model") if form == "gemini" else ("content", "assistant")
@@ -358,7 +386,7 @@ def test_any_log_is_taken_kept_and_rendered_validly_within_its_budget(
 ) -> None:
     form, messages = log
     memory = loaded(copy.deepcopy(messages), form, max_tokens)
-    for target in (form, "openai-chat", "anthropic", "mistral"):
+    for target in (form, "openai-chat", "anthropic", "mistral", "langchain"):
         try:
             context = memory.build_context("s", format=target)
         except BudgetExceeded:

@@ -192,6 +192,9 @@ def said_in(target: str, words: str, role: str = "user") -> Message:
     """A plain message as the target has it."""
     if target == "gemini":
         return {"role": {"assistant": "model"}.get(role, role), "parts": [{"text": words}]}
+    if target == "langchain":
+        kind = {"user": "human", "assistant": "ai"}.get(role, role)
+        return {"type": kind, "data": {"content": words}}
     return {"role": role, "content": [{"text": words}] if target == "bedrock" else words}
 
 
@@ -352,7 +355,8 @@ def test_deep_nesting_and_cycles_end(target: str) -> None:
         deep = [deep]
     part: Message = {"type": "input_image" if target == "openai-responses" else "image"}
     cycle: Message = {**said_in(target, "hi")}
-    cycle["parts" if target == "gemini" else "content"] = [part]
+    inside = cycle["data"] if target == "langchain" else cycle
+    inside["parts" if target == "gemini" else "content"] = [part]
     part["image"] = cycle
     assert check([cycle], target) == []
     assert check([{**said_in(target, "hi"), "metadata": deep}], target) == []

@@ -7,6 +7,7 @@ from memman.formats import (
     AnthropicFormat,
     BedrockFormat,
     GeminiFormat,
+    LangChainFormat,
     MistralFormat,
     OpenAIChatFormat,
     OpenAIResponsesFormat,
@@ -176,6 +177,41 @@ MISTRAL = [
     ],
 ]  # fmt: skip
 
+LANGCHAIN = [
+    [
+        {"type": "system", "data": {"content": "Be brief.", "additional_kwargs": {}, "type": "system"}},
+        {"type": "human", "data": {"content": "What is in a.py?", "name": None, "id": "h1"}},
+        {"type": "ai", "data": {
+            "content": [{"type": "text", "text": "I look."},
+                        {"type": "tool_use", "id": "c1", "name": "read", "input": {"path": "a.py"}}],
+            "tool_calls": [{"name": "read", "args": {"path": "a.py"}, "id": "c1", "type": "tool_call"}],
+            "invalid_tool_calls": [], "usage_metadata": {"input_tokens": 3, "output_tokens": 1},
+            "response_metadata": {"model_name": "m"}}},
+        {"type": "tool", "data": {"content": "print(1)", "tool_call_id": "c1", "name": "read",
+                                  "artifact": {"k": 1}, "status": "success"}},
+        {"type": "ai", "data": {"content": "", "tool_calls": [
+            {"name": "read", "args": {}, "id": "c2", "type": "tool_call"}], "invalid_tool_calls": [
+            {"name": "read", "args": "{", "id": "c3", "error": "bad", "type": "invalid_tool_call"}]}},
+        {"type": "tool", "data": {"content": "no such file", "tool_call_id": "c3", "status": "error"}},
+        {"type": "tool", "data": {"content": ["one", {"type": "text", "text": "two"}],
+                                  "tool_call_id": "c2"}},
+        {"type": "AIMessageChunk", "data": {"content": "A print.", "chunk_position": "last"}},
+        {"type": "chat", "data": {"content": "And?", "role": "user"}},
+        {"type": "human", "data": {"content": [
+            {"type": "text", "text": "See"},
+            {"type": "image_url", "image_url": {"url": "https://x.test/a.png"}},
+            {"type": "image", "base64": "AA==", "mime_type": "image/png", "id": "i"},
+            {"type": "file", "base64": "AA==", "mime_type": "application/pdf"},
+            {"type": "audio", "base64": "AA==", "mime_type": "audio/wav"}]}},
+    ],
+    [
+        {"lc": 1, "type": "constructor", "id": ["langchain", "schema", "messages", "HumanMessage"],
+         "kwargs": {"content": "What is in a.py?", "type": "human"}},
+        {"lc": 1, "type": "constructor", "id": ["langchain", "schema", "messages", "AIMessage"],
+         "kwargs": {"content": "A print.", "type": "ai", "tool_calls": [], "invalid_tool_calls": []}},
+    ],
+]  # fmt: skip
+
 TEXT = """\
 === Recent Conversation ===
 User: What is in a.py?
@@ -233,6 +269,15 @@ class TestMistral(FormatConformance):
 
     def make_format(self) -> Format:
         return MistralFormat()
+
+
+class TestLangChain(FormatConformance):
+    samples = LANGCHAIN
+    rules = "langchain"
+    unknown = None  # what is beside `type` and `data` is nobody's
+
+    def make_format(self) -> Format:
+        return LangChainFormat()
 
 
 class TestText(FormatConformance):

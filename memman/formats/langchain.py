@@ -1,0 +1,535 @@
+"""LangChain messages as it writes them down: `messages_to_dict` and `dumpd`, without importing it.
+
+What is rendered is what `langchain_core.messages.messages_from_dict` reads: `{"type": ..., "data": ...}`.
+System messages stand first, since most chat models of LangChain refuse others; a later one becomes a
+marked note of the user's. Framing is that of OpenAI chat.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from memman.entries import (
+    Content,
+    Draft,
+    Entry,
+    FilePart,
+    ImagePart,
+    OpaquePart,
+    Part,
+    TextPart,
+    encode_json,
+)
+from memman.errors import FormatError
+from memman.formats.chat import MESSAGE_FRAMING
+from memman.formats.parts import (
+    arguments_of,
+    data_of,
+    interleaved,
+    opaque_block,
+    parts_framing,
+    read_parts,
+    wire_parts,
+)
+from memman.formats.patch import Kept, beside, keeping, kept_of, others
+from memman.formats.plain import parse_each
+from memman.formats.turns import NO_RESULT, delimited
+from memman.ports import Call, Rendered, Turn
+
+_NAME = "langchain"
+_CALL_FRAMING = 10
+_SYSTEM_NOTE = "[memman: a system message within the conversation]\n"
+_ODD_ARGUMENTS = "memman_arguments"
+_REMOVE_ALL = "__remove_all__"
+_NOTHING = Rendered((), 0)
+
+_ROLES = {
+    "human": "user", "HumanMessageChunk": "user",
+    "ai": "assistant", "AIMessageChunk": "assistant",
+    "system": "system", "SystemMessageChunk": "system",
+    "tool": "tool", "ToolMessageChunk": "tool", "function": "tool",
+}  # fmt: skip
+_TYPES = {"user": "human", "assistant": "ai", "system": "system"}
+_CHAT_ROLES = {"user": "user", "human": "user", "assistant": "assistant", "ai": "assistant",
+               "system": "system", "developer": "system"}  # fmt: skip
+# The last name in a constructor's id, by which `dumpd` says of which class a message is.
+_CLASSES = {
+    "HumanMessage": "human", "AIMessage": "ai", "SystemMessage": "system", "ToolMessage": "tool",
+    "FunctionMessage": "function", "ChatMessage": "chat", "RemoveMessage": "remove",
+    "HumanMessageChunk": "HumanMessageChunk", "AIMessageChunk": "AIMessageChunk",
+    "SystemMessageChunk": "SystemMessageChunk", "ToolMessageChunk": "ToolMessageChunk",
+}  # fmt: skip
+
+# What rendering answers for; every other key is kept and goes back as it came.
+_OF_SAID = frozenset(("content",))
+_OF_AI = frozenset(("content", "tool_calls", "invalid_tool_calls"))
+_OF_RESULT = frozenset(("content", "tool_call_id", "status"))
+_OF_CALL = frozenset(("name", "args", "id", "type"))
+# Calls that a provider's content has besides; each with where its id and its arguments are.
+_CALL_BLOCKS = {"tool_use": ("id", "input"), "tool_call": ("id", "args"),
+                "function_call": ("call_id", "arguments")}  # fmt: skip
+_SPELLED = "memman_spelled"  # a mark among a part's other keys, never sent
+
+
+class LangChainFormat:
+    """`{"type": "human", "data": {"content": ...}}`, or the constructor form, and back."""
+
+    name = _NAME
+    request_framing = 3
+    message_framing = MESSAGE_FRAMING
+    joins = False
+    edges: tuple[str, ...] = ()
+    inline_system = True
+
+    # ------------------------------------------------------------ in
+
+    def detect(self, messages: Sequence[Any]) -> int:
+        """Sure of either form: nobody else's messages look like these."""
+        return 6 if messages and all(_read(message) is not None for message in messages) else 0
+
+    def parse(self, messages: Sequence[Any]) -> list[Draft]:
+        """One entry for a message's text and one for each call; what was removed is not there."""
+        names: dict[str, str] = {}
+        gone = _removed(messages)
+        return parse_each(
+            messages,
+            lambda message, label: (
+                [] if int(label) in gone else _parse_message(message, label, names)
+            ),
+        )
+
+    # ------------------------------------------------------------ out
+
+    def render(self, turn: Turn) -> Rendered:
+        """The messages of a turn; results directly follow the message with their calls."""
+        if turn.kind == "assistant":
+            return _render_assistant(turn)
+        if turn.kind == "user" or turn.kind == "system":
+            return _render_said(turn.kind, turn.entries[0])
+        text, extras = delimited(turn)
+        return Rendered((_message("human", {"content": text}),), MESSAGE_FRAMING, extras)
+
+    def join(self, left: dict[str, Any], right: dict[str, Any]) -> dict[str, Any] | None:
+        """Never: neighbours of one type are legal here."""
+        return None
+
+    def frame(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """System messages behind any other become notes."""
+        types = [_type_of(message) for message in messages]
+        head = next((n for n, kind in enumerate(types) if kind != "system"), len(types))
+        if "system" not in types[head:]:
+            return messages
+        late = [
+            _note(message) if kind == "system" else message
+            for message, kind in zip(messages[head:], types[head:], strict=True)
+        ]
+        return [*messages[:head], *late]
+
+
+def _read(message: Any) -> tuple[str, dict[str, Any], bool] | None:
+    """(type, data, whether it has the constructor form) of what is a message, else None."""
+    if not isinstance(message, dict):
+        return None
+    kind, data = message.get("type"), message.get("data")
+    if kind == "constructor":
+        path, data = message.get("id"), message.get("kwargs")
+        name = path[-1] if isinstance(path, list) and path else None
+        kind = _CLASSES.get(name) if isinstance(name, str) else None
+    if not isinstance(kind, str) or not isinstance(data, dict):
+        return None
+    if kind not in _ROLES and kind not in ("chat", "remove"):
+        return None
+    return kind, data, "kwargs" in message
+
+
+def _type_of(message: dict[str, Any]) -> str:
+    found = _read(message)
+    return found[0] if found else ""
+
+
+def _removed(messages: Sequence[Any]) -> set[int]:
+    """The indexes of the messages that are removed by others, and of those others."""
+    gone: set[int] = set()
+    for index, message in enumerate(messages):
+        found = _read(message)
+        if found is not None and found[0] == "remove":
+            wanted = found[1].get("id")
+            gone.add(index)
+            gone |= {
+                earlier
+                for earlier in range(index)
+                if wanted == _REMOVE_ALL or _id_of(messages[earlier]) == wanted
+            }
+    return gone
+
+
+def _id_of(message: Any) -> Any:
+    found = _read(message)
+    return found[1].get("id") if found else None
+
+
+# ---------------------------------------------------------------- rendering
+
+
+def _message(kind: str, data: dict[str, Any], kept: Kept | None = None) -> dict[str, Any]:
+    """A message in the form in which it came."""
+    if kept is None or "lc" not in kept.block:
+        return {"type": kind, "data": data}
+    return {**kept.block, "kwargs": data}
+
+
+def _note(message: dict[str, Any]) -> dict[str, Any]:
+    content = message.get("data", message.get("kwargs", {}))["content"]
+    text = content if isinstance(content, str) else "\n".join(map(_text_of, content))
+    return _message("human", {"content": _SYSTEM_NOTE + text})
+
+
+def _text_of(block: Any) -> str:
+    return block if isinstance(block, str) else str(block.get("text", ""))
+
+
+def _render_said(role: str, entry: Entry) -> Rendered:
+    kept = kept_of(entry, _NAME)
+    extras: list[str] = [_SYSTEM_NOTE] if role == "system" else []
+    content = _wire_content(entry.content, kept, extras)
+    kind = kept.style or _TYPES[role]
+    message = _message(kind, beside({"content": content}, kept.message), kept)
+    framing = MESSAGE_FRAMING + parts_framing(entry.content)
+    return Rendered((message,), framing, tuple(extras))
+
+
+def _render_assistant(turn: Turn) -> Rendered:
+    texts, calls = turn.entries, turn.calls
+    extras: list[str] = []
+    first = texts[0] if texts else calls[0].entry
+    kept = kept_of(first, _NAME)
+    data: dict[str, Any] = {"content": _said(texts, calls, kept, extras)}
+    sound = [call for call in calls if kept_of(call.entry, _NAME).style != "invalid"]
+    odd = [call for call in calls if kept_of(call.entry, _NAME).style == "invalid"]
+    if sound or kept.blank == "listed":
+        data["tool_calls"] = [_wire_call(call, extras) for call in sound]
+    if odd or kept.blank == "listed":
+        data["invalid_tool_calls"] = [_wire_invalid(call) for call in odd]
+    message = _message(_kind(kept), beside(data, kept.message), kept)
+    framing = MESSAGE_FRAMING + sum([parts_framing(entry.content) for entry in texts])
+    framing += (MESSAGE_FRAMING + _CALL_FRAMING) * len(calls)
+    results = [_wire_result(call, extras) for call in turn.answers]
+    return Rendered((message, *results), framing, tuple(extras))
+
+
+def _kind(kept: Kept) -> str:
+    """The type of an assistant's message; a call keeps how it is spelled itself."""
+    return kept.style if kept.style in ("AIMessageChunk", "chat") else "ai"
+
+
+def _said(texts: Sequence[Entry], calls: Sequence[Call], kept: Kept, extras: list[str]) -> Any:
+    """The content; with the calls' own blocks in it where the provider has them there too."""
+    blocks: list[dict[str, Any] | None] = []
+    uses = [block for call in calls if (block := _call_block(call)) is not None]
+    if not uses:
+        if not texts:
+            return [] if kept.order == "l" else ""
+        if len(texts) == 1:
+            return _wire_content(texts[0].content, kept_of(texts[0], _NAME), extras)
+        if all(isinstance(entry.content, str) for entry in texts):
+            return "\n".join(entry.text for entry in texts)
+    for entry in texts:
+        content = entry.content
+        if isinstance(content, str):
+            blocks += [{"type": "text", "text": content}] if content else []
+        else:
+            blocks += _wire_blocks(content, kept_of(entry, _NAME), extras)
+    return interleaved(kept.order, blocks, [use for use in uses if use])
+
+
+def _call_block(call: Call) -> dict[str, Any] | None:
+    kept = kept_of(call.entry, _NAME)
+    keys = _CALL_BLOCKS.get(kept.style)
+    if keys is None:
+        return None
+    given: Any = call.entry.text if kept.style == "function_call" else arguments_of(call.entry)
+    base = {"type": kept.style, "name": call.entry.name, keys[0]: call.unique_id, keys[1]: given}
+    return beside(base, kept.body)
+
+
+def _wire_call(call: Call, extras: list[str]) -> dict[str, Any]:
+    entry = call.entry
+    arguments = arguments_of(entry)
+    if not isinstance(arguments, dict):
+        arguments = {_ODD_ARGUMENTS: entry.text} if entry.text else {}
+        extras += [_ODD_ARGUMENTS] if arguments else []
+    base = {"name": entry.name or "tool", "args": arguments, "id": call.unique_id}
+    return {**base, "type": "tool_call"}
+
+
+def _wire_invalid(call: Call) -> dict[str, Any]:
+    entry = call.entry
+    kept = kept_of(entry, _NAME)
+    base = {"name": entry.name, "args": entry.text, "id": call.unique_id}
+    return beside({**base, "type": "invalid_tool_call"}, kept.body)
+
+
+def _wire_result(call: Call, extras: list[str]) -> dict[str, Any]:
+    data: dict[str, Any] = {"content": NO_RESULT, "tool_call_id": call.unique_id}
+    result = call.result
+    if result is None:
+        extras.append(NO_RESULT)
+        return _message("tool", data)
+    kept = kept_of(result, _NAME)
+    data["content"] = _wire_content(result.content, kept, extras)
+    if result.is_error:
+        data["status"] = "error"
+    elif kept.blank == "success":
+        data["status"] = "success"
+    kind = kept.style if kept.style != "function" else "tool"
+    return _message(kind or "tool", beside(data, kept.message), kept)
+
+
+def _wire_content(content: Content, kept: Kept, extras: list[str]) -> Any:
+    if isinstance(content, str):
+        return content
+    return [block for block in _wire_blocks(content, kept, extras) if block] or ""
+
+
+def _wire_blocks(content: tuple[Part, ...], kept: Kept, extras: list[str]) -> list[Any]:
+    return [
+        None if block is None else _respelled(block)
+        for block in wire_parts(content, kept, _wire_part, extras)
+    ]
+
+
+def _respelled(block: dict[str, Any]) -> Any:
+    """A block as it came: a text without its block, or an image in LangChain's own words."""
+    spelled = block.pop(_SPELLED, None)
+    if spelled == "str":
+        return block["text"]
+    if spelled != "image":
+        return block
+    url = block.pop("image_url")["url"]
+    inline = data_of(ImagePart(url=url), "image/png")
+    image = {"url": url} if inline is None else {"mime_type": inline[0], "base64": inline[1]}
+    return {**block, "type": "image", **image}
+
+
+def _wire_part(part: Part) -> dict[str, Any] | None:
+    """A part in LangChain's words, or None for what it has none for."""
+    match part:
+        case TextPart(text):
+            return {"type": "text", "text": text}
+        case ImagePart() if part.url or part.data:
+            url = part.url or f"data:{part.media_type or 'image/png'};base64,{part.data}"
+            image = {"url": url, **({"detail": part.detail} if part.detail else {})}
+            return {"type": "image_url", "image_url": image}
+        case FilePart():
+            inline = data_of(part, "application/pdf")
+            if inline is not None:
+                return {"type": "file", "mime_type": inline[0], "base64": inline[1]}
+            return {"type": "file", "url": part.url} if part.url else None
+        case OpaquePart(form) if form == _NAME:
+            return opaque_block(part)
+    return None
+
+
+# ---------------------------------------------------------------- parsing
+
+
+def _parse_message(message: Any, label: str, names: dict[str, str]) -> list[Draft]:
+    """The drafts of one message; `label` stands for its id until whoever adds them makes one."""
+    found = _read(message)
+    if found is None:
+        raise FormatError(
+            f"this is not a LangChain message ({message!r:.80}): it needs a 'type' of "
+            f"{', '.join(_TYPES.values())} or tool and its 'data', or the constructor form"
+        )
+    kind, data, constructed = found
+    head = others(message, frozenset(("kwargs",))) if constructed else {}
+    role = _ROLES.get(kind) or _CHAT_ROLES.get(str(data.get("role", "")).lower(), "user")
+    style = "" if kind in _TYPES.values() or kind == "tool" else kind
+    if role == "tool":
+        return [_parse_result(data, head, style, names)]
+    if role == "assistant":
+        return _parse_assistant(data, head, style, label, names)
+    content, parts = _parse_content(data.get("content"))
+    kept = Kept(message=others(data, _OF_SAID), block=head, parts=parts, style=style)
+    own: Any = role
+    return [keeping(Draft(type="message", role=own, content=content), _NAME, kept)]
+
+
+def _parse_assistant(
+    data: dict[str, Any], head: dict[str, Any], style: str, label: str, names: dict[str, str]
+) -> list[Draft]:
+    calls = _listed(data, "tool_calls")
+    invalid = _listed(data, "invalid_tool_calls")
+    told = {call.get("id"): call for call in calls}
+    blocks, order = _apart(data.get("content"), told)
+    made = [_parse_call(call, blocks.get(call.get("id")), label, names) for call in calls]
+    made += [_parse_invalid(call, label, names) for call in invalid]
+    if not made and _legacy(data) is not None:
+        made = [_parse_legacy(_legacy(data), label)]
+    rest = data.get("content")
+    if isinstance(rest, list):
+        rest = [block for block in rest if not _is_call_block(block, told)]
+    content, parts = _parse_content(rest) if rest != [] else ("", {})
+    listed = "tool_calls" in data and "invalid_tool_calls" in data
+    shape = order if "u" in order else "l" if isinstance(rest, list) and not content else ""
+    envelope = others(data, _OF_AI)
+    found: list[tuple[Draft, Kept]] = []
+    if content or not made:
+        own = Draft(type="message", role="assistant", content=content,
+                    message_id=label if made else None)  # fmt: skip
+        found.append((own, Kept(parts=parts, style=style)))
+    found += made
+    first, kept = found[0]
+    block = {**head, **kept.block}
+    found[0] = (
+        first,
+        msgspec.structs.replace(
+            kept, message=envelope, block=block, blank="listed" if listed else "", order=shape
+        ),
+    )
+    return [keeping(draft, _NAME, each) for draft, each in found]
+
+
+def _listed(data: dict[str, Any], key: str) -> list[dict[str, Any]]:
+    calls = data.get(key) or []
+    if not isinstance(calls, list) or not all(isinstance(call, dict) for call in calls):
+        raise FormatError(f"'{key}' must be a list of calls, not {calls!r:.60}")
+    return calls
+
+
+def _is_call_block(block: Any, told: Mapping[Any, Any]) -> bool:
+    """Whether a block of the content is one of the calls that stand beside it too."""
+    if not isinstance(block, dict) or block.get("type") not in _CALL_BLOCKS:
+        return False
+    call_id = block.get(_CALL_BLOCKS[block["type"]][0])
+    return isinstance(call_id, str) and call_id in told
+
+
+def _apart(content: Any, told: Mapping[Any, Any]) -> tuple[dict[Any, dict[str, Any]], str]:
+    """The calls' own blocks by call id, and how texts and calls alternate."""
+    if not isinstance(content, list):
+        return {}, ""
+    blocks = {
+        block[_CALL_BLOCKS[block["type"]][0]]: block
+        for block in content
+        if _is_call_block(block, told)
+    }
+    order = "".join("u" if _is_call_block(block, told) else "t" for block in content)
+    return blocks, order if blocks else ""
+
+
+def _parse_call(
+    call: dict[str, Any], block: dict[str, Any] | None, label: str, names: dict[str, str]
+) -> tuple[Draft, Kept]:
+    name, call_id = call.get("name"), call.get("id")
+    if not isinstance(name, str) or not isinstance(call_id, str | None):
+        raise FormatError(f"a tool call needs a name and an id: {call!r:.80}")
+    names[call_id or ""] = name
+    draft = Draft(
+        type="tool_call",
+        role="assistant",
+        content=bytes(encode_json(call.get("args"), "the args of a call")).decode() or "{}",
+        call_id=call_id or None,
+        name=name,
+        message_id=label,
+    )
+    if block is None:
+        return draft, Kept(body=others(call, _OF_CALL))
+    keys = frozenset(("type", "name", *_CALL_BLOCKS[block["type"]]))
+    if block["type"] == "function_call" and isinstance(block.get("arguments"), str):
+        draft = msgspec.structs.replace(draft, content=block["arguments"])
+    return draft, Kept(body=others(block, keys), style=block["type"])
+
+
+def _parse_invalid(call: dict[str, Any], label: str, names: dict[str, str]) -> tuple[Draft, Kept]:
+    name, call_id, given = call.get("name"), call.get("id"), call.get("args")
+    if not isinstance(name, str | None) or not isinstance(call_id, str | None):
+        raise FormatError(f"an invalid tool call needs a name and an id: {call!r:.80}")
+    names[call_id or ""] = name or ""
+    draft = Draft(
+        type="tool_call",
+        role="assistant",
+        content=given if isinstance(given, str) else "",
+        call_id=call_id or None,
+        name=name,
+        message_id=label,
+    )
+    return draft, Kept(body=others(call, _OF_CALL), style="invalid")
+
+
+def _legacy(data: dict[str, Any]) -> Any:
+    """The call of a model from before there were tool calls."""
+    more = data.get("additional_kwargs")
+    call = more.get("function_call") if isinstance(more, dict) else None
+    return call if isinstance(call, dict) and isinstance(call.get("name"), str) else None
+
+
+def _parse_legacy(call: dict[str, Any], label: str) -> tuple[Draft, Kept]:
+    draft = Draft(type="tool_call", role="assistant", content=str(call.get("arguments") or ""),
+                  name=call["name"], message_id=label)  # fmt: skip
+    return draft, Kept()
+
+
+def _parse_result(
+    data: dict[str, Any], head: dict[str, Any], style: str, names: dict[str, str]
+) -> Draft:
+    call_id = data.get("tool_call_id")
+    if not isinstance(call_id, str | None):
+        raise FormatError(f"'tool_call_id' must be a string, not {call_id!r:.40}")
+    name = data.get("name")
+    content, parts = _parse_content(data.get("content"))
+    draft = Draft(
+        type="tool_result",
+        role="tool",
+        content=content,
+        call_id=call_id or None,
+        name=name if isinstance(name, str) and name else names.get(call_id or ""),
+        is_error=data.get("status") == "error",
+    )
+    success = "success" if data.get("status") == "success" else ""
+    envelope = others(data, _OF_RESULT)
+    return keeping(
+        draft, _NAME, Kept(message=envelope, block=head, parts=parts, style=style, blank=success)
+    )
+
+
+def _parse_content(content: Any) -> tuple[Content, dict[str, dict[str, Any]]]:
+    """A content, and the other keys of its parts."""
+    if content is None or isinstance(content, str):
+        return content or "", {}
+    if not isinstance(content, list):
+        raise FormatError(
+            f"'content' must be text or a list of blocks, not {type(content).__name__}"
+        )
+    return read_parts(list(map(_typed, content)), _NAME, _known_part, _wire_part)
+
+
+def _typed(block: Any) -> Any:
+    """A block as `_wire_part` writes it, with a mark of how it was spelled."""
+    if isinstance(block, str):
+        return {"type": "text", "text": block, _SPELLED: "str"}
+    if not isinstance(block, dict) or block.get("type") != "image":
+        return block
+    url, data, kind = block.get("url"), block.get("base64"), block.get("mime_type")
+    if isinstance(data, str) and isinstance(kind, str):
+        url = f"data:{kind};base64,{data}"
+    if not isinstance(url, str):
+        return block
+    rest = others(block, frozenset(("url", "base64", "mime_type")))
+    return {**rest, "type": "image_url", "image_url": {"url": url}, _SPELLED: "image"}
+
+
+def _known_part(block: dict[str, Any]) -> Part | None:
+    kind = block["type"]
+    if kind == "image_url":
+        image = block.get("image_url")
+        given: Callable[[str], Any] = image.get if isinstance(image, dict) else {}.get
+        return ImagePart(url=given("url"), detail=given("detail"))
+    if kind == "file":
+        return FilePart(
+            url=block.get("url"), data=block.get("base64"), media_type=block.get("mime_type")
+        )
+    return None

@@ -1,0 +1,150 @@
+"""What LangChain, or most of the chat models behind it, refuses in a list of its messages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from memman.formats.rulebook import (
+    Checker,
+    Here,
+    There,
+    dicts,
+    filled,
+    get,
+    repeated,
+    rules_of,
+    show,
+)
+
+RULES = rules_of(
+    """
+system.shape | System text is a message, not a parameter. | langchain-core 1.x SystemMessage
+shape.message | A message is an object with a type and data, or the constructor form. | \
+langchain-core 1.x messages_from_dict, loads
+shape.content | Content is a string, or a list of strings and objects. | \
+langchain-core 1.x BaseMessage (null is refused)
+shape.tool-calls | tool_calls is a list of objects with a name. | langchain-core 1.x ToolCall
+order.system | System messages stand first and together. | \
+langchain#20835 (ChatAnthropic), langchain#28164 (ChatGoogleGenerativeAI)
+pair.missing-result | Each call is answered before anybody else speaks. | \
+langgraph#5109
+pair.orphan-result | A tool message answers a call of the last ai message. | \
+CopilotKit#7277, strands#1435
+pair.duplicate-result | A call is answered once. | agno#5116 (as the model's provider)
+id.missing | A call has an id and a tool message a tool_call_id. | \
+langchain-core 1.x ToolMessage, langchain#22600
+id.duplicate | The calls of a request have different ids. | claude-code#20700 (as the model's provider)
+args.not-object | The args of a call are an object; others are invalid_tool_calls. | \
+langchain-core 1.x ToolCall
+""",
+    "langchain",
+)
+_CLASSES = {"HumanMessage": "human", "AIMessage": "ai", "SystemMessage": "system",
+            "ToolMessage": "tool", "FunctionMessage": "function", "ChatMessage": "chat"}  # fmt: skip
+_CHUNKS = {f"{name}Chunk": kind for name, kind in _CLASSES.items()}
+_KINDS = {kind: kind for kind in _CLASSES.values()} | _CHUNKS
+
+
+def _kind(message: Any) -> str:
+    """human, ai, system, tool, function or chat; "" for what is no message."""
+    kind, data = get(message, "type"), get(message, "data")
+    if kind == "constructor":
+        path, data = get(message, "id"), get(message, "kwargs")
+        kind = path[-1] if isinstance(path, list) and path else None
+        kind = _CLASSES.get(kind, kind) if isinstance(kind, str) else None
+    if not isinstance(kind, str) or not isinstance(data, dict):
+        return ""
+    return _KINDS.get(kind, "")
+
+
+def _data(message: Any) -> dict[str, Any]:
+    found = get(message, "kwargs") if get(message, "type") == "constructor" else None
+    data = get(message, "data") if found is None else found
+    return data if isinstance(data, dict) else {}
+
+
+def _system(system: Any) -> Here:
+    if system is not None:
+        yield "system.shape", "a system parameter is given; send a first message of type system"
+
+
+def _message(message: Any) -> Here:
+    kind, data = _kind(message), _data(message)
+    if not kind:
+        wrong = f"a message is {show(message)} of type {show(get(message, 'type'))}"
+        yield "shape.message", f"{wrong}; send an object with a type and its data"
+        return
+    content = data.get("content")
+    blocks = isinstance(content, list) and all(isinstance(b, str | dict) for b in content)
+    if not (isinstance(content, str) or blocks):
+        yield "shape.content", f"{kind} content is {show(content)}; send a string or blocks"
+    if kind == "tool" and not filled(data.get("tool_call_id")):
+        yield "id.missing", "a tool message has no tool_call_id; name the call it answers"
+    if kind == "ai":
+        yield from _calls(data.get("tool_calls"))
+
+
+def _calls(calls: Any) -> Here:
+    named = isinstance(calls, list) and all(filled(get(call, "name")) for call in calls)
+    if calls is not None and not named:
+        yield "shape.tool-calls", "tool_calls is not a list of named calls; omit it if empty"
+    for call in dicts(calls):
+        if not filled(call.get("id")):
+            yield "id.missing", f"a call has the id {show(call.get('id'))}; give it a string"
+        if not isinstance(call.get("args"), dict):
+            given = show(call.get("args"))
+            yield "args.not-object", f"args are {given}; send an object, or an invalid_tool_call"
+
+
+def _request(messages: Sequence[Any]) -> There:
+    spoken = False
+    for index, message in enumerate(messages):
+        kind = _kind(message)
+        if kind == "system" and spoken:
+            yield index, "order.system", "a system message follows others; send it as a human's"
+        spoken = spoken or kind not in ("", "system")
+    yield from _ids(messages)
+    yield from _pairs(messages)
+
+
+def _called(message: Any) -> list[str]:
+    if _kind(message) != "ai":
+        return []
+    data = _data(message)
+    calls = dicts(data.get("tool_calls")) + dicts(data.get("invalid_tool_calls"))
+    return [call["id"] for call in calls if filled(call.get("id"))]
+
+
+def _ids(messages: Sequence[Any]) -> There:
+    seen: set[str] = set()
+    for index, message in enumerate(messages):
+        called = _called(message)
+        again = [call_id for call_id in dict.fromkeys(called) if call_id in seen]
+        for call_id in dict.fromkeys([*again, *repeated(called)]):
+            yield index, "id.duplicate", f"the id {show(call_id)} was used before; map it"
+        seen.update(called)
+
+
+def _pairs(messages: Sequence[Any]) -> There:
+    asked: list[str] = []
+    answered: list[Any] = []
+    caller = -1
+    for index, each in enumerate([*messages, None]):
+        if _kind(each) != "tool":
+            for call_id in dict.fromkeys(asked):
+                if call_id not in answered:
+                    text = f"no tool message answers the call {show(call_id)}; add one"
+                    yield caller, "pair.missing-result", text
+            asked, answered, caller = _called(each), [], index
+            continue
+        result_id = _data(each).get("tool_call_id")
+        if result_id in answered:
+            yield index, "pair.duplicate-result", f"{show(result_id)} has several results; keep one"
+        elif filled(result_id) and result_id not in asked:
+            text = f"the result of {show(result_id)} follows no such call; send it as text"
+            yield index, "pair.orphan-result", text
+        answered.append(result_id)
+
+
+CHECKER = Checker((), _system, _message, _request)
