@@ -5,12 +5,25 @@ from __future__ import annotations
 import sys
 from argparse import ArgumentParser
 
+from memman.errors import InvalidInput
 from memman_postgres.tables import migrations, schema
 
 
 def main() -> int:
     """The command; returns its exit code."""
     parser = ArgumentParser(prog="python -m memman_postgres", description=__doc__)
+    parser.add_argument(
+        "--partitions",
+        type=int,
+        nargs="?",
+        const=64,
+        default=0,
+        metavar="NUMBER",
+        help="divide records and names by a hash of their session (64)",
+    )
+    parser.add_argument(
+        "--tenants", action="store_true", help="row-level security by the setting memman.tenant"
+    )
     parser.add_argument(
         "--from",
         dest="version",
@@ -19,7 +32,11 @@ def main() -> int:
         help="only what brings tables of this version to the newest, to be run in one transaction",
     )
     options = parser.parse_args()
-    sys.stdout.write(schema() if options.version is None else migrations(options.version))
+    try:
+        script = schema(options.partitions, tenants=options.tenants)
+    except InvalidInput as error:
+        parser.error(str(error))
+    sys.stdout.write(script if options.version is None else migrations(options.version))
     return 0
 
 

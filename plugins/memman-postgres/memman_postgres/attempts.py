@@ -49,6 +49,10 @@ def connection_broke(error: Exception) -> bool:
     return state in _ENDINGS or state.startswith("08")
 
 
+_TENANT = (
+    ". Say whose sessions they are: options=-cmemman.tenant%3DNAME in the URL, or ALTER ROLE ... SET "
+    "memman.tenant"
+)
 _ADVICE: tuple[tuple[type[psycopg.Error], str], ...] = (
     (
         psycopg.errors.UndefinedTable,
@@ -72,6 +76,8 @@ def advice(error: Exception) -> str:
     """What can be done about an error, as the end of its message."""
     if connection_broke(error) or getattr(error, "sqlstate", None) in _COLLISIONS:
         return AGAIN
+    if "memman.tenant" in str(error):
+        return _TENANT
     return next((advice for kind, advice in _ADVICE if isinstance(error, kind)), "")
 
 

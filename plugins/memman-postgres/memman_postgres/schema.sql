@@ -34,7 +34,7 @@ CREATE TABLE IF NOT EXISTS memman_record (
     payload bytea NOT NULL,
     position bigint NOT NULL,
     PRIMARY KEY (session, seq)
-);
+) /* PARTITION BY HASH (session) */;
 CREATE INDEX IF NOT EXISTS memman_feed ON memman_record (position, session, seq);
 
 -- A record by its id, and a compression by the ids of its replacements.
@@ -43,4 +43,4 @@ CREATE TABLE IF NOT EXISTS memman_name (
     id text NOT NULL,
     seq bigint NOT NULL,
     PRIMARY KEY (session, id)
-);
+) /* PARTITION BY HASH (session) */;

@@ -37,23 +37,8 @@ Step = Generator[Statement, Rows, T]
 _POSITION = (
     "greatest(position, pg_current_xact_id()::text::bigint + (SELECT behind FROM memman_store))"
 )
-# One statement, one round trip. A record whose id is there moves nothing, and so adds nothing.
-APPEND_ONE = f"""
-WITH moved AS (
-    UPDATE memman_session SET head = head + 1, entries = entries + 1, tokens = tokens + %s,
-        position = {_POSITION}
-    WHERE id = %s AND NOT EXISTS (
-        SELECT FROM memman_name AS name WHERE name.session = number AND name.id = %s
-    )
-    RETURNING number, head, epoch, position
-), named AS (
-    INSERT INTO memman_name SELECT number, %s, head FROM moved
-), kept AS (
-    INSERT INTO memman_record (session, seq, payload, position)
-    SELECT number, head, %s, position FROM moved
-)
-SELECT head, epoch FROM moved
-"""  # noqa: S608 - our own words
+# One round trip. A record whose id is there moves nothing, and so adds nothing.
+_APPEND_ONE = "SELECT new_head, at_epoch FROM memman_append(%s, %s, %s, %s)"
 _HORIZON = """
 SELECT behind + pg_snapshot_xmin(pg_current_snapshot())::text::bigint,
     behind + pg_snapshot_xmax(pg_current_snapshot())::text::bigint
@@ -87,7 +72,7 @@ _ROW = f"SELECT {ROW_COLUMNS} FROM memman_session WHERE id = %s"  # noqa: S608 -
 def append_one(session_id: str, record: Added) -> Step[Appended | None]:
     """Adds one entry in one round trip; None where there is no such session, or the entry is there."""
     tokens = record.entry.token_count.tokens
-    found = yield APPEND_ONE, (tokens, session_id, record.id, record.id, encode(record))
+    found = yield _APPEND_ONE, (session_id, record.id, tokens, encode(record))
     if not found:
         return None
     [(head, epoch)] = found
@@ -239,7 +224,7 @@ def _locked(session_id: str) -> Step[SessionRow]:
     if row is None:
         yield (
             "INSERT INTO memman_session (id, head, epoch, entries, tokens, floor, places, folded, ledger)"
-            " VALUES (%s, 0, 0, 0, 0, 0, %s, 0, %s) ON CONFLICT (id) DO NOTHING",
+            " VALUES (%s, 0, 0, 0, 0, 0, %s, 0, %s) ON CONFLICT DO NOTHING",
             (session_id, NO_PLACES, NO_LEDGER),
         )
         # Read after the row is ours: a deletion that was under way has counted by then.
@@ -286,7 +271,7 @@ def _write(
         (row.number, position, [seq for seq, _ in kept], [payload for _, payload in kept]),
     )
     yield (
-        "INSERT INTO memman_name SELECT %s, id, seq"
+        "INSERT INTO memman_name (session, id, seq) SELECT %s, id, seq"
         " FROM unnest(%s::text[], %s::bigint[]) AS given (id, seq) ON CONFLICT DO NOTHING",
         (row.number, list(names), list(names.values())),
     )

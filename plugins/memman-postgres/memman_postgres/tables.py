@@ -7,7 +7,11 @@ from typing import Any
 
 import psycopg
 
+from memman.errors import InvalidInput
+
 VERSION = 2
+_BY_HASH = "PARTITION BY HASH (session)"
+_MOST_PARTITIONS = 10_000
 _LOCK = b"SELECT pg_advisory_xact_lock(1835363694)"  # "memn": one process at a time
 # The last position, where no transaction of this server can have given it.
 _AHEAD = """
@@ -16,14 +20,38 @@ WHERE last >= behind + pg_snapshot_xmax(pg_current_snapshot())::text::bigint
 """
 
 
-def schema() -> str:
-    """The statements that make the tables, for a database whose users may not make any."""
-    return _script("schema.sql")
+def schema(partitions: int = 0, *, tenants: bool = False) -> str:
+    """The statements that make the tables, for a database whose users may not make any.
+
+    Args:
+        partitions: into how many tables records and names are divided, by a hash of their session; 0
+            for one table each. It cannot be changed later without copying.
+        tenants: with row-level security, so that each tenant has its own sessions.
+
+    Raises:
+        InvalidInput: `partitions` is negative or above 10,000.
+    """
+    if not 0 <= partitions <= _MOST_PARTITIONS:
+        raise InvalidInput(f"partitions={partitions} must be between 0 and {_MOST_PARTITIONS:,}")
+    script = _script("schema.sql")
+    if partitions:
+        script = script.replace(f"/* {_BY_HASH} */", _BY_HASH) + _parts(partitions)
+    return script + _script("append.sql") + (_script("tenants.sql") if tenants else "")
+
+
+def _parts(number: int) -> str:
+    return "".join(
+        f"CREATE TABLE IF NOT EXISTS {table}_{part} PARTITION OF {table}"
+        f" FOR VALUES WITH (MODULUS {number}, REMAINDER {part});\n"
+        for table in ("memman_record", "memman_name")
+        for part in range(number)
+    )
 
 
 def migrations(version: int = 1) -> str:
     """The statements that bring tables of a version to that of this plugin; in one transaction."""
-    return "".join(_script(f"migration_{number}.sql") for number in range(version + 1, VERSION + 1))
+    scripts = [f"migration_{number}.sql" for number in range(version + 1, VERSION + 1)]
+    return "".join(map(_script, [*scripts, "append.sql"]))
 
 
 def made_ready(connection: psycopg.Connection[Any], create: bool) -> int | None:

@@ -1,0 +1,39 @@
+-- Row-level security: who is connected sees and changes the sessions of one tenant alone, and may give them any
+-- id. Run it after the tables are made, as their owner; every statement may be run again.
+-- This function says whose sessions they are. Replace its body where the tenant is known otherwise, by
+-- current_user for instance: a role that may send SQL of its own may set a setting of its own, too.
+CREATE OR REPLACE FUNCTION memman_tenant() RETURNS text LANGUAGE sql STABLE
+AS $$ SELECT current_setting('memman.tenant') $$;
+
+-- What is there already becomes that of the tenant that is set while this runs.
+ALTER TABLE memman_session ADD COLUMN IF NOT EXISTS tenant text;
+ALTER TABLE memman_record ADD COLUMN IF NOT EXISTS tenant text;
+ALTER TABLE memman_name ADD COLUMN IF NOT EXISTS tenant text;
+UPDATE memman_session SET tenant = memman_tenant() WHERE tenant IS NULL;
+UPDATE memman_record SET tenant = memman_tenant() WHERE tenant IS NULL;
+UPDATE memman_name SET tenant = memman_tenant() WHERE tenant IS NULL;
+ALTER TABLE memman_session
+    ALTER COLUMN tenant SET DEFAULT memman_tenant(),
+    ALTER COLUMN tenant SET NOT NULL,
+    DROP CONSTRAINT IF EXISTS memman_session_tenant_check,
+    ADD CONSTRAINT memman_session_tenant_check CHECK (tenant <> ''),
+    DROP CONSTRAINT IF EXISTS memman_session_id_key,
+    DROP CONSTRAINT IF EXISTS memman_session_tenant_id_key,
+    ADD CONSTRAINT memman_session_tenant_id_key UNIQUE (tenant, id);
+ALTER TABLE memman_record ALTER COLUMN tenant SET DEFAULT memman_tenant(), ALTER COLUMN tenant SET NOT NULL;
+ALTER TABLE memman_name ALTER COLUMN tenant SET DEFAULT memman_tenant(), ALTER COLUMN tenant SET NOT NULL;
+
+-- FORCE: the owner of the tables is bound too. Superusers and roles with BYPASSRLS are not.
+ALTER TABLE memman_session ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+ALTER TABLE memman_record ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+ALTER TABLE memman_name ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+DROP POLICY IF EXISTS memman_own ON memman_session;
+DROP POLICY IF EXISTS memman_own ON memman_record;
+DROP POLICY IF EXISTS memman_own ON memman_name;
+CREATE POLICY memman_own ON memman_session USING (tenant = memman_tenant());
+CREATE POLICY memman_own ON memman_record USING (tenant = memman_tenant());
+CREATE POLICY memman_own ON memman_name USING (tenant = memman_tenant());
+-- The version is everybody's, but without a tenant nothing opens.
+ALTER TABLE memman_store ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+DROP POLICY IF EXISTS memman_any ON memman_store;
+CREATE POLICY memman_any ON memman_store USING (memman_tenant() <> '');
