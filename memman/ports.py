@@ -95,13 +95,14 @@ class Store(Protocol):
         floor: int,
         *,
         expect_head: int | None = None,
+        erase: frozenset[str] = frozenset(),
     ) -> Appended:
         """Appends records and replaces the window, in one transaction, if `epoch` is still current.
 
         Otherwise raises `StoreConflict` and changes nothing. `window` covers the log up to `floor`.
         A place whose `seq` is zero or negative refers to a record of this very commit: 0 is the first
         of `records`, -1 the second. The epoch grows by one. A retry (the first record's id is there)
-        returns the first answer.
+        returns the first answer. What `erase` names is overwritten with it, as by `erase`.
         """
 
     def load(self, session_id: str) -> Snapshot | None:

@@ -471,6 +471,8 @@ class LiveWindow:
             )
             for slot in slots
         ]
+        # With the deletion, or a process that dies between the two would leave what was deleted.
+        erased = {"erase": await self._doomed(record)} if isinstance(record, Deleted) else {}
         self._inflight = (record,)
         try:
             appended: Appended = await shared.door.call(
@@ -483,6 +485,7 @@ class LiveWindow:
                 head,
                 # A clear covers all that is in the log before it, so nothing may come between.
                 expect_head=head if isinstance(record, Cleared) else None,
+                **erased,
             )
         except StoreConflict:
             self._inflight = ()
@@ -509,6 +512,10 @@ class LiveWindow:
     async def _write(self, work: Coroutine[Any, Any, T]) -> T:
         """Runs a write to its end, cancellation or not."""
         return await (work if self._shared.quick else self._shared.door.to_the_end(work))
+
+    async def _doomed(self, record: Deleted) -> frozenset[str]:
+        """What a deletion erases, by the log as it is now."""
+        return tainted_by([each for _, each in await self._log(0)], frozenset(record.ids))
 
     async def _erase(self) -> None:
         """Overwrites what deletions left to be erased. Under the lock.

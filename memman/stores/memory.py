@@ -71,6 +71,9 @@ class _Log:
         seqs = tuple(range(head + 1, len(self.records) + 1))
         return Appended(seqs, len(self.records), self.shape[0], len(seqs))
 
+    def erase(self, ids: frozenset[str]) -> None:
+        self.records[:] = [tombstone(record, ids) for record in self.records]
+
     def up_to_date_ledger(self) -> Ledger:
         """The ledger, folded when somebody asks: an append pays nothing for it."""
         while self.folded < len(self.records):
@@ -124,6 +127,7 @@ class MemoryStore:
         floor: int,
         *,
         expect_head: int | None = None,
+        erase: frozenset[str] = frozenset(),
     ) -> Appended:
         """Appends records and takes the new window, if the epoch is still the same."""
         with self._lock:
@@ -139,7 +143,10 @@ class MemoryStore:
             if epoch != log.shape[0] or beyond or expect_head not in (None, head):
                 raise StoreConflict(conflict(session_id, (log.shape[0], head), epoch, expect_head))
             self._logs[session_id] = log
-            return log.commit(records, window, floor)
+            committed = log.commit(records, window, floor)
+            if erase:
+                log.erase(erase)
+            return committed
 
     def load(self, session_id: str) -> Snapshot | None:
         """The session as it stands."""
@@ -216,7 +223,7 @@ class MemoryStore:
         with self._lock:
             log = self._found(session_id)
             if log is not None:
-                log.records[:] = [tombstone(record, ids) for record in log.records]
+                log.erase(ids)
 
     def sessions(self) -> Iterable[SessionInfo]:
         """Every session, in the order of creation."""

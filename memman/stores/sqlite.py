@@ -158,6 +158,7 @@ class SQLiteStore:
         floor: int,
         *,
         expect_head: int | None = None,
+        erase: frozenset[str] = frozenset(),
     ) -> Appended:
         """Appends records and takes the new window, if the epoch is still the same."""
         payloads = [encode(record) for record in records]
@@ -172,6 +173,8 @@ class SQLiteStore:
                 raise StoreConflict(conflict(session_id, (row.epoch, row.head), epoch, expect_head))
             appended = _appended(db, row, records, payloads)
             _reshape(db, row, records, window, floor)
+            if erase:
+                _erase(db, row, erase)
             return msgspec.structs.replace(appended, epoch=row.epoch + 1)
 
         return self._write(work)
@@ -182,11 +185,7 @@ class SQLiteStore:
         def work(db: Connection) -> None:
             row = _row(db, session_id)
             if row is not None:
-                found = _records(db, row, _seqs(db, row, sorted(ids)).values())
-                db.executemany(
-                    "UPDATE record SET payload = ? WHERE key = ?",
-                    [(encode(tombstone(record, ids)), _key(row, seq)) for seq, record in found],
-                )
+                _erase(db, row, ids)
 
         self._write(work)
         self._empty_wal()
@@ -586,6 +585,15 @@ def _reshape(
             msgspec.json.encode(row.ledger_after(tail)),
             row.number,
         ),
+    )
+
+
+def _erase(db: Connection, row: SessionRow, ids: frozenset[str]) -> None:
+    """Puts tombstones where the payloads were."""
+    found = _records(db, row, _seqs(db, row, sorted(ids)).values())
+    db.executemany(
+        "UPDATE record SET payload = ? WHERE key = ?",
+        [(encode(tombstone(record, ids)), _key(row, seq)) for seq, record in found],
     )
 
 

@@ -555,6 +555,18 @@ class StoreConformance:
         store.erase("s", frozenset({"a"}))
         assert (store.state("s"), _snapshot(store).ledger) == before
 
+    def test_a_commit_that_erases_does_both_or_neither(self) -> None:
+        store = _filled(self.make_store())
+        doomed = Deleted(id="d", at=AT, ids=("a",), entries=1, tokens=1)
+        ids = frozenset({"a"})
+        refused(StoreConflict, lambda: store.commit("s", 7, (doomed,), (), 3, erase=ids))
+        assert [record for _, record in store.get("s", ["a"])] == [added("a")]
+        store.commit("s", 0, (doomed,), _places((2, -1, 2), (3, -1, 3)), 3, erase=ids)
+        (_, erased), *others = self.reopen(store).read("s")
+        assert isinstance(erased, Added)
+        assert (erased.id, erased.entry.text) == ("a", "")
+        assert [record for _, record in others] == [added("b"), added("c"), doomed]
+
     def test_erasing_again_or_what_is_not_there_changes_nothing(self) -> None:
         store = _filled(self.make_store())
         store.erase("s", frozenset({"a"}))

@@ -20,14 +20,16 @@ import psycopg
 import pytest
 from memman_postgres import steps
 
+from memman import MemoryConfig, MemoryManager
 from memman.ports import Place
-from memman.records import Cleared, encode
+from memman.records import Cleared, Deleted, encode
 from memman.stores import SQLiteStore
 from memman.stores import sqlite as module
 from memman.testing.stores import AT, added, summary_of
 from tests.kinds import IN_FILES, InFile, InPostgres
 
 _KILLED = -signal.SIGKILL
+COMPRESSING = MemoryConfig(max_tokens=400, min_entries_to_compress=2, recent_window=2)
 GOLDEN = Path(__file__).parent / "golden"
 # From Python 3.12 on a fork is warned of where the process has threads; what is forked here starts anew.
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
@@ -149,6 +151,12 @@ def erase(store: Any, session_id: str, _epoch: int) -> None:
     store.erase(session_id, frozenset({"a", "b", "k/0"}))
 
 
+def delete_entries(store: Any, session_id: str, epoch: int) -> None:
+    record = Deleted(id="x", at=AT, ids=("c",), entries=1, tokens=3)
+    places = [Place(6, 0, 1), Place(4, -1, 4), Place(5, -1, 5)]
+    store.commit(session_id, epoch, (record,), places, 6, erase=frozenset({"c"}))
+
+
 def delete(store: Any, session_id: str, _epoch: int) -> None:
     store.delete(session_id)
 
@@ -156,6 +164,7 @@ def delete(store: Any, session_id: str, _epoch: int) -> None:
 VERBS = [
     (nothing, append_one), (prepared, append_one), (nothing, append_many), (prepared, append_many),
     (prepared, compress), (prepared, clear), (nothing, bring_in), (prepared, erase), (prepared, delete),
+    (prepared, delete_entries),
 ]  # fmt: skip
 
 
@@ -213,6 +222,35 @@ def test_a_kill_at_any_statement_leaves_the_state_before_or_after(
     kind: InFile | InPostgres, prepare: Any, verb: Any
 ) -> None:
     hunt(kind, prepare, verb)
+
+
+def test_a_manager_that_is_killed_while_it_deletes_has_deleted_all_or_nothing(
+    kind: InFile | InPostgres,
+) -> None:
+    for at in range(1, 1_000):
+        session = f"s{at}"
+        with MemoryManager(kind.url, counter="chars4", config=COMPRESSING) as memory:
+            for number in range(12):
+                memory.add_user_message(session, f"secret{number} " + "word " * 20, id=f"n{number}")
+            assert memory.compress(session, target_tokens=120).compression_id is not None
+
+        def work(strike: Strike, session: str = session, at: int = at) -> None:
+            memory = MemoryManager(kind.url, counter="chars4", config=COMPRESSING)
+            memory.get_entries(session)
+            strike.left = at
+            memory.delete_entries(session, ["n1"])
+
+        killed = struck(work, at)
+        with MemoryManager(kind.url, counter="chars4") as memory:
+            there = "n1" in [entry.id for entry in memory.get_entries(session)]
+            with closing(kind.open()) as store:
+                held = any(b"secret1 " in encode(record) for _, record in store.read(session))
+            assert held == there, f"killed at statement {at}"
+            memory.delete_session(session)
+        if not killed:
+            break
+    assert not there
+    assert at > 5
 
 
 @pytest.mark.parametrize("verb", [compress, clear])

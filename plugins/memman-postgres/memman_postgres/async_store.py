@@ -57,10 +57,12 @@ class AsyncPostgresStore(Database):
         floor: int,
         *,
         expect_head: int | None = None,
+        erase: frozenset[str] = frozenset(),
     ) -> Appended:
         """Appends records and takes the new window, if the epoch is still the same."""
         return await self._run(
-            WRITE, lambda: steps.commit(session_id, epoch, records, window, floor, expect_head)
+            WRITE,
+            lambda: steps.commit(session_id, epoch, records, window, floor, expect_head, erase),
         )
 
     async def load(self, session_id: str) -> Snapshot | None:

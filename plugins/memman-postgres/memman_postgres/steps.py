@@ -94,6 +94,7 @@ def commit(
     window: Sequence[Place],
     floor: int,
     expect_head: int | None,
+    erase: frozenset[str] = frozenset(),
 ) -> Step[Appended]:
     """Appends records and takes the new window, if the epoch is still the same."""
     row = yield from _locked(session_id)
@@ -116,6 +117,8 @@ def commit(
             row.number,
         ),
     )
+    if erase:
+        yield from _erased(row, erase)
     return Appended(appended.seqs, appended.head, row.epoch + 1, appended.fresh)
 
 
@@ -176,14 +179,8 @@ def get(session_id: str, ids: Sequence[str]) -> Step[list[tuple[int, Record]]]:
 def erase(session_id: str, ids: Iterable[str]) -> Step[None]:
     """Puts tombstones where the payloads were."""
     row = yield from _row(session_id, lock=True)
-    if row is None:
-        return
-    doomed = frozenset(ids)
-    for seq, record in (yield from _named(row, sorted(doomed))):
-        yield (
-            "UPDATE memman_record SET payload = %s WHERE session = %s AND seq = %s",
-            (encode(tombstone(record, doomed)), row.number, seq),
-        )
+    if row is not None:
+        yield from _erased(row, frozenset(ids))
 
 
 def sessions() -> Step[list[SessionInfo]]:
@@ -275,6 +272,15 @@ def _write(
         " FROM unnest(%s::text[], %s::bigint[]) AS given (id, seq) ON CONFLICT DO NOTHING",
         (row.number, list(names), list(names.values())),
     )
+
+
+def _erased(row: SessionRow, doomed: frozenset[str]) -> Step[None]:
+    """Puts tombstones where the payloads were."""
+    for seq, record in (yield from _named(row, sorted(doomed))):
+        yield (
+            "UPDATE memman_record SET payload = %s WHERE session = %s AND seq = %s",
+            (encode(tombstone(record, doomed)), row.number, seq),
+        )
 
 
 def _seqs(row: SessionRow, ids: Sequence[str]) -> Step[dict[str, int]]:

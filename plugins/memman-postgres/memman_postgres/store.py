@@ -76,10 +76,12 @@ class PostgresStore(Database):
         floor: int,
         *,
         expect_head: int | None = None,
+        erase: frozenset[str] = frozenset(),
     ) -> Appended:
         """Appends records and takes the new window, if the epoch is still the same."""
         return self._run(
-            WRITE, lambda: steps.commit(session_id, epoch, records, window, floor, expect_head)
+            WRITE,
+            lambda: steps.commit(session_id, epoch, records, window, floor, expect_head, erase),
         )
 
     def load(self, session_id: str) -> Snapshot | None:
