@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
 import tempfile
 from pathlib import Path
 from typing import Any, Protocol
 
+import postgres_servers as servers
 import pytest
+from memman_postgres import PostgresStore
 
 from memman.stores import MemoryStore, SQLiteStore
-
-_SERVERS = Path(__file__).parents[1] / "plugins" / "memman-postgres" / "tests" / "servers.py"
-
 
 # Processes are killed here, not machines: what waits for a disk only makes a test slow.
 _QUICK = "/dev/shm" if Path("/dev/shm").is_dir() else None  # noqa: S108 - a folder of its own is made in it
@@ -61,26 +59,14 @@ class InPostgres:
     """A schema of the test database."""
 
     def __init__(self) -> None:
-        self._servers = _servers()
-        self._schema = self._servers.new_schema()
-        self.url = self._servers.server_url(schema=self._schema)
+        self._schema = servers.new_schema()
+        self.url = servers.server_url(schema=self._schema)
 
     def open(self, store: Any = None) -> Any:
-        from memman_postgres import PostgresStore
-
         return (store or PostgresStore)(self.url, pool_size=2)
 
     def remove(self) -> None:
-        self._servers.drop(self._schema)
-
-
-def _servers() -> Any:
-    found = importlib.util.spec_from_file_location("servers", _SERVERS)
-    assert found is not None
-    assert found.loader is not None
-    module = importlib.util.module_from_spec(found)
-    found.loader.exec_module(module)
-    return module
+        servers.drop(self._schema)
 
 
 IN_FILES = [
