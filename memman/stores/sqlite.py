@@ -261,10 +261,15 @@ class SQLiteStore:
 
     def lease(self, session_id: str, holder: str, seconds: float) -> bool:
         """Takes, prolongs or gives back the right to pay for a summary; by this machine's clock."""
-        # A clock that went back ends a lease rather than making it longer.
         statement = _LEASE if seconds else _GIVE_BACK
-        values = {"id": session_id, "holder": holder, "now": time.time(), "seconds": seconds}
-        return self._write(lambda db: db.execute(statement, values).rowcount == 1)
+        values: dict[str, Any] = {"id": session_id, "holder": holder, "seconds": seconds}
+
+        def work(db: Connection) -> bool:
+            # The time when the file is ours: before that, another may have taken the lease. A clock that
+            # went back ends a lease rather than making it longer.
+            return db.execute(statement, {**values, "now": time.time()}).rowcount == 1
+
+        return self._write(work)
 
     def get(self, session_id: str, ids: Sequence[str]) -> Sequence[tuple[int, Record]]:
         """Records by id."""

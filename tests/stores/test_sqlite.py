@@ -248,6 +248,39 @@ def test_a_closed_store_says_so(store: SQLiteStore) -> None:
         store.state("s")
 
 
+def test_who_waited_for_a_lease_is_told_of_the_one_that_was_faster(
+    store: SQLiteStore, path: str
+) -> None:
+    """By the clock as it is when the file is free, not as it was when the call was made."""
+    store.append("s", (added("a"),))
+    waiting = SQLiteStore(path, timeout=10)
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    answers: list[bool] = []
+    thread = threading.Thread(target=lambda: answers.append(waiting.lease("s", "bob", 60)))
+    thread.start()
+    time.sleep(0.1)
+    now = time.time()
+    other.execute(
+        "UPDATE session SET lease_holder = 'ada', lease_from = ?, lease_until = ?", (now, now + 60)
+    )
+    other.execute("COMMIT")
+    thread.join(20)
+    assert answers == [False]
+    waiting.close()
+    other.close()
+
+
+def test_a_clock_that_goes_back_an_hour_ends_a_lease(
+    store: SQLiteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.append("s", (added("a"),))
+    assert store.lease("s", "ada", 60)
+    before = time.time() - 3_600
+    monkeypatch.setattr("memman.stores.sqlite.time.time", lambda: before)
+    assert store.lease("s", "bob", 60), "or nobody would summarise for an hour"
+
+
 # ---------------------------------------------------------------- what is no store
 
 

@@ -51,13 +51,14 @@ WHERE (record.position, record.session, record.seq) > (%s, %s, %s) AND record.po
 ORDER BY record.position, record.session, record.seq
 LIMIT %s
 """
-# A clock that went back ends a lease rather than making it longer.
+# The clock is read again when the row is free: another may have taken the lease meanwhile. A clock that
+# went back ends a lease rather than making it longer.
 _LEASE = """
-WITH moment AS MATERIALIZED (SELECT clock_timestamp() AS now)
-UPDATE memman_session
-SET lease_holder = %s, lease_from = now, lease_until = now + make_interval(secs => %s)
-FROM moment WHERE id = %s AND (
-    lease_holder IS NULL OR lease_holder = %s OR now NOT BETWEEN lease_from AND lease_until
+UPDATE memman_session SET lease_holder = %s, lease_from = clock_timestamp(),
+    lease_until = clock_timestamp() + make_interval(secs => %s)
+WHERE id = %s AND (
+    lease_holder IS NULL OR lease_holder = %s OR clock_timestamp() < lease_from
+    OR clock_timestamp() > lease_until
 )
 RETURNING number
 """

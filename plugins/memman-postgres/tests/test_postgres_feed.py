@@ -365,3 +365,20 @@ def test_two_managers_pay_for_one_summary(url: str) -> None:
         assert second.get_summaries("s")[0].id == results[0].summary_id
         assert first.compress("s").compression_id is None
     assert paid == ["first"]
+
+
+def test_who_waited_for_a_lease_is_told_of_the_one_that_was_faster(
+    store: PostgresStore, url: str
+) -> None:
+    """By the clock as it is when the row is free, not as it was when the statement began."""
+    store.append("s", (added("a"),))
+    answers: list[bool] = []
+    waiting = threading.Thread(target=lambda: answers.append(store.lease("s", "bob", 60)))
+    with psycopg.connect(url) as other:
+        other.execute("SELECT FROM memman_session FOR UPDATE")
+        waiting.start()
+        time.sleep(0.2)
+        assert drive(other, steps.lease("s", "ada", 60)) is True
+        other.commit()
+    waiting.join(20)
+    assert answers == [False]
