@@ -150,3 +150,62 @@ def test_a_session_cannot_settle_it_for_itself(name: str) -> None:
     with pytest.raises(InvalidInput, match=f"{name} is a setting of the manager"):
         memory.update_config("s", **{name: 5})
     memory.update_config(**{name: 5})
+
+
+def test_a_summarizer_that_failed_is_left_alone_though_its_session_was_unloaded() -> None:
+    asked: list[str] = []
+
+    def failing(prompt: str) -> str:
+        asked.append(prompt)
+        raise OSError("429")
+
+    clock = FakeClock()
+    config = MemoryConfig(max_sessions=1, max_tokens=400, max_entries=None, auto_compress=False)
+    memory = MemoryManager(summarizer=failing, counter="chars4", config=config, clock=clock)
+
+    def fill_and_compress() -> None:
+        for number in range(20):
+            memory.add_user_message("a", f"{number} " + "word " * 30)
+        memory.compress("a")
+        memory.add_user_message("b", "in its place")
+        assert live_in(memory) == ["b"]
+
+    for _ in range(3):
+        fill_and_compress()
+    calls = len(asked)
+    fill_and_compress()
+    assert len(asked) == calls, "the breaker is open, in the session that was loaded again too"
+    clock.advance(timedelta(minutes=1))
+    fill_and_compress()
+    assert len(asked) > calls
+
+
+@pytest.mark.parametrize("on_failure", ["keep", "fallback"])
+def test_a_summarizer_is_asked_as_often_as_if_its_session_had_stayed(on_failure: Any) -> None:
+    def calls(max_sessions: int) -> int:
+        asked: list[str] = []
+
+        def failing(prompt: str) -> str:
+            asked.append(prompt)
+            raise OSError("429")
+
+        config = MemoryConfig(
+            max_sessions=max_sessions, max_tokens=400, max_entries=None, on_failure=on_failure
+        )
+        memory = MemoryManager(
+            summarizer=failing, counter="chars4", config=config, clock=FakeClock()
+        )
+        for number in range(60):
+            memory.add_user_message("a", f"{number} " + "word " * 30)
+            memory.add_user_message("b", "in its place")
+        return len(asked)
+
+    assert calls(1) == calls(10) > 1
+
+
+def test_what_is_kept_of_unloaded_sessions_is_bounded() -> None:
+    memory = manager(max_sessions=1, max_tokens=100, max_entries=None, min_entries_to_compress=1)
+    for number in range(1_100):
+        for part in range(4):
+            memory.add_user_message(f"s{number}", f"{part} " + "word " * 30)
+    assert len(memory._verbs._sessions._paces) == 1_000

@@ -100,6 +100,17 @@ class Compressing(LiveWindow):
     def _progress(self) -> Progress:
         return self._added_tokens, self._added_entries
 
+    def leave(self) -> Pace | None:
+        """What it knows of its summarizer, for the session that is loaded in its place one day."""
+        if self._pace is not None:
+            self._pace.left_at = self._progress
+        return self._pace
+
+    def resume(self, pace: Pace) -> None:
+        """Goes on with what was known of the summarizer when the session was unloaded."""
+        self._pace = pace
+        self._added_tokens, self._added_entries = pace.left_at
+
     # ------------------------------------------------------------ one at a time
 
     async def compress(

@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterator
 
 from memman import events
+from memman.sessions.pacing import Pace
 from memman.sessions.session import Session
 from memman.shared import Shared
 
 _LOOK_EVERY = 32  # openings: the windows grow in between, and adding up their sizes takes a while
 _ROOM = 10  # a tenth below a limit: sorting by last use is not done for each one that comes
+_MOST_PACES = 1_000  # some hundred bytes each, of sessions whose summarizer was asked
 
 
 class LiveSessions:
     """Live sessions by id, the least recently used unloaded where they are too many or too large.
 
-    Unloading deletes nothing: the next verb loads the session again. One that is in the middle of something
-    stays. The limits are the manager's settings, looked at when a session is opened.
+    Unloading deletes nothing: the next verb loads the session again, and a summarizer that failed is left
+    alone as long as if the session had stayed. One that is in the middle of something stays. The limits are the manager's settings, looked at when a session is opened.
     """
 
     def __init__(self, shared: Shared) -> None:
         self._shared = shared
         self._live: dict[str, Session] = {}
+        self._paces: OrderedDict[str, Pace] = OrderedDict()  # of sessions that were unloaded
         self._openings = self._uses = 0
 
     def __iter__(self) -> Iterator[Session]:
@@ -37,6 +41,9 @@ class LiveSessions:
     def open(self, session_id: str) -> Session:
         """The live session, made where there is none; others may be unloaded for it."""
         session = self._live.setdefault(session_id, Session(session_id, self._shared))
+        pace = self._paces.pop(session_id, None)
+        if pace is not None:
+            session.resume(pace)
         self._openings += 1
         session.used = self._now()
         self._make_room(session)
@@ -70,6 +77,11 @@ class LiveSessions:
 
     def _unload(self, session: Session, opened: Session) -> None:
         self._live.pop(session.id, None)
+        pace = session.leave()
+        if pace is not None:
+            self._paces[session.id] = pace
+            if len(self._paces) > _MOST_PACES:
+                self._paces.popitem(last=False)
         opened.notice(events.SessionEvicted(session_id=session.id))
 
 

@@ -41,7 +41,7 @@ class Rest(msgspec.Struct, frozen=True):
 
 
 class Pace:
-    """What one session knows of its summarizer, in this process.
+    """What one session knows of its summarizer, in this process: also after it was unloaded.
 
     After a failure nobody asks for 15 s, after the next one for 30 s, and so on up to 5 minutes. The
     first two pauses end too when a room is filled with what the summarizer has not seen, or by hand;
@@ -51,7 +51,7 @@ class Pace:
 
     __slots__ = (
         "_answered_at", "_aside_at", "_begun_at", "_counted", "_failed_at", "_rest", "_summarizer", "last",
-        "tried_at", "wordy",
+        "left_at", "tried_at", "wordy",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -65,6 +65,7 @@ class Pace:
         self.wordy = False  # its last summary was too long, also when it was asked again
         self.last = ""  # what the last compression said of itself
         self.tried_at: Progress | None = None  # where preparing in the background came to nothing
+        self.left_at: Progress = (0, 0)  # where the session was when it was unloaded
 
     def begin(self, summarizer: object, progress: Progress) -> None:
         """A plan begins; however many of its calls fail, it fails once. Another summarizer is fresh."""
