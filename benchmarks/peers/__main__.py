@@ -1,4 +1,4 @@
-"""memman beside what people use today: three shapes of use, and what a summarizer is asked.
+"""memman beside what people use today: three shapes of use, what a summarizer is asked, durable appends.
 
     python -m benchmarks.peers [--quick]
 
@@ -12,13 +12,17 @@ import logging
 import sys
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
+from typing import TypeVar
 
 from benchmarks import shapes, stream
-from benchmarks.peers import langchain, langmem, llamaindex, openai_agents, strands
+from benchmarks.peers import durable, langchain, langmem, llamaindex, openai_agents, strands
 from benchmarks.shapes import Open
 from benchmarks.tables import table
+from benchmarks.workload import items
 
 Load = Callable[[], Open]
+T = TypeVar("T")
+_DURABLE, _DURABLE_QUICK, _CAP = 5_000, 500, 10.0  # appends, and seconds for each of them
 # (package, what of it, how it is loaded)
 PEERS: tuple[tuple[str, str, Load], ...] = (
     ("langchain-classic", "summary buffer", langchain.load),
@@ -35,9 +39,9 @@ ASKING: tuple[tuple[str, str, Load], ...] = (
 )
 
 
-def installed(peers: Sequence[tuple[str, str, Load]]) -> dict[str, Open]:
+def installed(peers: Sequence[tuple[str, str, Callable[[], T]]]) -> dict[str, T]:
     """The peers that are here, by a name with their version; the others are named with the reason."""
-    found: dict[str, Open] = {}
+    found: dict[str, T] = {}
     for package, part, load in peers:
         try:
             make = load()
@@ -53,11 +57,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--quick", action="store_true", help="small sizes")
-    sizes = shapes.QUICK if parser.parse_args(arguments).quick else shapes.FULL
+    quick = parser.parse_args(arguments).quick
+    sizes = shapes.QUICK if quick else shapes.FULL
     logging.disable(logging.CRITICAL)  # peers log on each append
     print(_shapes(sizes), flush=True)
-    print(f"\n{_stream()}")
+    print(f"\n{_stream()}", flush=True)
+    print(f"\n{_durable(_DURABLE_QUICK if quick else _DURABLE)}")
     return 0
+
+
+def _durable(number: int) -> str:
+    subjects = durable.OURS | installed(durable.PEERS)
+    return table(durable.HEADERS, durable.measure(subjects, items(number), _CAP))
 
 
 def _shapes(sizes: shapes.Sizes) -> str:

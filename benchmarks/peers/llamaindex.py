@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from benchmarks.instruments import Instruments
 from benchmarks.subjects import Shown
+from benchmarks.tokens import o200k
 from benchmarks.workload import Item
 
 _CONTEXT_WINDOW = 128_000
@@ -80,3 +83,40 @@ def _scripted_model(instruments: Instruments) -> Any:
         "metadata": property(limits),
     }
     return type(base)("ScriptedModel", (base,), methods)()
+
+
+def load_kept() -> type[KeptMemory]:
+    """The memory in a file; raises `ImportError` where llama-index-core is not installed."""
+    import_module("llama_index.core.memory")
+    import_module("aiosqlite")
+    return KeptMemory
+
+
+class KeptMemory:
+    """`Memory` on aiosqlite, with tiktoken for its limit of tokens."""
+
+    def __init__(self, folder: Path) -> None:
+        self._loop = asyncio.new_event_loop()
+        asyncio.set_event_loop(self._loop)  # it asks for the thread's loop
+        self._message = import_module("llama_index.core.llms").ChatMessage
+        self._memory = import_module("llama_index.core.memory").Memory.from_defaults(
+            session_id="s",
+            token_limit=10**9,
+            chat_history_token_ratio=1.0,
+            tokenizer_fn=o200k(),
+            async_database_uri=f"sqlite+aiosqlite:///{folder / 'm.db'}",
+        )
+
+    def append(self, item: Item) -> None:
+        """Puts a message."""
+        role = "user" if item.role == "user" else "assistant"
+        message = self._message(role=role, content=item.content)
+        self._loop.run_until_complete(self._memory.aput(message))
+
+    def found(self) -> int:
+        """All messages."""
+        return len(self._loop.run_until_complete(self._memory.aget_all(status=None)))
+
+    def close(self) -> None:
+        """Lets go of the loop; its engine has no verb for it."""
+        asyncio.set_event_loop(None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from benchmarks.instruments import Instruments
@@ -73,3 +74,31 @@ def _shown(item: dict[str, Any]) -> Shown:
     if item.get("type") == "function_call_output":
         return Shown("tool_result", item["output"], item["call_id"])
     return Shown("message", item["content"])
+
+
+def load_kept() -> type[KeptSession]:
+    """The session in a file; raises `ImportError` where openai-agents is not installed."""
+    import_module("agents.memory.sqlite_session")
+    return KeptSession
+
+
+class KeptSession:
+    """The same session in a file, each item added for good; it counts no tokens."""
+
+    def __init__(self, folder: Path) -> None:
+        self._loop = asyncio.new_event_loop()
+        made = import_module("agents.memory.sqlite_session").SQLiteSession
+        self._session = made("s", folder / "s.db")
+
+    def append(self, item: Item) -> None:
+        """Adds an item."""
+        self._loop.run_until_complete(self._session.add_items([_item(item)]))
+
+    def found(self) -> int:
+        """All items."""
+        return len(self._loop.run_until_complete(self._session.get_items()))
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._session.close()
+        self._loop.close()

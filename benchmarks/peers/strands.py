@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from benchmarks.instruments import Instruments
@@ -119,3 +120,35 @@ def _shown(block: dict[str, Any]) -> Shown:
     if "toolResult" in block:
         return Shown("tool_result", _block_text(block), block["toolResult"]["toolUseId"])
     return Shown("message", _block_text(block))
+
+
+def load_kept() -> type[KeptFiles]:
+    """The session in files; raises `ImportError` where strands-agents is not installed."""
+    import_module("strands.session.file_session_manager")
+    return KeptFiles
+
+
+class KeptFiles:
+    """`FileSessionManager`: a file for each message; it counts no tokens and waits for no disk."""
+
+    def __init__(self, folder: Path) -> None:
+        managers = import_module("strands.session.file_session_manager")
+        self._types = import_module("strands.types.session")
+        self._files = managers.FileSessionManager(session_id="s", storage_dir=str(folder))
+        self._number = 0
+        if self._files.read_agent("s", "a") is None:
+            agent = self._types.SessionAgent(agent_id="a", state={}, conversation_manager_state={})
+            self._files.create_agent("s", agent)
+
+    def append(self, item: Item) -> None:
+        """Creates a message."""
+        message = self._types.SessionMessage.from_message(_message(item), self._number)
+        self._files.create_message("s", "a", message)
+        self._number += 1
+
+    def found(self) -> int:
+        """All messages."""
+        return len(self._files.list_messages("s", "a"))
+
+    def close(self) -> None:
+        """Nothing is held open."""

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.peers import durable
 from benchmarks.peers.__main__ import ASKING, PEERS, installed
 from benchmarks.shapes import Open
 from benchmarks.subjects import Reference
+from benchmarks.workload import items
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -29,6 +31,16 @@ def test_a_peer_that_is_missing_is_named_with_the_reason_and_the_others_with_the
 def test_peers_are_in_a_group_of_their_own_and_nowhere_else() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     groups = project["dependency-groups"]
-    packages = {package for package, _, _ in (*PEERS, *ASKING)} | {"sumy"}
+    packages = {package for package, _, _ in (*PEERS, *ASKING, *durable.PEERS)} | {"sumy"}
+    packages |= {"aiosqlite"}  # what llama-index-core's memory keeps itself in
     assert packages == set(groups["bench-peers"])
     assert not packages & {*groups["dev"], *project["project"]["dependencies"]}
+
+
+def test_durable_appends_are_measured_in_turns_and_found_by_another(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    rows = durable.measure(durable.OURS, items(40), cap=10.0)
+    assert [(row[0], row[1], row[-1]) for row in rows] == [(name, 40, 40) for name in durable.OURS]
+    capped = durable.measure(durable.OURS, items(40), cap=0.0)
+    assert [row[1] for row in capped] == [10, 10]
