@@ -34,6 +34,8 @@ SESSION = "long"
 _LIVE = 500  # sessions that a manager keeps
 _WINDOW = 100  # entries
 _SAMPLE, _OPENINGS, _COMPRESSIONS = 200, 20, 10  # operations that a figure is the median of
+# What SQLite had in its own cache with few sessions it gets from the system with many.
+_HELD_MANY = 1.8
 _NOISE = 0.30  # of medians of short times, minutes apart, on a shared machine
 _WORDS = "the quick brown fox jumps over the lazy dog and the log grows by one more entry "
 _KIB, _MIB = 2**10, 2**20
@@ -87,12 +89,14 @@ def _in_turns(few: Act, many: Act, numbers: Iterable[int]) -> tuple[float, float
     return median(times[0]), median(times[1])
 
 
-def _compare(found: Measurement, what: str, costs: Costs, few: str, many: str) -> None:
+def _compare(
+    found: Measurement, what: str, costs: Costs, few: str, many: str, held: float | None = None
+) -> None:
     rows = [[name, *pair, pair[1] / pair[0]] for name, pair in costs.items()]
     found.tables.append(table((f"ms, {what}", few, many, "ratio"), rows))
     for name, (first, second) in costs.items():
         goal = f"{name}, {what}, {many} over {few}"
-        found.goals.append(Goal(goal, second / first, 1.1, _NOISE, "x"))
+        found.goals.append(Goal(goal, second / first, 1.1, _NOISE, "x", held=held))
 
 
 # ---------------------------------------------------------------- many sessions
@@ -119,7 +123,8 @@ def measure_sessions(found: Measurement, sizes: Sizes, folder: Path) -> None:
     for memory in (few, many):
         memory.close()
     costs = _session_costs(paths, (sizes.few_sessions, sizes.sessions))
-    _compare(found, "a file", costs, f"{sizes.few_sessions} sessions", f"{sizes.sessions:,}")
+    few_of_them, all_of_them = f"{sizes.few_sessions} sessions", f"{sizes.sessions:,}"
+    _compare(found, "a file", costs, few_of_them, all_of_them, _HELD_MANY)
     found.tables.append(
         f"{sizes.sessions:,} sessions in {seconds:.0f} s; {evicted:,} were unloaded, and told of; from"
         f" {2 * _LIVE:,} sessions on the process grew by {more / _MIB:.1f} MB;"

@@ -19,7 +19,8 @@ class LiveSessions:
     """Live sessions by id, the least recently used unloaded where they are too many or too large.
 
     Unloading deletes nothing: the next verb loads the session again, and a summarizer that failed is left
-    alone as long as if the session had stayed. One that is in the middle of something stays. The limits are the manager's settings, looked at when a session is opened.
+    alone for as long as if the session had stayed. One that is in the middle of something stays. The limits
+    are the manager's settings, looked at when a session is opened.
     """
 
     def __init__(self, shared: Shared) -> None:
