@@ -60,7 +60,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands_failed = _commands(options.data, options.full)
     trajectories = _trajectories(options.data, options.full)
     print(f"== real conversations ({len(trajectories)})")
-    outcomes = real.run(trajectories, jobs=real.JOBS)
+    budgets = real.BUDGETS if options.full else real.QUICK_BUDGETS
+    outcomes = real.run(trajectories, budgets, jobs=real.JOBS)
     print(real.report(outcomes), "\n")
 
     missed = [goal for goal in (*imported.goals, *costs.goals) if not goal.met]

@@ -1,6 +1,6 @@
 """Real conversations: every promise checked after each exchange, at several budgets.
 
-    python -m benchmarks.real PATH.jsonl.gz [--budgets 4000,16000,64000] [--limit N] [--json]
+    python -m benchmarks.real PATH.jsonl.gz [--budgets 2000,64000] [--limit N] [--json]
 
 Exit codes: 0 all promises kept, 1 one was broken, 2 no such file.
 """
@@ -24,7 +24,8 @@ from benchmarks.seeded import blind_spots
 from benchmarks.tables import table
 from benchmarks.trajectories import Trajectory, read_trajectories
 
-BUDGETS = (4_000, 16_000, 64_000)
+BUDGETS = (2_000, 4_000, 8_000, 16_000, 32_000, 64_000, 128_000)
+QUICK_BUDGETS = (4_000, 16_000, 64_000)
 # At this budget and above nothing may be refused: no recorded system prompt comes near it.
 ROOMY = 16_000
 JOBS = min(2, os.cpu_count() or 1)
@@ -62,7 +63,7 @@ def broken(outcomes: Sequence[Outcome]) -> bool:
 
 _COLUMNS = (
     "budget", "trajectories", "contexts", "trimmed", "refusals", *FAULTS, "compared",
-    "largest", "tokens before", "after", "compressions", "add s", "build s",
+    "largest", "tokens before", "after", "compressions", "short", "add s", "build s",
 )  # fmt: skip
 
 
@@ -99,6 +100,7 @@ def _row(budget: int, outcomes: Sequence[Outcome]) -> list[object]:
         total("tokens_added"),
         total("tokens_left"),
         total("compressions"),
+        total("short"),
         round(sum(outcome.seconds_adding for outcome in outcomes), 2),
         round(sum(outcome.seconds_building for outcome in outcomes), 2),
     ]

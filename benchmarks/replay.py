@@ -47,6 +47,7 @@ _LOG_SIGNALS = (
 )
 _ID = re.compile(r" [0-9a-f]{8}-[0-9a-f-]{27}$")
 _KEPT_FINDINGS = 20
+_SAYS_WHY = "stay instead of"  # what a compression says of itself that ends above its target
 
 
 class Refusal(msgspec.Struct, frozen=True):
@@ -75,12 +76,14 @@ class Outcome(msgspec.Struct, kw_only=True):
     unequal: int = 0
     state: int = 0
     told: int = 0
+    unexplained: int = 0
     compared: int = 0
     apart: Counter[str] = msgspec.field(default_factory=Counter)
     tokens_added: int = 0
     tokens_left: int = 0
     largest: int = 0
     compressions: int = 0
+    short: int = 0
     seconds_adding: float = 0.0
     seconds_building: float = 0.0
     findings: list[str] = []
@@ -92,7 +95,7 @@ class Outcome(msgspec.Struct, kw_only=True):
             self.findings.append(f"{kind}: {self.trajectory} at {self.budget:,}: {what}")
 
 
-FAULTS = ("over", "violations", "missing", "unequal", "state", "told")
+FAULTS = ("over", "violations", "missing", "unequal", "state", "told", "unexplained")
 
 
 def replay(trajectory: Trajectory, budget: int, max_entries: int | None = None) -> Outcome:
@@ -112,10 +115,10 @@ class _Replay:
         self._messages = trajectory.messages
         self._budget = budget
         self._outcome = Outcome(trajectory=trajectory.id, budget=budget)
-        self._memory = MemoryManager(
-            model=MODEL, config=MemoryConfig(max_tokens=budget, max_entries=max_entries)
-        )
+        config = MemoryConfig(max_tokens=budget, max_entries=max_entries)
+        self._memory = MemoryManager(model=MODEL, config=config)
         self._told = Told(self._memory)
+        self._target = int(config.target_ratio * budget)
         encode = o200k()
         self._recount = Recount(lambda text: len(encode(text)))
         self._unedited: list[_Sent] = []
@@ -138,11 +141,29 @@ class _Replay:
         entries = self._memory.add_messages(_SESSION, [message], "openai-chat")
         self._outcome.seconds_adding += process_time() - began
         self._outcome.messages += 1
+        self._check_fit()
         reason = self._set_apart(message)
         if reason is None:
             self._unedited.append(_Sent(message, frozenset(entry.id for entry in entries)))
         else:
             self._outcome.apart[reason] += 1
+
+    def _check_fit(self) -> None:
+        """What was compressed is at its target or says why not; a window over its budget was told of."""
+        outcome = self._outcome
+        results, over_told = self._told.take_fit()
+        for result in results:
+            says_why = _SAYS_WHY in result.reason
+            outcome.short += says_why
+            if result.tokens_after > self._target and not says_why:
+                outcome.fault(
+                    "unexplained",
+                    f"{result.tokens_after:,} tokens after a compression to {self._target:,}: "
+                    f"{result.reason}",
+                )
+        active = self._memory.get_stats(_SESSION).active_tokens
+        if active > self._budget and not over_told:
+            outcome.fault("unexplained", f"a window of {active:,} tokens, and nobody was told")
 
     def _set_apart(self, message: Message) -> str | None:
         """Why a provider would refuse this message as it is, so that it cannot come back equal."""
@@ -276,13 +297,26 @@ class Told:
 
     def __init__(self, sender: object) -> None:
         self.records: list[tuple[str, str]] = []
+        self._results: list[events.CompressionResult] = []
+        self._over = False
         for signal in _LOG_SIGNALS:
             signal.connect(self._take, sender=sender)
+        events.over_budget.connect(self._take_over, sender=sender)
+
+    def take_fit(self) -> tuple[list[events.CompressionResult], bool]:
+        """The compressions since this was last asked, and whether a window was told to be too large."""
+        taken = self._results, self._over
+        self._results, self._over = [], False
+        return taken
 
     def close(self) -> None:
         """Listens no more."""
         for signal in _LOG_SIGNALS:
             signal.disconnect(self._take)
+        events.over_budget.disconnect(self._take_over)
+
+    def _take_over(self, _sender: object, event: events.OverBudget) -> None:
+        self._over = True
 
     def _take(self, _sender: object, event: events.Event) -> None:
         match event:
@@ -290,6 +324,7 @@ class Told:
                 self.records.append(("Added", event.entry.id))
             case events.CompressionResult():
                 self.records.append(("Compressed", str(event.compression_id)))
+                self._results.append(event)
             case _:
                 self.records.append((type(event).__name__, event.session_id))
 

@@ -57,6 +57,14 @@ def test_an_entry_that_is_not_in_the_log_is_seen(monkeypatch: pytest.MonkeyPatch
     assert outcome.missing
 
 
+def test_a_compression_that_ends_above_its_target_and_does_not_say_why_is_seen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("memman.sessions.compressing._why_short", lambda *_: "")
+    outcome = replay.replay(demo_trajectory(), 600, None)
+    assert outcome.unexplained
+
+
 def test_importing_memman_loads_nothing_heavy() -> None:
     assert imports.measure().loaded == ()
 
