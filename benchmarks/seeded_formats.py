@@ -181,6 +181,12 @@ BEDROCK = [
         [_ASKED, _said(_use()), _asked(_result(content=[], status="success"))],
     ),
     Seed(
+        "document.duplicate",
+        0,
+        [_asked(_document("a"), _document("a"), {"text": "see"})],
+        [_asked(_document("a"), _document("b"), {"text": "see"})],
+    ),
+    Seed(
         "document.without-text",
         0,
         [_asked(_document("a"))],

@@ -10,7 +10,8 @@ from __future__ import annotations
 import binascii
 import re
 from base64 import b64decode
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import count
 from typing import Any
 
 import msgspec
@@ -54,6 +55,7 @@ _BAD_NAME = re.compile(r"[^a-zA-Z0-9_-]")
 _BAD_ID = re.compile(r"[^a-zA-Z0-9_.:-]")
 _GOOD_ID = re.compile(r"[a-zA-Z0-9_.:-]{1,64}\Z")
 _BAD_TITLE = re.compile(r"[^a-zA-Z0-9_()\[\] -]+")
+_LONGEST_STEM = 190  # of the 200 letters of a document's name, so that a number has room behind it
 _SPACES = re.compile(r"\s+")
 _NOTHING = Rendered((), 0)
 
@@ -131,7 +133,8 @@ class BedrockFormat:
         return {**right, **left, "content": [*left["content"], *right["content"]]}
 
     def frame(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """A conversation begins and ends with the user."""
+        """A conversation begins and ends with the user, and its documents have different names."""
+        messages = _with_different_names(messages)
         if not messages:
             return [_message("user", [{"text": _GOES_ON}])]
         if messages[0]["role"] == "assistant":
@@ -139,6 +142,50 @@ class BedrockFormat:
         if messages[-1]["role"] == "assistant":
             messages = [*messages, _message("user", [{"text": _GOES_ON}])]
         return messages
+
+
+def _with_different_names(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The messages with a number behind the name of each document that is named as an earlier one."""
+    names = [name for message in messages for name in _document_names(message["content"])]
+    if len(set(names)) == len(names):
+        return messages
+    taken, seen = {*names}, set[str]()
+    return [
+        {**message, "content": [_renamed(block, taken, seen) for block in message["content"]]}
+        for message in messages
+    ]
+
+
+def _document_names(blocks: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """The names of documents, those in tool results too, in order."""
+    for block in blocks:
+        if "toolResult" in block:
+            yield from _document_names(block["toolResult"]["content"])
+        elif (name := _document_name(block)) is not None:
+            yield name
+
+
+def _document_name(block: dict[str, Any]) -> str | None:
+    document = block.get("document")
+    name = document.get("name") if isinstance(document, dict) else None
+    return name if isinstance(name, str) else None
+
+
+def _renamed(block: dict[str, Any], taken: set[str], seen: set[str]) -> dict[str, Any]:
+    """The block with names that no block before it has; `taken` and `seen` take them in."""
+    if "toolResult" in block:
+        result = block["toolResult"]
+        content = [_renamed(held, taken, seen) for held in result["content"]]
+        return {**block, "toolResult": {**result, "content": content}}
+    name = _document_name(block)
+    if name is None:
+        return block
+    if name in seen:
+        stem = name[:_LONGEST_STEM].rstrip()
+        name = next(one for n in count(2) if (one := f"{stem} ({n})") not in taken)
+        taken.add(name)
+    seen.add(name)
+    return {**block, "document": {**block["document"], "name": name}}
 
 
 def sdk_messages(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any
 
 from memman.formats.rulebook import (
@@ -48,6 +48,7 @@ result.empty-error | A toolResult with the status error says something. | aws-sa
 document.without-text | A message with a document has a text too. | trpc-agent-go#1748
 document.name | A document's name has 1 to 200 letters, digits, single spaces, - ( ) [ ]. | \
 simonw/llm-bedrock#8, opencode#19964
+document.duplicate | The names of the documents of a request differ. | maximhq/bifrost#7003, ag-ui#2425
 """,
     "bedrock",
 )
@@ -152,6 +153,7 @@ def _request(messages: Sequence[Any]) -> There:
     for index, (before, role) in enumerate(pairwise(roles), start=1):
         if before == role and role in ("user", "assistant"):
             yield index, "order.alternate", f"two {role} messages in a row; merge them"
+    yield from _documents(messages)
     seen: set[str] = set()
     for index, (before, after) in enumerate(pairwise((None, *messages, None))):
         yield from _pairs(index, _ids(before, "toolUse"), after)
@@ -163,6 +165,21 @@ def _request(messages: Sequence[Any]) -> There:
                     f"the toolUseId {show(call_id)} was used before; map it",
                 )
             seen.add(call_id)
+
+
+def _documents(messages: Sequence[Any]) -> There:
+    """Documents with a name that was there before, in whatever message or result."""
+    seen: set[str] = set()
+    for index, message in enumerate(messages):
+        blocks = dicts(get(message, "content"))
+        held = [dicts(get(block.get("toolResult"), "content")) or [block] for block in blocks]
+        for block in chain.from_iterable(held):
+            name = get(block.get("document"), "name")
+            if isinstance(name, str) and name in seen:
+                text = f"a document before is named {show(name)}; name each differently"
+                yield index, "document.duplicate", text
+            if isinstance(name, str):
+                seen.add(name)
 
 
 def _pairs(index: int, asked: list[str], message: Any) -> There:

@@ -573,3 +573,27 @@ def test_reasoning_is_never_shown_to_another_provider(form: str) -> None:
     memory = loaded(messages, form)
     for target in ("openai-chat", "anthropic", "text"):
         assert "secret" not in json.dumps(memory.build_context("s", format=target).messages)
+
+
+def test_documents_of_one_name_have_different_names_in_a_bedrock_request() -> None:
+    def document(name: str) -> dict[str, Any]:
+        return {"document": {"format": "txt", "name": name, "source": {"bytes": "aGk="}}}
+
+    use = {"toolUse": {"toolUseId": "c", "name": "read", "input": {}}}
+    result = {"toolResult": {"toolUseId": "c", "content": [document("a"), document("a (2)")]}}
+    messages = [
+        {"role": "user", "content": [document("a"), document("b"), {"text": "see"}]},
+        {"role": "assistant", "content": [use]},
+        {"role": "user", "content": [result]},
+        {"role": "assistant", "content": [{"text": "read"}]},
+        {"role": "user", "content": [document("a"), {"text": "again"}]},
+    ]
+    memory = MemoryManager(counter="chars4")
+    memory.add_messages("s", messages, "bedrock")
+    built = memory.build_context("s", format="bedrock").messages
+    assert check(built, "bedrock") == []
+    assert [one["document"]["name"] for one in built[0]["content"][:2]] == ["a", "b"]
+    inside = [one["document"]["name"] for one in built[2]["content"][0]["toolResult"]["content"]]
+    assert inside == ["a (3)", "a (2)"]
+    assert built[4]["content"][0]["document"]["name"] == "a (4)"
+    assert memory.build_context("s", format="bedrock").messages == built
