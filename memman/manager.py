@@ -154,7 +154,7 @@ class AsyncMemoryManager:
         self._counter = _accepted_counter(counter, door)
         self._meters: dict[tuple[str | None, bool], Meter] = {}
         self._remotes: dict[str, Remote | None] = {}
-        self._breakers: dict[str, Breaker] = {}  # by counter: its models share an endpoint
+        self._breakers: dict[str, Breaker] = {}  # by fingerprint: an endpoint's models share one
         self._formats: dict[str, Format] = {form.name: form for form in BUILTIN_FORMATS}
         self._plugin_formats_known = False
         self._summarizers = Summarizers(door, self._found_plugins, self._limits)
@@ -854,7 +854,7 @@ class AsyncMemoryManager:
         except PluginNotFound as error:  # a count is never a reason for a context to fail
             logger.warning("remote counter %s is not asked: %s", spec.name, error)
             return None
-        breaker = self._breakers.setdefault(spec.name, Breaker())
+        breaker = self._breakers.setdefault(counter.fingerprint, Breaker())
         meter = RemoteMeter(counter, model, accuracy=spec.accuracy, breaker=breaker)
         return Remote(meter, form)
 

@@ -321,3 +321,39 @@ def test_where_redact_fails_the_provider_is_not_asked_and_the_context_is_built(
     assert len(memory.build_context("s")) == 18
     assert remote.asked == []
     assert "redact raised RuntimeError" in caplog.text
+
+
+def test_an_endpoint_that_fails_does_not_open_the_breaker_of_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Down(Remote):
+        fingerprint = "acme-remote:down"
+
+    def fails(rendered: Mapping[str, Any]) -> int:
+        raise ConnectionError("down")
+
+    down, up = Down(fails), Remote(lambda rendered: 930)
+    spec = CounterSpec(
+        name="acme-remote",
+        match=lambda model: 9,
+        factory=lambda model: down if model.name == "acme-1" else up,
+        remote=True,
+        format="anthropic",
+    )
+
+    class Both:
+        @hookimpl
+        def memman_token_counters(self) -> list[CounterSpec]:
+            return [spec]
+
+    found = plugins.load_plugins({"MEMMAN_PLUGINS": ""})
+    found.register(Both(), "acme")
+    monkeypatch.setattr(plugins, "_shared", found)
+    memory = filled(900)
+    for turn in range(5):
+        memory.add_user_message("s", f"turn {turn}")
+        memory.build_context("s")
+    assert len(down.asked) == 3  # then its endpoint rests
+    memory.update_config("s", model="acme-2")
+    memory.build_context("s")
+    assert len(up.asked) == 1

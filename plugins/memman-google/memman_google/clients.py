@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from memman.counting.clients import host_of
 from memman.errors import CounterUnavailable
 
 if TYPE_CHECKING:
@@ -23,11 +25,13 @@ class Clients:
     """A client of the Gemini Developer API or, with `vertex`, of Vertex AI; any thread may ask.
 
     `client` is the application's own; without one, one is made once by the SDK's environment variables.
+    `endpoint` says where it goes, as far as the SDK tells that, and holds no secret.
     """
 
     def __init__(self, *, vertex: bool, client: Client | None = None) -> None:
         self.vertex = vertex
         self.given = client is not None
+        self.endpoint = _endpoint(vertex) if client is None else f"{_service(vertex)}/given"
         self._client = client
         self._making = threading.Lock()
 
@@ -56,6 +60,17 @@ class Clients:
             raise CounterUnavailable(
                 f"Google's credentials do not work: {error}: {_to_set(self.vertex)}"
             ) from error
+
+
+def _service(vertex: bool) -> str:
+    return "vertex" if vertex else "developer"
+
+
+def _endpoint(vertex: bool) -> str:
+    """Where the SDK's environment variables send a client that is made of them."""
+    url = os.environ.get("GOOGLE_VERTEX_BASE_URL" if vertex else "GOOGLE_GEMINI_BASE_URL")
+    location = os.environ.get("GOOGLE_CLOUD_LOCATION") if vertex else None
+    return "/".join(filter(None, (_service(vertex), url and host_of(url), location)))
 
 
 def _made(vertex: bool) -> Client:

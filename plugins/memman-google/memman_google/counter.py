@@ -26,10 +26,10 @@ class GoogleCounter:
     """
 
     def __init__(self, model: ModelRef, *, vertex: bool, client: Client | None = None) -> None:
-        self.fingerprint = f"google:{'vertex' if vertex else 'developer'}"
         self._model = model
         self._vertex = vertex
         self._clients = Clients(vertex=vertex, client=client)
+        self.fingerprint = f"google:{self._clients.endpoint}"
 
     def count_request(self, rendered: Mapping[str, Any], *, timeout: float) -> int:
         """Google's `total_tokens`. Raises what google-genai raises, and `InvalidInput`."""

@@ -346,6 +346,17 @@ def test_the_environments_key_makes_the_client(
     assert google.received[0].headers["x-goog-api-key"] == SECRET
 
 
+def test_another_endpoint_is_another_counter(monkeypatch: pytest.MonkeyPatch) -> None:
+    def names() -> set[str]:
+        return {GoogleCounter(model_ref(MODEL), vertex=way).fingerprint for way in (False, True)}
+
+    own = names()
+    monkeypatch.setenv("GOOGLE_GEMINI_BASE_URL", "https://user:secret@proxy.example/google")
+    monkeypatch.setenv("GOOGLE_CLOUD_LOCATION", "europe-west4")
+    assert names() == {"google:developer/proxy.example/google", "google:vertex/europe-west4"}
+    assert own == {"google:developer", "google:vertex"}
+
+
 # ---------------------------------------------------------------- being found
 
 
@@ -470,7 +481,7 @@ def test_a_failure_is_an_event_with_its_reason_and_the_estimate_stands(
     heard, context = build()
     assert context.tokens.counter == "chars4"
     [event] = heard
-    assert event.counter == "google:developer"
+    assert event.counter == "google:developer/given"
     assert str(status) in event.reason
 
 
