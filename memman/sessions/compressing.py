@@ -169,7 +169,7 @@ class Compressing(LiveWindow):
         self, target_tokens: int | None, focus: str | None, automatic: bool, lease: Lease
     ) -> events.CompressionResult:
         self.pace.begin(self._summarizer(), self._progress)
-        lately = automatic and self.pace.asked_lately(self._progress, self._budget)
+        lately = automatic and self._asked_lately()
         spent = NO_COST
         for _ in range(1 + _REPLANS):
             attempt = await self._attempt(target_tokens, focus, automatic, lately)
@@ -300,6 +300,11 @@ class Compressing(LiveWindow):
             goal = msgspec.structs.replace(goal, tokens=goal.limit, entries=budget.max_entries)
         return view_of(window.exchanges, goal), goal
 
+    def _asked_lately(self) -> bool:
+        """Whether too little was added since the summarizer's last good answer to ask it again."""
+        known = self.pace.knows(self._summarizer())
+        return known and self.pace.asked_lately(self._progress, self._budget)
+
     def _options(
         self, focus: str | None, automatic: bool, lately: bool
     ) -> tuple[SummaryOptions, Rest | None]:
@@ -308,8 +313,10 @@ class Compressing(LiveWindow):
         An automatic compression asks once per room that was filled, and not soon after a failure; one
         by hand always, unless the breaker is open.
         """
-        configured = self._summarizer() is not None
-        rest = self.pace.rest(self._shared.clock) if configured else None
+        summarizer = self._summarizer()
+        configured = summarizer is not None
+        known = configured and self.pace.knows(summarizer)
+        rest = self.pace.rest(self._shared.clock) if known else None
         if rest is not None and not rest.open:
             again = not automatic or not self.pace.failed_lately(self._progress, self._budget)
             rest = None if again else rest
@@ -325,7 +332,7 @@ class Compressing(LiveWindow):
         """What `compress` would do now, or an add that compresses. Asks nobody, changes nothing."""
         async with self._lock:
             await self.require()
-            lately = automatic and self.pace.asked_lately(self._progress, self._budget)
+            lately = automatic and self._asked_lately()
             options, rest = self._options(focus, automatic, lately)
             view, goal = self._view(target_tokens, spare=lately and not options.ask)
             epoch = self._window.epoch

@@ -52,7 +52,7 @@ class Explaining(Compressing, Reading):
 
     def _summarizer_state(self) -> SummarizerState:
         configured = self._summarizer() is not None
-        lately = self.pace.asked_lately(self._progress, self._budget)
+        lately = self._asked_lately()
         options, rest = self._options(None, automatic=True, lately=lately)
         if not configured:
             reason = "none is set; a digest is written without one"

@@ -74,6 +74,10 @@ class Pace:
             self._summarizer, self._rest, self._answered_at = summarizer, None, None
             self.wordy = False
 
+    def knows(self, summarizer: object) -> bool:
+        """Whether what is noted here is of this summarizer, and not of one that it has replaced."""
+        return summarizer is self._summarizer
+
     def failed(self, now: datetime, reason: str) -> Rest:
         """The summarizer gave nothing that could be used."""
         before = self._rest

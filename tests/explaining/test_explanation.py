@@ -317,6 +317,24 @@ def test_a_summarizer_that_failed_is_said_to_have() -> None:
     assert "after 1 failure (RuntimeError: down)" in state.reason
 
 
+def test_a_summarizer_that_replaced_one_that_failed_may_be_asked_at_once() -> None:
+    memory = manager(ScriptedSummarizer(RuntimeError("down")), max_tokens=1_000)
+    fill(memory)
+    memory.compress("s")
+    memory.set_summarize_callback(lambda prompt: "a summary")
+    state = memory.explain("s").summarizer
+    assert (state.may_be_asked, state.reason) == (True, "it may be asked now")
+
+
+def test_a_summarizer_that_replaced_one_that_answered_lately_may_be_asked_at_once() -> None:
+    summarizer = ScriptedSummarizer()
+    memory = manager(summarizer, max_tokens=1_000, auto_compress=True)
+    while not summarizer.requests:
+        fill(memory, 1)
+    memory.set_summarize_callback(lambda prompt: "a summary")
+    assert memory.explain("s").summarizer.reason == "it may be asked now"
+
+
 def test_what_is_said_to_come_next_is_what_the_next_add_does() -> None:
     memory = manager(
         ScriptedSummarizer(RuntimeError("down")),
