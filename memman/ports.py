@@ -103,6 +103,10 @@ class Store(Protocol):
         A place whose `seq` is zero or negative refers to a record of this very commit: 0 is the first
         of `records`, -1 the second. The epoch grows by one. A retry (the first record's id is there)
         returns the first answer. What `erase` names is overwritten with it, as by `erase`.
+
+        `records` may make each record when it is asked for (a long import reads them from the disk): a
+        store that writes them elsewhere goes through them in order and holds few at a time. What they
+        raise on the way comes out, and nothing was changed.
         """
 
     def load(self, session_id: str) -> Snapshot | None:

@@ -142,8 +142,9 @@ class MemoryStore:
             beyond = floor > head + len(records)
             if epoch != log.shape[0] or beyond or expect_head not in (None, head):
                 raise StoreConflict(conflict(session_id, (log.shape[0], head), epoch, expect_head))
+            kept = list(records)  # which may be made only now, and may fail
             self._logs[session_id] = log
-            committed = log.commit(records, window, floor)
+            committed = log.commit(kept, window, floor)
             if erase:
                 log.erase(erase)
             return committed

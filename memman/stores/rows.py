@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 
 import msgspec
 
 from memman.errors import InvalidInput
-from memman.ports import Place, Snapshot
+from memman.ports import Appended, Place, Snapshot
 from memman.records import Added, Compressed, Ledger, Record
 
 _places = msgspec.json.Decoder(tuple[Place, ...])
 _ledger = msgspec.json.Decoder(Ledger)
 
+_BATCH = 500  # records of a commit that are held at a time
 NO_PLACES = b"[]"
 NO_LEDGER = msgspec.json.encode(Ledger())
 
@@ -71,6 +73,20 @@ def single(records: Sequence[Record], expect_head: int | None) -> Added | None:
     """The one entry that is appended with nothing expected, which nearly every append is."""
     alone = records[0] if len(records) == 1 and expect_head is None else None
     return alone if isinstance(alone, Added) else None
+
+
+def in_batches(records: Iterable[Record]) -> Iterator[list[Record]]:
+    """The records, a few at a time: a long import makes them as they are asked for."""
+    coming = iter(records)
+    while batch := list(islice(coming, _BATCH)):
+        yield batch
+
+
+def grown(row: SessionRow, appended: Appended, ledger: Ledger) -> SessionRow:
+    """The row as it is after some of a commit's records."""
+    return msgspec.structs.replace(
+        row, head=appended.head, entries=ledger.entries, tokens=ledger.tokens
+    )
 
 
 def names_of(record: Record) -> list[str]:

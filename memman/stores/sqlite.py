@@ -30,6 +30,8 @@ from memman.stores.rows import (
     encoded_places,
     fits,
     foreign,
+    grown,
+    in_batches,
     names_of,
     numbers_in,
     single,
@@ -161,18 +163,17 @@ class SQLiteStore:
         erase: frozenset[str] = frozenset(),
     ) -> Appended:
         """Appends records and takes the new window, if the epoch is still the same."""
-        payloads = [encode(record) for record in records]
 
         def work(db: Connection) -> Appended:
             row = _row(db, session_id)
             if row is None:
                 row = _begun(db, session_id)
             elif _seqs(db, row, [records[0].id]):
-                return _appended(db, row, records, payloads)
+                return _all_appended(db, row, records)[0]
             if not fits(row, epoch, len(records), floor, expect_head):
                 raise StoreConflict(conflict(session_id, (row.epoch, row.head), epoch, expect_head))
-            appended = _appended(db, row, records, payloads)
-            _reshape(db, row, records, window, floor)
+            appended, ledger = _all_appended(db, row, records)
+            _reshape(db, row, appended.head, ledger, window, floor)
             if erase:
                 _erase(db, row, erase)
             return msgspec.structs.replace(appended, epoch=row.epoch + 1)
@@ -574,20 +575,35 @@ def _appended(
     return Appended(placed, head, row.epoch, head - row.head)
 
 
+def _all_appended(
+    db: Connection, row: SessionRow, records: Sequence[Record]
+) -> tuple[Appended, Ledger]:
+    """What `_appended` does of however many, held a few at a time; and the ledger behind them."""
+    ledger = row.ledger_after(_stretch(db, row, row.folded, row.head))
+    seqs: list[int] = []
+    appended = Appended((), row.head, row.epoch, 0)
+    for batch in in_batches(records):
+        now = grown(row, appended, ledger)
+        appended = _appended(db, now, batch, [encode(record) for record in batch])
+        for seq, record in enumerate(batch, now.head + 1):
+            ledger = ledger.after(seq, record)
+        seqs += appended.seqs
+    fresh = appended.head - row.head
+    return Appended(tuple(seqs), appended.head, row.epoch, fresh), ledger
+
+
 def _reshape(
-    db: Connection, row: SessionRow, records: Sequence[Record], window: Sequence[Place], floor: int
+    db: Connection, row: SessionRow, head: int, ledger: Ledger, window: Sequence[Place], floor: int
 ) -> None:
     """Takes a new window, and the ledger with it, so that neither is ever folded from the beginning."""
-    tail = _stretch(db, row, row.folded, row.head)
-    tail += enumerate(records, row.head + 1)
     db.execute(
         "UPDATE session SET epoch = ?, floor = ?, places = ?, folded = ?, ledger = ? WHERE number = ?",
         (
             row.epoch + 1,
             floor,
             encoded_places(window, row.head),
-            row.head + len(records),
-            msgspec.json.encode(row.ledger_after(tail)),
+            head,
+            msgspec.json.encode(ledger),
             row.number,
         ),
     )

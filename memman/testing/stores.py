@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+import tracemalloc
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -77,6 +78,8 @@ class StoreConformance:
 
     # Random lives of a session that are played; fewer where calls take long.
     lives: ClassVar[int] = 12
+    # Whether the records are kept in this process, so that holding them is the point.
+    in_process: ClassVar[bool] = False
 
     def make_store(self) -> Store:
         """A new and empty store."""
@@ -241,6 +244,36 @@ class StoreConformance:
             lambda: store.commit("s", 0, (added("z"),), [Place(0, -1, 1)], 1, expect_head=0),
         )
         assert store.state("s") == (3, 0)
+
+    def test_a_commit_takes_records_that_are_made_when_they_are_asked_for(self) -> None:
+        store = self.make_store()
+        records = _Coming(1_300)
+        store.commit("s", 0, records, [Place(0, -1, 1), Place(-1_299, -1, 1_300)], 1_300)
+        assert _shown(store) == ["e0", "e1299"]
+        assert [record.id for _, record in store.read("s", 0, 2_000)] == [r.id for r in records]
+        ledger = _snapshot(store).ledger
+        assert (ledger.entries, ledger.tokens) == (1_300, 1_300)
+
+    def test_a_commit_whose_records_fail_on_the_way_changes_nothing(self) -> None:
+        store = self.make_store()
+        broken = _Coming(1_300, fails_at=1_200)
+        refused(_BrokenOffError, lambda: store.commit("s", 0, broken, [], 0))
+        assert store.load("s") is None
+        assert list(store.sessions()) == []
+
+    def test_a_store_elsewhere_holds_few_records_of_a_commit_at_a_time(self) -> None:
+        store = self.make_store()
+        if self.in_process:
+            return
+        records = _Coming(3_000, text="x" * 10_000)
+        tracemalloc.start()
+        try:
+            store.commit("s", 0, records, [], 0)
+            _, most = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        held = most / 10_000
+        assert held < 2_200, f"about {held:.0f} of 3,000 records were held at once"
 
     def test_a_refused_commit_begins_no_session(self) -> None:
         store = self.make_store()
@@ -649,6 +682,31 @@ class StoreConformance:
 
 
 # ---------------------------------------------------------------- the store under the laws
+
+
+class _BrokenOffError(Exception):
+    """What a record raises that cannot be made."""
+
+
+class _Coming(Sequence[Record]):
+    """Records that are made when they are asked for, and of which none is kept."""
+
+    def __init__(self, size: int, text: str = "text", fails_at: int = -1) -> None:
+        self._size = size
+        self._text = text
+        self._fails_at = fails_at
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __getitem__(self, place: Any) -> Any:
+        if isinstance(place, slice):
+            return [self[number] for number in range(*place.indices(self._size))]
+        if place >= self._size:
+            raise IndexError(place)
+        if place == self._fails_at:
+            raise _BrokenOffError
+        return added(f"e{place}", f"{place} {self._text}")
 
 
 def _snapshot(store: Store, session_id: str = "s") -> Snapshot:

@@ -11,6 +11,8 @@ from memman.testing import StoreConformance, broken_laws, laws_of
 
 
 class TestMemoryStore(StoreConformance):
+    in_process = True
+
     def make_store(self) -> MemoryStore:
         return MemoryStore()
 
@@ -69,6 +71,8 @@ class WithLeaseForEverybody(MemoryStore):
 
 def kit_for(store: type[MemoryStore]) -> type[StoreConformance]:
     class Kit(StoreConformance):
+        in_process = True
+
         def make_store(self) -> MemoryStore:
             return store()
 

@@ -23,6 +23,8 @@ from memman.stores.rows import (
     encoded_places,
     fits,
     foreign,
+    grown,
+    in_batches,
     names_of,
     numbers_in,
 )
@@ -100,12 +102,10 @@ def commit(
     """Appends records and takes the new window, if the epoch is still the same."""
     row = yield from _locked(session_id)
     if (yield from _seqs(row, [records[0].id])):
-        return (yield from _appended(row, records))
+        return (yield from _all_appended(row, records))[0]
     if not fits(row, epoch, len(records), floor, expect_head):
         raise StoreConflict(conflict(session_id, (row.epoch, row.head), epoch, expect_head))
-    appended = yield from _appended(row, records)
-    tail = yield from _stretch(row, row.folded, row.head)
-    ledger = row.ledger_after([*tail, *enumerate(records, row.head + 1)])
+    appended, ledger = yield from _all_appended(row, records)
     yield (
         "UPDATE memman_session SET epoch = %s, floor = %s, places = %s, folded = %s, ledger = %s"
         " WHERE number = %s",
@@ -113,7 +113,7 @@ def commit(
             row.epoch + 1,
             floor,
             encoded_places(window, row.head),
-            row.head + len(records),
+            appended.head,
             msgspec.json.encode(ledger),
             row.number,
         ),
@@ -258,6 +258,21 @@ def _appended(row: SessionRow, records: Sequence[Record]) -> Step[Appended]:
         )
         yield from _write(row, kept, names, position)
     return Appended(tuple([seqs[record.id] for record in records]), head, row.epoch, len(kept))
+
+
+def _all_appended(row: SessionRow, records: Sequence[Record]) -> Step[tuple[Appended, Ledger]]:
+    """What `_appended` does of however many, held a few at a time; and the ledger behind them."""
+    ledger = row.ledger_after((yield from _stretch(row, row.folded, row.head)))
+    seqs: list[int] = []
+    appended = Appended((), row.head, row.epoch, 0)
+    for batch in in_batches(records):
+        now = grown(row, appended, ledger)
+        appended = yield from _appended(now, batch)
+        for seq, record in enumerate(batch, now.head + 1):
+            ledger = ledger.after(seq, record)
+        seqs += appended.seqs
+    fresh = appended.head - row.head
+    return Appended(tuple(seqs), appended.head, row.epoch, fresh), ledger
 
 
 def _write(
