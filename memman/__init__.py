@@ -8,7 +8,8 @@ messages = memory.build_context("s1").messages
 """
 
 from memman import events
-from memman.archive import SessionState
+from memman.about import VERSION
+from memman.archive import ArchiveInfo, ArchiveLimits, SessionState
 from memman.compression import CompressionPlan, PlannedEntry
 from memman.config import MemoryConfig
 from memman.entries import Entry, FilePart, ImagePart, OpaquePart, TextPart, TokenCount
@@ -52,7 +53,7 @@ from memman.ports import (
 )
 from memman.results import Context, SessionStats, Summary
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 __all__ = [
     # the managers and their settings
@@ -72,6 +73,8 @@ __all__ = [
     "ImagePart",
     "OpaquePart",
     "PlannedEntry",
+    "ArchiveInfo",
+    "ArchiveLimits",
     "SessionState",
     "SessionStats",
     "Summary",

@@ -12,7 +12,17 @@ from typing import Any, Literal, Self, TypeVar
 import msgspec
 
 from memman import events
-from memman.archive import SessionState, checked, with_entries
+from memman.archive import (
+    ArchiveInfo,
+    ArchiveLimits,
+    Intake,
+    Packing,
+    SessionState,
+    Source,
+    Target,
+    checked,
+    with_entries,
+)
 from memman.compression import CompressionPlan, stages_of
 from memman.config import MemoryConfig, resolve_budget
 from memman.contexts import Asked, price_given, rendering_in
@@ -72,8 +82,9 @@ from memman.ports import (
     Format,
     ModelInfo,
     ModelRef,
+    Place,
 )
-from memman.records import UsageReported
+from memman.records import Record, UsageReported
 from memman.results import Context, SessionStats, Summary
 from memman.sessions import Feed, Following, LiveSessions, Session, no_session
 from memman.shared import Remote, Shared
@@ -89,6 +100,10 @@ State = SessionState | Mapping[str, Any] | str | bytes
 Redact = Callable[[Entry], Entry]
 DEFAULT_FORMAT = "openai-chat"
 _CLOSE_SECONDS = 5.0
+_EXISTS = (
+    "session {!r} exists; nothing was changed. Delete it first, or pass "
+    "on_conflict='skip' or 'new_session'"
+)
 _STORE_METHODS = (
     "append", "commit", "load", "state", "read", "get", "feed", "lease", "erase", "sessions", "delete",
     "close",
@@ -649,40 +664,114 @@ class AsyncMemoryManager:
             StateError: the document is not sound; `problems` has every fault.
             SessionExists: with `on_conflict="fail"`.
         """
-        if on_conflict not in ("fail", "skip", "new_session"):
-            raise InvalidInput(f"on_conflict={on_conflict!r}: use 'fail', 'skip' or 'new_session'")
+        _check_on_conflict(on_conflict)
         document = state if isinstance(state, SessionState) else SessionState.from_json(state)
         sound = checked(document, self._meter(self._shared.config))
-        shared = self._shared
-        try:
-            self._check(shared.config.updated(document.settings))
-        except MemmanError as error:
-            raise StateError([f"its settings do not work here: {error}"]) from error
-        records = sound.records
+        self._check_settings(document.settings)
+        shared, records = self._shared, sound.records
         if shared.redact is not None:
             records = with_entries(records, Session(document.session_id, shared).redacted)
-        session_id = document.session_id
-        if await self._door.call(shared.store, shared.store.state, session_id) is not None:
-            if on_conflict == "skip":
-                return session_id
+        session_id, exists = await self._name_for(document.session_id, on_conflict)
+        if exists:
             if on_conflict == "fail":
-                raise SessionExists(
-                    f"session {session_id!r} exists; nothing was changed. Delete it first, or pass "
-                    "on_conflict='skip' or 'new_session'"
-                )
-            room = session_id.encode()[:200].decode(errors="ignore")
-            session_id = f"{room}-{shared.new_id()}"
+                raise SessionExists(_EXISTS.format(session_id))
+            return session_id
+        await self._begin(session_id, records, sound.window, len(records))
+        return session_id
+
+    async def export_archive(
+        self, session_id: str, to: Target, *, packing: Packing | None = None
+    ) -> ArchiveInfo:
+        """Writes the session's whole log as an archive of lines, for sessions of any length.
+
+        It is written a page at a time; what is added meanwhile is not in it.
+
+        Args:
+            session_id: which session.
+            to: a path, whose file is there whole or not at all and is readable by its owner alone; or a
+                binary file, which is not closed.
+            packing: "none", "gzip" or "zstd" (the extra `zstd`); None goes by the path's suffix, `.gz`
+                or `.zst`.
+
+        Raises:
+            StoreConflict: entries, or the session, were deleted meanwhile; a path has no file then.
+            OSError: the file cannot be written.
+        """
+        return await (await self._known(session_id)).export_archive(to, packing)
+
+    async def import_archive(
+        self,
+        source: Source,
+        on_conflict: OnConflict = "fail",
+        *,
+        limits: ArchiveLimits | None = None,
+    ) -> str:
+        """Restores a session from an archive and returns its id. All or nothing.
+
+        The archive is read to its end and checked first, in temporary files, and stored in one commit.
+        Counts of this manager's counter are worked out anew. Where the session has all of these records
+        already, and perhaps more, an import changes nothing and is no conflict: it can be repeated.
+
+        Args:
+            source: a path, or a binary file, which is read from where it is and not closed. Whether and
+                how it is packed is told by its first bytes.
+            on_conflict: as in `import_session`, when there is another session of this id.
+            limits: what the archive may take at most; `ArchiveLimits()` if none.
+
+        Raises:
+            StateError: it is not sound, or beyond a limit; `problems` has every fault with its line.
+            SessionExists: with `on_conflict="fail"`.
+            OSError: the file cannot be read.
+        """
+        _check_on_conflict(on_conflict)
+        shared = self._shared
+        redacted = Session("", shared).redacted if shared.redact is not None else None
+        intake = Intake(source, limits, self._meter(shared.config), redacted)
         try:
-            await self._door.call(
-                shared.store, shared.store.commit, session_id, 0, records, sound.window,
-                len(records), expect_head=0,
-            )  # fmt: skip
+            info = await self._door.to_the_end(self._door.call(intake, intake.check))
+            self._check_settings(intake.settings)
+            session_id, exists = await self._name_for(info.session_id, on_conflict)
+            if not exists:
+                await self._begin(session_id, intake.records, intake.window(), intake.floor)
+            elif on_conflict == "fail" and not await self._session(session_id).holds(
+                intake.records
+            ):
+                raise SessionExists(_EXISTS.format(session_id))
+        finally:
+            intake.close()
+        return session_id
+
+    def _check_settings(self, settings: Mapping[str, Any]) -> None:
+        """Raises `StateError` where a session's settings do not go with this manager."""
+        try:
+            self._check(self._shared.config.updated(settings))
+        except MemmanError as error:
+            raise StateError([f"its settings do not work here: {error}"]) from error
+
+    async def _name_for(self, session_id: str, on_conflict: OnConflict) -> tuple[str, bool]:
+        """The id that an import goes under, and whether there is a session of that id."""
+        shared = self._shared
+        exists = await self._door.call(shared.store, shared.store.state, session_id) is not None
+        if not exists or on_conflict != "new_session":
+            return session_id, exists
+        room = session_id.encode()[:200].decode(errors="ignore")
+        return f"{room}-{shared.new_id()}", False
+
+    async def _begin(
+        self, session_id: str, records: Sequence[Record], window: Sequence[Place], floor: int
+    ) -> None:
+        """Stores an imported session and tells of it."""
+        shared = self._shared
+        commit = self._door.call(
+            shared.store, shared.store.commit, session_id, 0, records, window, floor, expect_head=0
+        )
+        try:
+            await self._door.to_the_end(commit)
         except StoreConflict as error:
             raise SessionExists(f"session {session_id!r} was created meanwhile") from error
         await self._session(session_id).tell(
-            events.SessionImported(session_id=session_id, records=len(sound.records))
+            events.SessionImported(session_id=session_id, records=len(records))
         )
-        return session_id
 
     async def clear_session(self, session_id: str) -> None:
         """Empties the window, pins and head included. The log stays; a clear is not undone."""
@@ -1260,6 +1349,22 @@ class MemoryManager:
         """Restores a session from a document and returns its id. All or nothing."""
         return self._run(self._verbs.import_session(state, on_conflict))
 
+    def export_archive(
+        self, session_id: str, to: Target, *, packing: Packing | None = None
+    ) -> ArchiveInfo:
+        """Writes the session's whole log as an archive of lines, for sessions of any length."""
+        return self._run(self._verbs.export_archive(session_id, to, packing=packing))
+
+    def import_archive(
+        self,
+        source: Source,
+        on_conflict: OnConflict = "fail",
+        *,
+        limits: ArchiveLimits | None = None,
+    ) -> str:
+        """Restores a session from an archive and returns its id. All or nothing."""
+        return self._run(self._verbs.import_archive(source, on_conflict, limits=limits))
+
     def clear_session(self, session_id: str) -> None:
         """Empties the window, pins and head included. The log stays; a clear is not undone."""
         self._run(self._verbs.clear_session(session_id))
@@ -1351,6 +1456,11 @@ def _check_goal(target_tokens: Any, focus: Any) -> None:
         raise InvalidInput(f"target_tokens must be a number of tokens, not {target_tokens!r}")
     if focus is not None:
         check_text(focus, "focus")
+
+
+def _check_on_conflict(on_conflict: str) -> None:
+    if on_conflict not in ("fail", "skip", "new_session"):
+        raise InvalidInput(f"on_conflict={on_conflict!r}: use 'fail', 'skip' or 'new_session'")
 
 
 def _metadata(metadata: Mapping[str, Any]) -> msgspec.Raw:

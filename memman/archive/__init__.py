@@ -13,6 +13,7 @@ from memman.archive.document import (
 from memman.archive.intake import Intake, Source, verify
 from memman.archive.limits import ArchiveLimits
 from memman.archive.lines import Header
+from memman.archive.packing import Packing
 from memman.archive.reading import ArchiveInfo
 from memman.archive.soundness import with_entries
 from memman.archive.writing import ArchiveWriter, Target
@@ -25,6 +26,7 @@ __all__ = [
     "ArchiveWriter",
     "Header",
     "Intake",
+    "Packing",
     "SessionState",
     "Shown",
     "Source",

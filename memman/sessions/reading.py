@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from memman import events
-from memman.archive import SessionState, state_of
+from memman.about import CREATED_BY
+from memman.archive import (
+    ArchiveInfo,
+    ArchiveWriter,
+    Header,
+    Packing,
+    SessionState,
+    Target,
+    state_of,
+)
 from memman.contexts import Asked, Contexts
 from memman.counting import Fallen, learn
 from memman.entries import Entry
-from memman.errors import EntryNotFound
+from memman.errors import EntryNotFound, StoreConflict
 from memman.history import History
 from memman.records import Added, Deleted, Record
 from memman.results import Context, SessionStats, Summary, summary_of
 from memman.sessions.live import Confirmed, LiveWindow
 from memman.shared import Remote
 from memman.window import Slot
+
+_STRETCH = 200  # records of a long log that are held at a time; entries may be large
 
 
 class Reading(LiveWindow):
@@ -115,6 +128,77 @@ class Reading(LiveWindow):
             await self.require()
             return state_of(self.id, await self._log(0), self._settings)
 
+    async def export_archive(self, to: Target, packing: Packing | None) -> ArchiveInfo:
+        """Writes the log as an archive, a page at a time; appends go on meanwhile and are not in it."""
+        shared = self._shared
+        door = shared.door
+        async with self._lock:
+            await self.require()
+            head, epoch, settings = self._window.head, self._window.epoch, dict(self._settings)
+        gone = await self._doomed(head) if epoch else frozenset()
+        writer = ArchiveWriter(to, packing, gone)
+        header = Header(session_id=self.id, head=head, settings=settings, created_by=CREATED_BY)
+        try:
+            await door.to_the_end(door.call(writer, writer.begin, header))
+            after = 0
+            while after < head:
+                page = await self._page(after, head)
+                await door.to_the_end(door.call(writer, writer.write, page))
+                after = page[-1][0]
+            await self._check_kept(head, epoch)
+            info: ArchiveInfo = await door.to_the_end(door.call(writer, writer.finish))
+        except BaseException:
+            await door.to_the_end(door.call(writer, writer.abandon))
+            raise
+        return info
+
+    async def holds(self, records: Sequence[Record]) -> bool:
+        """Whether the log begins with these records, deleted ones as they are now; reads them in step."""
+        coming, after, head = iter(records), 0, len(records)
+        async with self._lock:
+            await self.require()
+            if self._window.head < head:
+                return False
+            while after < head:
+                page = await self._page(after, head)
+                if not all(_same(record, next(coming)) for _, record in page):
+                    return False
+                after = page[-1][0]
+        return True
+
+    async def _page(self, after: int, head: int) -> Sequence[tuple[int, Record]]:
+        """The next records of the log, none behind a place."""
+        store, limit = self._shared.store, min(_STRETCH, head - after)
+        page: Sequence[tuple[int, Record]] = await self._shared.door.call(
+            store, store.read, self.id, after, limit
+        )
+        if not page:
+            raise StoreConflict(f"session {self.id!r} was deleted while it was read")
+        return page
+
+    async def _doomed(self, head: int) -> frozenset[str]:
+        """What deletions name; a store may not have come to erasing it."""
+        gone: set[str] = set()
+        after = 0
+        while after < head:
+            page = await self._page(after, head)
+            gone.update(
+                name for _, record in page if isinstance(record, Deleted) for name in record.ids
+            )
+            after = page[-1][0]
+        return frozenset(gone)
+
+    async def _check_kept(self, head: int, epoch: int) -> None:
+        """Raises `StoreConflict` where what was exported was deleted meanwhile, perhaps in part."""
+        stored = await self._stored() or (0, 0)
+        if stored[1] == epoch and stored[0] >= head:
+            return
+        later = await self._log(head) if stored[0] >= head else ()
+        if not later or any(isinstance(record, Deleted) for _, record in later):
+            raise StoreConflict(
+                f"entries of session {self.id!r} were deleted while it was exported: export it again"
+            )
+
     async def build(self, asked: Asked) -> Context:
         """A context of the window as it is; trims a copy where it does not fit."""
         if self._settled.remote is not None:
@@ -178,6 +262,15 @@ class Reading(LiveWindow):
             learned = learn(None, answer.tokens, doubt.counted, None)
             self._confirmed = Confirmed(self._config.model, *place, answer, learned)
             contexts.reprice()
+
+
+def _same(stored: Record, coming: Record) -> bool:
+    """Whether a record is that of a log, or what a deletion left of it."""
+    if type(stored) is not type(coming) or stored.id != coming.id:
+        return False
+    if isinstance(stored, Added) and isinstance(coming, Added):
+        return stored.entry.content in (coming.entry.content, "")
+    return True
 
 
 def _shown(slot: Slot) -> Entry:

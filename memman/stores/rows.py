@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
 
 import msgspec
 
 from memman.errors import InvalidInput
 from memman.ports import Appended, Place, Snapshot
-from memman.records import Added, Compressed, Ledger, Record
+from memman.records import Added, Compressed, Ledger, Record, encode
 
 _places = msgspec.json.Decoder(tuple[Place, ...])
 _ledger = msgspec.json.Decoder(Ledger)
 
-_BATCH = 500  # records of a commit that are held at a time
+_BATCH, _BATCH_BYTES = 500, 2**20  # of a commit's records so many are held at a time
 NO_PLACES = b"[]"
 NO_LEDGER = msgspec.json.encode(Ledger())
 
@@ -75,11 +74,20 @@ def single(records: Sequence[Record], expect_head: int | None) -> Added | None:
     return alone if isinstance(alone, Added) else None
 
 
-def in_batches(records: Iterable[Record]) -> Iterator[list[Record]]:
-    """The records, a few at a time: a long import makes them as they are asked for."""
-    coming = iter(records)
-    while batch := list(islice(coming, _BATCH)):
-        yield batch
+def in_batches(records: Iterable[Record]) -> Iterator[tuple[list[Record], list[bytes]]]:
+    """The records and their payloads, a few at a time: a long import makes them as they are asked for."""
+    batch: list[Record] = []
+    payloads: list[bytes] = []
+    room = _BATCH_BYTES
+    for record in records:
+        batch.append(record)
+        payloads.append(encode(record))
+        room -= len(payloads[-1])
+        if room <= 0 or len(batch) >= _BATCH:
+            yield batch, payloads
+            batch, payloads, room = [], [], _BATCH_BYTES
+    if batch:
+        yield batch, payloads
 
 
 def grown(row: SessionRow, appended: Appended, ledger: Ledger) -> SessionRow:

@@ -582,9 +582,9 @@ def _all_appended(
     ledger = row.ledger_after(_stretch(db, row, row.folded, row.head))
     seqs: list[int] = []
     appended = Appended((), row.head, row.epoch, 0)
-    for batch in in_batches(records):
+    for batch, payloads in in_batches(records):
         now = grown(row, appended, ledger)
-        appended = _appended(db, now, batch, [encode(record) for record in batch])
+        appended = _appended(db, now, batch, payloads)
         for seq, record in enumerate(batch, now.head + 1):
             ledger = ledger.after(seq, record)
         seqs += appended.seqs

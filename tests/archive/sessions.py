@@ -25,7 +25,7 @@ def manager(**given: Any) -> MemoryManager:
         "new_id": lambda: f"id-{next(ids)}",
         "clock": lambda: AT + timedelta(seconds=next(seconds)),
     }
-    return MemoryManager(counter="chars4", **settings | given)
+    return MemoryManager(**{"counter": "chars4", **settings, **given})
 
 
 def lived(memory: MemoryManager | None = None, entries: int = 30) -> MemoryManager:

@@ -265,7 +265,7 @@ def _all_appended(row: SessionRow, records: Sequence[Record]) -> Step[tuple[Appe
     ledger = row.ledger_after((yield from _stretch(row, row.folded, row.head)))
     seqs: list[int] = []
     appended = Appended((), row.head, row.epoch, 0)
-    for batch in in_batches(records):
+    for batch, _ in in_batches(records):
         now = grown(row, appended, ledger)
         appended = yield from _appended(now, batch)
         for seq, record in enumerate(batch, now.head + 1):
