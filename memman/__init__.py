@@ -7,8 +7,7 @@ memory.add_user_message("s1", "Why is the build red?")
 messages = memory.build_context("s1").messages
 """
 
-from memman import events
-from memman.about import VERSION
+from memman import about, events
 from memman.archive import ArchiveInfo, ArchiveLimits, SessionState
 from memman.compression import CompressionPlan, PlannedEntry
 from memman.config import MemoryConfig
@@ -53,7 +52,7 @@ from memman.ports import (
 )
 from memman.results import Context, SessionStats, Summary
 
-__version__ = VERSION
+__version__ = about.VERSION
 
 __all__ = [
     # the managers and their settings
