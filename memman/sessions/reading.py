@@ -135,7 +135,7 @@ class Reading(LiveWindow):
         async with self._lock:
             await self.require()
             head, epoch, settings = self._window.head, self._window.epoch, dict(self._settings)
-        gone = await self._doomed(head) if epoch else frozenset()
+        gone = await self._named_by_deletions(head) if epoch else frozenset()
         writer = ArchiveWriter(to, packing, gone)
         header = Header(session_id=self.id, head=head, settings=settings, created_by=CREATED_BY)
         try:
@@ -176,7 +176,7 @@ class Reading(LiveWindow):
             raise StoreConflict(f"session {self.id!r} was deleted while it was read")
         return page
 
-    async def _doomed(self, head: int) -> frozenset[str]:
+    async def _named_by_deletions(self, head: int) -> frozenset[str]:
         """What deletions name; a store may not have come to erasing it."""
         gone: set[str] = set()
         after = 0
