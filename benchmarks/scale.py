@@ -268,6 +268,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sessions=options.sessions or sizes.sessions,
         entries=options.entries or sizes.entries,
     )
+    least = 2 * _LIVE, FULL.few_entries
+    if sizes.sessions < least[0] or sizes.entries < least[1]:
+        parser.error(f"at least {least[0]:,} sessions and {least[1]:,} entries, to see a slope")
     logging.getLogger("memman").addHandler(logging.NullHandler())
     with tempfile.TemporaryDirectory() as folder:
         found = measure(sizes, Path(folder))
