@@ -30,7 +30,11 @@ from tests.docs.loopback import Loopback, running
 pytest.register_assert_rewrite("memman.testing")
 
 _LOOPS = ("docs/how-to/openai-loop.md", "docs/how-to/anthropic-loop.md")
-_COMMANDS = ("docs/how-to/why-did-the-agent-forget.md",)
+_COMMANDS = (
+    "docs/how-to/why-did-the-agent-forget.md",
+    "docs/how-to/look-into-a-log.md",
+    "docs/how-to/show-a-session-as-a-page.md",
+)
 _PRINTED = "printed by the last block"  # no identifier, so no page can use the name
 # Run by the plugin's own tests, against a server that counts.
 _ELSEWHERE = (
@@ -57,7 +61,11 @@ def _run_commands(example: Example) -> str | None:
     """Runs each command of a block; None, or how what it prints differs from what the page shows."""
     for step in re.split(r"^\$ ", str(example.parsed), flags=re.MULTILINE)[1:]:
         command, _, shown = step.partition("\n")
-        printed = CliRunner().invoke(memman, shlex.split(command)[1:]).output
+        command, _, target = command.partition(" > ")
+        done = CliRunner().invoke(memman, shlex.split(command)[1:])
+        printed = done.stderr if target else done.output
+        if target:
+            Path(target).write_text(done.stdout, encoding="utf-8")
         if printed.strip() != shown.strip():
             return f"The page shows\n{shown}and `{command}` printed\n{printed}"
     return None

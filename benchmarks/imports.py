@@ -1,4 +1,4 @@
-"""What `import memman` costs in a fresh process, and what it must not load.
+"""What `import memman` and `memman --version` cost in a fresh process, and what must not be loaded.
 
     python -m benchmarks.imports [--json]
 
@@ -24,11 +24,20 @@ GOAL_SECONDS = 0.06
 # The machine's speed changes by a factor of five: what CI holds is a multiple of what the four
 # dependencies take in the same run (2.0 when it was set).
 _HELD_DEPENDENCIES = 2.4
+GOAL_COMMAND = 0.15  # seconds of the whole process, its start included
+_HELD_COMMAND = 4.5  # times what the four dependencies take (3.5 when it was set)
 UNWANTED = ("openai", "anthropic", "tiktoken", "google.genai", "boto3", "click", "rich")
 _RUNS = 9
 _SHOWN_PARTS = 12
 _IMPORT_TIME = re.compile(r"import time:\s+(\d+) \|\s+\d+ \|\s+(\S+)")
 _IMPORT = "import memman; "
+_VERSION = """
+from memman.cli import main
+try:
+    main(["--version"])
+except SystemExit:
+    print()
+"""
 _DEPENDENCIES = "import blinker, cachetools, msgspec, pluggy; "
 # CPU of the whole process, its start included: an import may start threads or load libraries.
 _CPU = "import resource as r; u = r.getrusage(r.RUSAGE_SELF); print(u.ru_utime + u.ru_stime)"
@@ -42,6 +51,7 @@ class Import(msgspec.Struct, frozen=True):
     seconds: float
     dependencies_seconds: float
     interpreter_seconds: float
+    command_seconds: float
     loaded: tuple[str, ...]
     parts: tuple[tuple[str, int], ...]
 
@@ -50,6 +60,14 @@ class Import(msgspec.Struct, frozen=True):
         """The time, and nothing unwanted."""
         return [
             Goal("import memman", self.seconds, GOAL_SECONDS, TIME_NOISE, "s CPU", self._held),
+            Goal(
+                "memman --version",
+                self.command_seconds,
+                GOAL_COMMAND,
+                TIME_NOISE,
+                "s CPU",
+                max(GOAL_COMMAND, _HELD_COMMAND * self.dependencies_seconds),
+            ),
             Goal(f"unwanted modules {' '.join(self.loaded)}".strip(), len(self.loaded), 0),
         ]
 
@@ -79,12 +97,16 @@ def measure(runs: int = _RUNS) -> Import:
     with tempfile.TemporaryDirectory() as folder:
         environment = os.environ | {"PYTHONPYCACHEPREFIX": folder, "PYTHONDONTWRITEBYTECODE": ""}
         seconds = [
-            [float(_python(code + _CPU, environment)) for code in ("", _DEPENDENCIES, _IMPORT)]
+            [
+                float(_python(code + _CPU, environment).split()[-1])
+                for code in ("", _DEPENDENCIES, _IMPORT, _VERSION)
+            ]
             for _ in range(1 + runs)
         ]
         # The least: a neighbour can only add to what a process takes.
-        bare, some, full = (min(column) for column in zip(*seconds[1:], strict=True))
-        return Import(full - bare, some - bare, bare, _unwanted(environment), _slowest(environment))
+        bare, some, full, command = (min(column) for column in zip(*seconds[1:], strict=True))
+        loaded, parts = _unwanted(environment), _slowest(environment)
+        return Import(full - bare, some - bare, bare, command, loaded, parts)
 
 
 def _unwanted(environment: Environment) -> tuple[str, ...]:

@@ -141,14 +141,17 @@ def _notes() -> Iterator[None]:
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.version_option(__version__, prog_name="memman", message="%(prog)s %(version)s")
+@click.option("--no-color", is_flag=True, help="No colours, as with NO_COLOR.")
 @click.pass_context
-def memman(ctx: click.Context) -> None:
+def memman(ctx: click.Context, no_color: bool) -> None:
     """Keeps an LLM agent's conversation inside its context window without losing a word of it.
 
     A session S is the JSON document that `import` and `demo` write; "-" reads it from stdin.
     Data goes to stdout, notes to stderr.
     Exit codes: 0 done, 1 a finding, 2 usage, 3 unreadable input.
     """
+    if no_color:
+        ctx.color = False  # for this command and those below it
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
         ctx.exit(USAGE)

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Literal, TextIO
 
+import click
 import msgspec
 
 from memman.entries import Entry, TokenCount
@@ -115,7 +116,7 @@ def _percent(part: int, whole: int) -> str:
 
 
 def console(stream: Literal["stdout", "stderr"] = "stdout") -> Console:
-    """A rich console: colours on a terminal only, and never with NO_COLOR."""
+    """A rich console: colours on a terminal only, and never with NO_COLOR or `--no-color`."""
     from rich.console import Console
 
     class Shown(Console):
@@ -126,13 +127,18 @@ def console(stream: Literal["stdout", "stderr"] = "stdout") -> Console:
     terminal = file.isatty()
     return Shown(
         file=file,
-        color_system="auto" if terminal and not os.environ.get("NO_COLOR") else None,
+        color_system="auto" if terminal and not _is_colour_off() else None,
         force_terminal=terminal,
         width=None if terminal else _PIPE_COLUMNS,
         highlight=False,
         markup=False,
         emoji=False,
     )
+
+
+def _is_colour_off() -> bool:
+    context = click.get_current_context(silent=True)
+    return bool(os.environ.get("NO_COLOR")) or (context is not None and context.color is False)
 
 
 def has_colours(shown_on: Console) -> bool:

@@ -9,6 +9,7 @@ import click
 from memman.cli.display import counted, counted_by
 from memman.cli.fitting import check_fit
 from memman.cli.options import (
+    FILE,
     answer,
     budget_option,
     force_option,
@@ -26,7 +27,7 @@ from memman.manager import MemoryManager
 
 
 @click.command("import")
-@click.argument("log", metavar="LOG")
+@click.argument("log", metavar="LOG", type=FILE)
 @click.option(
     "-o", "--output", default=STDIN, help='The session file to write; "-", the default, is stdout.'
 )

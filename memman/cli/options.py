@@ -22,6 +22,10 @@ _FACTORS = {"": 1, "k": 1_000, "m": 1_000_000}
 _MOST_TOKENS = 2**53  # what a setting of memman takes at most
 
 
+# A name that shells complete. Whether it can be read is said by who reads it: it may be a store's address.
+FILE = click.Path(allow_dash=True, readable=False)
+
+
 def tokens(text: str | int) -> int:
     """A number of tokens as people write it: 8000, 8_000, 8,000, 8k or 1.5M."""
     written = str(text).strip().lower().replace(",", "").replace("_", "")
@@ -60,7 +64,7 @@ def session_argument(command: F) -> F:
         callback=choose,
         help="Which session, where S is a database of several.",
     )
-    return click.argument("session", metavar="S")(option(command))
+    return click.argument("session", metavar="S", type=FILE)(option(command))
 
 
 def json_option(command: F) -> F:

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from memman.cli.display import console
-from memman.cli.options import model_option, note, session_argument
+from memman.cli.options import FILE, model_option, note, session_argument
 from memman.cli.problems import UnusableError
 from memman.cli.reading import STDIN
 from memman.cli.session_files import Session, load
@@ -20,7 +20,7 @@ _HEAD = 2_000  # bytes: where a page says who made it
 
 @click.command()
 @session_argument
-@click.option("-o", "--output", help='The HTML file to write; "-" is stdout.')
+@click.option("-o", "--output", type=FILE, help='The HTML file to write; "-" is stdout.')
 @model_option
 @click.option("--force", is_flag=True, help="Overwrite a report that is there.")
 def report(session: str, output: str | None, model: str | None, force: bool) -> None:
@@ -39,8 +39,8 @@ def report(session: str, output: str | None, model: str | None, force: bool) -> 
             click.echo(piece, nl=False)
         return
     with _working("writing the page"):
-        size = _write(opened, output)
-    note(f"{output}: {size / 1000:,.0f} kB; open it in a browser")
+        _write(opened, output)
+    note(f"wrote {output}; open it in a browser")
 
 
 def _check_target(output: str, force: bool) -> None:
@@ -65,18 +65,17 @@ def _is_report(target: Path) -> bool:
         return False
 
 
-def _write(opened: Session, output: str) -> int:
-    """Writes the whole page or none of it; returns its size in bytes."""
+def _write(opened: Session, output: str) -> None:
+    """Writes the whole page or none of it."""
     target = Path(output).resolve()
     part = target.with_name(f".{target.name}.part")
     try:
-        size = write(opened.memory, opened.id, part)
+        write(opened.memory, opened.id, part)
         part.replace(target)
     except OSError as error:
         with suppress(OSError):
             part.unlink()
         raise UnusableError(f"cannot write {output}: {error.strerror or error}") from None
-    return size
 
 
 @contextmanager

@@ -11,7 +11,7 @@ def test_a_page_is_written(command, demo_file, tmp_path):
     page = tmp_path / "demo.html"
     done = command("report", demo_file, "-o", page)
     assert (done.exit_code, done.stdout) == (0, "")
-    assert done.stderr.startswith(f"{page}: ")
+    assert done.stderr == f"wrote {page}; open it in a browser\n"
     assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
     assert [path.name for path in tmp_path.iterdir()] == ["demo.html"]
 

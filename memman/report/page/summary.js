@@ -56,7 +56,6 @@ function drawFacts() {
     ["Model", report.model ? name(report.model) : "not named"],
     ["Counter", name(stats.counter || "none yet")],
     ["Entries", `${n(stats.active_entries)} in the window, ${n(stats.compressed_entries)} replaced`],
-    ["Tokens", `${n(stats.active_tokens)} in the window, ${n(stats.total_tokens)} added`],
     ["Limits", `${n(limits.trigger)} tokens${stats.max_entries ? `, ${n(stats.max_entries)} entries` : ""}`],
   ];
   if (stats.summaries) rows.push(["Summaries", n(stats.summaries)]);

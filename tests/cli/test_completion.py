@@ -1,0 +1,41 @@
+"""A shell completes commands, options and file names."""
+
+from __future__ import annotations
+
+import pytest
+from click.shell_completion import ShellComplete
+
+from memman.cli.app import memman
+from memman.cli.commands import COMMANDS
+
+
+def completed(*words: str) -> list[str]:
+    *before, last = words
+    complete = ShellComplete(memman, {}, "memman", "_MEMMAN_COMPLETE")
+    return [item.value for item in complete.get_completions(before, last)]
+
+
+def test_commands_are_completed() -> None:
+    assert completed("re") == ["report"]
+    assert completed("") == [command.name for command in COMMANDS]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: str(command.name))
+def test_the_options_of_every_command_are_completed(command) -> None:
+    found = completed(str(command.name), "--")
+    assert "--help" in found
+    for option in command.params:
+        long = [name for name in option.opts if name.startswith("--")]
+        assert set(long) <= set(found)
+
+
+@pytest.mark.parametrize("words", [("stats",), ("report",), ("import",), ("report", "s.json", "-o")])
+def test_a_file_is_left_to_the_shell_which_knows_them(words: tuple[str, ...]) -> None:
+    complete = ShellComplete(memman, {}, "memman", "_MEMMAN_COMPLETE")
+    assert [item.type for item in complete.get_completions(list(words), "s")] == ["file"]
+
+
+def test_the_script_for_a_shell_is_given(command, monkeypatch) -> None:
+    monkeypatch.setenv("_MEMMAN_COMPLETE", "bash_source")
+    done = command()
+    assert "_memman_completion" in done.stdout
