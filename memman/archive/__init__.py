@@ -10,7 +10,7 @@ from memman.archive.document import (
     records_of,
     state_of,
 )
-from memman.archive.intake import Intake, Source, verify
+from memman.archive.intake import Intake, Source, session_of, verify
 from memman.archive.limits import ArchiveLimits
 from memman.archive.lines import Header
 from memman.archive.packing import Packing
@@ -34,6 +34,7 @@ __all__ = [
     "Totals",
     "checked",
     "records_of",
+    "session_of",
     "state_of",
     "verify",
     "with_entries",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -14,7 +14,7 @@ from memman.archive.reading import ArchiveInfo, ArchiveReader
 from memman.archive.soundness import Recount, entries_of, verified, with_entry
 from memman.archive.spool import Spool
 from memman.entries import Entry
-from memman.errors import EntryNotFound, InvalidInput, Refused
+from memman.errors import EntryNotFound, InvalidInput, Refused, StateError
 from memman.ports import Place
 from memman.records import Record
 
@@ -178,3 +178,16 @@ def _opened(source: Source) -> Iterator[BinaryIO]:
         raise InvalidInput(
             f"an archive comes from a path or a binary file, not {type(source).__name__}"
         )
+
+
+def session_of(source: BinaryIO) -> str | None:
+    """The id of the session that an archive is of, by its first line; None where it is no archive.
+
+    "" where it begins as one and its first line cannot be read, or where it cannot be unpacked.
+    """
+    reader = ArchiveReader(source, DEFAULT_LIMITS)
+    with suppress(StateError):
+        next(reader.records(), None)
+    if reader.header is not None:
+        return reader.header.session_id
+    return "" if reader.begins_as_archive or reader.is_packed_and_broken else None

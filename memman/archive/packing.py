@@ -61,6 +61,7 @@ class Unpacked:
         self._limits = limits
         self._start = _read_start(source)
         self.packing = packing_of(self._start)
+        self.broken = False  # whether what is packed could not be unpacked
         self.taken = 0  # bytes of the file
         self.given = 0  # bytes of what it unpacks to
         self._read = self._raw if self.packing == "none" else self._unpacker()
@@ -112,6 +113,7 @@ class Unpacked:
             try:
                 return bytes(stream.read(size))
             except broken as error:
+                self.broken = True
                 raise StateError([f"the {self.packing} file is broken: {error}"]) from None
 
         return read

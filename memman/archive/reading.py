@@ -76,6 +76,7 @@ class ArchiveReader:
         self.faults = Faults()
         self.header: Header | None = None
         self.line = 0  # the one that was read last
+        self.begins_as_archive = False
         self._limits = limits
         self._source = Unpacked(source, limits)
         self._digest = hashlib.sha256()
@@ -93,6 +94,11 @@ class ArchiveReader:
             self.faults.refuse()
         except _StoppedError:
             self.faults.refuse()
+
+    @property
+    def is_packed_and_broken(self) -> bool:
+        """Whether nobody can say what is in it."""
+        return self._source.broken
 
     @property
     def info(self) -> ArchiveInfo:
@@ -163,6 +169,7 @@ class ArchiveReader:
     def _take_header(self, line: bytes) -> None:
         if not lines.is_sealed(line):
             self._stop(_NOT_ONE)
+        self.begins_as_archive = True
         if fault := fault_of_seal(line):
             self._note(fault)
             return

@@ -18,6 +18,7 @@ from memman.cli.sessions import sessions
 from memman.cli.show import show
 from memman.cli.stats import stats
 from memman.cli.undo import undo
+from memman.cli.verify import verify
 from memman.cli.why import why
 
 COMMANDS: tuple[click.Command, ...] = (
@@ -31,6 +32,7 @@ COMMANDS: tuple[click.Command, ...] = (
     why,
     undo,
     export,
+    verify,
     report,
     count,
     counters,

@@ -48,6 +48,13 @@ def quiet_manager(store: str | None = None) -> MemoryManager:
     return MemoryManager(store, config=config, summarizer=DIGEST)
 
 
+def database(path: str) -> MemoryManager:
+    """A manager on a database, which is made where there is none. Raises `StoreError`."""
+    memory = quiet_manager(path)
+    click.get_current_context().call_on_close(memory.close)
+    return memory
+
+
 def opened(path: str) -> tuple[MemoryManager, str]:
     """A manager on a database, and the id of the chosen session: the only one, or that of `--session`.
 

@@ -7,18 +7,22 @@ from typing import Any
 import click
 import msgspec
 
+from memman.archive import Packing
+from memman.cli.archives import FORMAT, write_archive
 from memman.cli.display import counted, harmless
 from memman.cli.fitting import enough
 from memman.cli.options import (
     answer,
     budget_option,
+    force_option,
     json_option,
     model_option,
     note,
     session_argument,
 )
-from memman.cli.problems import FindingError
-from memman.cli.session_files import Session, load
+from memman.cli.problems import FindingError, UnusableError
+from memman.cli.reading import STDIN
+from memman.cli.session_files import Session, check_target, load
 from memman.errors import BudgetExceeded
 from memman.formats.rules import RULES, Violation, check
 from memman.results import Context
@@ -29,23 +33,47 @@ from memman.results import Context
 @click.option(
     "-t",
     "--to",
+    "--format",
     "target",
     default="openai-chat",
     show_default=True,
     metavar="FORMAT",
     help="openai-chat, openai-responses, anthropic, gemini, bedrock, mistral, langchain, text, "
-    "or a plugin's.",
+    "or a plugin's; memman-jsonl: the whole session as an archive.",
 )
+@click.option("-o", "--output", help='With memman-jsonl: the archive to write; "-" is stdout.')
+@click.option(
+    "--packing",
+    type=click.Choice(["none", "gzip", "zstd"]),
+    help="With memman-jsonl: how it is packed; by the file's suffix (.gz, .zst) if not given.",
+)
+@force_option
 @budget_option("What the context must fit; the session's own budget if none.")
 @model_option
 @json_option
-def export(session: str, target: str, budget: int | None, model: str | None, as_json: bool) -> None:
+def export(
+    session: str,
+    target: str,
+    output: str | None,
+    packing: Packing | None,
+    force: bool,
+    budget: int | None,
+    model: str | None,
+    as_json: bool,
+) -> None:
     """Writes the context of the session S as its provider takes it.
 
     openai-chat, openai-responses, mistral, langchain: a list. anthropic: an object with `system` and
     `messages`; bedrock: the same, the system prompt as a block; gemini: an object with
     `systemInstruction` and `contents`.
     """
+    if target == FORMAT:
+        _archive(session, output or STDIN, packing, force, as_json)
+        return
+    if output is not None or packing is not None:
+        raise UnusableError(
+            f"-o and --packing go with --format {FORMAT}; other formats go to stdout"
+        )
     opened = load(session, model)
     context = _built(opened, target, budget)
     faults = check(context.messages, target, system=context.system) if target in RULES else []
@@ -60,6 +88,21 @@ def export(session: str, target: str, budget: int | None, model: str | None, as_
         note(harmless(f"message {fault.index}: {fault.rule}: {fault.message}"))
     if faults:
         raise FindingError(f"the context breaks {counted(len(faults), 'rule')} of {target}")
+
+
+def _archive(
+    session: str, output: str, packing: Packing | None, force: bool, as_json: bool
+) -> None:
+    """Writes the whole session, of a database without holding it in memory."""
+    if output == STDIN and as_json:
+        raise UnusableError("the archive and --json both want stdout; name a file with -o")
+    opened = load(session, to=session)
+    check_target(output, opened.id, force)
+    info = write_archive(opened.memory, opened.id, output, packing)
+    if as_json:
+        answer("export", format=FORMAT, session_file=output, archive=info)
+    entries = counted(info.entries, "entry", "entries")
+    note(f"{counted(info.records, 'record')}, {entries}, {info.bytes:,} bytes unpacked")
 
 
 def _built(opened: Session, target: str, budget: int | None) -> Context:

@@ -12,6 +12,13 @@ import click
 import msgspec
 
 from memman.archive import FORMAT, SessionState, records_of
+from memman.cli.archives import (
+    archived_session,
+    is_archive_name,
+    read_archive,
+    spooled,
+    write_archive,
+)
 from memman.cli.databases import chosen, is_database, opened, quiet_manager
 from memman.cli.problems import UnreadableError, UnusableError
 from memman.cli.reading import STDIN, decode, is_log, read_bytes, text_of
@@ -31,10 +38,7 @@ class Session:
     def of(cls, state: SessionState, model: str | None = None) -> Session:
         """The session of a document."""
         memory = quiet_manager()
-        opened = cls(memory, memory.import_session(state))
-        if model is not None:
-            memory.update_config(opened.id, model=model)
-        return opened
+        return _with_model(cls(memory, memory.import_session(state)), model)
 
     @cached_property
     def places(self) -> dict[str, Entry]:
@@ -65,12 +69,30 @@ def load(path: str, model: str | None = None, *, to: str | None = None) -> Sessi
         return Session.of(memory.export_session(session_id), model)
     if chosen() is not None:
         raise UnusableError("--session chooses among the sessions of a database, and S is none")
-    return Session.of(_document_in(path), model)
+    file = spooled(path)
+    if archived_session(file) is not None:
+        memory = quiet_manager()
+        return _with_model(Session(memory, read_archive(memory, file)), model)
+    return Session.of(document_of(read_bytes(file), "stdin" if path == STDIN else path), model)
 
 
-def _document_in(path: str) -> SessionState:
-    name = "stdin" if path == STDIN else path
-    text = text_of(read_bytes(path), name)
+def _with_model(session: Session, model: str | None) -> Session:
+    if model is not None:
+        session.memory.update_config(session.id, model=model)
+    return session
+
+
+def is_session(path: str) -> bool:
+    """Whether a file is an archive or a session document, sound or not."""
+    if archived_session(path) is not None:
+        return True
+    found = _document(Path(path))
+    return isinstance(found, dict) and found.get("format") == FORMAT
+
+
+def document_of(data: bytes, name: str) -> SessionState:
+    """The document in some bytes; `name` says in errors where they came from."""
+    text = text_of(data, name)
     if is_log(text):
         raise UnreadableError(
             f"{name} is not a memman session but a log; make one of it with "
@@ -100,6 +122,9 @@ def save(state: SessionState, path: str, force: bool = False) -> int:
         click.echo(data, nl=False)
         return len(data)
     check_target(path, state.session_id, force)
+    if is_archive_name(path) or archived_session(path) is not None:
+        memory = quiet_manager()
+        return write_archive(memory, memory.import_session(state), path).bytes
     target = Path(path).resolve()
     part = target.with_name(f".{target.name}.part")
     try:
@@ -142,13 +167,15 @@ def check_target(path: str, session_id: str, force: bool = False) -> None:
             f"{path} is a database: a session of its own is changed with --in-place, another one goes "
             "into a session file"
         )
-    document = _document(target) if target.is_file() else None
-    if not isinstance(document, dict) or document.get("format") != FORMAT:
+    held = archived_session(path)
+    document = _document(target) if target.is_file() and held is None else None
+    if isinstance(document, dict) and document.get("format") == FORMAT:
+        held = document.get("session_id")
+    elif held is None:
         raise UnusableError(
             f"{path} exists and is not a memman session, so it is not overwritten; choose another "
             "name with -o"
         )
-    held = document.get("session_id")
     if held != session_id and not force:
         raise UnusableError(f"{path} holds session {held!r}; choose another name, or --force")
 

@@ -34,6 +34,7 @@ ARGUMENTS = {
     "why": ["s.json", "Hello"],
     "undo": ["compressed.json", "-o", "other.json"],
     "export": ["s.json"],
+    "verify": ["s.json"],
     "count": ["Hello"],
     "counters": [],
     "models": ["gpt-4o"],
