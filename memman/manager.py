@@ -606,7 +606,7 @@ class AsyncMemoryManager:
             session_id: None for every session.
             after: the cursor of the last item that you have; for one session its seq will do. "" begins
                 at the beginning.
-            limit: records at most.
+            limit: records at most, and never more than a million.
 
         Raises:
             SessionNotFound: there is no such session.

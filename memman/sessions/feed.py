@@ -15,6 +15,8 @@ from memman.sessions.live import no_session
 from memman.shared import Shared
 
 _PAGE = 500
+_MOST = 1_000_000  # records in one page, whatever limit is given
+_DIGITS = 19
 _LONGEST_PAUSE = 3_600.0  # seconds
 
 
@@ -37,6 +39,7 @@ class Feed:
 
     async def page(self, limit: int) -> list[FeedItem]:
         """The next records, at most `limit`; the page after it begins behind them."""
+        limit = min(limit, _MOST)
         if self.session_id is None:
             store = self._shared.store
             items = list(await self._shared.door.call(store, store.feed, self._after, limit))
@@ -147,7 +150,7 @@ def _seq(after: int | str) -> int:
     """A place in a session's log: a seq, or the cursor of an item of its feed."""
     if after == "":
         return 0
-    if isinstance(after, str) and after.isascii() and after.isdigit():
+    if isinstance(after, str) and after.isascii() and after.isdigit() and len(after) < _DIGITS:
         return int(after)
     if isinstance(after, bool) or not isinstance(after, int) or after < 0:
         raise InvalidInput(f"after must be the seq of a record of the session, not {after!r:.60}")

@@ -14,6 +14,7 @@ _places = msgspec.json.Decoder(tuple[Place, ...])
 _ledger = msgspec.json.Decoder(Ledger)
 
 _BATCH, _BATCH_BYTES = 500, 2**20  # of a commit's records so many are held at a time
+_MOST_DIGITS = 18
 NO_PLACES = b"[]"
 NO_LEDGER = msgspec.json.encode(Ledger())
 
@@ -141,12 +142,17 @@ def numbers_in(cursor: str, parts: int, store: str) -> tuple[int, ...]:
     if cursor == "":
         return (0,) * parts
     numbers = cursor.split(":") if isinstance(cursor, str) else []
-    if len(numbers) != parts or not all(part.isascii() and part.isdigit() for part in numbers):
+    if len(numbers) != parts or not all(map(_is_number, numbers)):
         raise InvalidInput(
             f"{cursor!r:.80} is no cursor of the feed of {store}: pass the cursor of an item that it "
             'gave, or "" for the beginning'
         )
     return tuple(int(part) for part in numbers)
+
+
+def _is_number(part: str) -> bool:
+    """Whether it is what a store writes: no column holds more digits."""
+    return part.isascii() and part.isdigit() and len(part) <= _MOST_DIGITS
 
 
 def foreign(cursor: str, store: str) -> InvalidInput:

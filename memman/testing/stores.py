@@ -462,7 +462,17 @@ class StoreConformance:
 
     def test_a_cursor_of_another_kind_is_refused(self) -> None:
         store = _filled(self.make_store())
-        for cursor in ("x", "-1", "1:2:3:4", "1:-2", " 1", "\u0661", "a:b:c"):
+        for cursor in (
+            "x",
+            "-1",
+            "1:2:3:4",
+            "1:-2",
+            " 1",
+            "9" * 19,
+            "9" * 400 + ":1",
+            "\u0661",
+            "a:b:c",
+        ):
             refused(InvalidInput, partial(store.feed, cursor))
         assert len(_fed(store, 3)) == 3
 

@@ -62,6 +62,7 @@ def test_the_feed_of_a_store_has_every_session_and_goes_on_behind_a_cursor(
     [cleared] = memory.feed(after=first[-1].cursor)
     assert (cleared.session_id, cleared.seq, type(cleared.record)) == ("s", 2, Cleared)
     assert memory.feed(limit=1) == first[:1]
+    assert memory.feed(limit=10**30) == [*first, cleared]
 
 
 def test_reading_the_feed_of_a_session_that_is_not_there_leaves_nothing(
@@ -85,6 +86,10 @@ def test_reading_the_feed_of_a_session_that_is_not_there_leaves_nothing(
         ({"after": 1}, "pass its session_id too"),
         ({"after": "x"}, "no cursor of the feed"),
         ({"after": "9:9:9"}, "no cursor of the feed"),
+        ({"after": "9" * 5_000}, "no cursor of the feed"),
+        ({"after": "9" * 400 + ":1"}, "no cursor of the feed"),
+        ({"session_id": "s", "after": "9" * 5_000}, "after must be the seq"),
+        ({"session_id": "s", "after": 10**30}, "has 1 records"),
         ({"limit": 0}, "limit must be"),
         ({"limit": True}, "limit must be"),
         ({"limit": "5"}, "limit must be"),
