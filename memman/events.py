@@ -28,6 +28,7 @@ from memman.entries import Entry
 from memman.errors import InvalidInput
 from memman.ports import FeedItem
 from memman.records import (
+    NO_COST,
     Added,
     Cleared,
     Compressed,
@@ -128,13 +129,14 @@ class CompressionFailedNotice(Event, frozen=True, kw_only=True):
     happened instead. Nothing was lost.
 
     `failures` is how many there were in a row, `retry_at` until when it is left alone; 0 and None
-    where it goes on being asked.
+    where it goes on being asked. `cost` is what this compression's calls took up to then.
     """
 
     reason: str
     fallback: str
     failures: int = 0
     retry_at: datetime | None = None
+    cost: Cost = NO_COST
 
 
 class CountFellBack(Event, frozen=True, kw_only=True):

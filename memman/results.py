@@ -92,8 +92,8 @@ class SessionStats(msgspec.Struct, frozen=True, kw_only=True):
     `total_entries`, `active_entries` and `compressed_entries` count added entries of the era, never
     summaries. `total_tokens` is what was added, `active_tokens` what is in the window, summaries and
     stubs included. `drift` is reported over estimated input tokens less one (0.05: the provider
-    counts 5 % more), None before the first report. `cost` is what the era's compressions took: calls of the
-    summarizer, their seconds, and what they were billed.
+    counts 5 % more), None before the first report. `cost` is what the era's compressions took, those that
+    came to nothing in this process too: calls of the summarizer, their seconds, and what they were billed.
     """
 
     session_id: str

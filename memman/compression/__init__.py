@@ -12,6 +12,7 @@ without a model.
 
 from memman.compression.asking import (
     UNKNOWN_WINDOW,
+    FinishedParts,
     OriginalsWanted,
     SummaryFailed,
     SummaryFailure,
@@ -46,6 +47,7 @@ __all__ = [
     "UNKNOWN_WINDOW",
     "CompressionPlan",
     "Craft",
+    "FinishedParts",
     "Goal",
     "Group",
     "Item",

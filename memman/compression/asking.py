@@ -6,9 +6,11 @@ Generators of requests, which the session drives: nothing here waits for anybody
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
+from hashlib import sha256
 from typing import Final
 
 import msgspec
+from cachetools import LRUCache
 
 from memman.compression.checks import fault_of
 from memman.compression.chunks import chunked
@@ -59,12 +61,40 @@ class OriginalsWanted(msgspec.Struct, frozen=True):
     slots: tuple[Slot, ...]
 
 
+class FinishedParts:
+    """Summaries of parts of a run whose summary came to nothing: paid for once, asked for once.
+
+    Each is known by all that was asked, so by its entries word for word. The oldest make room for others.
+    """
+
+    def __init__(self) -> None:
+        self._texts: LRUCache[bytes, str] = LRUCache(_MOST_PIECES[0])
+
+    def get(self, request: SummaryRequest) -> str | None:
+        """The summary that this request was answered with."""
+        text: str | None = self._texts.get(_digest_of(request))
+        return text
+
+    def keep(self, request: SummaryRequest, text: str) -> None:
+        """Keeps an answer that was taken."""
+        self._texts[_digest_of(request)] = text
+
+    def clear(self) -> None:
+        """Lets go of all of them."""
+        self._texts.clear()
+
+
+def _digest_of(request: SummaryRequest) -> bytes:
+    return sha256(request.prompt.encode(errors="surrogatepass")).digest()
+
+
 class SummaryOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How `summarise` may work: `ask` a summarizer, else `write` the text itself, else not at all.
 
     A `dry_run` does neither and puts a stand-in where the summary would be. `window` is how many tokens the
     summarizer takes in one call, `prompt` the caller's own, and `redact` is applied to every entry first.
-    A `wordy` summarizer has lately not kept to the length when asked again: it is clipped at once.
+    A `wordy` summarizer has lately not kept to the length when asked again: it is clipped at once. `parts`
+    are those that an earlier attempt has paid for.
     """
 
     ask: bool = False
@@ -76,6 +106,7 @@ class SummaryOptions(msgspec.Struct, frozen=True, kw_only=True):
     prompt: SummaryPrompt = None
     redact: Callable[[Entry], Entry] | None = None
     wordy: bool = False
+    parts: FinishedParts | None = None
 
 
 Request = SummaryRequest | SummaryProblem | OriginalsWanted
@@ -116,10 +147,25 @@ def _parts(
     """A summary of each piece, with nothing below it; what they tell of constraints is carried on."""
     made: list[tuple[Entry]] = []
     for piece in pieces:
-        part = yield from _one(piece, most, options, composer.of_part(piece))
+        part = yield from _part(piece, most, options, composer.of_part(piece))
         composer.hear(part.text)
         made.append((part,))
     return made
+
+
+def _part(
+    piece: Sequence[Entry], most: int, options: SummaryOptions, composer: Composer
+) -> Generator[Request, Answer, Entry]:
+    """The summary of a part: an earlier attempt's, where that asked for the same."""
+    if options.parts is None:
+        return (yield from _one(piece, most, options, composer))
+    request = summary_request(piece, most, options.focus, "", options.prompt)
+    text = options.parts.get(request)
+    if text is not None:
+        return composer.entry(text)
+    part = yield from _one(piece, most, options, composer)
+    options.parts.keep(request, part.text)
+    return part
 
 
 def _one(

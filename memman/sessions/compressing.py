@@ -170,7 +170,7 @@ class Compressing(LiveWindow):
     ) -> events.CompressionResult:
         self.pace.begin(self._summarizer(), self._progress)
         lately = automatic and self._asked_lately()
-        spent = NO_COST
+        self._owed, self._spent = self._owed.plus(self._spent), NO_COST
         for _ in range(1 + _REPLANS):
             attempt = await self._attempt(target_tokens, focus, automatic, lately)
             if isinstance(attempt, events.CompressionResult):
@@ -182,14 +182,13 @@ class Compressing(LiveWindow):
             except SummaryFailed as error:
                 return self._given_up(f"the summary failed: {error}", automatic)
             rest = self._judged_summary(attempt, after) if cost.calls else None
-            spent = spent.plus(cost)  # a plan that is given up was paid for too
             if not after.changed:
-                return self._nothing(self._why_nothing(attempt.view, attempt.goal))
-            record = self._record(attempt, after, spent, automatic)
+                return self._nothing(self._why_nothing(attempt.view, attempt.goal), self._spent)
+            record = self._record(attempt, after, automatic)
             if await self._land(record):
-                self._note(attempt.goal, after, rest)
+                self._note(attempt.goal, after, rest, record.cost)
                 return events.result_of(self.id, record)
-        return self._nothing("the window changed shape each time; try again", spent)
+        return self._nothing("the window changed shape each time; try again", self._spent)
 
     async def _attempt(
         self, target_tokens: int | None, focus: str | None, automatic: bool, lately: bool
@@ -215,21 +214,22 @@ class Compressing(LiveWindow):
         reason = f"nothing was changed: {why}"
         if self._config.on_failure == "raise" and not automatic:
             raise CompressionFailed(reason)
-        return self._nothing(reason)
+        return self._nothing(reason, self._spent)
 
     def _judged_summary(self, attempt: _Attempt, after: View) -> Rest | None:
         """Notes that the summarizer was asked and how it went; why it rests if that did not pay."""
         gain = _gain(attempt.view, after, attempt.goal)
         return self.pace.answered(gain, self._shared.clock())
 
-    def _note(self, goal: Goal, after: View, rest: Rest | None) -> None:
+    def _note(self, goal: Goal, after: View, rest: Rest | None, cost: Cost) -> None:
         """Tells what is still wrong after a compression that landed."""
         if rest is not None:
-            self.notice(_failure(self.id, rest.reason, "the compression stands", rest))
+            told = _failure(self.id, rest.reason, "the compression stands", rest, cost)
+            self.notice(told)
         if not goal.within_limit(after):
             self.notice(_over_budget(self.id, after.tokens, goal.limit))
 
-    def _record(self, attempt: _Attempt, after: View, cost: Cost, automatic: bool) -> Compressed:
+    def _record(self, attempt: _Attempt, after: View, automatic: bool) -> Compressed:
         replacements = replacements_of(after)
         reason = self._why_due(attempt.view) if automatic else "manual"
         if any(item.method == "digest" for item in replacements):
@@ -242,7 +242,7 @@ class Compressing(LiveWindow):
             reason=reason,
             tokens_before=attempt.view.tokens,
             tokens_after=after.tokens,
-            cost=cost,
+            cost=self._owed.plus(self._spent),  # plans that came to nothing were paid for too
         )
 
     async def _land(self, record: Compressed) -> bool:
@@ -396,6 +396,7 @@ class Compressing(LiveWindow):
             prompt=self._config.summary_prompt,
             redact=None if shared.redact is None else self._clean,
             wordy=self.pace.wordy,
+            parts=self.pace.parts,
         )
         plan = make_plan(
             attempt.view, attempt.goal, shared.craft(self._meter), self._settled.stages, options
@@ -413,7 +414,7 @@ class Compressing(LiveWindow):
                 clipped = clipped or wanted.clipped
                 # A clipped reply, say, is worth telling and no reason to leave the summarizer alone.
                 rest = self.pace.failed(shared.clock(), wanted.reason) if wanted.failed else None
-                self.notice(_failure(self.id, wanted.reason, wanted.fallback, rest))
+                self.notice(_failure(self.id, wanted.reason, wanted.fallback, rest, self._spent))
                 # A provider's error may quote the conversation, which is for no log.
                 kind = wanted.reason.partition(":")[0]
                 logger.warning("summary of session %s: %s (see compression_failed)", self.id, kind)
@@ -426,9 +427,8 @@ class Compressing(LiveWindow):
             else:
                 if lease is not None:
                     await lease.take(attempt.epoch, self._config.summarize_timeout)
-                began = self._shared.clock()
-                answer = await self._summary(wanted)
-                cost = cost.plus(_cost(answer, (self._shared.clock() - began).total_seconds()))
+                answer, took = await self._summary(wanted)
+                cost = cost.plus(took)
 
     def _summarizer_window(self) -> int:
         """How many tokens the summarizer takes in one call."""
@@ -469,7 +469,18 @@ class Compressing(LiveWindow):
 
         return [tuple(originals(slot.entry.id)) for slot in slots]
 
-    async def _summary(self, request: SummaryRequest) -> SummaryReply | SummaryFailure:
+    async def _summary(self, request: SummaryRequest) -> tuple[SummaryReply | SummaryFailure, Cost]:
+        """Asks the summarizer, and notes at once what that took, however it ends."""
+        began = self._shared.clock()
+        answer: SummaryReply | SummaryFailure = SummaryFailure("the call was interrupted")
+        try:
+            answer = await self._asked(request)
+        finally:
+            took = _cost(answer, (self._shared.clock() - began).total_seconds())
+            self._spent = self._spent.plus(took)
+        return answer, took
+
+    async def _asked(self, request: SummaryRequest) -> SummaryReply | SummaryFailure:
         """Asks the summarizer, outside every lock and transaction."""
         summarizer = self._summarizer()
         request = msgspec.structs.replace(request, timeout=self._config.summarize_timeout)
@@ -520,7 +531,7 @@ def _gain(before: View, after: View, goal: Goal) -> float:
 
 
 def _failure(
-    session_id: str, reason: str, fallback: str, rest: Rest | None
+    session_id: str, reason: str, fallback: str, rest: Rest | None, cost: Cost
 ) -> events.CompressionFailedNotice:
     return events.CompressionFailedNotice(
         session_id=session_id,
@@ -528,6 +539,7 @@ def _failure(
         fallback=fallback,
         failures=rest.failures if rest else 0,
         retry_at=rest.until if rest else None,
+        cost=cost,
     )
 
 

@@ -81,12 +81,14 @@ class LiveWindow:
         "_lock",
         "_meter",
         "_outbox",
+        "_owed",
         "_pace",
         "_preparing",
         "_run",
         "_settings",
         "_settled",
         "_shared",
+        "_spent",
         "_thread_lock",
         "_tokens",
         "_told",
@@ -118,6 +120,9 @@ class LiveWindow:
         self._version = -1
         self._entries = self._tokens = 0
         self._cost = NO_COST
+        # On no record yet: what the compression under way, or the last one, took, and what those took
+        # that came to nothing. The next that lands has it all.
+        self._spent = self._owed = NO_COST
         self._last_counted: datetime | None = None
         self._usage: UsageReported | None = None
         self._added_tokens = self._added_entries = 0
@@ -350,6 +355,7 @@ class LiveWindow:
         if inflight:
             ids = [record.id for record in inflight]
             for seq, record in await shared.door.call(shared.store, shared.store.get, self.id, ids):
+                self._paid(record)
                 if seq > seen:  # what was there before is a retry, told in its time
                     self._queue(seq, record)
         self._inflight = None
@@ -359,7 +365,7 @@ class LiveWindow:
         self._window = Window()
         self._contexts = self._usage = self._last_counted = self._pace = None
         self._entries = self._tokens = self._told = 0
-        self._cost = NO_COST
+        self._cost = self._spent = self._owed = NO_COST
         self._learned, self._anchor, self._confirmed = _NOTHING_LEARNED, -1, None
         if self._settings:
             self._settings = _NO_SETTINGS
@@ -500,6 +506,7 @@ class LiveWindow:
 
     def _account(self, record: Record) -> None:
         """What a change of shape does to the era's totals."""
+        self._paid(record)
         if isinstance(record, Compressed):
             self._cost = self._cost.plus(record.cost)
         elif isinstance(record, Cleared):
@@ -508,6 +515,13 @@ class LiveWindow:
         elif isinstance(record, Deleted):
             self._entries -= record.entries
             self._tokens -= record.tokens
+
+    def _paid(self, record: Record) -> None:
+        """Lets go of what earlier attempts cost and said, where that is on record or over."""
+        if isinstance(record, Compressed | Cleared):
+            self._spent = self._owed = NO_COST
+        if self._pace is not None and isinstance(record, Compressed | Cleared | Deleted):
+            self._pace.parts.clear()  # they were used, or tell of what is gone
 
     async def _write(self, work: Coroutine[Any, Any, T]) -> T:
         """Runs a write to its end, cancellation or not."""

@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from memman.compression import FinishedParts
 from memman.config import Budget
 
 FIRST_PAUSE: Final = timedelta(seconds=15)  # a limit per minute is often free again after that
@@ -51,7 +52,7 @@ class Pace:
 
     __slots__ = (
         "_answered_at", "_aside_at", "_begun_at", "_counted", "_failed_at", "_rest", "_summarizer", "last",
-        "left_at", "tried_at", "wordy",
+        "left_at", "parts", "tried_at", "wordy",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -63,6 +64,7 @@ class Pace:
         self._aside_at: datetime | None = None
         self._counted = False
         self.wordy = False  # its last summary was too long, also when it was asked again
+        self.parts = FinishedParts()  # of summaries that came to nothing
         self.last = ""  # what the last compression said of itself
         self.tried_at: Progress | None = None  # where preparing in the background came to nothing
         self.left_at: Progress = (0, 0)  # where the session was when it was unloaded
@@ -73,6 +75,7 @@ class Pace:
         if summarizer is not self._summarizer:
             self._summarizer, self._rest, self._answered_at = summarizer, None, None
             self.wordy = False
+            self.parts.clear()
 
     def knows(self, summarizer: object) -> bool:
         """Whether what is noted here is of this summarizer, and not of one that it has replaced."""

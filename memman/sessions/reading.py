@@ -119,7 +119,7 @@ class Reading(LiveWindow):
                 drift=round(usage.input_tokens / usage.estimated - 1, 4)
                 if usage and usage.estimated
                 else None,
-                cost=self._cost,
+                cost=self._cost.plus(self._owed).plus(self._spent),
             )
 
     async def export(self) -> SessionState:
