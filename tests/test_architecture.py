@@ -35,9 +35,10 @@ ORDER_IN_LAYER_1 = (
 )  # fmt: skip
 THIRD_PARTY = {"blinker", "cachetools", "msgspec", "pluggy"}
 OF_THE_COMMAND = {"click", "rich"}
-OF_AN_EXTRA = {"archive": {"zstandard"}}  # by the part that uses it and says what to install
+OF_AN_EXTRA = {"archive": {"zstandard"}, "stores": {"apsw"}}  # and the part that uses it
 # Slow modules of the standard library and extras, imported where they are needed.
 LATE = {
+    "apsw",
     "asyncio", "sqlite3", "importlib", "subprocess", "shutil", "signal", "shlex", "urllib", "click", "rich",
     "tempfile", "gzip", "json", "zstandard",
 }  # fmt: skip

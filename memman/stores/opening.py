@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 from memman.errors import StoreError
+from memman.stores.drivers import Driver
 from memman.stores.sqlite import Durability, SQLiteStore
 
 PLUGINS = {"postgres": "memman-postgres", "postgresql": "memman-postgres"}
@@ -19,7 +20,7 @@ def is_url(given: str) -> bool:
 def sqlite_store(given: str) -> SQLiteStore | None:
     """The store of a path, or of `sqlite:///PATH?durability=full&timeout=30`; None for another URL.
 
-    After the three slashes comes the path: an absolute one makes four.
+    After the three slashes comes the path: an absolute one makes four. `driver=apsw` is an option too.
 
     Raises `StoreError` for a URL with anything else in it, or whose file cannot be opened.
     """
@@ -42,12 +43,14 @@ def _options(given: str, query: str) -> dict[str, Any]:
     for name, value in parse_qsl(query, keep_blank_values=True):
         if name == "durability":
             options[name] = cast("Durability", value)
+        elif name == "driver":
+            options[name] = cast("Driver", value)
         elif name == "timeout" and value.replace(".", "", 1).isdigit():
             options[name] = float(value)
         else:
             raise StoreError(
-                f"{given!r}: {name}={value} is no option; there are durability=fast|full and "
-                "timeout=SECONDS"
+                f"{given!r}: {name}={value} is no option; there are durability=fast|full, "
+                "timeout=SECONDS and driver=sqlite3|apsw"
             )
     return options
 

@@ -19,6 +19,7 @@ import msgspec
 from memman.errors import StoreBusy, StoreConflict, StoreError, StoreFull
 from memman.ports import Appended, FeedItem, Place, SessionInfo, Snapshot
 from memman.records import Added, Ledger, Record, decode, encode, tombstone
+from memman.stores.drivers import Driver, error_code, library
 from memman.stores.forks import tell_of_forks
 from memman.stores.rows import (
     NO_LEDGER,
@@ -50,8 +51,6 @@ _SYNCHRONOUS: Final = {"fast": "NORMAL", "full": "FULL"}
 _SEQ_BITS: Final = 32  # of a record's key are its seq; above them is its session's number
 _MOST_NAMED: Final = 500  # parameters in one statement; every SQLite takes 999
 _OPENING_PAUSE: Final = 0.02  # seconds between attempts while another process sets the file up
-# Before it, two processes that write at once could, rarely, harm the file.
-_FIXED_WAL: Final = (3, 51, 3)
 _LOOK_AFTER: Final = (
     1.0  # seconds; each look at what the path leads to costs two calls of the system
 )
@@ -94,6 +93,7 @@ class SQLiteStore:
         durability: "fast" survives the death of the process, and may lose the last moments when the
             machine loses power (WAL, synchronous=NORMAL); "full" waits for the disk at each write.
         timeout: seconds to wait while another process writes; then `StoreBusy`.
+        driver: "apsw" opens the file by the newer SQLite of the extra `memman-core[apsw]`.
 
     Raises:
         StoreError: the file cannot be opened, is no memman database, or is of a newer version.
@@ -109,6 +109,7 @@ class SQLiteStore:
         *,
         durability: Durability = "fast",
         timeout: float = 10.0,
+        driver: Driver = "sqlite3",
     ) -> None:
         if durability not in _SYNCHRONOUS:
             raise StoreError(f'durability={durability!r} is neither "fast" nor "full"')
@@ -119,6 +120,7 @@ class SQLiteStore:
         # The working directory may be another one when the file is opened again.
         self._file = self.path if self._in_memory else str(Path(self.path).absolute())
         self.durability = durability
+        self._library = library(driver)
         self._timeout = timeout
         self._lock = threading.RLock()
         self._seen = 0  # the file as this connection last saw it changed by others
@@ -336,7 +338,7 @@ class SQLiteStore:
                 raise self._damaged("a record, or what belongs to one, cannot be read") from None
 
     def _fail(self, error: Exception) -> NoReturn:
-        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        code = error_code(error)
         if code in (_BUSY, _LOCKED):
             raise StoreBusy(
                 f"another process held {self.path} for {self._timeout:g} s; nothing was changed: "
@@ -408,24 +410,20 @@ class SQLiteStore:
             self._open = None
 
     def _connected(self) -> Connection:
-        import sqlite3
-
         if self._files and self._files[0] != _identity(self._file):
             raise self._moved()  # or a fork would begin an empty file where this one was
         deadline = time.monotonic() + self._timeout
         while True:
             try:
-                db = sqlite3.connect(
-                    self._file, timeout=self._timeout, isolation_level=None, check_same_thread=False
-                )
+                db: Connection = self._library.connect(self._file, self._timeout)
                 try:
                     self._set_up(db)
                 except BaseException:
                     db.close()
                     raise
-            except sqlite3.Error as error:
+            except self._library.error as error:
                 # Turning WAL on does not wait for another process that is doing the same.
-                busy = getattr(error, "sqlite_errorcode", 0) & 0xFF in (_BUSY, _LOCKED)
+                busy = error_code(error) in (_BUSY, _LOCKED)
                 if not busy or time.monotonic() > deadline:
                     self._fail(error)
                 time.sleep(_OPENING_PAUSE)
@@ -482,16 +480,14 @@ class SQLiteStore:
         """Warns once where another process writes and this SQLite has the WAL-reset fault."""
         if self._warned:
             return
-        import sqlite3
-
         [(seen,)] = db.execute("PRAGMA data_version")
-        if seen != self._seen and sqlite3.sqlite_version_info < _FIXED_WAL:
+        if seen != self._seen and self._library.has_wal_fault:
             self._warned = True
             logger.warning(
                 "several processes write %s with SQLite %s, which can, rarely, corrupt the file then "
-                "(fixed in 3.51.3): use a newer SQLite, or PostgreSQL",
+                "(fixed in 3.51.3): use a newer SQLite (memman-core[apsw] and driver=apsw), or PostgreSQL",
                 self.path,
-                sqlite3.sqlite_version,
+                self._library.version,
             )
         self._seen = seen
 

@@ -32,6 +32,8 @@ CANARY = "canary-7f3a"
 
 
 class TestSQLiteStore(StoreConformance):
+    driver: Any = "sqlite3"
+
     @pytest.fixture(autouse=True)
     def _folder(self, tmp_path: Path) -> Iterator[None]:
         self.folder = tmp_path
@@ -44,9 +46,13 @@ class TestSQLiteStore(StoreConformance):
         return self.reopen(f"{self.folder}/{len(self.stores)}.db")
 
     def reopen(self, store: Any) -> SQLiteStore:
-        opened = SQLiteStore(getattr(store, "path", store))
+        opened = SQLiteStore(getattr(store, "path", store), driver=self.driver)
         self.stores.append(opened)
         return opened
+
+
+class TestSQLiteStoreByApsw(TestSQLiteStore):
+    driver = "apsw"
 
 
 @pytest.fixture
@@ -323,6 +329,7 @@ def test_a_path_that_cannot_be_opened_names_it(tmp_path: Path, where: str) -> No
         ("sqlite:///chat.db?journal=off", "journal=off is no option"),
         ("sqlite:///chat.db?timeout=soon", "timeout=soon is no option"),
         ("sqlite:///chat.db?durability=maybe", "durability='maybe'"),
+        ("sqlite:///chat.db?driver=other", "driver='other'"),
     ],
 )
 def test_a_bad_url_says_what_is_wrong(url: str, told: str) -> None:

@@ -1,0 +1,81 @@
+"""The libraries by which a store opens its file: the standard library's SQLite, or APSW's newer one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any, Final, Literal
+
+import msgspec
+
+from memman.errors import StoreError
+
+Driver = Literal["sqlite3", "apsw"]
+# Before it, two processes that write at once could, rarely, harm the file.
+_FIXED_WAL: Final = (3, 51, 3)
+
+
+class Library(msgspec.Struct, frozen=True):
+    """A SQLite library. `connect` takes a path and seconds to wait for a lock."""
+
+    connect: Callable[[str, float], Any]
+    error: type[Exception]
+    version: str
+
+    @property
+    def has_wal_fault(self) -> bool:
+        """Whether several processes that write may harm the file."""
+        return tuple([int(part) for part in self.version.split(".")]) < _FIXED_WAL
+
+
+@cache
+def library(driver: str) -> Library:
+    """The library of a name. Raises `StoreError` where there is none."""
+    if driver == "sqlite3":
+        return _standard()
+    if driver == "apsw":
+        return _apsw()
+    raise StoreError(f'driver={driver!r} is neither "sqlite3" nor "apsw"')
+
+
+def error_code(error: Exception) -> int:
+    """SQLite's primary result code of an error of either library."""
+    code: int = getattr(error, "sqlite_errorcode", 0) or getattr(error, "result", 0)
+    return code & 0xFF
+
+
+def _standard() -> Library:
+    import sqlite3
+
+    def connect(path: str, timeout: float) -> Any:
+        return sqlite3.connect(path, timeout=timeout, isolation_level=None, check_same_thread=False)
+
+    return Library(connect, sqlite3.Error, sqlite3.sqlite_version)
+
+
+def _apsw() -> Library:
+    try:
+        import apsw
+    except ImportError:
+        raise StoreError("driver=apsw needs the extra: pip install 'memman-core[apsw]'") from None
+
+    # What a store uses of the standard library's connections and APSW has under other names.
+    class Cursor(apsw.Cursor):
+        @property
+        def rowcount(self) -> int:
+            return self.connection.changes()
+
+        @property
+        def lastrowid(self) -> int:
+            return self.connection.last_insert_rowid()
+
+    class Connection(apsw.Connection):
+        Error = apsw.Error
+
+    def connect(path: str, timeout: float) -> Any:
+        connection = Connection(path)
+        connection.cursor_factory = Cursor
+        connection.set_busy_timeout(int(timeout * 1_000))
+        return connection
+
+    return Library(connect, apsw.Error, apsw.sqlite_lib_version())
