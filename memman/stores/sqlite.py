@@ -132,6 +132,9 @@ class SQLiteStore:
         self._inherited: list[Any] = []  # closing a parent's connection would take away its locks
         tell_of_forks(self)
 
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a SQLiteStore is not to be pickled or copied: hand over its path")
+
     # ------------------------------------------------------------ writing
 
     def append(
@@ -493,10 +496,10 @@ class SQLiteStore:
 
 
 def _identity(path: str) -> tuple[int, int] | None:
-    """What tells a file from another one at the same path; None where there is none."""
+    """What tells a file from another one at the same path; None where none can be found."""
     try:
         found = Path(path).stat()
-    except FileNotFoundError:
+    except OSError:
         return None
     return found.st_dev, found.st_ino
 

@@ -394,6 +394,26 @@ def test_a_file_in_a_folder_that_this_user_may_only_read_is_told(open_folder: Pa
     assert [found.name for found in open_folder.iterdir()] == ["chat.db"]
 
 
+def test_a_folder_that_is_closed_to_this_user_while_the_file_is_open_is_told(
+    open_folder: Path,
+) -> None:
+    if os.geteuid() == 0:
+        os.chown(open_folder, NOBODY, NOBODY)
+
+    def work() -> None:
+        store = SQLiteStore(open_folder / "chat.db")
+        append(store, "a")
+        open_folder.chmod(0o000)
+        store._look_at = 0
+        with pytest.raises(StoreError, match="nothing was changed"):
+            append(store, "b")
+        open_folder.chmod(0o755)
+        append(store, "b")
+        assert ids_in(store) == ["a", "b"]
+
+    assert as_somebody_else(work)
+
+
 def test_a_file_that_this_user_may_not_see_is_told(open_folder: Path) -> None:
     file = open_folder / "chat.db"
     with closing(SQLiteStore(file)) as store:
