@@ -8,11 +8,12 @@ from pathlib import Path
 
 import click
 
+from memman.cli.databases import is_database, quiet_manager
 from memman.cli.display import console
 from memman.cli.options import FILE, model_option, note, session_argument
 from memman.cli.problems import UnusableError
-from memman.cli.reading import STDIN
-from memman.cli.session_files import Session, load
+from memman.cli.reading import STDIN, is_log, read_bytes, read_log, text_of
+from memman.cli.session_files import Session, is_session, load
 from memman.report import GENERATOR, pieces, write
 
 _HEAD = 2_000  # bytes: where a page says who made it
@@ -24,7 +25,7 @@ _HEAD = 2_000  # bytes: where a page says who made it
 @model_option
 @click.option("--force", is_flag=True, help="Overwrite a report that is there.")
 def report(session: str, output: str | None, model: str | None, force: bool) -> None:
-    """Writes the session S as one HTML page to look at and to pass on.
+    """Writes the session S, or a log of messages, as one HTML page to look at and to pass on.
 
     Tokens over time, every entry and compression, originals beside what replaced them, and the window as
     the model saw it at any moment. The page holds the whole conversation; it loads and sends nothing.
@@ -33,7 +34,7 @@ def report(session: str, output: str | None, model: str | None, force: bool) -> 
         raise UnusableError("say where the page goes: -o FILE, or -o - for stdout")
     _check_target(output, force)
     with _working("reading the session"):
-        opened = load(session, model)
+        opened = _of_log(session, model) if _holds_log(session) else load(session, model)
     if output == STDIN:
         for piece in pieces(opened.memory, opened.id):
             click.echo(piece, nl=False)
@@ -41,6 +42,23 @@ def report(session: str, output: str | None, model: str | None, force: bool) -> 
     with _working("writing the page"):
         _write(opened, output)
     note(f"wrote {output}; open it in a browser")
+
+
+def _holds_log(session: str) -> bool:
+    """Whether S is a file of messages; what stdin has can be read once only, and is taken for a session."""
+    if session == STDIN or is_database(session) or not Path(session).is_file():
+        return False
+    return not is_session(session) and is_log(text_of(read_bytes(session), session))
+
+
+def _of_log(path: str, model: str | None) -> Session:
+    """The messages of a log as a session that is kept nowhere; nothing of it is compressed."""
+    log, memory, name = read_log(path), quiet_manager(), Path(path).stem
+    if model is not None:
+        memory.update_config(name, model=model)
+    for _ in log.play(memory, name):
+        pass
+    return Session(memory, name)
 
 
 def _check_target(output: str, force: bool) -> None:

@@ -38,6 +38,7 @@ LINES = [
     "why small.json ORD-3",
     "undo small.json -o undone.json --force",
     "export s.json",
+    "verify s.json",
     "report small.json -o s.html --force",
     "count hello",
     "counters",

@@ -22,6 +22,15 @@ def test_stdout_has_the_same_page(command, session_file, tmp_path):
     assert piped.stdout == (tmp_path / "s.html").read_text(encoding="utf-8")
 
 
+def test_a_log_has_a_page_without_being_imported(command, log_file, tmp_path):
+    done = command("report", log_file, "-o", tmp_path / "log.html", "--model", "gpt-4o")
+    assert done.exit_code == 0
+    page = (tmp_path / "log.html").read_text(encoding="utf-8")
+    assert "<title>log · memman</title>" in page
+    assert "Why is the build red?" in page
+    assert "tiktoken" in page
+
+
 def test_without_a_target_it_says_what_to_give(command, session_file):
     done = command("report", session_file)
     assert done.exit_code == 2
