@@ -8,6 +8,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
+import msgspec
+
 from memman.archive.limits import DEFAULT_LIMITS, ArchiveLimits
 from memman.archive.outline import Outline, TakenIdError
 from memman.archive.reading import ArchiveInfo, ArchiveReader
@@ -131,7 +133,8 @@ class Intake:
     def _check_whole(self, reader: ArchiveReader) -> None:
         """What only the whole log can tell."""
         header = reader.header
-        if header is not None and header.settings != self.settings:
+        told = msgspec.UNSET if header is None else header.settings
+        if told is not msgspec.UNSET and told != self.settings:
             reader.faults.add(1, "its settings differ from what the log configured")
         if not len(self.records):
             reader.faults.add(1, "its log is empty")

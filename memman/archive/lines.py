@@ -31,7 +31,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     min_reader: int = LEAST_READER
     session_id: str
     head: int
-    settings: dict[str, Any] = {}
+    settings: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
     created_by: str = ""
 
 

@@ -24,7 +24,7 @@ from memman.errors import EntryNotFound, StoreConflict
 from memman.history import History
 from memman.records import Added, Deleted, Record
 from memman.results import Context, SessionStats, Summary, summary_of
-from memman.sessions.live import Confirmed, LiveWindow
+from memman.sessions.live import Confirmed, LiveWindow, no_session
 from memman.shared import Remote
 from memman.window import Slot
 
@@ -132,12 +132,12 @@ class Reading(LiveWindow):
         """Writes the log as an archive, a page at a time; appends go on meanwhile and are not in it."""
         shared = self._shared
         door = shared.door
-        async with self._lock:
-            await self.require()
-            head, epoch, settings = self._window.head, self._window.epoch, dict(self._settings)
+        head, epoch = await self._stored() or (0, 0)  # of the log alone: the window may be as long
+        if not head:
+            raise no_session(self.id)
         gone = await self._named_by_deletions(head) if epoch else frozenset()
         writer = ArchiveWriter(to, packing, gone)
-        header = Header(session_id=self.id, head=head, settings=settings, created_by=CREATED_BY)
+        header = Header(session_id=self.id, head=head, created_by=CREATED_BY)
         try:
             await door.to_the_end(door.call(writer, writer.begin, header))
             after = 0
@@ -155,15 +155,13 @@ class Reading(LiveWindow):
     async def holds(self, records: Sequence[Record]) -> bool:
         """Whether the log begins with these records, deleted ones as they are now; reads them in step."""
         coming, after, head = iter(records), 0, len(records)
-        async with self._lock:
-            await self.require()
-            if self._window.head < head:
+        if (await self._stored() or (0, 0))[0] < head:
+            return False
+        while after < head:
+            page = await self._page(after, head)
+            if not all(_same(record, next(coming)) for _, record in page):
                 return False
-            while after < head:
-                page = await self._page(after, head)
-                if not all(_same(record, next(coming)) for _, record in page):
-                    return False
-                after = page[-1][0]
+            after = page[-1][0]
         return True
 
     async def _page(self, after: int, head: int) -> Sequence[tuple[int, Record]]:
