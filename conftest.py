@@ -34,6 +34,7 @@ _COMMANDS = (
     "docs/how-to/why-did-the-agent-forget.md",
     "docs/how-to/look-into-a-log.md",
     "docs/how-to/show-a-session-as-a-page.md",
+    "docs/how-to/import-a-coding-agents-log.md",
 )
 _PRINTED = "printed by the last block"  # no identifier, so no page can use the name
 # Run by the plugin's own tests, against a server that counts.

@@ -376,3 +376,37 @@ class Format(Protocol):
 
     def frame(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """The whole request's messages: what must stand first or last is added."""
+
+
+class ReadEntry(msgspec.Struct, frozen=True, gc=False):
+    """An entry of a log that is read, and when it was made (ISO 8601, None where the log does not say)."""
+
+    draft: Draft
+    at: str | None = None
+
+
+class Compaction(msgspec.Struct, frozen=True, gc=False):
+    """A place in a log where everything before it was replaced by `summary`; `reason` is the log's own."""
+
+    summary: str
+    reason: str
+    at: str | None = None
+
+
+class ImportFormat(Protocol):
+    """A log that is read and never written: an agent's session file, the export of a chat.
+
+    What `Format` asks of rendering does not apply, so this is a protocol of its own. An item is a line
+    of a JSONL file, an element of a JSON list, or the document itself.
+    """
+
+    name: str
+
+    def detect(self, items: Sequence[Any]) -> int:
+        """How surely these first items of a file are of this log: 0 no, higher surer."""
+
+    def conversations(self, items: Sequence[Any]) -> list[tuple[str, list[Any]]]:
+        """The conversations in the items, each with its title ("" where it has none) and its own items."""
+
+    def parse(self, items: Sequence[Any]) -> list[ReadEntry | Compaction]:
+        """One conversation in order. What is not known is kept in the metadata; raises `FormatError`."""

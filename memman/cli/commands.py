@@ -10,6 +10,7 @@ from memman.cli.counters import counters
 from memman.cli.demo import demo
 from memman.cli.diff import diff
 from memman.cli.export import export
+from memman.cli.formats import check_log, formats
 from memman.cli.importing import import_log
 from memman.cli.models import models
 from memman.cli.plugins import plugins
@@ -34,6 +35,8 @@ COMMANDS: tuple[click.Command, ...] = (
     export,
     verify,
     report,
+    check_log,
+    formats,
     count,
     counters,
     models,

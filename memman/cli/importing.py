@@ -13,6 +13,7 @@ from memman.cli.archives import archived_session, read_archive, spooled
 from memman.cli.databases import database
 from memman.cli.display import counted, counted_by, harmless
 from memman.cli.fitting import check_fit
+from memman.cli.logs import state_of_log
 from memman.cli.options import (
     FILE,
     answer,
@@ -37,6 +38,9 @@ from memman.manager import MemoryManager, OnConflict
     "-o", "--output", default=STDIN, help='The session file to write; "-", the default, is stdout.'
 )
 @format_option("The messages' format; auto detects it.")
+@click.option(
+    "--conversation", metavar="NUMBER", help="Which one, where LOG has several; or its title."
+)
 @click.option("--session", "session_id", metavar="ID", help="The session's id; LOG's name if none.")
 @budget_option("Compress to fit this many tokens; without it nothing is compressed.")
 @model_option
@@ -56,6 +60,7 @@ def import_log(
     into: str | None,
     on_conflict: OnConflict,
     message_format: str,
+    conversation: str | None,
     session_id: str | None,
     budget: int | None,
     model: str | None,
@@ -65,7 +70,8 @@ def import_log(
     """Turns the messages of LOG into a session.
 
     LOG is JSON (a list of messages, or a request with `messages`), JSON lines with a message a
-    line, or text; "-" reads stdin. An archive or a session document is taken as it is.
+    line, text, the session file of Claude Code or Codex, a ChatGPT export, ShareGPT, or OpenTelemetry's
+    GenAI messages; "-" reads stdin. An archive or a session document is taken as it is.
     """
     file = spooled(log)
     for_logs = (session_id, budget, model) != (None, None, None)
@@ -76,10 +82,14 @@ def import_log(
         raise UnusableError("--session is empty: give the session a name")
     name = session_id or _name(log)
     check_target(output, name, force)
-    found = read_log(file, message_format)
+    found = read_log(file, message_format, conversation)
     if log == STDIN:
         found = msgspec.structs.replace(found, name="stdin")
     memory = MemoryManager(config=MemoryConfig(auto_compress=False))
+    if found.read is not None:
+        memory.import_session(
+            state_of_log(name, found.read, lambda text: memory.count_tokens(text).tokens)
+        )
     settings = {"model": model, "max_tokens": budget}
     if given := {key: value for key, value in settings.items() if value is not None}:
         memory.update_config(name, **given)
@@ -151,7 +161,8 @@ def _added(
     """Adds all of the log at once, and compresses once when it is over a budget."""
     if log.system:
         memory.add_system_message(session_id, log.system)
-    memory.add_messages(session_id, log.messages, log.format)
+    if log.read is None:
+        memory.add_messages(session_id, log.messages, log.format)
     stats = memory.get_stats(session_id)
     if budget is None or stats.active_tokens + stats.overhead_tokens <= budget:
         return None

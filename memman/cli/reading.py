@@ -21,17 +21,20 @@ from memman.cli.problems import UnreadableError
 from memman.entries import Draft
 from memman.errors import FormatError
 from memman.formats import BUILTIN_FORMATS, detect_format, format_named, plain_messages
+from memman.formats.logs import IMPORT_FORMATS, detect_log
 from memman.manager import MemoryManager
 from memman.plugins import shared_plugins
-from memman.ports import Format
+from memman.ports import Compaction, Format, ImportFormat, ReadEntry
 
 STDIN = "-"
+_HEAD = 50  # items of a log by which it is recognised
 
 
 class Log(msgspec.Struct, frozen=True):
     """A conversation that was read: its messages, their format, and the entries they make.
 
-    `system` is the system prompt of a request's body, which stands beside its messages.
+    `system` is the system prompt of a request's body, which stands beside its messages. `read` is there
+    for logs that are only read: their entries with times, and the places where they were compacted.
     """
 
     name: str
@@ -39,6 +42,7 @@ class Log(msgspec.Struct, frozen=True):
     format: str
     drafts: list[Draft]
     system: str | None = None
+    read: list[ReadEntry | Compaction] | None = None
 
     def __len__(self) -> int:
         return len(self.messages) + bool(self.system)
@@ -67,10 +71,13 @@ def read_bytes(path: str) -> bytes:
         raise UnreadableError(f"cannot read {path}: {error.strerror or error}") from None
 
 
-def read_log(path: str, wanted: str = "auto") -> Log:
-    """The log in a file, or on stdin for "-". Raises `UnreadableError`."""
+def read_log(path: str, wanted: str = "auto", chosen: str | None = None) -> Log:
+    """The log in a file, or on stdin for "-"; `chosen` is one of several conversations.
+
+    Raises `UnreadableError`.
+    """
     name = "stdin" if path == STDIN else path
-    return log_of(read_bytes(path), name, wanted)
+    return log_of(read_bytes(path), name, wanted, chosen)
 
 
 def bundled_log() -> Log:
@@ -79,17 +86,55 @@ def bundled_log() -> Log:
     return log_of(data, "a coding agent's working day")
 
 
-def log_of(data: bytes, name: str, wanted: str = "auto") -> Log:
+def log_of(data: bytes, name: str, wanted: str = "auto", chosen: str | None = None) -> Log:
     """The log in some bytes; `name` says in errors where they came from."""
     messages, system = _messages(text_of(data, name), name)
     if not messages:
         raise UnreadableError(f"{name} has no messages")
     try:
+        reader = _reader(messages, wanted)
+        if reader is not None:
+            return _read_by(reader, messages, name, chosen)
+        if chosen is not None:
+            raise UnreadableError(f"{name} has one conversation: leave --conversation out")
         plain = plain_messages(messages)
         form = _form(plain, wanted, name)
         return Log(name, plain, form.name, form.parse(plain), system)
     except FormatError as error:
         raise UnreadableError(f"{name}: {error}") from None
+
+
+def _reader(items: list[Any], wanted: str) -> ImportFormat | None:
+    """Who reads these items, if they are of a log that is only read."""
+    if wanted == "auto":
+        return detect_log(items[:_HEAD])
+    return next((reader for reader in IMPORT_FORMATS if reader.name == wanted), None)
+
+
+def _read_by(reader: ImportFormat, items: list[Any], name: str, chosen: str | None) -> Log:
+    """The chosen conversation of a log that is only read."""
+    found = reader.conversations(items)
+    read = reader.parse(_chosen(found, name, chosen))
+    drafts = [item.draft for item in read if isinstance(item, ReadEntry)]
+    if not drafts:
+        raise UnreadableError(f"{name}: {reader.name}, but no message is in it")
+    return Log(name, items, reader.name, drafts, read=read)
+
+
+def _chosen(found: list[tuple[str, list[Any]]], name: str, chosen: str | None) -> list[Any]:
+    """The items of the conversation with this number (from 1) or title; of the only one if none."""
+    if chosen is None:
+        if len(found) == 1:
+            return found[0][1]
+        shown = "; ".join(f"{n} {title!r}" for n, (title, _) in enumerate(found[:5], 1))
+        raise UnreadableError(
+            f"{name} has {len(found)} conversations ({shown}{' ...' if len(found) > 5 else ''}); "
+            "choose one with --conversation NUMBER"
+        )
+    for number, (title, items) in enumerate(found, 1):
+        if chosen in (str(number), title):
+            return items
+    raise UnreadableError(f"{name} has no conversation {chosen!r}, but 1 to {len(found)}")
 
 
 def decode(text: str | bytes, name: str) -> Any:
@@ -199,6 +244,8 @@ def _document_messages(document: Any, name: str) -> tuple[list[Any], str | None]
         return document["input"], _system(document.get("instructions"), name)
     if _RESPONSES & document.keys():
         return [document], None
+    if detect_log([document]) is not None:
+        return [document], None
     found = ", ".join(list(document)[:6]) or "nothing"
     raise UnreadableError(f"{name} is an object without a list of `messages` (it has {found})")
 
@@ -213,10 +260,16 @@ def _system(system: Any, name: str) -> str | None:
         raise UnreadableError(f"`system` of {name} is neither text nor blocks of text") from None
 
 
-def _form(messages: list[Any], wanted: str, name: str) -> Format:
+def known_formats() -> dict[str, Format]:
+    """The formats that are parsed and rendered, by name: memman's own, then those of plugins."""
     known = {form.name: form for form in BUILTIN_FORMATS}
     for _, form in shared_plugins().listed("memman_formats"):
         known.setdefault(form.name, form)
+    return known
+
+
+def _form(messages: list[Any], wanted: str, name: str) -> Format:
+    known = known_formats()
     if wanted != "auto":
         return format_named(wanted, known.values())
     try:
@@ -227,7 +280,8 @@ def _form(messages: list[Any], wanted: str, name: str) -> Format:
 
 def _unknown(messages: list[Any], known: list[Format]) -> str:
     """What to say of messages in no known format: the first at fault, or how text looks."""
-    names = ", ".join(form.name for form in known)
+    read_only = [form.name for form in IMPORT_FORMATS]
+    names = ", ".join([form.name for form in known] + read_only)
     if isinstance(messages[0], str):
         return (
             f"this text is in no known format ({names}); a conversation as text has lines that "

@@ -35,6 +35,8 @@ ARGUMENTS = {
     "undo": ["compressed.json", "-o", "other.json"],
     "export": ["s.json"],
     "verify": ["s.json"],
+    "check": ["log.jsonl"],
+    "formats": [],
     "count": ["Hello"],
     "counters": [],
     "models": ["gpt-4o"],

@@ -1,0 +1,32 @@
+"""Logs that are read and never written: sessions of coding agents, exports of chats, traces."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from memman.formats.logs.chatgpt import ChatGPTExport
+from memman.formats.logs.claude_code import ClaudeCodeLog
+from memman.formats.logs.codex import CodexLog
+from memman.formats.logs.otel import OTelMessages
+from memman.formats.logs.sharegpt import ShareGPT
+from memman.ports import ImportFormat
+
+__all__ = ["IMPORT_FORMATS", "detect_log"]
+
+IMPORT_FORMATS: tuple[ImportFormat, ...] = (
+    ClaudeCodeLog(),
+    CodexLog(),
+    ChatGPTExport(),
+    ShareGPT(),
+    OTelMessages(),
+)
+
+
+def detect_log(items: Sequence[Any]) -> ImportFormat | None:
+    """The log that these first items of a file are of; None where they are of none of them."""
+    sure, _, best = max(
+        ((form.detect(items), -number, form) for number, form in enumerate(IMPORT_FORMATS)),
+        key=lambda found: found[:2],
+    )
+    return best if sure > 0 else None

@@ -1,0 +1,117 @@
+"""The data export of ChatGPT (`conversations.json`): a tree for each conversation.
+
+What is read is the branch that ends in the current node; the others are what was asked anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from memman.entries import Content, Draft, OpaquePart, Part, TextPart, encode_json
+from memman.errors import FormatError
+from memman.formats.logs.reading import beside_entry
+from memman.formats.patch import others
+from memman.ports import Compaction, ReadEntry
+
+_NAME = "chatgpt-export"
+_OF_MESSAGE = frozenset(("author", "content", "create_time", "update_time", "recipient"))
+
+
+class ChatGPTExport:
+    """`{"title": ..., "mapping": {id: {"message", "parent", "children"}}, "current_node": id}`."""
+
+    name = _NAME
+
+    def detect(self, items: Sequence[Any]) -> int:
+        """Sure of a tree of nodes with a current one."""
+        known = items and all(
+            isinstance(item, dict) and isinstance(item.get("mapping"), dict) for item in items
+        )
+        return 9 if known else 0
+
+    def conversations(self, items: Sequence[Any]) -> list[tuple[str, list[Any]]]:
+        """Each element is one."""
+        return [(str(item.get("title") or ""), [item]) for item in items]
+
+    def parse(self, items: Sequence[Any]) -> list[ReadEntry | Compaction]:
+        """The branch that ends in the current node, without nodes that say nothing."""
+        messages = [message for item in items for message in _branch(item)]
+        found: list[ReadEntry | Compaction] = []
+        for number, message in enumerate(messages):
+            draft = _draft(number, message)
+            if draft is not None:
+                rest = {
+                    k: v for k, v in others(message, _OF_MESSAGE).items() if v not in (None, {})
+                }
+                found.append(ReadEntry(beside_entry(draft, _NAME, rest), _time(message)))
+        return found
+
+
+def _branch(item: dict[str, Any]) -> list[dict[str, Any]]:
+    """The messages from the root to the current node; the mapping itself is in no order."""
+    mapping = item["mapping"]
+    at = item.get("current_node")
+    if at not in mapping:
+        raise FormatError(f"its current_node {at!r:.60} is not in its mapping")
+    path: list[dict[str, Any]] = []
+    seen: set[str] = set()
+    while isinstance(at, str) and at in mapping and at not in seen:
+        seen.add(at)
+        node = mapping[at]
+        if isinstance(node, dict) and isinstance(node.get("message"), dict):
+            path.append(node["message"])
+        at = node.get("parent") if isinstance(node, dict) else None
+    return path[::-1]
+
+
+def _time(message: dict[str, Any]) -> str | None:
+    at = message.get("create_time")
+    if isinstance(at, bool) or not isinstance(at, int | float):
+        return None
+    try:
+        return datetime.fromtimestamp(at, UTC).isoformat()
+    except (OverflowError, ValueError, OSError):
+        return None
+
+
+def _draft(number: int, message: dict[str, Any]) -> Draft | None:
+    author = message.get("author")
+    role = author.get("role") if isinstance(author, dict) else None
+    if role not in ("system", "user", "assistant", "tool"):
+        raise FormatError(f"message {number} of the branch has an author without a known role")
+    content = _content(message.get("content"))
+    if not content:
+        return None
+    recipient = message.get("recipient")
+    if role == "assistant" and isinstance(recipient, str) and recipient not in ("all", ""):
+        return Draft(type="tool_call", role="assistant", content=content, name=recipient)
+    if role == "tool":
+        name = author.get("name") if isinstance(author, dict) else None
+        named = name if isinstance(name, str) else None
+        return Draft(type="tool_result", role="tool", content=content, name=named)
+    own: Any = role
+    return Draft(type="message", role=own, content=content)
+
+
+def _content(content: Any) -> Content:
+    """The text of a content; what is more than text stays as it is."""
+    if not isinstance(content, dict):
+        return ""
+    parts = content.get("parts")
+    if isinstance(content.get("text"), str):
+        return str(content["text"])
+    if not isinstance(parts, list):
+        known = {key: value for key, value in content.items() if key != "content_type"}
+        return (_opaque(content),) if any(known.values()) else ""
+    if all(isinstance(part, str) for part in parts):
+        return "\n".join(parts)
+    found: list[Part] = [
+        TextPart(part) if isinstance(part, str) else _opaque(part) for part in parts if part
+    ]
+    return tuple(found)
+
+
+def _opaque(value: Any) -> OpaquePart:
+    return OpaquePart(_NAME, encode_json(value, "a part of a message"))

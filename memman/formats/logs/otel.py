@@ -1,0 +1,141 @@
+"""OpenTelemetry GenAI messages: a role and typed parts, bare or in the attributes of spans.
+
+Each span repeats the history before it, so the last one with messages is the conversation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from memman.entries import Draft, ImagePart, OpaquePart, Part, TextPart, encode_json
+from memman.errors import FormatError
+from memman.formats.logs.reading import one, text_at
+from memman.ports import Compaction, ReadEntry
+
+_NAME = "otel"
+_INPUT, _OUTPUT = "gen_ai.input.messages", "gen_ai.output.messages"
+_SYSTEM = "gen_ai.system_instructions"
+_ROLES = ("system", "user", "assistant", "tool")
+
+
+class OTelMessages:
+    """`{"role": ..., "parts": [{"type": "text", "content": ...}, ...]}`, or spans with such attributes."""
+
+    name = _NAME
+
+    def detect(self, items: Sequence[Any]) -> int:
+        """Sure of the attributes' names, and of parts with a type."""
+        if any(_attributes(item) for item in items):
+            return 9
+        return 8 if items and all(map(_is_message, items)) else 0
+
+    def conversations(self, items: Sequence[Any]) -> list[tuple[str, list[Any]]]:
+        """A file is one conversation."""
+        return one(items)
+
+    def parse(self, items: Sequence[Any]) -> list[ReadEntry | Compaction]:
+        """The messages in order."""
+        spans = [attributes for item in items if (attributes := _attributes(item))]
+        messages = _of_span(spans[-1]) if spans else list(items)
+        found: list[ReadEntry | Compaction] = []
+        for number, message in enumerate(messages):
+            found += _entries(number, message)
+        return found
+
+
+def _attributes(item: Any) -> dict[str, Any]:
+    """The attributes of a span that have messages; empty for anything else."""
+    if not isinstance(item, dict):
+        return {}
+    given = item.get("attributes", item)
+    return given if isinstance(given, dict) and (_INPUT in given or _OUTPUT in given) else {}
+
+
+def _is_message(item: Any) -> bool:
+    if not isinstance(item, dict) or item.get("role") not in _ROLES:
+        return False
+    parts = item.get("parts")
+    return (
+        isinstance(parts, list)
+        and bool(parts)
+        and all(isinstance(part, dict) and isinstance(part.get("type"), str) for part in parts)
+    )
+
+
+def _of_span(attributes: dict[str, Any]) -> list[Any]:
+    system = _listed(attributes.get(_SYSTEM), _SYSTEM)
+    head = [{"role": "system", "parts": system}] if system else []
+    return (
+        head + _listed(attributes.get(_INPUT), _INPUT) + _listed(attributes.get(_OUTPUT), _OUTPUT)
+    )
+
+
+def _listed(value: Any, name: str) -> list[Any]:
+    """A list, which an exporter may have written as JSON text."""
+    if isinstance(value, str):
+        try:
+            value = msgspec.json.decode(value)
+        except msgspec.DecodeError:
+            raise FormatError(f"{name} is text that is not JSON: {value[:60]!r}") from None
+    return value if isinstance(value, list) else []
+
+
+def _entries(number: int, message: Any) -> list[ReadEntry | Compaction]:
+    if not _is_message(message):
+        raise FormatError(
+            f"message {number} is not one of OTel's: it needs a role and typed parts: {message!r:.80}"
+        )
+    tools: list[Draft] = []
+    said: list[Part] = []
+    found: list[ReadEntry | Compaction] = []
+    for part in message["parts"]:
+        match part["type"]:
+            case "tool_call" | "tool_call_response":
+                tools.append(_tool(number, part))
+            case "compaction":
+                summary = text_at("a compaction", part.get("content"))
+                found.append(Compaction(summary, "compacted, by the trace"))
+            case _:
+                said.append(_part(part))
+    if said:
+        found.append(ReadEntry(_message(number, message["role"], said, bool(tools))))
+    return found + [ReadEntry(draft) for draft in tools]
+
+
+def _message(number: int, role: Any, said: list[Part], calls: bool) -> Draft:
+    content: Any = tuple(said)
+    if len(said) == 1 and isinstance(said[0], TextPart):
+        content = said[0].text
+    if role == "tool":
+        return Draft(type="tool_result", role="tool", content=content)
+    label = str(number) if calls else None
+    return Draft(type="message", role=role, content=content, message_id=label)
+
+
+def _tool(number: int, part: dict[str, Any]) -> Draft:
+    call_id, name = part.get("id"), part.get("name")
+    call_id = call_id if isinstance(call_id, str) and call_id else None
+    name = name if isinstance(name, str) else None
+    if part["type"] == "tool_call":
+        said = text_at("the arguments of a call", part.get("arguments"))
+        return Draft(type="tool_call", role="assistant", content=said, name=name or "tool",
+                     call_id=call_id, message_id=str(number))  # fmt: skip
+    answer = part.get("response", part.get("result"))
+    return Draft(type="tool_result", role="tool", content=text_at("a response", answer),
+                 name=name, call_id=call_id)  # fmt: skip
+
+
+def _part(part: dict[str, Any]) -> Part:
+    if part["type"] == "text" and isinstance(part.get("content"), str):
+        return TextPart(part["content"])
+    if part.get("modality") == "image":
+        kind = part.get("mime_type")
+        media_type = kind if isinstance(kind, str) else None
+        if isinstance(part.get("uri"), str):
+            return ImagePart(url=part["uri"], media_type=media_type)
+        if isinstance(part.get("content"), str):
+            return ImagePart(data=part["content"], media_type=media_type)
+    return OpaquePart(_NAME, encode_json(part, "a part of a message"))

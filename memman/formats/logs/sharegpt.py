@@ -1,0 +1,67 @@
+"""ShareGPT conversations: `{"conversations": [{"from": "human", "value": ...}]}`, one or many."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from memman.entries import Draft
+from memman.errors import FormatError
+from memman.formats.logs.reading import beside_entry, text_at
+from memman.formats.patch import others
+from memman.ports import Compaction, ReadEntry
+
+_NAME = "sharegpt"
+_ROLES = {"human": "user", "user": "user", "gpt": "assistant", "assistant": "assistant",
+          "chatgpt": "assistant", "bing": "assistant", "bard": "assistant", "system": "system"}  # fmt: skip
+_CALLS = ("function_call", "tool_call")
+_RESULTS = ("observation", "tool", "function_response", "tool_response")
+_OURS = frozenset(("from", "value"))
+
+
+class ShareGPT:
+    """Turns that say whom they are `from` and have a `value`."""
+
+    name = _NAME
+
+    def detect(self, items: Sequence[Any]) -> int:
+        """Sure of its turns, bare or under `conversations`."""
+        if not items:
+            return 0
+        turns = [turn for item in items for turn in _turns(item)]
+        known = all(isinstance(turn, dict) and turn.keys() >= _OURS for turn in turns)
+        return 8 if turns and known else 0
+
+    def conversations(self, items: Sequence[Any]) -> list[tuple[str, list[Any]]]:
+        """Each element with `conversations` is one; bare turns are a single one."""
+        whole = [item for item in items if isinstance(item, dict) and "conversations" in item]
+        if not whole:
+            return [("", list(items))]
+        return [(str(item.get("id") or ""), _turns(item)) for item in whole]
+
+    def parse(self, items: Sequence[Any]) -> list[ReadEntry | Compaction]:
+        """The turns in order; a tool's answer belongs to the call before it."""
+        return [ReadEntry(_draft(index, turn)) for index, turn in enumerate(items)]
+
+
+def _turns(item: Any) -> list[Any]:
+    turns = item.get("conversations") if isinstance(item, dict) else None
+    return turns if isinstance(turns, list) else [item]
+
+
+def _draft(index: int, turn: Any) -> Draft:
+    who = turn.get("from") if isinstance(turn, dict) else None
+    if not isinstance(who, str):
+        raise FormatError(f"turn {index} does not say whom it is from: {turn!r:.80}")
+    said = text_at(f"turn {index}", turn.get("value"))
+    role: Any = _ROLES.get(who.lower())
+    if who.lower() in _CALLS:
+        draft = Draft(type="tool_call", role="assistant", content=said, name="function")
+    elif who.lower() in _RESULTS:
+        draft = Draft(type="tool_result", role="tool", content=said, name="function")
+    elif role is not None:
+        draft = Draft(type="message", role=role, content=said)
+    else:
+        known = ", ".join([*_ROLES, *_CALLS, *_RESULTS])
+        raise FormatError(f"turn {index} is from {who!r}; known are {known}")
+    return beside_entry(draft, _NAME, others(turn, _OURS))
