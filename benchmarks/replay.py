@@ -33,7 +33,15 @@ from memman.records import Added, Compressed, Record
 
 MODEL = "gpt-4o"
 COUNTER = "tiktoken:o200k_base"
-FORMATS = ("openai-chat", "anthropic", "openai-responses", "gemini", "bedrock", "mistral")
+FORMATS = (
+    "openai-chat",
+    "anthropic",
+    "openai-responses",
+    "gemini",
+    "bedrock",
+    "mistral",
+    "langchain",
+)
 _SESSION = "replay"
 _LOG_SIGNALS = (
     events.entry_added,
@@ -202,15 +210,18 @@ class _Replay:
         for context in more:
             if context is not None:
                 messages = context.messages
-                chat = context.format == "mistral"  # it is spelled as OpenAI's
-                tokens = (
-                    self._recount.openai_chat(messages)
-                    if chat
-                    else self._recount.more(messages, context.system)
-                )
+                tokens = self._priced(context, messages)
                 self._check(context, messages, tokens, index)
                 if index == len(self._messages) - 1:
                     self._check_return(context, messages)
+
+    def _priced(self, context: Context, messages: list[Message]) -> int:
+        """The tokens of a request in one of the formats besides OpenAI chat and Anthropic."""
+        if context.format == "mistral":  # which is spelled as OpenAI's
+            return self._recount.openai_chat(messages)
+        if context.format == "langchain":
+            return self._recount.langchain(messages)
+        return self._recount.more(messages, context.system)
 
     def _context(self, form: str, index: int) -> Context | None:
         try:

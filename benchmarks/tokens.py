@@ -50,6 +50,16 @@ class Recount:
         head = _MESSAGE + self.text(system) if system else 0
         return _REQUEST + head + sum(self._item(message) for message in messages)
 
+    def langchain(self, messages: Sequence[Mapping[str, Any]]) -> int:
+        """Tokens of LangChain's messages, by the rule of chat completions."""
+        tokens = _REQUEST
+        for message in messages:
+            data = message["data"]
+            tokens += _MESSAGE + self._content(data["content"])
+            for call in data.get("tool_calls") or ():
+                tokens += self.text(call["name"]) + self._json(call["args"]) + _TOOL
+        return tokens
+
     def text(self, text: str) -> int:
         """Tokens of one text."""
         tokens = self._known.get(text)

@@ -74,13 +74,13 @@ class Sample(msgspec.Struct, frozen=True):
 def read_samples(paths: Sequence[Path]) -> Iterator[Sample]:
     """The usable records of some files: flags within tools, cache_control and redactions, no media."""
     for path in paths:
-        for record in _records(path):
+        for record in read_records(path):
             sample = _sample(record)
             if sample is not None:
                 yield sample
 
 
-def _records(path: Path) -> Iterator[dict[str, Any]]:
+def read_records(path: Path) -> Iterator[dict[str, Any]]:
     """The lines of a file; a first line may hold the texts that later ones refer to."""
     shared: dict[str, str] = {}
     with gzip.open(path, "rb") as lines:

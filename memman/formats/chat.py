@@ -54,7 +54,7 @@ class Dialect(msgspec.Struct, frozen=True):
 
     `known_part` and `wire_part` read and write a part of a content, `spoken_part` writes one of the
     assistant's; None is a part that there is no word for. `call_id` is a call's id on the wire. With
-    `objects` arguments that came as an object go back as one.
+    `loose` arguments that came as an object go back as one, and a content that came as an empty list too.
     """
 
     name: str
@@ -64,7 +64,7 @@ class Dialect(msgspec.Struct, frozen=True):
     wire_part: WirePart
     spoken_part: WirePart
     call_id: Callable[[Call], str]
-    objects: bool = False
+    loose: bool = False
 
 
 def parse_messages(dialect: Dialect, messages: Sequence[Any]) -> list[Draft]:
@@ -167,7 +167,7 @@ def _as_spelled(message: dict[str, Any], kept: Kept) -> dict[str, Any]:
         if kept.blank == "absent":
             del message["content"]
         else:
-            message["content"] = None if kept.blank == "null" else ""
+            message["content"] = {"null": None, "list": []}.get(kept.blank, "")
     return message
 
 
@@ -317,9 +317,9 @@ def _parse_assistant(
     label: str,
     calls: _Calls,
 ) -> list[Draft]:
-    made = [_parse_call(call, style, label) for call, style in _calls_of(message, dialect.objects)]
+    made = [_parse_call(call, style, label) for call, style in _calls_of(message, dialect.loose)]
     text = content or _said_elsewhere(message)
-    blank = "" if content else _blank(message)
+    blank = "" if content else _blank(message, dialect.loose)
     if not text and blank == ("null" if made else "empty"):
         blank = ""  # so it is rendered anyway
     found: list[tuple[Draft, Kept]] = []
@@ -339,10 +339,10 @@ def _parse_assistant(
     return [keeping(draft, dialect.name, kept) for draft, kept in found]
 
 
-def _blank(message: dict[str, Any]) -> str:
-    """How a content that says nothing is spelled; an empty list, which is refused, is left out."""
+def _blank(message: dict[str, Any], loose: bool) -> str:
+    """How a content that says nothing is spelled; an empty list is left out where it is refused."""
     if message.get("content", []) == []:
-        return "absent"
+        return "list" if loose and "content" in message else "absent"
     return "null" if message["content"] is None else "empty"
 
 
@@ -353,23 +353,23 @@ def _said_elsewhere(message: dict[str, Any]) -> str:
     return said if isinstance(said, str) else ""
 
 
-def _calls_of(message: dict[str, Any], objects: bool) -> list[tuple[dict[str, Any], str]]:
+def _calls_of(message: dict[str, Any], loose: bool) -> list[tuple[dict[str, Any], str]]:
     """The calls of a message, each with how it is spelled."""
     calls = message.get("tool_calls") or []
     if not isinstance(calls, list) or not all(isinstance(call, dict) for call in calls):
         raise FormatError(f"'tool_calls' must be a list of calls, not {calls!r:.60}")
-    found = [(call, _style(call.get("function"), objects)) for call in calls]
+    found = [(call, _style(call.get("function"), loose)) for call in calls]
     legacy = message.get("function_call")
     if legacy is not None:
         found.append(({"function": legacy}, "legacy"))
     return found
 
 
-def _style(body: Any, objects: bool) -> str:
+def _style(body: Any, loose: bool) -> str:
     """How a call is spelled: as a function's, with its arguments as an object, or as a custom tool's."""
     if not isinstance(body, dict):
         return "custom"
-    return "object" if objects and isinstance(body.get("arguments"), dict) else ""
+    return "object" if loose and isinstance(body.get("arguments"), dict) else ""
 
 
 def _parse_call(call: dict[str, Any], style: str, label: str) -> tuple[Draft, Kept]:

@@ -191,5 +191,5 @@ _DIALECT = Dialect(
     wire_part=_wire_part,
     spoken_part=_spoken_part,
     call_id=_call_id,
-    objects=True,
+    loose=True,
 )
