@@ -29,10 +29,12 @@ from benchmarks import (
     imports,
     real,
     resolution,
+    roundtrips,
     scale,
     shapes,
     stores,
     stream,
+    targets,
 )
 from benchmarks.goals import any_failed, report
 from benchmarks.seeded import blind_spots
@@ -90,6 +92,8 @@ def _commands(folder: Path, full: bool) -> list[str]:
         ("exactness", exactness.main, [*quick, "--data", str(folder)]),
         ("counting_cost", counting_cost.main, quick),
         ("accuracy", accuracy.main, quick),
+        ("roundtrips", roundtrips.main, [*quick, "--data", str(folder)]),
+        ("targets", targets.main, [*quick, "--data", str(folder)]),
         ("calibration", calibration.main, [str(recorded)]),
     )
     failed = []

@@ -72,6 +72,9 @@ def _read(usage: Mapping[str, Any]) -> tuple[int, int, int]:
     if "input_tokens_details" in usage:
         cached = _number(usage.get("input_tokens_details") or {}, "cached_tokens")
         return _number(usage, "input_tokens"), _number(usage, "output_tokens"), cached
+    if "input_token_details" in usage:  # LangChain's, whose total has the cached ones in it
+        cached = _number(usage.get("input_token_details") or {}, "cache_read")
+        return _number(usage, "input_tokens"), _number(usage, "output_tokens"), cached
     if "input_tokens" in usage:
         cached = _number(usage, "cache_read_input_tokens")
         written = _number(usage, "cache_creation_input_tokens")

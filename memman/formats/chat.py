@@ -54,7 +54,7 @@ class Dialect(msgspec.Struct, frozen=True):
 
     `known_part` and `wire_part` read and write a part of a content, `spoken_part` writes one of the
     assistant's; None is a part that there is no word for. `call_id` is a call's id on the wire. With
-    `loose` arguments that came as an object go back as one, and a content that came as an empty list too.
+    `loose` arguments that came as an object go back as one, and lists that came empty as such.
     """
 
     name: str
@@ -153,16 +153,16 @@ def _assistant_message(dialect: Dialect, turn: Turn, extras: list[str]) -> dict[
             message["tool_calls"] = [_wire_call(dialect, call) for call in calls]
     if first.raw_json is NO_JSON:
         return message
-    return _as_spelled(message, kept_of(first, dialect.name))
+    return _as_spelled(message, kept_of(first, dialect.name), dialect.loose)
 
 
 def _is_legacy(dialect: Dialect, call: Entry) -> bool:
     return call.raw_json is not NO_JSON and kept_of(call, dialect.name).style == "legacy"
 
 
-def _as_spelled(message: dict[str, Any], kept: Kept) -> dict[str, Any]:
+def _as_spelled(message: dict[str, Any], kept: Kept, loose: bool) -> dict[str, Any]:
     """The message with its other keys, and its content blank in the way that it was."""
-    message = beside(message, _sound_keys(kept.message))
+    message = beside(message, _sound_keys(kept.message, loose))
     if kept.blank and (not message["content"] or _says_elsewhere(message)):
         if kept.blank == "absent":
             del message["content"]
@@ -171,12 +171,12 @@ def _as_spelled(message: dict[str, Any], kept: Kept) -> dict[str, Any]:
     return message
 
 
-def _sound_keys(given: Mapping[str, Any]) -> dict[str, Any]:
-    """An assistant message's other keys; of its calls only a null, and of its sound the id."""
+def _sound_keys(given: Mapping[str, Any], loose: bool) -> dict[str, Any]:
+    """An assistant message's other keys; of its calls only that there are none, and of its sound the id."""
     kept = {
         key: value
         for key, value in given.items()
-        if key not in _OF_SAID and (value is None or key not in _CALLS)
+        if key not in _OF_SAID and (value is None or key not in _CALLS or (loose and value == []))
     }
     audio = kept.get("audio")
     if isinstance(audio, dict) and "id" in audio:
@@ -333,7 +333,10 @@ def _parse_assistant(
         found.append((own, Kept(parts=parts)))
     found += made
     first, kept = found[0]
-    found[0] = first, msgspec.structs.replace(kept, message=_sound_keys(message), blank=blank)
+    found[0] = (
+        first,
+        msgspec.structs.replace(kept, message=_sound_keys(message, dialect.loose), blank=blank),
+    )
     for draft, _ in made:
         calls.made(draft)
     return [keeping(draft, dialect.name, kept) for draft, kept in found]

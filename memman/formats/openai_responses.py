@@ -109,11 +109,16 @@ def _is_item(item: Any) -> bool:
     """Whether this is an item with a type, or a message with a known role."""
     if not isinstance(item, dict):
         return False
-    if "role" not in item and is_typed(item) and item["type"] != "message":
+    if not _is_said(item) and is_typed(item) and item["type"] != "message":
         return not {"content", "text", "parts"} & item.keys() or item["type"] == "reasoning"
     spoken = item.get("role") in _ROLES and item.get("type", "message") == "message"
     calls = "tool_calls" in item or "function_call" in item
     return spoken and not calls and isinstance(item.get("content"), str | list)
+
+
+def _is_said(item: dict[str, Any]) -> bool:
+    """Whether an item is a message; some others have a role too, such as tools that are added later."""
+    return "role" in item and ("content" in item or item.get("type", "message") == "message")
 
 
 def _part_types(items: Sequence[dict[str, Any]]) -> set[str]:
@@ -293,7 +298,7 @@ class _Parser:
                 f"this is not an item of the Responses API ({item!r:.80}): it needs a 'type', or a "
                 "'role' of " + ", ".join(_ROLES) + " and a 'content'"
             )
-        kind = "message" if "role" in item else item["type"]
+        kind = "message" if _is_said(item) else item["type"]
         if kind in _OUTPUTS or (kind == "message" and item["role"] != "assistant"):
             self._answer = None
             draft, kept = self._output(item) if kind in _OUTPUTS else _parse_said(item)

@@ -15,9 +15,9 @@ _ONLY_IN_RESPONSES = frozenset(("annotations", "parsed", "parsed_output"))
 def plain_messages(given: Any) -> list[Any]:
     """A list of dicts (or of the text itself) from messages, one message, or a response object.
 
-    The objects of the OpenAI, Anthropic and Google SDKs and boto3's responses are recognised by what
-    they can do, so that no SDK is imported; bytes of Converse messages become base64. Raises
-    `FormatError` for anything else.
+    The objects of the OpenAI, Anthropic and Google SDKs, LangChain's messages and boto3's responses are
+    recognised by what they can do, so that no SDK is imported; bytes of Converse messages become base64.
+    Raises `FormatError` for anything else.
     """
     if isinstance(given, str):
         return [given]
@@ -124,6 +124,8 @@ def _as_base64(value: Any) -> Any:
 def _dumped(index: int, message: Any, dump: Callable[..., Any]) -> Any:
     """An SDK's object as plain data, without what is only in responses."""
     try:
+        if hasattr(message, "additional_kwargs"):  # LangChain's, as it writes them down itself
+            return {"type": message.type, "data": dump(mode="json")}
         if hasattr(message, "parts"):  # Google's: fields that were not set, and the wire's names
             return dump(mode="json", by_alias=True, exclude_none=True)
         if _is_responses_item(message):  # as OpenAI's SDK itself sends it back

@@ -71,7 +71,7 @@ def test_an_unknown_format_name_is_a_usage_error(command, log_file):
 
 
 def test_a_log_in_no_known_format_is_unreadable(command, tmp_path):
-    (tmp_path / "x.json").write_text('[{"from": "human", "value": "x"}]')
+    (tmp_path / "x.json").write_text('[{"von": "human", "value": "x"}]')
     result = command("import", tmp_path / "x.json")
     assert result.exit_code == 3
     assert result.stderr.startswith("memman: ")

@@ -17,7 +17,7 @@ from mistral_common.protocol.instruct.request import ChatCompletionRequest
 from mistral_common.protocol.instruct.validator import ValidationMode, get_validator
 from mistral_common.tokens.tokenizers.base import TokenizerVersion
 from openai.types.responses import Response, ResponseInputItemParam
-from pydantic import TypeAdapter
+from pydantic import BaseModel, TypeAdapter
 
 from memman import BudgetExceeded, FormatError, MemoryConfig, MemoryManager
 from memman.formats import BUILTIN_FORMATS, detect_format, format_named
@@ -183,6 +183,32 @@ def test_a_user_who_speaks_after_a_tool_is_preceded_by_the_assistant_for_mistral
                      "assistant", "user"]  # fmt: skip
     assert "Be kind." in context.messages[-1]["content"]
     accepted_by_mistral(context.messages)
+
+
+ANSWERS: list[Message] = [
+    {"role": "assistant", "content": None, "tool_calls": [
+        {"id": "call_9", "type": "function", "function": {"name": "look", "arguments": '{"at":9}'}}]},
+    {"role": "tool", "tool_call_id": "call_9", "content": "nine"},
+    {"role": "assistant", "content": "Nine it is."},
+    {"role": "user", "content": "And ten?"},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("first", TARGETS)
+@pytest.mark.parametrize("second", TARGETS)
+def test_a_session_begun_with_one_provider_goes_on_with_another(first: str, second: str) -> None:
+    begun = loaded(TALK, "openai-chat").build_context("s", format=first)
+    memory = loaded(begun.messages, first)
+    # What the second provider answers, in its own words, with ids of its own making.
+    answers = loaded(ANSWERS, "openai-chat").build_context("s", format=second).messages
+    memory.add_messages("s", answers, second)
+    for target in (first, second):
+        context = memory.build_context("s", format=target)
+        assert check(context.messages, target, system=context.system) == []
+        accepted_by_the_sdk(context.messages, target)
+        wire = json.dumps(context.messages)
+        for text in ("What is this?", "two", "An image.", "nine", "Nine it is.", "And ten?"):
+            assert text in wire
 
 
 # ---------------------------------------------------------------- detection
@@ -532,6 +558,28 @@ def test_a_response_of_the_responses_api_adds_its_items_and_its_usage(as_object:
     context = memory.build_context("s", format="openai-responses")
     assert context.messages[1:] == [*RESPONSE["output"], output]  # type: ignore[misc]
     accepted_by_the_sdk(context.messages, "openai-responses")
+
+
+class AIMessage(BaseModel):
+    """What a message object of LangChain's is to whoever does not import it."""
+
+    content: str
+    type: str = "ai"
+    additional_kwargs: dict[str, Any] = {}
+    tool_calls: list[dict[str, Any]] = []
+    usage_metadata: dict[str, Any] | None = None
+
+
+def test_a_message_object_of_langchain_adds_its_calls_and_its_usage() -> None:
+    usage = {"input_tokens": 12, "output_tokens": 3, "input_token_details": {"cache_read": 4}}
+    call = {"name": "look", "args": {"at": 1}, "id": "c1", "type": "tool_call"}
+    memory = loaded([{"type": "human", "data": {"content": "q"}}], "langchain")
+    memory.add_messages("s", AIMessage(content="I look.", tool_calls=[call], usage_metadata=usage))
+    reported = memory.export_session("s").log[-1]
+    assert (reported.input_tokens, reported.cached_tokens) == (12, 4)  # type: ignore[union-attr]
+    asked = memory.build_context("s", format="langchain").messages[1]
+    assert (asked["type"], asked["data"]["tool_calls"]) == ("ai", [call])
+    assert asked["data"]["usage_metadata"] == usage
 
 
 def test_ids_go_with_the_reasoning_that_they_are_tied_to() -> None:
