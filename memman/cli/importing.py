@@ -85,11 +85,7 @@ def import_log(
     found = read_log(file, message_format, conversation)
     if log == STDIN:
         found = msgspec.structs.replace(found, name="stdin")
-    memory = MemoryManager(config=MemoryConfig(auto_compress=False))
-    if found.read is not None:
-        memory.import_session(
-            state_of_log(name, found.read, lambda text: memory.count_tokens(text).tokens)
-        )
+    memory = _manager_for(name, found)
     settings = {"model": model, "max_tokens": budget}
     if given := {key: value for key, value in settings.items() if value is not None}:
         memory.update_config(name, **given)
@@ -153,6 +149,15 @@ def _stored(state: SessionState, into: str, on_conflict: OnConflict) -> str:
 
 def _name(log: str) -> str:
     return Path(log).stem if log != STDIN else "stdin"
+
+
+def _manager_for(session_id: str, log: Log) -> MemoryManager:
+    """A manager for the session; what is only read is in it already, with its own times."""
+    memory = MemoryManager(config=MemoryConfig(auto_compress=False))
+    if log.read is not None:
+        count = memory.count_tokens
+        memory.import_session(state_of_log(session_id, log.read, lambda text: count(text).tokens))
+    return memory
 
 
 def _added(
