@@ -216,7 +216,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     logging.disable(logging.WARNING)  # that several processes write one file is what this is about
     if given.url:
-        with schema(given.url) as url:
+        with schema(given.url, "feeds") as url:
             outcome = _measured(url, given)
     else:
         with tempfile.TemporaryDirectory() as folder:

@@ -31,9 +31,9 @@ from memman.history import History
 from memman.records import Added, Compressed, Record
 
 URL = "postgresql://postgres@127.0.0.1:5432/test"
-_SCHEMA = f"memman_fleet_{os.getpid()}"
-_NO_SERVER = 2
+NO_SERVER = 2
 _PAGE = 10_000
+_PATIENCE = 300  # seconds until all workers have begun
 
 
 class Sizes(msgspec.Struct, frozen=True):
@@ -42,7 +42,7 @@ class Sizes(msgspec.Struct, frozen=True):
     workers: int = 8
     sessions: int = 1_000
     seconds: float = 180
-    kill_every: float = 3
+    kill_every: float = 5
 
 
 QUICK = Sizes(workers=4, sessions=8, seconds=6, kill_every=1.5)
@@ -104,15 +104,18 @@ class Fleet:
         self.kills = 0
 
     def run(self) -> float:
-        """Lets them work, ending one now and then, and all in the end; returns the seconds."""
+        """Lets them work, ending one now and then; returns the seconds."""
         self._wait_for_all()
         began = time.monotonic()
         while (left := began + self._sizes.seconds - time.monotonic()) > 0:
             time.sleep(min(left, self._sizes.kill_every))
             self._kill(self._draw.randrange(len(self._alive)))
-        for place in range(len(self._alive)):
-            self._kill(place, replace=False)
         return time.monotonic() - began
+
+    def end(self) -> None:
+        """Kills all that are left."""
+        while self._alive:
+            self._end(self._alive.pop())
 
     def _begin(self) -> subprocess.Popen[bytes]:
         self._begun += 1
@@ -123,29 +126,34 @@ class Fleet:
             [*worker, self._url, notes.name, str(notes), str(self._sizes.sessions)], cwd=here
         )
 
-    def _kill(self, place: int, replace: bool = True) -> None:
-        self._alive[place].kill()
-        self._alive[place].wait()
+    def _kill(self, place: int) -> None:
+        self._end(self._alive[place])
+        self._alive[place] = self._begin()
+
+    def _end(self, worker: subprocess.Popen[bytes]) -> None:
+        worker.kill()
+        worker.wait()
         self.kills += 1
-        if replace:
-            self._alive[place] = self._begin()
 
     def _wait_for_all(self) -> None:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + _PATIENCE
         while len(list(self._folder.glob("w*"))) < len(self._alive):
             if time.monotonic() > deadline:
-                raise RuntimeError("the workers did not begin within 60 s")
+                raise RuntimeError(f"the workers did not begin within {_PATIENCE} s")
             time.sleep(0.05)
 
 
 def measure(url: str, sizes: Sizes) -> Outcome:
     """Runs a fleet in a schema of its own and checks all that it left."""
-    with tempfile.TemporaryDirectory() as folder, schema(url) as mine:
+    with tempfile.TemporaryDirectory() as folder, schema(url, "fleet") as mine:
         from memman_postgres import PostgresStore
 
         store = PostgresStore(mine)
         fleet = Fleet(mine, Path(folder), sizes)
-        seconds = fleet.run()
+        try:
+            seconds = fleet.run()
+        finally:
+            fleet.end()
         notes = [note for path in Path(folder).glob("w*") for note in _notes(path)]
         findings = check(store, notes)
         store.close()
@@ -153,16 +161,17 @@ def measure(url: str, sizes: Sizes) -> Outcome:
 
 
 @contextmanager
-def schema(url: str) -> Iterator[str]:
+def schema(url: str, purpose: str) -> Iterator[str]:
     """A schema of the database for the time of a measurement; gives its URL."""
     import psycopg
 
+    name = f"memman_{purpose}_{os.getpid()}"
     with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute(f"CREATE SCHEMA {_SCHEMA}".encode())
+        connection.execute(f"CREATE SCHEMA {name}".encode())
         try:
-            yield f"{url}{'&' if '?' in url else '?'}options=-csearch_path%3D{_SCHEMA}"
+            yield f"{url}{'&' if '?' in url else '?'}options=-csearch_path%3D{name}"
         finally:
-            connection.execute(f"DROP SCHEMA {_SCHEMA} CASCADE".encode())
+            connection.execute(f"DROP SCHEMA {name} CASCADE".encode())
 
 
 def _notes(path: Path) -> Iterator[Note]:
@@ -276,7 +285,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         outcome = measure(options.url, sizes)
     except psycopg.OperationalError as error:
         print(f"no server: {str(error).splitlines()[0]}")
-        return _NO_SERVER
+        return NO_SERVER
     print(report(outcome))
     return int(bool(outcome.findings.faults or outcome.failed))
 

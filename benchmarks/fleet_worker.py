@@ -48,7 +48,8 @@ class Worker:
         kinds, weights = list(_WEIGHTS), list(_WEIGHTS.values())
         while True:
             [kind] = self.draw.choices(kinds, weights)
-            self.step(kind, f"s{self.draw.randrange(self.sessions)}")
+            # Some sessions are busier than others: every fifth call is in one of a hundred.
+            self.step(kind, f"s{int(self.sessions * self.draw.random() ** 3)}")
 
     def step(self, kind: str, session: str) -> None:
         """One call, and the note of it."""

@@ -1,0 +1,64 @@
+"""`docs/tutorial/your-store-in-an-hour.md`: its files are written as the page says, and keep every law."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "tutorial" / "your-store-in-an-hour.md"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The files of the page: each block goes to the end of the file that its first line names."""
+    path = tmp_path_factory.mktemp("page")
+    for block in re.findall(
+        r"^```python\n(.*?)^```", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL
+    ):
+        first, _, rest = block.partition("\n")
+        with (path / first.removeprefix("# ")).open("a", encoding="utf-8") as file:
+            file.write(f"{rest}\n")
+    return path
+
+
+def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    root = str(PAGE.parents[2])
+    return subprocess.run(
+        [sys.executable, *arguments],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": root},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_the_store_of_the_page_keeps_every_law(folder: Path) -> None:
+    options = ["-q", "-p", "no:cacheprovider", "-c", os.devnull, f"--rootdir={folder}"]
+    done = run(folder, "-m", "pytest", *options, "test_lines_store.py")
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr
+    assert int(re.findall(r"(\d+) passed", done.stdout)[0]) > 45
+
+
+def test_the_sessions_of_the_page_survive_their_process(folder: Path) -> None:
+    [shown] = re.findall(
+        r"^```output\n(.*?)^```", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL
+    )
+    assert run(folder, "use_it.py").stdout == shown
+
+
+def test_the_store_of_the_page_leaves_out_a_line_that_was_never_finished(folder: Path) -> None:
+    run(folder, "use_it.py")
+    file = folder / "chat.jsonl"
+    whole = file.read_bytes()
+    file.write_bytes(whole + whole.splitlines()[0][:40])
+    code = "from lines_store import LinesStore as S; print(len(S('chat.jsonl').read('trip')))"
+    assert run(folder, "-c", code).stdout == f"{len(whole.splitlines())}\n"
+    assert file.read_bytes() == whole
+    file.write_bytes(b"not a line\n")
+    assert "is no file of lines" in run(folder, "-c", code).stderr
