@@ -13,7 +13,7 @@ from memman.cli.archives import archived_session, read_archive, spooled
 from memman.cli.databases import database
 from memman.cli.display import counted, counted_by, harmless
 from memman.cli.fitting import check_fit
-from memman.cli.logs import state_of_log
+from memman.cli.logs import take_log
 from memman.cli.options import (
     FILE,
     answer,
@@ -155,8 +155,7 @@ def _manager_for(session_id: str, log: Log) -> MemoryManager:
     """A manager for the session; what is only read is in it already, with its own times."""
     memory = MemoryManager(config=MemoryConfig(auto_compress=False))
     if log.read is not None:
-        count = memory.count_tokens
-        memory.import_session(state_of_log(session_id, log.read, lambda text: count(text).tokens))
+        take_log(memory, session_id, log.read)
     return memory
 
 

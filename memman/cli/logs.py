@@ -4,14 +4,57 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
+from typing import Any
 
 import msgspec
 
 from memman.archive import SessionState, state_of
-from memman.entries import NO_JSON, NOT_COUNTED, Entry, encode_json, entry_of
+from memman.entries import (
+    NO_JSON,
+    NOT_COUNTED,
+    Draft,
+    Entry,
+    encode_json,
+    entry_of,
+    text_of,
+)
 from memman.ids import new_id
+from memman.manager import MemoryManager
 from memman.ports import Compaction, ReadEntry
 from memman.records import Added, Compressed, Record, Replacement
+
+
+def take_log(
+    memory: MemoryManager, session_id: str, read: Iterable[ReadEntry | Compaction]
+) -> None:
+    """Makes a log that was read a session of a manager, with its own times and compactions."""
+    count = memory.count_tokens
+    memory.import_session(state_of_log(session_id, read, lambda text: count(text).tokens))
+
+
+def add_draft(memory: MemoryManager, session_id: str, draft: Draft) -> Entry:
+    """Adds one entry of a log now, as whoever runs an agent would have added it."""
+    shared: dict[str, Any] = {"message_id": draft.message_id}
+    if draft.metadata_json is not NO_JSON:
+        shared["metadata"] = msgspec.json.decode(draft.metadata_json)
+    name, called = draft.name or "", {"call_id": draft.call_id}
+    match draft.type:
+        case "tool_call":
+            return memory.add_tool_call(
+                session_id, name, text_of(draft.content), **called, **shared
+            )
+        case "tool_result":
+            return memory.add_tool_result(
+                session_id, name, draft.content, is_error=draft.is_error, **called, **shared
+            )
+        case "context":
+            return memory.add_context(session_id, draft.content, name, **shared)
+    said_by = {
+        "user": memory.add_user_message,
+        "assistant": memory.add_assistant_message,
+        "system": memory.add_system_message,
+    }
+    return said_by[draft.role](session_id, draft.content, **shared)
 
 
 def state_of_log(

@@ -17,6 +17,7 @@ import msgspec
 
 from memman.archive import FORMAT as SESSION_FORMAT
 from memman.cli.display import first_line
+from memman.cli.logs import add_draft
 from memman.cli.problems import UnreadableError
 from memman.entries import Draft
 from memman.errors import FormatError
@@ -48,9 +49,16 @@ class Log(msgspec.Struct, frozen=True):
         return len(self.messages) + bool(self.system)
 
     def play(self, memory: MemoryManager, session_id: str) -> Iterator[list[str]]:
-        """Adds the log message by message; yields the ids of the entries that each one made."""
+        """Adds the log message by message; yields the ids of the entries that each one made.
+
+        Of a log that is only read, the entries; where it was compacted itself is left out.
+        """
         if self.system:
             yield [memory.add_system_message(session_id, self.system).id]
+        if self.read is not None:
+            for draft in self.drafts:
+                yield [add_draft(memory, session_id, draft).id]
+            return
         for message in self.messages:
             yield [entry.id for entry in memory.add_messages(session_id, [message], self.format)]
 

@@ -10,6 +10,7 @@ import click
 
 from memman.cli.databases import is_database, quiet_manager
 from memman.cli.display import console
+from memman.cli.logs import take_log
 from memman.cli.options import FILE, model_option, note, session_argument
 from memman.cli.problems import UnusableError
 from memman.cli.reading import STDIN, is_log, read_bytes, read_log, text_of
@@ -52,12 +53,15 @@ def _holds_log(session: str) -> bool:
 
 
 def _of_log(path: str, model: str | None) -> Session:
-    """The messages of a log as a session that is kept nowhere; nothing of it is compressed."""
+    """The messages of a log as a session that is kept nowhere; nothing more of it is compressed."""
     log, memory, name = read_log(path), quiet_manager(), Path(path).stem
+    if log.read is not None:
+        take_log(memory, name, log.read)
     if model is not None:
         memory.update_config(name, model=model)
-    for _ in log.play(memory, name):
-        pass
+    if log.read is None:
+        for _ in log.play(memory, name):
+            pass
     return Session(memory, name)
 
 

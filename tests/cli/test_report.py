@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from memman import MemoryManager
+
+SAMPLES = Path(__file__).parents[1] / "formats" / "samples"
+READ_ONLY = ["claude-code.jsonl", "codex.jsonl", "sharegpt.json", "otel.json"]
 
 
 def test_a_page_is_written(command, demo_file, tmp_path):
@@ -77,3 +82,16 @@ def test_a_session_of_a_database_is_chosen(command, tmp_path, monkeypatch):
     done = command("report", "chat.db", "--session", "two", "-o", "s.html")
     assert done.exit_code == 0
     assert "<title>two · memman</title>" in Path("s.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("log", READ_ONLY)
+def test_a_log_that_is_only_read_has_a_page_too(command, tmp_path, log):
+    done = command("report", SAMPLES / log, "-o", tmp_path / "log.html")
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert (tmp_path / "log.html").read_text(encoding="utf-8").startswith("<!doctype html>")
+
+
+@pytest.mark.parametrize("log", READ_ONLY)
+def test_a_log_that_is_only_read_goes_through_the_demo(command, log):
+    done = command("demo", "--file", SAMPLES / log, "--budget", 4_000)
+    assert done.exit_code == 0, done.stderr
