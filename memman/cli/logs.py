@@ -37,15 +37,14 @@ def add_draft(memory: MemoryManager, session_id: str, draft: Draft) -> Entry:
     shared: dict[str, Any] = {"message_id": draft.message_id}
     if draft.metadata_json is not NO_JSON:
         shared["metadata"] = msgspec.json.decode(draft.metadata_json)
-    name, called = draft.name or "", {"call_id": draft.call_id}
+    name = draft.name or ""
+    called: dict[str, Any] = {"call_id": draft.call_id, **shared}
     match draft.type:
         case "tool_call":
-            return memory.add_tool_call(
-                session_id, name, text_of(draft.content), **called, **shared
-            )
+            return memory.add_tool_call(session_id, name, text_of(draft.content), **called)
         case "tool_result":
             return memory.add_tool_result(
-                session_id, name, draft.content, is_error=draft.is_error, **called, **shared
+                session_id, name, draft.content, is_error=draft.is_error, **called
             )
         case "context":
             return memory.add_context(session_id, draft.content, name, **shared)

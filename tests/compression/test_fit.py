@@ -21,6 +21,15 @@ STRATEGIES: tuple[Any, ...] = (
     "default", "window", "window(3)", "token_buffer", "summary", "summary_buffer", (drop_oldest,),
     (ClearToolResults(protect_tokens=100), fold_repeats, "summarise", drop_oldest, clip_rest),
 )  # fmt: skip
+
+
+def named(strategy: Any) -> str:
+    """A name for a test that is the same in every process."""
+    stages = (strategy,) if isinstance(strategy, str) else strategy
+    return ", ".join(getattr(stage, "__name__", type(stage).__name__) if callable(stage) else stage
+                     for stage in stages)  # fmt: skip
+
+
 SUMMARIZERS: dict[str, Any] = {
     "none": None,
     "good": lambda prompt: "in short",
@@ -50,7 +59,7 @@ def add(memory: MemoryManager, number: int, kind: str, tokens: int) -> int:
     return 1
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES, ids=str)
+@pytest.mark.parametrize("strategy", STRATEGIES, ids=named)
 @settings(max_examples=40)
 @given(
     st.lists(EVENTS, min_size=5, max_size=40),
@@ -239,7 +248,7 @@ def broken_prefixes(memory: MemoryManager, entries: int) -> tuple[int, int, int]
 
 
 @pytest.mark.parametrize(
-    "strategy", ["default", "summary_buffer", "summary", (drop_oldest,)], ids=str
+    "strategy", ["default", "summary_buffer", "summary", (drop_oldest,)], ids=named
 )
 def test_the_prefix_changes_only_with_a_compression_and_those_come_in_batches(
     strategy: Any,

@@ -677,7 +677,9 @@ def test_without_a_vocabulary_the_reason_says_what_to_do(
 
 
 @pytest.mark.parametrize(
-    "contents", [b"no gzip", gzip.compress(b"IQ== 0\n"), gzip.compress(b"IQ== 0\n")[:-9], b""]
+    "contents",
+    [b"no gzip", gzip.compress(b"IQ== 0\n"), gzip.compress(b"IQ== 0\n")[:-9], b""],
+    ids=["no gzip", "no vocabulary", "cut off", "empty"],
 )
 def test_a_damaged_package_is_as_good_as_none(
     bare: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, contents: bytes
