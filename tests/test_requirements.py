@@ -427,7 +427,7 @@ def test_r10_a_damaged_document_is_refused_by_name_and_nothing_is_imported(chang
     assert fresh.list_sessions() == []
 
 
-@pytest.mark.parametrize("tokens", [0, 1, -1_000_000])
+@pytest.mark.parametrize("tokens", [0, 1, 10**12])
 def test_r10_counts_are_never_trusted(tokens):
     memory = manager(max_tokens=10_000)
     memory.add_user_message(S, "word " * 1_000)
@@ -437,6 +437,15 @@ def test_r10_counts_are_never_trusted(tokens):
     fresh = MemoryManager(counter=words)
     fresh.import_session(document)
     assert fresh.get_stats(S).active_tokens == fresh.get_stats(S).total_tokens == 1_000
+
+
+def test_r10_a_count_that_can_be_none_is_refused():
+    memory = manager(max_tokens=10_000)
+    memory.add_user_message(S, "word")
+    document = json.loads(memory.export_session(S).to_json())
+    document["entries"][0]["token_count"]["tokens"] = -1_000_000
+    with pytest.raises(StateError, match="no number of tokens"):
+        MemoryManager(counter=words).import_session(document)
 
 
 def test_r10_counts_of_another_counter_are_made_anew():

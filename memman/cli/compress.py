@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import click
 import msgspec
 
+from memman import events
 from memman.cli.display import Row, console, counted, first_line, table
 from memman.cli.fitting import check_fit
 from memman.cli.options import (
@@ -63,7 +65,8 @@ def compress(
     if to is None:
         _show_plan(opened, opened.memory.plan_compression(opened.id, target_tokens=target), as_json)
         return
-    done = opened.memory.compress(opened.id, target_tokens=target)
+    with events.compression_failed.connected_to(_tell_failure, sender=opened.memory):
+        done = opened.memory.compress(opened.id, target_tokens=target)
     write(opened, session, to, force)
     if as_json:
         answer("compress", session_file=to, result=done)
@@ -87,6 +90,10 @@ def _check_target_tokens(opened: Session, target: int | None) -> None:
     budget = opened.memory.get_stats(opened.id).max_tokens
     if target is not None and target > budget:
         raise UnusableError(f"--target {target:,} is above the budget of {budget:,} tokens")
+
+
+def _tell_failure(_sender: Any, event: events.CompressionFailedNotice) -> None:
+    note(f"no summary: {event.reason}")
 
 
 def _told(done: CompressionResult) -> str:

@@ -98,7 +98,7 @@ class Adding(Automatic):
         async with self._lock:
             await self._prepare_for((entry,))
             records = self._added((entry,))
-            appended = await self._append(records)
+            appended = await self._append(records, named=entry_id is not None)
             if appended.fresh:
                 return self._as_added(records[0], appended.seqs[0])
             if entry_id is None:

@@ -16,7 +16,9 @@ from memman.sessions.live import no_session
 from memman.sessions.reading import Reading
 from memman.window import Slot
 
-_REPLANS = 2  # how often a change is decided again after another process was faster
+_REPLANS = (
+    50  # how often a change is decided again after another process was faster; it costs little
+)
 
 
 class Changing(Reading):

@@ -402,25 +402,32 @@ class LiveWindow:
 
     # ------------------------------------------------------------ writing
 
-    async def _append(self, records: tuple[Record, ...]) -> Appended:
-        """Appends records that do not change the window's shape. Under the lock, refreshed."""
+    async def _append(self, records: tuple[Record, ...], named: bool = False) -> Appended:
+        """Appends records that do not change the window's shape. Under the lock, refreshed.
+
+        With `named` their ids are the caller's, and may have been there before; our own are not.
+        """
         shared = self._shared
         self._inflight = records
         if shared.quick:
-            return await self._appended_as(records, shared.store.append(self.id, records))
-        return await shared.door.to_the_end(self._appended(records))
+            return await self._appended_as(records, named, shared.store.append(self.id, records))
+        return await shared.door.to_the_end(self._appended(records, named))
 
-    async def _appended(self, records: tuple[Record, ...]) -> Appended:
+    async def _appended(self, records: tuple[Record, ...], named: bool) -> Appended:
         shared = self._shared
         appended = await shared.door.call(shared.store, shared.store.append, self.id, records)
-        return await self._appended_as(records, appended)
+        return await self._appended_as(records, named, appended)
 
-    async def _appended_as(self, records: tuple[Record, ...], appended: Appended) -> Appended:
+    async def _appended_as(
+        self, records: tuple[Record, ...], named: bool, appended: Appended
+    ) -> Appended:
         """Takes appended records into the window and notes their events."""
         if not self._taken(records, appended):
-            # Another writer came between, or some of it was there already.
-            before = appended.head - appended.fresh
-            self._told = min(self._told, before)  # more, where the log was begun anew
+            # Another writer came between, or some of it was there already: named by the caller it was told
+            # in its time, else it was written a moment ago by an attempt whose answer was lost.
+            fresh_after = appended.head - appended.fresh
+            self._told = min(self._told, fresh_after)  # more, where the log was begun anew
+            before = fresh_after if named else min(appended.seqs) - 1
             await self._follow(appended.epoch, before)
         return appended
 

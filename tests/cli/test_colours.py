@@ -40,6 +40,8 @@ LINES = [
     "export s.json",
     "verify s.json",
     "report small.json -o s.html --force",
+    "check log.json",
+    "formats",
     "count hello",
     "counters",
     "models gpt-4o",

@@ -97,7 +97,7 @@ def test_the_bundled_log_is_openai_chat():
         ),
         ("{}", "it has nothing"),
         ("[1, 2]", "must be a dict"),
-        ('[{"from": "human", "value": "x"}]', "no known format"),
+        ('[{"by": "human", "said": "x"}]', "no known format"),
         ("Dear all,\nplease find", "no known format"),
         ('{"messages": [1]}\n{"messages": [2]}', "2 conversations"),
         ('{"format": "memman-session", "log": []}', "memman show"),

@@ -276,7 +276,7 @@ def test_nobody_waits_twice_for_a_counter_that_hung(install: Install, where: str
     for _ in range(20):
         MemoryManager(model=MODEL).count_tokens("x")
     assert monotonic() - began < WAIT * 10
-    assert threading.active_count() == running
+    assert threading.active_count() <= running  # threads of earlier tests may end meanwhile
 
 
 def test_why_a_counter_that_hung_was_passed_over_is_told() -> None:

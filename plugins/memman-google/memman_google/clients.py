@@ -58,7 +58,7 @@ class Clients:
             if error.retryable:
                 raise
             raise CounterUnavailable(
-                f"Google's credentials do not work: {error}: {_to_set(self.vertex)}"
+                f"Google's credentials do not work: {_to_set(self.vertex)} ({error})"
             ) from error
 
 
