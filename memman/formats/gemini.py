@@ -258,6 +258,7 @@ def _responses(calls: Sequence[Call], extras: list[str]) -> list[dict[str, Any]]
 def _wire_response(call: Call, beyond: list[dict[str, Any]], extras: list[str]) -> dict[str, Any]:
     result = call.result
     body: dict[str, Any] = {"name": _wire_name(call.entry.name)}
+    extras.append(body["name"])  # sent once more beside the call's own, and in no entry's count
     if call.entry.call_id is not None:
         body["id"] = call.wire_id
     if result is None:
