@@ -39,7 +39,8 @@ _HIT_MICROSECONDS = 3.0
 _W1_SHARE = 0.45
 # Not reached yet: memman's own work, with a counter that costs nothing, is above it. See the README.
 _W1_HELD = 1.2
-_HIT_HELD = 6.0
+_HIT_HELD = 10.0  # a time, on the slowest machine seen
+_ADD_HELD = 1.6  # part of what is allowed is a time too
 
 
 class Sizes(msgspec.Struct, frozen=True):
@@ -110,7 +111,7 @@ def _adds(found: Measurement, sizes: Sizes, material: str) -> None:
         goal = f"add of {size:,} characters, of 1.1 x raw + 10 us"
         # Where most of what is allowed is the 10 us, the figure is a time and not a ratio.
         noise = RATIO_NOISE if raw > _ALLOWED_MICROSECONDS else TIME_NOISE
-        found.goals.append(Goal(goal, added / allowed, 1.0, noise))
+        found.goals.append(Goal(goal, added / allowed, 1.0, noise, held=_ADD_HELD))
     headers = ("o200k, us", "encode_ordinary", "add", "x raw", "more", "add, best backend")
     found.tables.append(table(headers, rows))
 
