@@ -29,7 +29,7 @@ from tests.docs.loopback import Loopback, running
 
 pytest.register_assert_rewrite("memman.testing")
 
-_LOOPS = ("docs/how-to/openai-loop.md", "docs/how-to/anthropic-loop.md")
+_LOOPS = ("docs/README.md", "docs/how-to/openai-loop.md", "docs/how-to/anthropic-loop.md")
 _COMMANDS = (
     "docs/how-to/why-did-the-agent-forget.md",
     "docs/how-to/look-into-a-log.md",

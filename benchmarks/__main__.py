@@ -19,6 +19,7 @@ from time import perf_counter
 
 from benchmarks import (
     accuracy,
+    archives,
     calibration,
     compressing,
     cost,
@@ -27,6 +28,7 @@ from benchmarks import (
     exactness,
     facts,
     imports,
+    logs,
     real,
     resolution,
     roundtrips,
@@ -85,6 +87,7 @@ def _commands(folder: Path, full: bool) -> list[str]:
         ("compressing", compressing.main, quick),
         ("stores", stores.main, [*quick, "--data", str(folder)]),
         ("scale", scale.main, ["--quick"]),  # in full only by itself: it takes a quarter of an hour
+        ("archives", archives.main, quick),
         ("stream", stream.main, []),
         ("facts", facts.main, [*quick, "--folder", str(folder)]),
         ("resolution", resolution.main, []),
@@ -93,6 +96,7 @@ def _commands(folder: Path, full: bool) -> list[str]:
         ("counting_cost", counting_cost.main, quick),
         ("accuracy", accuracy.main, quick),
         ("roundtrips", roundtrips.main, [*quick, "--data", str(folder)]),
+        ("logs", logs.main, [*quick, "--data", str(folder)]),
         ("targets", targets.main, [*quick, "--data", str(folder)]),
         ("calibration", calibration.main, [str(recorded)]),
     )

@@ -20,6 +20,7 @@ from typing import Any, overload
 
 import msgspec
 
+from benchmarks.processes import highest
 from benchmarks.tables import table
 from memman import ArchiveLimits, MemoryManager
 from memman.archive import verify
@@ -125,23 +126,17 @@ def _step(step: str, folder: Path, packing: str) -> Step:
         "verify": lambda: verify(path, limits=_LIMITS).bytes,
         "import": import_it,
     }
-    before = _highest()
+    before = highest()
     began, cpu = perf_counter(), process_time()
     size = works[step]()
     took = Step(
         size / 1e6,
         perf_counter() - began,
         process_time() - cpu,
-        _highest() - before,
+        highest() - before,
     )
     (folder / "size").write_text(str(size))
     return took
-
-
-def _highest() -> float:
-    """The most MiB that this process has had; what `getrusage` says begins with its parent's."""
-    status = Path("/proc/self/status").read_text()
-    return int(status.partition("VmHWM:")[2].split()[0]) / 1024
 
 
 def _unpacked(folder: Path) -> int:

@@ -16,21 +16,21 @@ import argparse
 import logging
 import os
 import random
-import signal
 import sys
 import tempfile
 import time
-import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import msgspec
 
 from benchmarks.fleet import schema
-from benchmarks.kills import open_store
+from benchmarks.processes import kill, started
 from benchmarks.tables import table
 from memman import MemoryConfig, MemoryManager
+from memman.plugins import shared_plugins
+from memman.stores import open_store
 
 SESSIONS = [f"s{number}" for number in range(8)]
 CONFIG = MemoryConfig(auto_compress=False)
@@ -65,7 +65,7 @@ def follow_under_kills(
 ) -> Found:
     """Lets processes write and follow for a while, kills them at random, and looks at what was seen."""
     began = time.monotonic()
-    open_store(url).close()
+    open_store(url, shared_plugins).close()
     MemoryManager(counter="chars4").close()  # looks for plugins, once for all that are forked
     with tempfile.TemporaryDirectory() as folder:
         notes = [Path(folder) / str(number) for number in range(followers)]
@@ -107,10 +107,10 @@ def _run(url: str, notes: Sequence[Path], seconds: float, writers: int, rng: ran
     stop = notes[0].with_name("stop")
 
     def writer(_number: int) -> int:
-        return _forked(lambda seed: _write(url, stop, random.Random(seed)), rng)
+        return started(lambda own: _write(url, stop, own), rng)
 
     def follower(number: int) -> int:
-        return _forked(lambda _seed: _follow(url, notes[number]), rng)
+        return started(lambda _own: _follow(url, notes[number]), rng)
 
     writing = {number: writer(number) for number in range(writers)}
     following = {number: follower(number) for number in range(len(notes))}
@@ -118,10 +118,10 @@ def _run(url: str, notes: Sequence[Path], seconds: float, writers: int, rng: ran
     end, kills = time.monotonic() + seconds, 0
     while time.monotonic() < end:
         time.sleep(rng.uniform(*_BETWEEN_KILLS))
-        living, started = (writing, writer) if rng.random() < 0.2 else (following, follower)
+        living, begun_by = (writing, writer) if rng.random() < 0.2 else (following, follower)
         number = rng.choice(list(living))
-        _kill(living[number])
-        living[number] = started(number)
+        kill(living[number])
+        living[number] = begun_by(number)
         kills += 1
     stop.touch()
     for pid in writing.values():
@@ -130,32 +130,8 @@ def _run(url: str, notes: Sequence[Path], seconds: float, writers: int, rng: ran
     records = len(_logs(url))
     _await(lambda: all(len(_places(note)) >= records for note in notes))
     for pid in following.values():
-        _kill(pid)
+        kill(pid)
     return kills
-
-
-def _forked(work: Callable[[float], None], rng: random.Random) -> int:
-    seed = rng.random()
-    pid = os.fork()  # quicker than a fresh interpreter; nothing is open yet
-    if pid == 0:
-        _in_child(work, seed)
-    return pid
-
-
-def _in_child(work: Callable[[float], None], seed: float) -> NoReturn:
-    try:
-        work(seed)
-    except BaseException:  # noqa: BLE001 - a forked child must not go on in its parent's code
-        traceback.print_exc()
-        os._exit(1)
-    os._exit(0)
-
-
-def _kill(pid: int) -> None:
-    os.kill(pid, signal.SIGKILL)
-    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    if status != -signal.SIGKILL:
-        raise RuntimeError(f"a process ended with {status} before it was killed")
 
 
 def _write(url: str, stop: Path, rng: random.Random) -> None:
@@ -191,7 +167,7 @@ def _places(note: Path) -> list[Place]:
 
 
 def _logs(url: str) -> set[Place]:
-    store: Any = open_store(url)
+    store: Any = open_store(url, shared_plugins)
     logs = {
         (info.session_id, seq)
         for info in store.sessions()

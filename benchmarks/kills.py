@@ -15,24 +15,24 @@ import argparse
 import logging
 import os
 import random
-import signal
 import sys
 import tempfile
 import time
-import traceback
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import msgspec
 
+from benchmarks.processes import kill, started
 from benchmarks.tables import table
 from memman import EntryNotFound, MemoryConfig, MemoryManager, Refused, StoreConflict
 from memman.history import History
+from memman.plugins import shared_plugins
 from memman.ports import Snapshot
 from memman.records import Added, Cleared, Compressed, Record, Undone
-from memman.stores import sqlite_store
+from memman.stores import open_store
 
 SESSION = "s"
 CONFIG = MemoryConfig(max_tokens=600, max_entries=None, min_entries_to_compress=2, recent_window=2)
@@ -74,19 +74,10 @@ def kill_writers(url: str, kills: int, *, writers: int = 4, seed: int = 1) -> Fo
             note.touch()
         _hunt(url, notes, kills, rng)
         told = [_told(note) for note in notes]
-    store: Any = open_store(url)
+    store: Any = open_store(url, shared_plugins)
     log, snapshot = list(_log(store)), store.load(SESSION)
     store.close()
     return _found(told, log, snapshot, kills, time.monotonic() - began)
-
-
-def open_store(url: str) -> Any:
-    """The store of a path or URL, as a manager would open it."""
-    if url.startswith("postgres"):
-        from memman_postgres import PostgresStore
-
-        return PostgresStore(url)
-    return sqlite_store(url)
 
 
 def _hunt(url: str, notes: Sequence[Path], kills: int, rng: random.Random) -> None:
@@ -96,10 +87,10 @@ def _hunt(url: str, notes: Sequence[Path], kills: int, rng: random.Random) -> No
         if rng.random() > _MID_OPENING:
             _await_growth(living[number], notes[number])
         time.sleep(rng.random() * _LONGEST_LIFE)
-        _kill(living[number])
+        kill(living[number])
         living[number] = _started(url, number, notes[number], rng)
     for pid in living.values():
-        _kill(pid)
+        kill(pid)
 
 
 def _await_growth(pid: int, note: Path) -> None:
@@ -110,39 +101,24 @@ def _await_growth(pid: int, note: Path) -> None:
         time.sleep(0.001)
 
 
-def _kill(pid: int) -> None:
-    os.kill(pid, signal.SIGKILL)
-    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    if status != -signal.SIGKILL:
-        raise RuntimeError(f"a writer ended with {status} before it was killed")
-
-
 # ---------------------------------------------------------------- a writer
 
 
 def _started(url: str, number: int, note: Path, rng: random.Random) -> int:
-    seed = rng.random()
-    pid = os.fork()  # quicker than a fresh interpreter; nothing is open yet
-    if pid == 0:
-        _write(url, number, note, random.Random(seed))
-    return pid
+    return started(lambda own: _write(url, number, note, own), rng)
 
 
-def _write(url: str, number: int, note: Path, rng: random.Random) -> NoReturn:
-    try:
-        known = _told(note)["added"]
-        # Not buffered: what was written outlives the process, whatever ends it.
-        told = os.open(note, os.O_WRONLY | os.O_APPEND)
-        memory = MemoryManager(url, counter="chars4", config=CONFIG)
-        for at in range(len(known), sys.maxsize):
-            name = f"{number}-{at}"
-            memory.add_user_message(SESSION, f"{name} " + "word " * (at % 30), id=name)
-            os.write(told, f"added {name}\n".encode())
-            for kind, named in _something_else(memory, rng):
-                os.write(told, f"{kind} {named}\n".encode())
-    except BaseException:  # noqa: BLE001 - a forked child must not go on in its parent's code
-        traceback.print_exc()
-    os._exit(1)
+def _write(url: str, number: int, note: Path, rng: random.Random) -> None:
+    known = _told(note)["added"]
+    # Not buffered: what was written outlives the process, whatever ends it.
+    told = os.open(note, os.O_WRONLY | os.O_APPEND)
+    memory = MemoryManager(url, counter="chars4", config=CONFIG)
+    for at in range(len(known), sys.maxsize):
+        name = f"{number}-{at}"
+        memory.add_user_message(SESSION, f"{name} " + "word " * (at % 30), id=name)
+        os.write(told, f"added {name}\n".encode())
+        for kind, named in _something_else(memory, rng):
+            os.write(told, f"{kind} {named}\n".encode())
 
 
 def _something_else(memory: MemoryManager, rng: random.Random) -> Iterator[tuple[str, str]]:

@@ -10,8 +10,10 @@ from benchmarks.instruments import Instruments
 from benchmarks.subjects import Memman
 from benchmarks.tokens import chars4
 from benchmarks.workload import Item
-from memman import MemoryManager
+from memman import MemoryConfig, MemoryManager
 from memman.stores import MemoryStore
+
+_ALL_LIVE = MemoryConfig(max_sessions=None)
 
 
 def bytes_per_entry(items: Sequence[Item], budget: int) -> float:
@@ -29,7 +31,7 @@ def bytes_per_entry(items: Sequence[Item], budget: int) -> float:
 
 def bytes_per_cleared_session(sessions: int) -> float:
     """Bytes of a session that an add created and a clear emptied, with its log of two records."""
-    memory = MemoryManager()
+    memory = MemoryManager(config=_ALL_LIVE)
 
     def make(number: int) -> None:
         memory.add_user_message(f"session-{number}", "Hello.")
@@ -45,7 +47,7 @@ def bytes_per_live_session(sessions: int) -> float:
     for number in range(sessions + 1):
         writer.add_user_message(f"session-{number}", "Hello.")
         writer.clear_session(f"session-{number}")
-    reader = MemoryManager(store, exclusive=True)
+    reader = MemoryManager(store, config=_ALL_LIVE, exclusive=True)
 
     def make(number: int) -> None:
         reader.get_stats(f"session-{number}")

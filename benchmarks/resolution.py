@@ -40,7 +40,7 @@ def measure() -> tuple[list[Goal], list[tuple[str, float]]]:
     models = Models(shared_plugins)
     memory = MemoryManager()
     configs = [MemoryConfig(model=model) for model in _MODELS]
-    meter = memory._verbs._meter  # noqa: SLF001 - what a manager does for each session
+    meter = memory._verbs._resolver.meter  # noqa: SLF001 - what a manager does for each session
     for config in configs:
         meter(config)
     known = {

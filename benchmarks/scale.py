@@ -35,7 +35,7 @@ _LIVE = 500  # sessions that a manager keeps
 _WINDOW = 100  # entries
 _SAMPLE, _OPENINGS, _COMPRESSIONS = 200, 20, 10  # operations that a figure is the median of
 # What SQLite had in its own cache with few sessions it gets from the system with many.
-_HELD_MANY = 1.8
+_HELD_MANY = 1.7
 _NOISE = 0.30  # of medians of short times, minutes apart, on a shared machine
 _WORDS = "the quick brown fox jumps over the lazy dog and the log grows by one more entry "
 _KIB, _MIB = 2**10, 2**20
@@ -144,11 +144,16 @@ def _session_costs(paths: tuple[Path, Path], sessions: tuple[int, int]) -> Costs
         return lambda sample: act(memory, f"session-{sample * 7919 % number}")
 
     def both(act: Callable[[MemoryManager, str], object]) -> tuple[float, float]:
-        return _in_turns(on(few, sessions[0], act), on(many, sessions[1], act), range(_SAMPLE))
+        # Each session once: the second time it would be live.
+        return _in_turns(on(few, sessions[0], act), on(many, sessions[1], act), range(sessions[0]))
+
+    def append(memory: MemoryManager, name: str) -> None:
+        memory.add_user_message(name, _WORDS)
 
     costs = {
         "open": both(lambda memory, name: memory.get_stats(name)),
-        "append": both(lambda memory, name: memory.add_user_message(name, _WORDS)),
+        "first append": both(append),  # its page of the file is full, and is divided
+        "append": both(append),
         "create": both(lambda memory, name: memory.add_user_message(f"new {name}", _WORDS)),
     }
     for memory in (few, many):
@@ -233,12 +238,25 @@ def _entry_costs(few: Store, many: Store) -> Costs:
     def compress(memory: MemoryManager, _: int) -> None:
         memory.compress(SESSION)
 
-    compressed = []
-    for _ in range(_COMPRESSIONS):
+    def undo(memory: MemoryManager, _: int) -> None:
+        memory.undo_compression(SESSION)
+
+    def hidden(memory: MemoryManager, number: int) -> None:
+        memory.get_entry(SESSION, gone[id(memory)][number])
+
+    gone: dict[int, list[str]] = {}
+    compressed, undone = [], []
+    for last in range(_COMPRESSIONS - 1, -1, -1):
         for memory in managers:
             refill(memory)
+            gone[id(memory)] = [entry.id for entry in memory.get_active_entries(SESSION)[-_WINDOW:]]
         compressed.append(both(compress, 1))
+        if last:
+            undone.append(both(undo, 1))
+            both(compress, 1)
     return {
+        "get_entry, hidden": both(hidden, 20),
+        "undo": (median(one[0] for one in undone), median(one[1] for one in undone)),
         "open": _in_turns(lambda _: _open(few), lambda _: _open(many), range(_OPENINGS)),
         "compress": (median(one[0] for one in compressed), median(one[1] for one in compressed)),
         "append": both(append),

@@ -312,7 +312,7 @@ MISTRAL = [
     Seed("id.pattern", 1, [_SPOKEN, _spoke("", _asking("call_0fypS1hVX")), _told()], _ANSWERED,
          also=frozenset({"pair.missing-result", "pair.orphan-result"})),
     Seed("id.pattern", 2, [*_ANSWERED[:2], _told(None)], _ANSWERED,
-         also=frozenset({"pair.missing-result", "pair.orphan-result"})),
+         also=frozenset({"pair.missing-result"})),
     Seed("id.duplicate", 1, [_SPOKEN, _spoke("", _asking(), _asking()), _told()], _ANSWERED),
     Seed("args.shape", 1, [_SPOKEN, _spoke("", _asking(arguments=None)), _told()],
          [_SPOKEN, _spoke("", _asking(arguments={"a": 1})), _told()]),

@@ -34,7 +34,7 @@ from benchmarks.workload import Item, items
 from memman import AsyncMemoryManager, Entry, MemoryConfig, MemoryManager
 from memman.records import encode
 from memman.stores import SQLiteStore
-from memman.stores.sqlite import Durability
+from memman.stores.sqlite_file import Durability
 
 SESSION = "measured"
 # Nothing is compressed: what is measured is the store.
@@ -138,8 +138,8 @@ class _Bare:
 
 def _appends(found: Measurement, sizes: Sizes, folder: Path) -> None:
     modes: tuple[tuple[Durability, str, int, Clock, float, float], ...] = (
-        ("fast", "NORMAL", sizes.appends, process_time, 1.3, 2.3),
-        ("full", "FULL", sizes.full_appends, perf_counter, 1.15, 2.5),
+        ("fast", "NORMAL", sizes.appends, process_time, 1.3, 1.8),
+        ("full", "FULL", sizes.full_appends, perf_counter, 1.15, 1.6),
     )
     rows = []
     for durability, synchronous, number, clock, limit, held in modes:

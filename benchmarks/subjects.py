@@ -270,7 +270,8 @@ class Parts:
         with self._lock:
             self._messages.append({"role": "user", "content": self._slots[-1].entry.content})
             count = TokenCount(self._tokens, "client", "high", "parts")
-            messages, slots = tuple(self._messages), tuple(self._slots)
+            messages, slots = self._messages, self._slots
             return Context(
-                "openai-chat", self._budget, count, None, (), 0, messages, slots, (0, 0, 0, 0)
-            )
+                "openai-chat", self._budget, count, None, (), 0, messages, len(messages), slots,
+                len(slots), (0, 0, 0, 0),
+            )  # fmt: skip

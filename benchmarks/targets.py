@@ -4,7 +4,8 @@
 
 Each conversation is added in pieces; between them a seeded choice compresses it to a random size, undoes or
 leaves it. After each piece a context is built for every target and checked by its rules, which know nothing
-of the renderers. Exit codes: 0 no rule is broken, 1 some are, 2 no recordings.
+of the renderers. Beside it stands `trim_messages` of langchain-core on the same logs, where it is installed
+(the group bench-peers). Exit codes: 0 no rule is broken by memman, 1 some are, 2 no recordings.
 """
 
 from __future__ import annotations
@@ -13,11 +14,14 @@ import argparse
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from random import Random
 
+from benchmarks.peers import trimming
+from benchmarks.peers.trimming import Trim
 from benchmarks.tables import table
-from benchmarks.trajectories import Trajectory, read_trajectories
+from benchmarks.trajectories import Message, Trajectory, read_trajectories
 from benchmarks.usage import SHARED
 from memman import BudgetExceeded, MemoryConfig, MemoryManager, Refused
 from memman.formats.rules import RULES, check
@@ -74,7 +78,78 @@ def _disturb(memory: MemoryManager, random: Random, budget: int) -> None:
             return  # a later one stands on it, or nothing is left to take back
 
 
+class Trimmed:
+    """What a function that trims lists of messages makes of the same pieces of the logs, for OpenAI chat.
+
+    Of pieces that are over the budget; one that breaks a rule before anything was done to it is left out.
+    """
+
+    def __init__(self) -> None:
+        self.counts: dict[tuple[int, str], Counter[str]] = defaultdict(Counter)
+        self.rules: Counter[str] = Counter()
+
+    def run(self, talk: Trajectory, budget: int, ways: dict[str, Trim]) -> None:
+        """One conversation at one budget, cut after the same messages."""
+        size = max(1, len(talk.messages) // _PIECES)
+        for end in range(size, len(talk.messages) + size, size):
+            given = talk.messages[:end]
+            memory = MemoryManager(counter="chars4", config=MemoryConfig(max_tokens=budget))
+            memory.add_messages(_SESSION, given, _TRIMMED)
+            if check(given, _TRIMMED) or memory.get_stats(_SESSION).total_tokens <= budget:
+                continue
+            for name, trim in ways.items():
+                self._check(self.counts[budget, name], trim(given, budget))
+            counts = self.counts[budget, "memman"]
+            try:
+                self._check(counts, memory.build_context(_SESSION).messages)
+            except BudgetExceeded:
+                counts["refused"] += 1
+
+    def _check(self, counts: Counter[str], kept: list[Message]) -> None:
+        counts["over budget before"] += 1
+        if not any(message["role"] not in ("system", "developer") for message in kept):
+            counts["nothing left"] += 1
+            return
+        broken = check(kept, _TRIMMED)
+        counts["invalid"] += bool(broken)
+        self.rules.update(fault.rule for fault in broken)
+
+    def rows(self) -> list[list[str]]:
+        """The counts, and the share of contexts that break a rule or say nothing."""
+        found = []
+        for (budget, name), counts in sorted(self.counts.items()):
+            bad = counts["invalid"] + counts["nothing left"]
+            share = f"{bad / (counts['over budget before'] or 1):.1%}"
+            cells = (f"{counts[column]:,}" for column in _TRIM_COLUMNS)
+            found.append([f"{budget:,}", name, *cells, share])
+        return found
+
+
+def _beside(talks: Sequence[Trajectory]) -> str:
+    """The report of `trim_messages` on the same logs; what is not installed is said."""
+    try:
+        ways = trimming.load()
+    except ImportError as error:
+        return f"skipped: trim_messages of langchain-core: {error}"
+    trimmed = Trimmed()
+    for talk in talks:
+        for budget in BUDGETS:
+            trimmed.run(talk, budget, ways)
+    headers = ("budget", "who", *_TRIM_COLUMNS, "invalid or nothing")
+    rules = ", ".join(f"{rule} {count:,}" for rule, count in trimmed.rules.most_common())
+    return f"{table(headers, trimmed.rows())}\nbroken: {rules or 'none'}"
+
+
+_TRIMMED = "openai-chat"
+_TRIM_COLUMNS = ("over budget before", "refused", "nothing left", "invalid")
 _COLUMNS = ("contexts", "trimmed", "refused", "violations")
+
+
+def _version() -> str:
+    try:
+        return version("langchain-core")
+    except PackageNotFoundError:
+        return "(not installed)"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -101,6 +176,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(f"{len(talks)} conversations")
     print(table(("budget", "target", *_COLUMNS), rows))
     print("\n".join(checks.findings[:20]))
+    print(f"\ntrim_messages of langchain-core {_version()}, {_TRIMMED}\n{_beside(talks)}")
     return int(bool(checks.findings))
 
 

@@ -9,6 +9,7 @@ messages = memory.build_context("s1").messages
 
 from memman import about, events
 from memman.archive import ArchiveInfo, ArchiveLimits, SessionState
+from memman.async_manager import AsyncMemoryManager
 from memman.compression import CompressionPlan, PlannedEntry
 from memman.config import MemoryConfig
 from memman.entries import Entry, FilePart, ImagePart, OpaquePart, TextPart, TokenCount
@@ -39,7 +40,7 @@ from memman.errors import (
 from memman.events import CompressionResult
 from memman.explaining import CompressionFate, EntryFate, Explanation, SummarizerState, Trigger
 from memman.hookspecs import hookimpl
-from memman.manager import AsyncMemoryManager, MemoryManager
+from memman.manager import MemoryManager
 from memman.ports import (
     CounterSpec,
     FeedItem,

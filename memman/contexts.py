@@ -20,7 +20,7 @@ from memman.compression import (
 )
 from memman.config import Budget, resolve_budget
 from memman.counting import Meter, framing_in
-from memman.entries import Accuracy, Entry
+from memman.entries import Accuracy, Entry, TokenCount
 from memman.errors import BudgetExceeded, InvalidInput
 from memman.formats import Rendering
 from memman.ports import Format
@@ -57,6 +57,19 @@ class Doubt(msgspec.Struct, frozen=True):
     counted: int
 
 
+class _Built(msgspec.Struct, frozen=True, gc=False):
+    """A context, what it was asked to be, and of which window.
+
+    `own` is the session's rendering where the context is that and nothing else.
+    """
+
+    head: int
+    epoch: int
+    asked: Asked
+    context: Context
+    own: Rendering | None
+
+
 class Contexts:
     """Builds a session's contexts and remembers the last one, and its rendering in each format.
 
@@ -64,13 +77,12 @@ class Contexts:
     and per entry. `counted` is what the last one costs by our own count, nothing reserved in it.
     """
 
-    __slots__ = ("_memo", "_renderings", "_shared", "_was_plain", "counted", "fixed", "framing")
+    __slots__ = ("_before", "_renderings", "_shared", "counted", "fixed", "framing")
 
     def __init__(self, shared: Shared) -> None:
         self._shared = shared
         self._renderings: dict[str, Rendering] = {}
-        self._memo: tuple[int, int, Asked, Context] | None = None
-        self._was_plain = False
+        self._before: _Built | None = None
         self.counted = 0
         self.fixed = 0
         self.framing = 0.0
@@ -78,16 +90,16 @@ class Contexts:
     @property
     def last(self) -> Context | None:
         """The last context, unless the window was read again since."""
-        return self._memo[3] if self._memo is not None else None
+        return self._before.context if self._before is not None else None
 
     def forget(self) -> None:
         """Lets go of everything that was made of a window that is no more."""
         self._renderings = {}
-        self._memo = None
+        self._before = None
 
     def outdate(self) -> None:
         """Lets go of the last context: settings have changed."""
-        self._memo = None
+        self._before = None
 
     def build(
         self, asked: Asked, window: Window, settled: Settled, beyond: Beyond | None = None
@@ -97,44 +109,50 @@ class Contexts:
         `beyond` says what the provider will count beyond our own figure for a request of the session's
         model, given what is set aside anyway; at most half of the budget is kept free for that.
         """
-        memo = self._memo
+        before = self._before
         if (
-            memo is not None
-            and memo[0] == window.head
-            and memo[1] == window.epoch
-            and memo[2] == asked
+            before is not None
+            and before.head == window.head
+            and before.epoch == window.epoch
+            and before.asked == asked
         ):
-            return memo[3]
-        before = memo[3] if memo is not None else None
-        context = self._plain(asked, window, settled, beyond)
-        plain = context is not None
+            return before.context
+        own = self._renderings.get(asked.format)
+        context = None
+        if own is not None and not (asked.system or asked.tools or asked.model):
+            context = self._plain(asked, own, window, settled, beyond)
         if context is None:
-            context = self._any(asked, window, settled, beyond)
-        if not (plain and self._was_plain and before is not None and before.format == asked.format):
-            # The rendering knows only what it did itself: compare what was really handed out.
-            context = context.after(before)
-        self._was_plain = plain
-        self._memo = (window.head, window.epoch, asked, context)
+            context, own = self._any(asked, window, settled, beyond), None
+        if own is None or before is None or before.own is not own:
+            # A rendering knows only what it did itself: compare what was really handed out.
+            context = context.after(self.last)
+        self._before = _Built(window.head, window.epoch, asked, context, own)
         return context
 
     def _plain(
-        self, asked: Asked, window: Window, settled: Settled, beyond: Beyond | None
+        self,
+        asked: Asked,
+        rendering: Rendering,
+        window: Window,
+        settled: Settled,
+        beyond: Beyond | None,
     ) -> Context | None:
-        """A context of the window alone that fits: nearly every one. None where there is more to it."""
-        rendering = self._renderings.get(asked.format)
-        if rendering is None or asked.system or asked.tools or asked.model is not None:
-            return None
+        """A context of the window alone, as nearly every one is. None where it does not fit."""
         rendering.update(window)
-        limit = settled.budget.max_tokens if asked.budget is None else asked.budget
-        counted = window.tokens + rendering.added + rendering.edges
-        unseen = _aside(settled.config.overhead_tokens, counted, limit, beyond)
-        total = counted + unseen
-        if total > limit:
+        around = rendering.added + rendering.edges
+        counted = window.tokens + around
+        most = settled.budget.max_tokens
+        limit = most if asked.budget is None else asked.budget
+        unseen = settled.config.overhead_tokens
+        if beyond is not None:
+            unseen = _aside(unseen, counted, limit, beyond)
+        if counted + unseen > limit:
             return None
         self.counted = counted
-        if limit <= settled.budget.max_tokens:
+        if limit <= most:
             self._learn(rendering.edges, rendering, window)
-        return _context(asked, limit, settled.meter, total, rendering, window, (0, 0, unseen), ())
+        tokens = settled.meter.total(counted + unseen)
+        return _context(asked, limit, tokens, rendering, window, (0, 0, unseen, around))
 
     def _any(
         self, asked: Asked, window: Window, settled: Settled, beyond: Beyond | None
@@ -162,9 +180,8 @@ class Contexts:
             self._learn(prompt + defined + rendering.edges, rendering, window)
         total = window.tokens + rendering.added + rendering.edges + beside
         self.counted = total - unseen
-        parts = (prompt, defined, unseen)
-        context = _context(asked, limit, meter, total, rendering, window, parts, trimmed)
-        return _with_system(context, asked.system, form.inline_system)
+        parts = (prompt, defined, unseen, rendering.added + rendering.edges)
+        return _context(asked, limit, meter.total(total), rendering, window, parts, trimmed)
 
     def doubt(
         self, asked: Asked, window: Window, settled: Settled, beyond: Beyond | None, form: str
@@ -190,12 +207,13 @@ class Contexts:
             return None
         shown = self._rendering(form, clean is window, meter)
         shown.update(clean)
-        context = _context(asked, limit, meter, total, shown, window, (0, 0, 0), ())
-        context = _with_system(context, asked.system, shown.format.inline_system)
+        messages, system = shown.messages(), shown.system()
+        if asked.system:
+            messages, system = _led(asked.system, messages, system, shown.inline)
         request = {
             "model": settled.config.model,
-            "messages": context.messages,
-            "system": context.system,
+            "messages": msgspec.to_builtins(messages),
+            "system": system,
             "tools": msgspec.json.decode(asked.tools) if asked.tools else [],
         }
         return Doubt(request, counted)
@@ -215,8 +233,8 @@ class Contexts:
 
     def reprice(self) -> None:
         """Builds the next context anew, though nothing was added."""
-        if self._memo is not None:
-            self._memo = (-1, -1, *self._memo[2:])
+        if self._before is not None:
+            self._before = msgspec.structs.replace(self._before, head=-1)
 
     def _learn(self, fixed: int, rendering: Rendering, window: Window) -> None:
         """Notes what stands around the entries; a request with a larger budget tells of another model."""
@@ -269,7 +287,10 @@ class Contexts:
             copy, shown, replaced = self._cut(window, window.tokens - cut, budget, meter, rendering)
             total = copy.tokens + shown.added + shown.edges + beside
             if total <= limit:
-                return copy, shown, replaced
+                if shown.messages() or not rendering.messages():
+                    return copy, shown, replaced
+                copy, total = window, over + limit  # what is left is nothing that can be sent
+                break
             if cut == window.tokens:
                 break
             cut += max(1, _without_framing(total - limit, copy, shown))
@@ -321,36 +342,31 @@ def price_given(
 def _context(
     asked: Asked,
     limit: int,
-    meter: Meter,
-    total: int,
+    tokens: TokenCount,
     rendering: Rendering,
     window: Window,
-    beside: tuple[int, int, int],
-    trimmed: tuple[Replacement, ...],
+    beside: tuple[int, int, int, int],
+    trimmed: tuple[Replacement, ...] = (),
 ) -> Context:
-    apart = None if rendering.format.inline_system else rendering.system_text() or None
-    prompt, defined, unseen = beside
+    """A window as it was rendered; `beside`: of system prompt, tools, what is set aside, and framing."""
+    messages, stable = rendering.take()
+    system = None if rendering.inline else rendering.system()
+    if asked.system:
+        messages, system = _led(asked.system, messages, system, rendering.inline)
+    slots = window.slots
     return Context(
-        asked.format,
-        limit,
-        meter.total(total),
-        apart,
-        trimmed,
-        rendering.take_stable(),
-        rendering.messages(),
-        tuple(window.slots),
-        (prompt, defined, max(0, unseen), rendering.added + rendering.edges + min(0, unseen)),
-    )
+        asked.format, limit, tokens, system, trimmed, stable, messages, len(messages), slots, len(slots),
+        beside,
+    )  # fmt: skip
 
 
-def _with_system(context: Context, system: str | None, inline: bool) -> Context:
-    """The context with the caller's system prompt before the session's own."""
-    if not system:
-        return context
+def _led(
+    prompt: str, messages: list[dict[str, Any]], system: str | None, inline: bool
+) -> tuple[list[dict[str, Any]], str | None]:
+    """Messages and system prompt with the caller's before the session's own."""
     if inline:
-        return context.led_by({"role": "system", "content": system})
-    apart = "\n\n".join(text for text in (system, context.system) if text)
-    return msgspec.structs.replace(context, system=apart)
+        return [{"role": "system", "content": prompt}, *messages], system
+    return messages, "\n\n".join(text for text in (prompt, system) if text)
 
 
 def _finished(plan: Generator[Any, Any, View]) -> View:

@@ -1,8 +1,10 @@
 """The two doors: what differs between sync and async, and nothing else.
 
 Every verb is one coroutine over a `Door`. The async door awaits; the sync door steps the coroutine with
-one `send(None)`: no event loop, no second copy of the code. A port that suspends in the sync door is a
-mistake that is refused when the port is handed over; stepping is only the second net.
+one `send(None)`: no event loop, no second copy of the code. An add and a context, which nearly always
+wait for nothing, are plain functions that both doors call and that give a coroutine only where there is
+something to be awaited. A port that suspends in the sync door is a mistake that is refused when the port
+is handed over; stepping is only the second net.
 """
 
 from __future__ import annotations
@@ -13,12 +15,13 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from queue import Empty, SimpleQueue
+from types import CoroutineType
 from typing import Any, NoReturn, Protocol, TypeVar
 
-from memman.errors import AsyncPortRefused, MemmanError
+from memman.errors import AsyncPortRefused, InvalidInput, MemmanError
 from memman.events import skip
 
 logger = logging.getLogger("memman")
@@ -92,6 +95,12 @@ def drive(work: Coroutine[Any, Any, T]) -> T:
         value: T = end.value
         return value
     return suspended(work)
+
+
+async def settled(answer: T | Coroutine[Any, Any, T]) -> T:
+    """What is there already, or what comes of awaiting it."""
+    # To mypy a coroutine may be of another class.
+    return await answer if type(answer) is CoroutineType else answer  # type: ignore[return-value]
 
 
 def suspended(work: Coroutine[Any, Any, Any]) -> NoReturn:
@@ -532,3 +541,19 @@ def close_awaitable(answer: Any) -> None:
     close = getattr(answer, "close", None)
     if callable(close):
         close()
+
+
+def refuse_async_port(port: Any, methods: Sequence[str], door: Door | None, what: str) -> None:
+    """Refuses a port that lacks a method, or has an async one and is not for an async door.
+
+    Without a `door` it must be sync whatever the door is. Raises `InvalidInput` or `AsyncPortRefused`.
+    """
+    for name in methods:
+        method = getattr(port, name, None)
+        if method is None:
+            raise InvalidInput(f"the {what} {type(port).__name__} has no method {name}()")
+        if (door is None or not door.is_async) and is_async_callable(method):
+            raise AsyncPortRefused(
+                f"{type(port).__name__}.{name} is async and MemoryManager is not: "
+                f"use AsyncMemoryManager, or a sync {what}"
+            )

@@ -7,21 +7,27 @@ one out cannot hand out a way to change it. `metadata` and `raw` are decoded afr
 from __future__ import annotations
 
 import math
+import operator
+import os
 import re
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
 from memman.errors import InvalidInput
 
 EntryType = Literal["message", "tool_call", "tool_result", "context", "summary"]
+"""What an entry is."""
 Role = Literal["system", "user", "assistant", "tool"]
+"""Who said it. Contexts and summaries have the role system."""
 Method = Literal["api", "client", "estimation"]
 Accuracy = Literal["high", "medium", "low"]
+"""How far a count is to be trusted; high only where the model's own vocabulary counted."""
 
 ENTRY_TYPES: tuple[EntryType, ...] = ("message", "tool_call", "tool_result", "context", "summary")
 NO_JSON = msgspec.Raw()
+MOST_TOKENS = 2**53  # exact in every store, and in what other programs make of JSON
 _MAX_ID_BYTES = 255
 # Also where characters that nobody sees stand between.
 _IMITATION = re.compile(
@@ -68,7 +74,9 @@ class OpaquePart(msgspec.Struct, frozen=True, gc=False, tag="opaque"):
 
 
 Part = TextPart | ImagePart | FilePart | OpaquePart
+"""A piece of a message that is not only text."""
 Content = str | tuple[Part, ...]
+"""What an entry says: text, or parts in order."""
 
 
 class TokenCount(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
@@ -159,6 +167,9 @@ class Draft(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     raw_json: msgspec.Raw = NO_JSON
 
 
+D = TypeVar("D", Draft, Entry)
+
+
 def entry_of(
     draft: Draft,
     entry_id: str,
@@ -210,14 +221,37 @@ def json_bytes(value: Any, what: str) -> bytes:
     Values that an encoder would silently change (NaN to null, a key 1 to "1", a tuple to a list)
     are refused: what is read back must equal what was given.
     """
+    return _there_and_back(value, what)[0]
+
+
+def plain_json(value: Any, what: str) -> Any:
+    """A copy of plain JSON data, made of plain strings, lists and dicts; errors as in `json_bytes`."""
+    return _there_and_back(value, what)[1]
+
+
+def _there_and_back(value: Any, what: str) -> tuple[bytes, Any]:
+    """JSON data encoded, and that decoded, which is equal to it."""
     try:
-        encoded = msgspec.json.encode(value)
-        same = msgspec.json.decode(encoded) == value
+        encoded = _encoder.encode(value)
+        back = msgspec.json.decode(encoded)
+        same = back == value
     except (TypeError, ValueError, RecursionError, OverflowError) as error:
-        raise InvalidInput(f"{what} is not plain JSON: {_fault(value) or error}") from None
+        raise InvalidInput(f"{what} is not plain JSON: {fault_in_json(value) or error}") from None
     if not same:
-        raise InvalidInput(f"{what} is not plain JSON: {_fault(value) or 'it does not survive'}")
-    return encoded
+        raise InvalidInput(
+            f"{what} is not plain JSON: {fault_in_json(value) or 'it does not survive'}"
+        )
+    return encoded, back
+
+
+def _plain_string(value: object) -> str:
+    """A string of a library's own kind as a plain one; anything else is no JSON."""
+    if isinstance(value, str):
+        return str.__str__(value)
+    raise TypeError(f"it holds an object of type {type(value).__name__}")
+
+
+_encoder = msgspec.json.Encoder(enc_hook=_plain_string)
 
 
 def decode_json(raw: msgspec.Raw) -> Any:
@@ -225,7 +259,7 @@ def decode_json(raw: msgspec.Raw) -> Any:
     return msgspec.json.decode(raw) if len(memoryview(raw)) else None
 
 
-def _fault(value: Any, path: str = "$", depth: int = 0) -> str:
+def fault_in_json(value: Any, path: str = "$", depth: int = 0) -> str:
     """Names the first place in `value` that JSON cannot hold; "" when there is none."""
     if depth > _MAX_DEPTH:
         return f"{path[:40]}... is nested deeper than {_MAX_DEPTH} levels"
@@ -234,10 +268,13 @@ def _fault(value: Any, path: str = "$", depth: int = 0) -> str:
         if odd:
             return f"the key {odd[0]!r} at {path} is not a string"
         inside = ((f"{path}.{key}", item) for key, item in value.items())
-        return next(filter(None, (_fault(item, at, depth + 1) for at, item in inside)), "")
+        return next(filter(None, (fault_in_json(item, at, depth + 1) for at, item in inside)), "")
     if isinstance(value, list):
         return next(
-            filter(None, (_fault(v, f"{path}[{i}]", depth + 1) for i, v in enumerate(value))), ""
+            filter(
+                None, (fault_in_json(v, f"{path}[{i}]", depth + 1) for i, v in enumerate(value))
+            ),
+            "",
         )
     if isinstance(value, str):
         return "" if is_encodable(value) else f"{path} holds a lone surrogate"
@@ -252,71 +289,108 @@ def is_encodable(text: str) -> bool:
     if text.isascii():
         return True
     try:
-        text.encode()
+        text.encode("utf-32-le")  # refuses the same as UTF-8 does, in half the time
     except UnicodeEncodeError:
         return False
     return True
 
 
-def check_text(text: object, what: str) -> None:
-    """Refuses what is not a string, or a string with a lone surrogate."""
+def check_text(text: object, what: str) -> str:
+    """The text as a plain string. Refuses what is no string, or one with a lone surrogate.
+
+    A library's own kind of string (a member of an enum, a node of a document) can be neither counted nor
+    stored as what it is.
+    """
+    if type(text) is str and text.isascii():
+        return text
     if not isinstance(text, str):
         raise InvalidInput(f"{what} must be a string, not {type(text).__name__}")
-    if not is_encodable(text):
+    plain = text if type(text) is str else str.__str__(text)
+    if not is_encodable(plain):
         raise InvalidInput(
             f"{what} holds a lone surrogate, which no store or provider accepts; "
             "decode the bytes with errors='replace' first"
         )
+    return plain
 
 
-def check_content(content: object, what: str) -> None:
-    """Refuses content that is neither text nor a tuple of parts with encodable text."""
-    if type(content) is str:
-        if not is_encodable(content):
-            check_text(content, what)
-    elif isinstance(content, tuple):
-        for part in content:
-            _check_part(part, what)
-    else:
-        check_text(content, what)
+def check_content(content: object, what: str) -> Content:
+    """The content with plain strings in it. Refuses what is neither text nor a tuple of parts."""
+    if isinstance(content, tuple):
+        parts = tuple([_check_part(part, what) for part in content])
+        same = type(content) is tuple and all(map(operator.is_, parts, content))
+        return content if same else parts
+    return check_text(content, what)
 
 
-def _check_part(part: object, what: str) -> None:
+def _check_part(part: object, what: str) -> Part:
     if not isinstance(part, TextPart | ImagePart | FilePart | OpaquePart):
         raise InvalidInput(f"{what} has a part of type {type(part).__name__}")
+    odd = {}
     for name in part.__struct_fields__:
         value = getattr(part, name)
         if value is not None and not isinstance(value, msgspec.Raw):
-            check_text(value, f"{what}: {name} of a {type(part).__name__}")
+            plain = check_text(value, f"{what}: {name} of a {type(part).__name__}")
+            if plain is not value:
+                odd[name] = plain
+    return msgspec.structs.replace(part, **odd) if odd else part
 
 
-def check_draft(draft: Draft | Entry) -> None:
-    """Refuses a draft with anything in it that a store, an export or a provider would refuse."""
-    check_content(draft.content, "content")
-    if draft.name is not None:
-        check_text(draft.name, "a name")
-    if draft.call_id is not None:
-        check_id(draft.call_id, "call_id")
-    if draft.message_id is not None:
-        check_id(draft.message_id, "message_id")
+def check_draft(draft: D) -> D:
+    """The draft with plain strings. Refuses what a store, an export or a provider would refuse."""
+    content = draft.content
+    if type(content) is not str or not content.isascii():
+        content = check_content(content, "content")
+    name, call_id, message_id = draft.name, draft.call_id, draft.message_id
+    if name is not None:
+        name = check_text(name, "a name")
+    if call_id is not None:
+        call_id = check_id(call_id, "call_id")
+    if message_id is not None:
+        message_id = check_id(message_id, "message_id")
     if draft.is_error is not False and draft.is_error is not True:
         raise InvalidInput(f"is_error must be True or False, not {draft.is_error!r}")
-
-
-def check_id(value: object, what: str) -> None:
-    """Ids are opaque text: 1 to 255 bytes, no control characters."""
-    check_text(value, what)
-    assert isinstance(value, str)  # noqa: S101 - narrows for the type checker, check_text has seen to it
     if (
-        not value
-        or len(value) > _MAX_ID_BYTES
-        or (not value.isascii() and len(value.encode()) > 255)
+        content is draft.content
+        and name is draft.name
+        and call_id is draft.call_id
+        and message_id is draft.message_id
+    ):
+        return draft
+    return msgspec.structs.replace(
+        draft, content=content, name=name, call_id=call_id, message_id=message_id
+    )
+
+
+def check_id(value: object, what: str) -> str:
+    """The id as a plain string. Ids are opaque text: 1 to 255 bytes, no control characters."""
+    if (
+        type(value) is str
+        and value.isascii()
+        and value.isprintable()
+        and 0 < len(value) <= _MAX_ID_BYTES
+    ):
+        return value
+    plain = check_text(value, what)
+    if (
+        not plain
+        or len(plain) > _MAX_ID_BYTES
+        or (not plain.isascii() and len(plain.encode()) > _MAX_ID_BYTES)
     ):
         raise InvalidInput(
-            f"{what} must have 1 to {_MAX_ID_BYTES} bytes, not {len(value.encode())}"
+            f"{what} must have 1 to {_MAX_ID_BYTES} bytes, not {len(plain.encode())}"
         )
-    if not value.isprintable():
-        raise InvalidInput(f"{what} {value!r} holds control characters")
+    if not plain.isprintable():
+        raise InvalidInput(f"{what} {plain!r} holds control characters")
+    return plain
+
+
+def is_path(text: str) -> bool:
+    """Whether a file of this name can be asked for."""
+    try:
+        return bool(text) and b"\0" not in os.fsencode(text)
+    except UnicodeEncodeError:
+        return False
 
 
 def neutralised(text: str) -> str:

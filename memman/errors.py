@@ -46,7 +46,14 @@ class IdConflict(InvalidInput):
 
 
 class FormatError(InvalidInput):
-    """Messages are in no known format, or do not follow the one they were said to be in."""
+    """Messages are in no known format, or do not follow the one they were said to be in.
+
+    `index` is the place, from 0, of the message that is at fault; None where it is no single one.
+    """
+
+    def __init__(self, message: str, index: int | None = None) -> None:
+        super().__init__(message)
+        self.index = index
 
 
 class StateError(InvalidInput):

@@ -22,6 +22,7 @@ from memman.ports import CounterSpec, Format, ModelInfo, ModelRef, Store, Summar
 PROJECT = "memman"
 hookspec = pluggy.HookspecMarker(PROJECT)
 hookimpl = pluggy.HookimplMarker(PROJECT)
+"""Marks a function as an implementation of the hook that has its name: `@hookimpl`."""
 
 
 @hookspec
@@ -51,8 +52,12 @@ def memman_summarizer(name: str) -> Summarizer | None:
 
 
 @hookspec(firstresult=True)
-def memman_store(url: str) -> Store | None:
-    """The store behind a URL, by its scheme, or None."""
+def memman_store(url: str, create: bool) -> Store | None:
+    """The store behind a URL, by its scheme, or None.
+
+    With `create` False it must be there: raise `StoreError` where it is not. Leave the argument out if
+    yours makes nothing.
+    """
 
 
 @hookspec

@@ -81,7 +81,9 @@ class Store(Protocol):
     ) -> Appended:
         """Appends records atomically; a record whose id is there already keeps its first seq.
 
-        The ids of replacements are taken too: `get` answers to them with their compression.
+        The ids of replacements are taken too: `get` answers to them with their compression, and to
+        `records.taken(id)` with the newest compression or deletion that names the id. A store that does not
+        is slower to ask for what is hidden, and as right.
 
         With `expect_head`, raises `StoreConflict` unless the head is that.
         """
@@ -252,7 +254,8 @@ class LocalCounter(Protocol):
 
     fingerprint: str
 
-    def count_texts(self, texts: Sequence[str]) -> list[int]: ...
+    def count_texts(self, texts: Sequence[str]) -> list[int]:
+        """The tokens of each text, in order: as many whole numbers, none negative."""
 
 
 @runtime_checkable
@@ -379,10 +382,15 @@ class Format(Protocol):
 
 
 class ReadEntry(msgspec.Struct, frozen=True, gc=False):
-    """An entry of a log that is read, and when it was made (ISO 8601, None where the log does not say)."""
+    """An entry of a log that is read, and when it was made (ISO 8601, None where the log does not say).
+
+    An `abandoned` one is of a branch that the conversation did not go on from: it was said, and the
+    model no longer saw it.
+    """
 
     draft: Draft
     at: str | None = None
+    abandoned: bool = False
 
 
 class Compaction(msgspec.Struct, frozen=True, gc=False):
@@ -393,6 +401,16 @@ class Compaction(msgspec.Struct, frozen=True, gc=False):
     at: str | None = None
 
 
+class LeftOut(msgspec.Struct, frozen=True, gc=False):
+    """What stands in a log and is no part of its conversation, in words for whoever imports it."""
+
+    what: str
+
+
+ReadItem = ReadEntry | Compaction | LeftOut
+
+
+@runtime_checkable
 class ImportFormat(Protocol):
     """A log that is read and never written: an agent's session file, the export of a chat.
 
@@ -405,8 +423,12 @@ class ImportFormat(Protocol):
     def detect(self, items: Sequence[Any]) -> int:
         """How surely these first items of a file are of this log: 0 no, higher surer."""
 
-    def conversations(self, items: Sequence[Any]) -> list[tuple[str, list[Any]]]:
+    def conversations(self, items: Iterable[Any]) -> Iterable[tuple[str, Iterable[Any]]]:
         """The conversations in the items, each with its title ("" where it has none) and its own items."""
 
-    def parse(self, items: Sequence[Any]) -> list[ReadEntry | Compaction]:
-        """One conversation in order. What is not known is kept in the metadata; raises `FormatError`."""
+    def parse(self, items: Iterable[Any]) -> Iterable[ReadItem]:
+        """One conversation in order. What is not known is kept in the metadata; raises `FormatError`.
+
+        The items may be gone through more than once, and may be more than memory holds: what was read is
+        given on its way, not gathered.
+        """

@@ -17,6 +17,7 @@ from memman.entries import NO_JSON, Entry
 LEAST_RATIO, MOST_RATIO = 0.5, 3.0  # of reported to counted tokens: beyond, something else is wrong
 
 ReplacementMethod = Literal["summary", "digest", "stub", "fold", "clip", "drop"]
+"""How a run was replaced: by a model's summary, a digest, a stub, a note of a repeat, a cut or nothing."""
 
 
 class Replacement(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
@@ -73,10 +74,12 @@ class Added(msgspec.Struct, frozen=True, gc=False, tag="added", tag_field="kind"
 
     @property
     def id(self) -> str:
+        """Its entry's."""
         return self.entry.id
 
     @property
     def at(self) -> datetime:
+        """Its entry's time."""
         return self.entry.timestamp
 
 
@@ -167,6 +170,7 @@ class UsageReported(msgspec.Struct, frozen=True, tag="usage", tag_field="kind", 
 
 
 Record = Added | Compressed | Undone | Pinned | Deleted | Cleared | Configured | UsageReported
+"""Any fact of a log; its JSON names its `kind`."""
 SHAPES = (Compressed, Undone, Pinned, Deleted, Cleared)  # these change the shape of the window
 
 _encoder = msgspec.json.Encoder()
@@ -187,7 +191,8 @@ class Ledger(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a session remembers besides its window: a fold over its records that needs no history.
 
     `entries` and `tokens` are the era's totals, `cost` what its compressions took, those that were undone
-    too; `era` is the seq of the last clear, `learned` what was learned of each model.
+    too; `era` is the seq of the last clear, `compressed` that of the newest compression, `learned` what was
+    learned of each model.
     """
 
     entries: int = 0
@@ -199,6 +204,7 @@ class Ledger(msgspec.Struct, frozen=True, omit_defaults=True):
     learned: dict[str, Learned] = {}
     counter: str = ""
     cost: Cost = NO_COST
+    compressed: int = 0
 
     def after(self, seq: int, record: Record) -> Ledger:
         """The ledger once `record` has been appended at `seq`."""
@@ -216,7 +222,8 @@ class Ledger(msgspec.Struct, frozen=True, omit_defaults=True):
                     self, entries=self.entries - record.entries, tokens=self.tokens - record.tokens
                 )
             case Compressed():
-                return msgspec.structs.replace(self, cost=self.cost.plus(record.cost))
+                cost = self.cost.plus(record.cost)
+                return msgspec.structs.replace(self, cost=cost, compressed=seq)
             case Cleared():
                 return msgspec.structs.replace(self, entries=0, tokens=0, era=seq, cost=NO_COST)
             case Configured():
@@ -227,6 +234,21 @@ class Ledger(msgspec.Struct, frozen=True, omit_defaults=True):
                     learned = {**learned, record.model or "": record.learned}
                 return msgspec.structs.replace(self, usage=record, learned=learned)
         return self
+
+
+def taken(name: str) -> str:
+    """The name by which `Store.get` finds the newest compression or deletion that took this entry away.
+
+    No id has a control character, so it is nobody's own.
+    """
+    return f"\x01{name}"
+
+
+def taken_by(record: Record) -> list[str]:
+    """The names of what a record took out of the window."""
+    if isinstance(record, Compressed):
+        return [taken(name) for item in record.replacements for name in item.ids]
+    return [taken(name) for name in record.ids] if isinstance(record, Deleted) else []
 
 
 def tombstone(record: Record, ids: frozenset[str]) -> Record:

@@ -15,7 +15,7 @@ from memman.window import Slot
 _BESIDE = ("system_prompt", "tools", "reserved", "framing")
 
 
-class Context(msgspec.Struct, frozen=True):
+class Context(msgspec.Struct, frozen=True, eq=False, gc=False):  # nothing in it refers to it
     """What to send to the model: valid for its format and within its budget.
 
     `messages` gives fresh plain dicts at each read, so that changing them changes nothing here.
@@ -31,8 +31,11 @@ class Context(msgspec.Struct, frozen=True):
     system: str | None
     trimmed: tuple[Replacement, ...]
     unchanged_prefix: int
-    _messages: tuple[dict[str, Any], ...]
-    _slots: tuple[Slot, ...]
+    # Lists that a session's contexts share, since they only grow: of each the first so many are its own.
+    _messages: list[dict[str, Any]]
+    _length: int
+    _slots: list[Slot]
+    _active: int
     _beside: tuple[int, int, int, int]
 
     @property
@@ -40,48 +43,49 @@ class Context(msgspec.Struct, frozen=True):
         """The messages in the provider's form."""
         # msgspec's copy of plain data shares the strings and makes new lists and dicts, three times as
         # fast as one written here.
-        copied: list[dict[str, Any]] = msgspec.to_builtins(list(self._messages))
+        copied: list[dict[str, Any]] = msgspec.to_builtins(self._own)
         return copied
+
+    @property
+    def _own(self) -> list[dict[str, Any]]:
+        return self._messages[: self._length]
 
     @property
     def text(self) -> str:
         """All message texts as one string; in the format `text` this is the conversation."""
         return "\n\n".join(
-            message["content"]
-            for message in self._messages
-            if isinstance(message.get("content"), str)
+            message["content"] for message in self._own if isinstance(message.get("content"), str)
         )
 
     @property
     def breakdown(self) -> dict[str, int]:
         """Tokens by entry type, and `system_prompt`, `tools`, `framing`, `reserved` where there are any."""
         shares: dict[str, int] = {}
-        for slot in self._slots:
+        for slot in self._slots[: self._active]:
             shares[slot.entry.type] = shares.get(slot.entry.type, 0) + slot.tokens
-        beside = zip(_BESIDE, self._beside, strict=True)
-        return shares | {part: tokens for part, tokens in beside if tokens}
+        prompt, tools, reserved, framing = self._beside
+        # Where the provider has counted less than memman, it is framing that it counted less of.
+        beside = (prompt, tools, max(0, reserved), framing + min(0, reserved))
+        return shares | {
+            part: tokens for part, tokens in zip(_BESIDE, beside, strict=True) if tokens
+        }
 
     def after(self, before: Context | None) -> Context:
         """This context with the number of leading messages that it shares with the one before it."""
         same = 0
         if before is not None and before.format == self.format:
-            for one, other in zip(before._messages, self._messages, strict=False):  # noqa: SLF001 - of one kind
+            for one, other in zip(before._own, self._own, strict=False):  # noqa: SLF001 - of one kind
                 if one != other:
                     break
                 same += 1
         return msgspec.structs.replace(self, unchanged_prefix=same)
 
-    def led_by(self, message: dict[str, Any]) -> Context:
-        """This context with a message before all others."""
-        messages = (message, *self._messages)
-        return msgspec.structs.replace(self, _messages=messages)
-
     def __len__(self) -> int:
-        return len(self._messages)
+        return self._length
 
     def __repr__(self) -> str:
         return (
-            f"Context({self.format!r}, {len(self._messages)} messages, "
+            f"Context({self.format!r}, {self._length} messages, "
             f"{self.tokens.tokens} of {self.budget} tokens, {len(self.trimmed)} trimmed)"
         )
 

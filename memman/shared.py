@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from itertools import count
 from typing import Any
 
 import msgspec
@@ -12,7 +13,7 @@ from memman.compression import Craft, Step, stages_of
 from memman.config import Budget, MemoryConfig, resolve_budget
 from memman.counting import Meter, RemoteMeter
 from memman.doors import Door
-from memman.entries import NO_JSON, Draft, Entry, check_draft, entry_of
+from memman.entries import NO_JSON, Draft, Entry, check_draft, encode_json, entry_of
 from memman.errors import InvalidInput
 from memman.ports import Format
 from memman.stores import MemoryStore
@@ -29,15 +30,24 @@ class Settled(msgspec.Struct, frozen=True):
     """What a session has settled: its settings, in numbers and steps, and what counts its window.
 
     `trigger` says when a compression is due: the budget, or less where it is prepared in the
-    background. `remote` is there with `count_policy="confirm"` and a remote counter for the model.
+    background. Up to `calm_tokens` none is, whatever was learned of what stands around the window: that
+    takes at most `room`. `remote` is there with `count_policy="confirm"` and a remote counter for the
+    model.
     """
 
     config: MemoryConfig
     budget: Budget
     trigger: Budget
+    room: int
+    calm_tokens: int
     meter: Meter
     stages: tuple[Step, ...]
     remote: Remote | None = None
+
+
+def _identity(entry: Entry) -> tuple[str, str, str, datetime]:
+    """What makes an entry that entry, whatever it says."""
+    return entry.id, entry.type, entry.role, entry.timestamp
 
 
 class Shared:
@@ -73,13 +83,25 @@ class Shared:
         self.summarizer = summarizer
         self.format_named = format_named
         self.check = check
-        self.config = MemoryConfig()
+        self._uses = count(1).__next__
         self.version = 0  # grows when the manager's settings change
+        self.configure(MemoryConfig())
         self.closed = False  # by the manager's `close`: no compression lands from then on
         self.flags: set[Any] = set()  # of those who follow; a set flag ends a pause
         self._settled: tuple[int, Settled] | None = None
         # Nothing of this store ever suspends or comes from elsewhere: no need to ask or to shield.
         self.quick = exclusive and type(store) is MemoryStore
+
+    def configure(self, config: MemoryConfig) -> None:
+        """Takes other settings of the manager."""
+        self.config = config
+        self.version += 1
+        # When a session is used: the time where that matters, else a count, which orders uses as well.
+        timed = config.session_ttl is not None
+        self.moment: Callable[[], float] = self._time if timed else self._uses
+
+    def _time(self) -> float:
+        return self.clock().timestamp()
 
     def settled(self, settings: Mapping[str, Any]) -> Settled:
         """The manager's settings with a session's own; sessions without their own share them."""
@@ -92,8 +114,12 @@ class Shared:
     def _settle(self, config: MemoryConfig) -> Settled:
         budget = resolve_budget(config, self.limits(config.model))
         trigger = budget.prepared() if config.background else budget
+        # What was learned from one request takes at most the room between the water marks.
+        room = budget.max_tokens - budget.target_tokens
+        calm = trigger.max_tokens - max(config.overhead_tokens, room)
         stages = stages_of(config.strategy)
-        return Settled(config, budget, trigger, self.meter(config), stages, self.remote(config))
+        meter, remote = self.meter(config), self.remote(config)
+        return Settled(config, budget, trigger, room, calm, meter, stages, remote)
 
     def redacted(self, entry: Entry) -> Entry:
         """The entry as `redact` leaves it, not counted anew. Raises `InvalidInput` where that fails."""
@@ -105,21 +131,34 @@ class Shared:
             raise InvalidInput(
                 f"redact raised {type(error).__name__} for a {entry.type}; nothing was stored"
             ) from error
-        if not isinstance(clean, Entry) or (clean.id, clean.type) != (entry.id, entry.type):
-            raise InvalidInput("redact must return the entry with its id and type kept")
+        if not isinstance(clean, Entry) or _identity(clean) != _identity(entry):
+            raise InvalidInput("redact must return the entry with its id, type, role and time kept")
         try:
-            check_draft(clean)
-        except InvalidInput as error:
+            clean = check_draft(clean)
+            encode_json(clean.metadata, "metadata")
+        except (InvalidInput, msgspec.MsgspecError, UnicodeError, RecursionError) as error:
             raise InvalidInput(f"redact returned what cannot be stored: {error}") from error
         # The provider's own copy may hold what is to be hidden, and nobody can look into it for us.
         return msgspec.structs.replace(clean, raw_json=NO_JSON)
 
     def craft(self, meter: Meter) -> Craft:
         """Makes entries of drafts: identity, time, and a count by `meter`."""
-        new_id, clock, count_draft, bound = self.new_id, self.clock, meter.count_draft, meter.bound
+        return _Crafting(self.new_id, self.clock, meter)
 
-        def made(draft: Draft, *, like: str | None = None) -> Entry:
-            count = count_draft(draft) if like is None else bound(like)
-            return entry_of(draft, new_id(), clock(), count)
 
-        return made
+class _Crafting:
+    """A craft with one meter."""
+
+    __slots__ = ("_bound", "_clock", "_count", "_new_id", "price")
+
+    def __init__(
+        self, new_id: Callable[[], str], clock: Callable[[], datetime], meter: Meter
+    ) -> None:
+        self._new_id, self._clock = new_id, clock
+        self._count, self._bound = meter.count_draft, meter.bound
+        self.price = meter.name_tokens  # what comes up again is counted once, as names are
+
+    def __call__(self, draft: Draft, *, like: str | None = None) -> Entry:
+        """The entry of a draft."""
+        count = self._count(draft) if like is None else self._bound(like)
+        return entry_of(draft, self._new_id(), self._clock(), count)

@@ -10,20 +10,28 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from memman.entries import MOST_TOKENS
 from memman.errors import InvalidInput
 from memman.records import UsageReported
 
 _TOTALS = ("prompt_tokens", "input_tokens", "inputTokens", "prompt_token_count", "promptTokenCount")
-# Gemini's candidates are without the thoughts that are billed with them; its prompt is without what
-# its own tools fetched, which is no part of the conversation as it was sent.
+# Gemini's candidates, and a live session's response, are without the thoughts that are billed with
+# them; its prompt is without what its own tools fetched, which is no part of the conversation as sent.
 _GEMINI = (
     (
         "prompt_token_count",
         "candidates_token_count",
+        "response_token_count",
         "thoughts_token_count",
         "cached_content_token_count",
     ),
-    ("promptTokenCount", "candidatesTokenCount", "thoughtsTokenCount", "cachedContentTokenCount"),
+    (
+        "promptTokenCount",
+        "candidatesTokenCount",
+        "responseTokenCount",
+        "thoughtsTokenCount",
+        "cachedContentTokenCount",
+    ),
 )
 
 
@@ -36,8 +44,9 @@ def usage_of(usage: Any, record_id: str, at: datetime, model: str | None) -> Usa
         total, output, cached = usage, 0, 0
     else:
         total, output, cached = billed_tokens(usage)
-    if total < 0:
-        raise InvalidInput(f"usage is {total}, which is not a number of tokens")
+    for number in (total, output, cached):
+        if not 0 <= number <= MOST_TOKENS:
+            raise InvalidInput(f"usage has {number}, which is not a number of tokens")
     return UsageReported(
         id=record_id,
         at=at,
@@ -84,9 +93,10 @@ def _read(usage: Mapping[str, Any]) -> tuple[int, int, int]:
         cached = _number(usage, "cacheReadInputTokens")
         total = _number(usage, "inputTokens") + cached + _number(usage, "cacheWriteInputTokens")
         return total, _number(usage, "outputTokens"), cached
-    for prompt, reply, thoughts, kept in _GEMINI:
+    for prompt, reply, live, thoughts, kept in _GEMINI:
         if prompt in usage:
-            output = _number(usage, reply) + _number(usage, thoughts)
+            said = _number(usage, reply) or _number(usage, live)
+            output = said + _number(usage, thoughts)
             return _number(usage, prompt), output, _number(usage, kept)
     raise InvalidInput(
         f"usage names no input tokens: it has {', '.join(map(str, usage)) or 'nothing'}"

@@ -7,6 +7,7 @@ Cuts fall only between exchanges.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 
 import msgspec
@@ -69,20 +70,111 @@ class Exchange(msgspec.Struct, eq=False, gc=False):
             or all([slot.answers for slot in self.slots if slot.entry.type == "tool_result"])
         )
 
-    def absorb(self, later: Exchange) -> None:
-        """Takes over the slots of the exchange that follows."""
-        self.slots += later.slots
+    def count(self, later: Exchange) -> None:
+        """Counts in what follows, whose slots come over with it."""
         self.tokens += later.tokens
         self.pinned |= later.pinned
         self.unanswered += later.unanswered
         self.results += later.results
 
 
+class OpenCalls:
+    """The calls without a result, in order: each is found and closed without a look at the others."""
+
+    __slots__ = ("_bare", "_by_id", "_named")
+
+    def __init__(self) -> None:
+        self._by_id: dict[str | None, _Calls] = {}
+        self._bare: dict[str | None, _Calls] = {}  # those without an id, by name
+        # Those with an id by name: made when a result without one asks, and kept from then on.
+        self._named: dict[str | None, _Calls] | None = None
+
+    def open(self, call: Slot) -> None:
+        """Puts a call behind the others."""
+        entry = call.entry
+        if entry.call_id is None:
+            _put(self._bare, entry.name, call)
+        else:
+            _put(self._by_id, entry.call_id, call)
+            if self._named is not None:
+                _put(self._named, entry.name, call)
+
+    def close(self, call: Slot) -> None:
+        """Takes out a call that has its result."""
+        entry = call.entry
+        if entry.call_id is None:
+            _take_out(self._bare, entry.name, call)
+        else:
+            _take_out(self._by_id, entry.call_id, call)
+            if self._named is not None:
+                _take_out(self._named, entry.name, call)
+
+    def first(self, call_id: str | None, name: str | None) -> Slot | None:
+        """The first that a result with this id answers, or without one, of this name.
+
+        A result without an id goes to a call without one where there is such a call.
+        """
+        if call_id is not None:
+            return _first(self._by_id.get(call_id))
+        return _first_named(self._bare, name) or _first_named(self._with_ids(), name)
+
+    def _with_ids(self) -> dict[str | None, _Calls]:
+        if self._named is None:
+            self._named = {}
+            waiting = [call for calls in self._by_id.values() for call in _each(calls)]
+            for call in sorted(waiting, key=_position):
+                _put(self._named, call.entry.name, call)
+        return self._named
+
+
+# One call, as nearly always, or several in order. Ordered as no dict is from which the first are taken
+# out: finding the next would take longer and longer.
+_Calls = Slot | OrderedDict[Slot, None]
+
+
+def _put(queues: dict[str | None, _Calls], key: str | None, call: Slot) -> None:
+    waiting = queues.setdefault(key, call)
+    if waiting is call:
+        return
+    if isinstance(waiting, OrderedDict):
+        waiting[call] = None
+    else:
+        queues[key] = OrderedDict.fromkeys((waiting, call))
+
+
+def _take_out(queues: dict[str | None, _Calls], key: str | None, call: Slot) -> None:
+    waiting = queues[key]
+    if isinstance(waiting, OrderedDict) and len(waiting) > 1:
+        del waiting[call]
+    else:
+        del queues[key]
+
+
+def _each(calls: _Calls) -> Iterable[Slot]:
+    return calls if isinstance(calls, OrderedDict) else (calls,)
+
+
+def _first(calls: _Calls | None) -> Slot | None:
+    return next(iter(calls)) if isinstance(calls, OrderedDict) else calls
+
+
+def _first_named(queues: dict[str | None, _Calls], name: str | None) -> Slot | None:
+    """The first call of a name; of any name where the result has none."""
+    if name is not None:
+        return _first(queues.get(name))
+    firsts = [next(iter(_each(calls))) for calls in queues.values()]
+    return min(firsts, key=_position, default=None)
+
+
+def _position(slot: Slot) -> int:
+    return slot.position
+
+
 class Window:
     """The fold of a session's records up to `head`: the part that a context is built from."""
 
     __slots__ = (
-        "_call_ids", "_messages", "_open", "_repeats", "epoch", "exchanges", "head", "slots",
+        "_call_ids", "_exchanges", "_growing", "_messages", "_open", "_repeats", "epoch", "head", "slots",
         "tokens",
     )  # fmt: skip
 
@@ -94,9 +186,11 @@ class Window:
     def _reset(self) -> None:
         self.tokens = 0
         self.slots: list[Slot] = []  # the active entries in order; read it, do not keep it
-        self.exchanges: list[Exchange] = []  # the same, by what one may cut; not to be kept either
+        self._exchanges: list[Exchange] = []
+        # The slots of the last exchange while it grows, perhaps long: its tuple is made when asked for.
+        self._growing: list[Slot] | None = None
         # Made when the first call or shared message comes: many sessions have neither.
-        self._open: list[Slot] | None = None
+        self._open: OpenCalls | None = None
         self._messages: dict[str, Slot] | None = None
         self._call_ids: dict[str, int] | None = None
         self._repeats = False  # whether a call carries the id of an earlier one
@@ -112,6 +206,14 @@ class Window:
         )
         return window
 
+    @property
+    def exchanges(self) -> list[Exchange]:
+        """The slots by what one may cut; read it, do not keep it."""
+        exchanges, growing = self._exchanges, self._growing
+        if growing is not None and len(growing) > len(exchanges[-1].slots):
+            exchanges[-1].slots = tuple(growing)
+        return exchanges
+
     def find(self, entry_id: str) -> Slot | None:
         """The slot that shows this entry, the newest first looked at; None where none does."""
         return next((slot for slot in reversed(self.slots) if slot.entry.id == entry_id), None)
@@ -121,26 +223,44 @@ class Window:
 
         It costs its own count, or `price` where another counter is in use.
         """
-        seq = entry.seq
         tokens = entry.token_count.tokens if price is None else price
-        self.push(Slot(entry, seq, tokens, pinned))
-        self.head = seq
+        self.push(Slot(entry, entry.seq, tokens, pinned))
+        self.head = entry.seq
 
     def push(self, slot: Slot) -> None:
         """Puts a slot at the end and ties it to the exchange it belongs to."""
         entry = slot.entry
         alone = Exchange((slot,), slot.tokens, slot.pinned)
-        exchanges = self.exchanges
-        if _is_loose(entry):
+        tied = None
+        if entry.type not in _LOOSE or entry.message_id is not None:
+            tied = self._tie(slot, alone)
+        if tied is None:
+            exchanges = self.exchanges
+            self._growing = None
             exchanges.append(alone)
         else:
-            tied = self._tie(slot, alone)
-            exchanges.append(alone)
-            while tied is not None and exchanges[-1].slots[0].position > tied.position:
-                later = exchanges.pop()
-                exchanges[-1].absorb(later)
+            self._join(tied, alone)
         self.slots.append(slot)
         self.tokens += slot.tokens
+
+    def _join(self, tied: Slot, alone: Exchange) -> None:
+        """Puts a new slot into the exchange of one that it is tied to, and all that stands between."""
+        exchanges = self._exchanges
+        at = len(exchanges) - 1
+        while exchanges[at].slots[0].position > tied.position:
+            at -= 1
+        joined, later = exchanges[at], [alone]
+        if len(joined.slots) == 1 and at == len(exchanges) - 1 and self._growing is None:
+            joined.count(alone)  # a call and its result, as most are
+            joined.slots += alone.slots
+            return
+        if self._growing is None or at < len(exchanges) - 1:
+            later = [*self.exchanges[at + 1 :], alone]
+            del exchanges[at + 1 :]
+            self._growing = list(joined.slots)
+        for exchange in later:
+            joined.count(exchange)
+            self._growing += exchange.slots
 
     def reshape(
         self, slots: Iterable[Slot], head: int, epoch: int, touched: tuple[int, int] | None = None
@@ -187,7 +307,8 @@ class Window:
         if between._call_ids:
             self._call_ids = {**(self._call_ids or {}), **between._call_ids}
         self.slots = slots
-        self.exchanges = [*exchanges[:first], *after, *exchanges[last:]]
+        self._exchanges = [*exchanges[:first], *after, *exchanges[last:]]
+        self._growing = None
         self.tokens += between.tokens - sum([exchange.tokens for exchange in before])
         return True
 
@@ -228,9 +349,8 @@ class Window:
 
     def _answer(self, result: Slot, alone: Exchange) -> Slot | None:
         call = self.open_call(result.entry.call_id, result.entry.name)
-        if call is not None:
-            opened = self._open or []
-            self._open = [other for other in opened if other is not call] if opened[1:] else None
+        if call is not None and self._open is not None:
+            self._open.close(call)
             call.result = result
             result.answers = True
             alone.unanswered = -1  # of the exchange that this one goes into
@@ -241,18 +361,13 @@ class Window:
 
         A result without an id goes to a call without one where there is such a call.
         """
-        calls = self._open or ()
-        if call_id is not None:
-            return next((call for call in calls if call.entry.call_id == call_id), None)
-        named = [call for call in calls if name in (None, call.entry.name)]
-        bare = (call for call in named if call.entry.call_id is None)
-        return next(bare, named[0] if named else None)
+        return None if self._open is None else self._open.first(call_id, name)
 
     def _register(self, call: Slot) -> Slot | None:
         """Opens a call; a call without ids that directly follows another runs in parallel with it."""
         if self._open is None:
-            self._open = []
-        self._open.append(call)
+            self._open = OpenCalls()
+        self._open.open(call)
         entry = call.entry
         if entry.call_id is not None:
             if self._call_ids is None:
@@ -263,11 +378,6 @@ class Window:
                 self._repeats = True
         previous = self.slots[-1] if self.slots else None
         return previous if previous is not None and _parallel(previous.entry, entry) else None
-
-
-def _is_loose(entry: Entry) -> bool:
-    """Whether an entry is never tied to another."""
-    return entry.message_id is None and entry.type in _LOOSE
 
 
 def _parallel(previous: Entry, entry: Entry) -> bool:

@@ -4,7 +4,9 @@ import asyncio
 import copy
 import json
 from collections.abc import Callable, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -29,6 +31,7 @@ from memman import (
     SessionNotFound,
     SessionState,
     StateError,
+    StoreError,
     SummaryReply,
     TextPart,
 )
@@ -176,6 +179,64 @@ def test_ids_of_255_bytes_and_any_script_are_taken() -> None:
     for name in ("a" * 255, "日本" * 42, "emoji 🙂 and spaces", "../../etc"):
         memory.add_user_message(name, "x", id=name)
         assert memory.get_entry(name, name).text == "x"
+
+
+class Text(str):
+    """A library's own kind of string, as documents and templates hand them out."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return "not what it says"
+
+
+class Name(StrEnum):
+    """Names as applications write them down."""
+
+    USER = "user"
+    MODEL = "gpt-4o"
+    SAID = "two words"
+
+
+@pytest.mark.parametrize("text", [Text("two words"), Name.SAID], ids=["subclass", "enum"])
+@pytest.mark.parametrize("durable", [False, True], ids=["memory", "file"])
+def test_a_library_s_own_kind_of_string_is_taken_as_the_plain_string_that_it_is(
+    tmp_path: Path, text: str, durable: bool
+) -> None:
+    memory = manager(store=tmp_path / "chat.db" if durable else None)
+    plain, own = manager(), {"id": text, "message_id": text, "metadata": {text: [text]}}
+    for each, said, more in (
+        (memory, text, own | {"session_id": text}),
+        (plain, "two words", {key: json.loads(json.dumps(own[key])) for key in own}),
+    ):
+        session = more.pop("session_id", "two words")
+        each.add_user_message(session, said, **more)
+        each.add_tool_call(session, said, said, call_id=said)
+        each.add_tool_result(session, said, (TextPart(said),), call_id=said)
+        each.add_context(session, said, said)
+        each.add_messages(session, [{"role": "user", "content": said}])
+    shown = [
+        [(entry.text, entry.name, entry.call_id, entry.metadata, entry.token_count.tokens)
+         for entry in each.get_entries("two words")]
+        for each in (memory, plain)
+    ]  # fmt: skip
+    assert shown[0] == shown[1]
+    assert memory.list_sessions() == ["two words"]
+    assert memory.get_entry(text, text).text == "two words"
+    state = memory.export_session(text)
+    assert manager().import_session(Text(state.to_json())) == "two words"
+    memory.close()
+
+
+def test_enums_name_roles_and_models() -> None:
+    memory = manager()
+    memory.add_messages("s", [{"role": Name.USER, "content": "x"}])
+    memory.update_config("s", model=Text(Name.MODEL))
+    assert memory.build_context("s", model=Name.MODEL, system=Text("Be brief.")).messages == [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "x"},
+    ]
+    assert manager().import_session(memory.export_session("s").to_json()) == "s"
 
 
 BAD_CONTENT: dict[str, Any] = {
@@ -484,6 +545,16 @@ def test_a_budget_smaller_than_what_must_stay_says_what_is_needed_and_by_whom() 
     assert memory.export_session("s") == before
     # What it says is needed is enough.
     assert memory.build_context("s", budget=error.required).tokens.tokens <= error.required
+
+
+@pytest.mark.parametrize("format", ["openai-chat", "openai-responses"])
+def test_a_context_is_never_trimmed_to_nothing(format: str) -> None:
+    memory = manager()
+    memory.add_user_message("s", "big " * 1000)
+    memory.add_assistant_message("s", ())  # the newest, which stays, and which no provider is shown
+    with pytest.raises(BudgetExceeded) as raised:
+        memory.build_context("s", budget=30, format=format)
+    assert memory.build_context("s", budget=raised.value.required, format=format).messages
 
 
 @pytest.mark.parametrize("budget", [0, -5, 1])
@@ -1018,8 +1089,21 @@ def raising(entry: Any) -> Any:
         lambda entry: {"content": "clean"},
         lambda entry: msgspec.structs.replace(entry, id="other"),
         lambda entry: msgspec.structs.replace(entry, type="context"),
+        lambda entry: msgspec.structs.replace(entry, role="tool"),
+        lambda entry: msgspec.structs.replace(entry, timestamp=None),
+        lambda entry: msgspec.structs.replace(entry, metadata_json=msgspec.Raw(b"[1")),
     ],
-    ids=["raises", "None", "text", "dict", "another id", "another type"],
+    ids=[
+        "raises",
+        "None",
+        "text",
+        "dict",
+        "another id",
+        "another type",
+        "another role",
+        "no time",
+        "broken metadata",
+    ],
 )
 def test_a_redact_that_misbehaves_stops_the_add_and_stores_nothing(redact: Any) -> None:
     memory = manager(redact=redact)
@@ -1116,3 +1200,51 @@ def test_a_stage_that_is_broken_is_a_typed_error_from_compress_and_loses_nothing
     for number in range(20):
         memory.add_user_message("s", f"{number} " + "abc " * 50)
     refused(MemmanError, "stage", lambda m: m.compress("s", target_tokens=300), memory)
+
+
+@pytest.mark.parametrize(
+    "usage", [2**53 + 1, {"input_tokens": 2**53, "cache_read_input_tokens": 1}]
+)
+def test_more_tokens_than_an_import_takes_are_no_report(usage: Any) -> None:
+    refused(InvalidInput, str(2**53 + 1), lambda memory: memory.record_usage("s", usage))
+
+
+def test_a_counter_that_answers_more_than_an_import_takes_is_not_believed() -> None:
+    memory = MemoryManager(counter=lambda _: 10**30)
+    assert memory.add_user_message("s", "hello").token_count.method == "estimation"
+    assert manager().import_session(memory.export_session("s").to_json()) == "s"
+
+
+@pytest.mark.parametrize("path", ["", "a\0b", LONE], ids=["empty", "NUL", "lone surrogate"])
+def test_what_is_no_path_of_a_file_is_named(path: str) -> None:
+    refused(InvalidInput, "no path", lambda memory: memory.export_archive("s", path))
+    refused(InvalidInput, "no path", lambda memory: memory.import_archive(path))
+    with pytest.raises(StoreError, match="no path"):
+        MemoryManager(path)
+
+
+def test_a_session_s_setting_that_cannot_be_stored_is_named() -> None:
+    refused(InvalidInput, "$.model", lambda memory: memory.update_config("s", model=LONE))
+
+
+@pytest.mark.parametrize(
+    "given", [b'[{"role": "user"}]', bytearray(b"x")], ids=["bytes", "bytearray"]
+)
+def test_bytes_are_no_messages_and_are_named(given: Any) -> None:
+    named = f"not {type(given).__name__}"
+    refused(FormatError, named, lambda memory: memory.add_messages("s", given))
+    refused(FormatError, named, lambda memory: memory.count_tokens(given))
+
+
+def test_an_id_that_is_none_is_refused_at_the_second_add_as_at_the_first() -> None:
+    ids = iter(["a", 5, "b"])
+    memory = manager(new_id=lambda: next(ids))
+    memory.add_user_message("s", "x")
+    refused(InvalidInput, "new_id", lambda memory: memory.add_user_message("s", "y"), memory)
+
+
+def test_a_time_without_a_zone_is_refused_at_the_second_add_as_at_the_first() -> None:
+    times = iter([datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 1)])  # noqa: DTZ001 - the fault
+    memory = manager(clock=lambda: next(times))
+    memory.add_user_message("s", "x")
+    refused(InvalidInput, "clock", lambda memory: memory.add_user_message("s", "y"), memory)

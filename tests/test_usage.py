@@ -1,6 +1,7 @@
 """What providers report, as one record: the total is all that was read, cached or not."""
 
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -157,3 +158,25 @@ def test_usage_of_a_session_that_does_not_exist_is_refused() -> None:
     with pytest.raises(SessionNotFound):
         memory.record_usage("nowhere", 5)
     assert memory.list_sessions() == []
+
+
+def test_a_report_that_another_process_recorded_prices_the_next_request_as_its_own_would(
+    tmp_path: Path,
+) -> None:
+    """Also where what it counts beside our ratio is negative: that is a part of the figure it reported."""
+    with (
+        MemoryManager(tmp_path / "chat.db", counter="chars4") as ours,
+        MemoryManager(tmp_path / "chat.db", counter="chars4") as theirs,
+    ):
+        ours.add_user_message("s", "word " * 400)
+        counted = ours.build_context("s").tokens.tokens
+        theirs.build_context("s")
+        theirs.record_usage("s", counted)
+        theirs.add_user_message("s", "word " * 400)
+        more = theirs.build_context("s").tokens.tokens
+        theirs.record_usage("s", more + counted)  # twice what we count of what was added
+        theirs.record_usage("s", more)  # and then not, which is no step to learn a ratio from
+        theirs.add_user_message("s", "word " * 400)
+        expected = theirs.build_context("s").tokens.tokens
+        assert more + 1.1 * (more - counted) < expected < more + 1.5 * (more - counted)
+        assert ours.build_context("s").tokens.tokens == expected

@@ -14,11 +14,11 @@ import openai
 import pytest
 from botocore.config import Config
 from google import genai
-from google.genai.types import HttpOptions
+from google.genai.types import HttpOptions, UsageMetadata
 
 from memman import InvalidInput
 from memman.testing import Answer, loopback
-from memman.usage import usage_of
+from memman.usage import billed_tokens, usage_of
 
 GEMINI = {
     "promptTokenCount": 120,
@@ -79,6 +79,13 @@ def test_of_google_genai() -> None:
     with gemini(Answer(200, {**SAID, "usageMetadata": GEMINI}), ":generateContent") as client:
         answer = client.models.generate_content(model="gemini-2.5-flash", contents="hi")
         assert read(answer.usage_metadata) == (120, 37, 64)
+
+
+def test_of_a_live_session_of_google_genai() -> None:
+    usage = UsageMetadata(
+        prompt_token_count=40, response_token_count=7, thoughts_token_count=2, cached_content_token_count=30
+    )
+    assert billed_tokens(usage) == (40, 9, 30)
 
 
 def test_of_a_stream_of_google_genai() -> None:

@@ -135,6 +135,31 @@ def test_without_ids_results_pair_by_name_and_order() -> None:
     assert pairs(made) == {"c": "s", "d": "r", "e": "t"}
 
 
+def test_results_without_ids_go_to_calls_without_ids_first() -> None:
+    made = window(
+        call("c", "1", tool="x"), call("d", tool="y"), call("e", tool="x"),
+        result("r", tool="x"), result("s", tool="x"), result("t", tool="y"), result("u", tool="z"),
+    )  # fmt: skip
+    assert pairs(made) == {"c": "s", "d": "t", "e": "r", "u": None}
+
+
+def test_a_result_with_neither_id_nor_name_answers_the_earliest_call() -> None:
+    made = window(
+        call("c", tool="x"), call("d", tool="y"), call("e", "1", tool="x"), call("f", tool="x"),
+        *[result(name, tool=None) for name in "rstuv"],
+    )  # fmt: skip
+    assert pairs(made) == {"c": "r", "d": "s", "e": "u", "f": "t", "v": None}
+
+
+def test_an_exchange_that_has_grown_is_another_tuple() -> None:
+    made = window(call("c", "1"), call("d", "2"))
+    before = made.exchanges[-1].slots
+    assert made.exchanges[-1].slots is before
+    made.push(Slot(result("r", "1"), 3, 1))
+    assert [slot.entry.id for slot in before] == ["c", "d"]
+    assert groups(made) == ["c d r"]
+
+
 def test_a_result_without_its_call_answers_none() -> None:
     made = window(call("c", "1"), result("r", "2"), result("s", "1"), result("t", "1"))
     assert pairs(made) == {"c": "s", "r": None, "t": None}
@@ -202,12 +227,14 @@ def test_exchanges_cover_the_window_once_in_order_and_never_part_a_pair(kinds: l
             assert group == where[id(slot)]
 
 
-@given(KINDS)
-def test_pushing_one_by_one_is_the_same_as_reshaping(kinds: list[str]) -> None:
+@given(KINDS, st.booleans())
+def test_pushing_one_by_one_is_the_same_as_reshaping(kinds: list[str], read: bool) -> None:
     entries = of_kinds(kinds)
     at_once, one_by_one = window(*entries), window(*entries[: len(entries) // 2])
     for number, one in enumerate(entries[len(entries) // 2 :], len(entries) // 2 + 1):
         one_by_one.push(Slot(one, number, one.token_count.tokens))
+        if read:
+            assert sum(len(exchange.slots) for exchange in one_by_one.exchanges) == number
     assert groups(one_by_one) == groups(at_once)
     assert pairs(one_by_one) == pairs(at_once)
     assert one_by_one.tokens == at_once.tokens

@@ -16,6 +16,7 @@ from memman.archive.lines import Header
 from memman.archive.packing import Packing
 from memman.archive.reading import ArchiveInfo
 from memman.archive.soundness import with_entries
+from memman.archive.spool import Spool
 from memman.archive.writing import ArchiveWriter, Target
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "SessionState",
     "Shown",
     "Source",
+    "Spool",
     "Target",
     "Totals",
     "checked",

@@ -63,7 +63,9 @@ class SessionState(msgspec.Struct, frozen=True, kw_only=True):
     def from_json(cls, text: str | bytes | Mapping[str, Any]) -> SessionState:
         """The document of a text or of plain data. Raises `StateError` that names what is wrong."""
         try:
-            data = msgspec.json.decode(text) if isinstance(text, str | bytes) else text
+            if isinstance(text, str):
+                text = text.encode()
+            data = msgspec.json.decode(text) if isinstance(text, bytes) else text
         except (msgspec.DecodeError, UnicodeError) as error:
             raise StateError([f"it is not JSON ({error})"]) from None
         if not isinstance(data, Mapping):

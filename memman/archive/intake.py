@@ -15,12 +15,13 @@ from memman.archive.outline import Outline, TakenIdError
 from memman.archive.reading import ArchiveInfo, ArchiveReader
 from memman.archive.soundness import Recount, entries_of, verified, with_entry
 from memman.archive.spool import Spool
-from memman.entries import Entry
+from memman.entries import Entry, is_path
 from memman.errors import EntryNotFound, InvalidInput, Refused, StateError
 from memman.ports import Place
 from memman.records import Record
 
 Source = str | os.PathLike[str] | BinaryIO
+"""Where an archive is read from: a path, or a file open for bytes."""
 
 
 class Intake:
@@ -173,6 +174,10 @@ def _is_blank(entry: Entry) -> bool:
 @contextmanager
 def _opened(source: Source) -> Iterator[BinaryIO]:
     if isinstance(source, str | os.PathLike):
+        if not is_path(os.fspath(source)):
+            raise InvalidInput(
+                f"an archive cannot be read from {source!r}: it is no path of a file"
+            )
         with Path(source).open("rb") as file:
             yield file
     elif callable(getattr(source, "read", None)):

@@ -11,6 +11,7 @@ from memman.archive.limits import ArchiveLimits
 from memman.errors import InvalidInput, StateError
 
 Packing = Literal["none", "gzip", "zstd"]
+"""How an archive is packed; zstd needs the extra `zstd`."""
 
 SUFFIXES: dict[str, Packing] = {".gz": "gzip", ".zst": "zstd"}
 _MAGICS: dict[bytes, Packing] = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}

@@ -8,11 +8,9 @@ from typing import Protocol
 
 import msgspec
 
-from memman.entries import Entry, TokenCount, check_draft, check_id, decode_json
+from memman.entries import MOST_TOKENS, Entry, TokenCount, check_draft, check_id, decode_json
 from memman.errors import InvalidInput
 from memman.records import Added, Compressed, Record, UsageReported
-
-_MOST_TOKENS = 2**53  # exact in every store, and in what other programs make of JSON
 
 
 class Recount(Protocol):
@@ -113,10 +111,8 @@ def _check_entry(entry: Entry) -> None:
 
 def _check_tokens(*numbers: int) -> None:
     for number in numbers:
-        if not 0 <= number <= _MOST_TOKENS:
-            raise InvalidInput(
-                f"{number} is no number of tokens; it must be in 0 .. {_MOST_TOKENS}"
-            )
+        if not 0 <= number <= MOST_TOKENS:
+            raise InvalidInput(f"{number} is no number of tokens; it must be in 0 .. {MOST_TOKENS}")
 
 
 def _check_speakers(record: Compressed) -> None:

@@ -15,10 +15,12 @@ import msgspec
 from memman.archive.lines import VERSION, Header, Trailer, record_line, sealed
 from memman.archive.packing import packed, packing_for
 from memman.archive.reading import ArchiveInfo
+from memman.entries import is_path
 from memman.errors import InvalidInput
 from memman.records import Added, Record, tainted_by, tombstone
 
 Target = str | os.PathLike[str] | BinaryIO
+"""Where an archive is written: a path, or a file open for bytes."""
 _PRIVATE = 0o600
 
 
@@ -38,6 +40,8 @@ class ArchiveWriter:
             raise InvalidInput(
                 f"an archive goes to a path or a binary file, not {type(to).__name__}"
             )
+        if self._path is not None and not (self._path.name and is_path(str(self._path))):
+            raise InvalidInput(f"an archive cannot be written to {to!r}: it is no path of a file")
         self._packing = packing_for(self._path.name if self._path else "", packing)
         self._part: Path | None = None
         self._out: Any = to

@@ -148,7 +148,7 @@ def memman(ctx: click.Context, no_color: bool) -> None:
 
     A session S is the JSON document that `import` and `demo` write; "-" reads it from stdin.
     Data goes to stdout, notes to stderr.
-    Exit codes: 0 done, 1 a finding, 2 usage, 3 unreadable input.
+    Exit codes: 0 done, 1 a finding, 2 usage, 3 unreadable input, 4 a failure under --strict.
     """
     if no_color:
         ctx.color = False  # for this command and those below it

@@ -1,4 +1,4 @@
-"""The laws of a counter, run on what an installed plugin offers. pytest is not needed."""
+"""The laws of counters and summarizers, run on what an installed plugin offers. pytest is not needed."""
 
 from __future__ import annotations
 
@@ -6,14 +6,18 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-import msgspec
-
+from memman.cli.answers import CheckedCounter, CheckedSummarizer, Law
 from memman.cli.problems import FindingError, UnusableError
 from memman.counting import model_ref
-from memman.errors import PluginNotFound
+from memman.errors import MemmanError, PluginNotFound
 from memman.plugins import PluginInfo, shared_plugins
-from memman.ports import CounterSpec
-from memman.testing import CounterConformance, CounterSpecConformance, law_results
+from memman.ports import CounterSpec, Summarizer
+from memman.testing import (
+    CounterConformance,
+    CounterSpecConformance,
+    SummarizerConformance,
+    law_results,
+)
 from memman.testing.laws import LawResult, laws_of
 
 # Names to find one that a counter is for, where none is given.
@@ -28,25 +32,45 @@ _LIGHT: Final = frozenset(
 )
 
 
-class Law(msgspec.Struct, frozen=True):
-    """A law and what became of it: "ok", "failed" or "not run", with the reason of the latter two."""
+def checked_summarizer(name: str, summarizer: str) -> CheckedSummarizer:
+    """The plugin's summarizer of that name, under every law there is; most laws ask it.
 
-    law: str
-    outcome: str
-    reason: str = ""
+    Raises `PluginNotFound` for a plugin that is not there, `FindingError` for one that is broken, and
+    `UnusableError` where it has no such summarizer, or cannot make it here.
+    """
+    info = _installed(name)
+    made = _summarizer(info, summarizer)
+    if not isinstance(made, Summarizer):
+        fault = f"a {type(made).__name__} has no summarize()"
+        return CheckedSummarizer(summarizer, (Law("it is a summarizer", "failed", fault),))
+    kit = type("Kit", (SummarizerConformance,), {"make_summarizer": lambda _kit: made})
+    return CheckedSummarizer(summarizer, tuple(_laws(kit, remote=True)))
 
 
-class CheckedCounter(msgspec.Struct, frozen=True):
-    """One counter of a plugin under the laws; `model` is the one it was made for."""
+def _summarizer(info: PluginInfo, name: str) -> Any:
+    for implementation in shared_plugins().hook.memman_summarizer.get_hookimpls():
+        if implementation.plugin_name != info.name:
+            continue
+        given = {"name": name}
+        try:
+            made = implementation.function(*[given[each] for each in implementation.argnames])
+        except MemmanError as error:
+            raise UnusableError(f"plugin {info.name} cannot make {name!r} here: {error}") from error
+        except Exception as error:
+            raise FindingError(
+                f"memman_summarizer of plugin {info.name} fails for {name!r}: "
+                f"{type(error).__name__}: {error}"
+            ) from error
+        if made is not None:
+            return made
+    raise UnusableError(
+        f"plugin {info.name} has no summarizer {name!r}; it has {_hooks(info)}. "
+        f"As a rule their names are {info.name}:MODEL"
+    )
 
-    counter: str
-    remote: bool
-    model: str | None
-    laws: tuple[Law, ...]
 
-    def failed(self) -> int:
-        """How many laws it breaks."""
-        return sum(law.outcome == "failed" for law in self.laws)
+def _hooks(info: PluginInfo) -> str:
+    return ", ".join(info.hooks) or "nothing"
 
 
 def checked_counters(name: str, models: Sequence[str]) -> Iterator[CheckedCounter]:
@@ -59,9 +83,9 @@ def checked_counters(name: str, models: Sequence[str]) -> Iterator[CheckedCounte
     info = _installed(name)
     specs = _listed(info)
     if not specs:
-        hooks = ", ".join(info.hooks) or "nothing"
         raise UnusableError(
-            f"plugin {info.name} offers no token counter, and only those are checked; it has {hooks}"
+            f"plugin {info.name} offers no token counter; it has {_hooks(info)}. A summarizer is checked "
+            f"with --summarizer {info.name}:MODEL, which asks it"
         )
     module, dependencies = _imports(info)
     return (_check(spec, models, info, module, dependencies) for spec in specs)
@@ -163,8 +187,8 @@ def _kit(
     return type("Kit", (base,), promises)
 
 
-def _laws(kit: type[CounterSpecConformance], *, remote: bool) -> Iterator[Law]:
-    """The outcomes, as far as there is sense in asking: a counter that hangs is not asked again."""
+def _laws(kit: type, *, remote: bool) -> Iterator[Law]:
+    """The outcomes, as far as there is sense in asking: what hangs is not asked again."""
     names = laws_of(kit)
     for number, result in enumerate(law_results(kit), 1):
         yield _law(result, remote)
@@ -179,7 +203,7 @@ def _law(result: LawResult, remote: bool) -> Law:
     if not result.problem:
         return Law(law, "ok")
     if result.unavailable:
-        # A remote counter may need a key that is not here; of a local one nothing can be said then.
+        # What asks over a network may need a key that is not here; a local counter must work.
         return Law(law, "not run" if remote else "failed", f"unavailable here: {result.problem}")
     return Law(law, "failed", result.problem)
 

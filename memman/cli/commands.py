@@ -10,9 +10,11 @@ from memman.cli.counters import counters
 from memman.cli.demo import demo
 from memman.cli.diff import diff
 from memman.cli.export import export
+from memman.cli.follow import follow
 from memman.cli.formats import check_log, formats
 from memman.cli.importing import import_log
 from memman.cli.models import models
+from memman.cli.plan import plan
 from memman.cli.plugins import plugins
 from memman.cli.report import report
 from memman.cli.sessions import sessions
@@ -26,9 +28,11 @@ COMMANDS: tuple[click.Command, ...] = (
     demo,
     import_log,
     sessions,
+    follow,
     stats,
     show,
     compress,
+    plan,
     diff,
     why,
     undo,

@@ -3,50 +3,52 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
 
 import click
-import msgspec
 
-from memman import events
-from memman.cli.display import Row, console, counted, first_line, table
+from memman.cli.answers import CompressAnswer, answer
 from memman.cli.fitting import check_fit
 from memman.cli.options import (
-    answer,
     budget_option,
     force_option,
     json_option,
+    keep_option,
     note,
     output_options,
     session_argument,
     summarizer_option,
-    tokens,
+    target_option,
 )
+from memman.cli.plan import aim, show_plan
 from memman.cli.problems import UnusableError
-from memman.cli.session_files import Session, check_target, load, target_of, write
-from memman.compression import CompressionPlan, PlannedEntry
-from memman.entries import Entry
+from memman.cli.session_files import check_target, load, target_of, write
+from memman.cli.strictness import strict_option, strictly
 from memman.events import CompressionResult
+from memman.stores import without_password
 
 
 @click.command()
 @session_argument
 @budget_option("The window in tokens; the session's own if none. It becomes the session's.")
-@click.option("--target", type=tokens, help="Go down to this many tokens; half the budget if none.")
+@target_option
+@keep_option
 @summarizer_option
-@click.option("--dry-run", is_flag=True, help="Only say what would happen to each entry.")
+@click.option("--dry-run", is_flag=True, help="Only say what would happen, as `memman plan` does.")
 @output_options
 @force_option
+@strict_option
 @json_option
 def compress(
     session: str,
     budget: int | None,
     target: int | None,
+    keep: int | None,
     summarizer: str | None,
     dry_run: bool,
     output: str | None,
     in_place: bool,
     force: bool,
+    strict: bool,
     as_json: bool,
 ) -> None:
     """Compresses the session S now.
@@ -55,21 +57,19 @@ def compress(
     """
     to = _target(session, output, in_place, dry_run, as_json)
     opened = load(session, to=to)
-    if summarizer is not None:
-        opened.memory.set_summarize_callback(summarizer)
     if to not in (None, session):
         check_target(to, opened.id, force)
-    if budget is not None:
-        opened.memory.update_config(opened.id, max_tokens=budget)
-    _check_target_tokens(opened, target)
+    if summarizer is not None:
+        opened.memory.set_summarize_callback(summarizer)
+    aim(opened, budget, target, keep)
     if to is None:
-        _show_plan(opened, opened.memory.plan_compression(opened.id, target_tokens=target), as_json)
+        show_plan(opened, target, as_json)
         return
-    with events.compression_failed.connected_to(_tell_failure, sender=opened.memory):
+    with strictly(opened.memory, strict):
         done = opened.memory.compress(opened.id, target_tokens=target)
     write(opened, session, to, force)
     if as_json:
-        answer("compress", session_file=to, result=done)
+        answer(CompressAnswer(session_file=without_password(to), result=done))
     else:
         note(_told(done))
     check_fit(opened.memory, opened.id, target)
@@ -86,16 +86,6 @@ def _target(
     return None
 
 
-def _check_target_tokens(opened: Session, target: int | None) -> None:
-    budget = opened.memory.get_stats(opened.id).max_tokens
-    if target is not None and target > budget:
-        raise UnusableError(f"--target {target:,} is above the budget of {budget:,} tokens")
-
-
-def _tell_failure(_sender: Any, event: events.CompressionFailedNotice) -> None:
-    note(f"no summary: {event.reason}")
-
-
 def _told(done: CompressionResult) -> str:
     if done.compression_id is None:
         return f"nothing was compressed: {done.reason}"
@@ -104,39 +94,3 @@ def _told(done: CompressionResult) -> str:
         methods[item.method] += len(item.ids)
     did = ", ".join(f"{count:,} by {method}" for method, count in methods.items())
     return f"{done.tokens_before:,} -> {done.tokens_after:,} tokens, entries replaced: {did}"
-
-
-def _show_plan(opened: Session, plan: CompressionPlan, as_json: bool) -> None:
-    """What would happen, entry by entry, and in one line."""
-    if as_json:
-        answer("compress", dry_run=True, plan=msgspec.to_builtins(plan))
-        return
-    entries = {entry.id: entry for entry in opened.memory.get_active_entries(opened.id)}
-    rows = [_row(planned, entries[planned.entry_id]) for planned in plan.entries]
-    table(
-        console(),
-        (">seq", ">tokens", ">after", "action", "type", "why", "text"),
-        rows,
-        spare=("why", "type"),
-    )
-    after = counted(plan.entries_after, "entry", "entries")
-    note(
-        f"would go from {plan.tokens_before:,} to {plan.tokens_after:,} tokens and from "
-        f"{plan.entries_before:,} to {after} (target {plan.target_tokens:,} tokens); nothing was "
-        "changed"
-    )
-
-
-def _row(planned: PlannedEntry, entry: Entry) -> Row:
-    return Row(
-        (
-            f"#{entry.seq}",
-            f"{planned.tokens:,}",
-            f"{planned.tokens_after:,}",
-            planned.action,
-            planned.type,
-            planned.reason,
-            first_line(entry.text),
-        ),
-        "dim" if planned.action == "keep" else "",
-    )

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import shlex
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import click
-import msgspec
+from msgspec.structs import asdict
 
-from memman.cli.display import counted
-from memman.cli.options import answer, json_option, model_option, note
-from memman.cli.problems import UnreadableError, UnusableError
-from memman.cli.reading import STDIN, read_bytes
+from memman.cli.answers import CountAnswer, Counted, CountsAnswer, answer
+from memman.cli.display import Row, console, counted, table
+from memman.cli.lines import STDIN, read_bytes
+from memman.cli.options import json_option, model_option, note
+from memman.cli.problems import FailedError, UnreadableError, UnusableError
+from memman.cli.strictness import strict_option
+from memman.counting import explain, model_ref
+from memman.counting.estimator import NAME
 from memman.entries import TokenCount
 from memman.errors import CounterUnavailable
 from memman.manager import MemoryManager
+from memman.resolver import known_counters
 
 _KNOWN_MODEL = "gpt-4o"  # of which counters know, to tell a missing model from a broken counter
 
@@ -24,16 +30,51 @@ _KNOWN_MODEL = "gpt-4o"  # of which counters know, to tell a missing model from 
 @click.argument("text", required=False)
 @model_option
 @click.option("--counter", metavar="NAME", help="A counter by name, such as estimate or tiktoken.")
+@click.option("--all-counters", is_flag=True, help="By every counter that works here, a line each.")
+@strict_option
 @json_option
-def count(text: str | None, model: str | None, counter: str | None, as_json: bool) -> None:
+def count(
+    text: str | None,
+    model: str | None,
+    counter: str | None,
+    all_counters: bool,
+    strict: bool,
+    as_json: bool,
+) -> None:
     """Counts the tokens of TEXT, or of stdin for "-" or without TEXT."""
+    if all_counters and counter is not None:
+        raise UnusableError(
+            "--counter and --all-counters contradict each other: give one of the two"
+        )
     given = _given(text)
+    if all_counters:
+        _count_by_all(given, model, as_json)
+        return
     found = _counted(given, model, counter)
+    asked = counter or _answering(model)
+    if strict and asked != NAME and found.counter.startswith(f"{NAME}:"):
+        raise FailedError(f"--strict: counter {asked} failed, and its count was estimated")
     if as_json:
-        answer("count", model=model, characters=len(given), **msgspec.structs.asdict(found))
+        answer(CountAnswer(model=model, characters=len(given), **asdict(found)))
         return
     said = counted(found.tokens, "token")
     click.echo(f"{said} ({found.method}, {found.accuracy} accuracy, {found.counter})")
+
+
+def _count_by_all(text: str, model: str | None, as_json: bool) -> None:
+    """By each local counter, for the model or for what it counts without one."""
+    found: list[TokenCount] = []
+    for spec in known_counters():
+        if spec.remote:
+            continue
+        with suppress(CounterUnavailable):
+            found.append(MemoryManager(model=model, counter=spec.name).count_tokens(text))
+    if as_json:
+        counts = tuple(Counted(**asdict(one)) for one in found)
+        answer(CountsAnswer(model=model, characters=len(text), counts=counts))
+        return
+    rows = [Row((f"{one.tokens:,}", one.method, one.accuracy, one.counter)) for one in found]
+    table(console(), (">tokens", "method", "accuracy", "counter"), rows)
 
 
 def _counted(text: str, model: str | None, counter: str | None) -> TokenCount:
@@ -43,6 +84,12 @@ def _counted(text: str, model: str | None, counter: str | None) -> TokenCount:
         if model is not None or not _works(counter, _KNOWN_MODEL):
             raise
     raise UnusableError(f"--counter {counter} needs a model: add --model {_KNOWN_MODEL}")
+
+
+def _answering(model: str | None) -> str:
+    """The counter that is meant to answer for a model."""
+    ref = model_ref(model or "")
+    return next((one.name for one in explain(ref, known_counters()) if one.chosen), NAME)
 
 
 def _works(counter: str | None, model: str) -> bool:

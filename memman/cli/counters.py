@@ -5,39 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import click
-import msgspec
 
+from memman.cli.answers import CountersAnswer, ExplainCounterAnswer, ListedCounter, answer
 from memman.cli.display import Row, console, first_line, print_lines, table
 from memman.cli.models import limits_in_words
-from memman.cli.options import answer, json_option
+from memman.cli.options import json_option
 from memman.cli.problems import FindingError
 from memman.counting import (
     FAMILIES,
     Candidate,
     Models,
-    builtin_specs,
     explain,
     known_limits,
     missing,
     model_ref,
-    sound_specs,
 )
 from memman.plugins import shared_plugins
 from memman.ports import CounterSpec, ModelRef
-
-
-class Listed(msgspec.Struct, frozen=True):
-    """A counter as it is here: `missing` says why it cannot work, "" where it can.
-
-    `families` are those of which it knows a model, `models` how many of the table of limits it knows.
-    """
-
-    name: str
-    remote: bool
-    accuracy: str
-    families: tuple[str, ...]
-    models: int
-    missing: str
+from memman.resolver import known_counters
 
 
 @click.group(invoke_without_command=True)
@@ -54,9 +39,9 @@ def counters(ctx: click.Context, strict: bool, as_json: bool) -> None:
             raise click.UsageError(f"give the option to {ctx.invoked_subcommand}, behind its name")
         return
     known = [model_ref(key) for key, _ in known_limits()]
-    found = [_listed(spec, known) for spec in _specs()]
+    found = [_listed(spec, known) for spec in known_counters()]
     if as_json:
-        answer("counters", counters=found)
+        answer(CountersAnswer(counters=tuple(found)))
     else:
         rows = [_row(counter, len(known)) for counter in found]
         table(console(), ("name", "counts", "accuracy", "models"), rows)
@@ -74,10 +59,10 @@ def explain_model(model: str, as_json: bool) -> None:
         raise click.UsageError("give the MODEL's name, such as gpt-4o")
     models = Models(shared_plugins)
     ref = models.ref(model)
-    candidates = explain(ref, _specs())
+    candidates = explain(ref, known_counters())
     limits = models.info(model)
     if as_json:
-        answer("counters explain", model=ref, candidates=candidates, limits=limits)
+        answer(ExplainCounterAnswer(model=ref, candidates=tuple(candidates), limits=limits))
         return
     shown = console()
     told = {
@@ -93,20 +78,16 @@ def explain_model(model: str, as_json: bool) -> None:
     table(shown, ("counter", ">match", "accuracy", "why"), rows)
 
 
-def _specs() -> list[CounterSpec]:
-    return [*sound_specs(shared_plugins().listed("memman_token_counters")), *builtin_specs()]
-
-
-def _listed(spec: CounterSpec, known: Sequence[ModelRef]) -> Listed:
+def _listed(spec: CounterSpec, known: Sequence[ModelRef]) -> ListedCounter:
     try:
         matched = [ref for ref in known if spec.match(ref) > 0]
     except Exception as error:  # noqa: BLE001 - a stranger's code
         said = f"its match() failed: {type(error).__name__}: {error}"
-        return Listed(spec.name, spec.remote, spec.accuracy, (), 0, said)
+        return ListedCounter(spec.name, spec.remote, spec.accuracy, (), 0, said)
     families = {ref.family for ref in matched}
     # Any model will do to see whether it can be made; one that it knows is fairest.
     example = max(matched, key=spec.match, default=model_ref("a model"))
-    return Listed(
+    return ListedCounter(
         name=spec.name,
         remote=spec.remote,
         accuracy=spec.accuracy,
@@ -116,7 +97,7 @@ def _listed(spec: CounterSpec, known: Sequence[ModelRef]) -> Listed:
     )
 
 
-def _row(counter: Listed, known: int) -> Row:
+def _row(counter: ListedCounter, known: int) -> Row:
     what = "whole requests, by network" if counter.remote else "texts, locally"
     if counter.missing:
         text = f"cannot work here: {counter.missing}"

@@ -1,4 +1,4 @@
-"""Databases of sessions: which files are one, and which of their sessions a command is about."""
+"""Databases of sessions: what names one, and which of their sessions a command is about."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from memman.cli.problems import UnreadableError, UnusableError
 from memman.config import MemoryConfig
 from memman.errors import StoreError
 from memman.manager import MemoryManager
-from memman.ports import SessionInfo
-from memman.stores import SQLiteStore
+from memman.plugins import shared_plugins
+from memman.ports import SessionInfo, Store
+from memman.stores import is_url, open_store, without_password
 from memman.summarizers import DIGEST
 
 _MAGIC = b"SQLite format 3\x00"
@@ -20,12 +21,25 @@ _MOST_NAMED = 8
 
 
 def is_database(path: str) -> bool:
-    """Whether a file is a SQLite database, of whatever program."""
+    """Whether it is a store's URL, or a SQLite database, of whatever program."""
+    if is_url(path):
+        return True
     try:
+        if not Path(path).is_file():  # to look into a pipe is to wait for it, and to take from it
+            return False
         with Path(path).open("rb") as file:
             return file.read(len(_MAGIC)) == _MAGIC
     except OSError:
         return False
+
+
+def check_file(path: str) -> None:
+    """Raises `UnreadableError` for a database, where a file is wanted."""
+    if is_database(path):
+        raise UnreadableError(
+            f"{without_password(path)} is a database, and this takes a file: `memman export DB --session "
+            "ID -t memman-jsonl -o FILE` makes one of a session"
+        )
 
 
 def choose(context: click.Context, _parameter: click.Parameter, session_id: str | None) -> None:
@@ -39,18 +53,18 @@ def chosen() -> str | None:
     return named
 
 
-def quiet_manager(store: str | None = None) -> MemoryManager:
+def quiet_manager(store: str | Store | None = None, model: str | None = None) -> MemoryManager:
     """A manager that changes nothing by itself: the commands compress when they are asked to.
 
-    And no model that a session names is asked, nor needed for reading it.
+    And no model that a session names is asked, nor needed for reading it. `model` is whose counter counts.
     """
-    config = MemoryConfig(auto_compress=False)
+    config = MemoryConfig(auto_compress=False, model=model)
     return MemoryManager(store, config=config, summarizer=DIGEST)
 
 
-def database(path: str) -> MemoryManager:
+def database(path: str, model: str | None = None) -> MemoryManager:
     """A manager on a database, which is made where there is none. Raises `StoreError`."""
-    memory = quiet_manager(path)
+    memory = quiet_manager(path, model)
     click.get_current_context().call_on_close(memory.close)
     return memory
 
@@ -60,11 +74,7 @@ def opened(path: str) -> tuple[MemoryManager, str]:
 
     Raises `UnreadableError` where it is no memman database, `UnusableError` where no session is meant.
     """
-    try:
-        memory = quiet_manager(path)
-    except StoreError as error:
-        raise UnreadableError(str(error)) from error
-    click.get_current_context().call_on_close(memory.close)
+    memory = there(path)
     ids = memory.list_sessions()
     wanted = chosen()
     if wanted is None and len(ids) == 1:
@@ -74,19 +84,32 @@ def opened(path: str) -> tuple[MemoryManager, str]:
     raise UnusableError(_which(path, ids, wanted))
 
 
+def there(path: str) -> MemoryManager:
+    """A manager on a database that must be there. Raises `UnreadableError`."""
+    memory = quiet_manager(_there(path))
+    click.get_current_context().call_on_close(memory.close)
+    return memory
+
+
 def sessions_in(path: str) -> list[SessionInfo]:
     """The sessions of a database, in the order in which they began. Raises `UnreadableError`."""
-    try:
-        store = SQLiteStore(path)
-    except StoreError as error:
-        raise UnreadableError(str(error)) from error
+    store = _there(path)
     try:
         return list(store.sessions())
     finally:
         store.close()
 
 
+def _there(path: str) -> Store:
+    """The store of a path or URL, which must be there. Raises `UnreadableError`."""
+    try:
+        return open_store(path, shared_plugins, create=False)
+    except StoreError as error:
+        raise UnreadableError(str(error)) from error
+
+
 def _which(path: str, ids: list[str], wanted: str | None) -> str:
+    path = without_password(path)
     if not ids:
         return f"{path} has no sessions"
     named = ", ".join(ids[:_MOST_NAMED]) + (" ..." if len(ids) > _MOST_NAMED else "")

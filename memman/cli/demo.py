@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
+from memman.cli.answers import DemoAnswer, answer
 from memman.cli.display import (
     arrow,
     console,
@@ -18,17 +19,17 @@ from memman.cli.display import (
     print_lines,
     usage_block,
 )
+from memman.cli.lines import STDIN
 from memman.cli.options import (
-    answer,
     budget_option,
     force_option,
     json_option,
     model_option,
     own_command,
 )
-from memman.cli.playing import Report, Run, enough_for
+from memman.cli.playing import Run, enough_for, faults_of, line_of
 from memman.cli.problems import FindingError, UnusableError
-from memman.cli.reading import STDIN, bundled_log, read_log
+from memman.cli.reading import bundled_log, read_log
 from memman.cli.session_files import check_target, save
 
 if TYPE_CHECKING:
@@ -63,17 +64,18 @@ def demo(
     check_target(output, SESSION, force)
     run = Run(log, SESSION, budget, model or DEFAULT_MODEL)
     report = _played(run)
-    report = msgspec.structs.replace(report, enough=enough_for(log, report))
+    report = msgspec.structs.replace(report, session_file=output, enough=enough_for(log, report))
+    report = msgspec.structs.replace(report, faults=faults_of(report))
     size = save(run.memory.export_session(SESSION), output, force)
     if as_json:
-        answer("demo", session_file=output, faults=report.faults, **_data(report))
+        answer(report)
     else:
         _show(report, output, size)
     if report.faults:
         raise FindingError("; ".join(report.faults))
 
 
-def _played(run: Run) -> Report:
+def _played(run: Run) -> DemoAnswer:
     """Plays with live progress on a terminal, and with plain lines elsewhere; both on stderr."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
@@ -86,7 +88,7 @@ def _played(run: Run) -> Report:
     ) as progress:
         task = progress.add_task("", total=len(run.log))
         return run.play(
-            lambda done: print_lines(shown_on, [done.line(to, run.budget)]),
+            lambda done: print_lines(shown_on, [line_of(done, to, run.budget)]),
             lambda: progress.advance(task),
         )
 
@@ -102,12 +104,7 @@ def _opening(run: Run) -> list[Text | str]:
     ]
 
 
-def _data(report: Report) -> dict[str, Any]:
-    data: dict[str, Any] = msgspec.to_builtins(report)
-    return {**data, "usage": report.usage.as_dict()}
-
-
-def _show(report: Report, output: str, size: int) -> None:
+def _show(report: DemoAnswer, output: str, size: int) -> None:
     """The report as a person reads it."""
     from rich.text import Text
 
@@ -122,7 +119,7 @@ def _show(report: Report, output: str, size: int) -> None:
         print_lines(shown_on, ["", *block])
 
 
-def _checks(report: Report, shown_on: Console) -> list[Text]:
+def _checks(report: DemoAnswer, shown_on: Console) -> list[Text]:
     """A line for each promise: kept or not, its number, and what it is about."""
     number = sum(report.contexts.values())
     built = ", ".join(f"{count:,} {target}" for target, count in report.contexts.items())
@@ -154,13 +151,13 @@ def _check(good: bool | None, name: str, said: int | str, about: str, shown_on: 
     return line.append(f"   {about}", "dim") if about else line
 
 
-def _suggestions(output: str, report: Report) -> list[str]:
+def _suggestions(output: str, report: DemoAnswer) -> list[str]:
     """Commands that work as printed on the session file that was written."""
     command, file = own_command(), shlex.quote(output)
     budget = report.enough or report.budget // 2 or 1
     return [
         f"  {command} show {file} --active",
         f"  {command} stats {file}",
-        f"  {command} compress {file} --budget {budget} --dry-run",
+        f"  {command} plan {file} --budget {budget}",
         f"  {command} export {file} -t anthropic",
     ]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from memman.cli.answers import DiffAnswer, answer
 from memman.cli.compressions import compression_argument, found_compression, told
 from memman.cli.display import (
     Row,
@@ -20,7 +21,7 @@ from memman.cli.display import (
     speaker,
     table,
 )
-from memman.cli.options import answer, json_option, note, ratio, session_argument
+from memman.cli.options import json_option, note, ratio, session_argument
 from memman.cli.problems import FindingError
 from memman.cli.session_files import load
 from memman.entries import Entry
@@ -67,7 +68,7 @@ def diff(
     trail = opened.trail
     compared = compare(trail, found_compression(trail, compression))
     if as_json:
-        answer("diff", session_id=opened.id, comparison=compared)
+        answer(DiffAnswer(session_id=opened.id, comparison=compared))
     else:
         _show(compared, trail, by_value)
     if fail_under is not None and compared.survival < fail_under:

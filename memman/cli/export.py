@@ -8,11 +8,12 @@ import click
 import msgspec
 
 from memman.archive import Packing
+from memman.cli.answers import ArchiveAnswer, ExportAnswer, answer
 from memman.cli.archives import FORMAT, write_archive
 from memman.cli.display import counted, harmless
 from memman.cli.fitting import enough
+from memman.cli.lines import STDIN
 from memman.cli.options import (
-    answer,
     budget_option,
     force_option,
     json_option,
@@ -21,7 +22,7 @@ from memman.cli.options import (
     session_argument,
 )
 from memman.cli.problems import FindingError, UnusableError
-from memman.cli.reading import STDIN
+from memman.cli.progress import working
 from memman.cli.session_files import Session, check_target, load
 from memman.errors import BudgetExceeded
 from memman.formats.rules import RULES, Violation, check
@@ -78,7 +79,7 @@ def export(
     context = _built(opened, target, budget)
     faults = check(context.messages, target, system=context.system) if target in RULES else []
     if as_json:
-        answer("export", **_data(context, faults))
+        answer(_told(context, faults))
     elif target == "text":
         click.echo(context.text)
     else:
@@ -98,9 +99,10 @@ def _archive(
         raise UnusableError("the archive and --json both want stdout; name a file with -o")
     opened = load(session, to=session)
     check_target(output, opened.id, force)
-    info = write_archive(opened.memory, opened.id, output, packing)
+    with working("exporting"):
+        info = write_archive(opened.memory, opened.id, output, packing)
     if as_json:
-        answer("export", format=FORMAT, session_file=output, archive=info)
+        answer(ArchiveAnswer(format=FORMAT, session_file=output, archive=info))
     entries = counted(info.entries, "entry", "entries")
     note(f"{counted(info.records, 'record')}, {entries}, {info.bytes:,} bytes unpacked")
 
@@ -150,16 +152,16 @@ def _gemini_request(system: str | None, messages: list[Any]) -> dict[str, Any]:
 _REQUESTS = {"bedrock": _bedrock_request, "gemini": _gemini_request}
 
 
-def _data(context: Context, faults: list[Violation]) -> dict[str, Any]:
-    return {
-        "format": context.format,
-        "system": context.system,
-        "messages": context.messages,
-        "tokens": context.tokens,
-        "budget": context.budget,
-        "trimmed": context.trimmed,
-        "violations": faults,
-    }
+def _told(context: Context, faults: list[Violation]) -> ExportAnswer:
+    return ExportAnswer(
+        format=context.format,
+        system=context.system,
+        messages=tuple(context.messages),
+        tokens=context.tokens,
+        budget=context.budget,
+        trimmed=context.trimmed,
+        violations=tuple(faults),
+    )
 
 
 def _notes(context: Context) -> None:

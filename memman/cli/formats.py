@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
+from shlex import quote
+
 import click
 
+from memman.cli.answers import CheckAnswer, FormatRow, FormatsAnswer, answer
 from memman.cli.display import Row, console, counted, harmless, table
-from memman.cli.options import answer, format_option, json_option, note
+from memman.cli.options import format_option, json_option, note
 from memman.cli.problems import FindingError, UnusableError
-from memman.cli.reading import known_formats, read_log
+from memman.cli.reading import read_log
 from memman.formats.logs import IMPORT_FORMATS
 from memman.formats.rules import RULES, check
+from memman.resolver import known_formats
 
 
 @click.command()
 @json_option
 def formats(as_json: bool) -> None:
     """Lists the formats: what is parsed, what is rendered, and how many rules each has."""
-    rows = [(name, True, len(RULES.get(name, ()))) for name in known_formats()]
-    rows += [(form.name, False, 0) for form in IMPORT_FORMATS]
+    rows = [FormatRow(name, True, len(RULES.get(name, ()))) for name in known_formats()]
+    rows += [FormatRow(form.name, False, 0) for form in IMPORT_FORMATS]
     if as_json:
-        keys = ("format", "renders", "rules")
-        answer("formats", formats=[dict(zip(keys, row, strict=True)) for row in rows])
+        answer(FormatsAnswer(formats=tuple(rows)))
         return
     said = [
-        Row((name, "read and written" if renders else "read only", f"{rules or '-'}"))
-        for name, renders, rules in rows
+        Row((row.format, "read and written" if row.renders else "read only", f"{row.rules or '-'}"))
+        for row in rows
     ]
     table(console(), ("format", "use", ">rules"), said)
 
@@ -48,11 +51,11 @@ def check_log(log: str, target: str | None, message_format: str, as_json: bool) 
     if found.format != whose and not _may_be(found.messages, whose):
         raise UnusableError(
             f"{found.name} is in the format {found.format}, not {whose}; make a context of it: "
-            f"`memman import {log} -o S.json`, then `memman export S.json -t {whose}`"
+            f"`memman import {quote(log)} -o S.json`, then `memman export S.json -t {whose}`"
         )
     faults = check(found.messages, whose, system=_beside(found.system, whose))
     if as_json:
-        answer("check", format=found.format, target=whose, violations=faults)
+        answer(CheckAnswer(format=found.format, target=whose, violations=tuple(faults)))
     else:
         for fault in faults:
             click.echo(harmless(f"message {fault.index}: {fault.rule}: {fault.message}"))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,27 +12,42 @@ import click
 import msgspec
 
 from memman.archive import SessionState
-from memman.cli.archives import archived_session, read_archive, spooled
-from memman.cli.databases import database
+from memman.async_manager import OnConflict
+from memman.cli.answers import Answer, ImportAnswer, ImportDatabaseAnswer, ImportFileAnswer, answer
+from memman.cli.archives import (
+    archived_records,
+    archived_session,
+    is_archive_name,
+    read_archive,
+    read_own_archive,
+    spooled,
+    write_archive,
+)
+from memman.cli.databases import database, quiet_manager
 from memman.cli.display import counted, counted_by, harmless
 from memman.cli.fitting import check_fit
-from memman.cli.logs import take_log
+from memman.cli.lines import STDIN, File
+from memman.cli.logs import MOST_IN_DOCUMENT, records_of_log
 from memman.cli.options import (
     FILE,
-    answer,
     budget_option,
     force_option,
     format_option,
     json_option,
+    limit_option,
     model_option,
     note,
 )
 from memman.cli.problems import UnusableError
-from memman.cli.reading import STDIN, Log, read_log
+from memman.cli.progress import working
+from memman.cli.reading import Log, log_in
 from memman.cli.session_files import check_target, is_session, load, save
-from memman.config import MemoryConfig
+from memman.cli.strictness import strict_option, strictly
+from memman.entries import check_id
 from memman.events import CompressionResult
-from memman.manager import MemoryManager, OnConflict
+from memman.manager import MemoryManager
+from memman.results import SessionStats
+from memman.stores import without_password
 
 
 @click.command("import")
@@ -52,7 +70,16 @@ from memman.manager import MemoryManager, OnConflict
     show_default=True,
     help="With --into: what to do where the database has a session of this id.",
 )
+@click.option(
+    "--branch",
+    type=click.Choice(["all", "active"]),
+    default="all",
+    show_default=True,
+    help="Whether branches that a log left behind are kept, out of the window.",
+)
+@limit_option
 @force_option
+@strict_option
 @json_option
 def import_log(
     log: str,
@@ -64,7 +91,9 @@ def import_log(
     session_id: str | None,
     budget: int | None,
     model: str | None,
+    branch: str,
     force: bool,
+    strict: bool,
     as_json: bool,
 ) -> None:
     """Turns the messages of LOG into a session.
@@ -81,29 +110,106 @@ def import_log(
     if session_id == "":
         raise UnusableError("--session is empty: give the session a name")
     name = session_id or _name(log)
+    check_id(name, "--session" if session_id else "the log's name")
     check_target(output, name, force)
-    found = read_log(file, message_format, conversation)
-    if log == STDIN:
-        found = msgspec.structs.replace(found, name="stdin")
-    memory = _manager_for(name, found)
+    source = File("stdin" if log == STDIN else log, Path(file))
+    found = log_in(source, message_format, conversation)
+    found.branches = branch == "all"
     settings = {"model": model, "max_tokens": budget}
-    if given := {key: value for key, value in settings.items() if value is not None}:
-        memory.update_config(name, **given)
-    done = _added(memory, name, found, budget)
-    state = memory.export_session(name)
-    note(_told(memory, name, found, model))
-    if done is not None and done.compression_id is not None:
-        note(f"compressed {done.tokens_before:,} -> {done.tokens_after:,} tokens")
-    document: dict[str, Any] = {"session_file": output} if output != STDIN else {"session": state}
-    if into is not None:
-        document = {"database": into, "session_id": _stored(state, into, on_conflict)}
-    elif output != STDIN or not as_json:
-        save(state, output, force)
+    settings = {key: value for key, value in settings.items() if value is not None}
+    to = _Target(output, into, on_conflict, force, strict, as_json)
+    with working("importing") as source.watch:
+        long = budget is None and not strict and (into is not None or is_archive_name(output))
+        done = (_streamed if long else _gathered)(found, name, settings, to)
+    stats = done.stats()
+    note(_told(found, done, stats, model))
+    for what in found.left_out:
+        note(f"left out: {what}")
+    if done.compressed:
+        note(done.compressed)
     if as_json:
-        stats = memory.get_stats(name)
-        answer("import", format=found.format, stats=stats, **document)
+        answer(done.document(format=found.format, stats=stats))
     if budget is not None:
-        check_fit(memory, name)
+        check_fit(done.memory, done.session_id)
+
+
+Document = Callable[..., Answer]  # what is left to say is the format and the totals
+
+
+class _Target(msgspec.Struct, frozen=True):
+    """Where a session goes, as the options say it."""
+
+    output: str
+    into: str | None
+    on_conflict: OnConflict
+    force: bool
+    strict: bool
+    as_json: bool
+
+
+class _Done(msgspec.Struct, frozen=True):
+    """What an import made: the session in its manager, how many entries it has, and where it is."""
+
+    memory: MemoryManager
+    session_id: str
+    entries: int
+    document: Document
+    compressed: str = ""
+
+    def stats(self) -> SessionStats | None:
+        """The session's; None where its window is too long to be read for that."""
+        long = self.entries > MOST_IN_DOCUMENT
+        return None if long else self.memory.get_stats(self.session_id)
+
+
+def _streamed(found: Log, name: str, settings: dict[str, Any], to: _Target) -> _Done:
+    """Puts a log of any length into a database or an archive, a piece of it in memory at a time."""
+    model = settings.get("model")
+    records = records_of_log(found.read(), found.counting(quiet_manager(model=model)), settings)
+    with archived_records(name, records) as (file, entries):
+        memory = database(_place(to.into), model)
+        session_id = read_own_archive(memory, file, to.on_conflict)
+    if to.into is None:
+        write_archive(memory, session_id, to.output)
+        return _Done(memory, session_id, entries, partial(ImportFileAnswer, session_file=to.output))
+    return _Done(memory, session_id, entries, _in_database(to.into, session_id))
+
+
+def _place(into: str | None) -> str:
+    """The database, or one that goes when the command ends."""
+    if into is not None:
+        return into
+    folder = tempfile.TemporaryDirectory(prefix="memman-")
+    click.get_current_context().call_on_close(folder.cleanup)
+    return f"{folder.name}/session.db"
+
+
+def _gathered(found: Log, name: str, settings: dict[str, Any], to: _Target) -> _Done:
+    """Makes one document of a log, which is in memory as a whole, and compresses it where it is over."""
+    memory = quiet_manager(model=settings.get("model"))
+    with strictly(memory, to.strict):
+        found.fill(memory, name, settings, MOST_IN_DOCUMENT)
+        done = _compressed(memory, name, settings.get("max_tokens"))
+    state = memory.export_session(name)
+    document = _in_file(state, to.output)
+    if to.into is not None:
+        document = _in_database(to.into, _stored(state, to.into, to.on_conflict))
+    elif to.output != STDIN or not to.as_json:
+        save(state, to.output, to.force)
+    said = ""
+    if done is not None and done.compression_id is not None:
+        said = f"compressed {done.tokens_before:,} -> {done.tokens_after:,} tokens"
+    return _Done(memory, name, len(state.entries), document, said)
+
+
+def _told(log: Log, done: _Done, stats: SessionStats | None, model: str | None) -> str:
+    """What was read, in a line."""
+    messages = counted(len(log), "message")
+    said = f"{log.name}: {log.format}, {messages}, {counted(done.entries, 'entry', 'entries')}"
+    if stats is None:
+        return said
+    first = done.memory.get_entries(done.session_id)[0]
+    return f"{said}, {counted(stats.total_tokens, 'token')} {counted_by(first.token_count, model)}"
 
 
 def _is_session(log: str, file: str, for_logs: bool, two_targets: bool) -> bool:
@@ -125,21 +231,33 @@ def _take(
         opened = load(file)
         if output != STDIN or not as_json:
             save(opened.state, output, force)
-        document = {"session_file": output} if output != STDIN else {"session": opened.state}
+        document = _in_file(opened.state, output)
         told = opened.memory, opened.id
     else:
         memory = database(into)
-        kept = (
-            read_archive(memory, file, on_conflict)
-            if archived_session(file) is not None
-            else memory.import_session(load(file).state, on_conflict)
-        )
-        document = {"database": into, "session_id": kept}
+        with working("importing") as watch:
+            kept = (
+                read_archive(memory, file, on_conflict, watch)
+                if archived_session(file) is not None
+                else memory.import_session(load(file).state, on_conflict)
+            )
+        document = _in_database(into, kept)
         told = memory, kept
     stats = told[0].get_stats(told[1])
     note(f"session {harmless(repr(told[1]))}: {counted(stats.total_entries, 'entry', 'entries')}")
     if as_json:
-        answer("import", format="session", stats=stats, **document)
+        answer(document(format="session", stats=stats))
+
+
+def _in_file(state: SessionState, output: str) -> Document:
+    """The session itself where it goes to no file."""
+    if output == STDIN:
+        return partial(ImportAnswer, session=state)
+    return partial(ImportFileAnswer, session_file=output)
+
+
+def _in_database(into: str, session_id: str) -> Document:
+    return partial(ImportDatabaseAnswer, database=without_password(into), session_id=session_id)
 
 
 def _stored(state: SessionState, into: str, on_conflict: OnConflict) -> str:
@@ -151,33 +269,11 @@ def _name(log: str) -> str:
     return Path(log).stem if log != STDIN else "stdin"
 
 
-def _manager_for(session_id: str, log: Log) -> MemoryManager:
-    """A manager for the session; what is only read is in it already, with its own times."""
-    memory = MemoryManager(config=MemoryConfig(auto_compress=False))
-    if log.read is not None:
-        take_log(memory, session_id, log.read)
-    return memory
-
-
-def _added(
-    memory: MemoryManager, session_id: str, log: Log, budget: int | None
+def _compressed(
+    memory: MemoryManager, session_id: str, budget: int | None
 ) -> CompressionResult | None:
-    """Adds all of the log at once, and compresses once when it is over a budget."""
-    if log.system:
-        memory.add_system_message(session_id, log.system)
-    if log.read is None:
-        memory.add_messages(session_id, log.messages, log.format)
+    """Compresses once where the session is over a budget."""
     stats = memory.get_stats(session_id)
     if budget is None or stats.active_tokens + stats.overhead_tokens <= budget:
         return None
     return memory.compress(session_id)
-
-
-def _told(memory: MemoryManager, session_id: str, log: Log, model: str | None) -> str:
-    stats = memory.get_stats(session_id)
-    by = counted_by(memory.get_entries(session_id)[0].token_count, model)
-    return (
-        f"{log.name}: {log.format}, {counted(len(log), 'message')}, "
-        f"{counted(stats.total_entries, 'entry', 'entries')}, "
-        f"{counted(stats.total_tokens, 'token')} {by}"
-    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -20,16 +20,18 @@ from memman.entries import (
 )
 from memman.ids import new_id
 from memman.manager import MemoryManager
-from memman.ports import Compaction, ReadEntry
-from memman.records import Added, Compressed, Record, Replacement
+from memman.ports import Compaction, ReadEntry, ReadItem
+from memman.records import (
+    Added,
+    Compressed,
+    Configured,
+    Record,
+    Replacement,
+    ReplacementMethod,
+)
 
-
-def take_log(
-    memory: MemoryManager, session_id: str, read: Iterable[ReadEntry | Compaction]
-) -> None:
-    """Makes a log that was read a session of a manager, with its own times and compactions."""
-    count = memory.count_tokens
-    memory.import_session(state_of_log(session_id, read, lambda text: count(text).tokens))
+MOST_IN_DOCUMENT = 100_000  # entries; a session document is read and written as a whole
+_LEFT_BEHIND = "left behind: the conversation went on from an earlier message"
 
 
 def add_draft(memory: MemoryManager, session_id: str, draft: Draft) -> Entry:
@@ -57,85 +59,153 @@ def add_draft(memory: MemoryManager, session_id: str, draft: Draft) -> Entry:
 
 
 def state_of_log(
-    session_id: str, read: Iterable[ReadEntry | Compaction], count: Callable[[str], int]
+    session_id: str,
+    read: Iterable[ReadItem],
+    count: Callable[[str], int] | None,
+    settings: Mapping[str, Any] | None = None,
 ) -> SessionState:
-    """The document of a session whose log is this.
+    """The document of a session whose log is this; see `records_of_log`."""
+    records = records_of_log(read, count, settings)
+    return state_of(session_id, list(enumerate(records, 1)), settings or {})
 
-    Entries are counted when it is imported; `count` says what a compaction replaced. An entry without a
-    time has that of the one before, the first that of now. A compaction with nothing before it, in a file
-    that goes on another's, is a summary that stands for nothing here.
+
+def records_of_log(
+    read: Iterable[ReadItem],
+    count: Callable[[str], int] | None,
+    settings: Mapping[str, Any] | None = None,
+) -> Iterator[Record]:
+    """The records of a session whose log is this, one after the other, with settings of its own.
+
+    Entries are counted when they are imported; `count` says what a compaction replaced, None where the
+    log has none. An entry without a time has that of the one before, the first that of now. What was left
+    behind leaves the window before the conversation goes on. A compaction with nothing before it, in
+    a file that goes on another's, is a summary that stands for nothing here.
     """
     log = _Log(count)
+    if settings:
+        yield log.configured(settings)
     for item in read:
-        if isinstance(item, Compaction):
-            log.compact(item)
-        else:
-            log.add(item)
-    return state_of(session_id, list(enumerate(log.records, 1)), {})
+        match item:
+            case ReadEntry():
+                yield from log.add(item)
+            case Compaction():
+                yield from log.compact(item)
+    yield from log.leave_behind()
+
+
+class _Run:
+    """Entries of the window that may be replaced together: their ids and tokens, not what they say."""
+
+    def __init__(self) -> None:
+        self.ids: list[str] = []
+        self.tokens = 0
+        self.first: tuple[int, datetime] | None = None
+        self.last: tuple[int, datetime] | None = None
+
+    def take(self, seq: int, entry: Entry, tokens: int) -> None:
+        self.ids.append(entry.id)
+        self.tokens += tokens
+        self.first = self.first or (seq, entry.timestamp)
+        self.last = (seq, entry.timestamp)
 
 
 class _Log:
-    """The records so far, and what of them is in the window."""
+    """How far the log has come, and what of it is in the window."""
 
-    def __init__(self, count: Callable[[str], int]) -> None:
+    def __init__(self, count: Callable[[str], int] | None) -> None:
         self._count = count
-        self.records: list[Record] = []
-        self._active: list[tuple[int, Entry]] = []
-        self._labels: dict[str, str] = {}
+        self._seq = 0
+        self._active, self._behind = _Run(), _Run()
+        self._pinned = 0  # tokens of the head, which stays
+        self._label: tuple[str, str] = ("", "")  # the last message's in the log, and ours
+        self._calls: dict[str, str] = {}  # names of calls that are not answered yet
         self._at = datetime.now(UTC)
         self._began = False
 
-    def add(self, item: ReadEntry) -> None:
-        """Appends an entry; system messages before all others are pinned, as in any session."""
-        self._pass(item.at)
-        draft = item.draft
-        if draft.message_id is not None:
-            label = self._labels.setdefault(draft.message_id, new_id())
-            draft = msgspec.structs.replace(draft, message_id=label)
-        head = not self._began and draft.role == "system" and draft.type == "message"
-        self._began = self._began or not head
-        self._append(entry_of(draft, new_id(), self._at, NOT_COUNTED, pinned=head))
+    def configured(self, settings: Mapping[str, Any]) -> Record:
+        """The record of the session's own settings."""
+        self._seq += 1
+        return Configured(id=new_id(), at=self._at, changes=dict(settings))
 
-    def compact(self, item: Compaction) -> None:
-        """Replaces all that may be replaced by the log's own summary."""
+    def add(self, item: ReadEntry) -> Iterator[Record]:
+        """An entry; system messages before all others are pinned, as in any session."""
+        if not item.abandoned:
+            yield from self.leave_behind()
         self._pass(item.at)
-        replaced = [(seq, entry) for seq, entry in self._active if not entry.pinned]
+        draft = self._tied(item.draft)
+        head = not self._began and draft.role == "system" and draft.type == "message"
+        head = head and not item.abandoned
+        self._began = self._began or not head
+        entry = entry_of(draft, new_id(), self._at, NOT_COUNTED, pinned=head)
+        yield self._added(entry, self._behind if item.abandoned else self._active)
+
+    def compact(self, item: Compaction) -> Iterator[Record]:
+        """All that may be replaced, replaced by the log's own summary."""
+        yield from self.leave_behind()
+        self._pass(item.at)
         self._began = True
-        if not replaced:
-            self._append(self._summary(item.summary, NO_JSON))
+        run, self._active = self._active, _Run()
+        if run.first is None or run.last is None:
+            yield self._added(self._summary(item.summary, NO_JSON), self._active)
             return
-        first, last = replaced[0], replaced[-1]
         covers = {
-            "first": first[0],
-            "last": last[0],
-            "start": first[1].timestamp.isoformat(),
-            "end": last[1].timestamp.isoformat(),
+            "first": run.first[0],
+            "last": run.last[0],
+            "start": run.first[1].isoformat(),
+            "end": run.last[1].isoformat(),
         }
         summary = self._summary(item.summary, encode_json(covers, "what a summary covers"))
-        ids = tuple(entry.id for _, entry in replaced)
-        made = (Replacement(ids, summary, "summary"),)
-        before = sum(self._count(entry.text) for _, entry in self._active)
-        after = before - sum(self._count(entry.text) for _, entry in replaced)
-        self.records.append(
-            Compressed(
-                id=new_id(),
-                at=self._at,
-                replacements=made,
-                reason=item.reason,
-                tokens_before=before,
-                tokens_after=after + self._count(item.summary),
-            )
-        )
-        pinned = [(seq, entry) for seq, entry in self._active if entry.pinned]
-        self._active = [*pinned, (len(self.records), summary)]
+        yield self._compressed(run, summary, "summary", item.reason)
+        self._active.take(self._seq, summary, self._counted(summary))
 
-    def _append(self, entry: Entry) -> None:
-        self.records.append(Added(entry))
-        self._active.append((len(self.records), entry))
+    def leave_behind(self) -> Iterator[Record]:
+        """The branch that was left behind leaves the window; its entries stay in the log."""
+        run, self._behind = self._behind, _Run()
+        if run.ids:
+            yield self._compressed(run, None, "drop", _LEFT_BEHIND)
+
+    def _added(self, entry: Entry, run: _Run) -> Record:
+        self._seq += 1
+        if entry.pinned:
+            self._pinned += self._counted(entry)
+        elif self._count is not None:
+            run.take(self._seq, entry, self._counted(entry))
+        return Added(entry)
+
+    def _compressed(
+        self, run: _Run, entry: Entry | None, method: ReplacementMethod, reason: str
+    ) -> Record:
+        self._seq += 1
+        kept = self._pinned + self._active.tokens
+        return Compressed(
+            id=new_id(),
+            at=self._at,
+            replacements=(Replacement(tuple(run.ids), entry, method),),
+            reason=reason,
+            tokens_before=kept + run.tokens,
+            tokens_after=kept + (0 if entry is None else self._counted(entry)),
+        )
+
+    def _counted(self, entry: Entry) -> int:
+        return 0 if self._count is None else self._count(entry.text)
 
     def _summary(self, text: str, covers: msgspec.Raw) -> Entry:
         return Entry(id=new_id(), type="summary", role="system", content=text, timestamp=self._at,
                      metadata_json=covers)  # fmt: skip
+
+    def _tied(self, draft: Draft) -> Draft:
+        """The draft with a real message id in place of its label, and a result with its call's name."""
+        if draft.message_id is not None:
+            if draft.message_id != self._label[0]:  # the entries of a message follow each other
+                self._label = draft.message_id, new_id()
+            draft = msgspec.structs.replace(draft, message_id=self._label[1])
+        if draft.type == "tool_call" and draft.call_id and draft.name:
+            self._calls.setdefault(draft.call_id, draft.name)
+        elif draft.type == "tool_result" and draft.call_id:
+            name = self._calls.pop(draft.call_id, None)
+            if draft.name is None:
+                draft = msgspec.structs.replace(draft, name=name)
+        return draft
 
     def _pass(self, at: str | None) -> None:
         """Takes over a time of the log; one that cannot be read is as good as none."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import click
+import msgspec
 
+from memman.cli.answers import KnownModel, ModelsAnswer, answer
 from memman.cli.display import Row, console, counted, table
-from memman.cli.options import answer, json_option, note
+from memman.cli.options import json_option, note
 from memman.cli.problems import FindingError
 from memman.counting import Models, known_limits
 from memman.plugins import shared_plugins
@@ -22,7 +24,7 @@ def models(query: str | None, as_json: bool) -> None:
     """
     found = _found(query)
     if as_json:
-        answer("models", models=[{"model": name, **_plain(info)} for name, info in found.items()])
+        answer(ModelsAnswer(models=tuple(_known(name, info) for name, info in found.items())))
     elif found:
         heads = ("model", ">context", ">max input", ">max output", "source")
         table(console(), heads, [_row(name, info) for name, info in found.items()])
@@ -58,5 +60,5 @@ def _source(info: ModelInfo) -> str:
     return ", ".join(said for said in (info.source, info.date) if said) or "no source given"
 
 
-def _plain(info: ModelInfo) -> dict[str, object]:
-    return {name: getattr(info, name) for name in info.__struct_fields__}
+def _known(name: str, info: ModelInfo) -> KnownModel:
+    return KnownModel(model=name, **msgspec.structs.asdict(info))

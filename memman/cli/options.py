@@ -1,4 +1,4 @@
-"""Options that several commands share, and the JSON document that each of them can answer with."""
+"""Options that several commands share."""
 
 from __future__ import annotations
 
@@ -10,16 +10,15 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
-import msgspec
 
+from memman.cli.archives import limit
 from memman.cli.databases import choose
+from memman.entries import MOST_TOKENS
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-DOCUMENT_VERSION = 1
 _NUMBER = re.compile(r"(\d+(?:\.\d+)?)([km]?)")
 _FACTORS = {"": 1, "k": 1_000, "m": 1_000_000}
-_MOST_TOKENS = 2**53  # what a setting of memman takes at most
 
 
 # A name that shells complete. Whether it can be read is said by who reads it: it may be a store's address.
@@ -33,12 +32,12 @@ def tokens(text: str | int) -> int:
     if found is None:
         raise click.BadParameter(f"{text!r} is no number of tokens; write it as 8000 or 8k.")
     # Of a number that is too long for a float only its being too large matters.
-    number = int(min(float(found[1]) * _FACTORS[found[2]], 2.0 * _MOST_TOKENS))
+    number = int(min(float(found[1]) * _FACTORS[found[2]], 2.0 * MOST_TOKENS))
     if number < 1:
         raise click.BadParameter(f"{text!r} is less than one token; write it as 8000 or 8k.")
-    if number > _MOST_TOKENS:
+    if number > MOST_TOKENS:
         raise click.BadParameter(
-            f"{text!r} is more than {_MOST_TOKENS:,} tokens, the most there is."
+            f"{text!r} is more than {MOST_TOKENS:,} tokens, the most there is."
         )
     return number
 
@@ -104,6 +103,38 @@ def summarizer_option(command: F) -> F:
     return option(command)
 
 
+def target_option(command: F) -> F:
+    """`--target`: how far a compression goes down."""
+    option = click.option(
+        "--target", type=tokens, help="Go down to this many tokens; half the budget if none."
+    )
+    return option(command)
+
+
+def keep_option(command: F) -> F:
+    """`--keep`: how many of the newest entries no summary takes."""
+    option = click.option(
+        "--keep",
+        type=click.IntRange(min=0),
+        metavar="ENTRIES",
+        help="Keep this many of the newest entries; the session's own number if none.",
+    )
+    return option(command)
+
+
+def limit_option(command: F) -> F:
+    """`--limit`: how much an archive may ask of who reads it."""
+    option = click.option(
+        "--limit",
+        metavar="NAME=NUMBER",
+        multiple=True,
+        expose_value=False,
+        callback=limit,
+        help="What an archive may have at most, as entries=5_000_000; may be given again.",
+    )
+    return option(command)
+
+
 def force_option(command: F) -> F:
     """`--force`: whether a file that holds another session may be overwritten."""
     option = click.option("--force", is_flag=True, help="Overwrite a file with another session.")
@@ -128,13 +159,6 @@ def format_option(text: str) -> Callable[[F], F]:
         metavar="NAME",
         help=text,
     )
-
-
-def answer(command: str, **data: Any) -> None:
-    """Writes the JSON document of a command to stdout."""
-    document = {"memman": command, "version": DOCUMENT_VERSION, **data}
-    encoded = msgspec.json.format(msgspec.json.encode(document), indent=2)
-    click.echo(encoded + b"\n", nl=False)
 
 
 def note(text: str) -> None:

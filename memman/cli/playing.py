@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
-
 from memman import events
+from memman.cli.answers import DemoAnswer, DemoCompression
 from memman.cli.display import counted
 from memman.cli.fitting import enough
 from memman.cli.reading import Log
@@ -20,7 +19,7 @@ from memman.entries import TokenCount
 from memman.errors import BudgetExceeded
 from memman.formats.rules import check
 from memman.manager import MemoryManager
-from memman.report.usage import Usage, usage_of
+from memman.report.usage import usage_of
 
 TARGETS = ("openai-chat", "anthropic")
 # How a method is told: for one entry, and for more.
@@ -34,78 +33,35 @@ _DID = {
 }
 
 
-class Compression(msgspec.Struct, frozen=True, kw_only=True):
-    """One compression of the run, in the tokens and for the reason that its event tells.
-
-    `replaced` counts what left the window by method, earlier summaries and stubs among it.
-    """
-
-    number: int
-    entry: int
-    tokens_before: int
-    tokens_after: int
-    reason: str
-    replaced: dict[str, int]
-
-    def line(self, arrow: str, budget: int) -> str:
-        """The compression as one line, with its reason where the tokens do not say it."""
-        did = [_DID[method][count > 1].format(count) for method, count in self.replaced.items()]
-        why = "" if self.tokens_before > budget else f" ({self.reason})"
-        change = f"{self.tokens_before:>6,} {arrow} {self.tokens_after:>5,} tokens"
-        return f"{f'#{self.number}':>5}  entry {self.entry:<4} {change}  {', '.join(did)}{why}"
+def line_of(done: DemoCompression, arrow: str, budget: int) -> str:
+    """A compression as one line, with its reason where the tokens do not say it."""
+    did = [_DID[method][count > 1].format(count) for method, count in done.replaced.items()]
+    why = "" if done.tokens_before > budget else f" ({done.reason})"
+    change = f"{done.tokens_before:>6,} {arrow} {done.tokens_after:>5,} tokens"
+    return f"{f'#{done.number}':>5}  entry {done.entry:<4} {change}  {', '.join(did)}{why}"
 
 
-class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run came to.
-
-    `refused` are contexts that could not be built within the budget; `required` is what the largest
-    of them needs, and `enough` a budget that was tried and serves (None when it was not looked for).
-    """
-
-    log: str
-    format: str
-    model: str | None
-    counter: str
-    method: str
-    accuracy: str
-    budget: int
-    messages: int
-    entries: int
-    tokens: int
-    compressions: tuple[Compression, ...]
-    contexts: dict[str, int]
-    largest: int
-    over_budget: int
-    refused: tuple[str, ...]
-    required: int | None
-    enough: int | None = None
-    violations: tuple[str, ...]
-    entries_lost: int
-    import_equals_export: bool
-    usage: Usage
-
-    @property
-    def faults(self) -> list[str]:
-        """The promises that were broken, each with an example."""
-        told = []
-        if self.over_budget:
-            told.append(f"{counted(self.over_budget, 'context is', 'contexts are')} over budget")
-        if self.required is not None:
-            refused = counted(len(self.refused), "context")
-            told.append(
-                f"{refused} could not be built within {self.budget:,} tokens, the largest needs "
-                f"{self.required:,}"
-                + (f"; a budget of {self.enough:,} is enough" if self.enough else "")
-            )
-        if self.violations:
-            broken = counted(len(self.violations), "rule is", "rules are")
-            told.append(f"{broken} broken, the first is {self.violations[0]}")
-        if self.entries_lost:
-            lost = counted(self.entries_lost, "entry is", "entries are")
-            told.append(f"{lost} not in the log as they came")
-        if not self.import_equals_export:
-            told.append("the session read back differs from what was written")
-        return told
+def faults_of(report: DemoAnswer) -> tuple[str, ...]:
+    """The promises that were broken, each with an example."""
+    told = []
+    if report.over_budget:
+        told.append(f"{counted(report.over_budget, 'context is', 'contexts are')} over budget")
+    if report.required is not None:
+        refused = counted(len(report.refused), "context")
+        told.append(
+            f"{refused} could not be built within {report.budget:,} tokens, the largest needs "
+            f"{report.required:,}"
+            + (f"; a budget of {report.enough:,} is enough" if report.enough else "")
+        )
+    if report.violations:
+        broken = counted(len(report.violations), "rule is", "rules are")
+        told.append(f"{broken} broken, the first is {report.violations[0]}")
+    if report.entries_lost:
+        lost = counted(report.entries_lost, "entry is", "entries are")
+        told.append(f"{lost} not in the log as they came")
+    if not report.import_equals_export:
+        told.append("the session read back differs from what was written")
+    return tuple(told)
 
 
 class Run:
@@ -119,7 +75,7 @@ class Run:
         self.memory = MemoryManager(model=model, config=MemoryConfig(max_tokens=budget))
         # The session keeps them, so that its file says by itself what it was held to.
         self.memory.update_config(session_id, model=model, max_tokens=budget)
-        self._compressions: list[Compression] = []
+        self._compressions: list[DemoCompression] = []
         self._happened: list[events.CompressionResult] = []
         self._contexts = dict.fromkeys(TARGETS, 0)
         self._largest = self._over = 0
@@ -131,7 +87,7 @@ class Run:
         """Which counter answers for the model, and how far it is to be trusted."""
         return self.memory.count_tokens(self.log.name)
 
-    def play(self, tell: Callable[[Compression], None], step: Callable[[], None]) -> Report:
+    def play(self, tell: Callable[[DemoCompression], None], step: Callable[[], None]) -> DemoAnswer:
         """Adds every message; `tell` hears of each compression, `step` of each message."""
         added: list[str] = []
 
@@ -169,10 +125,10 @@ class Run:
             where = f"{target} after entry {entries}, message {fault.index}"
             self._violations.append(f"{where}: {fault.rule}: {fault.message}")
 
-    def _told(self, tell: Callable[[Compression], None], entries: int) -> None:
+    def _told(self, tell: Callable[[DemoCompression], None], entries: int) -> None:
         """Tells the compressions that adding the last message brought about."""
         for event in self._happened:
-            done = Compression(
+            done = DemoCompression(
                 number=len(self._compressions) + 1,
                 entry=entries,
                 tokens_before=event.tokens_before,
@@ -184,10 +140,10 @@ class Run:
             tell(done)
         self._happened.clear()
 
-    def _report(self, added: list[str]) -> Report:
+    def _report(self, added: list[str]) -> DemoAnswer:
         stats = self.memory.get_stats(self.session_id)
         count = self.counter()
-        return Report(
+        return DemoAnswer(
             log=self.log.name,
             format=self.log.format,
             model=self.model,
@@ -234,7 +190,7 @@ def _replaced(event: events.CompressionResult) -> dict[str, int]:
     return {method: count for method, count in counts.items() if count}
 
 
-def enough_for(log: Log, report: Report) -> int | None:
+def enough_for(log: Log, report: DemoAnswer) -> int | None:
     """A budget at which every context of the log can be built; None when none is missing or found."""
 
     def required_at(budget: int) -> int | None:

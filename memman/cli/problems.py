@@ -4,6 +4,7 @@
 1  a finding: a rule broken, over budget, nothing found, not to be undone yet
 2  usage: an option, a value or a file name that cannot be taken
 3  input that cannot be read: missing, truncated, in no known format, not sound
+4  with --strict: a counter or the summarizer failed
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from memman.errors import (
     StateError,
 )
 
-FINDING, USAGE, UNREADABLE = 1, 2, 3
+FINDING, USAGE, UNREADABLE, FAILED = 1, 2, 3, 4
 
 
 class UnreadableError(MemmanError):
@@ -33,10 +34,15 @@ class FindingError(MemmanError):
     """The command did its work, and what it found is not good."""
 
 
+class FailedError(MemmanError):
+    """A counter or a summarizer failed, and `--strict` takes nothing in its place."""
+
+
 _CODES: tuple[tuple[type[MemmanError], int], ...] = (
     (UnreadableError, UNREADABLE),
     (FormatError, UNREADABLE),
     (StateError, UNREADABLE),
+    (FailedError, FAILED),
     (FindingError, FINDING),
     (BudgetExceeded, FINDING),
     (CompressionFailed, FINDING),

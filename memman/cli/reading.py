@@ -1,82 +1,297 @@
 """A file of messages, in whichever of the usual shapes it comes; recognised by its content.
 
 JSON: a list of messages, an object with `messages` (a request's body; its `system` comes along), or
-one message. JSON lines: one message a line. Anything else is text in the format `text`.
+one message. JSON lines: one message a line, read as they come. Anything else is text in the format `text`.
 """
 
 from __future__ import annotations
 
-import json
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import cached_property
 from importlib.resources import files
-from pathlib import Path
+from itertools import islice
+from shlex import quote
 from typing import Any
 
 import msgspec
 
 from memman.archive import FORMAT as SESSION_FORMAT
-from memman.cli.display import first_line
-from memman.cli.logs import add_draft
-from memman.cli.problems import UnreadableError
+from memman.cli.databases import check_file
+from memman.cli.detecting import Kind, kind_of, mixed, other_kind, surely, tells
+from memman.cli.lines import STDIN, File, Items, Lines, check_head, decode, file_of, text_of
+from memman.cli.logs import add_draft, state_of_log
+from memman.cli.problems import UnreadableError, UnusableError
 from memman.entries import Draft
 from memman.errors import FormatError
-from memman.formats import BUILTIN_FORMATS, detect_format, format_named, plain_messages
-from memman.formats.logs import IMPORT_FORMATS, detect_log
+from memman.formats import plain_messages
+from memman.formats.batches import may_cut
+from memman.formats.logs import IMPORT_FORMATS
 from memman.manager import MemoryManager
-from memman.plugins import shared_plugins
-from memman.ports import Compaction, Format, ImportFormat, ReadEntry
+from memman.ports import Compaction, Format, ImportFormat, LeftOut, ReadEntry, ReadItem
 
-STDIN = "-"
-_HEAD = 50  # items of a log by which it is recognised
+_WHOLE = ("langchain", "text")  # what these say of an earlier message may come at any distance
 
 
-class Log(msgspec.Struct, frozen=True):
-    """A conversation that was read: its messages, their format, and the entries they make.
+class Log:
+    """A conversation in a file: its items, and the format that reads them.
 
-    `system` is the system prompt of a request's body, which stands beside its messages. `read` is there
-    for logs that are only read: their entries with times, and the places where they were compacted.
+    Args:
+        name: what errors call it.
+        items: the items of the file.
+        kind: the format.
+        sure: whether the items are surely in it; where not, the first that tells it decides.
+        system: the system prompt of a request's body, which stands beside its messages.
+        chosen: one of several conversations, by its number or title.
     """
 
-    name: str
-    messages: list[Any]
-    format: str
-    drafts: list[Draft]
-    system: str | None = None
-    read: list[ReadEntry | Compaction] | None = None
+    def __init__(
+        self,
+        name: str,
+        items: Items | Lines,
+        kind: Kind,
+        sure: bool,
+        system: str | None = None,
+        chosen: str | None = None,
+    ) -> None:
+        self.name = name
+        self.branches = True  # whether what was left behind is read, too
+        self.left_out: list[str] = []  # what was not read, known once all of it was
+        self._items = items
+        self._reader = kind if isinstance(kind, ImportFormat) else None
+        self._kind = kind
+        self._sure = sure
+        self._system = system
+        self._chosen = chosen
+        self._of_file = True  # whether an item's place in the conversation is that in the file
 
     def __len__(self) -> int:
-        return len(self.messages) + bool(self.system)
+        return len(self._items) + bool(self._system)
+
+    @property
+    def format(self) -> str:
+        """The format's name; of lines that are not surely in it, known once all of them were read."""
+        return self._kind.name
+
+    @property
+    def system(self) -> str | None:
+        """The system prompt beside the messages."""
+        return self._system
+
+    @property
+    def messages(self) -> list[Any]:
+        """All messages, as plain data. Raises `UnreadableError` where one cannot be read."""
+        if self._reader is not None:
+            return list(self._items)
+        with self._located():
+            found = list(self._plain())
+            _parsed(self._form, found)
+            return [message for _, message in found]
+
+    @cached_property
+    def drafts(self) -> list[Draft]:
+        """The entries of the conversation, without what was left behind."""
+        return [
+            item.draft for item in self.read() if isinstance(item, ReadEntry) and not item.abandoned
+        ][bool(self._system) :]
+
+    @property
+    def facts(self) -> list[tuple[str, str, Any]]:
+        """What must be found in a session that took this log: type, role and content, in order."""
+        head = [("message", "system", self._system)] if self._system else []
+        return [*head, *((draft.type, draft.role, draft.content) for draft in self.drafts)]
+
+    def read(self) -> Iterator[ReadItem]:
+        """The log's entries in order, a piece of it in memory at a time. Raises `UnreadableError`."""
+        if self._system:
+            yield ReadEntry(Draft(type="message", role="system", content=self._system))
+        self.left_out.clear()
+        with self._located():
+            for item in self._read():
+                if isinstance(item, LeftOut):
+                    self.left_out.append(item.what)
+                elif self.branches or isinstance(item, Compaction) or not item.abandoned:
+                    yield item
 
     def play(self, memory: MemoryManager, session_id: str) -> Iterator[list[str]]:
         """Adds the log message by message; yields the ids of the entries that each one made.
 
         Of a log that is only read, the entries; where it was compacted itself is left out.
         """
-        if self.system:
-            yield [memory.add_system_message(session_id, self.system).id]
-        if self.read is not None:
+        if self._system:
+            yield [memory.add_system_message(session_id, self._system).id]
+        if self._reader is not None:
             for draft in self.drafts:
                 yield [add_draft(memory, session_id, draft).id]
             return
         for message in self.messages:
             yield [entry.id for entry in memory.add_messages(session_id, [message], self.format)]
 
+    def fill(
+        self,
+        memory: MemoryManager,
+        session_id: str,
+        settings: dict[str, Any],
+        most: int | None = None,
+    ) -> None:
+        """Makes the log a new session with these settings, all of it at once.
+
+        Raises `UnusableError` for one of more than `most` entries.
+        """
+        read = self.read() if most is None else self._at_most(most)
+        memory.import_session(state_of_log(session_id, read, self.counting(memory), settings))
+
+    def _at_most(self, entries: int) -> Iterator[ReadItem]:
+        for number, item in enumerate(self.read()):
+            if number == entries:
+                raise UnusableError(
+                    f"{self.name} has more than {entries:,} entries, too many for a session document: "
+                    "import it with --into chat.db or with -o chat.jsonl, and go on with that"
+                )
+            yield item
+
+    def counting(self, memory: MemoryManager) -> Callable[[str], int] | None:
+        """What counts the entries that a compaction of the log's own replaced; None if it can have none."""
+        return None if self._reader is None else lambda text: memory.count_tokens(text).tokens
+
+    # ------------------------------------------------------------ inside
+
+    def _read(self) -> Iterator[ReadItem]:
+        if self._reader is not None:
+            yield from self._reader.parse(self._conversation(self._reader))
+            return
+        if self._chosen is not None:
+            raise UnreadableError(f"{self.name} has one conversation: leave --conversation out")
+        pieces = self._pieces()
+        for number, (form, piece) in enumerate(pieces):
+            for draft in _parsed(form, piece):
+                if draft.message_id is not None:
+                    label = f"{number}-{draft.message_id}"
+                    draft = msgspec.structs.replace(draft, message_id=label)
+                yield ReadEntry(draft)
+
+    def _conversation(self, reader: ImportFormat) -> Iterable[Any]:
+        """The chosen conversation of a log that is only read."""
+        own = _Own(self._items, reader)
+        found = reader.conversations(own)
+        if self._chosen is None:
+            only = _only(found, self.name)
+            self._of_file = only is own
+            return only
+        number = 0
+        for number, (title, items) in enumerate(found, 1):
+            if self._chosen in (str(number), title):
+                self._of_file = items is own
+                return items
+        raise UnreadableError(
+            f"{self.name} has no conversation {self._chosen!r}, but 1 to {number}"
+        )
+
+    def _pieces(self) -> Iterator[tuple[Format, list[tuple[int, Any]]]]:
+        """The messages a piece at a time, each with the place of its item, and the piece's format."""
+        run: list[tuple[int, Any]] = []
+        kind, form = self._kind, self._form
+        for index, message in self._plain():
+            if self._kind is not kind:
+                yield form, run
+                kind, form, run = self._kind, self._form, []
+            long = form.name not in _WHOLE and bool(run)
+            if long and may_cut(run[-1][1], message, len(run)):
+                yield form, run
+                run = []
+            run.append((index, message))
+        yield form, run
+
     @property
-    def facts(self) -> list[tuple[str, str, Any]]:
-        """What must be found in a session that took this log: type, role and content, in order."""
-        head = [("message", "system", self.system)] if self.system else []
-        return [*head, *((draft.type, draft.role, draft.content) for draft in self.drafts)]
+    def _form(self) -> Format:
+        assert not isinstance(self._kind, ImportFormat)  # noqa: S101 - those have no pieces
+        return self._kind
+
+    def _plain(self) -> Iterator[tuple[int, Any]]:
+        """Each message as plain data, and the place of its item."""
+        for index, item in enumerate(self._items):
+            try:
+                messages = plain_messages([item])
+            except FormatError as error:
+                raise FormatError(
+                    str(error).removeprefix("message 0").lstrip(": "), index
+                ) from None
+            for message in messages:
+                self._check_kind(index, message)
+                yield index, message
+
+    def _check_kind(self, index: int, message: Any) -> None:
+        """Settles the format where it was open. Raises `FormatError` where it changes."""
+        other = other_kind(message, self._kind)
+        if other is not None and (self._sure or isinstance(other, ImportFormat)):
+            raise FormatError(mixed("it", [other], [self._kind]), index)
+        if not self._sure and tells(message):
+            found = surely(message)
+            self._kind, self._sure = found or self._kind, found is not None
+
+    @contextmanager
+    def _located(self) -> Iterator[None]:
+        """Makes of a message that cannot be read an error that says where it is."""
+        try:
+            yield
+        except FormatError as error:
+            raise UnreadableError(f"{self.name}: {self._told(error)}") from None
+
+    def _told(self, error: FormatError) -> str:
+        """The error with the place of the item that is at fault."""
+        if error.index is None or not self._of_file:
+            return str(error)
+        where = self._items.where(error.index)
+        said = str(error).removeprefix(f"message {error.index}: ")
+        item = next(islice(self._items, error.index, None), None)
+        other = other_kind(item, self._kind, failed=True)
+        return mixed(where, [other], [self._kind]) if other else f"{where}: {said}"
 
 
-def read_bytes(path: str) -> bytes:
-    """The bytes of a file, or of stdin for "-". Raises `UnreadableError`."""
-    if path == STDIN:
-        return sys.stdin.buffer.read()
+class _Own:
+    """The items of a log that is only read, with those refused that are surely of another format."""
+
+    def __init__(self, items: Items | Lines, reader: ImportFormat) -> None:
+        self._items = items
+        self._reader = reader
+
+    def __iter__(self) -> Iterator[Any]:
+        for index, item in enumerate(self._items):
+            if (other := other_kind(item, self._reader)) is not None:
+                raise FormatError(mixed("it", [other], [self._reader]), index)
+            yield item
+
+
+def _parsed(form: Format, piece: list[tuple[int, Any]]) -> list[Draft]:
+    """The entries of a piece; a fault's place is that in the file."""
     try:
-        return Path(path).read_bytes()
-    except OSError as error:
-        raise UnreadableError(f"cannot read {path}: {error.strerror or error}") from None
+        return form.parse([message for _, message in piece])
+    except FormatError as error:
+        if error.index is None:
+            raise
+        said = str(error).removeprefix(f"message {error.index}: ")
+        raise FormatError(said, piece[error.index][0]) from None
+
+
+def _only(found: Iterable[tuple[str, Iterable[Any]]], name: str) -> Iterable[Any]:
+    """The one conversation; says which there are where there are several."""
+    titles: list[str] = []
+    count = 0
+    only: Iterable[Any] = ()
+    for count, (title, items) in enumerate(found, 1):
+        only = items
+        if count <= 5:
+            titles.append(f"{count} {title!r}")
+    if count > 1:
+        more = " ..." if count > len(titles) else ""
+        raise UnreadableError(
+            f"{name} has {count} conversations ({'; '.join(titles)}{more}); "
+            "choose one with --conversation NUMBER"
+        )
+    return only
+
+
+# ---------------------------------------------------------------- from a file
 
 
 def read_log(path: str, wanted: str = "auto", chosen: str | None = None) -> Log:
@@ -84,178 +299,84 @@ def read_log(path: str, wanted: str = "auto", chosen: str | None = None) -> Log:
 
     Raises `UnreadableError`.
     """
-    name = "stdin" if path == STDIN else path
-    return log_of(read_bytes(path), name, wanted, chosen)
+    if path != STDIN:
+        check_file(path)
+    return log_in(file_of(path), wanted, chosen)
 
 
 def bundled_log() -> Log:
     """The conversation that comes with memman: a coding agent's working day."""
     data = files("memman.cli").joinpath("demo.jsonl").read_bytes()
-    return log_of(data, "a coding agent's working day")
+    return log_in(File("a coding agent's working day", data=data))
 
 
-def log_of(data: bytes, name: str, wanted: str = "auto", chosen: str | None = None) -> Log:
-    """The log in some bytes; `name` says in errors where they came from."""
-    messages, system = _messages(text_of(data, name), name)
-    if not messages:
-        raise UnreadableError(f"{name} has no messages")
-    try:
-        reader = _reader(messages, wanted)
-        if reader is not None:
-            return _read_by(reader, messages, name, chosen)
-        if chosen is not None:
-            raise UnreadableError(f"{name} has one conversation: leave --conversation out")
-        plain = plain_messages(messages)
-        form = _form(plain, wanted, name)
-        return Log(name, plain, form.name, form.parse(plain), system)
-    except FormatError as error:
-        raise UnreadableError(f"{name}: {error}") from None
+def log_in(file: File, wanted: str = "auto", chosen: str | None = None) -> Log:
+    """The log in a file, recognised by its first items."""
+    items, system = _items(file)
+    head = items.head
+    if not head:
+        raise UnreadableError(f"{file.name} has no messages")
+    _check_one(items, head, file.name)
+    kind, sure = kind_of(head, file.name, wanted, items.where)
+    return Log(file.name, items, kind, sure, system, chosen)
 
 
-def _reader(items: list[Any], wanted: str) -> ImportFormat | None:
-    """Who reads these items, if they are of a log that is only read."""
-    if wanted == "auto":
-        return detect_log(items[:_HEAD])
-    return next((reader for reader in IMPORT_FORMATS if reader.name == wanted), None)
-
-
-def _read_by(reader: ImportFormat, items: list[Any], name: str, chosen: str | None) -> Log:
-    """The chosen conversation of a log that is only read."""
-    found = reader.conversations(items)
-    read = reader.parse(_chosen(found, name, chosen))
-    drafts = [item.draft for item in read if isinstance(item, ReadEntry)]
-    if not drafts:
-        raise UnreadableError(f"{name}: {reader.name}, but no message is in it")
-    return Log(name, items, reader.name, drafts, read=read)
-
-
-def _chosen(found: list[tuple[str, list[Any]]], name: str, chosen: str | None) -> list[Any]:
-    """The items of the conversation with this number (from 1) or title; of the only one if none."""
-    if chosen is None:
-        if len(found) == 1:
-            return found[0][1]
-        shown = "; ".join(f"{n} {title!r}" for n, (title, _) in enumerate(found[:5], 1))
-        raise UnreadableError(
-            f"{name} has {len(found)} conversations ({shown}{' ...' if len(found) > 5 else ''}); "
-            "choose one with --conversation NUMBER"
-        )
-    for number, (title, items) in enumerate(found, 1):
-        if chosen in (str(number), title):
-            return items
-    raise UnreadableError(f"{name} has no conversation {chosen!r}, but 1 to {len(found)}")
-
-
-def decode(text: str | bytes, name: str) -> Any:
-    """The value of a JSON text. Raises `UnreadableError` that says where it stops being JSON."""
-    try:
-        return msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise UnreadableError(f"{name} is not JSON: {_where(text, error)}") from None
-
-
-def _where(text: str | bytes, error: Exception) -> str:
-    """The place of the fault; the standard decoder tells line and column."""
-    try:
-        json.loads(text)
-    except json.JSONDecodeError as found:
-        ended = found.pos >= len(found.doc.rstrip()) or found.msg.startswith("Unterminated string")
-        what = "it ends too early, the file is truncated" if ended else found.msg
-        return f"{what} (line {found.lineno}, column {found.colno})"
-    except (ValueError, RecursionError) as found:
-        return str(found)
-    return str(error)
-
-
-_PACKED = {b"\x1f\x8b": "gzip", b"PK\x03\x04": "zip", b"(\xb5/\xfd": "zstd", b"BZh": "bzip2"}
-
-
-def text_of(data: bytes, name: str) -> str:
-    """The text of a file. Raises `UnreadableError` when it is packed, empty or no text."""
-    for start, packer in _PACKED.items():
-        if data.startswith(start):
-            raise UnreadableError(f"{name} is packed with {packer}; unpack it first")
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise UnreadableError(
-            f"{name} is not UTF-8 text (byte {error.start}); convert it, or unpack it first"
-        ) from None
-    if not text.strip():
-        raise UnreadableError(f"{name} is empty, it has no messages")
-    return text
-
-
-def _messages(text: str, name: str) -> tuple[list[Any], str | None]:
-    """The messages of a text, and the system prompt beside them."""
-    stripped = text.strip()
-    if stripped[0] not in "[{":
-        return [text], None
-    if _is_lines(stripped):
-        lines = [
-            decode(line, f"line {number} of {name}")
-            for number, line in enumerate(text.splitlines(), 1)
-            if line.strip()
-        ]
-        return _lines_messages(lines, name), None
-    return _document_messages(decode(stripped, name), name)
+def _items(file: File) -> tuple[Items | Lines, str | None]:
+    """The items of a file, and the system prompt beside them."""
+    if check_head(file) not in (b"[", b"{"):
+        return Items([text_of(file.read(), file.name)]), None
+    if file.has_lines():
+        return Lines(file), None
+    return _document(decode(text_of(file.read(), file.name), file.name), file.name)
 
 
 _RESPONSES = frozenset(("role", "choices", "candidates", "output"))
 _OF_LOGS = _RESPONSES | {"messages", "contents", "input"}
 
 
-def is_log(text: str) -> bool:
-    """Whether a text looks like messages, and not like a session that is broken."""
-    stripped = text.strip()
-    if stripped[0] not in "[{" or _is_lines(stripped):
+def is_log(file: File) -> bool:
+    """Whether a file looks like messages, and not like a session that is broken."""
+    if check_head(file) not in (b"[", b"{") or file.has_lines():
         return True
     try:
-        document = msgspec.json.decode(stripped)
-    except (msgspec.DecodeError, RecursionError):
+        document = msgspec.json.decode(file.read())
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
         return False
     return isinstance(document, list) or bool(_OF_LOGS & document.keys())
 
 
-def _is_lines(text: str) -> bool:
-    """Whether the first line is a whole object of its own and others follow."""
-    first, _, rest = text.partition("\n")
-    if not rest.strip() or not first.startswith("{"):
-        return False
-    try:
-        return isinstance(msgspec.json.decode(first), dict)
-    except msgspec.DecodeError:
-        return False
-
-
-def _lines_messages(lines: list[Any], name: str) -> list[Any]:
-    if any(isinstance(line, dict) and "messages" in line for line in lines):
+def _check_one(items: Items | Lines, head: list[Any], name: str) -> None:
+    if isinstance(items, Lines) and any(
+        isinstance(line, dict) and isinstance(line.get("messages"), list) for line in head
+    ):
         raise UnreadableError(
-            f"{name} has {len(lines)} conversations, one a line; give a file with one of them"
+            f"{name} has {len(items)} conversations, one a line; give a file with one of them"
         )
-    return lines
 
 
-def _document_messages(document: Any, name: str) -> tuple[list[Any], str | None]:
+def _document(document: Any, name: str) -> tuple[Items, str | None]:
     if isinstance(document, list):
-        return document, None
+        return Items(document), None
     if document.get("format") == SESSION_FORMAT:
         raise UnreadableError(
-            f"{name} is a memman session, not a log; see it with `memman show {name}`"
+            f"{name} is a memman session, not a log; see it with `memman show {quote(name)}`"
         )
     if isinstance(document.get("messages"), list):
-        return document["messages"], _system(document.get("system"), name)
+        return Items(document["messages"]), _system(document.get("system"), name)
     if isinstance(document.get("contents"), list):
         instruction = document.get("systemInstruction", document.get("system_instruction"))
         parts = instruction.get("parts") if isinstance(instruction, dict) else instruction
-        return document["contents"], _system(parts, name)
+        return Items(document["contents"]), _system(parts, name)
     if isinstance(document.get("input"), list):
-        return document["input"], _system(document.get("instructions"), name)
-    if _RESPONSES & document.keys():
-        return [document], None
-    if detect_log([document]) is not None:
-        return [document], None
+        return Items(document["input"]), _system(document.get("instructions"), name)
+    if _RESPONSES & document.keys() or _is_of_log(document):
+        return Items([document]), None
     found = ", ".join(list(document)[:6]) or "nothing"
     raise UnreadableError(f"{name} is an object without a list of `messages` (it has {found})")
+
+
+def _is_of_log(document: dict[str, Any]) -> bool:
+    return any(reader.detect([document]) for reader in IMPORT_FORMATS)
 
 
 def _system(system: Any, name: str) -> str | None:
@@ -266,39 +387,3 @@ def _system(system: Any, name: str) -> str | None:
         return "\n".join(block["text"] for block in system) or None
     except (TypeError, KeyError):
         raise UnreadableError(f"`system` of {name} is neither text nor blocks of text") from None
-
-
-def known_formats() -> dict[str, Format]:
-    """The formats that are parsed and rendered, by name: memman's own, then those of plugins."""
-    known = {form.name: form for form in BUILTIN_FORMATS}
-    for _, form in shared_plugins().listed("memman_formats"):
-        known.setdefault(form.name, form)
-    return known
-
-
-def _form(messages: list[Any], wanted: str, name: str) -> Format:
-    known = known_formats()
-    if wanted != "auto":
-        return format_named(wanted, known.values())
-    try:
-        return detect_format(messages, known.values())
-    except FormatError:
-        raise UnreadableError(f"{name}: {_unknown(messages, list(known.values()))}") from None
-
-
-def _unknown(messages: list[Any], known: list[Format]) -> str:
-    """What to say of messages in no known format: the first at fault, or how text looks."""
-    read_only = [form.name for form in IMPORT_FORMATS]
-    names = ", ".join([form.name for form in known] + read_only)
-    if isinstance(messages[0], str):
-        return (
-            f"this text is in no known format ({names}); a conversation as text has lines that "
-            "begin with who speaks, such as `User: ...` and `Assistant: ...`"
-        )
-    for number, message in enumerate(messages):
-        try:
-            detect_format([message], known)
-        except FormatError:
-            shown = first_line(repr(message), 80)
-            return f"message {number} is in no known format ({names}): {shown}"
-    return f"the messages are not all in one known format ({names}); name it with -f"

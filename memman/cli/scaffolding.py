@@ -1,4 +1,4 @@
-"""A plugin to begin with: a folder that installs, passes its tests and counts."""
+"""A plugin to begin with: a folder that installs, passes its tests, and counts or summarizes."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from memman.errors import InvalidInput
 from memman.plugins import shared_plugins
 
 _TEMPLATES: Final = Path(__file__).with_name("scaffold")
+KINDS: Final = ("counter", "summarizer")
 _FILES: Final = {
-    "pyproject.toml": "pyproject.toml.tmpl",
-    "README.md": "README.md.tmpl",
-    "$package/__init__.py": "init.py.tmpl",
-    "$package/counter.py": "counter.py.tmpl",
+    "pyproject.toml": "$kind/pyproject.toml.tmpl",
+    "README.md": "$kind/README.md.tmpl",
+    "$package/__init__.py": "$kind/init.py.tmpl",
+    "$package/$kind.py": "$kind/$kind.py.tmpl",
     "$package/py.typed": "py.typed.tmpl",
-    "tests/test_$module.py": "test.py.tmpl",
+    "tests/test_$module.py": "$kind/test.py.tmpl",
 }
 _PREFIX: Final = "memman-"
 _NAME: Final = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
@@ -31,8 +32,9 @@ _OWN: Final = frozenset(
 )
 
 
-def scaffold(name: str, into: Path) -> tuple[Path, list[str]]:
-    """Writes the plugin `name` into a new folder `memman-NAME` in `into`: the folder and its files.
+def scaffold(name: str, into: Path, kind: str) -> tuple[Path, list[str]]:
+    """Writes the plugin `name`, with what one of `KINDS` says in it, into a new folder `memman-NAME` in
+    `into`: the folder and its files.
 
     Raises `InvalidInput` for a name that a package cannot have or that is taken, and `UnusableError`
     where there is such a folder already. Nothing that exists is touched.
@@ -48,15 +50,16 @@ def scaffold(name: str, into: Path) -> tuple[Path, list[str]]:
             f"{folder} exists and is not overwritten: take another name, or --into another folder"
         ) from None
     try:
-        return folder, _write(folder, name)
+        return folder, _write(folder, name, kind)
     except BaseException:
         shutil.rmtree(folder)  # made above, so all that is in it is ours
         raise
 
 
-def _write(folder: Path, name: str) -> list[str]:
+def _write(folder: Path, name: str, kind: str) -> list[str]:
     module = name.replace("-", "_")
     words = {
+        "kind": kind,
         "name": name,
         "upper": name.upper(),
         "module": module,
@@ -66,7 +69,7 @@ def _write(folder: Path, name: str) -> list[str]:
     files = []
     for pattern, template in _FILES.items():
         path = Template(pattern).substitute(words)
-        text = (_TEMPLATES / template).read_text(encoding="utf-8")
+        text = (_TEMPLATES / Template(template).substitute(words)).read_text(encoding="utf-8")
         target = folder / path
         target.parent.mkdir(exist_ok=True)
         target.write_text(Template(text).substitute(words), encoding="utf-8")

@@ -6,6 +6,7 @@ import stat
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import click
@@ -20,11 +21,13 @@ from memman.cli.archives import (
     write_archive,
 )
 from memman.cli.databases import chosen, is_database, opened, quiet_manager
+from memman.cli.lines import STDIN, File, decode, read_bytes, text_of
 from memman.cli.problems import UnreadableError, UnusableError
-from memman.cli.reading import STDIN, decode, is_log, read_bytes, text_of
+from memman.cli.reading import is_log
 from memman.entries import Entry
 from memman.explaining import Trail
 from memman.manager import MemoryManager
+from memman.stores import without_password
 
 
 class Session:
@@ -93,10 +96,10 @@ def is_session(path: str) -> bool:
 def document_of(data: bytes, name: str) -> SessionState:
     """The document in some bytes; `name` says in errors where they came from."""
     text = text_of(data, name)
-    if is_log(text):
+    if is_log(File(name, data=data)):
         raise UnreadableError(
             f"{name} is not a memman session but a log; make one of it with "
-            f"`memman import {name} -o S.json`"
+            f"`memman import {quote(name)} -o S.json`"
         )
     document = decode(text, name)
     if not isinstance(document, dict) or document.get("format") != FORMAT:
@@ -159,14 +162,16 @@ def check_target(path: str, session_id: str, force: bool = False) -> None:
 
     `force` allows another session, never a file that is none.
     """
-    target = Path(path)
-    if path == STDIN or not target.exists():
+    if path == STDIN:
         return
     if is_database(path):
         raise UnusableError(
-            f"{path} is a database: a session of its own is changed with --in-place, another one goes "
-            "into a session file"
+            f"{without_password(path)} is a database: a session of its own is changed with "
+            "--in-place, another one goes into a session file"
         )
+    target = Path(path)
+    if not target.exists():
+        return
     held = archived_session(path)
     document = _document(target) if target.is_file() and held is None else None
     if isinstance(document, dict) and document.get("format") == FORMAT:
@@ -182,6 +187,8 @@ def check_target(path: str, session_id: str, force: bool = False) -> None:
 
 def _document(target: Path) -> Any:
     try:
+        if not File(str(target), target).may_be_document():  # a log, which may be long
+            return None
         return msgspec.json.decode(target.read_bytes())
-    except (OSError, msgspec.DecodeError, UnicodeError):
+    except (OSError, UnreadableError, msgspec.DecodeError, UnicodeError):
         return None

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import click
-import msgspec
 
+from memman.cli.answers import SessionsAnswer, answer
 from memman.cli.databases import is_database, sessions_in
 from memman.cli.display import Row, console, counted, table
-from memman.cli.options import answer, json_option, note
+from memman.cli.options import json_option, note
 from memman.cli.problems import UnreadableError
 
 
@@ -20,7 +20,7 @@ def sessions(database: str, as_json: bool) -> None:
         raise UnreadableError(f"{database} is no database; `memman stats S` shows a session file")
     found = sessions_in(database)
     if as_json:
-        answer("sessions", sessions=[msgspec.to_builtins(each) for each in found])
+        answer(SessionsAnswer(sessions=tuple(found)))
         return
     rows = [
         Row((f"{each.head:,}", f"{each.entries:,}", f"{each.tokens:,}", each.session_id))

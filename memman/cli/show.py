@@ -5,14 +5,16 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Sequence
+from typing import get_args
 
 import click
 
+from memman.cli.answers import EntryAnswer, ShowAnswer, answer
 from memman.cli.display import Row, arrow, console, counted, first_line, harmless, table
-from memman.cli.options import answer, json_option, note, session_argument
+from memman.cli.options import json_option, note, session_argument
 from memman.cli.problems import FindingError
 from memman.cli.session_files import Session, load
-from memman.entries import ENTRY_TYPES, Entry
+from memman.entries import ENTRY_TYPES, Entry, Role
 
 _ROOMY = 80  # columns; below it the state of an entry is shortened
 _HEADINGS = (">seq", "type", "role/name", ">tokens", "state", "text")
@@ -21,6 +23,7 @@ _HEADINGS = (">seq", "type", "role/name", ">tokens", "state", "text")
 @click.command()
 @session_argument
 @click.option("--type", "kind", type=click.Choice(ENTRY_TYPES), help="Only entries of this type.")
+@click.option("--role", type=click.Choice(get_args(Role)), help="Only entries of this role.")
 @click.option("--grep", metavar="REGEX", help="Only entries whose text matches.")
 @click.option("--active", is_flag=True, help="The window as the model sees it, summaries included.")
 @click.option("--entry", "wanted", metavar="ID|SEQ", help="One entry with its full text.")
@@ -28,6 +31,7 @@ _HEADINGS = (">seq", "type", "role/name", ">tokens", "state", "text")
 def show(
     session: str,
     kind: str | None,
+    role: str | None,
     grep: str | None,
     active: bool,
     wanted: str | None,
@@ -47,10 +51,12 @@ def show(
     chosen = [
         entry
         for entry in entries
-        if kind in (None, entry.type) and (pattern is None or pattern.search(entry.text))
+        if kind in (None, entry.type)
+        and role in (None, entry.role)
+        and (pattern is None or pattern.search(entry.text))
     ]
     if as_json:
-        answer("show", session_id=opened.id, entries=chosen)
+        answer(ShowAnswer(session_id=opened.id, entries=tuple(chosen)))
     elif chosen:
         shown_on = console()
         to = f"{arrow(shown_on)} " if shown_on.width < _ROOMY else ""
@@ -90,7 +96,7 @@ def _found(opened: Session, wanted: str) -> Entry:
 
 def _show_one(entry: Entry, opened: Session, as_json: bool) -> None:
     if as_json:
-        answer("show", session_id=opened.id, entry=entry)
+        answer(EntryAnswer(session_id=opened.id, entry=entry))
         return
     state, name = _state(entry, opened.places), harmless(entry.name or entry.role)
     tokens = counted(entry.token_count.tokens, "token")

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from memman.cli.answers import StatsAnswer, answer
 from memman.cli.display import console, counted, has_colours, print_lines, usage_block
-from memman.cli.options import answer, json_option, model_option, session_argument
+from memman.cli.options import json_option, model_option, session_argument
+from memman.cli.problems import FindingError
 from memman.cli.session_files import Session, load
 from memman.counting.estimator import NAME
 from memman.report.usage import usage_of
@@ -19,18 +21,28 @@ if TYPE_CHECKING:
 @click.command()
 @session_argument
 @model_option
+@click.option(
+    "--fail-over",
+    type=click.FloatRange(min=0),
+    metavar="PERCENT",
+    help="Exit with 1 if more of the window is used.",
+)
 @json_option
-def stats(session: str, model: str | None, as_json: bool) -> None:
+def stats(session: str, model: str | None, fail_over: float | None, as_json: bool) -> None:
     """Shows how the session S fills its context window."""
     opened = load(session, model)
     numbers = opened.memory.get_stats(opened.id)
     usage = usage_of(opened.memory, opened.id)
     if as_json:
-        answer("stats", stats=numbers, usage=usage.as_dict())
-        return
-    shown_on = console()
-    print_lines(shown_on, usage_block(usage, has_colours(shown_on), shown_on.width, zeros=False))
-    print_lines(shown_on, ["", *_totals(opened, numbers)])
+        answer(StatsAnswer(stats=numbers, usage=usage))
+    else:
+        shown_on = console()
+        colours = has_colours(shown_on)
+        print_lines(shown_on, usage_block(usage, colours, shown_on.width, zeros=False))
+        print_lines(shown_on, ["", *_totals(opened, numbers)])
+    used = 100 * usage.used / usage.window
+    if fail_over is not None and used > fail_over:
+        raise FindingError(f"{used:.1f} % of the window is used, more than {fail_over:g} %")
 
 
 def _totals(opened: Session, numbers: SessionStats) -> list[str]:

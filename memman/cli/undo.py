@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import click
 
+from memman.cli.answers import UndoAnswer, answer
 from memman.cli.compressions import compression_argument, found_compression
 from memman.cli.display import counted
 from memman.cli.options import (
-    answer,
     force_option,
     json_option,
     note,
@@ -20,6 +20,7 @@ from memman.cli.problems import FindingError
 from memman.cli.session_files import check_target, load, target_of, write
 from memman.explaining import Trail
 from memman.results import SessionStats
+from memman.stores import without_password
 
 _MOST_LISTED = 12
 
@@ -57,7 +58,8 @@ def undo(
     write(opened, session, to, force)
     after = opened.memory.get_stats(opened.id)
     if as_json:
-        answer("undo", session_file=to, undone=undone, stats=after)
+        told = without_password(to)
+        answer(UndoAnswer(session_file=told, undone=tuple(undone), stats=after))
     else:
         note(_told(trail, undone))
         note(_change(before, after))

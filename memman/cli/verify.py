@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
-from typing import Any
+from pathlib import Path
 
 import click
 
 from memman.archive import verify as verify_archive
-from memman.cli.archives import FORMAT, archived_session, spooled
+from memman.cli.answers import VerifyAnswer, answer
+from memman.cli.archives import FORMAT, archived_session, limits, spooled
 from memman.cli.databases import quiet_manager
 from memman.cli.display import counted, harmless
-from memman.cli.options import answer, json_option
+from memman.cli.lines import STDIN, read_bytes
+from memman.cli.options import json_option, limit_option
 from memman.cli.problems import UNREADABLE
-from memman.cli.reading import STDIN, read_bytes
+from memman.cli.progress import working
 from memman.cli.session_files import document_of
 from memman.errors import MemmanError, StateError
 
 
 @click.command()
 @click.argument("file", metavar="FILE")
+@limit_option
 @json_option
 def verify(file: str, as_json: bool) -> None:
     """Checks FILE, an archive or a session document, to its end; "-" reads stdin. Changes nothing.
@@ -32,51 +34,56 @@ def verify(file: str, as_json: bool) -> None:
     try:
         found = _checked(path, name)
     except StateError as error:
-        _tell(name, error.problems, as_json)
+        found = VerifyAnswer(file=name, ok=False, problems=error.problems)
     except MemmanError as error:
-        _tell(name, [str(error)], as_json)
-    else:
-        if as_json:
-            answer("verify", file=name, ok=True, problems=[], **found)
-        else:
-            records, entries = (
-                counted(found["records"], "record"),
-                counted(found["entries"], "entry", "entries"),
-            )
-            session = harmless(repr(found["session_id"]))
-            click.echo(f"{name}: OK, {found['format']} of session {session}, {records}, {entries}")
-            click.echo(f"SHA-256 {found['sha256']}")
+        found = VerifyAnswer(file=name, ok=False, problems=(str(error),))
+    if as_json:
+        answer(found)
+    if not found.ok:
+        _tell_faults(found)
+    elif not as_json:
+        _tell(found)
 
 
-def _checked(path: str, name: str) -> dict[str, Any]:
+def _checked(path: str, name: str) -> VerifyAnswer:
     """What a sound file holds."""
     if archived_session(path) is not None:
-        info = verify_archive(path)
-        return {
-            "format": FORMAT, "session_id": info.session_id, "records": info.records,
-            "entries": info.entries, "sha256": info.sha256,
-        }  # fmt: skip
+        with working("verifying") as watch, Path(path).open("rb") as source:
+            info = verify_archive(watch(source), limits=limits())
+        return VerifyAnswer(
+            file=name,
+            ok=True,
+            format=FORMAT,
+            session_id=info.session_id,
+            records=info.records,
+            entries=info.entries,
+            sha256=info.sha256,
+        )
     data = read_bytes(path)
     state = document_of(data, name)
-    memory = quiet_manager()
-    memory.import_session(state)
-    return {
-        "format": state.format, "session_id": state.session_id, "records": len(state.log),
-        "entries": len(state.entries), "sha256": hashlib.sha256(data).hexdigest(),
-    }  # fmt: skip
+    quiet_manager().import_session(state)
+    return VerifyAnswer(
+        file=name,
+        ok=True,
+        format=state.format,
+        session_id=state.session_id,
+        records=len(state.log),
+        entries=len(state.entries),
+        sha256=hashlib.sha256(data).hexdigest(),
+    )
 
 
-def _tell(name: str, problems: Sequence[str], as_json: bool) -> None:
-    if as_json:
-        empty = {
-            "format": None,
-            "session_id": None,
-            "records": None,
-            "entries": None,
-            "sha256": None,
-        }
-        answer("verify", file=name, ok=False, problems=problems, **empty)
-    click.echo(f"memman: {name} is not sound: {counted(len(problems), 'fault')}", err=True)
-    for problem in problems:
+def _tell(found: VerifyAnswer) -> None:
+    records = counted(found.records or 0, "record")
+    entries = counted(found.entries or 0, "entry", "entries")
+    session = harmless(repr(found.session_id))
+    click.echo(f"{found.file}: OK, {found.format} of session {session}, {records}, {entries}")
+    click.echo(f"SHA-256 {found.sha256}")
+
+
+def _tell_faults(found: VerifyAnswer) -> None:
+    faults = counted(len(found.problems), "fault")
+    click.echo(f"memman: {found.file} is not sound: {faults}", err=True)
+    for problem in found.problems:
         click.echo(harmless(f"  - {problem}"), err=True)
     click.get_current_context().exit(UNREADABLE)

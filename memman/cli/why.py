@@ -7,6 +7,7 @@ from itertools import groupby
 
 import click
 
+from memman.cli.answers import WhyAnswer, answer
 from memman.cli.databases import chosen
 from memman.cli.display import (
     console,
@@ -17,9 +18,9 @@ from memman.cli.display import (
     print_lines,
     speaker,
 )
-from memman.cli.options import answer, json_option, note, own_command, session_argument
+from memman.cli.lines import STDIN
+from memman.cli.options import json_option, note, own_command, session_argument
 from memman.cli.problems import FindingError
-from memman.cli.reading import STDIN
 from memman.cli.session_files import load
 from memman.explaining import CompressionFate, Found, Remnant, Trace, trace
 
@@ -41,7 +42,7 @@ def why(session: str, text: str, as_json: bool) -> None:
     trail = opened.trail
     traced = trace(trail, text)
     if as_json:
-        answer("why", session_id=opened.id, trace=traced)
+        answer(WhyAnswer(session_id=opened.id, trace=traced))
     elif traced.found or traced.survives:
         fates = {fate.compression_id: fate for fate in trail.compression_fates()}
         _show(traced, fates, session)

@@ -34,15 +34,17 @@ class WatchedCraft:
         """The entry of a draft, always counted as what it is."""
         if not isinstance(draft, Draft):
             raise InvalidInput(f"craft takes a Draft, not {type(draft).__name__}")
-        _check(draft)
-        entry = self._craft(draft)
+        entry = self._craft(_checked(draft))
         self.made[entry.id] = entry
         return entry
 
+    def price(self, like: str) -> None:
+        """Unknown: what a stage of one's own shows is made, and counted, when it is asked for."""
 
-def _check(draft: Draft) -> None:
-    """Refuses a draft that no verb could have made, or that no reading could take."""
-    check_draft(draft)
+
+def _checked(draft: Draft) -> Draft:
+    """The draft, with plain strings. Refuses one that no verb could make or no reading could take."""
+    draft = check_draft(draft)
     if draft.type not in ENTRY_TYPES or draft.role not in _ROLES:
         raise InvalidInput(f"a draft cannot be a {draft.type!r} of the role {draft.role!r}")
     if draft.raw_json is not NO_JSON:
@@ -51,6 +53,7 @@ def _check(draft: Draft) -> None:
         raise InvalidInput("a draft of one's own has no metadata")
     if draft.type == "summary" and draft.metadata_json is not NO_JSON:
         msgspec.json.decode(draft.metadata_json, type=Covered)
+    return draft
 
 
 def fault_of(before: View, after: object, craft: WatchedCraft) -> str:

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from memman.compression.constraints import NOTHING_CARRIED, Carried, carried
+from memman.compression.constraints import NOTHING_CARRIED, Carried, carried, constraints_of
 from memman.compression.covering import summary_draft
 from memman.compression.digest import digest, longest
 from memman.compression.layout import Parts, parts_of_reply
@@ -30,10 +30,10 @@ class Composer:
 
     def __init__(self, originals: Sequence[Entry], craft: Craft, bare: bool = False) -> None:
         self._originals = originals
+        self._constraints = None if bare else constraints_of(originals)
         self._told: dict[str, None] = {}
         self._craft = craft
         self._draft = summary_draft("", originals)
-        self._bare = bare
         self.forgotten: tuple[
             str, ...
         ] = ()  # constraints told by models that the summary had no room for
@@ -60,7 +60,7 @@ class Composer:
 
         Exact values only take what room the reply leaves; constraints have their room first.
         """
-        if self._bare:
+        if self._constraints is None:
             made = self.entry(text)
             return made if made.token_count.tokens <= cap else made.token_count.tokens
         parts = self._parts(text, cap)
@@ -77,7 +77,7 @@ class Composer:
 
     def clipped(self, text: str, cap: int) -> Entry:
         """The summary with so much of a reply's beginning as there is room for."""
-        parts = Parts(text) if self._bare else self._parts(text, cap)
+        parts = Parts(text) if self._constraints is None else self._parts(text, cap)
         body, parts = parts.body, msgspec.structs.replace(parts, body="")
         if self._count(parts.text) > cap:
             parts = msgspec.structs.replace(parts, ledger="")
@@ -109,10 +109,10 @@ class Composer:
         return made if made.token_count.tokens <= cap else plain
 
     def _below(self, told: Sequence[str], cap: int) -> Carried:
-        if self._bare:
+        if self._constraints is None:
             return NOTHING_CARRIED
         every = (*self._told, *told)
-        return carried(self._originals, every, cap - SMALLEST_SUMMARY, self._count)
+        return carried(self._constraints, every, cap - SMALLEST_SUMMARY, self._count)
 
     def _count(self, text: str) -> int:
         return self.entry(text).token_count.tokens

@@ -42,18 +42,23 @@ def is_declared(entry: Entry) -> bool:
     return entry.metadata_json is not NO_JSON and entry.metadata.get(_KEY) is True
 
 
-def carried(
-    entries: Sequence[Entry], told: Sequence[str], tokens: int, count: CountText
-) -> Carried:
-    """The constraints of entries that a summary replaces, of earlier summaries, and `told` by a new one.
+class Constraints(msgspec.Struct, frozen=True):
+    """What entries declare, and what earlier summaries among them told; each once, in order."""
+
+    declared: tuple[str, ...]
+    told: tuple[str, ...]
+
+
+def carried(before: Constraints, told: Sequence[str], tokens: int, count: CountText) -> Carried:
+    """The constraints of what a summary replaces, and those `told` by the new one.
 
     Together at most `tokens` tokens, as `count` sees them: declared ones first, then the oldest.
     """
-    declared, others = _found(entries)
-    others.update(dict.fromkeys(told))
+    declared = before.declared
+    others = dict.fromkeys((*before.told, *told))
     if not (declared or others):
         return NOTHING_CARRIED
-    kept, left = _fitting(list(declared), tokens, count)
+    kept, left = _fitting(declared, tokens, count)
     more = [item for item in others if item not in declared]
     below, _ = _fitting(more, int(left * _SHARE), count)
     while (kept or below) and count(Parts("", tuple(below), tuple(kept)).text) > tokens:
@@ -63,18 +68,18 @@ def carried(
     return Carried(tuple(below), tuple(kept), lost, forgotten)
 
 
-def _found(entries: Sequence[Entry]) -> tuple[dict[str, None], dict[str, None]]:
-    """The declared constraints and the others, each once, in order."""
+def constraints_of(entries: Sequence[Entry]) -> Constraints:
+    """The constraints that entries declare, and those that stand in earlier summaries."""
     declared: dict[str, None] = {}
-    others: dict[str, None] = {}
+    told: dict[str, None] = {}
     for entry in entries:
         if entry.type == "summary":
             parts = parts_of(entry.text)
             declared.update(dict.fromkeys(parts.declared))
-            others.update(dict.fromkeys(parts.constraints))
+            told.update(dict.fromkeys(parts.constraints))
         elif is_declared(entry) and (text := entry.text.strip()):
             declared[one_item(plain(text))] = None
-    return declared, others
+    return Constraints(tuple(declared), tuple(told))
 
 
 def _fitting(items: Sequence[str], tokens: int, count: CountText) -> tuple[list[str], int]:

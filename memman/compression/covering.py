@@ -30,8 +30,8 @@ def _range_of(originals: Sequence[Entry]) -> msgspec.Raw:
     times = [entry.timestamp for entry in plain]
     seqs = [plain[0].seq, plain[-1].seq] if plain else []  # they are in the order of the log
     for entry in originals:
-        if entry.type == "summary" and (metadata := entry.metadata):
-            known = msgspec.convert(metadata, Covered)
+        if entry.type == "summary" and len(memoryview(entry.metadata_json)) > len(b"{}"):
+            known = msgspec.json.decode(entry.metadata_json, type=Covered)
             times += known.start, known.end
             seqs += known.first, known.last
     if not seqs:

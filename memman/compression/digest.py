@@ -89,11 +89,11 @@ def longest(tokens: int, count: CountText, composed: Callable[[int], str], least
         cost = count(text)
         if cost <= tokens:
             fits = room
+            if cost >= _FULL * tokens or len(text) < room // 2 or text == best:
+                return max(best, text, key=len)
             best = max(best, text, key=len)
-            if cost >= _FULL * tokens or len(text) < room // 2:
-                break
         else:
-            over = room
+            room = over = min(room, len(text))  # what did not fit may have left room
         guess = int(room * tokens * 0.99 / max(cost, 1))
         room = guess if fits < guess and (not over or guess < over) else (fits + over) // 2
         if room <= fits:

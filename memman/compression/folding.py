@@ -12,10 +12,12 @@ from collections.abc import Hashable
 from memman.compression.stages import LEAST_GAIN, stub_of
 from memman.compression.view import Craft, Goal, Item, Place, View
 from memman.entries import NO_JSON, Entry
+from memman.window import Slot
 
 FOLD_KEY = "fold_key"
 _IN_JSON = f'"{FOLD_KEY}"'.encode()
 _READS = ("tool_result", "context")
+_FOLDED = "[memman: entry #{} is a newer read of this; the original is entry #{}, {} tokens]"
 
 
 def fold_repeats(view: View, goal: Goal, craft: Craft) -> View | None:
@@ -25,51 +27,49 @@ def fold_repeats(view: View, goal: Goal, craft: Craft) -> View | None:
     """
     tokens = view.tokens
     folded: dict[Place, Item] = {}
-    for place, item, newest in _repeats(view):
+    for place, slot, newest in _repeats(view):
         if tokens <= goal.tokens:
             break
-        stub = _stub_of(item, newest, craft)
+        stub = stub_of(slot, craft, _FOLDED, (newest.seq, slot.position, slot.tokens), "fold")
         if stub is not None:
             folded[place] = stub
-            tokens += stub.tokens - item.tokens
+            tokens += stub.tokens - slot.tokens
     return view.with_replaced(folded) if folded else None
 
 
-def _repeats(view: View) -> list[tuple[Place, Item, Entry]]:
+def _repeats(view: View) -> list[tuple[Place, Slot, Entry]]:
     """The reads that may be folded, oldest first, each with the newest read of the same."""
     reads = _reads(view)
-    sizes = Counter([item.tokens for _, item, _ in reads])
+    sizes = Counter([slot.tokens for _, slot in reads])
     newest: dict[Hashable, Entry] = {}
-    found: list[tuple[Place, Item, Entry]] = []
-    for place, item, key in reversed(reads):
-        entry = item.entry
-        if entry is None:
-            continue
-        if key is None and sizes[item.tokens] > 1 and type(entry.content) is str:
+    found: list[tuple[Place, Slot, Entry]] = []
+    for place, slot in reversed(reads):
+        entry = slot.entry
+        key = _key(entry)
+        if key is None and sizes[slot.tokens] > 1 and type(entry.content) is str:
             key = entry.content  # hashed only where another read is as large
         if key is None:
             continue
         if key not in newest:
             newest[key] = entry
         elif view.groups[place[0]].standing == "old":
-            found.append((place, item, newest[key]))
+            found.append((place, slot, newest[key]))
     found.reverse()
     return found
 
 
-def _reads(view: View) -> list[tuple[Place, Item, Hashable]]:
-    """What was read and is shown as it was added, with its key (None: only its content says what it is)."""
+def _reads(view: View) -> list[tuple[Place, Slot]]:
+    """What was read and is shown as it was added."""
     return [
-        ((number, index), item, _key(item.entry))
+        ((number, index), slot)
         for number, group in enumerate(view.groups)
-        # Most exchanges without results are plain messages: their items need not be made.
+        # Most exchanges without results are plain messages.
         if group.results or len(group.slots) > 1 or group.slots[0].entry.type == "context"
-        for index, item in enumerate(group.items)
-        if item.method is None
-        and item.run[0].compression is None
-        and item.tokens > 2 * LEAST_GAIN
-        and item.entry is not None
-        and item.entry.type in _READS
+        for index, slot in enumerate(group.slots)
+        if slot.tokens > 2 * LEAST_GAIN
+        and slot.entry.type in _READS
+        and slot.compression is None
+        and group.is_added(index)
     ]
 
 
@@ -80,12 +80,3 @@ def _key(entry: Entry) -> Hashable:
         return None
     key = entry.metadata.get(FOLD_KEY)
     return None if key is None else (FOLD_KEY, str(key))
-
-
-def _stub_of(item: Item, newest: Entry, craft: Craft) -> Item | None:
-    if item.entry is None:
-        return None
-    text = "[memman: entry #{} is a newer read of this; the original is entry #{}, {} tokens]"
-    numbers = [str(number) for number in (newest.seq, item.entry.seq, item.tokens)]
-    nines = ["9" * len(number) for number in numbers]
-    return stub_of(item, craft, text.format(*numbers), text.format(*nines), "fold")

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from memman.compression.ledger import LEDGER_HEAD, without_ledger
+from memman.compression.ledger import LEDGER_HEAD, above_ledger
 
 CONSTRAINTS: Final = "## Constraints"
 DECLARED: Final = "## Declared constraints"
@@ -51,7 +51,7 @@ def _section(heading: str, items: Iterable[str]) -> str:
 
 def parts_of(text: str) -> Parts:
     """The parts of a summary that was put together here."""
-    above, _ = without_ledger(text)
+    above = above_ledger(text)
     ledger = text[len(above) :].lstrip("\n")
     above, declared = _cut(above, DECLARED)
     body, constraints = _cut(above, CONSTRAINTS)

@@ -8,10 +8,8 @@ summary to summary. No value has a blank or a bracket in it, so none can end the
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
-
-import msgspec
 
 from memman.compression.words import exact_values, sure_values
 from memman.entries import Entry
@@ -31,14 +29,6 @@ _KEPT: Final = re.compile(r"#(\d+): ([^;]*)")
 Found = tuple[str, int]  # a value, and the number of its entry
 
 
-class _Value(msgspec.Struct, gc=False):
-    """An exact value: in how many entries it stood, how late, and the last of them."""
-
-    seen: int
-    order: int
-    seq: int
-
-
 def ledger(entries: Sequence[Entry], characters: int) -> str:
     """The exact values alone, at most so many characters of them; "" where there are none.
 
@@ -54,51 +44,63 @@ def ranked_values(entries: Sequence[Entry], room: int | None = None) -> list[Fou
 
     With a `room` in characters only as much is read as that is worth.
     """
-    found: dict[str, _Value] = {}
+    seen: dict[str, int] = {}  # in how many entries, as far as that counts
+    latest: list[
+        tuple[str, int, int]
+    ] = []  # each with how late it stood, and the last of those entries
     chars = read = 0
     for order, entry in enumerate(reversed(entries)):
-        if room is not None and entry.type != "summary":
-            if chars >= _CHOICE * room or read >= _READ * room:
-                continue
-            read += min(len(entry.text), _READ_OF_ONE)
-        for place, (value, seq) in enumerate(_values_in(entry, room is None)):
-            known = found.get(value)
-            if known is not None:
-                known.seen += 1
+        seq = entry.seq
+        if entry.type == "summary":
+            found = _of_summary(entry, order)
+        elif room is None:
+            found = [(value, order, seq) for value in exact_values(entry.text)]
+        elif chars < _CHOICE * room and read < _READ * room:
+            text = entry.text
+            read += min(len(text), _READ_OF_ONE)
+            found = [(value, order, seq) for value in sure_values(text, _READ_OF_ONE)]
+        else:
+            continue
+        for one in found:
+            value = one[0]
+            if value in seen:
+                if seen[value] < _SEEN_MOST:
+                    seen[value] += 1
             else:
-                found[value] = _Value(1, order if seq == entry.seq else order + place, seq)
+                seen[value] = 1
+                latest.append(one)
                 chars += len(value) + 1
-    return [(value, known.seq) for value, known in sorted(found.items(), key=_rank)]
+    search = _DIGIT.search
+    ranked = [
+        (-seen[value] - (_WITH_DIGITS if search(value) else 0), late, place)
+        for place, (value, late, _) in enumerate(latest)
+    ]
+    ranked.sort()
+    return [(latest[place][0], latest[place][2]) for _, _, place in ranked]
 
 
-def _values_in(entry: Entry, closely: bool) -> Iterator[Found]:
-    """The values of an entry, each once; those of an earlier ledger the newest first."""
-    if entry.type != "summary":
-        text = entry.text
-        for value in exact_values(text) if closely else sure_values(text, _READ_OF_ONE):
-            yield value, entry.seq
-        return
+def _of_summary(entry: Entry, order: int) -> list[tuple[str, int, int]]:
+    """The values of an earlier summary: its own, and those of its ledger, the newest first."""
     text, kept = without_ledger(entry.text)
     known = {value for value, _ in kept}
-    for value in exact_values(text):
-        if value not in known:
-            yield value, entry.seq
-    yield from reversed(kept)
+    own = [(value, order, entry.seq) for value in exact_values(text) if value not in known]
+    late = order + len(own)
+    return own + [(value, late + at, seq) for at, (value, seq) in enumerate(reversed(kept))]
+
+
+def above_ledger(text: str) -> str:
+    """A summary's text without the ledger that is its last line."""
+    at = text.rfind("\n") + 1
+    return text[:at].rstrip() if text.startswith(LEDGER_HEAD, at) else text
 
 
 def without_ledger(text: str) -> tuple[str, list[Found]]:
     """A summary's text, and the values of the ledger that is its last line."""
-    before, newline, line = text.rpartition("\n")
-    if not line.startswith(LEDGER_HEAD):
+    above = above_ledger(text)
+    if above is text:
         return text, []
-    kept = [(v, int(seq)) for seq, values in _KEPT.findall(line) for v in values.split()]
-    return before.rstrip() if newline else "", kept
-
-
-def _rank(found: tuple[str, _Value]) -> tuple[int, int]:
-    value, known = found
-    digits = _WITH_DIGITS if _DIGIT.search(value) else 0
-    return -min(known.seen, _SEEN_MOST) - digits, known.order
+    kept = _KEPT.findall(text, text.rfind("\n") + 1)
+    return above, [(v, int(seq)) for seq, values in kept for v in values.split()]
 
 
 def ledger_line(ranked: Sequence[Found], room: int) -> str:

@@ -11,9 +11,8 @@ from typing import Final
 
 import msgspec
 
-from memman.compression.ledger import without_ledger
+from memman.compression.ledger import above_ledger
 from memman.entries import (
-    Content,
     Entry,
     FilePart,
     ImagePart,
@@ -42,7 +41,7 @@ def material(entries: Sequence[Entry]) -> str:
 
 def previous(entries: Sequence[Entry]) -> str | None:
     """What earlier summaries said, all of them: a new one carries them on."""
-    told = [without_ledger(e.text)[0].strip() for e in entries if e.type == "summary"]
+    told = [above_ledger(e.text).strip() for e in entries if e.type == "summary"]
     return "\n\n".join(told) or None
 
 
@@ -50,7 +49,7 @@ def _summary(entry: Entry) -> str:
     """An earlier summary; its ledger is carried on without anybody's help."""
     covers = entry.metadata
     span = f" of entries {covers['first']}-{covers['last']}" if "first" in covers else ""
-    told = neutralised(without_ledger(entry.text)[0].strip())
+    told = neutralised(above_ledger(entry.text).strip())
     return f"[memman summary so far{span}, to be carried on]\n{told}\n[end of memman summary]"
 
 
@@ -64,16 +63,15 @@ def _line(entry: Entry) -> str:
 
 def shown(entry: Entry) -> str:
     """What of an entry goes to a summarizer: of a long result its beginning and end."""
-    text = _with_placeholders(entry.content)
+    content = entry.content
+    text = content if isinstance(content, str) else _with_placeholders(content)
     if len(text) <= SHOWN_CHARS or entry.type not in ("tool_result", "context"):
         return text
     half = SHOWN_CHARS // 2
     return f"{text[:half]}\n[... {len(text) - 2 * half} characters left out ...]\n{text[-half:]}"
 
 
-def _with_placeholders(content: Content) -> str:
-    if isinstance(content, str):
-        return content
+def _with_placeholders(content: tuple[Part, ...]) -> str:
     told = [placeholder(part) for part in content if isinstance(part, ImagePart | FilePart)]
     text = text_of(content)
     if not (text or told):

@@ -61,10 +61,13 @@ def _failed(stage: Stage, what: str) -> CompressionFailed:
 def replacements_of(view: View) -> tuple[Replacement, ...]:
     """What a view changes, as a record says it."""
     return tuple(
-        Replacement(tuple(slot.entry.id for slot in item.run), item.entry, item.method, item.into)
-        for _, group in view.touched
-        for item in group.items
-        if item.method is not None
+        [
+            Replacement(tuple([slot.entry.id for slot in item.run]), item.entry, method, item.into)
+            for group in view.groups
+            if group.made is not None
+            for item in group.made
+            if (method := item.method) is not None
+        ]
     )
 
 

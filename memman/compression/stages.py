@@ -7,14 +7,25 @@ of proportion, drop the oldest, clip the rest.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Literal
 
 import msgspec
 
 from memman.compression.layout import parts_of
-from memman.compression.view import Craft, Goal, Item, Place, View, in_place_of
+from memman.compression.view import (
+    Craft,
+    Goal,
+    Group,
+    Item,
+    Later,
+    Place,
+    View,
+    in_place_of,
+)
 from memman.entries import Entry, text_of
 from memman.errors import ConfigError
+from memman.window import Slot
 
 LEAST_GAIN = 20  # tokens: less is not worth a change of the prompt's prefix
 _HEAD_SHARE = 0.6  # of a clipped text is its beginning, the rest its end
@@ -49,18 +60,17 @@ class ClearToolResults(msgspec.Struct, frozen=True, kw_only=True):
     def __call__(self, view: View, goal: Goal, craft: Craft) -> View | None:
         """The view with results cleared until low water; None where there is too little to clear."""
         tokens = view.tokens
-        cleared: dict[Place, Item] = {}
+        changed: dict[int, Group] = {}
         for number, group in enumerate(view.groups[: self._reach(view)]):
             if tokens <= goal.tokens:
                 break
             if group.results and group.standing == "old":
-                for index, item in enumerate(group.items):
-                    stub = self._stub_of(item, craft)
-                    if stub is not None:
-                        cleared[number, index] = stub
-                        tokens += stub.tokens - item.tokens
+                cleared = self._cleared(group, craft)
+                tokens += cleared.tokens - group.tokens
+                if cleared is not group:
+                    changed[number] = cleared
         enough = view.tokens - tokens >= max(1, self.minimum_gain)
-        return view.with_replaced(cleared) if enough else None
+        return view.with_changed(changed) if enough else None
 
     def _reach(self, view: View) -> int:
         """How many of the groups lie before the results that are protected for being new."""
@@ -76,39 +86,57 @@ class ClearToolResults(msgspec.Struct, frozen=True, kw_only=True):
                     return number + 1
         return 0
 
-    def _stub_of(self, item: Item, craft: Craft) -> Item | None:
-        entry = item.entry
-        if entry is None or entry.type != "tool_result" or item.tokens <= LEAST_GAIN:
-            return None
-        if item.method is not None or text_of(entry.content).startswith(_STUB_HEAD):
-            return None
-        if entry.name in self.keep_tools:
-            return None
-        seq, tokens = str(item.number), str(item.tokens)
-        return stub_of(
-            item,
-            craft,
-            f"{_STUB_HEAD}#{seq}, {tokens} tokens]",
-            like=f"{_STUB_HEAD}#{'9' * len(seq)}, {'9' * len(tokens)} tokens]",
-        )
+    def _cleared(self, group: Group, craft: Craft) -> Group:
+        """The exchange with a stub for each result that is worth it."""
+        items: list[Item] | None = None
+        for index, slot in enumerate(group.slots):
+            entry = slot.entry
+            if (
+                entry.type == "tool_result"
+                and slot.tokens > LEAST_GAIN
+                and group.is_added(index)
+                and entry.name not in self.keep_tools
+                and not text_of(entry.content).startswith(_STUB_HEAD)
+            ):
+                stub = stub_of(slot, craft, _STUB, (slot.position, slot.tokens))
+                if stub is not None:
+                    items = items or list(group.items)
+                    items[index] = stub
+        return group if items is None else group.with_items(items)
 
 
 clear_tool_results = ClearToolResults()
+"""`ClearToolResults` with its defaults: any old result may be cleared, whatever is gained."""
 _STUB_HEAD = "[memman: this tool result was cleared to save space; it is entry "
+_STUB = _STUB_HEAD + "#{}, {} tokens]"
 
 
 def stub_of(
-    item: Item, craft: Craft, text: str, like: str, method: Literal["stub", "fold"] = "stub"
+    slot: Slot,
+    craft: Craft,
+    template: str,
+    numbers: tuple[int, ...],
+    method: Literal["stub", "fold"] = "stub",
 ) -> Item | None:
-    """The place with a text of ours in it; None where that gains next to nothing.
+    """The place of a slot, shown as added, with a text of ours in it; None where that gains too little.
 
-    `like` is the text with nines for its digits: it costs as much and comes up again.
+    With nines for the digits of its numbers it costs as much and comes up again.
     """
-    if item.entry is None:
-        return None
-    stub = craft(in_place_of(item.entry, text), like=like)
-    gain = item.tokens - stub.token_count.tokens
-    return item.replaced(stub, method) if gain >= LEAST_GAIN else None
+    like = _like(template, *[len(str(number)) for number in numbers])
+    later = Later(slot.entry, template, numbers, like, craft)
+    tokens = craft.price(like)
+    stub = (
+        Item((slot,), later, tokens, method)
+        if tokens is not None
+        else Item((slot,), None, 0).replaced(later.made(), method)
+    )
+    return stub if slot.tokens - stub.tokens >= LEAST_GAIN else None
+
+
+@cache
+def _like(template: str, *digits: int) -> str:
+    """A text of ours with numbers of so many digits, all nines."""
+    return template.format(*["9" * length for length in digits])
 
 
 def drop_oldest(view: View, goal: Goal, _craft: Craft) -> View | None:
@@ -153,6 +181,8 @@ def clip_large(view: View, goal: Goal, craft: Craft) -> View | None:
     Older entries above `max_entry_ratio` of the budget first, then the newest exchange, each entry down
     to an even share, tool results first; the largest first each time. Pinned entries are never cut.
     """
+    if goal.within_limit(view):
+        return None
     allowed = max(goal.budget.entry_tokens, _SMALLEST_CLIP)
     older, newest = _clippable(view)
     share = max(_SMALLEST_CLIP, goal.limit // max(1, 2 * len(newest)))
@@ -163,6 +193,8 @@ def clip_large(view: View, goal: Goal, craft: Craft) -> View | None:
 
 def clip_rest(view: View, goal: Goal, craft: Craft) -> View | None:
     """Cuts whatever may be cut, as far down as a notice allows, when nothing else kept the limit."""
+    if goal.within_limit(view):
+        return None
     older, newest = _clippable(view)
     floor = _SMALLEST_CLIP
     return _clipped_in_order(

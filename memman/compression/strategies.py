@@ -19,6 +19,7 @@ Stage = Callable[[View, Goal, Craft], View | None]
 """A step of a compression: a pure function that returns a smaller view, or None when it has nothing."""
 
 Step = Stage | Literal["summarise"]
+"""What a strategy is a tuple of: stages, and the one step that asks the summarizer."""
 
 _KEEP_THE_LIMIT = (clip_large, drop_oldest, clip_rest)
 

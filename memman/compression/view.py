@@ -29,6 +29,9 @@ class Craft(Protocol):
     def __call__(self, draft: Draft, *, like: str | None = None) -> Entry:
         """The entry; with `like`, counted as that text, which costs as much and comes up again."""
 
+    def price(self, like: str) -> int | None:
+        """What an entry costs that is counted as this text; None where only making it can tell."""
+
 
 class Goal(msgspec.Struct, frozen=True, kw_only=True):
     """Where a compression must get to.
@@ -51,6 +54,23 @@ class Goal(msgspec.Struct, frozen=True, kw_only=True):
         return view.tokens <= self.limit
 
 
+class Later(msgspec.Struct, frozen=True, gc=False):
+    """A text of ours in an entry's place, made when it is looked at: many a plan is not carried out, and a
+    later step may take away what an earlier one put there.
+    """
+
+    original: Entry
+    template: str
+    numbers: tuple[int, ...]
+    like: str
+    craft: Craft
+
+    def made(self) -> Entry:
+        """The entry."""
+        text = self.template.format(*self.numbers)
+        return self.craft(in_place_of(self.original, text), like=self.like)
+
+
 class Item(msgspec.Struct, frozen=True, gc=False):
     """What stands in one place: the slots of the window it stands for, and the entry shown.
 
@@ -58,10 +78,19 @@ class Item(msgspec.Struct, frozen=True, gc=False):
     """
 
     run: tuple[Slot, ...]
-    entry: Entry | None
+    stands: Entry | Later | None
     tokens: int
     method: ReplacementMethod | None = None
     into: str | None = None
+
+    @property
+    def entry(self) -> Entry | None:
+        """The entry shown."""
+        stands = self.stands
+        if isinstance(stands, Later):
+            stands = stands.made()
+            msgspec.structs.force_setattr(self, "stands", stands)
+        return stands
 
     @property
     def number(self) -> int:
@@ -118,6 +147,11 @@ class Group(msgspec.Struct, eq=False, gc=False):
             self.made = tuple(map(_as_added, self.slots))
         return self.made
 
+    def is_added(self, index: int) -> bool:
+        """Whether the slot of this number is shown as it was added."""
+        made = self.made
+        return made is None or (len(made) == len(self.slots) and made[index].method is None)
+
     @property
     def is_summary(self) -> bool:
         """Whether it is a summary of earlier entries."""
@@ -127,7 +161,7 @@ class Group(msgspec.Struct, eq=False, gc=False):
     @property
     def untouched(self) -> bool:
         """Whether every entry is shown as it was added."""
-        return self.made is None or all([item.method is None for item in self.made])
+        return all([item.method is None for item in self.made or ()])
 
     def with_items(self, items: Iterable[Item]) -> Group:
         """The exchange with other things standing in its places."""
@@ -135,7 +169,7 @@ class Group(msgspec.Struct, eq=False, gc=False):
         tokens = entries = 0
         for item in listed:
             tokens += item.tokens
-            entries += item.entry is not None
+            entries += item.stands is not None
         return Group(self.slots, self.standing, tokens, entries, self.results, listed)
 
     def gone(self) -> Group:
@@ -222,8 +256,8 @@ class View(msgspec.Struct, frozen=True, gc=False):
         taken = set(numbers)
         pieces = [
             (number, item.into)
-            for number, group in self.touched
-            for item in group.items
+            for number, group in enumerate(self.groups)
+            for item in group.made or ()
             if item.into is not None
         ]
         if not pieces:
@@ -238,7 +272,7 @@ class View(msgspec.Struct, frozen=True, gc=False):
         and for a tool call, whose arguments must stay what a provider takes.
         """
         if text is not None:
-            check_text(text, "text")
+            text = check_text(text, "text")
         wanted = _set_of(ids)
         touched = self._numbers(wanted)
         return self.with_groups(
@@ -255,7 +289,7 @@ class View(msgspec.Struct, frozen=True, gc=False):
 
         It stands where the first of them stood. Raises `InvalidInput` as `drop` does.
         """
-        check_text(text, "text")
+        text = check_text(text, "text")
         numbers = sorted(self._numbers(ids))
         originals = [slot.entry for number in numbers for slot in self.groups[number].slots]
         if not originals:
@@ -270,9 +304,13 @@ class View(msgspec.Struct, frozen=True, gc=False):
         groups: list[Group] = []
         piece: list[Slot] = []
         into: str | None = None
+        tokens = self.tokens + (summary.token_count.tokens if taken else 0)
+        entries = self.entries + (1 if taken else 0)
         for number, group in enumerate(self.groups):
             if number in taken:
                 piece += group.slots
+                tokens -= group.tokens
+                entries -= group.entries
                 continue
             if piece:
                 groups.append(_replaced(piece, summary, method, into))
@@ -280,7 +318,7 @@ class View(msgspec.Struct, frozen=True, gc=False):
             groups.append(group)
         if piece:
             groups.append(_replaced(piece, summary, method, into))
-        return self.with_groups(groups)
+        return View(tuple(groups), tokens, entries)
 
     def _numbers(self, ids: Iterable[str]) -> set[int]:
         """The numbers of the groups that show these entries, all of which may go."""

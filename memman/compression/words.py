@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import cache
 from typing import Final
 
@@ -22,12 +22,15 @@ _MOST_VALUE: Final = 120  # a longer one is a blob, not something that anybody t
 _APART: Final = bytes(
     [32 if n <= 32 or n == 127 or n in b"\"'`<>(){}[];|*" else n for n in range(256)]
 )
+# Text that is JSON, also where its end is cut off: what stands for a line's end is no part of a value.
+_JSON: Final = re.compile(r'\s*(?:\{\s*"|\[\s*["\[{])')
+_ESCAPED: Final = re.compile(r'(?<!\\)((?:\\\\)*)\\(?:["bfnrt]|u[0-9a-fA-F]{4})')
 _NOT_ASCII: Final = re.compile(r"[^\x00-\x7f]+")
 _COMMA: Final = re.compile(r"(?<!\d),|,(?!\d)")
 _AFTER_WORDS: Final = ".,:!?"
 _EDGES: Final = ".:!?=&#-+"
 _LINE_OF: Final = re.compile(r"(.+\.[A-Za-z]\w*):\d+(?::\d+)?$")
-_SURE: Final = re.compile(r"[0-9_@/]")
+_SURE: Final = re.compile(r"[0-9_@/][^ ]*")  # and what follows it in its run
 _MARKED: Final = re.compile(r"[0-9_@/A-Z]|[a-z]\.[a-z]")
 _LINES: Final = 3  # of a file: from so many on only its name is a value
 _NAMED: Final = re.compile(r"\d|\w_\w|[a-z][A-Z]|\w@\w|[A-Za-z]{2}\.[A-Za-z]{2}|[A-Z]{4}", re.ASCII)
@@ -58,7 +61,7 @@ def words_of(text: str) -> frozenset[str]:
 
 def exact_values(text: str) -> list[str]:
     """The exact values of a text, each once, in the order in which they first stand."""
-    chunks = dict.fromkeys(_spaced(text).split())
+    chunks = dict.fromkeys(_spaced(_unescaped(text)).split())
     return _values_of([chunk for chunk in chunks if _may_hold(chunk)])
 
 
@@ -75,32 +78,39 @@ def sure_values(text: str, most: int) -> list[str]:
     are few. Of a text of more than `most` characters its beginning and its end are read, `most` together.
     """
     if len(text) <= most:
-        return _values_of(dict.fromkeys(_sure_chunks(_spaced(text))))
+        return _values_of(dict.fromkeys(_sure_chunks(_spaced(_unescaped(text)))))
     half = most // 2
     # What the end of a reading cuts in two is none.
-    head = _spaced(text[:half]).rpartition(" ")[0]
-    tail = _spaced(text[-half:]).partition(" ")[2]
+    head = _spaced(_unescaped(text[:half])).rpartition(" ")[0]
+    tail = _spaced(_unescaped(text[-half:], like=text)).partition(" ")[2]
     return _values_of(dict.fromkeys(_sure_chunks(f"{head} {tail}")))
 
 
-def _sure_chunks(spaced: str) -> Iterator[str]:
-    """The runs of characters around each mark, found without a look at what stands between."""
-    at = 0
-    while mark := _SURE.search(spaced, at):
-        begin = spaced.rfind(" ", at, mark.start()) + 1 or at
-        end = spaced.find(" ", mark.end())
-        at = len(spaced) if end < 0 else end
-        yield spaced[begin:at]
+def _sure_chunks(spaced: str) -> list[str]:
+    """The runs of characters with a mark in them, found without a look at the others."""
+    rfind = spaced.rfind
+    return [spaced[rfind(" ", 0, mark.start()) + 1 : mark.end()] for mark in _SURE.finditer(spaced)]
 
 
 def _values_of(chunks: Iterable[str]) -> list[str]:
     found: dict[str, None] = {}
     for chunk in chunks:
-        for part in _COMMA.split(chunk) if "," in chunk else (chunk,):
-            value = _value_in(part)
-            if value:
-                found[value] = None
+        if "," not in chunk:
+            found[_value_in(chunk)] = None
+        else:
+            found.update(dict.fromkeys(map(_value_in, _COMMA.split(chunk))))
+    found.pop("", None)
     return _without_lines(list(found))
+
+
+def _unescaped(text: str, like: str = "") -> str:
+    """The text with a space for each character that its JSON spells with a backslash, except a backslash.
+
+    Whether it is JSON is seen at its beginning, or at that of the text that it is the end of.
+    """
+    if "\\" not in text or _JSON.match(like or text) is None:
+        return text
+    return _ESCAPED.sub(r"\1 ", text)
 
 
 def _spaced(text: str) -> str:

@@ -10,6 +10,7 @@ import hashlib
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from reprlib import repr as shortened
 from time import perf_counter
 from typing import Any
@@ -25,6 +26,7 @@ from memman.counting.models import model_ref
 from memman.counting.requests import price_tools
 from memman.counting.strangers import strangers_own
 from memman.entries import (
+    MOST_TOKENS,
     NO_JSON,
     Accuracy,
     Content,
@@ -62,9 +64,11 @@ class Meter:
     ) -> None:
         self.model = model
         self.fingerprint: str = counter.fingerprint
-        self._count_texts = counter.count_texts
         # A plain function need not be wrapped in lists for each text.
-        self._function = counter.function if isinstance(counter, CallableCounter) else None
+        plain = isinstance(counter, CallableCounter)
+        self._ask: Callable[[str], Any] = (
+            counter.function if plain else partial(_single, counter.count_texts)
+        )
         self.accuracy: Accuracy = accuracy
         self._method: Method = "estimation" if accuracy == "low" else "client"
         self.failure = ""
@@ -80,12 +84,10 @@ class Meter:
     def count_draft(self, draft: Draft | Entry) -> TokenCount:
         """What an entry costs: its text, its name where that is sent, its images and opaque parts."""
         content = draft.content
-        extra = 0
         if type(content) is str:
-            count = self.count_text(content)
+            count, extra = self.count_text(content), 0
         else:
-            extra = self._beside_text(content)
-            count = self.count_text(text_of(content))
+            count, extra = self.count_text(text_of(content)), self._beside_text(content)
         if draft.raw_json is not NO_JSON:
             extra += len(memoryview(draft.raw_json)) // 2
         if draft.type == "tool_call" and draft.name:
@@ -118,19 +120,14 @@ class Meter:
         timer = self._timer
         began = timer()
         try:
-            tokens: Any
-            if self._function is not None:
-                answer = tokens = self._function(text)
-            else:
-                answer = self._count_texts((text,))
-                tokens = answer[0] if len(answer) == 1 else None
+            tokens = self._ask(text)
         except BaseException as error:
             # An interruption or a cancellation is not the counter's and goes on.
             if not strangers_own(error):
                 raise
             return self._estimate(text, f"{type(error).__name__}: {error}")
-        if type(tokens) is not int or tokens < 0:
-            return self._estimate(text, f"answered {shortened(answer)}, which is not a count")
+        if type(tokens) is not int or not 0 <= tokens <= MOST_TOKENS:
+            return self._estimate(text, f"answered {shortened(tokens)}, which is not a count")
         return TokenCount(
             tokens, self._method, self.accuracy, self.fingerprint, False, timer() - began
         )
@@ -210,6 +207,12 @@ class Meter:
     def plus(count: TokenCount, extra: int) -> TokenCount:
         """A count with tokens added that were known otherwise."""
         return msgspec.structs.replace(count, tokens=count.tokens + extra) if extra else count
+
+
+def _single(count_texts: Callable[[Sequence[str]], Any], text: str) -> Any:
+    """What a counter of many texts says of one; its whole answer where that is not one number."""
+    answer = count_texts((text,))
+    return answer[0] if len(answer) == 1 and type(answer[0]) is int else answer
 
 
 class CallableCounter:

@@ -21,7 +21,7 @@ from cachetools import TLRUCache
 from memman.counting.breaker import FAILURES_IN_A_ROW, Breaker
 from memman.counting.failures import Fallen, Kind, failure_of
 from memman.counting.flight import Flight, TakenDown
-from memman.entries import Accuracy, TokenCount
+from memman.entries import MOST_TOKENS, Accuracy, TokenCount
 from memman.ports import ModelRef, RemoteCounter
 
 DEADLINE_SECONDS: Final = 2.0
@@ -238,7 +238,7 @@ class RemoteMeter:
             # A Rust extension's panic is a BaseException; every other that is no Exception goes on.
             ours = isinstance(error, Exception) or type(error).__name__ == "PanicException"
             return failure_of(error) if ours else error
-        if type(answer) is not int or answer < 0:
+        if type(answer) is not int or not 0 <= answer <= MOST_TOKENS:
             said = f"{self.fingerprint} answered {shortened(answer)}, which is not a count"
             return Fallen("malformed", said)
         latency = self._timer() - flight.began

@@ -32,6 +32,7 @@ __all__ = [
     "OpenAIResponsesFormat",
     "Rendering",
     "TextFormat",
+    "candidates",
     "detect_format",
     "format_named",
     "plain_messages",
@@ -57,18 +58,29 @@ def format_named(name: str, formats: Iterable[Format] = BUILTIN_FORMATS) -> Form
     return known[name]
 
 
-def detect_format(messages: Sequence[Any], formats: Iterable[Format] = BUILTIN_FORMATS) -> Format:
-    """The format that these messages are most surely in; a tie goes to the first registered.
+def candidates(
+    messages: Sequence[Any], formats: Iterable[Format] = BUILTIN_FORMATS
+) -> tuple[int, list[Format]]:
+    """How sure the surest formats are of these messages, and which they are, in the order given."""
+    scored = [(form.detect(messages), form) for form in formats]
+    best = max((score for score, _ in scored), default=0)
+    return best, [form for score, form in scored if score == best and score > 0]
 
-    Raises `FormatError` when none takes them.
+
+def detect_format(messages: Sequence[Any], formats: Iterable[Format] = BUILTIN_FORMATS) -> Format:
+    """The format that these messages are most surely in.
+
+    Messages of roles and texts, of which no format is surer than 1, read alike in all; the first takes
+    them.
+    Raises `FormatError` when none takes them, or when several are equally sure for reasons of their own.
     """
     known = list(formats)
-    sure, _, best = max(
-        ((form.detect(messages), -number, form) for number, form in enumerate(known)),
-        key=lambda found: found[:2],
-    )
-    if sure > 0:
-        return best
+    score, found = candidates(messages, known)
+    if len(found) > 1 and score > 1:
+        names = " or ".join(form.name for form in found)
+        raise FormatError(f"these messages may be {names}: name the format")
+    if found:
+        return found[0]
     first = repr(messages[0])[:80] if messages else "nothing"
     raise FormatError(
         f"these messages are in no known format ({', '.join(form.name for form in known)}); "

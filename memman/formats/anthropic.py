@@ -23,17 +23,19 @@ from memman.entries import (
     encode_json,
 )
 from memman.errors import FormatError
+from memman.formats.alternating import BEGINS, GOES_ON, NOTHING, framed, system_note
 from memman.formats.parts import (
-    has_unsaid,
+    arguments_of,
     is_typed,
     opaque_block,
     parts_framing,
+    present,
     read_parts,
     wire_parts,
 )
 from memman.formats.patch import Kept, beside, keeping, kept_of, others
 from memman.formats.plain import parse_each
-from memman.formats.turns import NO_OUTPUT, NO_RESULT, NOT_SAID, delimited
+from memman.formats.turns import NO_OUTPUT, NO_RESULT, delimited
 from memman.ports import Call, Rendered, Turn
 
 _NAME = "anthropic"
@@ -41,11 +43,7 @@ _MESSAGE_FRAMING = 6
 _BLOCK_FRAMING = 12
 _BAD_NAME = re.compile(r"[^a-zA-Z0-9_-]")
 _GOOD_ID = re.compile(r"[a-zA-Z0-9_-]+\Z")
-_BEGINS = "[memman: the conversation begins with the assistant]"
-_GOES_ON = "[memman: the conversation goes on]"
-_SYSTEM_NOTE = "[memman: a system message within the conversation]\n"
 _ODD_ARGUMENTS = "memman_arguments"
-_NOTHING = Rendered((), 0)
 
 # What rendering answers for; every other key is kept and goes back as it came.
 _OF_MESSAGE = frozenset(("role", "content"))
@@ -61,7 +59,7 @@ class AnthropicFormat:
     request_framing = 4
     message_framing = _MESSAGE_FRAMING
     joins = True
-    edges: tuple[str, ...] = (_BEGINS, _GOES_ON)
+    edges: tuple[str, ...] = (BEGINS, GOES_ON)
     inline_system = False
 
     # ------------------------------------------------------------ in
@@ -108,9 +106,9 @@ class AnthropicFormat:
         if turn.kind == "user":
             return _render_user(entry)
         if turn.kind == "system":
-            return _render_system(entry)
+            return system_note(entry, _MESSAGE_FRAMING, _of_user)
         text, extras = delimited(turn)
-        return Rendered(({"role": "user", "content": text},), _MESSAGE_FRAMING, extras)
+        return Rendered((_of_user(text),), _MESSAGE_FRAMING, extras)
 
     def join(self, left: dict[str, Any], right: dict[str, Any]) -> dict[str, Any] | None:
         """Neighbours of one role become one message: results first, as the provider wants them."""
@@ -121,13 +119,11 @@ class AnthropicFormat:
 
     def frame(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """A conversation begins and ends with the user: the newest models refuse a prefilled end."""
-        if not messages:
-            return [{"role": "user", "content": _GOES_ON}]  # a system prompt alone is refused
-        if messages[0]["role"] == "assistant":
-            messages = [{"role": "user", "content": _BEGINS}, *messages]
-        if messages[-1]["role"] == "assistant":
-            messages = [*messages, {"role": "user", "content": _GOES_ON}]
-        return messages
+        return framed(messages, "assistant", _of_user)
+
+
+def _of_user(text: str) -> dict[str, Any]:
+    return {"role": "user", "content": text}
 
 
 # ---------------------------------------------------------------- rendering
@@ -137,21 +133,11 @@ def _render_user(entry: Entry) -> Rendered:
     kept = kept_of(entry, _NAME)
     extras: list[str] = []
     content = entry.content
-    said = content if isinstance(content, str) else _sent(_blocks(entry, kept, extras))
+    said = content if isinstance(content, str) else present(_blocks(entry, kept, extras))
     if not said or (isinstance(said, str) and not said.strip()):
-        return _NOTHING
+        return NOTHING
     message = beside({"role": "user", "content": said}, kept.message)
     return Rendered((message,), _MESSAGE_FRAMING + parts_framing(content), tuple(extras))
-
-
-def _render_system(entry: Entry) -> Rendered:
-    """A system message within the conversation, where the provider has only the user's turns."""
-    unsaid = has_unsaid(entry.content)
-    if not entry.text.strip() and not unsaid:
-        return _NOTHING
-    text = _SYSTEM_NOTE + entry.text + (NOT_SAID if unsaid else "")
-    extras = (_SYSTEM_NOTE, NOT_SAID) if unsaid else (_SYSTEM_NOTE,)
-    return Rendered(({"role": "user", "content": text},), _MESSAGE_FRAMING, extras)
 
 
 def _render_assistant(turn: Turn) -> Rendered:
@@ -161,7 +147,7 @@ def _render_assistant(turn: Turn) -> Rendered:
     kept = kept_of(first, _NAME)
     content = _assistant_content(turn, uses, kept, extras)
     if not content:
-        return _NOTHING
+        return NOTHING
     message = beside({"role": "assistant", "content": content}, kept.message)
     framing = _MESSAGE_FRAMING + sum([1 + parts_framing(entry.content) for entry in turn.entries])
     if not uses:
@@ -183,9 +169,9 @@ def _assistant_content(
         order = kept.order
         if order.count("t") == len(blocks) and order.count("u") == len(uses):
             texts, calls = iter(blocks), iter(uses)
-            return _sent([next(texts if kind == "t" else calls, None) for kind in order])
-        return _sent(blocks) + uses
-    found = [_sent(_blocks(entry, kept_of(entry, _NAME), extras)) for entry in turn.entries]
+            return present([next(texts if kind == "t" else calls, None) for kind in order])
+        return present(blocks) + uses
+    found = [present(_blocks(entry, kept_of(entry, _NAME), extras)) for entry in turn.entries]
     return [block for blocks in found for block in blocks] + uses
 
 
@@ -202,7 +188,7 @@ def _results_message(calls: Sequence[Call], extras: list[str]) -> dict[str, Any]
 
 def _wire_use(call: Call, extras: list[str]) -> dict[str, Any]:
     entry = call.entry
-    arguments = _arguments(entry)
+    arguments = arguments_of(entry)
     if not isinstance(arguments, dict):
         extras.append(_ODD_ARGUMENTS)
         arguments = {_ODD_ARGUMENTS: entry.text} if entry.text else {}
@@ -213,13 +199,6 @@ def _wire_use(call: Call, extras: list[str]) -> dict[str, Any]:
         "input": arguments,
     }
     return beside(base, kept_of(entry, _NAME).block)
-
-
-def _arguments(entry: Entry) -> Any:
-    try:
-        return msgspec.json.decode(entry.text)
-    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
-        return None
 
 
 def _wire_id(call: Call) -> str:
@@ -237,7 +216,7 @@ def _wire_result(call: Call, extras: list[str]) -> dict[str, Any]:
         return {**base, "content": NO_RESULT}
     kept = kept_of(result, _NAME)
     content = result.content
-    said = content if isinstance(content, str) else _sent(_blocks(result, kept, extras))
+    said = content if isinstance(content, str) else present(_blocks(result, kept, extras))
     if result.is_error and not said:
         extras.append(NO_OUTPUT)
         said = NO_OUTPUT
@@ -262,10 +241,6 @@ def _blocks(entry: Entry, kept: Kept, extras: list[str]) -> list[dict[str, Any] 
     if isinstance(content, str):
         return [{"type": "text", "text": content} if content.strip() else None]
     return wire_parts(content, kept, _wire_part, extras)
-
-
-def _sent(blocks: Sequence[dict[str, Any] | None]) -> list[dict[str, Any]]:
-    return [block for block in blocks if block is not None]
 
 
 def _listed(content: Any) -> list[dict[str, Any]]:

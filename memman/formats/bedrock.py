@@ -28,27 +28,25 @@ from memman.entries import (
     encode_json,
 )
 from memman.errors import FormatError
+from memman.formats.alternating import BEGINS, GOES_ON, NOTHING, framed, system_note
 from memman.formats.parts import (
     arguments_of,
     data_of,
-    has_unsaid,
     interleaved,
     opaque_dict,
     parts_framing,
+    present,
     read_keyed,
     wire_parts,
 )
 from memman.formats.patch import Kept, beside, keeping, kept_of, others
 from memman.formats.plain import parse_each
-from memman.formats.turns import NO_OUTPUT, NO_RESULT, NOT_SAID, delimited
+from memman.formats.turns import NO_OUTPUT, NO_RESULT, delimited
 from memman.ports import Call, Rendered, Turn
 
 _NAME = "bedrock"
 _MESSAGE_FRAMING = 6
 _BLOCK_FRAMING = 12
-_BEGINS = "[memman: the conversation begins with the assistant]"
-_GOES_ON = "[memman: the conversation goes on]"
-_SYSTEM_NOTE = "[memman: a system message within the conversation]\n"
 _SEE_DOCUMENT = "(see the document)"
 _ODD_ARGUMENTS = "memman_arguments"
 _BAD_NAME = re.compile(r"[^a-zA-Z0-9_-]")
@@ -57,7 +55,6 @@ _GOOD_ID = re.compile(r"[a-zA-Z0-9_.:-]{1,64}\Z")
 _BAD_TITLE = re.compile(r"[^a-zA-Z0-9_()\[\] -]+")
 _LONGEST_STEM = 190  # of the 200 letters of a document's name, so that a number has room behind it
 _SPACES = re.compile(r"\s+")
-_NOTHING = Rendered((), 0)
 
 # What rendering answers for; every other key is kept and goes back as it came.
 _OF_MESSAGE = frozenset(("role", "content"))
@@ -94,7 +91,7 @@ class BedrockFormat:
     request_framing = 4
     message_framing = _MESSAGE_FRAMING
     joins = True
-    edges: tuple[str, ...] = (_BEGINS, _GOES_ON)
+    edges: tuple[str, ...] = (BEGINS, GOES_ON)
     inline_system = False
 
     # ------------------------------------------------------------ in
@@ -122,9 +119,9 @@ class BedrockFormat:
         if turn.kind == "user":
             return _render_user(entry)
         if turn.kind == "system":
-            return _render_system(entry)
+            return system_note(entry, _MESSAGE_FRAMING, _of_user)
         text, extras = delimited(turn)
-        return Rendered((_message("user", [{"text": text}]),), _MESSAGE_FRAMING, extras)
+        return Rendered((_of_user(text),), _MESSAGE_FRAMING, extras)
 
     def join(self, left: dict[str, Any], right: dict[str, Any]) -> dict[str, Any] | None:
         """Neighbours of one role become one message: results first, as the provider wants them."""
@@ -135,13 +132,7 @@ class BedrockFormat:
     def frame(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """A conversation begins and ends with the user, and its documents have different names."""
         messages = _with_different_names(messages)
-        if not messages:
-            return [_message("user", [{"text": _GOES_ON}])]
-        if messages[0]["role"] == "assistant":
-            messages = [_message("user", [{"text": _BEGINS}]), *messages]
-        if messages[-1]["role"] == "assistant":
-            messages = [*messages, _message("user", [{"text": _GOES_ON}])]
-        return messages
+        return framed(messages, "assistant", _of_user)
 
 
 def _with_different_names(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -230,30 +221,24 @@ def _message(role: str, content: list[dict[str, Any]]) -> dict[str, Any]:
     return {"role": role, "content": content}
 
 
+def _of_user(text: str) -> dict[str, Any]:
+    return _message("user", [{"text": text}])
+
+
 # ---------------------------------------------------------------- rendering
 
 
 def _render_user(entry: Entry) -> Rendered:
     kept = kept_of(entry, _NAME)
     extras: list[str] = []
-    blocks = _sent(_wire(entry.content, kept, extras))
+    blocks = present(_wire(entry.content, kept, extras))
     if any("document" in block for block in blocks) and not any("text" in b for b in blocks):
         extras.append(_SEE_DOCUMENT)  # a document is refused without a text beside it
         blocks.append({"text": _SEE_DOCUMENT})
     if not blocks:
-        return _NOTHING
+        return NOTHING
     message = beside(_message("user", blocks), kept.message)
     return Rendered((message,), _MESSAGE_FRAMING + parts_framing(entry.content), tuple(extras))
-
-
-def _render_system(entry: Entry) -> Rendered:
-    """A system message within the conversation, where most models have only the user's turns."""
-    unsaid = has_unsaid(entry.content)
-    if not entry.text.strip() and not unsaid:
-        return _NOTHING
-    text = _SYSTEM_NOTE + entry.text + (NOT_SAID if unsaid else "")
-    extras = (_SYSTEM_NOTE, NOT_SAID) if unsaid else (_SYSTEM_NOTE,)
-    return Rendered((_message("user", [{"text": text}]),), _MESSAGE_FRAMING, extras)
 
 
 def _render_assistant(turn: Turn) -> Rendered:
@@ -267,7 +252,7 @@ def _render_assistant(turn: Turn) -> Rendered:
     ]
     content = interleaved(kept.order, said, uses)
     if not content:
-        return _NOTHING
+        return NOTHING
     message = beside(_message("assistant", content), kept.message)
     framing = _MESSAGE_FRAMING + sum([1 + parts_framing(entry.content) for entry in turn.entries])
     if not uses:
@@ -287,10 +272,6 @@ def _wire(
     if isinstance(content, str):
         return [{"text": content} if content.strip() else None]
     return wire_parts(content, kept, wire or _wire_part, extras)
-
-
-def _sent(blocks: Sequence[dict[str, Any] | None]) -> list[dict[str, Any]]:
-    return [block for block in blocks if block is not None]
 
 
 def _wire_spoken(part: Part) -> dict[str, Any] | None:
@@ -364,7 +345,7 @@ def _result_content(result: Entry, kept: Kept, extras: list[str]) -> list[dict[s
         found = arguments_of(result)
         if isinstance(found, dict):
             return [{"json": found}]
-    blocks = _sent(_wire(result.content, kept, extras))
+    blocks = present(_wire(result.content, kept, extras))
     if blocks or (kept.blank == "absent" and not result.is_error):
         return blocks
     extras.append(NO_OUTPUT)  # an error without a word would be refused in every later request

@@ -18,13 +18,17 @@ from memman.entries import (
     Content,
     Draft,
     Entry,
+    OpaquePart,
     Part,
+    TextPart,
     encode_json,
+    text_of,
 )
 from memman.errors import FormatError
 from memman.formats.parts import (
     WirePart,
     arguments_of,
+    opaque_block,
     parts_framing,
     read_parts,
     wire_parts,
@@ -52,9 +56,9 @@ _OF_CUSTOM = frozenset(("name", "input"))
 class Dialect(msgspec.Struct, frozen=True):
     """One provider's way with such messages.
 
-    `known_part` and `wire_part` read and write a part of a content, `spoken_part` writes one of the
-    assistant's; None is a part that there is no word for. `call_id` is a call's id on the wire. With
-    `loose` arguments that came as an object go back as one, and lists that came empty as such.
+    `known_part` and `wire_part` read and write a part of a content; None is a part that there is no word
+    for. `call_id` is a call's id on the wire. With `loose` arguments that came as an object go back as
+    one, and lists that came empty as such.
     """
 
     name: str
@@ -62,9 +66,25 @@ class Dialect(msgspec.Struct, frozen=True):
     roles: tuple[str, ...]
     known_part: Callable[[dict[str, Any]], Part | None]
     wire_part: WirePart
-    spoken_part: WirePart
     call_id: Callable[[Call], str]
     loose: bool = False
+
+    def spoken_part(self, part: Part) -> dict[str, Any] | None:
+        """A part that the assistant may say."""
+        return spoken_part(self.name, part)
+
+
+def spoken_part(name: str, part: Part) -> dict[str, Any] | None:
+    """A part of the assistant's in a provider's words: its texts, and what only that provider knows.
+
+    These APIs take no image and no file back in what the assistant said.
+    """
+    match part:
+        case TextPart(text):
+            return {"type": "text", "text": text}
+        case OpaquePart(form) if form == name:
+            return opaque_block(part)
+    return None
 
 
 def parse_messages(dialect: Dialect, messages: Sequence[Any]) -> list[Draft]:
@@ -212,7 +232,7 @@ def _wire_call(dialect: Dialect, call: Call) -> dict[str, Any]:
         return {
             "id": dialect.call_id(call),
             "type": "function",
-            "function": {"name": wire_name(entry.name), "arguments": entry.text},
+            "function": {"name": wire_name(entry.name), "arguments": text_of(entry.content)},
         }
     kept = kept_of(entry, dialect.name)
     kind, key = ("custom", "input") if kept.style == "custom" else ("function", "arguments")
@@ -300,7 +320,8 @@ def _parse_message(dialect: Dialect, message: Any, label: str, calls: _Calls) ->
         )
     if role in ("tool", "function"):
         return [_parse_result(dialect, message, calls)]
-    content, parts = _parse_content(dialect, message.get("content"))
+    spoken = message.get("role") == "assistant"
+    content, parts = _parse_content(dialect, message.get("content"), spoken)
     if role == "assistant":
         return _parse_assistant(dialect, message, content, parts, label, calls)
     style = "developer" if role == "developer" else ""
@@ -423,8 +444,13 @@ def _parse_result(dialect: Dialect, message: dict[str, Any], calls: _Calls) -> D
     return keeping(draft, dialect.name, Kept(message=others(message, ours), parts=parts))
 
 
-def _parse_content(dialect: Dialect, content: Any) -> tuple[Content, dict[str, dict[str, Any]]]:
-    """A content, and the other keys of its parts."""
+def _parse_content(
+    dialect: Dialect, content: Any, spoken: bool = False
+) -> tuple[Content, dict[str, dict[str, Any]]]:
+    """A content, and the other keys of its parts.
+
+    What the provider gives no words for in an assistant's message (`spoken`) goes back as it came.
+    """
     if content is None:
         return "", {}
     if isinstance(content, str):
@@ -433,4 +459,5 @@ def _parse_content(dialect: Dialect, content: Any) -> tuple[Content, dict[str, d
         raise FormatError(
             f"'content' must be text or a list of parts, not {type(content).__name__}"
         )
-    return read_parts(content, dialect.name, dialect.known_part, dialect.wire_part)
+    wire = dialect.spoken_part if spoken else dialect.wire_part
+    return read_parts(content, dialect.name, dialect.known_part, wire)

@@ -25,30 +25,27 @@ from memman.entries import (
     encode_json,
 )
 from memman.errors import FormatError
+from memman.formats.alternating import BEGINS, GOES_ON, NOTHING, framed, system_note
 from memman.formats.parts import (
     arguments_of,
     data_of,
-    has_unsaid,
     interleaved,
     opaque_dict,
     parts_framing,
+    present,
     read_keyed,
     wire_parts,
 )
 from memman.formats.patch import Kept, beside, keeping, kept_of, others
 from memman.formats.plain import parse_each
-from memman.formats.turns import NO_RESULT, NOT_SAID, delimited
+from memman.formats.turns import NO_RESULT, delimited
 from memman.ports import Call, Rendered, Turn
 
 _NAME = "gemini"
 _MESSAGE_FRAMING = 3
 _CALL_FRAMING = 8
-_BEGINS = "[memman: the conversation begins with the model]"
-_GOES_ON = "[memman: the conversation goes on]"
-_SYSTEM_NOTE = "[memman: a system message within the conversation]\n"
 _ODD_ARGUMENTS = "memman_arguments"
 _BAD_NAME = re.compile(r"[^a-zA-Z0-9_.-]")
-_NOTHING = Rendered((), 0)
 # What Google documents for calls that another model made: Gemini 3 refuses a turn whose first
 # call has no signature. Calls that came from Gemini go back with what they had.
 _NO_SIGNATURE = "skip_thought_signature_validator"
@@ -85,7 +82,7 @@ class GeminiFormat:
     request_framing = 4
     message_framing = _MESSAGE_FRAMING
     joins = True
-    edges: tuple[str, ...] = (_BEGINS, _GOES_ON)
+    edges: tuple[str, ...] = (BEGINS, GOES_ON)
     inline_system = False
 
     # ------------------------------------------------------------ in
@@ -109,9 +106,9 @@ class GeminiFormat:
         if turn.kind == "user":
             return _render_user(entry)
         if turn.kind == "system":
-            return _render_system(entry)
+            return system_note(entry, _MESSAGE_FRAMING, _of_user)
         text, extras = delimited(turn)
-        return Rendered((_content("user", [{"text": text}]),), _MESSAGE_FRAMING, extras)
+        return Rendered((_of_user(text),), _MESSAGE_FRAMING, extras)
 
     def join(self, left: dict[str, Any], right: dict[str, Any]) -> dict[str, Any] | None:
         """Neighbours of one role become one content; responses to calls stand alone."""
@@ -121,13 +118,7 @@ class GeminiFormat:
 
     def frame(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """A conversation begins and ends with the user."""
-        if not messages:
-            return [_content("user", [{"text": _GOES_ON}])]
-        if messages[0]["role"] == "model":
-            messages = [_content("user", [{"text": _BEGINS}]), *messages]
-        if messages[-1]["role"] == "model":
-            messages = [*messages, _content("user", [{"text": _GOES_ON}])]
-        return messages
+        return framed(messages, "model", _of_user)
 
 
 def _is_content(message: Any) -> bool:
@@ -145,27 +136,21 @@ def _content(role: str, parts: list[dict[str, Any]]) -> dict[str, Any]:
     return {"role": role, "parts": parts}
 
 
+def _of_user(text: str) -> dict[str, Any]:
+    return _content("user", [{"text": text}])
+
+
 # ---------------------------------------------------------------- rendering
 
 
 def _render_user(entry: Entry) -> Rendered:
     kept = kept_of(entry, _NAME)
     extras: list[str] = []
-    parts = _sent(_wire(entry.content, kept, extras))
+    parts = present(_wire(entry.content, kept, extras))
     if not parts:
-        return _NOTHING
+        return NOTHING
     message = beside(_content("user", parts), kept.message)
     return Rendered((message,), _MESSAGE_FRAMING + parts_framing(entry.content), tuple(extras))
-
-
-def _render_system(entry: Entry) -> Rendered:
-    """A system message within the conversation, where the provider has only the user's turns."""
-    unsaid = has_unsaid(entry.content)
-    if not entry.text.strip() and not unsaid:
-        return _NOTHING
-    text = _SYSTEM_NOTE + entry.text + (NOT_SAID if unsaid else "")
-    extras = (_SYSTEM_NOTE, NOT_SAID) if unsaid else (_SYSTEM_NOTE,)
-    return Rendered((_content("user", [{"text": text}]),), _MESSAGE_FRAMING, extras)
 
 
 def _render_model(turn: Turn) -> Rendered:
@@ -181,7 +166,7 @@ def _render_model(turn: Turn) -> Rendered:
     ]
     parts = interleaved(kept.order, said, calls)
     if not parts:
-        return _NOTHING
+        return NOTHING
     message = beside(_content("model", parts), kept.message)
     framing = _MESSAGE_FRAMING + sum([1 + parts_framing(entry.content) for entry in turn.entries])
     if not calls:
@@ -196,10 +181,6 @@ def _wire(content: Content, kept: Kept, extras: list[str]) -> list[dict[str, Any
     if isinstance(content, str):
         return [{"text": content} if content else None]
     return wire_parts(content, kept, _wire_part, extras)
-
-
-def _sent(parts: Sequence[dict[str, Any] | None]) -> list[dict[str, Any]]:
-    return [part for part in parts if part is not None]
 
 
 def _wire_part(part: Part) -> dict[str, Any] | None:
@@ -268,7 +249,7 @@ def _wire_response(call: Call, beyond: list[dict[str, Any]], extras: list[str]) 
     body["response"] = _response_of(result, kept)
     if not isinstance(result.content, str):
         rest = tuple([part for part in result.content if not isinstance(part, TextPart)])
-        found = _sent(wire_parts(rest, Kept(parts=kept.parts), _wire_part, extras))
+        found = present(wire_parts(rest, Kept(parts=kept.parts), _wire_part, extras))
         if kept.order == "nested":
             body["parts"] = found
         else:  # models before Gemini 3 take nothing but the response within it

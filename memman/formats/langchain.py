@@ -24,6 +24,7 @@ from memman.entries import (
     encode_json,
 )
 from memman.errors import FormatError
+from memman.formats.alternating import SYSTEM_NOTE
 from memman.formats.chat import MESSAGE_FRAMING
 from memman.formats.parts import (
     arguments_of,
@@ -41,10 +42,8 @@ from memman.ports import Call, Rendered, Turn
 
 _NAME = "langchain"
 _CALL_FRAMING = 10
-_SYSTEM_NOTE = "[memman: a system message within the conversation]\n"
 _ODD_ARGUMENTS = "memman_arguments"
 _REMOVE_ALL = "__remove_all__"
-_NOTHING = Rendered((), 0)
 
 _ROLES = {
     "human": "user", "HumanMessageChunk": "user",
@@ -184,7 +183,7 @@ def _message(kind: str, data: dict[str, Any], kept: Kept | None = None) -> dict[
 def _note(message: dict[str, Any]) -> dict[str, Any]:
     content = message.get("data", message.get("kwargs", {}))["content"]
     text = content if isinstance(content, str) else "\n".join(map(_text_of, content))
-    return _message("human", {"content": _SYSTEM_NOTE + text})
+    return _message("human", {"content": SYSTEM_NOTE + text})
 
 
 def _text_of(block: Any) -> str:
@@ -193,7 +192,7 @@ def _text_of(block: Any) -> str:
 
 def _render_said(role: str, entry: Entry) -> Rendered:
     kept = kept_of(entry, _NAME)
-    extras: list[str] = [_SYSTEM_NOTE] if role == "system" else []
+    extras: list[str] = [SYSTEM_NOTE] if role == "system" else []
     content = _wire_content(entry.content, kept, extras)
     kind = kept.style or _TYPES[role]
     message = _message(kind, beside({"content": content}, kept.message), kept)

@@ -12,23 +12,27 @@ from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from typing import Any
 
-from memman.entries import Draft, FilePart, ImagePart, OpaquePart, Part, TextPart
-from memman.formats.chat import MESSAGE_FRAMING, Dialect, parse_messages, render_turn, wire_name
-from memman.formats.parts import data_of, opaque_block
+from memman.entries import Draft, FilePart, ImagePart, Part
+from memman.formats.alternating import BEGINS, GOES_ON, NOTHING, SYSTEM_NOTE
+from memman.formats.chat import (
+    MESSAGE_FRAMING,
+    Dialect,
+    parse_messages,
+    render_turn,
+    spoken_part,
+    wire_name,
+)
+from memman.formats.parts import data_of
 from memman.ports import Call, Rendered, Turn
 
 _NAME = "mistral"
 _ROLES = ("system", "user", "assistant", "tool")
 _ID = re.compile(r"[a-zA-Z0-9]{9}\Z")
 _ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-_BEGINS = "[memman: the conversation begins with the assistant]"
-_GOES_ON = "[memman: the conversation goes on]"
 _NO_REPLY = "(no reply)"
-_SYSTEM_NOTE = "[memman: a system message within the conversation]\n"
 # Whether a bridge stands before a user's message is seen when all are together; it is priced in any case.
 _BRIDGE = (_NO_REPLY, "<assistant>\n")
 _CHUNKS = ("document_url", "reference")
-_NOTHING = Rendered((), 0)
 
 
 class MistralFormat:
@@ -38,7 +42,7 @@ class MistralFormat:
     request_framing = 3
     message_framing = MESSAGE_FRAMING
     joins = False
-    edges: tuple[str, ...] = (_BEGINS, _GOES_ON)
+    edges: tuple[str, ...] = (BEGINS, GOES_ON)
     inline_system = True
 
     # ------------------------------------------------------------ in
@@ -64,10 +68,10 @@ class MistralFormat:
         """The messages of a turn; what would say nothing at all, which is refused, is left out."""
         rendered = render_turn(_DIALECT, turn)
         if turn.kind != "assistant":
-            note = (_SYSTEM_NOTE,) if turn.kind == "system" else ()
+            note = (SYSTEM_NOTE,) if turn.kind == "system" else ()
             return Rendered(rendered.messages, rendered.framing, rendered.extras + _BRIDGE + note)
         if not turn.calls and not any(message["content"] for message in rendered.messages):
-            return _NOTHING
+            return NOTHING
         for message in rendered.messages:
             if "name" in message:
                 message["name"] = wire_name(message["name"])
@@ -82,9 +86,9 @@ class MistralFormat:
         framed = list(_in_order(messages))
         last = framed[-1] if framed else {}
         if last.get("role") not in ("user", "tool") and not last.get("prefix"):
-            framed.append({"role": "user", "content": _GOES_ON})
+            framed.append({"role": "user", "content": GOES_ON})
         if framed[0].get("tool_calls") or (len(framed) == 1 and framed[0]["role"] == "assistant"):
-            framed.insert(0, {"role": "user", "content": _BEGINS})
+            framed.insert(0, {"role": "user", "content": BEGINS})
         return framed
 
 
@@ -93,7 +97,7 @@ def _in_order(messages: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     before = ""
     for number, message in enumerate(messages, 1):
         if message["role"] == "system" and before in ("assistant", "tool"):
-            message = {"role": "user", "content": _SYSTEM_NOTE + _text(message["content"])}
+            message = {"role": "user", "content": SYSTEM_NOTE + _text(message["content"])}
         elif message.get("prefix") and number < len(messages):  # only the last one is gone on with
             message = {key: value for key, value in message.items() if key != "prefix"}
         if message["role"] == "user" and before == "tool":
@@ -170,17 +174,7 @@ def _wire_part(part: Part) -> dict[str, Any] | None:
             link = f"data:{inline[0]};base64,{inline[1]}" if inline else part.url
             name = {"document_name": part.name} if part.name else {}
             return {"type": "document_url", "document_url": link, **name} if link else None
-    return _spoken_part(part)
-
-
-def _spoken_part(part: Part) -> dict[str, Any] | None:
-    """A part of the assistant's: its texts and its thoughts."""
-    match part:
-        case TextPart(text):
-            return {"type": "text", "text": text}
-        case OpaquePart(form) if form == _NAME:
-            return opaque_block(part)
-    return None
+    return spoken_part(_NAME, part)
 
 
 _DIALECT = Dialect(
@@ -189,7 +183,6 @@ _DIALECT = Dialect(
     roles=_ROLES,
     known_part=_known_part,
     wire_part=_wire_part,
-    spoken_part=_spoken_part,
     call_id=_call_id,
     loose=True,
 )

@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from operator import attrgetter
 from typing import Any
 
-from memman.entries import Draft, FilePart, ImagePart, OpaquePart, Part, TextPart
-from memman.formats.chat import MESSAGE_FRAMING, Dialect, parse_messages, render_turn
-from memman.formats.parts import opaque_block
+from memman.entries import Draft, FilePart, ImagePart, Part
+from memman.formats.chat import MESSAGE_FRAMING, Dialect, parse_messages, render_turn, spoken_part
 from memman.ports import Rendered, Turn
 
 _NAME = "openai-chat"
@@ -63,17 +62,13 @@ class OpenAIChatFormat:
 def _wire_part(part: Part) -> dict[str, Any] | None:
     """A part in this provider's words, or None for what it has none for."""
     match part:
-        case TextPart(text):
-            return {"type": "text", "text": text}
         case ImagePart() if part.url or part.data:
             url = part.url or f"data:{part.media_type or 'image/png'};base64,{part.data}"
             image = {"url": url, **({"detail": part.detail} if part.detail else {})}
             return {"type": "image_url", "image_url": image}
         case FilePart() if part.file_id or part.data:
             return {"type": "file", "file": _wire_file(part)}
-        case OpaquePart(form) if form == _NAME:
-            return opaque_block(part)
-    return None
+    return spoken_part(_NAME, part)
 
 
 def _wire_file(part: FilePart) -> dict[str, str]:
@@ -103,6 +98,5 @@ _DIALECT = Dialect(
     roles=_ROLES,
     known_part=_known_part,
     wire_part=_wire_part,
-    spoken_part=_wire_part,
     call_id=attrgetter("wire_id"),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
@@ -160,6 +160,11 @@ def data_of(part: ImagePart | FilePart, default: str) -> tuple[str, str] | None:
     return (part.media_type or default, part.data) if part.data else None
 
 
+def present(blocks: Iterable[Wire | None]) -> list[Wire]:
+    """The blocks that are sent."""
+    return [block for block in blocks if block is not None]
+
+
 def interleaved(order: str, said: list[Wire | None], calls: list[Wire]) -> list[Wire]:
     """What was said before the calls, or in the order ("t", "u") in which they came."""
     if order.count("t") == len(said) and order.count("u") == len(calls):
@@ -167,7 +172,7 @@ def interleaved(order: str, said: list[Wire | None], calls: list[Wire]) -> list[
         found = [next(texts if kind == "t" else uses, None) for kind in order]
     else:
         found = [*said, *calls]
-    return [block for block in found if block is not None]
+    return present(found)
 
 
 def arguments_of(entry: Entry) -> Any:

@@ -6,7 +6,7 @@ from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from memman.entries import Draft, check_draft, encode_json
+from memman.entries import Draft, check_draft, plain_json
 from memman.errors import FormatError, InvalidInput
 
 _ONLY_IN_RESPONSES = frozenset(("annotations", "parsed", "parsed_output"))
@@ -21,7 +21,7 @@ def plain_messages(given: Any) -> list[Any]:
     """
     if isinstance(given, str):
         return [given]
-    if isinstance(given, Mapping) or not isinstance(given, Sequence):
+    if isinstance(given, Mapping | bytes | bytearray) or not isinstance(given, Sequence):
         given = [given]
     return [
         _plain(index, message, message is not item)
@@ -44,9 +44,9 @@ def parse_each(
             for draft in found:
                 check_draft(draft)
         except InvalidInput as error:
-            raise FormatError(f"message {index}: {error}") from None
+            raise FormatError(f"message {index}: {error}", index) from None
         except RecursionError:
-            raise FormatError(f"message {index}: it is nested too deeply") from None
+            raise FormatError(f"message {index}: it is nested too deeply", index) from None
         drafts += found
     return drafts
 
@@ -81,13 +81,14 @@ def _plain(index: int, message: Any, inside: bool) -> Any:
             f"not {type(message).__name__}"
         )
     found = dict(plain)
+    if inside and "parts" in found:
+        found = {"role": "model"} | found
     try:
-        encode_json(found, f"message {index}")
+        return plain_json(found, f"message {index}")
     except InvalidInput as error:
         if _is_converse(found):
             return _without_bytes(index, found)
         raise FormatError(str(error)) from None
-    return found
 
 
 def _is_sendable(message: Mapping[str, Any]) -> bool:
@@ -105,9 +106,8 @@ def _is_converse(message: Mapping[str, Any]) -> bool:
 
 def _without_bytes(index: int, message: dict[str, Any]) -> dict[str, Any]:
     """A Converse message as JSON data; its bytes, as boto3 takes and gives them, are base64."""
-    found: dict[str, Any] = _as_base64(message)
     try:
-        encode_json(found, f"message {index}")
+        found: dict[str, Any] = plain_json(_as_base64(message), f"message {index}")
     except InvalidInput as error:
         raise FormatError(str(error)) from None
     return found
@@ -127,7 +127,7 @@ def _dumped(index: int, message: Any, dump: Callable[..., Any]) -> Any:
         if hasattr(message, "additional_kwargs"):  # LangChain's, as it writes them down itself
             return {"type": message.type, "data": dump(mode="json")}
         if hasattr(message, "parts"):  # Google's: fields that were not set, and the wire's names
-            return dump(mode="json", by_alias=True, exclude_none=True)
+            return {"parts": []} | dump(mode="json", by_alias=True, exclude_none=True)
         if _is_responses_item(message):  # as OpenAI's SDK itself sends it back
             return dump(mode="json", exclude_unset=True)
         dumped = dump(mode="json")
@@ -171,7 +171,9 @@ def _messages_of(index: int, item: Any) -> Iterator[Any]:
     elif isinstance(item, Mapping) and isinstance(output, Mapping) and "message" in output:
         yield output["message"]
     elif candidates := _field(item, "candidates"):
-        yield _first(index, candidates, "content")
+        content = _first(index, candidates, "content")
+        # A reply that ended before it began has none: all its tokens went into thoughts.
+        yield {"parts": []} | content if isinstance(content, dict) else content
     elif choices := _field(item, "choices"):
         yield _first(index, choices, "message")
     else:

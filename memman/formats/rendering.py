@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import ceil
 from typing import Any
 
@@ -11,10 +11,11 @@ import msgspec
 from memman.entries import Entry
 from memman.formats.turns import turns
 from memman.ports import Format, Framing, Turn
-from memman.window import Slot, Window
+from memman.window import Exchange, Slot, Window
 
 Price = Callable[[str], int]
 _Message = dict[str, Any]
+_NOTHING, _AT_WORK = -1, -2  # in place of an epoch
 _HAIR = 1e-6  # sums of fractions come out a hair off
 
 
@@ -45,128 +46,152 @@ class Rendering:
 
     def __init__(self, form: Format, price: Price, framing: Framing | None = None) -> None:
         self.format = form
-        self._inline = form.inline_system
+        self.inline = form.inline_system
         self._joins = form.joins
         self._price = price
         self._framing = framing
-        self._epoch = -1
-        self._done: list[_Rendered] = []
-        self._messages: list[_Message] = []
-        self.added = 0
-        self._around = 0.0
-        self._stable = 0
+        self._begin()
         request = form.request_framing if framing is None else ceil(framing.request)
         self.edges = request + sum(price(text) for text in form.edges)
 
+    def _begin(self) -> None:
+        """Becomes the rendering of nothing."""
+        self._epoch = _NOTHING
+        self._done: list[_Rendered] = []
+        # Handed out as it is, and never changed in its first `_stable` messages, which others may have.
+        self._messages: list[_Message] = []
+        self._stable = 0
+        self._around = 0.0
+        self.added = 0
+
     def update(self, window: Window) -> None:
         """Takes in what the window has become since the last update."""
-        exchanges = window.exchanges
-        done = self._done
-        known: dict[Slot, _Rendered] | None = None
-        if window.epoch != self._epoch:
-            self._epoch = window.epoch
-            same = 0
-            for rendered, exchange in zip(done, exchanges, strict=False):
-                if rendered.slots is not exchange.slots:
-                    break
-                same += 1
-            known = {rendered.slots[0]: rendered for rendered in done[same:]}
+        if self._epoch == _AT_WORK:  # the last update was interrupted
+            self._begin()
+        epoch, self._epoch = self._epoch, _AT_WORK
+        exchanges, done = window.exchanges, self._done
+        known = None if epoch == window.epoch else self._reshaped(exchanges)
+        same = min(len(done), len(exchanges))
+        # The last one may have grown, or an earlier one taken it in.
+        while same and done[same - 1].slots is not exchanges[same - 1].slots:
+            same -= 1
+        if same < len(done):
             self._truncate(same)
-        while done and (
-            len(done) > len(exchanges) or done[-1].slots is not exchanges[len(done) - 1].slots
-        ):
-            self._truncate(len(done) - 1)  # the last one has grown, or an earlier one took it in
-        for exchange in exchanges[len(done) :]:
-            slots = exchange.slots
-            kept = known.get(slots[0]) if known else None
-            if kept is None or kept.slots != slots or not self._as_before(kept):
-                kept = self._rendered(slots)
-            self._place(kept)
+        for exchange in exchanges[same:]:
+            made = self._known(exchange.slots, known) if known else None
+            if made is None:
+                made = self._rendered(exchange.slots)
+            made.before = len(self._messages)
+            done.append(made)
+            self._around += made.tokens
+            if self._joins:
+                self._join(made)
+            else:
+                self._messages += made.messages
         self.added = ceil(self._around - _HAIR)
+        self._epoch = window.epoch
 
-    def _as_before(self, rendered: _Rendered) -> bool:
-        """Whether an exchange would come out as it did before the window changed shape."""
-        slots = rendered.slots
+    def _reshaped(self, exchanges: Sequence[Exchange]) -> dict[Slot, _Rendered]:
+        """Keeps what stands as it stood before the window changed its shape; gives what stood behind."""
+        done = self._done
+        same = 0
+        for rendered, exchange in zip(done, exchanges, strict=False):
+            if rendered.slots is not exchange.slots:
+                break
+            same += 1
+        known = {rendered.slots[0]: rendered for rendered in done[same:]}
+        self._truncate(same)
+        return known
+
+    def _known(self, slots: tuple[Slot, ...], known: dict[Slot, _Rendered]) -> _Rendered | None:
+        """An exchange as it was rendered before the window changed shape, if it would come out the same."""
+        rendered = known.get(slots[0])
+        if rendered is None:
+            return None
+        if rendered.slots is not slots:  # else nothing has touched them
+            repeats = tuple([slot.nth for slot in slots if slot.nth])
+            if rendered.slots != slots or rendered.repeats != repeats:
+                return None
         # A system message may be at the head now and have to stand apart.
-        may_move = not self._inline and slots[0].entry.role == "system"
-        return not may_move and rendered.repeats == tuple([slot.nth for slot in slots if slot.nth])
+        may_move = not self.inline and slots[0].entry.role == "system"
+        return None if may_move else rendered
 
     def _rendered(self, slots: tuple[Slot, ...]) -> _Rendered:
         """An exchange in the provider's words."""
         messages: tuple[_Message, ...] = ()
         system: tuple[Entry, ...] = ()
         tokens = 0.0
+        framing = self._framing
         for turn in turns(slots):
-            if not self._inline and turn.kind == "system" and not (messages or self._messages):
+            if not self.inline and turn.kind == "system" and not (messages or self._messages):
                 system += turn.entries
-                tokens += self._framed(1, turn, self.format.message_framing)
+                tokens += self.format.message_framing if framing is None else framing.message
                 continue
             rendered = self.format.render(turn)
-            tokens += self._framed(len(rendered.messages), turn, rendered.framing)
+            said = rendered.messages
+            tokens += rendered.framing if framing is None else _billed(framing, len(said), turn)
             for text in rendered.extras:
                 tokens += self._price(text)
-            messages = messages + rendered.messages if messages else rendered.messages
-        made = _Rendered(slots, messages, tokens, system)
-        if len(slots) > 1 or slots[0].nth:
-            made.repeats = tuple([slot.nth for slot in slots if slot.nth])
-        return made
+            messages = messages + said if messages else said
+        if len(slots) <= 2 and not (slots[0].nth or slots[-1].nth):
+            return _Rendered(slots, messages, tokens, system)
+        repeats = tuple([slot.nth for slot in slots if slot.nth])
+        return _Rendered(slots, messages, tokens, system, repeats)
 
-    def _framed(self, messages: int, turn: Turn, by_format: int) -> float:
-        """What is billed around a turn that is rendered as so many messages."""
-        framing = self._framing
-        if framing is None:
-            return by_format
-        calls = len(turn.calls)
-        return framing.message * messages + (framing.call + framing.result) * calls
-
-    def _place(self, exchange: _Rendered) -> None:
-        """Appends an exchange, joined to what stands before where the format wants that."""
-        messages = self._messages
-        exchange.before = len(messages)
+    def _join(self, exchange: _Rendered) -> None:
+        """Appends an exchange's messages, each joined to the one before where the format wants that."""
         exchange.displaced = None
-        self._done.append(exchange)
-        self._around += exchange.tokens
-        if not self._joins:
-            messages += exchange.messages
-            return
         join = self.format.join
         for message in exchange.messages:
+            messages = self._messages
             joined = join(messages[-1], message) if messages else None
-            if joined is None:
-                messages.append(message)
-            else:
+            if joined is not None:
                 if len(messages) == exchange.before and exchange.displaced is None:
                     exchange.displaced = messages[-1]
-                    self._stable = min(self._stable, exchange.before - 1)
-                messages[-1] = joined
+                self._cut(len(messages) - 1)
+            self._messages.append(message if joined is None else joined)
 
     def _truncate(self, count: int) -> None:
         """Forgets all but the first `count` exchanges."""
         if count < len(self._done):
             first = self._done[count]
-            messages = self._messages
-            del messages[first.before :]
-            if first.displaced is not None:
-                messages[-1] = first.displaced
-            stable = first.before - (first.displaced is not None)
-            self._stable = min(self._stable, stable)
+            if first.displaced is None:
+                self._cut(first.before)
+            else:
+                self._cut(first.before - 1)
+                self._messages.append(first.displaced)
             for exchange in self._done[count:]:
                 self._around -= exchange.tokens
             del self._done[count:]
 
+    def _cut(self, count: int) -> None:
+        """Lets go of all but the first `count` messages; who was handed the list keeps it as it was."""
+        if count < self._stable:
+            self._messages = self._messages[:count]
+            self._stable = count
+        else:
+            del self._messages[count:]
+
     # ------------------------------------------------------------ what came out
 
-    def messages(self) -> tuple[_Message, ...]:
-        """The request's messages; shared, so they are copied before anybody else gets them."""
-        return tuple(self.format.frame(self._messages))
+    def messages(self) -> list[_Message]:
+        """The request's messages, to be read only."""
+        return self.format.frame(self._messages)
 
-    def system_text(self) -> str:
-        """The system messages of the head where the format wants them apart."""
+    def system(self) -> str | None:
+        """The system messages of the head, where the format wants them apart and there are any."""
         texts = [entry.text for exchange in self._done for entry in exchange.system]
-        return "\n\n".join(text for text in texts if text.strip())
+        return "\n\n".join(text for text in texts if text.strip()) or None
 
-    def take_stable(self) -> int:
-        """How many leading messages are as they were when this was last asked."""
-        stable = min(self._stable, len(self._messages))
-        self._stable = len(self._messages)
-        return stable
+    def take(self) -> tuple[list[_Message], int]:
+        """The request's messages, and how many of the first are as they were when they were last taken.
+
+        More may come to the list later: what it has now stays as it is.
+        """
+        stable, self._stable = self._stable, len(self._messages)
+        return self.format.frame(self._messages), stable
+
+
+def _billed(framing: Framing, messages: int, turn: Turn) -> float:
+    """What is billed around a turn that is rendered as so many messages."""
+    return framing.message * messages + (framing.call + framing.result) * len(turn.calls)

@@ -81,6 +81,37 @@ def repeated(ids: Sequence[str]) -> list[str]:
     return [call_id for call_id, times in Counter(ids).items() if times > 1]
 
 
+def answers_in_place(
+    messages: Sequence[Any],
+    called: Callable[[Any], list[str]],
+    answered: Callable[[Any], tuple[bool, Any]],
+) -> There:
+    """What breaks the pairs where results directly follow the message with their calls.
+
+    `called` are the ids of a message's calls; `answered` says whether a message is a result, and of which
+    call. A result without an id is another rule's.
+    """
+    asked: list[str] = []
+    done: list[Any] = []
+    caller = -1
+    for index, message in enumerate([*messages, None]):
+        is_result, call_id = answered(message)
+        if not is_result:
+            for waiting in dict.fromkeys(asked):
+                if waiting not in done:
+                    text = f"no tool message answers the call {show(waiting)}; add one"
+                    yield caller, "pair.missing-result", text
+            asked, done, caller = called(message), [], index
+        elif call_id in done:
+            text = f"the result of {show(call_id)} is there already; keep one"
+            yield index, "pair.duplicate-result", text
+        elif filled(call_id) and call_id not in asked:
+            text = f"the result of {show(call_id)} follows no such call; send it as text"
+            yield index, "pair.orphan-result", text
+        if is_result:
+            done.append(call_id)
+
+
 def strings(value: Any) -> Iterator[str]:
     """Every string in a value, keys too."""
     # A stack and not recursion, and each container once: nesting may be deep, or a cycle.

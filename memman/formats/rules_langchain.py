@@ -9,6 +9,7 @@ from memman.formats.rulebook import (
     Checker,
     Here,
     There,
+    answers_in_place,
     dicts,
     filled,
     get,
@@ -105,7 +106,7 @@ def _request(messages: Sequence[Any]) -> There:
             yield index, "order.system", "a system message follows others; send it as a human's"
         spoken = spoken or kind not in ("", "system")
     yield from _ids(messages)
-    yield from _pairs(messages)
+    yield from answers_in_place(messages, _called, _answered)
 
 
 def _called(message: Any) -> list[str]:
@@ -126,25 +127,8 @@ def _ids(messages: Sequence[Any]) -> There:
         seen.update(called)
 
 
-def _pairs(messages: Sequence[Any]) -> There:
-    asked: list[str] = []
-    answered: list[Any] = []
-    caller = -1
-    for index, each in enumerate([*messages, None]):
-        if _kind(each) != "tool":
-            for call_id in dict.fromkeys(asked):
-                if call_id not in answered:
-                    text = f"no tool message answers the call {show(call_id)}; add one"
-                    yield caller, "pair.missing-result", text
-            asked, answered, caller = _called(each), [], index
-            continue
-        result_id = _data(each).get("tool_call_id")
-        if result_id in answered:
-            yield index, "pair.duplicate-result", f"{show(result_id)} has several results; keep one"
-        elif filled(result_id) and result_id not in asked:
-            text = f"the result of {show(result_id)} follows no such call; send it as text"
-            yield index, "pair.orphan-result", text
-        answered.append(result_id)
+def _answered(message: Any) -> tuple[bool, Any]:
+    return _kind(message) == "tool", _data(message).get("tool_call_id")
 
 
 CHECKER = Checker((), _system, _message, _request)

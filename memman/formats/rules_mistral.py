@@ -14,6 +14,7 @@ from memman.formats.rulebook import (
     Checker,
     Here,
     There,
+    answers_in_place,
     dicts,
     filled,
     get,
@@ -143,7 +144,7 @@ def _request(messages: Sequence[Any]) -> There:
     if roles and roles[-1] not in ("", "user", "tool") and not get(messages[-1], "prefix"):
         text = f"the last message is of role {show(roles[-1])}; end with a user's or a tool's"
         yield len(roles) - 1, "order.last", text
-    yield from _pairs(messages)
+    yield from answers_in_place(messages, _ids, _answered)
 
 
 def _role(message: Any) -> str:
@@ -161,33 +162,13 @@ def _mended(role: str, before: str) -> str:
     return f"a {role} message follows a {before}'s; {repair.get(role, 'reorder them')}"
 
 
-def _pairs(messages: Sequence[Any]) -> There:
-    asked: list[str] = []
-    answered: list[str] = []
-    caller = -1
-    for index, message in enumerate([*messages, None]):
-        if get(message, "role") == "tool":
-            yield from _answer(index, message.get("tool_call_id"), asked, answered)
-            continue
-        for call_id in dict.fromkeys(asked):
-            if call_id not in answered:
-                text = f"no tool message answers the call {show(call_id)}; add one"
-                yield caller, "pair.missing-result", text
-        asked, answered, caller = _ids(message), [], index
-
-
 def _ids(message: Any) -> list[str]:
     calls = get(message, "tool_calls") if get(message, "role") == "assistant" else None
     return [call["id"] for call in dicts(calls) if filled(call.get("id"))]
 
 
-def _answer(index: int, call_id: Any, asked: list[str], answered: list[str]) -> There:
-    name = f"the result of {show(call_id)}"
-    if call_id in answered:
-        yield index, "pair.duplicate-result", f"{name} is there already; keep one"
-    elif call_id not in asked:
-        yield index, "pair.orphan-result", f"{name} follows no such call; send it as text"
-    answered.append(call_id)
+def _answered(message: Any) -> tuple[bool, Any]:
+    return get(message, "role") == "tool", get(message, "tool_call_id")
 
 
 CHECKER = Checker(("system", "user", "assistant", "tool"), _system, _message, _request)

@@ -19,6 +19,8 @@ from memman.window import Slot
 NO_RESULT = "[memman: no result of this call is known]"
 NO_OUTPUT = "(no output)"
 NOT_SAID = f"\n{NOT_CARRIED}"  # after a text whose parts were more than text
+_Kind = Literal["system", "user", "assistant", "context", "summary", "orphan"]
+_SAID_BY: dict[str, _Kind] = {"system": "system", "assistant": "assistant"}
 _DIGITS = re.compile(r"[0-9]")
 _BRACKETS = str.maketrans("[]", "()")
 
@@ -46,13 +48,16 @@ def turns(slots: Sequence[Slot]) -> list[Turn]:
 def _turn_of_one(slot: Slot) -> Turn:
     """The turn of an exchange of a single entry, or of a call and its result."""
     entry = slot.entry
+    if entry.type == "message":
+        return Turn(_SAID_BY.get(entry.role, "user"), (entry,))
     if entry.type == "tool_call":
-        unique = _unique_id(slot)
+        call_id = entry.call_id
+        unique = call_id if call_id and not slot.nth else _unique_id(slot)
         result = slot.result
         answer = result.entry if result is not None else None
-        alone = (Call(entry, entry.call_id or unique, unique, answer),)
+        alone = (Call(entry, call_id or unique, unique, answer),)
         return Turn("assistant", (), alone, alone)
-    return Turn("assistant" if _is_assistant(entry) else _kind(entry), (entry,))
+    return Turn(_kind(entry), (entry,))
 
 
 def _is_assistant(entry: Entry) -> bool:
@@ -60,10 +65,10 @@ def _is_assistant(entry: Entry) -> bool:
     return kind == "tool_call" or (kind == "message" and entry.role == "assistant")
 
 
-def _kind(entry: Entry) -> Literal["system", "user", "context", "summary", "orphan"]:
+def _kind(entry: Entry) -> _Kind:
     kind = entry.type
     if kind == "message":
-        return "system" if entry.role == "system" else "user"
+        return _SAID_BY.get(entry.role, "user")
     return kind if kind == "context" or kind == "summary" else "orphan"
 
 

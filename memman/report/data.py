@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -30,10 +30,11 @@ from memman.records import (
     UsageReported,
 )
 from memman.report.folding import Change, Numbers, Span, Splice, changes
-from memman.report.usage import usage_of
+from memman.report.usage import Usage, usage_of
 from memman.results import SessionStats
 
 VERSION = 1
+Content = Literal["whole", "redacted", "none"]
 _KINDS: dict[type, str] = {
     Compressed: "compressed",
     Undone: "undone",
@@ -136,36 +137,46 @@ class Limits(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """Everything about a session that its page shows."""
+    """Everything about a session that its page shows; `content` says whether something was hidden."""
 
     session: str
     model: str | None
     stats: SessionStats
-    usage: dict[str, object]
+    usage: Usage
     limits: Limits
     head: int
     entries: list[ShownEntry]
     steps: list[ShownStep]
     values: list[str]
+    content: Content = "whole"
     version: int = VERSION
 
 
-def report_of(memory: MemoryManager, session_id: str) -> Report:
-    """The data for a session's report. Raises `SessionNotFound`."""
+def report_of(
+    memory: MemoryManager,
+    session_id: str,
+    change: Callable[[Sequence[Record]], Sequence[Record]] | None = None,
+) -> Report:
+    """The data for a session's report, of its records as `change` leaves them.
+
+    Raises `SessionNotFound`.
+    """
     state = memory.export_session(session_id)
-    trail = Trail(list(enumerate(records_of(state), 1)))
+    records = records_of(state) if change is None else change(records_of(state))
+    trail = Trail(list(enumerate(records, 1)))
     shown = _Shown(trail)
     model = state.settings.get("model")
     return Report(
         session=session_id,
         model=model,
         stats=memory.get_stats(session_id),
-        usage=usage_of(memory, session_id).as_dict(),
+        usage=usage_of(memory, session_id),
         limits=_limits(memory, session_id, model, state.settings.get("reserve_output")),
         head=len(trail.log),
         entries=shown.entries,
         steps=shown.steps,
         values=list(shown.values),
+        content="whole" if change is None else "redacted",
     )
 
 

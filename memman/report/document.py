@@ -6,6 +6,7 @@ import base64
 import hashlib
 import html
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,6 +14,7 @@ import msgspec
 
 from memman.manager import MemoryManager
 from memman.report.data import Report, report_of
+from memman.report.hiding import Redact, redacted, without_content
 from memman.tables import beside
 
 # In the order in which they stand in the page: each may use what stands before it.
@@ -30,23 +32,58 @@ _ESCAPES: Final = (
 _encoder = msgspec.json.Encoder()
 
 
-def render(memory: MemoryManager, session_id: str) -> str:
-    """The report of a session as one HTML document. Raises `SessionNotFound`."""
-    return "".join(pieces(memory, session_id))
+def render(
+    memory: MemoryManager,
+    session_id: str,
+    *,
+    redact: Redact | None = None,
+    content: bool = True,
+) -> str:
+    """The report of a session as one HTML document.
+
+    Args:
+        memory: the manager that has the session.
+        session_id: which session.
+        redact: what each entry becomes before anything of it is shown; it keeps id and type, and its count
+            stays that of the session.
+        content: False leaves out all that anybody said, with what it was called: what is left are numbers,
+            times, types, the names of tools, and ids.
+
+    Raises:
+        SessionNotFound: there is no such session.
+        InvalidInput: `redact` failed, or returned another entry.
+    """
+    return "".join(pieces(memory, session_id, redact=redact, content=content))
 
 
-def write(memory: MemoryManager, session_id: str, path: str | Path) -> int:
+def write(
+    memory: MemoryManager,
+    session_id: str,
+    path: str | Path,
+    *,
+    redact: Redact | None = None,
+    content: bool = True,
+) -> int:
     """Writes the report of a session to a file, over one that is there; returns its size in bytes.
 
-    Raises `SessionNotFound`, and `OSError` for a file that cannot be written.
+    `redact` and `content` as in `render`. Raises also `OSError` for a file that cannot be written.
     """
+    made = pieces(memory, session_id, redact=redact, content=content)
     with Path(path).open("wb") as file:
-        return sum(file.write(piece.encode()) for piece in pieces(memory, session_id))
+        return sum(file.write(piece.encode()) for piece in made)
 
 
-def pieces(memory: MemoryManager, session_id: str) -> Iterator[str]:
+def pieces(
+    memory: MemoryManager,
+    session_id: str,
+    *,
+    redact: Redact | None = None,
+    content: bool = True,
+) -> Iterator[str]:
     """The document piece by piece, so that a long session is never in memory as text at once."""
-    data = report_of(memory, session_id)
+    data = report_of(memory, session_id, partial(redacted, redact=redact) if redact else None)
+    if not content:
+        data = without_content(data)
     style = _file("report.css")
     script = '"use strict";\n' + "\n".join(_file(f"{name}.js") for name in _SCRIPTS)
     head, rest = _file("report.html").split("{{data}}")

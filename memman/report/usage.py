@@ -4,37 +4,29 @@ from __future__ import annotations
 
 import msgspec
 
-from memman.entries import ENTRY_TYPES
+from memman.entries import ENTRY_TYPES, MOST_TOKENS
 from memman.manager import MemoryManager
 
 
 class Usage(msgspec.Struct, frozen=True):
-    """The use of a context window, in tokens: `parts` by type in the order of their display."""
+    """The use of a context window, in tokens: `parts` by type in the order of their display.
+
+    `used` is all that is taken, `free` what is left; negative when over.
+    """
 
     window: int
+    used: int
+    free: int
     parts: dict[str, int]
-
-    @property
-    def used(self) -> int:
-        """All that is taken."""
-        return sum(self.parts.values())
-
-    @property
-    def free(self) -> int:
-        """What is left; negative when over."""
-        return self.window - self.used
-
-    def as_dict(self) -> dict[str, object]:
-        """For JSON."""
-        return {"window": self.window, "used": self.used, "free": self.free, "parts": self.parts}
 
 
 def usage_of(memory: MemoryManager, session_id: str) -> Usage:
     """How a session's whole window, rendered as OpenAI chat, fills its budget."""
     stats = memory.get_stats(session_id)
     # A budget that nothing exceeds: what is shown is the window, not a copy cut to fit.
-    shares = memory.build_context(session_id, budget=2**53).breakdown
+    shares = memory.build_context(session_id, budget=MOST_TOKENS).breakdown
     always = (*ENTRY_TYPES, "framing", "reserved")
     extra = [name for name in shares if name not in always]
     parts = {name: shares.get(name, 0) for name in (*extra, *always)}
-    return Usage(stats.max_tokens, parts)
+    used = sum(parts.values())
+    return Usage(stats.max_tokens, used, stats.max_tokens - used, parts)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from typing import TypeVar
 
 import msgspec
 
 from memman import events
-from memman.entries import NO_JSON, Draft, Entry, TokenCount, check_id, entry_of
-from memman.errors import IdConflict, InvalidInput
+from memman.entries import NO_JSON, Draft, Entry, TokenCount, entry_of
+from memman.errors import IdConflict
+from memman.ports import Appended
 from memman.records import Added
 from memman.sessions.automatic import Automatic
+
+T = TypeVar("T")
 
 
 class Adding(Automatic):
@@ -19,44 +22,23 @@ class Adding(Automatic):
 
     __slots__ = ()
 
-    async def add(
-        self,
-        draft: Draft,
-        entry_id: str | None,
-        pinned: bool,
-        metadata: msgspec.Raw,
-        compress: bool | None,
-    ) -> Entry:
-        """Adds one entry; compresses after the commit where that is due."""
-        entry = None
-        if entry_id is None and self._shared.quick:
-            entry = self._add_here(draft, pinned, metadata)
-        if entry is None:
-            entry = await self._add_anywhere(draft, entry_id, pinned, metadata)
-        if self._outbox:
-            await self._drain()
-        if self._due() and (self._config.auto_compress if compress is None else compress):
-            await self._compress_after_add()
-        return entry
-
-    def _add_here(self, draft: Draft, pinned: bool, metadata: msgspec.Raw) -> Entry | None:
+    def add_here(self, draft: Draft, pinned: bool, metadata: msgspec.Raw) -> Entry | None:
         """The way of nearly every add: a store in this process, and nothing to look into first.
 
-        None where there is something, and the way that handles everything must be taken.
+        None where there is something, and `add` must be taken.
         """
         shared = self._shared
         role = draft.role
-        if shared.redact is not None or role == "system" or (draft.name is None and role == "tool"):
+        if not shared.quick or role == "system" or (role == "tool" and draft.name is None):
             return None
-        if self._unsure():
+        if shared.redact is not None or self._stale():
             return None
         meter = self._meter
         count = meter.count_draft(draft)
         with self._thread_lock:
-            window = self._window
-            seq = window.head + 1
-            if self._unsure():
+            if self._stale():
                 return None  # since the look without the lock, another thread was here
+            seq = self._window.head + 1
             entry = Entry(
                 id=shared.new_id(),
                 type=draft.type,
@@ -75,12 +57,8 @@ class Adding(Automatic):
             )
             self._inflight = records = (Added(entry),)
             appended = shared.store.append(self.id, records)
-            if not appended.fresh:
-                self._inflight = None
-                raise _same_id_again(entry.id)
-            if appended.head != seq:
-                # Somebody else writes to a store that was said to be ours: reload at the next step.
-                return msgspec.structs.replace(entry, seq=appended.seqs[0])
+            if appended.head != seq or not appended.fresh:
+                return self._elsewhere(entry, appended)
             self._take(entry)
             self._told = seq
             if events.entry_added.receivers:
@@ -89,6 +67,38 @@ class Adding(Automatic):
         if count.counter != meter.fingerprint:
             self._check_counter(count)
         return entry
+
+    def _elsewhere(self, entry: Entry, appended: Appended) -> Entry:
+        """The entry of an append that did not come next in the log as it is known here."""
+        if not appended.fresh:
+            self._inflight = None
+            raise _same_id_again(entry.id)
+        # Somebody else writes to a store that was said to be ours: reload at the next step.
+        return msgspec.structs.replace(entry, seq=appended.seqs[0])
+
+    async def add(
+        self,
+        draft: Draft,
+        entry_id: str | None,
+        pinned: bool,
+        metadata: msgspec.Raw,
+        compress: bool | None,
+    ) -> Entry:
+        """Adds one entry, whatever there is to be done before."""
+        entry = await self._add_anywhere(draft, entry_id, pinned, metadata)
+        return await self.after_add(entry, compress)
+
+    @property
+    def calm(self) -> bool:
+        """Whether there is nothing to be told and no compression is due."""
+        return not (self._outbox or self._due())
+
+    async def after_add(self, added: T, compress: bool | None = None) -> T:
+        """Tells what is to be told and compresses where that is due; gives what was added."""
+        await self._drain()
+        if self._due() and (self._config.auto_compress if compress is None else compress):
+            await self._compress_after_add()
+        return added
 
     async def _add_anywhere(
         self, draft: Draft, entry_id: str | None, pinned: bool, metadata: msgspec.Raw
@@ -100,7 +110,7 @@ class Adding(Automatic):
             records = self._added((entry,))
             appended = await self._append(records, named=entry_id is not None)
             if appended.fresh:
-                return self._as_added(records[0], appended.seqs[0])
+                return self._as_added(records, appended.seqs)[0]
             if entry_id is None:
                 await self._check_ours(records)
             return await self._as_added_before(records[0].entry)
@@ -119,20 +129,18 @@ class Adding(Automatic):
             appended = await self._append(records)
             if appended.fresh < len(records):
                 await self._check_ours(records)
-            added = [
-                self._as_added(record, seq)
-                for record, seq in zip(records, appended.seqs, strict=True)
-            ]
-        if self._outbox:
-            await self._drain()
-        if self._due() and self._config.auto_compress:
-            await self._compress_after_add()
-        return added
+            added = self._as_added(records, appended.seqs)
+        return await self.after_add(added)
 
-    def _as_added(self, record: Added, seq: int) -> Entry:
-        """The entry with its place in the log."""
-        slot = self._window.find(record.entry.id)
-        return slot.entry if slot else msgspec.structs.replace(record.entry, seq=seq)
+    def _as_added(self, records: Sequence[Added], seqs: Sequence[int]) -> list[Entry]:
+        """The entries with their places in the log: those of the window, where they are its newest."""
+        newest = [slot.entry for slot in self._window.slots[-len(records) :]]
+        if [entry.id for entry in newest] == [record.entry.id for record in records]:
+            return newest
+        return [
+            msgspec.structs.replace(record.entry, seq=seq)
+            for record, seq in zip(records, seqs, strict=True)
+        ]
 
     def _entry(
         self, draft: Draft, entry_id: str | None, pinned: bool, metadata: msgspec.Raw
@@ -143,10 +151,6 @@ class Adding(Automatic):
         count = self._meter.count_draft(draft) if redact is None else TokenCount(0)
         identity = entry_id or shared.new_id()
         entry = entry_of(draft, identity, shared.clock(), count, pinned, metadata)
-        if entry_id is None:
-            check_id(entry.id, "what new_id returned")
-        if not isinstance(entry.timestamp, datetime) or entry.timestamp.tzinfo is None:
-            raise InvalidInput(f"clock must return an aware datetime, not {entry.timestamp!r}")
         if redact is not None:
             entry = self.redacted(entry)
         self._check_counter(entry.token_count)

@@ -16,9 +16,7 @@ from memman.sessions.live import no_session
 from memman.sessions.reading import Reading
 from memman.window import Slot
 
-_REPLANS = (
-    50  # how often a change is decided again after another process was faster; it costs little
-)
+_REPLANS = 50  # how often a change is decided again after another was faster; it costs little
 
 
 class Changing(Reading):
@@ -29,15 +27,20 @@ class Changing(Reading):
     async def undo(self, compression_id: str | None) -> str:
         """Takes a compression back, the latest by default."""
 
-        def change(history: History) -> tuple[Record, Sequence[Slot]]:
-            wanted = compression_id or history.latest()
+        async def changed() -> tuple[Record, Sequence[Slot]]:
+            found = await self._unfolded(compression_id)
+            if found is None:
+                history = await self._history()
+                wanted = compression_id or history.latest()
+                found = wanted, history.undo(wanted)
+            wanted, slots = found
             record = Undone(
                 id=self._shared.new_id(), at=self._shared.clock(), compression_id=wanted
             )
-            return record, history.undo(wanted)
+            return record, self._counted(slots)
 
-        record = await self._change_with_history(change)
-        assert isinstance(record, Undone)  # noqa: S101 - `change` made it
+        record = await self._retried(changed)
+        assert isinstance(record, Undone)  # noqa: S101 - `changed` made it
         return record.compression_id
 
     async def pin(self, entry_id: str, on: bool) -> None:
@@ -104,11 +107,15 @@ class Changing(Reading):
     ) -> Record:
         async def changed() -> tuple[Record, Sequence[Slot]]:
             record, slots = change(await self._history())
-            for slot in slots:
-                slot.tokens = self._meter.recount(slot.entry)
-            return record, slots
+            return record, self._counted(slots)
 
         return await self._retried(changed)
+
+    def _counted(self, slots: Sequence[Slot]) -> Sequence[Slot]:
+        """The slots with their tokens by the counter in use."""
+        for slot in slots:
+            slot.tokens = self._meter.recount(slot.entry)
+        return slots
 
     async def _change(self, change: Callable[[], tuple[Record, Sequence[Slot]]]) -> Record:
         async def changed() -> tuple[Record, Sequence[Slot]]:

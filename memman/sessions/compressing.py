@@ -35,10 +35,10 @@ from memman.doors import Lock
 from memman.entries import Entry
 from memman.errors import CompressionFailed, InvalidInput, MemmanError, Refused, StoreConflict
 from memman.ports import SummaryReply, SummaryRequest, SummaryUsage
-from memman.records import NO_COST, Added, Compressed, Cost
+from memman.records import NO_COST, Added, Compressed, Cost, Replacement
 from memman.sessions.leasing import Lease, LeaseHeld, WindowMoved
 from memman.sessions.live import LiveWindow
-from memman.sessions.pacing import Pace, Progress, Rest
+from memman.sessions.pacing import Pace, Rest
 from memman.window import Slot, replaced_in
 
 logger = logging.getLogger("memman")
@@ -78,7 +78,7 @@ class Compressing(LiveWindow):
         tokens = self._window.tokens
         entries = len(self._window.slots)
         most = self._trigger.max_entries
-        if tokens <= self._calm_tokens and (most is None or entries <= most):
+        if tokens <= self._settled.calm_tokens and (most is None or entries <= most):
             return False
         tokens += self.overhead
         if not self._trigger.over(tokens, entries):
@@ -96,10 +96,6 @@ class Compressing(LiveWindow):
                 self._pace = self._pace or Pace()
         return self._pace
 
-    @property
-    def _progress(self) -> Progress:
-        return self._added_tokens, self._added_entries
-
     def leave(self) -> Pace | None:
         """What it knows of its summarizer, for the session that is loaded in its place one day."""
         if self._pace is not None:
@@ -109,7 +105,7 @@ class Compressing(LiveWindow):
     def resume(self, pace: Pace) -> None:
         """Goes on with what was known of the summarizer when the session was unloaded."""
         self._pace = pace
-        self._added_tokens, self._added_entries = pace.left_at
+        self._go_on(pace.left_at)
 
     # ------------------------------------------------------------ one at a time
 
@@ -182,12 +178,13 @@ class Compressing(LiveWindow):
             except SummaryFailed as error:
                 return self._given_up(f"the summary failed: {error}", automatic)
             rest = self._judged_summary(attempt, after) if cost.calls else None
-            if not after.changed:
+            replacements = replacements_of(after)
+            if not replacements:
                 return self._nothing(self._why_nothing(attempt.view, attempt.goal), self._spent)
-            record = self._record(attempt, after, automatic)
+            record = self._record(attempt, after, replacements, automatic)
             if await self._land(record):
                 self._note(attempt.goal, after, rest, record.cost)
-                return events.result_of(self.id, record)
+                return _logged(events.result_of(self.id, record))
         return self._nothing("the window changed shape each time; try again", self._spent)
 
     async def _attempt(
@@ -229,10 +226,15 @@ class Compressing(LiveWindow):
         if not goal.within_limit(after):
             self.notice(_over_budget(self.id, after.tokens, goal.limit))
 
-    def _record(self, attempt: _Attempt, after: View, automatic: bool) -> Compressed:
-        replacements = replacements_of(after)
+    def _record(
+        self,
+        attempt: _Attempt,
+        after: View,
+        replacements: tuple[Replacement, ...],
+        automatic: bool,
+    ) -> Compressed:
         reason = self._why_due(attempt.view) if automatic else "manual"
-        if any(item.method == "digest" for item in replacements):
+        if any([item.method == "digest" for item in replacements]):
             reason += self._why_digest()
         reason += _why_short(after, attempt.goal)
         return Compressed(
@@ -547,3 +549,13 @@ def _over_budget(
     session_id: str, tokens: int, limit: int, reason: str = _STAYS
 ) -> events.OverBudget:
     return events.OverBudget(session_id=session_id, tokens=tokens, max_tokens=limit, reason=reason)
+
+
+def _logged(done: events.CompressionResult) -> events.CompressionResult:
+    """Says in one line what a compression did, and nothing of what was said."""
+    methods = ", ".join(dict.fromkeys(item.method for item in done.replacements))
+    logger.info(
+        "session %s: %d entries compressed, %d -> %d tokens (%s)",
+        done.session_id, len(done.replaced_ids), done.tokens_before, done.tokens_after, methods,
+    )  # fmt: skip
+    return done

@@ -25,7 +25,6 @@ class Feed:
 
     def __init__(self, shared: Shared, session_id: str | None, after: int | str) -> None:
         self._shared = shared
-        self.session_id = session_id
         if session_id is None:
             if not isinstance(after, str):
                 raise InvalidInput(
@@ -33,8 +32,9 @@ class Feed:
                     "place in one session's log, so pass its session_id too"
                 )
         else:
-            check_id(session_id, "session_id")
+            session_id = check_id(session_id, "session_id")
             after = _seq(after)
+        self.session_id = session_id
         self._after: Any = after
 
     async def page(self, limit: int) -> list[FeedItem]:

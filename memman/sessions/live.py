@@ -18,7 +18,7 @@ from memman.config import MANAGER_SETTINGS
 from memman.contexts import Contexts, recounted
 from memman.counting import predicted
 from memman.doors import Lock, SyncLock
-from memman.entries import Entry, TokenCount
+from memman.entries import Entry, TokenCount, json_bytes
 from memman.errors import InvalidInput, MemmanError, SessionNotFound, StoreConflict
 from memman.ports import Appended, Place
 from memman.records import (
@@ -33,7 +33,7 @@ from memman.records import (
     UsageReported,
     tainted_by,
 )
-from memman.sessions.pacing import Pace
+from memman.sessions.pacing import Pace, Progress
 from memman.shared import Shared
 from memman.window import Slot, Window
 
@@ -61,11 +61,8 @@ class LiveWindow:
     """A session in this process: its window, its settings, and what is still to be told."""
 
     __slots__ = (
-        "_added_entries",
-        "_added_tokens",
         "_anchor",
         "_budget",
-        "_calm_tokens",
         "_compress_lock",
         "_config",
         "_confirmed",
@@ -83,6 +80,8 @@ class LiveWindow:
         "_outbox",
         "_owed",
         "_pace",
+        "_past_entries",
+        "_past_tokens",
         "_preparing",
         "_run",
         "_settings",
@@ -111,7 +110,8 @@ class LiveWindow:
         # Made when first needed: most sessions are never compressed and have nobody to tell.
         self._compress_lock: Lock | None = None
         self._window = Window()
-        # Records handed to the store whose effect on the window is not sure: () asks for a reload.
+        # Records handed to the store whose effect on the window is not sure. () asks for a reload, as where
+        # nothing was ever recorded.
         self._inflight: tuple[Record, ...] | None = ()
         self._outbox: list[events.Event] = []
         self._drain_lock: SyncLock | None = None
@@ -125,7 +125,7 @@ class LiveWindow:
         self._spent = self._owed = NO_COST
         self._last_counted: datetime | None = None
         self._usage: UsageReported | None = None
-        self._added_tokens = self._added_entries = 0
+        self._past_entries = self._past_tokens = 0  # given before what the totals count
         self._learned = _NOTHING_LEARNED
         self._anchor = -1  # the epoch of the window that the last report was about
         self._confirmed: Confirmed | None = None
@@ -164,9 +164,6 @@ class LiveWindow:
         self._settled = settled
         self._config, self._budget, self._meter = settled.config, settled.budget, settled.meter
         self._trigger = settled.trigger
-        # Up to here no compression is due, whatever was learned of what stands around the window.
-        most_overhead = max(self._config.overhead_tokens, self._most_learned)
-        self._calm_tokens = self._trigger.max_tokens - most_overhead
         if self._contexts is not None:
             self._contexts.outdate()
 
@@ -179,7 +176,7 @@ class LiveWindow:
         """Changes settings of this session alone; they persist with it."""
         plain = _plain_settings(changes)
         self._shared.check(self._shared.config.updated(self._settings).updated(plain))
-        encoded = msgspec.json.encode(plain)
+        encoded = json_bytes(plain, "what is set")
         record = Configured(
             id=self._shared.new_id(),
             at=self._shared.clock(),
@@ -202,15 +199,10 @@ class LiveWindow:
         known = self._contexts
         around = known.fixed + int(known.framing * len(self._window.slots)) if known else 0
         least = self._config.overhead_tokens
-        if not self._knows_better:
-            return max(least, min(around, self._most_learned))
+        if not (self._learned or self._confirmed):
+            return max(least, min(around, self._settled.room))
         beyond = self._beyond(self._window.tokens + around, max(0, least - around))
-        return min(max(around + beyond, -self._window.tokens), max(least, self._most_learned))
-
-    @property
-    def _knows_better(self) -> bool:
-        """Whether a provider has told anything about requests of the session's model."""
-        return bool(self._learned) or self._confirmed is not None
+        return min(max(around + beyond, -self._window.tokens), max(least, self._settled.room))
 
     def _beyond(self, counted: int, unseen: int) -> int:
         """What the provider will count beyond a request that we count as this.
@@ -222,16 +214,11 @@ class LiveWindow:
         known = self._learned.get(self._config.model or "")
         if known is not None:
             reported = predicted(known, counted, anchored=self._anchor == epoch)
-            return max(unseen, min(reported - counted, self._most_learned))
+            return max(unseen, min(reported - counted, self._settled.room))
         told = self._confirmed
         if told is None or told.epoch != epoch or told.model != self._config.model:
             return unseen
         return unseen + predicted(told.learned, counted, anchored=True) - counted
-
-    @property
-    def _most_learned(self) -> int:
-        """What was learned from one request takes at most the room between the water marks."""
-        return self._budget.max_tokens - self._budget.target_tokens
 
     # ------------------------------------------------------------ staying in step with the store
 
@@ -242,10 +229,9 @@ class LiveWindow:
     def _stale(self) -> bool:
         """Whether there is something to be done before the window can be worked with, whoever writes."""
         return (
-            self._version != self._shared.version
-            or self._inflight is not None
+            self._inflight is not None
+            or self._version != self._shared.version
             or self._erasing is not None
-            or not self._window.head
         )
 
     async def _refresh(self) -> None:
@@ -262,8 +248,6 @@ class LiveWindow:
             head, epoch = await self._stored() or (0, 0)
             if (head, epoch) != (self._window.head, self._window.epoch):
                 await self._follow(epoch)
-        elif not self._window.head:
-            await self._reload()
 
     async def _stored(self) -> tuple[int, int] | None:
         """(head, epoch) of the session in the store; None where there is none."""
@@ -345,7 +329,8 @@ class LiveWindow:
         if self._contexts is not None:
             self._contexts.forget()
         ledger = snapshot.ledger
-        self._entries, self._tokens, self._cost = ledger.entries, ledger.tokens, ledger.cost
+        self._total(ledger.entries, ledger.tokens)
+        self._cost = ledger.cost
         self._last_counted, self._usage = ledger.last_counted_at, ledger.usage
         self._learned = ledger.learned
         if ledger.settings != self._settings:
@@ -364,13 +349,14 @@ class LiveWindow:
         """Becomes the session that nothing was ever recorded in."""
         self._window = Window()
         self._contexts = self._usage = self._last_counted = self._pace = None
-        self._entries = self._tokens = self._told = 0
+        self._total(0, 0)
+        self._told = 0
         self._cost = self._spent = self._owed = NO_COST
         self._learned, self._anchor, self._confirmed = _NOTHING_LEARNED, -1, None
         if self._settings:
             self._settings = _NO_SETTINGS
             self._configure()
-        self._inflight = None
+        self._inflight = ()  # another manager of the store may begin it
 
     def _recount(self) -> None:
         """Prices the window with the counter in use, in this process only: records keep their count."""
@@ -459,8 +445,6 @@ class LiveWindow:
         self._window.add(entry, entry.pinned, price)
         self._entries += 1
         self._tokens += tokens
-        self._added_entries += 1
-        self._added_tokens += tokens
         self._last_counted = entry.timestamp
 
     async def _commit(
@@ -517,11 +501,26 @@ class LiveWindow:
         if isinstance(record, Compressed):
             self._cost = self._cost.plus(record.cost)
         elif isinstance(record, Cleared):
-            self._entries = self._tokens = 0
+            self._total(0, 0)
             self._cost = NO_COST
         elif isinstance(record, Deleted):
-            self._entries -= record.entries
-            self._tokens -= record.tokens
+            self._total(self._entries - record.entries, self._tokens - record.tokens)
+
+    def _total(self, entries: int, tokens: int) -> None:
+        """Takes other totals of the era; what the session was given so far stays what it was."""
+        given = self._progress
+        self._entries, self._tokens = entries, tokens
+        self._go_on(given)
+
+    @property
+    def _progress(self) -> Progress:
+        """How much the session was given in this process: it only grows."""
+        return self._tokens + self._past_tokens, self._entries + self._past_entries
+
+    def _go_on(self, progress: Progress) -> None:
+        """Goes on counting from there."""
+        tokens, entries = progress
+        self._past_tokens, self._past_entries = tokens - self._tokens, entries - self._entries
 
     def _paid(self, record: Record) -> None:
         """Lets go of what earlier attempts cost and said, where that is on record or over."""

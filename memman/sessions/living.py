@@ -27,16 +27,18 @@ class LiveSessions:
         self._shared = shared
         self._live: dict[str, Session] = {}
         self._paces: OrderedDict[str, Pace] = OrderedDict()  # of sessions that were unloaded
-        self._openings = self._uses = 0
+        self._openings = 0
 
     def __iter__(self) -> Iterator[Session]:
         return iter(list(self._live.values()))
 
     def find(self, session_id: str) -> Session | None:
         """The session if it is live."""
-        session = self._live.get(session_id)
-        if session is not None:
-            session.used = self._now()
+        try:
+            session = self._live[session_id]
+        except (KeyError, TypeError):  # what cannot be a key is no id, which is said elsewhere
+            return None
+        session.used = self._shared.moment()
         return session
 
     def open(self, session_id: str) -> Session:
@@ -46,16 +48,9 @@ class LiveSessions:
         if pace is not None:
             session.resume(pace)
         self._openings += 1
-        session.used = self._now()
+        session.used = self._shared.moment()
         self._make_room(session)
         return session
-
-    def _now(self) -> float:
-        """The time where it is needed, else the number of uses: it orders them as well."""
-        self._uses += 1
-        if self._shared.config.session_ttl is None:
-            return self._uses
-        return self._shared.clock().timestamp()
 
     def _make_room(self, opened: Session) -> None:
         config = self._shared.config

@@ -24,14 +24,15 @@ from memman.errors import EntryNotFound, StoreConflict
 from memman.history import History
 from memman.records import Added, Deleted, Record
 from memman.results import Context, SessionStats, Summary, summary_of
-from memman.sessions.live import Confirmed, LiveWindow, no_session
+from memman.sessions.live import Confirmed, no_session
+from memman.sessions.past import Past
 from memman.shared import Remote
 from memman.window import Slot
 
 _STRETCH = 200  # records of a long log that are held at a time; entries may be large
 
 
-class Reading(LiveWindow):
+class Reading(Past):
     """Answers from the window; the history is read from the log when somebody asks for the past."""
 
     __slots__ = ()
@@ -69,22 +70,23 @@ class Reading(LiveWindow):
             slot = self._window.find(entry_id)
             if slot is not None:
                 return _shown(slot)
-            history = await self._history()
-            for entry in history.entries():
-                if entry.id == entry_id:
-                    return entry
-            for entry in history.replaced_entries():
-                if entry.id == entry_id:
-                    return entry
-            found: Entry | None = None
-            for seq, record in await self._log(0):  # of an earlier era, or deleted
-                if isinstance(record, Added) and record.id == entry_id:
-                    found = msgspec.structs.replace(record.entry, seq=seq)
-                elif isinstance(record, Deleted) and entry_id in record.ids:
-                    found = None
-            if found is not None:
-                return found
-        raise EntryNotFound(f"no entry {entry_id!r} in session {self.id!r}")
+            found = await self._hidden_entry(entry_id) or await self._entry_in_log(entry_id)
+        if found is None:
+            raise EntryNotFound(f"no entry {entry_id!r} in session {self.id!r}")
+        return found
+
+    async def _entry_in_log(self, entry_id: str) -> Entry | None:
+        history = await self._history()
+        for entry in (*history.entries(), *history.replaced_entries()):
+            if entry.id == entry_id:
+                return entry
+        found: Entry | None = None
+        for seq, record in await self._log(0):  # of an earlier era, or deleted
+            if isinstance(record, Added) and record.id == entry_id:
+                found = msgspec.structs.replace(record.entry, seq=seq)
+            elif isinstance(record, Deleted) and entry_id in record.ids:
+                found = None
+        return found
 
     async def summaries(self) -> list[Summary]:
         """The summaries in force, in order."""
@@ -197,14 +199,24 @@ class Reading(LiveWindow):
                 f"entries of session {self.id!r} were deleted while it was exported: export it again"
             )
 
+    def build_here(self, asked: Asked) -> Context | None:
+        """The way of nearly every context: a store in this process, and nothing to look into first.
+
+        None where there is something, and `build` must be taken.
+        """
+        if not self._shared.quick or self._settled.remote is not None:
+            return None
+        with self._thread_lock:
+            if self._stale() or self._confirmed is not None:
+                return None
+            beyond = self._beyond if self._learned else None
+            contexts = self._contexts or self._contexts_of()
+            return contexts.build(asked, self._window, self._settled, beyond)
+
     async def build(self, asked: Asked) -> Context:
         """A context of the window as it is; trims a copy where it does not fit."""
         if self._settled.remote is not None:
             await self._confirm(asked, self._settled.remote)
-        elif self._shared.quick:
-            with self._thread_lock:
-                if not self._unsure():
-                    return self._built(asked)
         async with self._lock:
             if self._unsure():
                 await self._refresh()
@@ -219,9 +231,9 @@ class Reading(LiveWindow):
 
     def _built(self, asked: Asked) -> Context:
         contexts = self._contexts or self._contexts_of()
-        beyond = self._beyond if self._knows_better else None
-        context = contexts.build(asked, self._window, self._settled, beyond)
         told = self._confirmed
+        beyond = self._beyond if self._learned or told is not None else None
+        context = contexts.build(asked, self._window, self._settled, beyond)
         if told is None or context.trimmed:
             return context
         if (told.head, told.epoch) != (self._window.head, self._window.epoch):
@@ -240,7 +252,7 @@ class Reading(LiveWindow):
             if known or asked.model not in (None, self._config.model):
                 return
             contexts = self._contexts_of()
-            beyond = self._beyond if self._knows_better else None
+            beyond = self._beyond if self._learned or told is not None else None
             doubt = contexts.doubt(asked, window, self._settled, beyond, remote.format)
             place = window.head, window.epoch
         if doubt is None:

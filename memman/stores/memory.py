@@ -10,11 +10,12 @@ import msgspec
 
 from memman.errors import StoreConflict
 from memman.ports import Appended, FeedItem, Place, SessionInfo, Snapshot
-from memman.records import Added, Ledger, Record, tombstone
+from memman.records import Added, Ledger, Record, taken_by, tombstone
 from memman.stores.order import Order
 from memman.stores.rows import conflict, elsewhere, foreign, names_of, numbers_in
 
 _HERE = "the store in memory"
+_EMPTY = Ledger()
 
 
 class _Log:
@@ -32,7 +33,7 @@ class _Log:
         self.indexed = 0  # how many records `seqs` covers
         self.shape: tuple[int, tuple[Place, ...], int] = (epoch, (), 0)  # epoch, window, floor
         self.pending: tuple[int, list[Record], tuple[int, tuple[Place, ...], int]] | None = None
-        self.ledger = Ledger()
+        self.ledger = _EMPTY
         self.folded = 0
 
     def recovered(self) -> _Log:
@@ -45,13 +46,21 @@ class _Log:
             self.pending = None
         while self.indexed < len(self.records):
             seq = self.indexed + 1
-            for name in names_of(self.records[seq - 1]):
+            record = self.records[seq - 1]
+            for name in names_of(record):
                 self.seqs.setdefault(name, seq)
+            self.seqs.update(dict.fromkeys(taken_by(record), seq))
             self.indexed = seq
         return self
 
     def append(self, records: Sequence[Record]) -> Appended:
         seqs = self.seqs
+        if len(records) == 1:  # which nearly every append is
+            record_id = records[0].id
+            if record_id not in seqs:
+                self.records.append(records[0])
+                self.indexed = seqs[record_id] = head = len(self.records)
+                return Appended((head,), head, self.shape[0], 1)
         fresh = list({record.id: record for record in records if record.id not in seqs}.values())
         self.records.extend(fresh)
         self.recovered()
@@ -91,9 +100,7 @@ class MemoryStore:
         self._lock = threading.Lock()
         self._logs: dict[str, _Log] = {}
         self._first_epoch = 0  # later than any epoch of a deleted session
-        self._order = (
-            Order()
-        )  # of the feed: laid when somebody asks, so an append pays nothing for it
+        self._order = Order()  # of the feed: laid when somebody asks, an append pays nothing
         self._leases: dict[str, tuple[str, float]] = {}  # who holds it, and until when
 
     def append(
@@ -106,16 +113,8 @@ class MemoryStore:
                 log = self._logs[session_id] = _Log(self._first_epoch)
             elif log.pending is not None or log.indexed != len(log.records):
                 log.recovered()
-            head = len(log.records)
-            if expect_head is not None and head != expect_head:
-                raise StoreConflict(elsewhere(session_id, head, expect_head))
-            if len(records) == 1:  # which nearly every append is
-                [record] = records
-                record_id = record.id
-                if record_id not in log.seqs:
-                    log.records.append(record)
-                    log.indexed = log.seqs[record_id] = head + 1
-                    return Appended((head + 1,), head + 1, log.shape[0], 1)
+            if expect_head is not None and expect_head != len(log.records):
+                raise StoreConflict(elsewhere(session_id, len(log.records), expect_head))
             return log.append(records)
 
     def commit(

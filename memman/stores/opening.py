@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any, cast
 
-from memman.errors import StoreError
+from memman.errors import PluginNotFound, StoreError
+from memman.plugins import Plugins
+from memman.ports import Store
 from memman.stores.drivers import Driver
-from memman.stores.sqlite import Durability, SQLiteStore
+from memman.stores.sqlite import SQLiteStore
+from memman.stores.sqlite_file import Durability
 
 PLUGINS = {"postgres": "memman-postgres", "postgresql": "memman-postgres"}
 _SQLITE = "sqlite:///"
+_SECRET = re.compile(r"([?&](?:password|sslpassword)=)[^&]*", re.IGNORECASE)
 
 
 def is_url(given: str) -> bool:
@@ -17,7 +24,23 @@ def is_url(given: str) -> bool:
     return "://" in given
 
 
-def sqlite_store(given: str) -> SQLiteStore | None:
+def open_store(given: str, plugins: Callable[[], Plugins], *, create: bool = True) -> Store:
+    """The store of a path or URL: SQLite's, or that of a plugin. Plugins are asked where no other knows.
+
+    With `create=False` nothing is made where no store is.
+
+    Raises `StoreError` for one that cannot be opened, `PluginNotFound` for a scheme that nothing opens.
+    """
+    found: Store | None = _sqlite_store(given, create=create)
+    if found is None:
+        asked = {"url": given, "create": create}
+        found = plugins().first("memman_store", raises=(StoreError,), **asked)
+    if found is None:
+        raise PluginNotFound(no_store(given))
+    return found
+
+
+def _sqlite_store(given: str, *, create: bool = True) -> SQLiteStore | None:
     """The store of a path, or of `sqlite:///PATH?durability=full&timeout=30`; None for another URL.
 
     After the three slashes comes the path: an absolute one makes four. `driver=apsw` is an option too.
@@ -25,7 +48,7 @@ def sqlite_store(given: str) -> SQLiteStore | None:
     Raises `StoreError` for a URL with anything else in it, or whose file cannot be opened.
     """
     if not is_url(given):
-        return SQLiteStore(given)
+        return _in_file(given, create)
     if not given.startswith("sqlite:"):
         return None
     if not given.startswith(_SQLITE) or given == _SQLITE:
@@ -33,7 +56,13 @@ def sqlite_store(given: str) -> SQLiteStore | None:
     from urllib.parse import unquote
 
     path, _, query = given.removeprefix(_SQLITE).partition("?")
-    return SQLiteStore(unquote(path), **_options(given, query))
+    return _in_file(unquote(path), create, **_options(given, query))
+
+
+def _in_file(path: str, create: bool, **options: Any) -> SQLiteStore:
+    if not create and not (Path(path).is_file() and Path(path).stat().st_size):
+        raise StoreError(f"there is no database at {path}")
+    return SQLiteStore(path, **options)
 
 
 def _options(given: str, query: str) -> dict[str, Any]:
@@ -53,6 +82,17 @@ def _options(given: str, query: str) -> dict[str, Any]:
                 "timeout=SECONDS and driver=sqlite3|apsw"
             )
     return options
+
+
+def without_password(given: str) -> str:
+    """A path or URL as it can be shown to others."""
+    if not is_url(given):
+        return given
+    scheme, _, rest = given.partition("://")
+    login, at, host = rest.rpartition("@")
+    user, colon, _ = login.partition(":")
+    safe = f"{user}:***@{host}" if colon and at else rest
+    return _SECRET.sub(r"\1***", f"{scheme}://{safe}")
 
 
 def no_store(given: str) -> str:

@@ -7,12 +7,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import msgspec
 
 from memman.errors import InvalidInput
-from memman.ports import Appended, Place, Snapshot
-from memman.records import Added, Compressed, Ledger, Record, encode
+from memman.ports import Place, Snapshot
+from memman.records import Added, Compressed, Ledger, Record, encode, taken_by
 
 _places = msgspec.json.Decoder(tuple[Place, ...])
 _ledger = msgspec.json.Decoder(Ledger)
 
+# What comes of bytes that are not what was written; none of it may be quoted.
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _BATCH, _BATCH_BYTES = 500, 2**20  # of a commit's records so many are held at a time
 _MOST_DIGITS = 18
 NO_PLACES = b"[]"
@@ -56,7 +58,12 @@ class SessionRow(msgspec.Struct, frozen=True, gc=False, array_like=True):
         return ledger
 
     def snapshot(self, known: Mapping[int, Record], tail: Sequence[tuple[int, Record]]) -> Snapshot:
-        """The session, from the records of its places and those of its tail."""
+        """The session, from the records of its places and those of its tail.
+
+        Raises `msgspec.DecodeError` where one is missing.
+        """
+        if not all(place.seq in known for place in self.listed):
+            raise msgspec.DecodeError("a record is missing")
         listed = [(place, known[place.seq]) for place in self.listed]
         later = [
             (Place(seq, -1, seq, record.entry.pinned), record)
@@ -91,11 +98,42 @@ def in_batches(records: Iterable[Record]) -> Iterator[tuple[list[Record], list[b
         yield batch, payloads
 
 
-def grown(row: SessionRow, appended: Appended, ledger: Ledger) -> SessionRow:
-    """The row as it is after some of a commit's records."""
-    return msgspec.structs.replace(
-        row, head=appended.head, entries=ledger.entries, tokens=ledger.tokens
-    )
+class Placed(msgspec.Struct, frozen=True):
+    """Where records stand once they are behind a head, and what is written for that.
+
+    `seqs` are theirs in their order, those of records that were there too. A row of `rows` has the seq,
+    the payload, and the era's entries and tokens with it; `names` has the seq of every name to find by: an
+    id is found where it was first, what was `taken` where it was last.
+    """
+
+    seqs: tuple[int, ...]
+    rows: list[tuple[int, bytes, int, int]]
+    names: dict[str, int]
+    head: int
+    ledger: Ledger
+
+
+def placed(
+    head: int,
+    ledger: Ledger,
+    records: Sequence[Record],
+    payloads: Sequence[bytes],
+    known: Mapping[str, int],
+) -> Placed:
+    """Puts records behind a head, where `ledger` stands, except those whose ids are known."""
+    seqs, names = dict(known), dict[str, int]()
+    rows: list[tuple[int, bytes, int, int]] = []
+    for record, payload in zip(records, payloads, strict=True):
+        if record.id in seqs:
+            continue
+        head += 1
+        ledger = ledger.after(head, record)
+        seqs[record.id] = head
+        rows.append((head, payload, ledger.entries, ledger.tokens))
+        for name in names_of(record):
+            names.setdefault(name, head)
+        names.update(dict.fromkeys(taken_by(record), head))
+    return Placed(tuple([seqs[record.id] for record in records]), rows, names, head, ledger)
 
 
 def names_of(record: Record) -> list[str]:

@@ -48,4 +48,43 @@ _FEED_AND_LEASES: Final = (
     "ALTER TABLE session ADD COLUMN lease_until REAL",
 )
 
-VERSIONS: Final[tuple[tuple[str, ...], ...]] = (_FIRST, _FEED_AND_LEASES)
+# An append writes to `record` and `name` alone, where it can. A session's newest record has the era's
+# totals behind it (the older ones of a migrated file have 0). A row of the feed is a run of one session's
+# records; the newest is open, `last` being NULL, until another session is written to.
+_APPENDS_TO_TWO_TABLES: Final = (
+    "ALTER TABLE record ADD COLUMN entries INTEGER NOT NULL DEFAULT 0",
+    "ALTER TABLE record ADD COLUMN tokens INTEGER NOT NULL DEFAULT 0",
+    """UPDATE record SET (entries, tokens) = (
+        SELECT session.entries, session.tokens FROM session WHERE session.number = record.key >> 32
+    ) WHERE key IN (SELECT (number << 32) + head FROM session)""",
+    "ALTER TABLE session RENAME TO older_session",
+    """CREATE TABLE session (
+        number INTEGER PRIMARY KEY AUTOINCREMENT,
+        id TEXT NOT NULL UNIQUE,
+        epoch INTEGER NOT NULL,
+        floor INTEGER NOT NULL,
+        folded INTEGER NOT NULL,
+        places BLOB NOT NULL,
+        ledger BLOB NOT NULL,
+        lease_holder TEXT,
+        lease_from REAL,
+        lease_until REAL
+    )""",
+    "INSERT INTO session SELECT number, id, epoch, floor, folded, places, ledger,"
+    " lease_holder, lease_from, lease_until FROM older_session",
+    # No number is given twice, whatever was deleted: rows of the feed stay.
+    "DELETE FROM sqlite_sequence WHERE name = 'session'",
+    "INSERT INTO sqlite_sequence SELECT 'session', seq FROM sqlite_sequence WHERE name = 'older_session'",
+    "DROP TABLE older_session",
+    "ALTER TABLE feed RENAME TO older_feed",
+    """CREATE TABLE feed (
+        position INTEGER PRIMARY KEY,
+        session INTEGER NOT NULL,
+        first INTEGER NOT NULL,
+        last INTEGER
+    )""",
+    "INSERT INTO feed SELECT position, session, first, last FROM older_feed",
+    "DROP TABLE older_feed",
+)
+
+VERSIONS: Final[tuple[tuple[str, ...], ...]] = (_FIRST, _FEED_AND_LEASES, _APPENDS_TO_TWO_TABLES)

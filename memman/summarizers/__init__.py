@@ -8,6 +8,7 @@ from memman.summarizers.accepting import DIGEST, Asker, Summarizers
 from memman.summarizers.command import CommandSummarizer
 from memman.summarizers.providers import (
     SYSTEM,
+    ProviderSummarizer,
     billed,
     model_named,
     persistently,
@@ -23,6 +24,7 @@ __all__ = [
     "SYSTEM",
     "Asker",
     "CommandSummarizer",
+    "ProviderSummarizer",
     "Summarizers",
     "billed",
     "model_named",

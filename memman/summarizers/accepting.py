@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from memman.config import usable_input
 from memman.doors import Door, close_awaitable, is_async_callable
+from memman.entries import MOST_TOKENS
 from memman.errors import (
     AsyncPortRefused,
     InvalidInput,
@@ -217,7 +218,7 @@ _FIELDS: Final[dict[str, Any]] = {
 
 
 def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    return type(value) is int and 0 <= value <= MOST_TOKENS
 
 
 def _not_found(name: str, plugins: Plugins) -> str:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 Reply: TypeAlias = (
     "str | SummaryReply | BaseException | Callable[[SummaryRequest], str | SummaryReply] | Delayed"
 )
+"""What a scripted summarizer does when it is asked: answers, raises, works it out, or waits."""
 _PATIENCE = 60.0  # seconds
 _NEVER_SET = f"the event of a Delayed reply was not set in {_PATIENCE:.0f} s"
 

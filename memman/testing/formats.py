@@ -110,8 +110,7 @@ class FormatConformance:
         form = self.make_format()
         rendering = Rendering(form, len)
         rendering.update(window_of(drafts))
-        system = None if form.inline_system else (rendering.system_text() or None)
-        return list(rendering.messages()), system
+        return list(rendering.messages()), rendering.system()
 
     def as_given(self, messages: list[Any]) -> list[Any]:
         """Rendered messages as a caller would have given them; a text format gives its text."""

@@ -11,11 +11,12 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from memman.errors import CounterUnavailable
+from memman.errors import CounterUnavailable, SummarizerUnavailable
 
 T = TypeVar("T")
 _PATIENCE = 10.0  # seconds; far more than any law needs, so that a hang is told and not waited for
 _SHOWN_CHARACTERS = 300
+_UNAVAILABLE = (CounterUnavailable, SummarizerUnavailable)
 
 
 class OverdueError(AssertionError):
@@ -64,7 +65,7 @@ def _result(kit: type, name: str) -> LawResult:
 
 
 def _broken(name: str, error: BaseException) -> LawResult:
-    unavailable = isinstance(error, CounterUnavailable)
+    unavailable = isinstance(error, _UNAVAILABLE)
     overdue = isinstance(error, OverdueError)
     return LawResult(name, _problem(error), overdue=overdue, unavailable=unavailable)
 
@@ -73,7 +74,7 @@ def _problem(error: BaseException) -> str:
     """What an error says in one line; of an assertion without words, its source."""
     # Only its first line: where pytest rewrites assertions, it adds its own below.
     said = (str(error).strip().splitlines() or [""])[0]
-    if not isinstance(error, AssertionError | CounterUnavailable):
+    if not isinstance(error, (AssertionError, *_UNAVAILABLE)):
         said = f"{type(error).__name__}: {said}"
     if not said:
         said = traceback.extract_tb(error.__traceback__)[-1].line or type(error).__name__

@@ -58,6 +58,7 @@ class LoopbackServer(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
+        """Where it listens, without a slash at the end."""
         return f"http://127.0.0.1:{self.server_port}"
 
     def answer_with(self, *answers: Answer) -> None:

@@ -10,12 +10,13 @@ from functools import partial
 
 import msgspec
 
+from memman.async_manager import AsyncMemoryManager
 from memman.compression import summary_request
 from memman.config import MemoryConfig
 from memman.doors import is_async_callable
 from memman.entries import Entry
 from memman.events import CompressionResult
-from memman.manager import AsyncMemoryManager, MemoryManager
+from memman.manager import MemoryManager
 from memman.ports import Summarizer, SummaryReply, SummaryRequest, SummaryUsage
 from memman.testing.laws import finished, in_threads, settled
 
@@ -167,6 +168,9 @@ class SummarizerConformance:
 
     def test_a_manager_compresses_with_it(self) -> None:
         with self.summarizer() as summarizer:
+            _asked(
+                summarizer, summary_request(conversation()[:8], _CAP, None)
+            )  # or it says why not
             for compressed in (compressed_in_sync, compressed_in_async):
                 result = compressed(summarizer)
                 methods = {item.method for item in result.replacements} if result else {"summary"}

@@ -33,19 +33,22 @@ from memman import (
     events,
 )
 from memman.archive import verify
+from memman.entries import TokenCount
 from memman.stores import MemoryStore, SQLiteStore
 from tests.archive.sessions import archive_of, edited, lived, manager, plain, replaced
+from tests.kinds import IN_FILES, InMemory
 
 READS = ("get_active_entries", "get_entries", "get_summaries", "get_stats", "get_context_for_llm")
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def other(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[MemoryManager]:
+@pytest.fixture(params=[pytest.param(InMemory, id="memory"), *IN_FILES])
+def other(request: pytest.FixtureRequest) -> Iterator[MemoryManager]:
     """Another manager, with the same counter, on each kind of store."""
-    store = None if request.param == "memory" else tmp_path / "other.db"
+    kind = request.param()
     ids = count(1)
-    with manager(store=store, new_id=lambda: f"other-{next(ids)}") as opened:
+    with manager(store=kind.open(), new_id=lambda: f"other-{next(ids)}") as opened:
         yield opened
+    kind.remove()
 
 
 def archived(memory: MemoryManager, **given: Any) -> io.BytesIO:
@@ -553,3 +556,23 @@ def test_what_is_imported_is_there_for_another_manager_of_the_store() -> None:
         two.get_stats("s")
     one.import_archive(archived(lived()))
     assert two.export_session("s") == one.export_session("s")
+
+
+def test_an_import_whose_counter_fails_says_that_its_counts_are_estimates() -> None:
+    def broken(text: str) -> int:
+        raise OSError("no vocabulary")
+
+    source = MemoryManager(counter=lambda text: 1)
+    source.add_user_message("s", "hello")
+    state = source.export_session("s")
+    bare = msgspec.structs.replace(state.entries[0], token_count=TokenCount(0))
+    state = msgspec.structs.replace(state, entries=(bare,), totals=None)
+    memory = MemoryManager(counter=broken)
+    told: list[str] = []
+
+    def note(_sender: object, event: events.CountFellBack) -> None:
+        told.append(event.reason)
+
+    with events.count_fell_back.connected_to(note, sender=memory):
+        memory.import_session(state)
+    assert told == ["OSError: no vocabulary"]

@@ -38,7 +38,9 @@ def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         "MEMMAN_MODEL", "MEMMAN_SUMMARIZER", "MEMMAN_PLUGINS", "UV_RUN_RECURSION_DEPTH", "FORCE_COLOR",
     ):  # fmt: skip
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr("sys.argv", ["memman"])  # what the command suggests begins with its own name
+    monkeypatch.setattr(
+        "sys.argv", ["memman"]
+    )  # what the command suggests begins with its own name
 
 
 @pytest.fixture

@@ -272,6 +272,16 @@ def on_a_terminal(*args, **environ):
     return written.decode()
 
 
+def test_a_terminal_is_shown_how_much_of_a_long_file_was_read(tmp_path):
+    log, archive = tmp_path / "log.jsonl", tmp_path / "s.jsonl"
+    message = '{"role": "user", "content": "%s"}\n' % ("word " * 200)
+    log.write_text(message * 3_000)
+    shown = on_a_terminal("import", log, "-o", archive)
+    assert "importing" in shown
+    assert "100%" in shown
+    assert "verifying" in on_a_terminal("verify", archive)
+
+
 def test_a_terminal_gets_colours(demo_file):
     assert "\x1b[" in on_a_terminal("stats", demo_file)
 

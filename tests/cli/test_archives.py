@@ -172,3 +172,23 @@ def test_wrong_use_is_told(
     done = command(*arguments)
     assert done.exit_code == code, done.stderr
     assert said in done.stderr
+
+
+def test_limits_of_an_archive_are_given_by_name(
+    archive: Path, tmp_path: Path, command: Command
+) -> None:
+    into = ("import", archive, "--into", tmp_path / "other.db")
+    for arguments in (("verify", archive), into):
+        done = command(*arguments, "--limit", "entries=60", "--limit", "depth=9")
+        assert done.exit_code == 3
+        assert "60" in done.stderr
+        done = command(*arguments, "--limit", "entries=61", "--limit", "string_bytes=1_000_000")
+        assert done.exit_code == 0, done.stderr
+
+
+@pytest.mark.parametrize("given", ["entries", "entries=many", "pages=3", "entries=-1", "entries=0"])
+def test_a_limit_that_is_none_is_refused(archive: Path, command: Command, given: str) -> None:
+    done = command("verify", archive, "--limit", given)
+    assert done.exit_code == 2
+    assert len(done.stderr.splitlines()) <= 4
+    assert "Traceback" not in done.stderr

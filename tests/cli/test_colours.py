@@ -31,9 +31,11 @@ LINES = [
     "demo --file log.json --budget 2k -o played.json --force",
     "import log.json -o s.json --force",
     "sessions chat.db",
+    "follow chat.db --timeout 0",
     "stats s.json",
     "show s.json",
     "compress s.json --budget 1k -o small.json --force",
+    "plan s.json --budget 1k",
     "diff small.json",
     "why small.json ORD-3",
     "undo small.json -o undone.json --force",
@@ -52,7 +54,9 @@ LINES = [
 def on_a_terminal(folder: Path, lines: list[str], **settings: str) -> str:
     """What the commands print where stdout and stderr are a terminal."""
     ours, theirs = pty.openpty()
-    kept = {key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "FORCE_COLOR")}
+    kept = {
+        key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "FORCE_COLOR")
+    }
     environment = kept | {"TERM": "xterm-256color", "COLUMNS": "120"} | settings
     with subprocess.Popen(
         [sys.executable, "-c", PROGRAM, *lines],

@@ -17,7 +17,13 @@ def completed(*words: str) -> list[str]:
 
 def test_commands_are_completed() -> None:
     assert completed("re") == ["report"]
-    assert completed("") == [command.name for command in COMMANDS]
+    assert completed("")[: len(COMMANDS)] == [command.name for command in COMMANDS]
+
+
+def test_commands_and_options_of_plugins_are_completed() -> None:
+    assert "postgres" in completed("")
+    assert completed("postgres", "") == ["schema"]
+    assert "--tenants" in completed("postgres", "schema", "--")
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: str(command.name))
@@ -29,7 +35,9 @@ def test_the_options_of_every_command_are_completed(command) -> None:
         assert set(long) <= set(found)
 
 
-@pytest.mark.parametrize("words", [("stats",), ("report",), ("import",), ("report", "s.json", "-o")])
+@pytest.mark.parametrize(
+    "words", [("stats",), ("report",), ("import",), ("report", "s.json", "-o")]
+)
 def test_a_file_is_left_to_the_shell_which_knows_them(words: tuple[str, ...]) -> None:
     complete = ShellComplete(memman, {}, "memman", "_MEMMAN_COMPLETE")
     assert [item.type for item in complete.get_completions(list(words), "s")] == ["file"]

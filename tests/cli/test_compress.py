@@ -42,7 +42,7 @@ def test_a_dry_run_writes_nothing_and_names_every_entry(command, session):
     result = command("compress", session, "--budget", "4k", "--dry-run", "--json")
     document = json.loads(result.stdout)
     assert result.exit_code == 0
-    assert document["dry_run"] is True
+    assert document["memman"] == "plan"
     plan = document["plan"]
     assert len(plan["entries"]) == plan["entries_before"]
     assert plan["tokens_after"] < plan["tokens_before"]
@@ -261,3 +261,42 @@ def test_what_a_document_names_is_neither_asked_nor_needed(
     assert SessionState.from_json(out.read_bytes()).settings["summarizer"] == named
     assert summaries(out)
     assert not (tmp_path / "ran").exists()
+
+
+# ---------------------------------------------------------------- strictly
+
+
+BROKEN = f"cmd:{shlex.quote(sys.executable)} -c {shlex.quote('raise SystemExit(7)')}"
+
+
+def test_a_summarizer_that_fails_ends_a_strict_compression(command, session, tmp_path):
+    out = tmp_path / "o.json"
+    options = ["--budget", "2k", "--summarizer", BROKEN, "-o", out]
+    result = command("compress", session, *options, "--strict")
+    assert (result.exit_code, result.stdout, out.exists()) == (4, "", False)
+    assert "ended with status 7" in result.stderr
+    assert command("compress", session, *options).exit_code == 0
+    assert out.exists()
+
+
+def test_a_strict_compression_in_place_that_fails_changes_nothing(command, session, tmp_path):
+    database = tmp_path / "chat.db"
+    assert command("import", session, "--into", database).exit_code == 0
+    before = json.loads(command("show", database, "--active", "--json").stdout)
+    options = ["--target", "1k", "--summarizer", BROKEN, "--strict", "--in-place"]
+    assert command("compress", database, *options).exit_code == 4
+    assert json.loads(command("show", database, "--active", "--json").stdout) == before
+
+
+def test_a_session_that_takes_digests_is_compressed_strictly_all_the_same(
+    command, session, tmp_path
+):
+    """The session's own `on_failure` must not make a failure pass."""
+    memory = MemoryManager()
+    session_id = memory.import_session(SessionState.from_json(session.read_bytes()))
+    memory.update_config(session_id, on_failure="fallback")
+    session.write_text(memory.export_session(session_id).to_json())
+    out = tmp_path / "o.json"
+    options = ["--budget", "2k", "--summarizer", BROKEN, "--strict", "-o", out]
+    assert command("compress", session, *options).exit_code == 4
+    assert not out.exists()

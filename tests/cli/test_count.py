@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
+from memman import CounterSpec, hookimpl
+from memman.plugins import shared_plugins
+
 
 def test_a_text_is_estimated_without_a_model(command):
     result = command("count", "eight ch")
@@ -61,3 +66,62 @@ def test_a_counter_that_needs_a_model_says_so(command):
 
 def test_one_token_is_told_as_one(command):
     assert command("count", "hi").stdout.startswith("1 token (")
+
+
+def test_every_counter_that_works_counts(command):
+    result = command("count", "hello world", "--all-counters", "--model", "gpt-4o", "--json")
+    counts = json.loads(result.stdout)["counts"]
+    by = {count["counter"]: count["tokens"] for count in counts}
+    assert by["tiktoken:o200k_base"] == 2
+    assert {"chars4", "bytes4", "estimate:o200k/1"} < by.keys()
+    assert len(command("count", "hello world", "--all-counters").stdout.splitlines()) > 3
+
+
+def test_one_counter_and_all_of_them_contradict_each_other(command):
+    result = command("count", "x", "--all-counters", "--counter", "chars4")
+    assert (result.exit_code, result.stdout) == (2, "")
+
+
+class Unreadable:
+    """A counter whose vocabulary is gone."""
+
+    fingerprint = "unreadable:1"
+
+    def count_texts(self, texts):
+        raise OSError("no vocabulary")
+
+
+class Plugin:
+    @hookimpl
+    def memman_token_counters(self):
+        return [
+            CounterSpec(name="unreadable", match=lambda _: 1000, factory=lambda _: Unreadable())
+        ]
+
+
+@pytest.fixture
+def plugin():
+    shared_plugins().register(Plugin(), "of-the-test")
+    yield
+    shared_plugins()._manager.unregister(name="of-the-test")
+
+
+def test_a_counter_that_fails_is_an_estimate_unless_it_must_not(command, plugin):
+    assert "estimate:" in command("count", "hello", "--model", "gpt-4o").stdout
+    result = command("count", "hello", "--model", "gpt-4o", "--strict")
+    assert (result.exit_code, result.stdout) == (4, "")
+    assert "counter unreadable failed" in result.stderr
+
+
+def test_an_estimate_that_was_asked_for_is_no_failure(command):
+    assert command("count", "hello", "--counter", "estimate", "--strict").exit_code == 0
+    assert command("count", "hello", "--strict").exit_code == 0
+
+
+def test_a_log_that_cannot_be_counted_is_not_imported_strictly(command, plugin, log_file, tmp_path):
+    out = tmp_path / "o.json"
+    options = [log_file, "--model", "gpt-4o", "-o", out]
+    result = command("import", *options, "--strict")
+    assert (result.exit_code, out.exists()) == (4, False)
+    assert "no vocabulary" in result.stderr
+    assert command("import", *options).exit_code == 0

@@ -153,3 +153,58 @@ def test_an_empty_database_says_so(tmp_path: Path, command: Command) -> None:
     result = command("stats", tmp_path / "empty.db")
     assert (result.exit_code, "has no sessions" in result.stderr) == (2, True)
     assert command("sessions", tmp_path / "empty.db").exit_code == 0
+
+
+# ---------------------------------------------------------------- URLs
+
+
+def url_of(path: Path) -> str:
+    return f"sqlite:///{path}"
+
+
+@pytest.mark.parametrize("arguments", [["stats"], ["show"], ["plan"], ["export"], ["diff"]])
+def test_a_stores_url_is_a_database(one: Path, command: Command, arguments: list[str]) -> None:
+    named = command(*arguments, url_of(one))
+    assert named.exit_code == command(*arguments, one).exit_code
+    assert named.stdout == command(*arguments, one).stdout
+
+
+def test_the_sessions_of_a_url_are_listed_and_changed_in_place(one: Path, command: Command) -> None:
+    assert command("sessions", url_of(one)).stdout == command("sessions", one).stdout
+    before = entries_in(one, "trip")
+    assert command("compress", url_of(one), "--target", "1k", "--in-place").exit_code == 0
+    assert entries_in(one, "trip") < before
+
+
+def test_reading_a_url_makes_no_database(tmp_path: Path, command: Command) -> None:
+    for name in ("sessions", "stats", "export"):
+        result = command(name, url_of(tmp_path / "none.db"))
+        assert result.exit_code == 3
+        assert "there is no database at" in result.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_url_that_nothing_opens_says_what_to_install(command: Command) -> None:
+    result = command("stats", "redis://ada:secret@db/0")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "no installed plugin opens a store of the scheme 'redis'" in result.stderr
+    assert "secret" not in result.stderr
+
+
+@pytest.mark.parametrize("name", ["import", "verify", "check"])
+def test_where_a_file_is_wanted_a_database_is_told_so(
+    one: Path, command: Command, name: str
+) -> None:
+    for given in (str(one), "postgresql://ada:secret@db/chat"):
+        result = command(name, given)
+        assert (result.exit_code, result.stdout) == (3, "")
+        assert "is a database, and this takes a file" in result.stderr
+        assert "secret" not in result.stderr
+
+
+@pytest.mark.parametrize("url", ["postgresql://ada:secret@db/chat", "sqlite:////tmp/x.db"])
+def test_a_session_is_not_written_over_a_database(one: Path, command: Command, url: str) -> None:
+    result = command("compress", one, "--target", "1k", "-o", url)
+    assert result.exit_code == 2
+    assert "is a database" in result.stderr
+    assert "secret" not in result.stderr

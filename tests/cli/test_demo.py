@@ -69,7 +69,7 @@ def test_what_was_not_built_is_not_called_kept_and_the_budget_it_needs_works(com
     last = result.stderr.splitlines()[-1]
     assert not set("()[]'") & set(last)
     needed = re.search(r"a budget of ([\d,]+) is enough", last)[1].replace(",", "")
-    assert f"--budget {needed} --dry-run" in result.stdout
+    assert f" plan {path} --budget {needed}" in result.stdout
     assert command("demo", "--budget", needed, "-o", path).exit_code == 0
 
 
@@ -95,7 +95,7 @@ def test_what_it_suggests_works_as_printed(command, tmp_path):
     suggested = [line.split() and shlex.split(line) for line in output.splitlines()]
     commands = [line for line in suggested if str(path) in line]
     verbs = [line[line.index(str(path)) - 1] for line in commands]
-    assert verbs[-4:] == ["show", "stats", "compress", "export"]
+    assert verbs[-4:] == ["show", "stats", "plan", "export"]
     for line, verb in zip(commands[-4:], verbs[-4:], strict=True):
         assert command(*line[line.index(verb) :]).exit_code == 0, line
 

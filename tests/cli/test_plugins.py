@@ -16,8 +16,14 @@ import pytest
 
 from memman import plugins
 from memman.cli import checking
+from memman.cli.scaffolding import KINDS
 from memman.counting import builtin_specs
-from memman.testing import CounterConformance, CounterSpecConformance, laws_of
+from memman.testing import (
+    CounterConformance,
+    CounterSpecConformance,
+    SummarizerConformance,
+    laws_of,
+)
 
 COUNTER = """
 import re
@@ -53,6 +59,27 @@ REMOTE_GONE = REMOTE.replace("lambda model: Counter()", "unavailable")
 BY_NAME = COUNTER.replace("return 10 if", "return 0 if")
 NO_LISTING = COUNTER.replace("return [CounterSpec(", "return ['acme']\n    [CounterSpec(")
 RAISING = COUNTER.replace("return [CounterSpec(", "raise OSError('no disk')\n    [CounterSpec(")
+SUMMARIZER = """
+from memman import SummarizerUnavailable, SummaryReply, hookimpl
+
+class Summarizer:
+    model = "acme/small"
+    def summarize(self, request):
+        return SummaryReply(text=request.entries[0].text.strip()[:200] or "nothing")
+
+@hookimpl
+def memman_summarizer(name):
+    return Summarizer() if name == "acme:small" else None
+"""
+SILENT = SUMMARIZER.replace("or \"nothing\")", "and \"\")")
+KEYLESS = SUMMARIZER.replace(
+    "return SummaryReply", "raise SummarizerUnavailable('set ACME_KEY')\n        return SummaryReply"
+)
+NO_SDK = SUMMARIZER.replace(
+    "return Summarizer()", "raise SummarizerUnavailable('pip install acme')\n    return Summarizer()"
+)
+MISTAKEN = SUMMARIZER.replace("return Summarizer()", "return 1 / 0 or Summarizer()")
+NO_SUMMARIZER = SUMMARIZER.replace("return Summarizer() if", "return 'text' if")
 NO_COUNTER = "from memman import hookimpl\n@hookimpl\ndef memman_store(url): return None\n"
 
 Install = Callable[..., None]
@@ -195,7 +222,7 @@ def test_a_listing_that_is_none_is_a_finding(command, install):
         (
             NO_COUNTER,
             2,
-            "plugin acme offers no token counter, and only those are checked; it has memman_store",
+            "plugin acme offers no token counter; it has memman_store. A summarizer is checked with",
         ),
     ],
     ids=["no module", "no syntax", "raises when asked", "no counter"],
@@ -237,10 +264,79 @@ def test_the_kits_are_not_loaded_by_the_other_commands():
         ["--model", "gpt-4o"],
         ["--into", "."],
         ["--check", "a", "--into", "."],
+        ["--summarizer", "a:b"],
+        ["--check", "a", "--summarizer", "a:b", "--model", "gpt-4o"],
+        ["--kind", "counter"],
+        ["--scaffold", "a", "--kind", "store"],
     ],
 )
 def test_options_that_do_not_belong_together_are_refused(command, args):
     assert command("plugins", *args).exit_code == 2
+
+
+# ---------------------------------------------------------------- --check --summarizer
+
+
+def checked_summarizer(command, name: str = "acme:small") -> SimpleNamespace:
+    """The exit code, the outcomes by law, the reasons by law, and what stderr says."""
+    result = command("plugins", "--check", "acme", "--summarizer", name, "--json")
+    document = json.loads(result.stdout)
+    [one] = document["summarizers"]
+    assert (document["counters"], one["summarizer"]) == ([], name)
+    laws = {law["law"]: law["outcome"] for law in one["laws"]}
+    reasons = {law["law"]: law["reason"] for law in one["laws"] if law["reason"]}
+    return SimpleNamespace(code=result.exit_code, laws=laws, reasons=reasons, stderr=result.stderr)
+
+
+def test_a_sound_summarizer_keeps_every_law_one_line_each(command, install):
+    install(SUMMARIZER)
+    result = command("plugins", "--check", "acme", "--summarizer", "acme:small")
+    assert result.exit_code == 0, result.output
+    head, *lines = result.stdout.splitlines()
+    assert head == "acme:small: a summarizer"
+    expected = [
+        name.removeprefix("test_").replace("_", " ") for name in laws_of(SummarizerConformance)
+    ]
+    assert lines == [f"  ok       {law}" for law in expected]
+
+
+def test_a_summarizer_that_says_nothing_is_a_finding(command, install):
+    install(SILENT)
+    found = checked_summarizer(command)
+    assert (found.code, found.laws["it answers with text"]) == (1, "failed")
+    assert "laws not kept" in found.stderr
+
+
+def test_a_summarizer_without_its_key_is_no_finding(command, install):
+    install(KEYLESS)
+    found = checked_summarizer(command)
+    assert found.code == 0
+    assert found.reasons["a manager compresses with it"] == "unavailable here: set ACME_KEY"
+    assert set(found.laws.values()) == {"ok", "not run"}
+
+
+def test_what_is_no_summarizer_is_a_finding(command, install):
+    install(NO_SUMMARIZER)
+    found = checked_summarizer(command)
+    assert (found.code, found.reasons) == (1, {"it is a summarizer": "a str has no summarize()"})
+
+
+@pytest.mark.parametrize(
+    ("source", "name", "code", "told"),
+    [
+        (SUMMARIZER, "acme:large", 2, "plugin acme has no summarizer 'acme:large'; it has memman_"),
+        (COUNTER, "acme:small", 2, "plugin acme has no summarizer 'acme:small'; it has memman_"),
+        (NO_SDK, "acme:small", 2, "plugin acme cannot make 'acme:small' here: pip install acme"),
+        (MISTAKEN, "acme:small", 1, "memman_summarizer of plugin acme fails for 'acme:small': Zero"),
+    ],
+    ids=["another name", "no summarizer", "no SDK", "raises when asked"],
+)
+def test_a_summarizer_that_cannot_be_had_says_why(command, install, source, name, code, told):
+    install(source)
+    result = command("plugins", "--check", "acme", "--summarizer", name)
+    assert (result.exit_code, result.stdout) == (code, "")
+    assert f"memman: {told}" in result.stderr
+    assert "Traceback" not in result.stderr
 
 
 # ---------------------------------------------------------------- --scaffold
@@ -263,10 +359,17 @@ def test_a_new_plugin_has_its_files_under_its_name(command, tmp_path, name):
     assert not [path for path in written if "$" in (folder / path).read_text()]
 
 
+@pytest.fixture(params=KINDS)
+def kind(request) -> str:
+    return str(request.param)
+
+
 @pytest.fixture
-def scaffolded(command, tmp_path) -> Path:
+def scaffolded(command, tmp_path, kind) -> Path:
     """A new plugin, with the metadata that an installer would write for it."""
-    assert command("plugins", "--scaffold", "my-own", "--into", tmp_path).exit_code == 0
+    made = command("plugins", "--scaffold", "my-own", "--kind", kind, "--into", tmp_path)
+    assert made.exit_code == 0, made.output
+    assert (tmp_path / "memman-my-own" / "memman_my_own" / f"{kind}.py").is_file()
     folder = tmp_path / "memman-my-own"
     info = folder / "memman_my_own-0.1.0.dist-info"
     info.mkdir()
@@ -275,11 +378,12 @@ def scaffolded(command, tmp_path) -> Path:
     return folder
 
 
-def test_a_new_plugin_passes_its_tests_and_the_check(scaffolded):
+def test_a_new_plugin_passes_its_tests_and_the_check(scaffolded, kind):
+    asked = ["--summarizer", "my-own:small"] if kind == "summarizer" else []
     environment = {**os.environ, "PYTHONPATH": str(scaffolded), "PYTHONDONTWRITEBYTECODE": "1"}
     for args in (
         ["pytest", "-q", "-p", "no:cacheprovider", "-W", "error"],
-        ["memman.cli", "plugins", "--check", "my-own"],
+        ["memman.cli", "plugins", "--check", "my-own", *asked],
     ):
         done = subprocess.run(
             [sys.executable, "-m", *args],

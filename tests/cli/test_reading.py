@@ -6,8 +6,9 @@ import json
 
 import pytest
 
+from memman.cli.lines import File
 from memman.cli.problems import UnreadableError
-from memman.cli.reading import bundled_log, log_of
+from memman.cli.reading import bundled_log, log_in
 
 USER = {"role": "user", "content": "hello"}
 REPLY = {"role": "assistant", "content": "hi"}
@@ -19,7 +20,7 @@ BLOCKS = {
 
 def read(value, wanted="auto"):
     data = value if isinstance(value, bytes) else value.encode()
-    return log_of(data, "a.json", wanted)
+    return log_in(File("a.json", data=data), wanted)
 
 
 @pytest.mark.parametrize(
@@ -84,9 +85,12 @@ def test_the_bundled_log_is_openai_chat():
         ('[{"role": "user"', r"truncated \(line 1, column"),
         ('[\n{"role": user}]', r"line 2, column 10"),
         ('{"role": "user", "content": "a"}\n{"role": "us', r"line 2 of a.json is not JSON"),
+        (json.dumps([{"role": "user", "content": "\ud800"}]), r"\$\[0\].content holds a lone surr"),
+        (f"{json.dumps(USER)}\n" + '{"role": "user", "x": NaN}', r"line 2 .*\$.x is nan"),
+        ("[" * 100_000 + "]" * 100_000, "nested too deeply"),
         ("", "a.json is empty"),
         (json.dumps([USER, {"from": "x"}, USER]), "message 1 is in no known format"),
-        (f"{json.dumps(USER)}\n{json.dumps({'role': 'nobody'})}", "message 1 is in no known"),
+        (f"{json.dumps(USER)}\n{json.dumps({'role': 'nobody'})}", "line 2 is in no known"),
         (json.dumps([USER, {"role": "user", "content": 7}]), "message 1"),
         ("Dear all,\nplease find", "such as `User: ...` and `Assistant: ...`"),
         ("[]", "no messages"),
@@ -105,10 +109,12 @@ def test_the_bundled_log_is_openai_chat():
             '{"system": 3, "messages": [{"role": "user", "content": "x"}]}',
             "neither text nor blocks",
         ),
-        (b"\xff\xfe\x00", "not UTF-8 text .byte 0"),
+        (b"\xff\xfe\x00", "binary, no text .line 1, byte 0"),
+        (b'[{"role": "user",\n"content": "\xe9"}]', "not UTF-8 text .line 2, byte 30"),
+        (b'{"role": "user"}\n{"role": "\xe9"}\n', "line 2 of a.json is not UTF-8 text .byte 10"),
         ("[" * 5000, "not JSON"),
     ],
 )
 def test_what_cannot_be_read_is_said(text, said):
     with pytest.raises(UnreadableError, match=said):
-        read(text)
+        _ = read(text).drafts

@@ -95,3 +95,57 @@ def test_a_log_that_is_only_read_has_a_page_too(command, tmp_path, log):
 def test_a_log_that_is_only_read_goes_through_the_demo(command, log):
     done = command("demo", "--file", SAMPLES / log, "--budget", 4_000)
     assert done.exit_code == 0, done.stderr
+
+
+HIDE = """
+from msgspec.structs import replace
+
+def hide(entry):
+    return replace(entry, content="(hidden)")
+
+def fail(entry):
+    raise OSError("no dictionary")
+"""
+
+
+def test_a_redactor_hides_what_others_must_not_see(command, session_file, tmp_path, monkeypatch):
+    (tmp_path / "own_redactor.py").write_text(HIDE)
+    monkeypatch.chdir(tmp_path)
+    for name in ("own_redactor.py:hide", "own_redactor:hide"):
+        done = command("report", session_file, "-o", "-", "--redact", name)
+        assert done.exit_code == 0
+        assert "(hidden)" in done.stdout
+        assert "Why is the build red?" not in done.stdout
+    monkeypatch.setenv("MEMMAN_REDACT", "own_redactor.py:hide")
+    assert "Why is the build red?" not in command("report", session_file, "-o", "-").stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "said"),
+    [
+        ("own_redactor.py", 2, "names no function; write MODULE:FUNCTION"),
+        ("own_redactor.py:nobody", 2, "own_redactor.py has no function 'nobody'"),
+        ("gone.py:hide", 2, "gone.py cannot be loaded: FileNotFoundError"),
+        ("no_such_module_here:hide", 2, "cannot be loaded: ModuleNotFoundError"),
+        ("own_redactor.py:fail", 2, "redact raised OSError for a message; no report was made"),
+    ],
+)
+def test_a_redactor_that_cannot_be_used_leaves_no_page(
+    name, code, said, command, session_file, tmp_path, monkeypatch
+):
+    (tmp_path / "own_redactor.py").write_text(HIDE)
+    monkeypatch.chdir(tmp_path)
+    before = sorted(tmp_path.iterdir())
+    done = command("report", session_file, "-o", "page.html", "--redact", name)
+    assert done.exit_code == code
+    assert said in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_page_without_content_has_none(command, session_file):
+    done = command("report", session_file, "-o", "-", "--no-content")
+    assert done.exit_code == 0
+    for said in ("Why is the build red?", "E501", "app.py", "You fix builds."):
+        assert said not in done.stdout
+    assert "read_log" in done.stdout

@@ -93,3 +93,9 @@ def test_control_characters_do_not_reach_the_table(command, tmp_path):
     shown = command("show", tmp_path / "s.json").stdout
     assert "\x1b" not in shown
     assert r"a\x1b[2Jb\x00c [bold]d[/bold]" in shown
+
+
+@pytest.mark.parametrize("role", ["system", "user", "tool"])
+def test_a_role_can_be_chosen(command, session_file, role):
+    document = json.loads(command("show", session_file, "--role", role, "--json").stdout)
+    assert {entry["role"] for entry in document["entries"]} == {role}

@@ -69,3 +69,10 @@ def test_what_is_not_there_has_no_row(command, session_file):
 def test_a_model_that_nobody_counts_is_said_to_be_estimated(command, session_file):
     shown = command("stats", session_file, "--model", "unheard-of").stdout
     assert "estimated: no plugin counts unheard-of" in shown
+
+
+def test_more_use_than_allowed_is_a_finding(command, demo_file):
+    result = command("stats", demo_file, "--fail-over", "30")
+    assert result.exit_code == 1
+    assert "of the window is used, more than 30 %" in result.stderr
+    assert command("stats", demo_file, "--fail-over", "50").exit_code == 0

@@ -74,7 +74,9 @@ def test_a_text_whose_value_is_in_a_ledger_says_which(command, saved):
 def test_a_text_that_never_stood_is_a_finding(command, saved):
     result = command("why", saved("It left."), "zebra")
     assert (result.exit_code, result.stdout) == (1, "")
-    assert result.stderr == "memman: 'zebra' never stood in this session: none of 25 entries has it\n"
+    assert (
+        result.stderr == "memman: 'zebra' never stood in this session: none of 25 entries has it\n"
+    )
 
 
 def test_what_only_a_summary_says_is_told_so(command, saved):

@@ -8,7 +8,6 @@ from typing import Any
 
 import msgspec
 
-from memman.compression import Craft
 from memman.entries import Content, Draft, Entry, TokenCount, entry_of
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -40,11 +39,12 @@ def constraint(seq: int, content: str) -> Entry:
     return entry(seq, content, metadata_json=msgspec.Raw(b'{"constraint":true}'))
 
 
-def craft(count: Callable[[str], int] = chars4) -> Craft:
+class Crafting:
     """Makes entries of drafts, counted by four characters a token."""
 
-    def made(draft: Draft, *, like: str | None = None) -> Entry:
-        text = like if like is not None else str(draft.content)
-        return entry_of(draft, "made", AT, TokenCount(count(text)))
+    def __init__(self, count: Callable[[str], int] = chars4) -> None:
+        self.price = count
 
-    return made
+    def __call__(self, draft: Draft, *, like: str | None = None) -> Entry:
+        text = like if like is not None else str(draft.content)
+        return entry_of(draft, "made", AT, TokenCount(self.price(text)))

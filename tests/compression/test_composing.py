@@ -14,7 +14,7 @@ from memman.compression.layout import parts_of
 from memman.compression.ledger import LEDGER_HEAD, without_ledger
 from memman.entries import Entry
 from memman.testing import ScriptedSummarizer, record_events
-from tests.compression.entries import chars4, constraint, craft, entry, result
+from tests.compression.entries import Crafting, chars4, constraint, entry, result
 
 S = "s"
 RULES = ("Never push to main.", "Antworte immer auf Deutsch,\nauch im Code-Review.")
@@ -26,7 +26,7 @@ RUN = [
 
 
 def fitted(text: str, cap: int, run: list[Entry] | None = None) -> Entry:
-    made = Composer(run or RUN, craft()).fitted(text, cap)
+    made = Composer(run or RUN, Crafting()).fitted(text, cap)
     assert isinstance(made, Entry)
     return made
 
@@ -56,7 +56,7 @@ def test_exact_values_give_way_to_what_was_written() -> None:
 
 
 def test_a_reply_that_is_itself_too_long_is_told_by_its_tokens() -> None:
-    assert Composer(RUN, craft()).fitted("word " * 400, 300) == 500
+    assert Composer(RUN, Crafting()).fitted("word " * 400, 300) == 500
 
 
 def test_a_reply_is_clipped_for_constraints_that_must_stand_below_it() -> None:
@@ -70,7 +70,7 @@ def test_a_reply_is_clipped_for_constraints_that_must_stand_below_it() -> None:
 def test_no_summary_has_more_tokens_than_its_cap_and_each_has_what_was_declared(
     text: str, cap: int
 ) -> None:
-    composer = Composer(RUN, craft())
+    composer = Composer(RUN, Crafting())
     made = composer.fitted(text, cap)
     for one in (made, composer.clipped(text, cap), composer.digest(cap)):
         if isinstance(one, Entry):
@@ -92,7 +92,7 @@ def test_however_long_the_constraints_are_the_cap_is_kept(
         return chars4(text) + (text.count("\n") if jumpy else 0)
 
     run = [constraint(n, rule) for n, rule in enumerate(rules, 1)]
-    composer = Composer([*run, *RUN], craft(count))
+    composer = Composer([*run, *RUN], Crafting(count))
     reply = "\n- ".join([text, "## Constraints", *told])
     for one in (
         composer.fitted(reply, cap), composer.clipped(reply, cap), composer.digest(cap)
@@ -101,7 +101,7 @@ def test_however_long_the_constraints_are_the_cap_is_kept(
 
 
 def test_a_clipped_text_ends_after_a_line_or_a_word_and_says_that_it_was_cut() -> None:
-    composer = Composer([entry(1, "x" * 4_000)], craft())
+    composer = Composer([entry(1, "x" * 4_000)], Crafting())
     assert composer.clipped("one two three " * 100, 50).text.endswith(("one [...]", "two [...]"))
     assert composer.clipped("word", 50).text == "word"
     assert len(composer.clipped("x" * 4_000, 50).text) > 150

@@ -5,7 +5,13 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from memman.compression.constraints import NOTHING_CARRIED, Carried, carried, is_declared
+from memman.compression.constraints import (
+    NOTHING_CARRIED,
+    Carried,
+    carried,
+    constraints_of,
+    is_declared,
+)
 from memman.compression.layout import Parts
 from tests.compression.entries import chars4, constraint, entry, summary
 
@@ -23,18 +29,18 @@ def test_an_entry_is_declared_by_its_metadata(metadata: bytes, declared: bool) -
 
 def test_declared_ones_and_those_of_earlier_summaries_are_carried_word_for_word() -> None:
     earlier = summary(1, Parts("Said.", ("Use tabs.",), ("No push.",)).text)
-    found = carried([earlier, constraint(2, RULE)], ("Be kind.", "Use tabs."), 500, chars4)
+    found = carried(constraints_of([earlier, constraint(2, RULE)]), ("Be kind.", "Use tabs."), 500, chars4)
     assert found == Carried(("Use tabs.", "Be kind."), ("No push.", RULE))
 
 
 def test_nothing_is_carried_where_there_is_nothing_and_nothing_is_counted_for_it() -> None:
-    assert carried([entry(1, RULE)], (), 500, lambda text: 1 // 0) is NOTHING_CARRIED
+    assert carried(constraints_of([entry(1, RULE)]), (), 500, lambda text: 1 // 0) is NOTHING_CARRIED
 
 
 def test_declared_ones_have_their_room_first_and_what_does_not_fit_is_named() -> None:
     long = "word " * 200
     said = [constraint(1, RULE), constraint(2, long)]
-    found = carried(said, ("Use tabs.",), 60, chars4)
+    found = carried(constraints_of(said), ("Use tabs.",), 60, chars4)
     assert found.declared == (RULE,)
     assert found.left_out == (long.strip(),)
     assert found.constraints == ("Use tabs.",)
@@ -42,6 +48,6 @@ def test_declared_ones_have_their_room_first_and_what_does_not_fit_is_named() ->
 
 def test_what_models_told_takes_at_most_half_of_the_room_that_is_left() -> None:
     told = [f"Rule {number} of many." for number in range(100)]
-    found = carried([], told, 200, chars4)
+    found = carried(constraints_of([]), told, 200, chars4)
     assert found.constraints == tuple(told[: len(found.constraints)])
     assert 60 < chars4("\n- ".join(found.constraints)) <= 100

@@ -52,6 +52,9 @@ class Craft:
     def __init__(self) -> None:
         self.made = 0
 
+    def price(self, like: str) -> int:
+        return tokens_of(like)
+
     def __call__(self, draft: Draft, *, like: str | None = None) -> Entry:
         self.made += 1
         count = TokenCount(tokens_of(text_of(draft.content) if like is None else like))
@@ -176,6 +179,18 @@ def test_a_stub_names_the_original_and_its_size_and_stays_a_result_of_its_call()
         "[memman: this tool result was cleared to save space; it is entry #2, 100 tokens]"
     )
     assert (stub.type, stub.role, stub.call_id, stub.name) == ("tool_result", "tool", "c0", "shell")
+
+
+def test_a_stub_is_made_when_it_is_looked_at_and_once() -> None:
+    crafted = Craft()
+    after = clear_tool_results(*view([call(1, "a"), result(2, "a", 400), message(3, 5)], 50), crafted)
+    assert after is not None
+    item = after.groups[0].items[1]
+    assert (item.method, crafted.made) == ("stub", 0)
+    assert item.entry is item.entry
+    assert crafted.made == 1
+    assert item.entry is not None
+    assert item.entry.token_count.tokens == item.tokens
 
 
 def test_clearing_leaves_what_is_protected_small_or_cleared_already() -> None:

@@ -37,6 +37,10 @@ def test_words_that_only_hold_sentences_together_are_no_words() -> None:
         ("\u7528\u6237ORD-4711\u5728", ["ORD-4711"]),
         ("Yes! Sure, Nobody: knows.", []),
         ("one,ORD-4711,two", ["ORD-4711"]),
+        (r'{"code": "\nfoo_1\nimport x_yz\n\t\u003cA1B2\u003e"}', ["foo_1", "x_yz", "A1B2"]),
+        (r'{"say": "the \"id_17\" of', ["id_17"]),
+        (r'["cat /etc/hosts\n", {"path": "C:\\new\\t_1"}]', ["/etc/hosts", r"C:\\new\\t_1"]),
+        (r"in C:\new\t_1 there", [r"C:\new\t_1"]),
     ],
 )
 def test_exact_values(text: str, values: list[str]) -> None:
@@ -53,13 +57,18 @@ def test_of_a_long_text_the_beginning_and_the_end_are_read_and_no_value_is_cut_i
     assert sure_values("a1b2" * 500, 200) == []  # one run without an end that could be seen
 
 
+def test_the_end_of_a_long_json_text_is_read_as_json_too() -> None:
+    text = '{"text": "' + "nothing here " * 100 + r'\nid_17\nid_18"}'
+    assert sure_values(text, 200) == ["id_17", "id_18"]
+
+
 @given(st.text("ab1_./@ ,:-", max_size=80))
 def test_sure_values_are_the_exact_ones_that_have_a_mark(text: str) -> None:
     marked = [value for value in exact_values(text) if set(value) & set("1_@/")]
     assert sure_values(text, 1_000) == marked
 
 
-@given(st.text(max_size=200), st.integers(0, 100))
+@given(st.text(max_size=200) | st.text('{["\\nu01a_ ', max_size=60), st.integers(0, 100))
 def test_a_value_stands_in_its_text_and_holds_no_blank_or_bracket(text: str, most: int) -> None:
     sure = sure_values(text, most)
     assert set(sure) <= set(exact_values(text)) or len(text) > most

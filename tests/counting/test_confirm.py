@@ -126,6 +126,16 @@ def test_a_context_that_we_think_fits_is_trimmed_when_the_provider_says_that_it_
     assert context.tokens.tokens <= 1_000
 
 
+def test_a_request_that_was_only_counted_is_no_context_that_was_sent(provider: Make) -> None:
+    provider(lambda request: 950)
+    memory = filled(930)
+    before = memory.build_context("s", format="anthropic").messages
+    memory.add_user_message("s", "joins the message before it")
+    context = memory.build_context("s", format="anthropic")
+    assert context.messages[0] != before[0]
+    assert context.unchanged_prefix == 0
+
+
 def test_one_request_a_turn(provider: Make) -> None:
     remote = provider(lambda request: 950)
     memory = filled(950)

@@ -67,6 +67,29 @@ def test_a_provider_or_an_api_may_bill_a_family_differently():
     assert framing_of(model_ref("claude-sonnet-4-6")) != framing_of(model_ref("claude-sonnet-4"))
 
 
+def test_kimis_published_weights_are_billed_by_their_chat_template():
+    published = model_ref("moonshotai/Kimi-K2-Instruct-0905")
+    assert framing_of(published) != framing_of(model_ref("kimi-k2-0905"))
+    tool = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
+    asked = [{"role": "user", "content": "Look."}]
+    called = {
+        "role": "assistant",
+        "tool_calls": [
+            {"id": "functions.look:0", "type": "function",
+             "function": {"name": "look", "arguments": "{}"}}
+        ],
+    }  # fmt: skip
+    answered = {"role": "tool", "tool_call_id": "functions.look:0", "content": "Nothing."}
+
+    def price(messages, **more):
+        request = {"model": "kimi-k2-instruct", "messages": messages, **more}
+        return price_request(request, published, lambda texts: [5] * len(texts))
+
+    assert price(asked) == 3 + (4 + 5)
+    assert price(asked, tools=[tool]) == 3 + (4 + 5) + (6 + 5)
+    assert price([*asked, called, answered]) == 3 + 3 * 4 + 4 * 5 + 20
+
+
 # ---------------------------------------------------------------- whole requests
 
 

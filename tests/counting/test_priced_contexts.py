@@ -58,7 +58,9 @@ def talk(memory: MemoryManager) -> None:
     memory.add_system_message("s", SYSTEM)
     for turn in range(6):
         memory.add_user_message("s", f"{turn}. {WORDS * 3}")
-        memory.add_tool_call("s", "read_file", {"path": f"src/module_{turn}.py"}, call_id=f"c{turn}")
+        memory.add_tool_call(
+            "s", "read_file", {"path": f"src/module_{turn}.py"}, call_id=f"c{turn}"
+        )
         memory.add_tool_result("s", "read_file", f"{turn}: {WORDS * 12}", call_id=f"c{turn}")
         memory.add_assistant_message("s", f"It is fine: {WORDS * 2}")
 
@@ -74,7 +76,7 @@ def test_a_context_is_priced_as_its_request_is(
         context = memory.build_context("s", format=form, tools=given)
         request = body(context.messages, context.system, given or [])
         ref = model_ref(model)
-        counter = memory._verbs._meter(memory._verbs._shared.config)
+        counter = memory._verbs._resolver.meter(memory._verbs._shared.config)
         priced = price_request(request, ref, counter._each)
         assert context.tokens.tokens == pytest.approx(priced, rel=0.01)
         counted = memory.count_tokens(context.messages, system=context.system, tools=given)

@@ -167,7 +167,7 @@ def test_the_deadline_is_two_seconds_by_default(ask: Ask) -> None:
     assert provider.timeouts == [2.0]
 
 
-@pytest.mark.parametrize("answer", [-1, float("nan"), 3.0, "12", None, True, [5]])
+@pytest.mark.parametrize("answer", [-1, 2**53 + 1, float("nan"), 3.0, "12", None, True, [5]])
 def test_an_answer_that_is_no_count_is_a_failure(ask: Ask, answer: Any) -> None:
     fallen = ask(metered(Provider(answer)), request())
     assert isinstance(fallen, Fallen)
@@ -175,7 +175,7 @@ def test_an_answer_that_is_no_count_is_a_failure(ask: Ask, answer: Any) -> None:
     assert repr(answer) in fallen.reason
 
 
-@given(st.integers(min_value=0))
+@given(st.integers(min_value=0, max_value=2**53))
 def test_every_whole_number_is_a_count(tokens: int) -> None:
     answer = metered(Provider(tokens)).price(request())
     assert isinstance(answer, TokenCount)

@@ -2,7 +2,8 @@
 
 It speaks OpenAI's `chat.completions` and Anthropic's `messages`, so that the real SDKs run against it.
 It refuses what the providers refuse: a request that breaks their rules (`memman.formats.rules`), and one
-that is larger than its context window. Its model asks for a tool first and answers from the result.
+that is larger than its context window. Its model asks for a tool first, where there are any, and answers
+from the result.
 """
 
 from __future__ import annotations
@@ -132,7 +133,7 @@ def _question(message: dict[str, Any]) -> str | None:
 def _wanted(body: dict[str, Any]) -> dict[str, Any] | None:
     """The arguments of the tool call that the model makes now, None when it answers."""
     question = _question(body["messages"][-1])
-    return None if question is None else {"path": question.split()[-1].rstrip("?")}
+    return None if question is None or not body.get("tools") else {"path": question.split()[-1].rstrip("?")}
 
 
 def _completion(body: dict[str, Any], turn: int, tokens: int) -> dict[str, Any]:

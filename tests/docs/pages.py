@@ -38,5 +38,11 @@ def links(page: Path) -> list[str]:
     return [target for target in found if not target.startswith("http")]
 
 
+def told(page: Path) -> Path | None:
+    """The page elsewhere that a page of the site only points to, None for a page of its own."""
+    found = re.fullmatch(r"# .+\n\nThis page is \[.+\]\((.+)\)\.\n", page.read_text(encoding="utf-8"))
+    return (page.parent / found[1]).resolve() if found else None
+
+
 def _cells(line: str) -> list[str]:
     return [cell.strip() for cell in line.strip().removeprefix("|").removesuffix("|").split("|")]

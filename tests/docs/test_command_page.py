@@ -10,9 +10,10 @@ import pytest
 from click.testing import CliRunner
 
 from memman import MemoryManager
+from memman.cli import problems
 from memman.cli.app import memman
 from memman.cli.commands import COMMANDS
-from tests.docs.pages import code, table
+from tests.docs.pages import DOCS, code, table
 
 PAGE = "reference/command.md"
 ROWS = table(PAGE, "command")
@@ -22,14 +23,19 @@ SHAPES = {
     for name, row in zip(NAMES, ROWS, strict=True)
     if row["with `--json`, beside `memman` and `version`"] != "has none"
 }
-LOG = '{"role": "user", "content": "Hello"}\n{"role": "assistant", "content": "Good morning. %s"}\n' % ("word " * 200)
+LOG = (
+    '{"role": "user", "content": "Hello"}\n'
+    '{"role": "assistant", "content": "Good morning. %s"}\n' % ("word " * 200)
+)
 ARGUMENTS = {
     "demo": ["--file", "log.jsonl"],
     "import": ["log.jsonl", "-o", "other.json"],
     "sessions": ["chat.db"],
+    "follow": ["chat.db", "--timeout", "0"],
     "stats": ["s.json"],
     "show": ["s.json"],
     "compress": ["s.json", "--in-place"],
+    "plan": ["s.json"],
     "diff": ["compressed.json"],
     "why": ["s.json", "Hello"],
     "undo": ["compressed.json", "-o", "other.json"],
@@ -82,3 +88,17 @@ def test_the_page_names_the_fields_of_each_document(name: str, runner: CliRunner
     always = SHAPES[name].partition(";")[0]
     assert set(code(always)) | {"memman", "version"} == set(document)
     assert document["memman"] == name
+
+
+def test_the_page_has_every_exit_code() -> None:
+    shown = [int(row["code"]) for row in table(PAGE, "code")]
+    codes = [problems.FINDING, problems.USAGE, problems.UNREADABLE, problems.FAILED]
+    assert shown == [0, *codes, 130]
+
+
+def test_the_page_has_every_variable_that_the_command_reads() -> None:
+    text = (DOCS / PAGE).read_text(encoding="utf-8")
+    listed = text.partition("## Environment")[2].partition("The settings'")[0]
+    options = [option for command in COMMANDS for option in command.params]
+    read = {str(option.envvar) for option in options if option.envvar} | {"MEMMAN_PLUGINS"}
+    assert {name for name in code(listed) if name.startswith("MEMMAN_")} == read

@@ -2,11 +2,29 @@
 
 from __future__ import annotations
 
+import importlib
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.docs.pages import DOCS, PAGES, ROOT, links
+import memman
+from tests.docs.pages import DOCS, PAGES, ROOT, links, told
+
+_OTHERS = {"memman.tenant"}  # a setting of PostgreSQL
+
+
+def _is_there(name: str) -> bool:
+    found: Any = memman
+    path = found.__name__
+    for part in name.split(".")[1:]:
+        path = f"{path}.{part}"
+        try:
+            found = getattr(found, part) if hasattr(found, part) else importlib.import_module(path)
+        except ImportError:
+            return False
+    return True
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -15,6 +33,13 @@ def test_each_link_of_a_page_leads_to_a_file(page: Path) -> None:
     assert missing == []
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_what_a_page_names_of_the_package_is_there(page: Path) -> None:
+    names = set(re.findall(r"`(memman(?:\.[A-Za-z_]\w*)+)", page.read_text(encoding="utf-8")))
+    assert [name for name in sorted(names - _OTHERS) if not _is_there(name)] == []
+
+
 def test_the_index_lists_every_page() -> None:
-    listed = {(DOCS / target).resolve() for target in links(DOCS / "README.md")}
-    assert listed == {page for page in DOCS.rglob("*.md") if page.name != "README.md"}
+    index = DOCS / "README.md"
+    listed = {(DOCS / target).resolve() for target in links(index)}
+    assert listed == {told(page) or page for page in DOCS.rglob("*.md")} - {index}

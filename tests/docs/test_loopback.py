@@ -11,13 +11,16 @@ import pytest
 from tests.docs.loopback import Loopback, running
 
 HELLO = {"role": "user", "content": "See a.py"}
+ARGUMENTS = {"type": "object", "properties": {"path": {"type": "string"}}}
+CHAT_TOOL = {"type": "function", "function": {"name": "read_file", "parameters": ARGUMENTS}}
+CLAUDE_TOOL = {"name": "read_file", "input_schema": ARGUMENTS}
 ORPHAN = {"role": "tool", "tool_call_id": "call_9", "content": "nobody asked"}
 
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Loopback]:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    with running(window=200) as server:
+    with running(window=700) as server:
         yield server
 
 
@@ -34,15 +37,23 @@ def claude(server: Loopback) -> Iterator[anthropic.Anthropic]:
 
 
 def test_openai_sdk_gets_a_tool_call_and_usage(server: Loopback, chat: openai.OpenAI) -> None:
-    completion = chat.chat.completions.create(model="gpt-5", messages=[HELLO])
+    completion = chat.chat.completions.create(model="gpt-5", messages=[HELLO], tools=[CHAT_TOOL])
     [call] = completion.choices[0].message.tool_calls
     assert (call.function.name, call.function.arguments) == ("read_file", '{"path": "a.py"}')
     assert completion.usage.prompt_tokens > 0
-    assert server.requests == [{"messages": [HELLO], "model": "gpt-5"}]
+    assert server.requests == [{"messages": [HELLO], "model": "gpt-5", "tools": [CHAT_TOOL]}]
+
+
+def test_a_model_without_tools_answers(chat: openai.OpenAI) -> None:
+    completion = chat.chat.completions.create(model="gpt-5", messages=[HELLO])
+    assert completion.choices[0].message.content
+    assert completion.choices[0].message.tool_calls is None
 
 
 def test_anthropic_sdk_gets_a_tool_use_and_usage(claude: anthropic.Anthropic) -> None:
-    reply = claude.messages.create(model="claude-sonnet-5-5", max_tokens=9, messages=[HELLO])
+    reply = claude.messages.create(
+        model="claude-sonnet-5-5", max_tokens=9, messages=[HELLO], tools=[CLAUDE_TOOL]
+    )
     assert reply.content[1].input == {"path": "a.py"}
     assert reply.usage.input_tokens > 0
 
@@ -66,8 +77,8 @@ def test_a_message_with_a_reply_s_envelope_is_refused(claude: anthropic.Anthropi
 
 
 def test_a_request_over_the_window_is_refused(server: Loopback, chat: openai.OpenAI) -> None:
-    long = {"role": "user", "content": "word " * 200}
-    with pytest.raises(openai.BadRequestError, match="context window 200"):
+    long = {"role": "user", "content": "word " * 600}
+    with pytest.raises(openai.BadRequestError, match="context window 700"):
         chat.chat.completions.create(model="gpt-5", messages=[long])
     assert len(server.refused) == 1
 

@@ -8,6 +8,7 @@ from typing import get_args
 import pytest
 
 from memman import AsyncMemoryManager, MemoryManager, SessionState, errors, events
+from memman.archive.lines import Header, RecordLine, Trailer
 from memman.events import CompressionResult, Event
 from memman.explaining.trail import EntryState
 from memman.records import SHAPES, Added, Configured, UsageReported
@@ -80,3 +81,18 @@ def test_the_verbs_page_has_every_state_that_explain_tells() -> None:
 def test_the_document_page_has_every_field() -> None:
     shown = {code(row["field"])[0] for row in table("reference/session-document.md", "field")}
     assert shown == set(SessionState.__struct_fields__)
+
+
+def test_the_document_page_names_every_kind_of_record() -> None:
+    text = (DOCS / "reference/session-document.md").read_text(encoding="utf-8")
+    kinds = [kind.__struct_config__.tag for kind in (Added, *SHAPES, Configured, UsageReported)]
+    listed = text.partition("Records name their `kind`:")[2].partition(".")[0]
+    assert sorted(code(listed)) == sorted(str(kind) for kind in kinds)
+
+
+@pytest.mark.parametrize(
+    ("line", "kind"), [("first", Header), ("each of the next", RecordLine), ("last", Trailer)]
+)
+def test_the_archive_page_names_the_fields_of_each_line(line: str, kind: type) -> None:
+    rows = {row["line"]: row["fields after `crc`"] for row in table("reference/archive.md", "line")}
+    assert set(kind.__struct_fields__) <= set(code(rows[line]))

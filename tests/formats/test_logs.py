@@ -8,11 +8,13 @@ import pytest
 from click.testing import CliRunner
 
 from memman import Entry, FormatError, MemoryManager
+from memman.archive import records_of
 from memman.cli.app import memman
 from memman.cli.logs import state_of_log
 from memman.cli.reading import read_log
 from memman.formats.logs import IMPORT_FORMATS, detect_log
 from memman.formats.rules import RULES, check
+from memman.records import Compressed
 
 SAMPLES = Path(__file__).parent / "samples"
 FILES = sorted(SAMPLES.iterdir())
@@ -20,10 +22,22 @@ FILES = sorted(SAMPLES.iterdir())
 
 def loaded(name: str) -> MemoryManager:
     memory = MemoryManager(counter="chars4")
-    read = read_log(str(SAMPLES / name)).read
-    assert read is not None
-    memory.import_session(state_of_log("s", read, len))
+    memory.import_session(state_of_log("s", read_log(str(SAMPLES / name)).read(), len))
     return memory
+
+
+def live(memory: MemoryManager) -> list[Entry]:
+    """The entries that no branch left behind."""
+    entries = memory.get_entries("s")
+    behind = {
+        name
+        for record in records_of(memory.export_session("s"))
+        if isinstance(record, Compressed)
+        for item in record.replacements
+        if item.method == "drop"
+        for name in item.ids
+    }
+    return [entry for entry in entries if entry.id not in behind]
 
 
 def shapes(entries: list[Entry]) -> list[tuple[str, str, str]]:
@@ -49,7 +63,7 @@ def test_each_file_becomes_a_session_that_every_provider_takes(path: Path, tmp_p
 
 def test_claude_code_is_read_along_its_live_path() -> None:
     memory = loaded("claude-code.jsonl")
-    assert shapes(memory.get_entries("s")) == [
+    assert shapes(live(memory)) == [
         ("message", "user", "Read a.py and b.py."),
         ("message", "assistant", ""),  # the thinking, signed
         ("tool_call", "assistant", '{"path":"a.py"}'),
@@ -60,9 +74,9 @@ def test_claude_code_is_read_along_its_live_path() -> None:
         ("message", "assistant", "Shall I go on?"),
         ("message", "user", "Yes."),
     ]
-    first, *_ = memory.get_entries("s")
+    first, *_ = live(memory)
     assert first.timestamp.isoformat() == "2026-03-01T10:00:01+00:00"
-    calls = memory.get_entries("s")[1:4]
+    calls = live(memory)[1:4]
     assert len({entry.message_id for entry in calls}) == 1
     assert calls[0].metadata["claude-code"]["usage"] == {"input_tokens": 10, "output_tokens": 2}
 
@@ -76,8 +90,123 @@ def test_a_compaction_of_claude_code_is_one_that_can_be_undone() -> None:
     ]
     [summary] = memory.get_summaries("s")
     assert len(summary.original_entry_ids) == 7
-    memory.undo_compression("s")
+    memory.undo_compression("s", compactions(memory)[-1].id)
     assert len(memory.get_active_entries("s")) == 9
+
+
+def compactions(memory: MemoryManager) -> list[Compressed]:
+    return [r for r in records_of(memory.export_session("s")) if isinstance(r, Compressed)]
+
+
+def test_a_branch_that_was_left_behind_is_in_the_log_and_can_be_taken_back() -> None:
+    memory = loaded("claude-code.jsonl")
+    dropped, compacted = compactions(memory)
+    assert dropped.reason == "left behind: the conversation went on from an earlier message"
+    assert [item.method for item in dropped.replacements] == ["drop"]
+    [entry] = [memory.get_entry("s", name) for name in dropped.replacements[0].ids]
+    assert (entry.text, entry.compressed) == ("An answer that was abandoned.", True)
+    memory.undo_compression("s", compacted.id)
+    memory.undo_compression("s", dropped.id)
+    assert [entry.text for entry in memory.get_active_entries("s")][:2] == [
+        "Read a.py and b.py.", "An answer that was abandoned.",
+    ]  # fmt: skip
+
+
+def claude(*lines: dict[str, Any]) -> list[dict[str, Any]]:
+    """Lines of a session file, as short as they can be."""
+    return [{"sessionId": "s1", "parentUuid": None, **line} for line in lines]
+
+
+def said(uuid: str, parent: str | None, text: str, kind: str = "user", **more: Any) -> Any:
+    message = {"role": kind, "content": text}
+    return {"type": kind, "uuid": uuid, "parentUuid": parent, "message": message, **more}
+
+
+BOUNDARY = {"type": "system", "subtype": "compact_boundary", "uuid": "c"}
+ODD_GRAPHS: dict[str, tuple[list[Any], list[str], list[str]]] = {
+    "a first prompt that was written anew": (
+        [said("1", None, "a"), said("2", "1", "b", "assistant"), said("3", None, "c")],
+        ["c"], ["a", "b"],
+    ),
+    "a branch in a branch": (
+        [said("1", None, "a"), said("2", "1", "b"), said("3", "2", "c"), said("4", "2", "d"),
+         said("5", "1", "e")],
+        ["a", "e"], ["b", "c", "d"],
+    ),
+    "two terminals that write in turns": (
+        [said("1", None, "a"), said("2", "1", "left"), said("3", "1", "right"), said("4", "2", "left 2"),
+         said("5", "3", "right 2")],
+        ["a", "right", "right 2"], ["left", "left 2"],
+    ),
+    "a compaction that was left behind": (
+        [said("1", None, "a"), said("2", "1", "b"), {**BOUNDARY, "logicalParentUuid": "2"},
+         said("3", "c", "a and b", isCompactSummary=True), said("4", "3", "d"), said("5", "2", "e")],
+        ["a", "b", "e"], ["a and b", "d"],
+    ),
+    "a boundary that does not say what came before": (
+        [said("1", None, "a"), BOUNDARY, said("3", "c", "a was said", isCompactSummary=True),
+         said("4", "3", "b")],
+        ["a was said", "b"], [],
+    ),
+    "a parent that is in another file": (
+        [said("1", None, "a"), said("2", "gone", "b"), said("3", "2", "c")], ["a", "b", "c"], [],
+    ),
+    "a line that was written twice": (
+        [said("1", None, "a"), said("1", None, "a"), said("2", "1", "b")], ["a", "b"], [],
+    ),
+    "a line that is its own ancestor": (
+        [said("1", "2", "a"), said("2", "1", "b")], ["a", "b"], [],
+    ),
+    "a sub-agent's own file": (
+        [said("1", None, "a task", isSidechain=True), said("2", "1", "done", isSidechain=True)],
+        ["a task", "done"], [],
+    ),
+    "lines of kinds that are yet to come": (
+        [{"type": "hologram", "shape": 1}, said("1", None, "a"), {"type": "hologram", "uuid": "9"}],
+        ["a"], [],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ODD_GRAPHS)
+def test_a_graph_is_read_as_what_the_model_saw_and_what_was_left_behind(name: str) -> None:
+    lines, window, behind = ODD_GRAPHS[name]
+    [form] = [form for form in IMPORT_FORMATS if form.name == "claude-code"]
+    memory = MemoryManager(counter="chars4")
+    memory.import_session(state_of_log("s", form.parse(claude(*lines)), len))
+    assert [entry.text for entry in memory.get_active_entries("s")] == window
+    dropped = [
+        name for r in compactions(memory) for i in r.replacements if i.method == "drop" for name in i.ids
+    ]
+    assert [memory.get_entry("s", name).text for name in dropped] == behind
+
+
+def test_what_a_compression_of_the_logs_own_replaced_is_counted_in_tokens_of_the_window() -> None:
+    memory = loaded("claude-code.jsonl")
+    dropped, compacted = compactions(memory)
+    text = {entry.id: entry.text for entry in memory.get_entries("s")}
+    gone = sum(len(text[name]) for name in dropped.replacements[0].ids)
+    assert dropped.tokens_before - dropped.tokens_after == gone
+    assert compacted.tokens_before == sum(len(text[n]) for n in compacted.replacements[0].ids)
+    assert compacted.tokens_after == len("They read a.py and b.py; each prints a number.")
+
+
+def test_side_chains_are_left_out_and_told(tmp_path: Path) -> None:
+    done = CliRunner().invoke(
+        memman, ["import", str(SAMPLES / "claude-code.jsonl"), "-o", str(tmp_path / "s.json")]
+    )
+    assert "left out: 1 side chain of sub-agents (1 message)" in done.stderr.splitlines()
+
+
+def test_without_branches_only_the_live_path_is_in_the_log(tmp_path: Path) -> None:
+    to = tmp_path / "s.json"
+    log = str(SAMPLES / "claude-code.jsonl")
+    assert CliRunner().invoke(memman, ["import", log, "--branch", "active", "-o", str(to)]).exit_code == 0
+    memory = MemoryManager(counter="chars4")
+    memory.import_session(to.read_text())
+    [session] = memory.list_sessions()
+    assert "An answer that was abandoned." not in [e.text for e in memory.get_entries(session)]
+    assert len(memory.get_entries(session)) == 9
 
 
 def test_what_went_before_a_continued_session_of_claude_code_is_its_summary() -> None:
@@ -114,7 +243,8 @@ def test_sharegpt_turns_come_in_order_with_what_is_beside_them() -> None:
 
 def test_a_chatgpt_export_is_read_from_its_current_node() -> None:
     memory = loaded("chatgpt-export.json")
-    assert shapes(memory.get_entries("s")) == [
+    assert [entry.text for entry in memory.get_entries("s")][1] == "Five."  # asked anew after that
+    assert shapes(live(memory)) == [
         ("message", "user", "What is 2+2?"),
         ("tool_call", "assistant", "2+2"),
         ("tool_result", "tool", "4"),
@@ -167,7 +297,7 @@ def test_what_cannot_be_read_is_named(items: list[Any], said: str) -> None:
     form = detect_log(items[:1])
     assert form is not None
     with pytest.raises(FormatError, match=said):
-        form.parse(items)
+        list(form.parse(items))
 
 
 def test_one_of_several_conversations_has_to_be_chosen(tmp_path: Path) -> None:

@@ -2,12 +2,13 @@
 
 import copy
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import chain
 from typing import Any
 
 import boto3
 import pytest
+from anthropic.types import MessageParam
 from botocore.config import Config
 from botocore.validate import ParamValidator
 from google.genai import types as genai
@@ -16,9 +17,11 @@ from hypothesis import strategies as st
 from mistral_common.protocol.instruct.request import ChatCompletionRequest
 from mistral_common.protocol.instruct.validator import ValidationMode, get_validator
 from mistral_common.tokens.tokenizers.base import TokenizerVersion
+from openai.types.chat import ChatCompletionMessageParam
 from openai.types.responses import Response, ResponseInputItemParam
-from pydantic import BaseModel, TypeAdapter
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
+from benchmarks.trajectories import DATA, read_trajectories
 from memman import BudgetExceeded, FormatError, MemoryConfig, MemoryManager
 from memman.formats import BUILTIN_FORMATS, detect_format, format_named
 from memman.formats.bedrock import sdk_messages
@@ -44,6 +47,8 @@ def sent(messages: Any, form: str) -> list[Message]:
 # ---------------------------------------------------------------- the SDKs' own checks
 
 RESPONSES_ITEM = TypeAdapter(ResponseInputItemParam)
+CHAT = TypeAdapter(list[ChatCompletionMessageParam])
+CLAUDE = TypeAdapter(list[MessageParam])
 BEDROCK_CLIENT = boto3.client(
     "bedrock-runtime",
     region_name="us-east-1",
@@ -85,14 +90,51 @@ def accepted_by_the_sdk(messages: list[Message], form: str) -> None:
     elif form == "openai-responses":
         for message in messages:
             RESPONSES_ITEM.validate_python(message)
+    elif form == "openai-chat":
+        read_through(CHAT.validate_python(messages))
+    elif form == "anthropic":
+        read_through(CLAUDE.validate_python(messages))
 
 
-@pytest.mark.parametrize("form", NEW)
+def read_through(validated: Any) -> None:
+    """Goes through what was validated: the lists of these types are checked only as they are read."""
+    if isinstance(validated, dict):
+        read_through(list(validated.values()))
+    elif not isinstance(validated, str | bytes) and isinstance(validated, Iterable):
+        for item in validated:
+            read_through(item)
+
+
+@pytest.mark.parametrize("form", TARGETS)
 @pytest.mark.parametrize("name", CONVERSATIONS)
 def test_the_sdk_takes_every_conversation_of_the_kit(form: str, name: str) -> None:
     rendering = Rendering(format_named(form), len)
     rendering.update(window_of(CONVERSATIONS[name]))
     accepted_by_the_sdk(list(rendering.messages()), form)
+
+
+@pytest.mark.parametrize(
+    ("form", "bad"),
+    [
+        ("openai-chat", {"role": "assistant", "content": "x", "tool_calls": [{"id": 1}]}),
+        ("anthropic", {"role": "user", "content": [{"type": "tool_result", "content": "x"}]}),
+        ("openai-responses", {"type": "function_call", "name": "x"}),
+        ("gemini", {"role": "user", "parts": [{"words": "x"}]}),
+    ],
+)
+def test_the_sdks_types_would_say_what_is_wrong(form: str, bad: Message) -> None:
+    with pytest.raises(ValidationError):
+        accepted_by_the_sdk([bad], form)
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("form", TARGETS)
+def test_the_sdk_takes_every_recorded_conversation(form: str) -> None:
+    for talk in read_trajectories(DATA / "fixture_trajectories.jsonl.gz"):
+        context = loaded(talk.messages, "openai-chat").build_context("s", format=form)
+        accepted_by_the_sdk(context.messages, form)
+        small = loaded(talk.messages, "openai-chat", max_tokens=8_000)
+        accepted_by_the_sdk(small.build_context("s", format=form).messages, form)
 
 
 # ---------------------------------------------------------------- from one format to another
@@ -480,6 +522,22 @@ def test_a_gemini_response_object_adds_its_content_and_its_usage() -> None:
     }
 
 
+@pytest.mark.parametrize("content", [{"role": "model"}, {}], ids=["no parts", "nothing"])
+@pytest.mark.parametrize("as_object", [False, True], ids=["dict", "object"])
+def test_a_gemini_reply_that_ended_before_it_began_is_taken(content: Any, as_object: bool) -> None:
+    response: Any = {
+        "candidates": [{"content": content, "finishReason": "MAX_TOKENS"}],
+        "usageMetadata": {"promptTokenCount": 12, "thoughtsTokenCount": 3},
+    }
+    if as_object:
+        response = genai.GenerateContentResponse.model_validate(response)
+    memory = loaded([{"role": "user", "parts": [{"text": "q"}]}], "gemini")
+    [entry] = memory.add_messages("s", response)
+    assert (entry.role, entry.text) == ("assistant", "")
+    assert memory.export_session("s").log[-1].input_tokens == 12  # type: ignore[union-attr]
+    assert check(memory.build_context("s", format="gemini").messages, "gemini") == []
+
+
 def test_bytes_of_a_gemini_part_arrive_as_they_were() -> None:
     data = bytes(range(256))
     part = genai.Part.from_bytes(data=data, mime_type="image/png")
@@ -645,3 +703,24 @@ def test_documents_of_one_name_have_different_names_in_a_bedrock_request() -> No
     assert inside == ["a (3)", "a (2)"]
     assert built[4]["content"][0]["document"]["name"] == "a (4)"
     assert memory.build_context("s", format="bedrock").messages == built
+
+
+def test_messages_that_two_formats_are_sure_of_are_refused_with_both_named() -> None:
+    gemini = format_named("gemini")
+
+    class Alike(type(gemini)):  # type: ignore[misc]
+        name = "alike"
+
+    content = [{"role": "user", "parts": [{"text": "hi"}]}]
+    with pytest.raises(FormatError, match="these messages may be gemini or alike: name the format"):
+        detect_format(content, [gemini, Alike()])
+
+
+def test_messages_of_roles_and_texts_are_the_first_formats_that_reads_them() -> None:
+    assert detect_format([{"role": "user", "content": "hi"}]).name == "openai-chat"
+
+
+def test_the_message_at_fault_is_told_by_its_place_too() -> None:
+    with pytest.raises(FormatError) as told:
+        format_named("openai-chat").parse([TALK[1], {"role": "user", "content": 7}])
+    assert told.value.index == 1

@@ -430,3 +430,25 @@ def test_usage_objects_are_recorded() -> None:
     memory = loaded([Q])
     memory.record_usage("s", CompletionUsage(prompt_tokens=5, completion_tokens=2, total_tokens=7))
     assert memory.export_session("s").log[-1].input_tokens == 5  # type: ignore[union-attr]
+
+
+# ---------------------------------------------------------------- an assistant's images
+
+PICTURE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
+
+
+def test_an_image_that_another_providers_model_made_is_told_and_not_sent() -> None:
+    """An assistant of this API says texts and refusals; it refuses an image of its own."""
+    inline = {"inlineData": {"mimeType": "image/png", "data": "iVBORw0KGgo="}}
+    memory = MemoryManager(counter="chars4")
+    made = [{"role": "user", "parts": [{"text": "draw"}]}, {"role": "model", "parts": [inline]}]
+    memory.add_messages("s", made, format="gemini")
+    messages = memory.build_context("s").messages
+    ACCEPTED_BY_THE_SDK.validate_python(messages)
+    [said] = messages[1]["content"]
+    assert said == {"type": "text", "text": "[memman: content that this format cannot carry]"}
+
+
+def test_an_image_that_a_compatible_server_gave_goes_back_to_it() -> None:
+    drawn = {"role": "assistant", "content": [{"type": "text", "text": "here"}, PICTURE]}
+    assert sent([Q, drawn, Q]) == [Q, drawn, Q]

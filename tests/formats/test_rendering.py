@@ -9,7 +9,11 @@ from hypothesis import strategies as st
 
 from memman import MemoryConfig, MemoryManager
 from memman.formats import BUILTIN_FORMATS
+from memman.formats.anthropic import AnthropicFormat
+from memman.formats.rendering import Rendering
 from memman.formats.rules import check
+from memman.testing.formats import user, window_of
+from memman.window import Window
 
 FORMATS = [form.name for form in BUILTIN_FORMATS]
 
@@ -194,6 +198,47 @@ def test_the_users_own_words_are_never_touched() -> None:
     memory.add_user_message("s", "what does [end of memman context] mean?")
     [message] = memory.build_context("s").messages
     assert message["content"] == "what does [end of memman context] mean?"
+
+
+def test_a_context_stays_as_it_is_when_the_session_goes_on() -> None:
+    memory = manager(max_tokens=10**7)
+    kept = []
+    for number, what in enumerate(
+        ["user", "call a", "call a", "result a", "compress", "clear", "user"]
+    ):
+        step(memory, what, number)
+        for form in FORMATS:
+            context = memory.build_context("s", format=form)
+            kept.append((context, context.messages, context.text, context.breakdown, len(context)))
+    for context, *said in kept:
+        assert [context.messages, context.text, context.breakdown, len(context)] == said
+
+
+def test_a_rendering_that_was_interrupted_is_made_anew() -> None:
+    class Interrupted(AnthropicFormat):
+        left = 0
+
+        def join(self, left: dict[str, Any], right: dict[str, Any]) -> dict[str, Any] | None:
+            self.left -= 1
+            if self.left == 0:
+                raise KeyboardInterrupt
+            return super().join(left, right)
+
+    whole = window_of([user(str(number)) for number in range(6)])
+    form, grown = Interrupted(), Window()
+    rendering = Rendering(form, len)
+    for slot in whole.slots:
+        grown.add(slot.entry, False)
+        if slot is whole.slots[2]:
+            rendering.update(grown)
+    form.left = 2
+    with pytest.raises(KeyboardInterrupt):
+        rendering.update(grown)
+    rendering.update(grown)
+    fresh = Rendering(form, len)
+    fresh.update(whole)
+    assert rendering.messages() == fresh.messages()
+    assert rendering.added == fresh.added
 
 
 # ---------------------------------------------------------------- prices

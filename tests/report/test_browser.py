@@ -346,3 +346,18 @@ def test_20_000_entries_open_within_two_seconds(
     page.keyboard.press("End")
     assert page.locator("#list .row[aria-selected=true] .who").count() == 1
     seen.leave(path)
+
+
+def test_a_page_without_content_says_so_and_shows_what_happened(
+    browser: Any, tmp_path: Path
+) -> None:
+    path = tmp_path / "numbers.html"
+    write(eventful(), SESSION, path, content=False)
+    watched = Watched(browser.new_page())
+    page = watched.open(path)
+    assert "What was said is left out" in page.inner_text("#sentence")
+    assert "What was said is left out of it" in page.inner_text("#made")
+    assert "Left out." in page.inner_text("#detail")
+    assert page.locator("#list [role=option]").count() > 5
+    watched.leave(path)
+    page.close()

@@ -12,8 +12,10 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from memman import Entry, InvalidInput, MemoryConfig, MemoryManager
 from memman.report import GENERATOR, pieces, render, write
 from tests.report.conversation import ATTACKS, PICTURE, SESSION, eventful, hostile
 
@@ -142,3 +144,83 @@ def test_it_needs_no_click() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
     )
     assert done.stdout.strip() == "set()"
+
+
+# ---------------------------------------------------------------- for others' eyes
+
+
+HIDDEN = "quagga"
+
+
+def secretive() -> MemoryManager:
+    """A session with the word in every place that takes a text of its own."""
+    config = MemoryConfig(auto_compress=False, recent_window=1, min_entries_to_compress=1)
+    memory = MemoryManager(
+        counter="chars4", config=config, summarizer=lambda _: f"A summary of {HIDDEN}7 and /srv/{HIDDEN}."
+    )
+    memory.add_system_message("s", f"System {HIDDEN}.")
+    for turn in range(6):
+        memory.add_user_message("s", f"Where is {HIDDEN}{turn}? " * 9, metadata={"key": HIDDEN})
+        memory.add_tool_call("s", "find", {"what": f"{HIDDEN}{turn}"}, call_id=f"{HIDDEN}-{turn}")
+        memory.add_tool_result("s", "find", f"/srv/{HIDDEN}/{turn} " * 30, call_id=f"{HIDDEN}-{turn}")
+        memory.add_context("s", f"note {HIDDEN}", f"{HIDDEN}.txt")
+        memory.add_assistant_message("s", f"It is at {HIDDEN}{turn}.")
+    parts = [
+        {"type": "text", "text": HIDDEN},
+        {"type": "image_url", "image_url": {"url": f"https://{HIDDEN}.example/x.png"}},
+        {"type": "file", "file": {"filename": f"{HIDDEN}.pdf", "file_data": f"data:{HIDDEN};base64,aGk="}},
+    ]
+    memory.add_messages("s", [{"role": "user", "content": parts, HIDDEN: HIDDEN}], "openai-chat")
+    memory.update_config("s", summarizer=f"cmd:{HIDDEN}", model="gpt-4o")
+    memory.compress("s", target_tokens=300)
+    memory.add_user_message("s", f"And {HIDDEN}?")
+    return memory
+
+
+def told(memory: MemoryManager, **hidden: Any) -> tuple[str, Any]:
+    """A page, and its data."""
+    page = render(memory, "s", **hidden)
+    return page, data(Read(page))
+
+
+def test_a_report_without_content_has_no_word_that_was_said() -> None:
+    memory = secretive()
+    assert HIDDEN in render(memory, "s")
+    page, found = told(memory, content=False)
+    assert HIDDEN not in page
+    assert found["content"] == "none"
+    assert {entry["name"] for entry in found["entries"] if entry["type"] == "tool_call"} == {"find"}
+    whole = told(memory)[1]
+    for kept in ("tokens", "seq", "at", "type", "role", "id"):
+        assert [each[kept] for each in found["entries"]] == [each[kept] for each in whole["entries"]]
+    for step, full in zip(found["steps"], whole["steps"], strict=True):
+        for kept in ("kind", "seq", "splices", "active", "value_count", "values_kept", "state"):
+            assert step.get(kept) == full.get(kept)
+    assert found["usage"] == whole["usage"]
+
+
+def test_a_redacted_report_shows_what_the_redactor_left() -> None:
+    memory = secretive()
+
+    def hide(entry: Entry) -> Entry:
+        clean = msgspec.structs.replace(entry, content=entry.text.replace(HIDDEN, "[hidden]"), call_id=None)
+        name = None if entry.name is None else entry.name.replace(HIDDEN, "[hidden]")
+        return msgspec.structs.replace(clean, name=name)
+
+    page, found = told(memory, redact=hide)
+    shown = json.dumps({**found, "steps": [step for step in found["steps"] if step["kind"] != "configured"],
+                        "stats": None})  # fmt: skip
+    assert HIDDEN not in shown
+    assert "Where is [hidden]3?" in page
+    assert found["content"] == "redacted"
+    assert [e["tokens"] for e in found["entries"]] == [e["tokens"] for e in told(memory)[1]["entries"]]
+
+
+def test_a_redactor_that_fails_makes_no_report() -> None:
+    def broken(entry: Entry) -> Entry:
+        raise OSError("no dictionary")
+
+    with pytest.raises(InvalidInput, match="redact raised OSError for a message; no report was made"):
+        render(secretive(), "s", redact=broken)
+    with pytest.raises(InvalidInput, match="its id and type kept"):
+        render(secretive(), "s", redact=lambda _: None)  # type: ignore[arg-type,return-value]

@@ -1,6 +1,7 @@
 """Carrying out compressions: one at a time, not where it fails, and in the background."""
 
 import asyncio
+import logging
 import threading
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -543,7 +544,7 @@ def test_close_waits_for_a_summary_that_is_nearly_there(make: Make) -> None:
 def test_a_summary_that_comes_after_close_changes_nothing(
     make: Make, monkeypatch: pytest.MonkeyPatch, on_failure: str
 ) -> None:
-    monkeypatch.setattr("memman.manager._CLOSE_SECONDS", 0.02)
+    monkeypatch.setattr("memman.async_manager._CLOSE_SECONDS", 0.02)
     use, gate = background(make, on_failure=on_failure)
     with record_events(use.memory) as told:
         fill(use, 10)
@@ -562,7 +563,7 @@ def test_a_summary_that_comes_after_close_changes_nothing(
 def test_a_summary_that_comes_after_its_file_was_closed_is_no_error(
     make: Make, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("memman.manager._CLOSE_SECONDS", 0.02)
+    monkeypatch.setattr("memman.async_manager._CLOSE_SECONDS", 0.02)
     path = str(tmp_path / "chat.db")
     use, gate = background(make, store=path)
     fill(use, 10)
@@ -595,7 +596,7 @@ def test_a_compression_by_hand_that_close_came_before_changes_nothing(make: Make
 
 
 def test_close_waits_for_a_write_under_way(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("memman.manager._CLOSE_SECONDS", 0.01)
+    monkeypatch.setattr("memman.async_manager._CLOSE_SECONDS", 0.01)
     monkeypatch.setattr("memman.doors._TO_CANCEL", 0.01)
     hold, at_it = threading.Event(), threading.Event()
 
@@ -687,3 +688,16 @@ def test_a_session_knows_how_its_last_compression_went_and_whether_it_may_ask(ma
     assert pace.last == "nothing was changed: the summary failed: OSError: 429"
     rest = pace.rest(use.clock)
     assert (rest.failures, rest.open, rest.reason) == (1, False, "OSError: 429")
+
+
+def test_a_compression_is_one_line_of_the_log_that_quotes_nothing(
+    make: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    use = make("a summary")
+    fill(use, compress=False)
+    with caplog.at_level(logging.INFO, logger="memman"):
+        done = use.do("compress")
+        use.do("compress")  # of which nothing comes
+    [line] = [record.getMessage() for record in caplog.records if record.levelno == logging.INFO]
+    change = f"{done.tokens_before} -> {done.tokens_after} tokens (summary)"
+    assert line == f"session {SESSION}: {len(done.replaced_ids)} entries compressed, {change}"

@@ -19,18 +19,22 @@ import msgspec
 import psycopg
 import pytest
 from memman_postgres import steps
+from memman_postgres.tables import VERSION
 
 from memman import MemoryConfig, MemoryManager
 from memman.ports import Place
 from memman.records import Cleared, Deleted, encode
-from memman.stores import SQLiteStore
-from memman.stores import sqlite as module
+from memman.stores import SQLiteStore, sqlite_tables
+from memman.stores.schema import VERSIONS
 from memman.testing.stores import AT, added, summary_of
 from tests.kinds import IN_FILES, InFile, InPostgres
 
 _KILLED = -signal.SIGKILL
 COMPRESSING = MemoryConfig(max_tokens=400, min_entries_to_compress=2, recent_window=2)
 GOLDEN = Path(__file__).parent / "golden"
+VERSION_1_OF_POSTGRESQL = (
+    Path(__file__).parents[2] / "plugins" / "memman-postgres" / "tests" / "version_1.sql"
+)
 # From Python 3.12 on a fork is warned of where the process has threads; what is forked here starts anew.
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 
@@ -189,13 +193,12 @@ def hunt(kind: InFile | InPostgres, prepare: Any, verb: Any) -> None:
             verb(store, session, epoch)
 
         killed = struck(work, at)
-        fresh = kind.open()
-        found = look(fresh, session)
-        assert found in (before, after), f"neither before nor after, killed at statement {at}"
-        seen.add(found == after)
-        verb(fresh, session, epoch)
-        assert look(fresh, session) == after, f"not as after one call, killed at statement {at}"
-        fresh.close()
+        with closing(kind.open()) as fresh:
+            found = look(fresh, session)
+            assert found in (before, after), f"neither before nor after, killed at statement {at}"
+            seen.add(found == after)
+            verb(fresh, session, epoch)
+            assert look(fresh, session) == after, f"not as after one call, killed at statement {at}"
         if not killed:
             break
     assert at >= 2
@@ -257,7 +260,7 @@ def test_a_manager_that_is_killed_while_it_deletes_has_deleted_all_or_nothing(
 def test_a_window_that_is_committed_apart_from_its_record_is_found(
     kind: InFile | InPostgres, verb: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real_reshape, real_commit = module._reshape, steps.commit
+    real_reshape, real_commit = sqlite_tables.reshape, steps.commit
 
     def torn_reshape(db: sqlite3.Connection, *given: Any) -> None:
         db.execute("COMMIT")
@@ -276,7 +279,7 @@ def test_a_window_that_is_committed_apart_from_its_record_is_found(
                 yield "BEGIN", ()
             rows = yield statement
 
-    monkeypatch.setattr(module, "_reshape", torn_reshape)
+    monkeypatch.setattr(sqlite_tables, "reshape", torn_reshape)
     monkeypatch.setattr(steps, "commit", torn_commit)
     with pytest.raises(AssertionError, match="neither before nor after"):
         hunt(kind, prepared, verb)
@@ -311,11 +314,38 @@ def test_a_kill_at_any_statement_of_a_migration_leaves_one_version_or_the_other(
     for at in range(1, 1_000):
         shutil.copy(golden, path)
         killed = struck(lambda strike: SQLiteStore(path), at)
-        assert version_of(path) in (before, len(module.VERSIONS))
+        assert version_of(path) in (before, len(VERSIONS))
         with closing(SQLiteStore(path)) as store:
             assert [(info, look(store, info.session_id)) for info in store.sessions()] == after
             store.append("new", (added("a"),))
-        assert version_of(path) == len(module.VERSIONS)
+        assert version_of(path) == len(VERSIONS)
+        if not killed:
+            break
+    assert at > 4
+
+
+@pytest.mark.service
+def test_a_kill_at_any_statement_of_a_migration_of_postgresql_leaves_one_version_or_the_other() -> None:
+    after = None
+    for at in range(1, 1_000):
+        kind = InPostgres()
+        with psycopg.connect(kind.url, autocommit=True) as connection:
+            connection.execute(VERSION_1_OF_POSTGRESQL.read_bytes())
+
+        def opened(strike: Strike, kind: InPostgres = kind, at: int = at) -> None:
+            strike.left = at
+            kind.open()
+
+        killed = struck(opened, at)
+        with psycopg.connect(kind.url) as connection:
+            found = connection.execute("SELECT version FROM memman_store").fetchall()
+        assert found in ([(1,)], [(VERSION,)]), f"killed at statement {at}"
+        with closing(kind.open()) as store:
+            now = [(info, look(store, info.session_id)) for info in store.sessions()]
+            after = after or now
+            assert now == after, f"killed at statement {at}"
+            store.append("new", (added("a"),))
+        kind.remove()
         if not killed:
             break
     assert at > 4

@@ -21,9 +21,12 @@ from memman.testing.stores import added
 GOLDEN = Path(__file__).with_name("golden")
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> str:
-    return shutil.copy(GOLDEN / "version-1.db", tmp_path / "chat.db")
+VERSION_1, VERSION_2 = (GOLDEN / f"version-{number}.db" for number in (1, 2))
+
+
+@pytest.fixture(params=[VERSION_1, VERSION_2], ids=lambda path: path.stem)
+def path(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return shutil.copy(request.param, tmp_path / "chat.db")
 
 
 @pytest.fixture
@@ -38,9 +41,8 @@ def rows_of(path: str, query: str) -> list[Any]:
         return connection.execute(query).fetchall()
 
 
-_SESSIONS = (
-    "SELECT number, id, head, epoch, entries, tokens, floor, places, folded, ledger FROM session"
-)
+_SESSIONS = "SELECT number, id, epoch, floor, places, folded, ledger FROM session"
+_TOTALS = "SELECT id, head, entries, tokens FROM session ORDER BY number"
 _RECORDS = "SELECT key, payload FROM record"
 _NAMES = "SELECT session, id, seq FROM name"
 
@@ -52,10 +54,14 @@ def test_there_is_a_golden_file_of_every_older_version() -> None:
         assert rows_of(str(GOLDEN / name), "PRAGMA user_version") == [(number,)]
 
 
-def test_a_file_of_version_1_is_migrated_with_nothing_lost(path: str) -> None:
+def test_a_file_of_an_older_version_is_migrated_with_nothing_lost(path: str) -> None:
     before = [rows_of(path, query) for query in (_SESSIONS, _RECORDS, _NAMES)]
-    assert [len(rows) for rows in before] == [3, 38, 39]
-    SQLiteStore(path).close()
+    assert [len(rows) > 30 for rows in before] == [False, True, True]
+    totals = rows_of(path, _TOTALS)
+    with closing(SQLiteStore(path)) as store:
+        assert [
+            (each.session_id, each.head, each.entries, each.tokens) for each in store.sessions()
+        ] == totals
     assert [rows_of(path, query) for query in (_SESSIONS, _RECORDS, _NAMES)] == before
     assert rows_of(path, "PRAGMA user_version") == [(len(VERSIONS),)]
     assert rows_of(path, "PRAGMA integrity_check") == [("ok",)]
@@ -64,29 +70,66 @@ def test_a_file_of_version_1_is_migrated_with_nothing_lost(path: str) -> None:
 def test_its_sessions_go_on(path: str) -> None:
     with MemoryManager(path, counter="chars4") as memory:
         assert memory.list_sessions() == ["trip", "other", "cleared"]
-        assert [entry.text for entry in memory.get_entries("other")] == ["hello", "hi"]
         assert len(memory.get_entries("trip")) == 27
+        before = memory.get_stats("trip")
         memory.add_user_message("trip", "and on")
         assert memory.get_entries("trip")[-1].text == "and on"
+        after = memory.get_stats("trip")
+        assert (after.total_entries, after.total_tokens) == (28, before.total_tokens + 2)
+
+
+def test_the_totals_of_a_migrated_session_go_on(path: str, store: SQLiteStore) -> None:
+    [before] = [info for info in store.sessions() if info.session_id == "trip"]
+    store.append("trip", (added("one", tokens=5),))
+    store.append("trip", (added("two", tokens=6), added("three", tokens=7)))
+    [after] = [info for info in store.sessions() if info.session_id == "trip"]
+    assert (after.head, after.entries, after.tokens) == (
+        before.head + 3, before.entries + 3, before.tokens + 18,
+    )  # fmt: skip
+    snapshot = store.load("trip")
+    assert snapshot is not None
+    assert (snapshot.ledger.entries, snapshot.ledger.tokens) == (after.entries, after.tokens)
+
+
+def test_no_number_of_a_session_is_given_twice(path: str) -> None:
+    """Or the feed's rows of one that was deleted would lead to the next one's records."""
+    given = rows_of(path, "SELECT seq FROM sqlite_sequence WHERE name = 'session'")
+    with closing(SQLiteStore(path)) as store:
+        store.append("new", (added("a"),))
+        assert [
+            (item.session_id, item.seq) for item in store.feed() if item.session_id == "new"
+        ] == [("new", 1)]
+    assert rows_of(path, "SELECT number FROM session WHERE id = 'new'") == [(given[0][0] + 1,)]
 
 
 def test_the_feed_of_a_migrated_file_has_all_that_was_there_and_what_comes(
     path: str, store: SQLiteStore
 ) -> None:
+    there = store.feed()
     store.append("cleared", (added("later"),))
     store.append("trip", (added("latest"),))
+    names = ("trip", "other", "cleared")
+    logs = {name: [(name, *each) for each in store.read(name, 0, 10**6)] for name in names}
     fed = [(item.session_id, item.seq, item.record) for item in store.feed()]
-    logs = {
-        name: [(name, seq, record) for seq, record in store.read(name, 0, 10**6)]
-        for name in ("trip", "other", "cleared")
-    }
-    assert fed == [
-        *logs["trip"][:-1], *logs["other"], *logs["cleared"][:-1],
-        logs["cleared"][-1], logs["trip"][-1],
-    ]  # fmt: skip
+    assert fed[:-2] == [(item.session_id, item.seq, item.record) for item in there]
+    assert fed[-2:] == [logs["cleared"][-1], logs["trip"][-1]]
+    for name, log in logs.items():
+        assert [item for item in fed if item[0] == name] == log
+    for item in there:
+        after = [(each.session_id, each.seq) for each in store.feed(item.cursor)]
+        assert after == [(name, seq) for name, seq, _ in fed[len(fed) - len(after) :]]
     assert [decode(payload).id for _, payload in rows_of(path, _RECORDS)[:3]] == [
-        record.id for _, _, record in fed[:3]
-    ]
+        record.id for name, _, record in fed if name == "trip"
+    ][:3]
+
+
+def test_the_feed_of_version_2_keeps_its_cursors(tmp_path: Path) -> None:
+    """Version 1 had no feed; its sessions stand in it one after another."""
+    path = shutil.copy(VERSION_2, tmp_path / "chat.db")
+    given = rows_of(path, "SELECT position, last FROM feed")
+    with closing(SQLiteStore(path)) as store:
+        for position, last in given:
+            store.feed(f"{position}:{last}")
 
 
 def _open(path: str, number: int) -> None:
@@ -106,5 +149,6 @@ def test_processes_that_open_an_old_file_at_once_migrate_it_once(path: str) -> N
     store = SQLiteStore(path)
     fed = [(item.session_id, item.seq) for item in store.feed()]
     store.close()
-    assert len(fed) == len(set(fed)) == 38 + 6
-    assert [seq for name, seq in fed if name == "other"] == list(range(1, 11))
+    [(records,)] = rows_of(path, "SELECT count(*) FROM record")
+    assert len(fed) == len(set(fed)) == records
+    assert rows_of(path, "SELECT count(*) FROM name WHERE id LIKE 'of %'") == [(6,)]

@@ -11,6 +11,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 import memman
@@ -143,13 +144,17 @@ def test_every_code_point_comes_back_from_every_store(kind: Any) -> None:
 # ---------------------------------------------------------------- what a file may hold
 
 
-def with_payload(path: Path, payload: bytes) -> None:
+def with_payload(kind: Any, payload: bytes) -> None:
     """A session whose only record somebody has written anew."""
-    with closing(SQLiteStore(path)) as store:
+    with closing(kind.open()) as store:
         store.append("s", (added("a"),))
-    with closing(sqlite3.connect(path)) as other:
-        other.execute("UPDATE record SET payload = ?", (payload,))
-        other.commit()
+    if isinstance(kind, InFile):
+        with closing(sqlite3.connect(kind.url)) as other:
+            other.execute("UPDATE record SET payload = ?", (payload,))
+            other.commit()
+    else:
+        with psycopg.connect(kind.url, autocommit=True) as connection:
+            connection.execute("UPDATE memman_record SET payload = %s", (payload,))
 
 
 BOMBS = {
@@ -168,10 +173,9 @@ BOMBS = {
 
 
 @pytest.mark.parametrize("bomb", BOMBS)
-def test_a_payload_that_is_a_bomb_is_a_typed_error(tmp_path: Path, bomb: str) -> None:
-    path = tmp_path / "chat.db"
-    with_payload(path, BOMBS[bomb])
-    with MemoryManager(path) as memory:
+def test_a_payload_that_is_a_bomb_is_a_typed_error(kind: Any, bomb: str) -> None:
+    with_payload(kind, BOMBS[bomb])
+    with MemoryManager(kind.open()) as memory:
         for verb in (
             memory.get_entries,
             memory.get_active_entries,

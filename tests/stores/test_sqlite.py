@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import random
 import sqlite3
 import subprocess
 import sys
@@ -24,9 +25,11 @@ from memman import (
     StoreError,
     StoreFull,
 )
-from memman.stores import SQLiteStore, no_store
+from memman.plugins import shared_plugins
+from memman.ports import Place
+from memman.stores import SQLiteStore, no_store, open_store, without_password
 from memman.testing import StoreConformance
-from memman.testing.stores import added
+from memman.testing.stores import added, summary_of
 
 CANARY = "canary-7f3a"
 
@@ -225,11 +228,62 @@ def test_an_interrupted_write_changes_nothing(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr("memman.stores.sqlite._appended", interrupted)
+        patched.setattr("memman.stores.sqlite_tables.appended", interrupted)
         with pytest.raises(KeyboardInterrupt):
             store.append("s", (added("b"), added("c")))
     assert ids_in(store) == ["a"]
     assert store.append("s", (added("b"),)).seqs == (2,)
+
+
+def test_an_append_writes_two_rows_whatever_the_window_is(store: SQLiteStore) -> None:
+    store.append("s", tuple([added(f"e{number}") for number in range(2_000)]))
+    places = [Place(seq, -1, seq) for seq in range(1, 2_001)]
+    store.commit("s", 0, (summary_of("k", []),), places, 2_001)
+    assert store._open is not None
+    before = store._open.total_changes
+    for number in range(5):
+        store.append("s", (added(f"later{number}"),))
+    assert store._open.total_changes - before == 2 * 5
+    assert store._open.execute("SELECT count(*) FROM feed").fetchone() == (1,)
+
+
+def test_the_feed_has_the_commits_in_their_order_whoever_is_written_to(
+    store: SQLiteStore, path: str
+) -> None:
+    rng = random.Random(7)
+    other = SQLiteStore(path)
+    expected: list[tuple[str, int, str]] = []
+    deleted = 0
+    for number in range(400):
+        session = rng.choice("abc")
+        names = [f"e{number}.{each}" for each in range(rng.choice((1, 1, 1, 3)))]
+        writer = rng.choice((store, other))
+        seqs = writer.append(session, tuple(map(added, names))).seqs
+        expected += [(session, seq, name) for seq, name in zip(seqs, names, strict=True)]
+        if rng.random() < 0.03:
+            writer.delete(session)
+            expected = [item for item in expected if item[0] != session]
+            deleted += 1
+    assert deleted > 5
+    fed = list(store.feed())
+    assert [(item.session_id, item.seq, item.record.id) for item in fed] == expected
+    for place in range(0, len(fed), 7):
+        assert list(other.feed(fed[place].cursor)) == fed[place + 1 :]
+    other.close()
+
+
+def test_a_cursor_of_a_session_that_is_deleted_while_it_is_written_to_leads_on(
+    store: SQLiteStore,
+) -> None:
+    store.append("s", (added("a"), added("b")))
+    cursor = store.feed()[0].cursor
+    store.delete("s")
+    assert list(store.feed(cursor)) == []
+    store.append("t", (added("c"),))
+    assert [item.record.id for item in store.feed(cursor)] == ["c"]
+    position = cursor.split(":")[0]
+    with pytest.raises(InvalidInput, match="has never been at"):
+        store.feed(f"{position}:3")
 
 
 def test_many_openings_at_once_all_succeed(path: str) -> None:
@@ -341,6 +395,30 @@ def test_a_url_of_another_scheme_names_the_plugin_and_no_password() -> None:
     told = no_store("postgresql://ada:secret@db/chat")
     assert told.endswith("pip install memman-postgres")
     assert "secret" not in told
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("postgresql://ada:secret@db/chat", "postgresql://ada:***@db/chat"),
+        ("postgresql://ada:se@cret@db/chat", "postgresql://ada:***@db/chat"),
+        (
+            "postgresql://ada@db/chat?password=secret&x=1",
+            "postgresql://ada@db/chat?password=***&x=1",
+        ),
+        ("postgresql://db/chat", "postgresql://db/chat"),
+        ("chat.db", "chat.db"),
+    ],
+)
+def test_a_url_is_shown_without_its_password(url: str, shown: str) -> None:
+    assert without_password(url) == shown
+
+
+def test_without_create_no_file_is_made(tmp_path: Path) -> None:
+    for given in (str(tmp_path / "none.db"), f"sqlite:///{tmp_path}/none.db"):
+        with pytest.raises(StoreError, match="there is no database at"):
+            open_store(given, shared_plugins, create=False)
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_url_that_no_plugin_knows_is_told_without_its_password() -> None:

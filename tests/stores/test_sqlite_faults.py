@@ -24,7 +24,7 @@ import pytest
 from memman import MemmanError, MemoryConfig, MemoryManager, StoreBusy, StoreError
 from memman.ids import uuid7_factory
 from memman.stores import SQLiteStore
-from memman.stores import sqlite as module
+from memman.stores import sqlite_file as module
 from memman.testing.stores import added
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")

@@ -1,11 +1,12 @@
 """The data export of ChatGPT (`conversations.json`): a tree for each conversation.
 
-What is read is the branch that ends in the current node; the others are what was asked anew.
+The branch that ends in the current node is the conversation; the others, which were asked anew, are read as
+left behind.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,7 +14,7 @@ from memman.entries import Content, Draft, OpaquePart, Part, TextPart, encode_js
 from memman.errors import FormatError
 from memman.formats.logs.reading import beside_entry
 from memman.formats.patch import others
-from memman.ports import Compaction, ReadEntry
+from memman.ports import ReadEntry, ReadItem
 
 _NAME = "chatgpt-export"
 _OF_MESSAGE = frozenset(("author", "content", "create_time", "update_time", "recipient"))
@@ -31,39 +32,67 @@ class ChatGPTExport:
         )
         return 9 if known else 0
 
-    def conversations(self, items: Sequence[Any]) -> list[tuple[str, list[Any]]]:
+    def conversations(self, items: Iterable[Any]) -> Iterator[tuple[str, Iterable[Any]]]:
         """Each element is one."""
-        return [(str(item.get("title") or ""), [item]) for item in items]
+        for item in items:
+            yield str(item.get("title") or ""), [item]
 
-    def parse(self, items: Sequence[Any]) -> list[ReadEntry | Compaction]:
-        """The branch that ends in the current node, without nodes that say nothing."""
-        messages = [message for item in items for message in _branch(item)]
-        found: list[ReadEntry | Compaction] = []
-        for number, message in enumerate(messages):
-            draft = _draft(number, message)
-            if draft is not None:
-                rest = {
-                    k: v for k, v in others(message, _OF_MESSAGE).items() if v not in (None, {})
-                }
-                found.append(ReadEntry(beside_entry(draft, _NAME, rest), _time(message)))
-        return found
+    def parse(self, items: Iterable[Any]) -> Iterator[ReadItem]:
+        """The nodes that say something, each branch that was left behind before what it was left for."""
+        number = 0
+        for item in items:
+            for message, live in _walked(item):
+                draft = _draft(number, message)
+                number += 1
+                if draft is not None:
+                    rest = {
+                        k: v for k, v in others(message, _OF_MESSAGE).items() if v not in (None, {})
+                    }
+                    yield ReadEntry(beside_entry(draft, _NAME, rest), _time(message), not live)
 
 
-def _branch(item: dict[str, Any]) -> list[dict[str, Any]]:
-    """The messages from the root to the current node; the mapping itself is in no order."""
+def _walked(item: dict[str, Any]) -> Iterator[tuple[dict[str, Any], bool]]:
+    """Each message, and whether it is on the branch to the current node, parents before children."""
     mapping = item["mapping"]
-    at = item.get("current_node")
+    path = _path(mapping, item.get("current_node"))
+    live, seen = set(path), set(path)
+    for at in path:
+        if message := _message(mapping[at]):
+            yield message, True
+        beside = [name for name in reversed(_children(mapping[at])) if name not in live]
+        while beside:
+            name = beside.pop()
+            if name in seen or name not in mapping:
+                continue
+            seen.add(name)
+            if message := _message(mapping[name]):
+                yield message, False
+            beside += reversed(_children(mapping[name]))
+
+
+def _path(mapping: dict[str, Any], at: Any) -> list[str]:
+    """The nodes from the root to the current one; the mapping itself is in no order."""
     if at not in mapping:
         raise FormatError(f"its current_node {at!r:.60} is not in its mapping")
-    path: list[dict[str, Any]] = []
+    path: list[str] = []
     seen: set[str] = set()
     while isinstance(at, str) and at in mapping and at not in seen:
         seen.add(at)
+        path.append(at)
         node = mapping[at]
-        if isinstance(node, dict) and isinstance(node.get("message"), dict):
-            path.append(node["message"])
         at = node.get("parent") if isinstance(node, dict) else None
     return path[::-1]
+
+
+def _children(node: Any) -> list[str]:
+    found = node.get("children") if isinstance(node, dict) else None
+    return [name for name in found if isinstance(name, str)] if isinstance(found, list) else []
+
+
+def _message(node: Any) -> dict[str, Any]:
+    """The message of a node; empty where it has none."""
+    found = node.get("message") if isinstance(node, dict) else None
+    return found if isinstance(found, dict) else {}
 
 
 def _time(message: dict[str, Any]) -> str | None:

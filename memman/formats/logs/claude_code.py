@@ -1,13 +1,14 @@
 """Claude Code's session files (`~/.claude/projects/**/*.jsonl`): a graph of lines with one live path.
 
 A line names its parent; the newest line of the main chain is where the conversation stands, and what leads
-there is what the model saw. Side chains (sub-agents) and abandoned branches are not part of it. A
-`compact_boundary` and the summary behind it are a compaction of everything before.
+there is what the model saw. Branches that were left behind are read as such; side chains, which are
+sub-agents' conversations, are left out, unless the file holds nothing else. A `compact_boundary` and
+the summary behind it are a compaction of everything before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -17,7 +18,7 @@ from memman.errors import FormatError
 from memman.formats.anthropic import AnthropicFormat
 from memman.formats.logs.reading import beside_entry, one
 from memman.formats.patch import others
-from memman.ports import Compaction, ReadEntry
+from memman.ports import Compaction, LeftOut, ReadEntry, ReadItem
 
 _NAME = "claude-code"
 _SPOKEN = ("user", "assistant")
@@ -26,6 +27,8 @@ _KEPT = ("model", "usage", "stop_reason", "id")
 # What the graph is made of and what became the entry itself; the rest of a line is kept.
 _OF_LINE = frozenset(("message", "parentUuid", "type", "timestamp", "isSidechain", "sessionId", "cwd",
                       "version", "gitBranch", "userType", "toolUseResult"))  # fmt: skip
+
+Line = dict[str, Any]
 
 
 class ClaudeCodeLog:
@@ -37,125 +40,200 @@ class ClaudeCodeLog:
         """Sure of lines with an id, a parent and a session."""
         return 9 if any(isinstance(item, dict) and item.keys() >= _MARKS for item in items) else 0
 
-    def conversations(self, items: Sequence[Any]) -> list[tuple[str, list[Any]]]:
+    def conversations(self, items: Iterable[Any]) -> Iterable[tuple[str, Iterable[Any]]]:
         """A file is one session."""
         return one(items)
 
-    def parse(self, items: Sequence[Any]) -> list[ReadEntry | Compaction]:
-        """The live path, in the order of the file."""
+    def parse(self, items: Iterable[Any]) -> Iterator[ReadItem]:
+        """The lines in the order of the file; those of branches that were left behind say so."""
+        graph = _Graph(items)
+        live = graph.live()
         names: dict[str, str] = {}
-        found: list[ReadEntry | Compaction] = []
         reason = ""
-        for number, line in enumerate(_merged(_live(items))):
-            if line.get("subtype") == "compact_boundary":
+        for index, line in _merged(graph.of_chain(items), graph.ends):
+            if line["uuid"] not in live:
+                yield from _left_behind(_entries(line, index, names))
+            elif line.get("subtype") == "compact_boundary":
                 trigger = _dict(line.get("compactMetadata")).get("trigger")
                 reason = f"compacted by Claude Code ({trigger or 'unknown'})"
             elif line.get("isCompactSummary") is True:
-                said = "\n".join(
-                    text_of(entry.draft.content) for entry in _entries(line, number, names)
-                )
-                why = reason or "compacted by Claude Code"
-                found.append(Compaction(said, why, line.get("timestamp")))
+                said = _said(_entries(line, index, names))
+                yield Compaction(said, reason or "compacted by Claude Code", _time(line))
             elif line.get("type") in _SPOKEN:
-                found += _entries(line, number, names)
-        return found
+                yield from _entries(line, index, names)
+        if graph.side_messages:
+            chains, spoken = graph.side_chains, graph.side_messages
+            yield LeftOut(
+                f"{chains} side chain{'s' * (chains != 1)} of sub-agents "
+                f"({spoken} message{'s' * (spoken != 1)})"
+            )
+
+
+class _Node(msgspec.Struct, frozen=True, gc=False):
+    """What of a line the graph needs: nothing of what is said in it."""
+
+    index: int
+    parent: str | None
+    message_id: str | None
+    calls: tuple[str, ...]
+    results: tuple[str, ...]
+
+
+class _Graph:
+    """The lines of the chain that is read, by uuid in the order of the file.
+
+    `ends` is the place of the last piece of each assistant message that came in several lines.
+    """
+
+    def __init__(self, items: Iterable[Any]) -> None:
+        nodes: dict[bool, dict[str, _Node]] = {False: {}, True: {}}
+        spoken: dict[bool, list[str]] = {False: [], True: []}
+        ends: dict[str, int] = {}
+        for index, line in enumerate(items):
+            if not _is_node(line):
+                continue
+            side = bool(line.get("isSidechain"))
+            if line["uuid"] in nodes[side]:
+                continue  # written twice, as a session that was resumed may be
+            newest = spoken[side][-1] if spoken[side] and not side else None
+            node = _node(index, line, nodes[side], newest)
+            nodes[side][line["uuid"]] = node
+            if line.get("type") in _SPOKEN:
+                spoken[side].append(line["uuid"])
+            if node.message_id is not None:
+                ends[node.message_id] = index
+        if not spoken[False] and not spoken[True]:
+            raise FormatError("this session of Claude Code has no message")
+        self._side = not spoken[False]  # the file of a sub-agent has no other chain
+        self._nodes = nodes[self._side]
+        self._newest = spoken[self._side][-1]
+        self.ends = ends
+        self.side_messages = 0 if self._side else len(spoken[True])
+        self.side_chains = sum(node.parent not in nodes[True] for node in nodes[True].values())
+
+    def of_chain(self, items: Iterable[Any]) -> Iterator[tuple[int, Line]]:
+        """The lines of the chain, each with its place."""
+        for index, line in enumerate(items):
+            node = self._nodes.get(line["uuid"]) if _is_node(line) else None
+            if node is not None and node.index == index:
+                yield index, line
+
+    def live(self) -> set[str]:
+        """The lines that lead to the newest message, with what stands beside them and belongs to it."""
+        path: set[str] = set()
+        at: str | None = self._newest
+        while at is not None and at in self._nodes and at not in path:
+            path.add(at)
+            at = self._nodes[at].parent
+        return path | self._beside(path)
+
+    def _beside(self, path: set[str]) -> set[str]:
+        """Parallel calls of the path's messages, and their results."""
+        messages = {self._nodes[uuid].message_id for uuid in path} - {None}
+        found = {uuid for uuid, node in self._nodes.items() if node.message_id in messages}
+        calls = {call for uuid in path | found for call in self._nodes[uuid].calls}
+        return found | {
+            uuid for uuid, node in self._nodes.items() if calls.intersection(node.results)
+        }
+
+
+def _is_node(line: Any) -> bool:
+    return isinstance(line, dict) and isinstance(line.get("uuid"), str)
+
+
+def _node(index: int, line: Line, known: dict[str, _Node], newest: str | None) -> _Node:
+    """The node of a line. A parent that is in another file is the newest line before it."""
+    parent = line.get("parentUuid") or line.get("logicalParentUuid")
+    begins = parent is None and line.get("subtype") != "compact_boundary"
+    if not begins and parent not in known:
+        parent = newest
+    calls, results = _ids(line, "id"), _ids(line, "tool_use_id")
+    return _Node(index, parent, _message_id(line), tuple(calls), tuple(results))
 
 
 def _dict(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _live(items: Sequence[Any]) -> list[dict[str, Any]]:
-    """The lines of the live path, in the order of the file."""
-    lines = [item for item in items if isinstance(item, dict) and isinstance(item.get("uuid"), str)]
-    nodes = {line["uuid"]: line for line in lines}
-    main = [line for line in lines if not line.get("isSidechain") and line.get("type") in _SPOKEN]
-    if not main:
-        raise FormatError("this session of Claude Code has no message of its main chain")
-    path: set[str] = set()
-    at: Any = main[-1]["uuid"]
-    while isinstance(at, str) and at in nodes and at not in path:
-        path.add(at)
-        at = nodes[at].get("parentUuid") or nodes[at].get("logicalParentUuid")
-    path |= _beside(lines, path)
-    return [line for line in lines if line["uuid"] in path]
+def _time(line: Line) -> str | None:
+    at = line.get("timestamp")
+    return at if isinstance(at, str) else None
 
 
-def _beside(lines: list[dict[str, Any]], path: set[str]) -> set[str]:
-    """What stands beside the path and belongs to it: parallel calls of its messages, and their results."""
-    on_path = [line for line in lines if line["uuid"] in path]
-    messages = {_message_id(line) for line in on_path} - {None}
-    found = {
-        line["uuid"]
-        for line in lines
-        if _message_id(line) in messages and not line.get("isSidechain")
-    }
-    calls = {call for line in lines if line["uuid"] in path | found for call in _ids(line, "id")}
-    return found | {
-        line["uuid"]
-        for line in lines
-        if not line.get("isSidechain") and calls.intersection(_ids(line, "tool_use_id"))
-    }
+def _message_id(line: Line) -> str | None:
+    found = _dict(line.get("message")).get("id") if line.get("type") == "assistant" else None
+    return found if isinstance(found, str) else None
 
 
-def _message_id(line: dict[str, Any]) -> Any:
-    return _dict(line.get("message")).get("id") if line.get("type") == "assistant" else None
-
-
-def _ids(line: dict[str, Any], key: str) -> Iterator[str]:
+def _ids(line: Line, key: str) -> Iterator[str]:
     content = _dict(line.get("message")).get("content")
     for block in content if isinstance(content, list) else ():
         if isinstance(block, dict) and isinstance(block.get(key), str):
             yield block[key]
 
 
-def _merged(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _merged(lines: Iterable[tuple[int, Line]], ends: dict[str, int]) -> Iterator[tuple[int, Line]]:
     """The lines with the pieces of one assistant message, a line for each block, put together."""
-    merged: list[dict[str, Any]] = []
-    by_id: dict[str, int] = {}
-    for line in lines:
+    held: list[tuple[int, Line]] = []
+    firsts: dict[str, int] = {}
+    until = -1
+    for index, line in lines:
         message_id = _message_id(line)
-        first = by_id.get(message_id) if message_id is not None else None
+        first = firsts.get(message_id) if message_id is not None else None
         if first is None:
             if message_id is not None:
-                by_id[message_id] = len(merged)
-            merged.append(line)
+                firsts[message_id] = len(held)
+                until = max(until, ends[message_id])
+            held.append((index, line))
         else:
-            known = merged[first]
+            place, known = held[first]
             content = [*_blocks(known), *_blocks(line)]
-            merged[first] = {**known, "message": {**known["message"], "content": content}}
-    return merged
+            held[first] = place, {**known, "message": {**known["message"], "content": content}}
+        if index >= until:
+            yield from held
+            held, firsts = [], {}
+    yield from held
 
 
-def _blocks(line: dict[str, Any]) -> list[Any]:
+def _blocks(line: Line) -> list[Any]:
     content = _dict(line.get("message")).get("content")
     return [{"type": "text", "text": content}] if isinstance(content, str) else content or []
 
 
-def _entries(line: dict[str, Any], number: int, names: dict[str, str]) -> list[ReadEntry]:
+def _entries(line: Line, index: int, names: dict[str, str]) -> list[ReadEntry]:
     """The entries of a line's message, the first with what the line has besides."""
+    if line.get("type") not in _SPOKEN:
+        return []
     message = _dict(line.get("message"))
     plain = {"role": line.get("type"), "content": message.get("content") or ""}
     try:
         drafts = AnthropicFormat().parse([plain])
     except FormatError as error:
-        raise FormatError(f"the line with uuid {line['uuid']}: {error}") from None
+        said = str(error).removeprefix("message 0: ")
+        raise FormatError(f"the message with uuid {line['uuid']}: {said}", index) from None
     rest = others(line, _OF_LINE) | {key: message[key] for key in _KEPT if key in message}
     found = []
     for place, draft in enumerate(drafts):
-        own = _named(draft, number, names)
+        own = _named(draft, index, names)
         own = own if place else beside_entry(own, _NAME, rest)
-        at = line.get("timestamp")
-        found.append(ReadEntry(own, at if isinstance(at, str) else None))
+        found.append(ReadEntry(own, _time(line)))
     return found
 
 
-def _named(draft: Draft, number: int, names: dict[str, str]) -> Draft:
+def _left_behind(entries: list[ReadEntry]) -> list[ReadEntry]:
+    return [msgspec.structs.replace(entry, abandoned=True) for entry in entries]
+
+
+def _said(entries: list[ReadEntry]) -> str:
+    return "\n".join(text_of(entry.draft.content) for entry in entries)
+
+
+def _named(draft: Draft, index: int, names: dict[str, str]) -> Draft:
     """The draft with a label of its line's, and a result with the name of its call."""
     if draft.type == "tool_call" and draft.call_id:
         names[draft.call_id] = draft.name or ""
     name = draft.name
     if draft.type == "tool_result" and name is None:
-        name = names.get(draft.call_id or "")
-    label = None if draft.message_id is None else str(number)
+        name = names.pop(draft.call_id or "", None)
+    label = None if draft.message_id is None else str(index)
     return msgspec.structs.replace(draft, message_id=label, name=name)

@@ -6,19 +6,29 @@ line replaces everything before it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
 
 from memman.entries import text_of
+from memman.errors import FormatError
+from memman.formats.batches import may_cut
 from memman.formats.logs.reading import one
 from memman.formats.openai_responses import OpenAIResponsesFormat
-from memman.ports import Compaction, ReadEntry
+from memman.ports import Compaction, ReadEntry, ReadItem
 
 _NAME = "codex"
 _LINES = frozenset(("session_meta", "response_item", "event_msg", "turn_context", "compacted"))
 _REASON = "compacted by Codex"
+
+
+class _Item(msgspec.Struct, frozen=True):
+    """An item of the Responses API, the place of its line, and its time."""
+
+    index: int
+    payload: dict[str, Any]
+    at: str | None
 
 
 class CodexLog:
@@ -31,25 +41,27 @@ class CodexLog:
         known = [item for item in items if isinstance(item, dict) and item.get("type") in _LINES]
         return 9 if known and all(isinstance(item.get("payload"), dict) for item in known) else 0
 
-    def conversations(self, items: Sequence[Any]) -> list[tuple[str, list[Any]]]:
+    def conversations(self, items: Iterable[Any]) -> Iterable[tuple[str, Iterable[Any]]]:
         """A file is one session."""
         return one(items)
 
-    def parse(self, items: Sequence[Any]) -> list[ReadEntry | Compaction]:
+    def parse(self, items: Iterable[Any]) -> Iterator[ReadItem]:
         """The items in order, with a compaction where the history was replaced."""
-        found: list[ReadEntry | Compaction] = []
-        run: list[tuple[Any, Any]] = []
+        run: list[_Item] = []
         parts = 0
-        for line in items:
+        for index, line in enumerate(items):
             kind, payload = _read(line)
+            at = line["timestamp"] if kind and isinstance(line.get("timestamp"), str) else None
             if kind == "response_item":
-                run.append((payload, line.get("timestamp")))
+                if run and may_cut(run[-1].payload, payload, len(run)):
+                    yield from _entries(run, parts)
+                    run, parts = [], parts + 1
+                run.append(_Item(index, payload, at))
             elif kind == "compacted":
-                found += _entries(run, parts)
-                parts += 1
-                run = []
-                found.append(Compaction(_summary(payload), _REASON, line.get("timestamp")))
-        return found + list(_entries(run, parts))
+                yield from _entries(run, parts)
+                run, parts = [], parts + 1
+                yield Compaction(_summary(payload), _REASON, at)
+        yield from _entries(run, parts)
 
 
 def _read(line: Any) -> tuple[str, dict[str, Any]]:
@@ -58,22 +70,19 @@ def _read(line: Any) -> tuple[str, dict[str, Any]]:
     return (str(line.get("type")), payload) if isinstance(payload, dict) else ("", {})
 
 
-def _entries(run: list[tuple[Any, Any]], part: int) -> list[ReadEntry]:
-    """The entries of a run of items; those that came of one item have its time."""
-    if not run:
-        return []
-    times = [at for _, at in run]
-    drafts = OpenAIResponsesFormat().parse([item for item, _ in run])
-    at = times[0] if isinstance(times[0], str) else None
-    return [
-        ReadEntry(
-            msgspec.structs.replace(draft, message_id=f"{part}-{draft.message_id}")
-            if draft.message_id is not None
-            else draft,
-            at,
-        )
-        for draft in drafts
-    ]
+def _entries(run: list[_Item], part: int) -> Iterator[ReadEntry]:
+    """The entries of a run of items, one for each."""
+    try:
+        drafts = OpenAIResponsesFormat().parse([item.payload for item in run])
+    except FormatError as error:
+        if error.index is None:
+            raise
+        said = str(error).removeprefix(f"message {error.index}: ")
+        raise FormatError(f"its response_item: {said}", run[error.index].index) from None
+    for item, draft in zip(run, drafts, strict=True):
+        if draft.message_id is not None:
+            draft = msgspec.structs.replace(draft, message_id=f"{part}-{draft.message_id}")
+        yield ReadEntry(draft, item.at)
 
 
 def _summary(payload: dict[str, Any]) -> str:

@@ -5,7 +5,7 @@ Each span repeats the history before it, so the last one with messages is the co
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -13,7 +13,7 @@ import msgspec
 from memman.entries import Draft, ImagePart, OpaquePart, Part, TextPart, encode_json
 from memman.errors import FormatError
 from memman.formats.logs.reading import one, text_at
-from memman.ports import Compaction, ReadEntry
+from memman.ports import Compaction, ReadEntry, ReadItem
 
 _NAME = "otel"
 _INPUT, _OUTPUT = "gen_ai.input.messages", "gen_ai.output.messages"
@@ -32,18 +32,17 @@ class OTelMessages:
             return 9
         return 8 if items and all(map(_is_message, items)) else 0
 
-    def conversations(self, items: Sequence[Any]) -> list[tuple[str, list[Any]]]:
+    def conversations(self, items: Iterable[Any]) -> Iterable[tuple[str, Iterable[Any]]]:
         """A file is one conversation."""
         return one(items)
 
-    def parse(self, items: Sequence[Any]) -> list[ReadEntry | Compaction]:
+    def parse(self, items: Iterable[Any]) -> Iterator[ReadItem]:
         """The messages in order."""
-        spans = [attributes for item in items if (attributes := _attributes(item))]
-        messages = _of_span(spans[-1]) if spans else list(items)
-        found: list[ReadEntry | Compaction] = []
-        for number, message in enumerate(messages):
-            found += _entries(number, message)
-        return found
+        last: dict[str, Any] = {}
+        for item in items:
+            last = _attributes(item) or last
+        for number, message in enumerate(_of_span(last) if last else items):
+            yield from _entries(number, message)
 
 
 def _attributes(item: Any) -> dict[str, Any]:
@@ -83,14 +82,15 @@ def _listed(value: Any, name: str) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _entries(number: int, message: Any) -> list[ReadEntry | Compaction]:
+def _entries(number: int, message: Any) -> list[ReadItem]:
     if not _is_message(message):
         raise FormatError(
-            f"message {number} is not one of OTel's: it needs a role and typed parts: {message!r:.80}"
+            f"message {number} is not one of OTel's: it needs a role and typed parts: {message!r:.80}",
+            number,
         )
     tools: list[Draft] = []
     said: list[Part] = []
-    found: list[ReadEntry | Compaction] = []
+    found: list[ReadItem] = []
     for part in message["parts"]:
         match part["type"]:
             case "tool_call" | "tool_call_response":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -31,6 +32,6 @@ def text_at(place: str, value: Any) -> str:
         raise FormatError(f"{place}: {error}") from None
 
 
-def one(items: Any) -> list[tuple[str, list[Any]]]:
+def one(items: Iterable[Any]) -> list[tuple[str, Iterable[Any]]]:
     """A file with a single conversation."""
-    return [("", list(items))]
+    return [("", items)]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from memman.entries import Draft
 from memman.errors import FormatError
 from memman.formats.logs.reading import beside_entry, text_at
 from memman.formats.patch import others
-from memman.ports import Compaction, ReadEntry
+from memman.ports import ReadEntry, ReadItem
 
 _NAME = "sharegpt"
 _ROLES = {"human": "user", "user": "user", "gpt": "assistant", "assistant": "assistant",
@@ -32,16 +32,21 @@ class ShareGPT:
         known = all(isinstance(turn, dict) and turn.keys() >= _OURS for turn in turns)
         return 8 if turns and known else 0
 
-    def conversations(self, items: Sequence[Any]) -> list[tuple[str, list[Any]]]:
+    def conversations(self, items: Iterable[Any]) -> Iterator[tuple[str, Iterable[Any]]]:
         """Each element with `conversations` is one; bare turns are a single one."""
-        whole = [item for item in items if isinstance(item, dict) and "conversations" in item]
-        if not whole:
-            return [("", list(items))]
-        return [(str(item.get("id") or ""), _turns(item)) for item in whole]
+        whole = False
+        for item in items:
+            if isinstance(item, dict) and "conversations" in item:
+                whole = True
+                yield str(item.get("id") or ""), _turns(item)
+            elif not whole:
+                yield "", items
+                return
 
-    def parse(self, items: Sequence[Any]) -> list[ReadEntry | Compaction]:
+    def parse(self, items: Iterable[Any]) -> Iterator[ReadItem]:
         """The turns in order; a tool's answer belongs to the call before it."""
-        return [ReadEntry(_draft(index, turn)) for index, turn in enumerate(items)]
+        for index, turn in enumerate(items):
+            yield ReadEntry(_draft(index, turn))
 
 
 def _turns(item: Any) -> list[Any]:
@@ -52,7 +57,7 @@ def _turns(item: Any) -> list[Any]:
 def _draft(index: int, turn: Any) -> Draft:
     who = turn.get("from") if isinstance(turn, dict) else None
     if not isinstance(who, str):
-        raise FormatError(f"turn {index} does not say whom it is from: {turn!r:.80}")
+        raise FormatError(f"turn {index} does not say whom it is from: {turn!r:.80}", index)
     said = text_at(f"turn {index}", turn.get("value"))
     role: Any = _ROLES.get(who.lower())
     if who.lower() in _CALLS:
@@ -63,5 +68,5 @@ def _draft(index: int, turn: Any) -> Draft:
         draft = Draft(type="message", role=role, content=said)
     else:
         known = ", ".join([*_ROLES, *_CALLS, *_RESULTS])
-        raise FormatError(f"turn {index} is from {who!r}; known are {known}")
+        raise FormatError(f"turn {index} is from {who!r}; known are {known}", index)
     return beside_entry(draft, _NAME, others(turn, _OURS))

@@ -235,7 +235,7 @@ const chip = (each) => el("li", {}, el("code", { class: `v-${each.where}`, title
 // A text in full, or its beginning and a way to the rest.
 function body(entry, marks) {
   const text = entry.text;
-  if (!text) return el("p", { class: "hint" }, entry.deleted ? "Deleted." : "No text.");
+  if (!text) return el("p", { class: "hint" }, entry.deleted ? "Deleted." : report.content === "none" ? "Left out." : "No text.");
   const shown = el("pre", { dir: "auto", tabindex: "0" });
   shown.append(nodes(text.slice(0, LONG), marks.filter(([, end]) => end <= LONG)));
   if (text.length <= LONG) return shown;

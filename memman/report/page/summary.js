@@ -11,12 +11,18 @@ const SINGLE = {
 };
 const HINTS = { framing: "roles, ids and names around the entries", reserved: "for what memman does not see" };
 
+const HIDDEN = {
+  redacted: "Its entries are as a redactor left them.",
+  none: "What was said is left out of it; numbers, times, types, the names of tools and ids are not.",
+};
+
 function drawSummary() {
   byId("session").append(name(report.session));
   byId("sentence").append(...sentence());
   drawBar();
   drawFacts();
-  byId("made").textContent = "Made by memman. This file loads nothing and sends nothing.";
+  const hidden = HIDDEN[report.content];
+  byId("made").textContent = `Made by memman. This file loads nothing and sends nothing.${hidden ? ` ${hidden}` : ""}`;
 }
 
 function strong(text) { return el("strong", {}, text); }
@@ -31,7 +37,7 @@ function sentence() {
   const taken = compressions.filter((step) => step.state === "undone").length;
   if (!compressions.length) return [...made, ". Nothing was ever compressed."];
   made.push(": ", strong(counted(held, "compression")), ` made room${taken ? `, ${n(taken)} more ${taken === 1 ? "was" : "were"} taken back` : ""}. `);
-  return [...made, "Every word that was replaced is still below."];
+  return [...made, report.content === "none" ? "What was said is left out here." : "Every word that was replaced is still below."];
 }
 
 function drawBar() {

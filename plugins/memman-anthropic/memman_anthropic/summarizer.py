@@ -3,20 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Any, Final
 
 from memman.counting.clients import Clients
-from memman.ports import SummaryReply, SummaryRequest
-from memman.summarizers import (
-    SYSTEM,
-    billed,
-    persistently,
-    read_reply,
-    refuse_async,
-    reply_limit,
-    require_sdk,
-)
+from memman.ports import SummaryReply
+from memman.summarizers import SYSTEM, ProviderSummarizer, billed
 from memman_anthropic.clients import of_anthropic
 
 # No connection is kept between two summaries, which may be hours apart.
@@ -24,7 +15,7 @@ _HEADERS: Final = {"connection": "close"}
 _CUT_OFF: Final = ("max_tokens", "model_context_window_exceeded")
 
 
-class AnthropicSummarizer:
+class AnthropicSummarizer(ProviderSummarizer):
     """A `Summarizer` by `messages.create`; as a name, `anthropic:MODEL`.
 
         MemoryManager(summarizer=AnthropicSummarizer("claude-haiku-4-5"))
@@ -43,6 +34,8 @@ class AnthropicSummarizer:
         AsyncPortRefused: `client` is an async one.
     """
 
+    needs = ("anthropic", "memman-anthropic")
+
     def __init__(
         self,
         model: str,
@@ -51,36 +44,29 @@ class AnthropicSummarizer:
         system: str = SYSTEM,
         options: Mapping[str, Any] | None = None,
     ) -> None:
-        require_sdk("anthropic", "memman-anthropic")
-        refuse_async(client)
+        super().__init__(model, client, system, options)
         self.model = f"anthropic/{model}"
-        self._name = model
         self._clients = of_anthropic() if client is None else Clients.given(client, None)
-        self._system = system
-        self._options = dict(options or {})
 
-    def summarize(self, request: SummaryRequest) -> SummaryReply:
-        """The model's summary; raises what the SDK raises, within the request's time-out."""
-        return persistently(partial(self._once, request), request.timeout)
-
-    def _once(self, request: SummaryRequest, seconds: float) -> SummaryReply:
+    def ask(self, prompt: str, most: int, seconds: float) -> Any:
+        """A message of `messages.create`."""
         asked = {
             "model": self._name,
             "system": self._system,
-            "messages": [{"role": "user", "content": request.prompt}],
-            "max_tokens": reply_limit(request.target_tokens, self.model),
+            "messages": [{"role": "user", "content": prompt}],
+            "max_tokens": most,
             **self._options,
         }
         create = self._clients.sync().messages.create
-        return read_reply(create(**asked, timeout=seconds, extra_headers=_HEADERS), _reply)
+        return create(**asked, timeout=seconds, extra_headers=_HEADERS)
 
-
-def _reply(answer: Any) -> SummaryReply:
-    texts = [block.text for block in answer.content or () if block.type == "text"]
-    return SummaryReply(
-        text="".join(texts),
-        model=answer.model,
-        usage=billed(answer.usage),
-        truncated=answer.stop_reason in _CUT_OFF,
-        refused=answer.stop_reason == "refusal",
-    )
+    def read(self, answer: Any) -> SummaryReply:
+        """What the message says."""
+        texts = [block.text for block in answer.content or () if block.type == "text"]
+        return SummaryReply(
+            text="".join(texts),
+            model=answer.model,
+            usage=billed(answer.usage),
+            truncated=answer.stop_reason in _CUT_OFF,
+            refused=answer.stop_reason == "refusal",
+        )

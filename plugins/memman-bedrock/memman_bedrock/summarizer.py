@@ -4,20 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from functools import partial
 from typing import Any, Final
 
 from memman.counting import model_ref
-from memman.ports import SummaryReply, SummaryRequest
-from memman.summarizers import (
-    SYSTEM,
-    billed,
-    persistently,
-    read_reply,
-    refuse_async,
-    reply_limit,
-    require_sdk,
-)
+from memman.ports import SummaryReply
+from memman.summarizers import SYSTEM, ProviderSummarizer, billed
 from memman_bedrock.clients import Clients, told
 from memman_bedrock.models import bedrock_model, region_of
 
@@ -25,7 +16,7 @@ _CUT_OFF: Final = ("max_tokens", "model_context_window_exceeded")
 _REFUSALS: Final = ("guardrail_intervened", "content_filtered", "refusal")
 
 
-class BedrockSummarizer:
+class BedrockSummarizer(ProviderSummarizer):
     """A `Summarizer` by Converse; as a name, `bedrock:MODEL`.
 
         MemoryManager(summarizer=BedrockSummarizer("us.anthropic.claude-haiku-4-5-20251001-v1:0"))
@@ -44,6 +35,8 @@ class BedrockSummarizer:
         AsyncPortRefused: `client` is an async one.
     """
 
+    needs = ("boto3", "memman-bedrock")
+
     def __init__(
         self,
         model: str,
@@ -52,34 +45,28 @@ class BedrockSummarizer:
         system: str = SYSTEM,
         options: Mapping[str, Any] | None = None,
     ) -> None:
-        require_sdk("boto3", "memman-bedrock")
-        refuse_async(client)
+        super().__init__(model, client, system, options)
         self.model = f"bedrock/{model}"
-        self._name = model
         known = bedrock_model(model_ref(self.model))
         region = (known.region if known else None) or region_of(os.environ)
         self._clients = Clients(region, client)
-        self._system = system
-        self._options = dict(options or {})
 
-    def summarize(self, request: SummaryRequest) -> SummaryReply:
-        """The model's summary; raises what boto3 raises, within the request's time-out."""
-        return persistently(partial(self._once, request), request.timeout)
-
-    def _once(self, request: SummaryRequest, seconds: float) -> SummaryReply:
+    def ask(self, prompt: str, most: int, seconds: float) -> Any:
+        """A response of `converse`."""
         asked = {
             "modelId": self._name,
             "system": [{"text": self._system}],
-            "messages": [{"role": "user", "content": [{"text": request.prompt}]}],
-            "inferenceConfig": {"maxTokens": reply_limit(request.target_tokens, self.model)},
+            "messages": [{"role": "user", "content": [{"text": prompt}]}],
+            "inferenceConfig": {"maxTokens": most},
             **self._options,
         }
         with told():
             # In tenths of a second, so that one client serves all first attempts.
             client = self._clients.ready(max(0.1, round(seconds, 1)))
-            return read_reply(client.converse(**asked), self._reply)
+            return client.converse(**asked)
 
-    def _reply(self, answer: Mapping[str, Any]) -> SummaryReply:
+    def read(self, answer: Any) -> SummaryReply:
+        """What the response says."""
         message = (answer.get("output") or {}).get("message") or {}
         ended = answer.get("stopReason")
         return SummaryReply(

@@ -3,19 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from memman.ports import SummaryReply, SummaryRequest
-from memman.summarizers import (
-    SYSTEM,
-    billed,
-    persistently,
-    read_reply,
-    refuse_async,
-    reply_limit,
-    require_sdk,
-)
+from memman.ports import SummaryReply
+from memman.summarizers import SYSTEM, ProviderSummarizer, billed
 from memman_google.clients import Clients
 from memman_google.doors import wants_vertex
 from memman_google.request import http_options
@@ -28,7 +19,7 @@ _REFUSALS: Final = (
 )  # fmt: skip
 
 
-class GoogleSummarizer:
+class GoogleSummarizer(ProviderSummarizer):
     """A `Summarizer` by `models.generate_content`; as a name, `google:MODEL`.
 
         MemoryManager(summarizer=GoogleSummarizer("gemini-2.5-flash"))
@@ -47,6 +38,8 @@ class GoogleSummarizer:
         AsyncPortRefused: `client` is an async one.
     """
 
+    needs = ("google.genai", "memman-google")
+
     def __init__(
         self,
         model: str,
@@ -55,49 +48,41 @@ class GoogleSummarizer:
         system: str = SYSTEM,
         options: Mapping[str, Any] | None = None,
     ) -> None:
-        require_sdk("google.genai", "memman-google")
-        refuse_async(client)
+        super().__init__(model, client, system, options)
         vertex = wants_vertex() if client is None else bool(client.vertexai)
         self.model = f"{'vertex_ai' if vertex else 'gemini'}/{model}"
-        self._name = model
         self._clients = Clients(vertex=vertex, client=client)
-        self._system = system
-        self._options = dict(options or {})
 
-    def summarize(self, request: SummaryRequest) -> SummaryReply:
-        """The model's summary; raises what the SDK raises, within the request's time-out."""
-        return persistently(partial(self._once, request), request.timeout)
-
-    def _once(self, request: SummaryRequest, seconds: float) -> SummaryReply:
+    def ask(self, prompt: str, most: int, seconds: float) -> Any:
+        """A response of `models.generate_content`."""
         from google.genai.types import GenerateContentConfig
 
         fields = {
             "system_instruction": self._system,
-            "max_output_tokens": reply_limit(request.target_tokens, self.model),
+            "max_output_tokens": most,
             "http_options": http_options(seconds),
             **self._options,
         }
         config = GenerateContentConfig(**fields)
         with self._clients.told():
             generate = self._clients.ready().models.generate_content
-            answer = generate(model=self._name, contents=request.prompt, config=config)
-        return read_reply(answer, _reply)
+            return generate(model=self._name, contents=prompt, config=config)
 
-
-def _reply(answer: Any) -> SummaryReply:
-    candidates = answer.candidates or ()
-    content = candidates[0].content if candidates else None
-    parts = (content.parts if content else None) or ()
-    texts = [part.text for part in parts if part.text and not part.thought]
-    ended = _name_of(candidates[0].finish_reason) if candidates else ""
-    blocked = answer.prompt_feedback and answer.prompt_feedback.block_reason
-    return SummaryReply(
-        text="".join(texts),
-        model=answer.model_version or None,
-        usage=billed(answer.usage_metadata),
-        truncated=ended == "MAX_TOKENS",
-        refused=bool(blocked) or ended in _REFUSALS,
-    )
+    def read(self, answer: Any) -> SummaryReply:
+        """What the response says, without what the model thought."""
+        candidates = answer.candidates or ()
+        content = candidates[0].content if candidates else None
+        parts = (content.parts if content else None) or ()
+        texts = [part.text for part in parts if part.text and not part.thought]
+        ended = _name_of(candidates[0].finish_reason) if candidates else ""
+        blocked = answer.prompt_feedback and answer.prompt_feedback.block_reason
+        return SummaryReply(
+            text="".join(texts),
+            model=answer.model_version or None,
+            usage=billed(answer.usage_metadata),
+            truncated=ended == "MAX_TOKENS",
+            refused=bool(blocked) or ended in _REFUSALS,
+        )
 
 
 def _name_of(reason: Any) -> str:

@@ -5,21 +5,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from functools import partial
 from typing import Any, Final
 
 from memman.counting.clients import Clients, host_of
 from memman.counting.failures import status_of
 from memman.ports import SummaryReply, SummaryRequest
-from memman.summarizers import (
-    SYSTEM,
-    billed,
-    persistently,
-    read_reply,
-    refuse_async,
-    reply_limit,
-    require_sdk,
-)
+from memman.summarizers import SYSTEM, ProviderSummarizer, billed
 from memman_openai.clients import API, of_openai
 
 # No connection is kept between two summaries, which may be hours apart.
@@ -32,7 +23,7 @@ _UNWANTED: Final = re.compile(
 )
 
 
-class OpenAISummarizer:
+class OpenAISummarizer(ProviderSummarizer):
     """A `Summarizer` by `chat.completions`, which all compatible servers speak; by name `openai:MODEL`.
 
         MemoryManager(summarizer=OpenAISummarizer("gpt-5-mini"))
@@ -55,6 +46,8 @@ class OpenAISummarizer:
         AsyncPortRefused: `client` is an async one.
     """
 
+    needs = ("openai", "memman-openai")
+
     def __init__(
         self,
         model: str,
@@ -66,8 +59,7 @@ class OpenAISummarizer:
         system: str = SYSTEM,
         options: Mapping[str, Any] | None = None,
     ) -> None:
-        require_sdk("openai", "memman-openai")
-        refuse_async(client)
+        super().__init__(model, client, system, options)
         if client is None:
             url = base_url or os.environ.get("OPENAI_BASE_URL") or API
             self._clients = of_openai(base_url, api_key)
@@ -77,38 +69,47 @@ class OpenAISummarizer:
         server = _server(url)
         self.model = f"{server}/{model}"
         self.max_input_tokens = max_input_tokens
-        self._name = model
         self._limit = _NEWER if server in ("openai", "azure") else _OLDER
-        self._system = system
-        self._options = dict(options or {})
 
-    def summarize(self, request: SummaryRequest) -> SummaryReply:
-        """The model's summary; raises what the SDK raises, within the request's time-out."""
-        return persistently(partial(self._once, request), request.timeout)
-
-    def _once(self, request: SummaryRequest, seconds: float) -> SummaryReply:
+    def once(self, request: SummaryRequest, seconds: float) -> SummaryReply:
+        """One attempt, and another where the server knows the limit of a reply by its other name."""
         try:
-            return self._asked(request, seconds)
+            return super().once(request, seconds)
         except Exception as error:
             if getattr(error, "code", None) == "content_filter":  # Azure's, of the prompt
                 return SummaryReply(text="", refused=True)
             if not _is_unwanted(self._limit, error):
                 raise
         self._limit = _OLDER if self._limit == _NEWER else _NEWER
-        return self._asked(request, seconds)
+        return super().once(request, seconds)
 
-    def _asked(self, request: SummaryRequest, seconds: float) -> SummaryReply:
+    def ask(self, prompt: str, most: int, seconds: float) -> Any:
+        """A completion of `chat.completions.create`."""
         asked = {
             "model": self._name,
             "messages": [
                 {"role": "system", "content": self._system},
-                {"role": "user", "content": request.prompt},
+                {"role": "user", "content": prompt},
             ],
-            self._limit: reply_limit(request.target_tokens, self.model),
+            self._limit: most,
             **self._options,
         }
         create = self._clients.sync().chat.completions.create
-        return read_reply(create(**asked, timeout=seconds, extra_headers=_HEADERS), _reply)
+        return create(**asked, timeout=seconds, extra_headers=_HEADERS)
+
+    def read(self, answer: Any) -> SummaryReply:
+        """What the completion says."""
+        choices = answer.choices or ()
+        message = choices[0].message if choices else None
+        ended = choices[0].finish_reason if choices else None
+        refusal = getattr(message, "refusal", None)
+        return SummaryReply(
+            text=getattr(message, "content", None) or "",
+            model=answer.model or None,
+            usage=billed(answer.usage),
+            truncated=ended == "length",
+            refused=ended == "content_filter" or bool(refusal),
+        )
 
 
 def _server(url: str) -> str:
@@ -124,17 +125,3 @@ def _is_unwanted(parameter: str, error: Exception) -> bool:
     """Whether the server refused the request because it does not know the parameter."""
     said = str(error)
     return status_of(error) in (400, 422) and parameter in said and bool(_UNWANTED.search(said))
-
-
-def _reply(answer: Any) -> SummaryReply:
-    choices = answer.choices or ()
-    message = choices[0].message if choices else None
-    ended = choices[0].finish_reason if choices else None
-    refusal = getattr(message, "refusal", None)
-    return SummaryReply(
-        text=getattr(message, "content", None) or "",
-        model=answer.model or None,
-        usage=billed(answer.usage),
-        truncated=ended == "length",
-        refused=ended == "content_filter" or bool(refusal),
-    )

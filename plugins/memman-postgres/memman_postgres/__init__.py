@@ -10,17 +10,25 @@ if TYPE_CHECKING:
     from memman_postgres.async_store import AsyncPostgresStore
     from memman_postgres.store import PostgresStore
 
-__all__ = ["AsyncPostgresStore", "PostgresStore", "memman_store"]
+__all__ = ["AsyncPostgresStore", "PostgresStore", "memman_cli_commands", "memman_store"]
 
 
 @hookimpl
-def memman_store(url: str) -> PostgresStore | None:
-    """The store of a `postgresql://` or `postgres://` URL."""
+def memman_store(url: str, create: bool) -> PostgresStore | None:
+    """The store of a `postgresql://` or `postgres://` URL; with `create` False its tables must be there."""
     if not url.startswith(("postgresql://", "postgres://")):
         return None
     from memman_postgres.store import PostgresStore
 
-    return PostgresStore(url)
+    return PostgresStore(url, create=create)
+
+
+@hookimpl
+def memman_cli_commands(group: Any) -> None:
+    """Adds `memman postgres`."""
+    from memman_postgres.commands import postgres
+
+    group.add_command(postgres)
 
 
 def __getattr__(name: str) -> Any:

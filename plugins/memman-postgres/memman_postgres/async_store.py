@@ -13,8 +13,9 @@ from psycopg_pool import AsyncConnectionPool, PoolTimeout
 from memman.errors import StoreError
 from memman.ports import Appended, FeedItem, Place, SessionInfo, Snapshot
 from memman.records import Record
-from memman.stores.rows import single
+from memman.stores.rows import UNREADABLE, single
 from memman_postgres import steps
+from memman_postgres.answers import AsyncConnection
 from memman_postgres.attempts import Attempts
 from memman_postgres.database import SNAPSHOT, WRITE, Database, is_open
 from memman_postgres.steps import Step
@@ -33,7 +34,7 @@ class AsyncPostgresStore(Database):
     def __init__(self, url: str, **settings: Any) -> None:
         super().__init__(url, **settings)
         self._opening: asyncio.Lock | None = None
-        self._pool: AsyncConnectionPool | None = None
+        self._pool: AsyncConnectionPool[AsyncConnection] | None = None
         self._pid = 0
         self._closed = False
 
@@ -118,6 +119,8 @@ class AsyncPostgresStore(Database):
             try:
                 async with pool.connection() as connection:
                     return await _adrive(connection, begin, step())
+            except UNREADABLE:
+                raise self._damaged() from None  # without the cause: it quotes what it could not read
             except (psycopg.Error, PoolTimeout) as error:
                 pause = attempts.pause_after(error)
                 if pause is None:
@@ -126,7 +129,7 @@ class AsyncPostgresStore(Database):
             if attempts.broken:
                 await pool.check()
 
-    async def _connected(self) -> AsyncConnectionPool:
+    async def _connected(self) -> AsyncConnectionPool[AsyncConnection]:
         if self._closed:
             raise StoreError(f"the store of {self._where()} is closed")
         if self._pool is not None and self._pid == os.getpid():
@@ -141,6 +144,8 @@ class AsyncPostgresStore(Database):
                     self._url,
                     min_size=1,
                     max_size=self._size,
+                    connection_class=AsyncConnection,
+                    configure=self._configure,
                     kwargs=self._settings,
                     timeout=self._timeout,
                     open=False,
@@ -148,6 +153,9 @@ class AsyncPostgresStore(Database):
                 await pool.open()
                 self._pool, self._pid = pool, os.getpid()
             return self._pool
+
+    async def _configure(self, connection: AsyncConnection) -> None:
+        connection.answer_timeout = self._answer_timeout
 
 
 async def _adrive(connection: psycopg.AsyncConnection[Any], begin: str | None, step: Step[T]) -> T:

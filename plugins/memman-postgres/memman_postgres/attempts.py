@@ -6,6 +6,7 @@ import random
 import time
 
 import psycopg
+from psycopg_pool import PoolTimeout
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 1.0  # seconds, before the second attempt and before later ones
 # Others were writing the same, or began the same session: once more, on the connection that there is.
@@ -29,6 +30,8 @@ class Attempts:
 
     def pause_after(self, error: Exception) -> float | None:
         """Seconds to wait before the next attempt; None where there is to be none."""
+        if isinstance(error, PoolTimeout):
+            return None  # it waited long enough
         if connection_broke(error):
             self.broken = error
         elif getattr(error, "sqlstate", None) not in _COLLISIONS:

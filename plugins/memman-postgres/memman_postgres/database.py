@@ -8,6 +8,7 @@ import psycopg
 from psycopg_pool import PoolTimeout
 
 from memman.errors import StoreBusy, StoreError, StoreFull
+from memman_postgres.answers import Connection
 from memman_postgres.attempts import AGAIN, TOO_LONG, advice, said
 from memman_postgres.tables import VERSION, made_ready
 
@@ -27,14 +28,18 @@ class Database:
         pool_size: int = 8,
         durability: Durability = "full",
         timeout: float = 10.0,
+        answer_timeout: float = 60.0,
         create: bool = True,
     ) -> None:
         if durability not in ("fast", "full"):
             raise StoreError(f'durability={durability!r} is neither "fast" nor "full"')
         if pool_size < 1:
             raise StoreError(f"pool_size={pool_size} must be at least 1")
+        if not answer_timeout > 0:
+            raise StoreError(f"answer_timeout={answer_timeout} must be above 0 seconds")
         self._url = url
         self._given()
+        self._answer_timeout = answer_timeout
         self._size = pool_size
         self._timeout = timeout
         self._create = create
@@ -84,10 +89,17 @@ class Database:
         error = broken or error
         raise StoreError(f"PostgreSQL failed on {where}: {said(error)}{advice(error)}") from error
 
+    def _damaged(self) -> StoreError:
+        return StoreError(
+            f"{self._where()} is damaged: a record, or what belongs to one, cannot be read; nothing was "
+            "changed. Restore a copy of it"
+        )
+
     def _set_up(self) -> None:
         """Connects once by itself, so that what is wrong is told as such and at once."""
         try:
-            connection = psycopg.connect(self._url, **self._settings)
+            connection = Connection.connect(self._url, **self._settings)
+            connection.answer_timeout = self._answer_timeout
         except psycopg.Error as error:
             raise StoreError(f"cannot connect to {self._where()}: {said(error)}") from error
         try:

@@ -17,16 +17,16 @@ from memman.stores.rows import (
     NO_LEDGER,
     NO_PLACES,
     ROW_COLUMNS,
+    Placed,
     SessionRow,
     conflict,
     elsewhere,
     encoded_places,
     fits,
     foreign,
-    grown,
     in_batches,
-    names_of,
     numbers_in,
+    placed,
 )
 
 T = TypeVar("T")
@@ -87,7 +87,9 @@ def append(session_id: str, records: Sequence[Record], expect_head: int | None) 
     row = yield from _locked(session_id)
     if expect_head is not None and row.head != expect_head:
         raise StoreConflict(elsewhere(session_id, row.head, expect_head))
-    return (yield from _appended(row, records))
+    totals = Ledger(entries=row.entries, tokens=row.tokens)
+    payloads = [encode(record) for record in records]
+    return (yield from _appended(row, totals, records, payloads))[0]
 
 
 def commit(
@@ -134,7 +136,10 @@ def load(session_id: str) -> Step[Snapshot | None]:
         (row.number, [place.seq for place in row.listed], row.tail),
     )
     records = [(seq, decode(payload)) for seq, payload in found]
-    return row.snapshot(dict(records), [pair for pair in records if pair[0] > row.tail])
+    tail = [pair for pair in records if pair[0] > row.tail]
+    if len(tail) != row.head - row.tail:
+        raise msgspec.DecodeError("a record is missing")
+    return row.snapshot(dict(records), tail)
 
 
 def state(session_id: str) -> Step[tuple[int, int] | None]:
@@ -146,7 +151,7 @@ def state(session_id: str) -> Step[tuple[int, int] | None]:
 def read(session_id: str, after: int, limit: int) -> Step[list[tuple[int, Record]]]:
     """A stretch of the log."""
     row = yield from _row(session_id)
-    return (yield from _stretch(row, after, after + limit)) if row else []
+    return (yield from _stretch(row, after, min(row.head, after + limit))) if row else []
 
 
 def feed(after: str, limit: int) -> Step[list[FeedItem]]:
@@ -236,57 +241,46 @@ def _locked(session_id: str) -> Step[SessionRow]:
     return row
 
 
-def _appended(row: SessionRow, records: Sequence[Record]) -> Step[Appended]:
-    """Puts the records that are not there behind the head."""
-    seqs = yield from _seqs(row, [record.id for record in records])
-    head, ledger = row.head, Ledger(entries=row.entries, tokens=row.tokens)
-    kept: list[tuple[int, bytes]] = []
-    names: dict[str, int] = {}
-    for record in records:
-        if record.id in seqs:
-            continue
-        head += 1
-        ledger = ledger.after(head, record)
-        seqs[record.id] = head
-        kept.append((head, encode(record)))
-        names.update({name: head for name in names_of(record) if name not in names})
-    if kept:
+def _appended(
+    row: SessionRow, ledger: Ledger, records: Sequence[Record], payloads: Sequence[bytes]
+) -> Step[tuple[Appended, Ledger]]:
+    """Puts the records that are not there behind the row's head, where the ledger stands."""
+    known = yield from _seqs(row, [record.id for record in records])
+    found = placed(row.head, ledger, records, payloads, known)
+    if found.rows:
         [(position,)] = yield (
             "UPDATE memman_session SET head = %s, entries = %s, tokens = %s, "  # noqa: S608 - our own words
             f"position = {_POSITION} WHERE number = %s RETURNING position",
-            (head, ledger.entries, ledger.tokens, row.number),
+            (found.head, found.ledger.entries, found.ledger.tokens, row.number),
         )
-        yield from _write(row, kept, names, position)
-    return Appended(tuple([seqs[record.id] for record in records]), head, row.epoch, len(kept))
+        yield from _write(row, found, position)
+    return Appended(found.seqs, found.head, row.epoch, len(found.rows)), found.ledger
 
 
 def _all_appended(row: SessionRow, records: Sequence[Record]) -> Step[tuple[Appended, Ledger]]:
     """What `_appended` does of however many, held a few at a time; and the ledger behind them."""
     ledger = row.ledger_after((yield from _stretch(row, row.folded, row.head)))
     seqs: list[int] = []
-    appended = Appended((), row.head, row.epoch, 0)
-    for batch, _ in in_batches(records):
-        now = grown(row, appended, ledger)
-        appended = yield from _appended(now, batch)
-        for seq, record in enumerate(batch, now.head + 1):
-            ledger = ledger.after(seq, record)
-        seqs += appended.seqs
-    fresh = appended.head - row.head
-    return Appended(tuple(seqs), appended.head, row.epoch, fresh), ledger
+    now = row
+    for batch, payloads in in_batches(records):
+        some, ledger = yield from _appended(now, ledger, batch, payloads)
+        now = msgspec.structs.replace(now, head=some.head)
+        seqs += some.seqs
+    return Appended(tuple(seqs), now.head, row.epoch, now.head - row.head), ledger
 
 
-def _write(
-    row: SessionRow, kept: list[tuple[int, bytes]], names: dict[str, int], position: int
-) -> Step[None]:
+def _write(row: SessionRow, found: Placed, position: int) -> Step[None]:
     yield (
         "INSERT INTO memman_record (session, seq, payload, position)"
         " SELECT %s, seq, payload, %s FROM unnest(%s::bigint[], %s::bytea[]) AS given (seq, payload)",
-        (row.number, position, [seq for seq, _ in kept], [payload for _, payload in kept]),
+        (row.number, position, [each[0] for each in found.rows], [each[1] for each in found.rows]),
     )
     yield (
         "INSERT INTO memman_name (session, id, seq) SELECT %s, id, seq"
-        " FROM unnest(%s::text[], %s::bigint[]) AS given (id, seq) ON CONFLICT DO NOTHING",
-        (row.number, list(names), list(names.values())),
+        " FROM unnest(%s::text[], %s::bigint[]) AS given (id, seq) ON CONFLICT (session, id)"
+        # What was taken is found where that was last; no id begins with a control character.
+        " DO UPDATE SET seq = excluded.seq WHERE left(excluded.id, 1) = chr(1)",
+        (row.number, list(found.names), list(found.names.values())),
     )
 
 
@@ -323,4 +317,6 @@ def _stretch(row: SessionRow, after: int, last: int) -> Step[list[tuple[int, Rec
         "SELECT seq, payload FROM memman_record WHERE session = %s AND seq > %s AND seq <= %s ORDER BY seq",
         (row.number, after, last),
     )
+    if len(found) != max(0, last - after):
+        raise msgspec.DecodeError("a record is missing")
     return [(seq, decode(payload)) for seq, payload in found]

@@ -19,8 +19,9 @@ from psycopg_pool import ConnectionPool, PoolTimeout
 from memman.errors import StoreError
 from memman.ports import Appended, FeedItem, Place, SessionInfo, Snapshot
 from memman.records import Record
-from memman.stores.rows import single
+from memman.stores.rows import UNREADABLE, single
 from memman_postgres import steps
+from memman_postgres.answers import Connection
 from memman_postgres.attempts import Attempts
 from memman_postgres.database import SNAPSHOT, WRITE, Database, is_open
 from memman_postgres.steps import Step
@@ -38,6 +39,8 @@ class PostgresStore(Database):
             (synchronous_commit=off): what a crash of the server may lose is the last moments.
         timeout: seconds to wait for a connection, and to try again what failed because a connection
             broke or others were writing.
+        answer_timeout: seconds that the server has for its answer to one statement; then the connection is
+            given up, and after `timeout` the call ends with a `StoreError`.
         create: makes the tables where they are missing; with False they must be there (`schema()`).
 
     Raises:
@@ -51,7 +54,7 @@ class PostgresStore(Database):
     def __init__(self, url: str, **settings: Any) -> None:
         super().__init__(url, **settings)
         self._opening = threading.Lock()
-        self._pool: ConnectionPool | None = None
+        self._pool: ConnectionPool[Connection] | None = None
         self._pid = 0
         self._closed = False
         self._connected()
@@ -140,6 +143,8 @@ class PostgresStore(Database):
             try:
                 with pool.connection() as connection:
                     return _drive(connection, begin, step())
+            except UNREADABLE:
+                raise self._damaged() from None  # without the cause: it quotes what it could not read
             except (psycopg.Error, PoolTimeout) as error:
                 pause = attempts.pause_after(error)
                 if pause is None:
@@ -148,7 +153,7 @@ class PostgresStore(Database):
             if attempts.broken:
                 pool.check()  # the other connections may be broken too
 
-    def _connected(self) -> ConnectionPool:
+    def _connected(self) -> ConnectionPool[Connection]:
         if self._closed:
             raise StoreError(f"the store of {self._where()} is closed")
         pool = self._pool
@@ -162,12 +167,17 @@ class PostgresStore(Database):
                     self._url,
                     min_size=1,
                     max_size=self._size,
+                    connection_class=Connection,
+                    configure=self._configure,
                     kwargs=self._settings,
                     timeout=self._timeout,
                     open=True,
                 )
                 self._pid = os.getpid()
             return self._pool
+
+    def _configure(self, connection: Connection) -> None:
+        connection.answer_timeout = self._answer_timeout
 
 
 def _drive(connection: psycopg.Connection[Any], begin: str | None, step: Step[T]) -> T:

@@ -188,8 +188,10 @@ class Wire:
         self._word: bytes | None = None
         self._left: int | None = None
         self._ends: list[socket.socket] = [self._listener]
+        self._clients: list[socket.socket] = []
         self._threads: list[threading.Thread] = []
         self.cuts = 0
+        self._silent = False
         self._open = True
         self._start(self._accept)
 
@@ -201,9 +203,14 @@ class Wire:
         """So many statements from now reach the server; the answer to the last one is lost."""
         self._left = count
 
+    def fall_silent(self) -> None:
+        """What is asked from now on reaches the server, and no answer comes back; no connection is cut."""
+        self._silent = True
+
     def mend(self) -> None:
-        """Cuts nothing any more."""
+        """Cuts nothing any more, and lets answers through to who connects anew."""
         self._word = self._left = None
+        self._silent = False
 
     def close(self) -> None:
         """Ends every connection and takes no more."""
@@ -224,6 +231,7 @@ class Wire:
                 return
             server = socket.create_connection((HOST, self._server_port))
             self._ends += [client, server]
+            self._clients.append(client)
             doomed = threading.Event()
             self._pump(client, server, lambda data, d=doomed: self._asked(data, d))
             self._pump(server, client, lambda _data, d=doomed: not d.is_set())
@@ -249,7 +257,8 @@ class Wire:
         def run() -> None:
             with suppress(OSError):
                 while (data := source.recv(65_536)) and passes(data):
-                    sink.sendall(data)
+                    if not (self._silent and sink in self._clients):
+                        sink.sendall(data)
             for end in (source, sink):
                 with suppress(OSError):
                     end.shutdown(socket.SHUT_RDWR)

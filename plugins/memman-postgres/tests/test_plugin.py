@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
 import pytest
-from memman_postgres import memman_store
+from click.testing import CliRunner
+from memman_postgres import memman_store, tables
+
+from memman.cli.app import memman
 
 
 def test_the_driver_is_imported_with_the_first_store_and_not_with_the_plugin() -> None:
@@ -17,4 +21,43 @@ def test_the_driver_is_imported_with_the_first_store_and_not_with_the_plugin() -
 
 @pytest.mark.parametrize("url", ["sqlite:///chat.db", "redis://x", "chat.db"])
 def test_other_urls_are_left_to_others(url: str) -> None:
-    assert memman_store(url) is None
+    assert memman_store(url, create=True) is None
+
+
+def test_the_command_prints_the_script_that_makes_the_tables() -> None:
+    for options, script in (
+        ([], tables.schema()),
+        (["--partitions"], tables.schema(64)),
+        (["--partitions", "8", "--tenants"], tables.schema(8, tenants=True)),
+        (["--from", "1"], tables.migrations(1)),
+    ):
+        done = CliRunner().invoke(memman, ["postgres", "schema", *options])
+        assert (done.exit_code, done.stdout) == (0, script)
+
+
+def test_the_command_is_listed_where_the_plugin_is_installed_and_nowhere_else() -> None:
+    code = "from memman.cli import main; main(['--help'])"
+    command = [sys.executable, "-c", code]
+    for allowed, there in (("postgres", True), ("", False)):
+        environment = os.environ | {"MEMMAN_PLUGINS": allowed}
+        done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+        assert ("Sessions in PostgreSQL" in done.stdout) == there
+    done = subprocess.run(
+        [sys.executable, "-c", "from memman.cli import main; main(['postgres', 'schema'])"],
+        capture_output=True, text=True, check=False, env=environment,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "No such command 'postgres'" in done.stderr
+
+
+def test_a_number_out_of_range_is_one_line_and_no_trace() -> None:
+    done = CliRunner().invoke(memman, ["postgres", "schema", "--partitions", "10001"])
+    assert (done.exit_code, done.stdout) == (2, "")
+    [line] = done.stderr.splitlines()
+    assert "must be between 0 and 10,000" in line
+
+
+def test_without_the_command_python_prints_the_same() -> None:
+    command = [sys.executable, "-m", "memman_postgres", "--tenants"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == tables.schema(tenants=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import multiprocessing
 import re
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import postgres_servers as servers
 import psycopg
 import pytest
+from click.testing import CliRunner, Result
 from memman_postgres import AsyncPostgresStore, PostgresStore
 from memman_postgres.tables import schema as schema_script
 from postgres_kits import Facade, Kit, ids_in
@@ -21,6 +23,7 @@ from memman import (
     MemoryManager,
     StoreError,
 )
+from memman.cli.app import memman
 from memman.testing.stores import added
 
 pytestmark = pytest.mark.service
@@ -127,3 +130,23 @@ def test_fast_durability_does_not_wait_for_the_disk(url: str) -> None:
             assert connection.execute("SHOW synchronous_commit").fetchone() == (expected,)
         store.append("s", (added(durability),))
         store.close()
+
+
+def test_the_command_reads_and_writes_sessions_in_postgresql(url: str, tmp_path: Path) -> None:
+    def command(*arguments: str) -> Result:
+        return CliRunner().invoke(memman, list(arguments))
+
+    assert command("sessions", url).exit_code == 3
+    with psycopg.connect(url) as connection:
+        assert connection.execute("SELECT to_regclass('memman_store')").fetchone() == (None,)
+    log = tmp_path / "log.jsonl"
+    log.write_text(
+        "".join(f'{{"role": "user", "content": "No. {n} {"x " * 99}"}}\n' for n in range(40))
+    )
+    assert command("import", str(log), "--into", url, "--session", "s").exit_code == 0
+    assert "s" in command("sessions", url).stdout.split()
+    assert json.loads(command("stats", url, "--json").stdout)["stats"]["total_entries"] == 40
+    assert command("compress", url, "--target", "500", "--in-place").exit_code == 0
+    window = json.loads(command("show", url, "--active", "--json").stdout)["entries"]
+    assert len(window) < 40
+    assert len(json.loads(command("show", url, "--json").stdout)["entries"]) == 40

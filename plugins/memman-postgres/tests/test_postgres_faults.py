@@ -146,6 +146,61 @@ def test_the_async_store_mends_a_broken_connection_too(schema: str, wire: server
     assert wire.cuts == 3
 
 
+# ---------------------------------------------------------------- servers that never answer
+
+
+def test_a_server_that_takes_a_connection_and_never_answers_is_told_in_time(
+    wire: servers.Wire,
+) -> None:
+    wire.fall_silent()
+    began = time.monotonic()
+    with pytest.raises(StoreError, match=r"cannot connect to .*timeout"):
+        PostgresStore(servers.server_url(wire.port), timeout=1)
+    assert time.monotonic() - began < 10
+
+
+@pytest.mark.parametrize("operation", [_appended, _batch, _compressed, _deleted])
+def test_a_server_that_takes_a_statement_and_never_answers_is_told_in_time(
+    schema: str, wire: servers.Wire, operation: Callable[[MemoryManager], None]
+) -> None:
+    url = servers.server_url(wire.port, schema)
+    store = PostgresStore(url, timeout=0.5, answer_timeout=0.3)
+    memory = MemoryManager(store, counter="chars4", config=CONFIG, summarizer=_short)
+    _begin_again(memory)
+    wire.fall_silent()
+    began = time.monotonic()
+    with pytest.raises(StoreError, match=r"did not answer within 0\.3 s.*may be made again"):
+        operation(memory)
+    assert time.monotonic() - began < 8
+    memory.close()
+    with MemoryManager(servers.server_url(schema=schema), counter="chars4", config=CONFIG) as again:
+        found = _outcome(again, again._verbs._shared.store)
+    assert all(len(kinds) >= 8 for kinds, _ in found), "a part of what was there is gone"
+
+
+def test_the_async_store_does_not_wait_for_ever_either(schema: str, wire: servers.Wire) -> None:
+    async def talk() -> list[str]:
+        url = servers.server_url(wire.port, schema)
+        store = AsyncPostgresStore(url, timeout=0.5, answer_timeout=0.3)
+        await store.append("s", (added("a"),))
+        wire.fall_silent()
+        with pytest.raises(StoreError, match=r"did not answer within 0\.3 s"):
+            await store.append("s", (added("b"),))
+        await store.close()
+        again = AsyncPostgresStore(servers.server_url(schema=schema))
+        await again.append("s", (added("b"),))
+        found = [record.id for _, record in await again.read("s")]
+        await again.close()
+        return found
+
+    assert asyncio.run(talk()) == ["a", "b"]
+
+
+def test_no_time_to_answer_is_refused(url: str) -> None:
+    with pytest.raises(StoreError, match="answer_timeout=0 must be above 0"):
+        PostgresStore(url, answer_timeout=0)
+
+
 # ---------------------------------------------------------------- servers that go away
 
 

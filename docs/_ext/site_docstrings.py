@@ -1,0 +1,105 @@
+"""The reference from docstrings, which are written for readers of the code: sections, single backticks."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from typing import Any
+
+from docutils import nodes
+from sphinx.addnodes import pending_xref
+from sphinx.application import Sphinx
+from sphinx.environment import BuildEnvironment
+from sphinx.ext.napoleon import Config, GoogleDocstring
+
+from memman import AsyncMemoryManager
+
+
+def _resolve(
+    app: Sphinx, env: BuildEnvironment, node: pending_xref, content: nodes.Element
+) -> nodes.Element | None:
+    """What stands in single backticks in a docstring is a link where it names something, else code."""
+    if node["reftype"] != "obj":
+        return None
+    python = env.domains.python_domain
+    known = [name for name in python.objects if name.rpartition(".")[2] == node["reftarget"]]
+    classes = [name for name in known if python.objects[name].objtype in ("class", "exception")]
+    if not classes:
+        return content
+    args = (env, node["refdoc"], app.builder, "obj", min(classes, key=len), node, content)
+    return python.resolve_xref(*args)
+
+
+def _of_both_doors(name: str, lines: list[str]) -> list[str]:
+    """What the sync manager's docstring says, or that of the async one, which has the arguments."""
+    verb = name.removeprefix("memman.MemoryManager").removeprefix(".")
+    whole = inspect.getdoc(getattr(AsyncMemoryManager, verb) if verb else AsyncMemoryManager) or ""
+    if verb:
+        return whole.splitlines()
+    [arguments] = re.findall(r"^Args:\n(?: +.*\n)+", whole, re.MULTILINE)
+    return [*lines, "", *arguments.splitlines()]
+
+
+def _with_code(lines: list[str]) -> list[str]:
+    """A docstring whose indented paragraphs are code, as in Markdown."""
+    shown: list[str] = []
+    for before, line in zip(["", *lines], lines, strict=False):
+        written = next((each for each in reversed(shown) if each), "")
+        if line.startswith("    ") and not before and not written.startswith("    "):
+            shown += ["::", ""]
+        shown.append(line)
+    return shown
+
+
+def _laws(kit: type) -> list[str]:
+    """The laws of a conformance kit as a list; nothing for any other class."""
+    laws = [name for name in vars(kit) if name.startswith("test_")]
+    said = [f"- {name.removeprefix('test_').replace('_', ' ')}" for name in laws]
+    return ["", "Laws:", "", *said, ""] if laws else []
+
+
+def _skip(app: Sphinx, what: str, name: str, obj: Any, skip: bool, options: Any) -> bool | None:
+    """Leaves out what a kit's list of laws names already."""
+    return True if name.startswith("test_") else None
+
+
+def _sections(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    """Reads the sections of a docstring (Args, Raises); that of a value has none, only sentences."""
+    lines[:] = _with_code(lines)
+    if name.startswith("memman.MemoryManager"):
+        lines[:] = _of_both_doors(name, lines)
+    if what not in ("attribute", "data", "property"):
+        lines[:] = GoogleDocstring(lines, Config(), app, what, name, obj, options).lines()
+    if what == "class":
+        lines += _laws(obj)
+
+
+_SHOWN_AS = (
+    (
+        r"TypeAliasForwardRef\('([^']*)'\)",
+        r"\1",
+    ),  # an alias within a type, named as everywhere else
+    (r", _\w+: (?:[^,()\[\]]|\[.*?\]+)*", ""),  # what begins with an underscore is nobody's to give
+    (r"= (<[^>]*>|[A-Z]\w*\([^()]*\))", "= ..."),  # a default that is an object
+)
+
+
+def _signature(app: Sphinx, what: str, name: str, obj: Any, options: Any, *said: str | None) -> Any:
+    """The signature and the type of the answer, without what says nothing."""
+    if getattr(obj, "_is_protocol", False):
+        return "", None  # nobody makes one
+    return tuple(text and _short(text) for text in said)
+
+
+def _short(text: str) -> str:
+    for pattern, instead in _SHOWN_AS:
+        text = re.sub(pattern, instead, text)
+    return text
+
+
+def setup(app: Sphinx) -> None:
+    """Sphinx asks this of an extension."""
+    app.connect("missing-reference", _resolve)
+    app.connect("autodoc-process-docstring", _sections)
+    app.connect("autodoc-skip-member", _skip)
+    app.connect("autodoc-process-signature", _signature)

@@ -1,0 +1,977 @@
+"""The verbs, awaited: `AsyncMemoryManager`. `MemoryManager` has the same without `await`."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any, Literal, Self, TypeVar
+
+import msgspec
+
+from memman import drafts, events
+from memman.archive import (
+    ArchiveInfo,
+    ArchiveLimits,
+    Intake,
+    Packing,
+    SessionState,
+    Source,
+    Target,
+    checked,
+    with_entries,
+)
+from memman.compression import CompressionPlan, stages_of
+from memman.config import MemoryConfig, resolve_budget
+from memman.contexts import Asked, price_given, rendering_in
+from memman.counting import (
+    Meter,
+    parse_overflow,
+)
+from memman.doors import (
+    AsyncDoor,
+    Door,
+    refuse_async_port,
+    settled,
+)
+from memman.entries import (
+    NO_JSON,
+    Content,
+    Draft,
+    Entry,
+    TokenCount,
+    check_draft,
+    check_id,
+    check_text,
+    encode_json,
+    json_bytes,
+)
+from memman.errors import (
+    InvalidInput,
+    MemmanError,
+    SessionExists,
+    StateError,
+    StoreConflict,
+)
+from memman.explaining import Explanation
+from memman.formats import plain_messages
+from memman.formats.plain import reported_usage
+from memman.ids import new_id as uuid7
+from memman.plugins import shared_plugins
+from memman.ports import (
+    FeedItem,
+    ModelInfo,
+    Place,
+)
+from memman.records import Record, UsageReported
+from memman.resolver import DEFAULT_FORMAT, Resolver
+from memman.results import Context, SessionStats, Summary
+from memman.sessions import Feed, Following, LiveSessions, Session, no_session
+from memman.shared import Shared
+from memman.stores import MemoryStore, open_store
+from memman.summarizers import Asker, Summarizers
+from memman.usage import usage_of
+from memman.window import Window
+
+logger = logging.getLogger("memman")
+T = TypeVar("T")
+OnConflict = Literal["fail", "skip", "new_session"]
+"""What an import does where the session exists: refuse, leave it, or make a copy under a new id."""
+State = SessionState | Mapping[str, Any] | str | bytes
+"""A session document: as its type, as plain data, or as JSON."""
+Redact = Callable[[Entry], Entry]
+"""What an entry goes through before anyone sees it; it answers with the entry, changed or not."""
+_CLOSE_SECONDS = 5.0
+_EXISTS = (
+    "session {!r} exists; nothing was changed. Delete it first, or pass "
+    "on_conflict='skip' or 'new_session'"
+)
+_STORE_METHODS = (
+    "append", "commit", "load", "state", "read", "get", "feed", "lease", "erase", "sessions", "delete",
+    "close",
+)  # fmt: skip
+
+
+class AsyncMemoryManager:
+    """Keeps conversations inside their context windows without losing a word of them.
+
+    Args:
+        store: None keeps logs in this process; a path (or `sqlite:///PATH`) in a SQLite file; another
+                URL asks the plugins; or a `Store`.
+        model: the model that the contexts are for; its counter and limits are found by name.
+        config: the settings; `MemoryConfig()` by default.
+        summarizer: None asks nobody unless the settings name somebody; a `str -> str` callable (sync or
+            async), a `Summarizer`, or a name: `anthropic:MODEL`, `cmd:PROGRAM ARGS`, `digest` for nobody.
+        counter: None is resolved by `model`; a counter's name, a `str -> int`, or a counter.
+        redact: `Entry -> Entry`, called before an entry is counted and stored, and again before a
+            summarizer or a remote counter sees it.
+        clock: aware datetimes; for tests.
+        new_id: unique strings, made before the first attempt to store; for tests.
+        exclusive: this manager is the only writer of the store, so that it need not be asked for
+            news at each operation. Always so for the store in memory that `None` makes.
+
+    One manager belongs to one event loop. Receivers of its events may be coroutine functions.
+    """
+
+    def __init__(
+        self,
+        store: Any = None,
+        *,
+        model: str | None = None,
+        config: MemoryConfig | None = None,
+        summarizer: Any = None,
+        counter: Any = None,
+        redact: Redact | None = None,
+        clock: Callable[[], datetime] | None = None,
+        new_id: Callable[[], str] | None = None,
+        exclusive: bool = False,
+    ) -> None:
+        self._start(
+            AsyncDoor(), self, store, model, config, summarizer, counter, redact, clock, new_id,
+            exclusive,
+        )  # fmt: skip
+
+    def _start(
+        self,
+        door: Door,
+        sender: Any,
+        store: Any,
+        model: str | None,
+        config: MemoryConfig | None,
+        summarizer: Any,
+        counter: Any,
+        redact: Redact | None,
+        clock: Callable[[], datetime] | None,
+        new_id: Callable[[], str] | None,
+        exclusive: bool,
+    ) -> None:
+        self._door = door
+        self._resolver = resolver = Resolver(counter)
+        self._summarizers = Summarizers(door, shared_plugins, resolver.limits)
+        self._summarizers.give(summarizer)
+        for name, port in (("redact", redact), ("clock", clock), ("new_id", new_id)):
+            if port is not None and not callable(port):
+                raise InvalidInput(f"{name} must be callable, not {type(port).__name__}")
+        found = MemoryStore() if store is None else self._opened(store)
+        refuse_async_port(found, _STORE_METHODS, door, "store")
+        self._shared = Shared(
+            door=door,
+            store=found,
+            exclusive=exclusive or store is None,
+            clock=partial(datetime.now, UTC) if clock is None else _aware(clock),
+            new_id=uuid7 if new_id is None else _checked_ids(new_id),
+            redact=redact,
+            sender=sender,
+            meter=resolver.meter,
+            remote=resolver.remote,
+            limits=resolver.limits,
+            summarizer=self._summarizer_for,
+            format_named=resolver.format_named,
+            check=self._check,
+        )
+        self._sessions = LiveSessions(self._shared)
+        if config is not None and not isinstance(config, MemoryConfig):
+            raise InvalidInput(f"config must be a MemoryConfig, not {type(config).__name__}")
+        settings = config or MemoryConfig()
+        self._configure(settings.updated({"model": model}) if model is not None else settings)
+
+    # ------------------------------------------------------------ adding
+
+    async def add_user_message(
+        self,
+        session_id: str,
+        content: Content,
+        *,
+        id: str | None = None,
+        message_id: str | None = None,
+        pinned: bool = False,
+        metadata: Mapping[str, Any] | None = None,
+        compress: bool | None = None,
+    ) -> Entry:
+        """Adds what the user said. Once this returns, it is in the log for good.
+
+        Args:
+            session_id: creates the session if there is none.
+            content: text, or a tuple of parts (`TextPart`, `ImagePart`, ...).
+            id: your own id for the entry; adding it again with the same content is a no-op.
+            message_id: entries that share it are one message of the provider.
+            pinned: never replaced by a compression.
+            metadata: plain JSON data of your own, kept with the entry.
+            compress: overrides `auto_compress` for this call.
+
+        Raises:
+            InvalidInput: something cannot be taken (a lone surrogate, NaN); nothing was changed.
+            IdConflict: this id was added before with other content.
+        """
+        draft = drafts.said("user", content, message_id)
+        return await settled(self._adding(session_id, draft, id, pinned, metadata, compress))
+
+    async def add_assistant_message(
+        self,
+        session_id: str,
+        content: Content,
+        *,
+        id: str | None = None,
+        message_id: str | None = None,
+        pinned: bool = False,
+        metadata: Mapping[str, Any] | None = None,
+        compress: bool | None = None,
+    ) -> Entry:
+        """Adds what the assistant said; keywords and errors as in `add_user_message`."""
+        draft = drafts.said("assistant", content, message_id)
+        return await settled(self._adding(session_id, draft, id, pinned, metadata, compress))
+
+    async def add_system_message(
+        self,
+        session_id: str,
+        content: Content,
+        *,
+        id: str | None = None,
+        message_id: str | None = None,
+        pinned: bool = False,
+        metadata: Mapping[str, Any] | None = None,
+        compress: bool | None = None,
+    ) -> Entry:
+        """Adds instructions; at the head of a session they are pinned from the start."""
+        draft = drafts.said("system", content, message_id)
+        return await settled(self._adding(session_id, draft, id, pinned, metadata, compress))
+
+    async def add_tool_call(
+        self,
+        session_id: str,
+        name: str,
+        arguments: Mapping[str, Any] | str,
+        *,
+        call_id: str | None = None,
+        id: str | None = None,
+        message_id: str | None = None,
+        pinned: bool = False,
+        metadata: Mapping[str, Any] | None = None,
+        compress: bool | None = None,
+    ) -> Entry:
+        """Adds a call of a tool. Calls that share a `message_id` were made in parallel.
+
+        `arguments` are a mapping, or the text that the model wrote, kept as it is. Without a
+        `call_id` the result is found by the tool's name and the order.
+        """
+        draft = drafts.tool_call(name, arguments, call_id, message_id)
+        return await settled(self._adding(session_id, draft, id, pinned, metadata, compress))
+
+    async def add_tool_result(
+        self,
+        session_id: str,
+        name: str,
+        content: Content,
+        *,
+        call_id: str | None = None,
+        is_error: bool = False,
+        id: str | None = None,
+        message_id: str | None = None,
+        pinned: bool = False,
+        metadata: Mapping[str, Any] | None = None,
+        compress: bool | None = None,
+    ) -> Entry:
+        """Adds what a tool returned. A result whose call is unknown is kept and rendered as a note.
+
+        With `metadata={"fold_key": ...}` a compression may fold older results with the same key.
+        """
+        draft = drafts.tool_result(name, content, call_id, is_error, message_id)
+        return await settled(self._adding(session_id, draft, id, pinned, metadata, compress))
+
+    async def add_context(
+        self,
+        session_id: str,
+        content: Content,
+        source: str,
+        *,
+        id: str | None = None,
+        message_id: str | None = None,
+        pinned: bool = False,
+        metadata: Mapping[str, Any] | None = None,
+        compress: bool | None = None,
+    ) -> Entry:
+        """Adds material from a `source` (a file, a search); it is rendered as such, not as the user's.
+
+        `metadata={"fold_key": ...}` as in `add_tool_result`.
+        """
+        draft = drafts.context(source, content, message_id)
+        return await settled(self._adding(session_id, draft, id, pinned, metadata, compress))
+
+    async def add_messages(
+        self, session_id: str, messages: Any, format: str = "auto"
+    ) -> list[Entry]:
+        """Adds a provider's messages, atomically: all or none.
+
+        Args:
+            session_id: creates the session if there is none.
+            messages: a list of dicts or of an SDK's message objects, one of them, a response object
+                (its message, and its usage with it), or text in the format `text`.
+            format: a format's name, or "auto" to detect it.
+
+        Raises:
+            FormatError: they are in no known format, or broken; the message at fault is named.
+        """
+        session_id = check_id(session_id, "session_id")
+        plain = plain_messages(messages)
+        if not plain:
+            return []
+        form = (
+            self._resolver.detected(plain)
+            if format == "auto"
+            else self._resolver.format_named(format)
+        )
+        drafts = [check_draft(draft) for draft in form.parse(plain)]
+        shared = self._shared
+        labels = {
+            label: shared.new_id()
+            for label in dict.fromkeys(draft.message_id for draft in drafts)
+            if label is not None
+        }
+        usage = self._readable_usage(reported_usage(messages))
+        session = self._session(session_id)
+        entries = await session.add_all(drafts, labels)
+        if usage is not None:
+            await session.record_usage(usage)
+        return entries
+
+    def _readable_usage(self, usage: Any) -> UsageReported | None:
+        """A response's usage; one that cannot be read must not keep its message out."""
+        if usage is None:
+            return None
+        try:
+            return usage_of(usage, self._shared.new_id(), self._shared.clock(), None)
+        except InvalidInput as error:
+            logger.warning("the usage of a response was not recorded: %s", error)
+            return None
+
+    async def record_usage(self, session_id: str, usage: Any, *, model: str | None = None) -> None:
+        """Keeps what the provider said the last request cost, and learns from it.
+
+        `usage` is a response's usage object or dict (OpenAI, Anthropic, Gemini, Bedrock), or the number
+        of input tokens. Cached tokens are normalised: the total is what was read, cached or not.
+        """
+        if model is not None:
+            model = check_text(model, "model")
+        record = usage_of(usage, self._shared.new_id(), self._shared.clock(), model)
+        await (await self._known(session_id)).record_usage(record)
+
+    async def record_overflow(
+        self, error: BaseException | str, *, model: str | None = None
+    ) -> ModelInfo | None:
+        """Learns a model's limit from a provider's refusal of a request that was too long.
+
+        From then on this manager's limits of that model follow, and with them the threshold where
+        `max_tokens` is not set. Nothing is stored.
+
+        Args:
+            error: what the provider's SDK raised, or its text.
+            model: the model that refused; the manager's by default.
+
+        Returns:
+            The limits as they are now; None, and nothing changed, where the error is no overflow (a rate
+            limit, a quota) or names no limit.
+
+        Raises:
+            InvalidInput: no model is set or given, or `error` is neither an exception nor text.
+            ConfigError: the new limit leaves no room for `reserve_output`; nothing was changed.
+        """
+        if not isinstance(error, BaseException | str):
+            raise InvalidInput(f"error must be an exception or its text, not {error!r:.60}")
+        name = self._shared.config.model if model is None else model
+        if name is None:
+            raise InvalidInput("whose limit is it? Pass model=, or give the manager a model")
+        name = check_text(name, "model")
+        overflow = parse_overflow(error)
+        if overflow is None:
+            return None
+        info = self._resolver.models.taught(name, overflow, f"{self._shared.clock():%Y-%m-%d}")
+        if info is not None:
+            self._learn_limits(name, info)
+        return info
+
+    # ------------------------------------------------------------ compressing
+
+    async def compress(
+        self, session_id: str, *, target_tokens: int | None = None, focus: str | None = None
+    ) -> events.CompressionResult:
+        """Compresses now, down to `target_tokens` or the configured low water.
+
+        The result says in `reason` why when it did nothing. `focus` is what a summary should pay
+        special attention to.
+
+        Raises:
+            CompressionFailed: a stage of the strategy failed, or the summarizer did and
+                `on_failure="raise"`; nothing was changed.
+            InvalidInput: the target is above the trigger.
+        """
+        _check_goal(target_tokens, focus)
+        return await (await self._known(session_id)).compress(
+            target_tokens=target_tokens, focus=focus
+        )
+
+    async def plan_compression(
+        self, session_id: str, *, target_tokens: int | None = None, focus: str | None = None
+    ) -> CompressionPlan:
+        """What `compress` would do, entry by entry. Asks no summarizer and changes nothing."""
+        _check_goal(target_tokens, focus)
+        return await (await self._known(session_id)).plan(target_tokens, focus)
+
+    async def undo_compression(self, session_id: str, compression_id: str | None = None) -> str:
+        """Takes a compression back, the latest by default, and returns its id.
+
+        Raises `Refused` when a later compression folded it (the message names the one to undo first)
+        or its replacement is pinned, `EntryNotFound` when it is not in force.
+        """
+        if compression_id is not None:
+            compression_id = check_id(compression_id, "compression_id")
+        return await (await self._known(session_id)).undo(compression_id)
+
+    async def pin(self, session_id: str, entry_id: str) -> None:
+        """Keeps an active entry from ever being replaced."""
+        entry_id = check_id(entry_id, "entry_id")
+        await (await self._known(session_id)).pin(entry_id, True)
+
+    async def unpin(self, session_id: str, entry_id: str) -> None:
+        """Lets an entry be replaced again."""
+        entry_id = check_id(entry_id, "entry_id")
+        await (await self._known(session_id)).pin(entry_id, False)
+
+    async def delete_entries(self, session_id: str, ids: Sequence[str]) -> None:
+        """Removes added entries for good, with every summary that was made of them.
+
+        Compressions that hide one of them are unfolded first. Payloads are overwritten in the store.
+        """
+        wanted = [ids] if isinstance(ids, str) else ids
+        if not isinstance(wanted, Sequence) or not all(isinstance(name, str) for name in wanted):
+            raise InvalidInput(f"ids must be a list of entry ids, not {ids!r:.60}")
+        names = [check_text(name, "ids") for name in wanted]
+        await (await self._known(session_id)).delete(names)
+
+    # ------------------------------------------------------------ reading
+
+    async def build_context(
+        self,
+        session_id: str,
+        *,
+        format: str = "openai-chat",
+        model: str | None = None,
+        budget: int | None = None,
+        system: str | None = None,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+    ) -> Context:
+        """What to send to the model: valid in `format` and within `budget`. Changes nothing.
+
+        Args:
+            session_id: must exist.
+            format: "openai-chat", "openai-responses", "anthropic", "gemini", "bedrock", "mistral",
+                "langchain", "text", or a plugin's.
+            model: another model than the session's; the window is priced by its counter.
+            budget: tokens; the session's `max_tokens` by default.
+            system: a system prompt that precedes the session's own system messages.
+            tools: the tool definitions that you will send along; they are counted.
+
+        Raises:
+            BudgetExceeded: pinned entries, the head and the clipped newest exchange do not fit.
+            SessionNotFound: there is no such session.
+        """
+        return await settled(self._building(session_id, format, model, budget, system, tools))
+
+    async def get_context_for_llm(self, session_id: str) -> str:
+        """The conversation as one text: summaries with their dates, then what is recent."""
+        return (await self.build_context(session_id, format="text")).text
+
+    async def get_active_entries(self, session_id: str) -> list[Entry]:
+        """The window in order, summaries and stubs included."""
+        return await (await self._known(session_id)).active_entries()
+
+    async def get_entries(self, session_id: str) -> list[Entry]:
+        """Every added entry of the current era in log order, compressed ones too, no replacements."""
+        return await (await self._known(session_id)).entries()
+
+    async def get_entry(self, session_id: str, id: str) -> Entry:
+        """One entry by id, active or compressed. Raises `EntryNotFound`."""
+        entry_id = check_id(id, "id")
+        return await (await self._known(session_id)).entry(entry_id)
+
+    async def get_summaries(self, session_id: str) -> list[Summary]:
+        """The summaries in force, with the ids of what they stand for."""
+        return await (await self._known(session_id)).summaries()
+
+    async def get_stats(self, session_id: str) -> SessionStats:
+        """Numbers about a session."""
+        return await (await self._known(session_id)).stats()
+
+    async def explain(self, session_id: str) -> Explanation:
+        """Why a session was or was not compressed, what is next, and what became of each entry.
+
+        Reads the log since the last clear. Asks no summarizer and changes nothing.
+        """
+        return await (await self._known(session_id)).explain()
+
+    async def count_tokens(
+        self,
+        content: Any,
+        *,
+        model: str | None = None,
+        system: str | None = None,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+    ) -> TokenCount:
+        """Counts a text, entries, or a provider's messages (then with their framing)."""
+        config = self._shared.config
+        meter = self._resolver.meter(config if model is None else config.updated({"model": model}))
+        if system is not None:
+            system = check_text(system, "system")
+        encoded = _tools(tools) if tools is not None else _NO_TOOLS
+        given = None if encoded == _NO_TOOLS else encoded
+        if isinstance(content, str):
+            text = check_text(content, "content")
+            return meter.plus(meter.count_cached(text), self._given(system, given, meter))
+        if isinstance(content, Entry):
+            content = [content]
+        if isinstance(content, Sequence) and all(isinstance(item, Entry) for item in content):
+            tokens = sum(meter.recount(entry) for entry in content)
+            return meter.total(tokens + self._given(system, given, meter))
+        return meter.total(self._priced(content, system, given, meter))
+
+    async def list_sessions(self) -> list[str]:
+        """The ids of all sessions of the store."""
+        shared = self._shared
+        return [
+            info.session_id for info in await self._door.call(shared.store, shared.store.sessions)
+        ]
+
+    async def feed(
+        self, session_id: str | None = None, *, after: int | str = "", limit: int = 1_000
+    ) -> list[FeedItem]:
+        """What was recorded, whoever recorded it: of one session, or of every session of the store.
+
+        Whoever goes on behind the last item misses nothing and gets each record once, a session's in the
+        order of its log. Entries that were deleted are there without their content, deleted sessions not.
+
+        Args:
+            session_id: None for every session.
+            after: the cursor of the last item that you have; for one session its seq will do. "" begins
+                at the beginning.
+            limit: records at most, and never more than a million.
+
+        Raises:
+            SessionNotFound: there is no such session.
+            InvalidInput: `after` is no place in this log; it may be of another store or session, or of
+                this one before it was restored or begun anew.
+        """
+        if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+            raise InvalidInput(f"limit must be a number of records, not {limit!r:.60}")
+        return await Feed(self._shared, session_id, after).page(limit)
+
+    def follow(
+        self,
+        session_id: str | None = None,
+        *,
+        after: int | str = "",
+        poll: tuple[float, float] = (0.05, 2.0),
+        timeout: float | None = None,
+    ) -> AsyncGenerator[FeedItem, None]:
+        """Iterates over what was recorded and then over what comes, in whatever process.
+
+        At least once: keep the cursor of an item when you are done with it, and begin there the next time.
+        A session that is not there yet is waited for. Close the iterator to end it; `close` ends it too.
+
+        Args:
+            session_id: None for every session.
+            after: as in `feed`.
+            poll: seconds between two looks at the store, the least and the most; the pause doubles while
+                nothing comes. What this manager records is seen at once.
+            timeout: seconds without a record after which it ends; None goes on for ever.
+
+        Raises:
+            SessionNotFound: the session was deleted.
+            InvalidInput: as in `feed`, or `poll` or `timeout` are not what they should be.
+            StoreError: the store cannot be read; begin again behind the last item.
+        """
+        return Following(self._shared, session_id, after, poll, timeout).items()
+
+    # ------------------------------------------------------------ sessions out and in
+
+    async def export_session(self, session_id: str) -> SessionState:
+        """The session as a document: entries, summaries, totals, settings, and its whole log."""
+        return await (await self._known(session_id)).export()
+
+    async def import_session(self, state: State, on_conflict: OnConflict = "fail") -> str:
+        """Restores a session from a document and returns its id. All or nothing.
+
+        Totals, links and derived fields are checked against the log, never trusted.
+
+        Args:
+            state: a `SessionState`, its JSON, or that as plain data.
+            on_conflict: when a session of this id exists: "fail", "skip" (keep what is there), or
+                "new_session" (import under a new id).
+
+        Raises:
+            StateError: the document is not sound; `problems` has every fault.
+            SessionExists: with `on_conflict="fail"`.
+        """
+        _check_on_conflict(on_conflict)
+        document = state if isinstance(state, SessionState) else SessionState.from_json(state)
+        meter = _WatchedMeter(self._resolver.meter(self._shared.config))
+        sound = checked(document, meter)
+        self._check_settings(document.settings)
+        shared, records = self._shared, sound.records
+        if shared.redact is not None:
+            records = with_entries(records, Session(document.session_id, shared).redacted)
+        session_id, exists = await self._name_for(document.session_id, on_conflict)
+        if exists:
+            if on_conflict == "fail":
+                raise SessionExists(_EXISTS.format(session_id))
+            return session_id
+        await self._begin(session_id, records, sound.window, len(records), meter)
+        return session_id
+
+    async def export_archive(
+        self, session_id: str, to: Target, *, packing: Packing | None = None
+    ) -> ArchiveInfo:
+        """Writes the session's whole log as an archive of lines, for sessions of any length.
+
+        It is written a page at a time; what is added meanwhile is not in it.
+
+        Args:
+            session_id: which session.
+            to: a path, whose file is there whole or not at all and is readable by its owner alone; or a
+                binary file, which is not closed.
+            packing: "none", "gzip" or "zstd" (the extra `zstd`); None goes by the path's suffix, `.gz`
+                or `.zst`.
+
+        Raises:
+            StoreConflict: entries, or the session, were deleted meanwhile; a path has no file then.
+            OSError: the file cannot be written.
+        """
+        return await (await self._known(session_id)).export_archive(to, packing)
+
+    async def import_archive(
+        self,
+        source: Source,
+        on_conflict: OnConflict = "fail",
+        *,
+        limits: ArchiveLimits | None = None,
+    ) -> str:
+        """Restores a session from an archive and returns its id. All or nothing.
+
+        The archive is read to its end and checked first, in temporary files, and stored in one commit.
+        Counts of this manager's counter are worked out anew. Where the session has all of these records
+        already, and perhaps more, an import changes nothing and is no conflict: it can be repeated.
+
+        Args:
+            source: a path, or a binary file, which is read from where it is and not closed. Whether and
+                how it is packed is told by its first bytes.
+            on_conflict: as in `import_session`, when there is another session of this id.
+            limits: what the archive may take at most; `ArchiveLimits()` if none.
+
+        Raises:
+            StateError: it is not sound, or beyond a limit; `problems` has every fault with its line.
+            SessionExists: with `on_conflict="fail"`.
+            OSError: the file cannot be read.
+        """
+        _check_on_conflict(on_conflict)
+        shared = self._shared
+        redacted = Session("", shared).redacted if shared.redact is not None else None
+        meter = _WatchedMeter(self._resolver.meter(shared.config))
+        intake = Intake(source, limits, meter, redacted)
+        try:
+            info = await self._door.to_the_end(self._door.call(intake, intake.check))
+            self._check_settings(intake.settings)
+            session_id, exists = await self._name_for(info.session_id, on_conflict)
+            if not exists:
+                window, floor = intake.window(), intake.floor
+                await self._begin(session_id, intake.records, window, floor, meter)
+            elif on_conflict == "fail" and not await self._session(session_id).holds(
+                intake.records
+            ):
+                raise SessionExists(_EXISTS.format(session_id))
+        finally:
+            intake.close()
+        return session_id
+
+    def _check_settings(self, settings: Mapping[str, Any]) -> None:
+        """Raises `StateError` where a session's settings do not go with this manager."""
+        try:
+            self._check(self._shared.config.updated(settings))
+        except MemmanError as error:
+            raise StateError([f"its settings do not work here: {error}"]) from error
+
+    async def _name_for(self, session_id: str, on_conflict: OnConflict) -> tuple[str, bool]:
+        """The id that an import goes under, and whether there is a session of that id."""
+        shared = self._shared
+        exists = await self._door.call(shared.store, shared.store.state, session_id) is not None
+        if not exists or on_conflict != "new_session":
+            return session_id, exists
+        room = session_id.encode()[:200].decode(errors="ignore")
+        return f"{room}-{shared.new_id()}", False
+
+    async def _begin(
+        self,
+        session_id: str,
+        records: Sequence[Record],
+        window: Sequence[Place],
+        floor: int,
+        meter: _WatchedMeter,
+    ) -> None:
+        """Stores an imported session and tells of it, and of counts that were estimated for it."""
+        shared = self._shared
+        commit = self._door.call(
+            shared.store, shared.store.commit, session_id, 0, records, window, floor, expect_head=0
+        )
+        try:
+            await self._door.to_the_end(commit)
+        except StoreConflict as error:
+            raise SessionExists(f"session {session_id!r} was created meanwhile") from error
+        session = self._session(session_id)
+        await session.tell(events.SessionImported(session_id=session_id, records=len(records)))
+        if meter.failure:
+            fell = events.CountFellBack(
+                session_id=session_id, counter=meter.fingerprint, reason=meter.failure
+            )
+            await session.tell(fell)
+
+    async def clear_session(self, session_id: str) -> None:
+        """Empties the window, pins and head included. The log stays; a clear is not undone."""
+        await (await self._known(session_id)).clear()
+
+    async def delete_session(self, session_id: str) -> None:
+        """Removes a session with its log, for good."""
+        await (await self._known(session_id)).delete_all()
+
+    # ------------------------------------------------------------ settings
+
+    async def update_config(self, session_id: str | None = None, /, **settings: Any) -> None:
+        """Changes settings of one session, which keeps them, or without an id of the manager.
+
+        Raises `ConfigError` that names the setting; nothing was changed then.
+        """
+        if session_id is None:
+            self._configure(self._shared.config.updated(settings))
+        else:
+            await self._session(session_id).configure(settings)
+
+    async def set_summarize_callback(self, summarizer: Any) -> None:
+        """Takes another summarizer: a callable, a name, a `Summarizer`, or None for the settings' own."""
+        self._summarizers.give(summarizer)
+
+    async def close(self) -> None:
+        """Waits at most 5 s for background compressions, then closes the store.
+
+        What is not done by then changes nothing any more, however late its summary comes.
+        """
+        await self._door.finish(_CLOSE_SECONDS)
+        self._shared.closed = True
+        for flag in list(self._shared.flags):
+            flag.set()
+        for session in self._sessions:
+            await session.settle()
+        await self._door.call(self._shared.store, self._shared.store.close)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.close()
+
+    # ------------------------------------------------------------ inside
+
+    # What follows gives its answer at once where nothing has to be waited for, as nearly always, and
+    # else what is to be awaited: the sync door makes no coroutine for it.
+
+    def _adding(
+        self,
+        session_id: str,
+        draft: Draft,
+        entry_id: str | None,
+        pinned: bool,
+        metadata: Mapping[str, Any] | None,
+        compress: bool | None,
+    ) -> Entry | Coroutine[Any, Any, Entry]:
+        """Checks what was given; the session does the rest."""
+        draft = check_draft(draft)
+        if entry_id is not None:
+            entry_id = check_id(entry_id, "id")
+        if pinned is not False and pinned is not True:
+            raise InvalidInput(f"pinned must be True or False, not {pinned!r}")
+        if compress is not None and not isinstance(compress, bool):
+            raise InvalidInput(f"compress must be True, False or None, not {compress!r}")
+        encoded = NO_JSON if metadata is None else _metadata(metadata)
+        session = self._sessions.find(session_id) or self._session(session_id)
+        entry = session.add_here(draft, pinned, encoded) if entry_id is None else None
+        if entry is None:
+            return session.add(draft, entry_id, pinned, encoded, compress)
+        return entry if session.calm else session.after_add(entry, compress)
+
+    def _building(
+        self,
+        session_id: str,
+        format: str,
+        model: str | None,
+        budget: int | None,
+        system: str | None,
+        tools: Sequence[Mapping[str, Any]] | None,
+    ) -> Context | Coroutine[Any, Any, Context]:
+        """Checks what was given; the session does the rest."""
+        if budget is not None and (isinstance(budget, bool) or not isinstance(budget, int)):
+            raise InvalidInput(f"budget must be a number of tokens, not {budget!r}")
+        if system is not None:
+            system = check_text(system, "system")
+        if model is not None:
+            model = check_text(model, "model")
+        if type(format) is not str:
+            self._resolver.format_named(format)
+        encoded = _tools(tools) if tools is not None and tools != [] else None
+        asked = Asked(format, model, budget, system, encoded)
+        session = self._sessions.find(session_id)
+        context = session.build_here(asked) if session is not None else None
+        return self._built(session_id, asked) if context is None else context
+
+    async def _built(self, session_id: str, asked: Asked) -> Context:
+        return await (await self._known(session_id)).build(asked)
+
+    def _session(self, session_id: str) -> Session:
+        """The live session of this id; reading one that does not exist raises from the session."""
+        session = self._sessions.find(session_id)
+        if session is None:
+            session_id = check_id(session_id, "session_id")
+            session = self._sessions.open(session_id)
+        return session
+
+    async def _known(self, session_id: str) -> Session:
+        """The session of this id, if there is one: asking for what is not there leaves nothing behind."""
+        session = self._sessions.find(session_id)
+        if session is None:
+            session_id = check_id(session_id, "session_id")
+            shared = self._shared
+            if await self._door.call(shared.store, shared.store.state, session_id) is None:
+                raise no_session(session_id)
+            session = self._session(session_id)
+        return session
+
+    def _configure(self, config: MemoryConfig) -> None:
+        self._check(config, config)
+        for session in self._sessions:
+            self._check(config.updated(session.settings), config)
+        self._shared.configure(config)
+
+    def _check(self, config: MemoryConfig, managers: MemoryConfig | None = None) -> None:
+        """Refuses settings that name what is not there, or leave no room for the model.
+
+        `managers` are the manager's own, where they are about to change.
+        """
+        stages_of(config.strategy)
+        resolve_budget(config, self._resolver.limits(config.model))
+        self._summarizers.check(config.summarizer, (managers or self._shared.config).summarizer)
+        self._resolver.meter(config)
+
+    def _learn_limits(self, model: str, info: ModelInfo) -> None:
+        """Takes other limits of a model, if no settings contradict them."""
+        before = self._resolver.models
+        self._resolver.models = before.with_limits(model, info)
+        try:
+            self._configure(self._shared.config)
+        except BaseException:
+            self._resolver.models = before
+            raise
+
+    def _opened(self, store: Any) -> Any:
+        """The store of a URL, or the store itself."""
+        if not isinstance(store, str | os.PathLike):
+            return store
+        return open_store(os.fspath(store), shared_plugins)
+
+    def _given(self, system: str | None, tools: bytes | None, meter: Meter) -> int:
+        """The tokens of a system prompt and of tools beside what is no request."""
+        if system is None and tools is None:
+            return 0
+        prompt = meter.text_cached(system) if system else 0
+        return prompt + (meter.tools_cached(tools, DEFAULT_FORMAT) if tools else 0)
+
+    def _priced(self, messages: Any, system: str | None, tools: bytes | None, meter: Meter) -> int:
+        """A provider's messages as they would be sent: content and framing."""
+        plain = plain_messages(messages)
+        form = self._resolver.detected(plain)
+        craft = self._shared.craft(meter)
+        window = Window()
+        for seq, draft in enumerate(form.parse(plain), 1):
+            window.add(msgspec.structs.replace(craft(draft), seq=seq), False)
+        rendering = rendering_in(form, meter)
+        rendering.update(window)
+        beside = sum(price_given(system, tools, meter, form))
+        return window.tokens + rendering.added + rendering.edges + beside
+
+    def _summarizer_for(self, config: MemoryConfig) -> Asker | None:
+        return self._summarizers.chosen(config.summarizer, self._shared.config.summarizer)
+
+    def _heal(self) -> None:
+        """Frees the locks that this thread was interrupted in."""
+        for session in self._sessions:
+            session.heal()
+
+
+class _WatchedMeter:
+    """A meter that recounts what is imported; `failure` is why the estimator answered, if it did."""
+
+    def __init__(self, meter: Meter) -> None:
+        self._meter = meter
+        self.fingerprint = meter.fingerprint
+        self.failure = ""
+
+    def count_entry(self, entry: Entry) -> TokenCount:
+        count = self._meter.count_entry(entry)
+        if count.counter != self.fingerprint:
+            self.failure = self._meter.failure
+        return count
+
+
+# ---------------------------------------------------------------- arguments, checked
+
+
+def _aware(clock: Callable[[], datetime]) -> Callable[[], datetime]:
+    """The clock, whose times are refused where they have no zone."""
+
+    def now() -> datetime:
+        time = clock()
+        if not isinstance(time, datetime) or time.tzinfo is None:
+            raise InvalidInput(f"clock must return an aware datetime, not {time!r}")
+        return time
+
+    return now
+
+
+def _checked_ids(new_id: Callable[[], str]) -> Callable[[], str]:
+    """The maker of ids, which are refused where they are none."""
+    return lambda: check_id(new_id(), "what new_id returned")
+
+
+_NO_TOOLS = b"[]"
+
+
+def _tools(tools: Any) -> bytes:
+    """Tool definitions as they are sent."""
+    listed = isinstance(tools, Sequence) and not isinstance(tools, str | bytes)
+    if not listed or not all(isinstance(tool, Mapping) for tool in tools):
+        raise InvalidInput(f"tools must be a list of definitions (dicts), not {tools!r:.60}")
+    return json_bytes(list(tools), "tools")
+
+
+def _check_goal(target_tokens: Any, focus: Any) -> None:
+    number = isinstance(target_tokens, int) and not isinstance(target_tokens, bool)
+    if target_tokens is not None and (not number or target_tokens < 0):
+        raise InvalidInput(f"target_tokens must be a number of tokens, not {target_tokens!r}")
+    if focus is not None:
+        check_text(focus, "focus")
+
+
+def _check_on_conflict(on_conflict: str) -> None:
+    if on_conflict not in ("fail", "skip", "new_session"):
+        raise InvalidInput(f"on_conflict={on_conflict!r}: use 'fail', 'skip' or 'new_session'")
+
+
+def _metadata(metadata: Mapping[str, Any]) -> msgspec.Raw:
+    if not isinstance(metadata, Mapping):
+        raise InvalidInput(f"metadata must be a mapping, not {type(metadata).__name__}")
+    return encode_json(dict(metadata), "metadata")

@@ -1,0 +1,130 @@
+"""The JSON Schemas of what memman writes: the session document, records, and what commands answer.
+
+    python -m memman.cli.schemas docs/reference/schemas
+
+writes them anew, one file each; a test fails where they are stale. They are made of the types themselves.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import operator
+import sys
+import types
+import typing
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+
+from memman.archive import SessionState
+from memman.cli import answers
+from memman.records import Record
+
+DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
+ANSWERS: Final[dict[str, tuple[type[answers.Answer], ...]]] = {
+    "demo": (answers.DemoAnswer,),
+    "import": (
+        answers.ImportFileAnswer,
+        answers.ImportAnswer,
+        answers.ImportDatabaseAnswer,
+    ),
+    "sessions": (answers.SessionsAnswer,),
+    "follow": (answers.FollowAnswer,),
+    "stats": (answers.StatsAnswer,),
+    "show": (answers.ShowAnswer, answers.EntryAnswer),
+    "compress": (answers.CompressAnswer, answers.PlanAnswer),
+    "plan": (answers.PlanAnswer,),
+    "diff": (answers.DiffAnswer,),
+    "why": (answers.WhyAnswer,),
+    "undo": (answers.UndoAnswer,),
+    "export": (answers.ExportAnswer, answers.ArchiveAnswer),
+    "verify": (answers.VerifyAnswer,),
+    "check": (answers.CheckAnswer,),
+    "formats": (answers.FormatsAnswer,),
+    "count": (answers.CountAnswer, answers.CountsAnswer),
+    "counters": (answers.CountersAnswer, answers.ExplainCounterAnswer),
+    "models": (answers.ModelsAnswer,),
+    "plugins": (answers.PluginsAnswer, answers.CheckedPluginAnswer, answers.ScaffoldAnswer),
+}
+"""The types of each command's documents; the first is that of the command without further options."""
+
+
+def schemas() -> dict[str, dict[str, Any]]:
+    """Every published schema by the name of its file."""
+    made = {
+        "session": _schema("A session of memman as a document", (SessionState,)),
+        "record": _schema("A record of a session's log", typing.get_args(Record)),
+    }
+    for command, kinds in ANSWERS.items():
+        made[f"{command}-answer"] = _schema(f"What `memman {command} --json` answers", kinds)
+    return made
+
+
+def written(schema: dict[str, Any]) -> bytes:
+    """A schema as it stands in its file."""
+    return msgspec.json.format(msgspec.json.encode(schema), indent=2) + b"\n"
+
+
+def _schema(title: str, kinds: tuple[type, ...]) -> dict[str, Any]:
+    twins = [_twin(kind) for kind in kinds]
+    found, named = msgspec.json.schema_components(twins, ref_template="#/$defs/{name}")
+    body = found[0] if len(kinds) == 1 else {"anyOf": list(found)}
+    return {"$schema": DIALECT, "title": title, **body, "$defs": named}
+
+
+@functools.cache
+def _twin(kind: Any) -> Any:
+    """The type with encoded JSON (`msgspec.Raw`) as anything: msgspec makes no schema of its defaults."""
+    if kind is msgspec.Raw:
+        return Any
+    if kind is datetime:
+        return Annotated[datetime, msgspec.Meta(tz=True)]  # all of ours have a zone
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        return _struct(kind)
+    arguments = tuple(_twin(each) for each in typing.get_args(kind))
+    if not arguments or typing.get_origin(kind) is Literal:
+        return kind
+    if typing.get_origin(kind) in (typing.Union, types.UnionType):
+        return functools.reduce(operator.or_, arguments)
+    return typing.get_origin(kind)[arguments]
+
+
+def _struct(kind: type[msgspec.Struct]) -> Any:
+    config = kind.__struct_config__
+    fields = [_field(field) for field in msgspec.structs.fields(kind)]
+    return msgspec.defstruct(
+        kind.__name__,
+        fields,
+        namespace={"__doc__": inspect.getdoc(kind)},
+        module=kind.__module__,
+        tag=config.tag,
+        tag_field=config.tag_field,
+        rename={field.name: field.encode_name for field in msgspec.structs.fields(kind)},
+        kw_only=True,
+    )
+
+
+def _field(field: Any) -> tuple[str, Any, Any]:
+    twin = _twin(field.type)
+    if field.required:
+        return field.name, twin, msgspec.NODEFAULT
+    if field.type is msgspec.Raw:
+        return field.name, twin, msgspec.UNSET
+    if field.default is not msgspec.NODEFAULT:
+        return field.name, twin, field.default
+    return field.name, twin, msgspec.field(default_factory=field.default_factory)
+
+
+def main(folder: Path) -> None:
+    """Writes every schema into the folder, in place of those that are there."""
+    for old in folder.glob("*.json"):
+        old.unlink()
+    for name, schema in schemas().items():
+        (folder / f"{name}.json").write_bytes(written(schema))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

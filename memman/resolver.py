@@ -1,0 +1,148 @@
+"""What settings name, found once each: counters, formats, and the limits of models."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from memman.config import MemoryConfig
+from memman.counting import (
+    Breaker,
+    Meter,
+    Models,
+    RemoteMeter,
+    builtin_specs,
+    estimator_for,
+    model_ref,
+    resolve,
+    resolve_remote,
+    sound_specs,
+)
+from memman.counting.meter import CallableCounter
+from memman.doors import is_async_callable, refuse_async_port
+from memman.entries import Accuracy
+from memman.errors import AsyncPortRefused, InvalidInput, PluginNotFound
+from memman.formats import BUILTIN_FORMATS, detect_format
+from memman.formats import format_named as named
+from memman.plugins import shared_plugins
+from memman.ports import CounterSpec, Format, ModelRef
+from memman.shared import Remote
+
+logger = logging.getLogger("memman")
+DEFAULT_FORMAT = "openai-chat"
+
+
+class Resolver:
+    """Finds for one manager what its settings name, among memman's own and the plugins'.
+
+    `counter` is what the manager was given: None, a name, a `str -> int`, or a counter. `models` are the
+    models as they are known now; another value may teach other limits.
+    """
+
+    def __init__(self, counter: Any = None) -> None:
+        self._counter = _accepted(counter)
+        self.models = Models(shared_plugins)
+        self._meters: dict[tuple[str | None, bool], Meter] = {}
+        self._remotes: dict[str, Remote | None] = {}
+        self._breakers: dict[str, Breaker] = {}  # by fingerprint: an endpoint's models share one
+        self._formats: dict[str, Format] = {form.name: form for form in BUILTIN_FORMATS}
+        self._plugin_formats_known = False
+
+    def meter(self, config: MemoryConfig) -> Meter:
+        """The meter for a model under a counting policy, resolved once."""
+        key = (config.model, config.count_policy == "estimate")
+        meter = self._meters.get(key)
+        if meter is None:
+            model = None if config.model is None else self.models.ref(config.model)
+            counter, accuracy = self._resolved(config, model)
+            meter = self._meters[key] = Meter(counter, accuracy, model=model)
+        return meter
+
+    def _resolved(self, config: MemoryConfig, model: ModelRef | None) -> tuple[Any, Accuracy]:
+        given = self._counter
+        if config.count_policy == "estimate" or (given is None and model is None):
+            return estimator_for(model), "low"
+        if given is not None and not isinstance(given, str):
+            return given, "high"
+        found = resolve(model or model_ref(""), known_counters(), given)
+        return found.counter, found.spec.accuracy
+
+    def remote(self, config: MemoryConfig) -> Remote | None:
+        """The remote counter of a model where the policy asks for one, resolved once."""
+        if config.count_policy != "confirm" or config.model is None:
+            return None
+        if config.model not in self._remotes:
+            self._remotes[config.model] = self._resolved_remote(config.model)
+        return self._remotes[config.model]
+
+    def _resolved_remote(self, name: str) -> Remote | None:
+        model = self.models.ref(name)
+        found = resolve_remote(model, known_counters())
+        if found is None:
+            return None
+        spec, counter = found
+        try:
+            form = self.format_named(spec.format or DEFAULT_FORMAT).name
+        except PluginNotFound as error:  # a count is never a reason for a context to fail
+            logger.warning("remote counter %s is not asked: %s", spec.name, error)
+            return None
+        breaker = self._breakers.setdefault(counter.fingerprint, Breaker())
+        meter = RemoteMeter(counter, model, accuracy=spec.accuracy, breaker=breaker)
+        return Remote(meter, form)
+
+    def limits(self, model: str | None) -> tuple[int, int, int] | None:
+        """(context, max_input, max_output) of a model in tokens, None where they are not known."""
+        if model is None:
+            return None
+        info = self.models.info(model)
+        return None if info is None else (info.context, info.max_input, info.max_output)
+
+    def format_named(self, name: str) -> Format:
+        """The message format of a name. Raises `PluginNotFound`."""
+        form = self._formats.get(name) if isinstance(name, str) else None
+        if form is None:
+            form = named(name, self._every_format())
+        return form
+
+    def detected(self, messages: Sequence[Any]) -> Format:
+        """The message format that plain messages are in. Raises `FormatError`."""
+        return detect_format(messages, self._every_format())
+
+    def _every_format(self) -> list[Format]:
+        if not self._plugin_formats_known:
+            self._plugin_formats_known = True
+            self._formats = known_formats()
+        return list(self._formats.values())
+
+
+def known_counters() -> list[CounterSpec]:
+    """The counters of plugins, then memman's own."""
+    return [*sound_specs(shared_plugins().listed("memman_token_counters")), *builtin_specs()]
+
+
+def known_formats() -> dict[str, Format]:
+    """The formats that are parsed and rendered, by name: memman's own, then those of plugins."""
+    known: dict[str, Format] = {form.name: form for form in BUILTIN_FORMATS}
+    for _, form in shared_plugins().listed("memman_formats"):
+        known.setdefault(form.name, form)
+    return known
+
+
+def _accepted(counter: Any) -> Any:
+    """What counts, or its name. Raises `InvalidInput`, and `AsyncPortRefused` for an async one."""
+    if counter is None or isinstance(counter, str):
+        return counter
+    if hasattr(counter, "count_texts"):
+        refuse_async_port(counter, ("count_texts",), None, "counter")
+        return counter
+    if callable(counter):
+        if is_async_callable(counter):
+            raise AsyncPortRefused(
+                "the counter is async: `add` never waits for a count, so a counter must be a plain "
+                "function or have a plain count_texts()"
+            )
+        return CallableCounter(counter)
+    raise InvalidInput(
+        f"a counter is a name, a `str -> int` or has count_texts(), not {type(counter).__name__}"
+    )

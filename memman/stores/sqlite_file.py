@@ -1,0 +1,281 @@
+"""A SQLite file as a store has it: opened, set up, written in transactions, and closed across a fork.
+
+What SQLite raises comes out as an error of ours, which says what became of the call.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeVar
+
+from memman.entries import is_path
+from memman.errors import StoreBusy, StoreError, StoreFull
+from memman.stores.drivers import Driver, error_code, library
+from memman.stores.forks import tell_of_forks
+from memman.stores.rows import UNREADABLE
+from memman.stores.schema import APPLICATION_ID, VERSIONS
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+logger = logging.getLogger("memman")
+T = TypeVar("T")
+Durability = Literal["fast", "full"]
+Work = Callable[["Connection"], T]
+
+_SYNCHRONOUS: Final = {"fast": "NORMAL", "full": "FULL"}
+_OPENING_PAUSE: Final = 0.02  # seconds between attempts while another process sets the file up
+_LOOK_AFTER: Final = 1.0  # seconds between looks at what the path leads to: each is system calls
+# SQLite's result codes.
+_BUSY, _LOCKED, _READONLY, _IOERR, _CORRUPT, _FULL, _CANTOPEN, _NOTADB = 5, 6, 8, 10, 11, 13, 14, 26
+
+
+class SQLiteFile:
+    """One SQLite file, for the threads of this process and those of others."""
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        durability: Durability = "fast",
+        timeout: float = 10.0,
+        driver: Driver = "sqlite3",
+    ) -> None:
+        if durability not in _SYNCHRONOUS:
+            raise StoreError(f'durability={durability!r} is neither "fast" nor "full"')
+        self.path = os.fspath(path)
+        if not is_path(self.path):
+            raise StoreError(f"{self.path!r} is no path of a file")
+        self._in_memory = self.path == ":memory:"
+        # The working directory may be another one when the file is opened again.
+        self._file = self.path if self._in_memory else str(Path(self.path).absolute())
+        self.durability = durability
+        self._library = library(driver)
+        self._timeout = timeout
+        self._lock = threading.RLock()
+        self._seen = 0  # the file as this connection last saw it changed by others
+        self._warned = False
+        self._closed = False
+        self._files: tuple[object, ...] = ()  # what the path led to when the connection was made
+        self._look_at = 0.0  # when to see whether it still does
+        self._open: Connection | None = self._connected()
+        self._inherited: list[Any] = []  # closing a parent's connection would take away its locks
+        tell_of_forks(self)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a SQLiteStore is not to be pickled or copied: hand over its path")
+
+    def close(self) -> None:
+        """Closes the file. Closing again does nothing; any other call after it raises `StoreError`."""
+        with self._lock:
+            self._closed = True
+            if self._open is not None:
+                self._open.close()
+            self._open = None
+
+    def _write(self, work: Work[T]) -> T:
+        """Does `work` in a transaction that holds the file's write lock from its beginning."""
+        # A deferred one that reads first and then writes fails at once when another process wrote between.
+        return self._transacted("BEGIN IMMEDIATE", work)
+
+    def _read(self, work: Work[T]) -> T:
+        """Does `work` on one state of the file."""
+        return self._transacted("BEGIN", work)
+
+    def _transacted(self, begin: str, work: Work[T]) -> T:
+        def transaction(db: Connection) -> T:
+            try:
+                db.execute(begin)
+                result = work(db)
+                db.execute("COMMIT")
+            except BaseException:
+                # Where the disk is full SQLite has rolled back already.
+                if db.in_transaction:
+                    db.execute("ROLLBACK")
+                raise
+            return result
+
+        return self._once(transaction)
+
+    def _once(self, work: Work[T]) -> T:
+        """Does `work` alone in this process; what SQLite raises comes out as an error of ours."""
+        with self._lock:
+            if self._closed:
+                raise StoreError(f"the store {self.path} is closed")
+            db = self._open = self._open or self._connected()
+            self._look_at_files()
+            try:
+                return work(db)
+            except db.Error as error:
+                self._fail(error)
+            except UNREADABLE:
+                # Without the cause: it quotes what it could not read.
+                raise self._damaged("a record, or what belongs to one, cannot be read") from None
+
+    def _fail(self, error: Exception) -> NoReturn:
+        code = error_code(error)
+        if code in (_BUSY, _LOCKED):
+            raise StoreBusy(
+                f"another process held {self.path} for {self._timeout:g} s; nothing was changed: "
+                "try again, or give the store a longer timeout"
+            ) from error
+        if code == _FULL:
+            raise StoreFull(f"no room for {self.path}; nothing was changed: {error}") from error
+        if code == _READONLY:
+            raise StoreError(f"{self.path} may only be read; nothing was changed") from error
+        if code == _CANTOPEN:
+            raise StoreError(
+                f"cannot open {self.path}: is there its folder, and may this user write there?"
+            ) from error
+        if code == _NOTADB:
+            raise StoreError(f"{self.path} is no memman database") from error
+        if code == _IOERR:
+            raise StoreError(
+                f"{self.path} could not be read or written ({error}): is its disk full or failing? "
+                "The same call may be made again"
+            ) from error
+        if code == _CORRUPT:
+            raise self._damaged(str(error)) from error
+        raise StoreError(f"SQLite failed on {self.path}: {error}") from error
+
+    def _damaged(self, how: str) -> StoreError:
+        return StoreError(
+            f"{self.path} is damaged: {how}; nothing was changed. Restore a copy, or save what can be "
+            "read with the sqlite3 command's .recover"
+        )
+
+    def _look_at_files(self) -> None:
+        """Raises `StoreError` where what would be written goes to files that nobody will find."""
+        now = time.monotonic()
+        if now >= self._look_at:
+            if self._files != self._found_files():
+                raise self._moved()
+            self._look_at = now + _LOOK_AFTER
+
+    def _found_files(self) -> tuple[object, ...]:
+        """Which files are at the path now: the database and the two that belong to it while it is open."""
+        ends = () if self._in_memory else ("", "-wal", "-shm")
+        return tuple([_identity(self._file + end) for end in ends])
+
+    def _moved(self) -> StoreError:
+        return StoreError(
+            f"{self.path}, or the -wal or -shm file beside it, was moved, deleted or replaced while it was "
+            "open; nothing was changed. Put it back, or close this store and open the file anew"
+        )
+
+    # SQLite keeps its locks in the process: with an open connection carried over a fork, the child's own
+    # would take no locks, and the parent's close would remove the write-ahead log under it.
+
+    def before_fork(self) -> None:
+        """Waits for what is under way and closes the file: each side opens it again when it needs it."""
+        self._lock.acquire()
+        if self._open is not None and not self._in_memory:
+            self._open.close()
+            self._open = None
+
+    def after_fork(self) -> None:
+        """Lets others go on."""
+        self._lock.release()
+
+    def in_child(self) -> None:
+        """The same, where a fork may have come without `before_fork`, by code that is not Python's."""
+        self._lock = threading.RLock()
+        if self._open is not None and not self._in_memory:
+            self._inherited.append(self._open)
+            self._open = None
+
+    def _connected(self) -> Connection:
+        if self._files and self._files[0] != _identity(self._file):
+            raise self._moved()  # or a fork would begin an empty file where this one was
+        deadline = time.monotonic() + self._timeout
+        while True:
+            try:
+                db: Connection = self._library.connect(self._file, self._timeout)
+                try:
+                    self._set_up(db)
+                except BaseException:
+                    db.close()
+                    raise
+            except self._library.error as error:
+                # Turning WAL on does not wait for another process that is doing the same.
+                busy = error_code(error) in (_BUSY, _LOCKED)
+                if not busy or time.monotonic() > deadline:
+                    self._fail(error)
+                time.sleep(_OPENING_PAUSE)
+            except UNREADABLE:
+                raise self._damaged("its tables cannot be read") from None
+            else:
+                return db
+
+    def _set_up(self, db: Connection) -> None:
+        """Makes a connection ready: the file's version first, so that a foreign file is not touched."""
+        version = self._version(db)
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute(f"PRAGMA synchronous = {_SYNCHRONOUS[self.durability]}")
+        db.execute("PRAGMA secure_delete = ON")
+        if version < len(VERSIONS):
+            db.execute("BEGIN IMMEDIATE")
+            version = self._version(db)  # another process may have been faster
+            for number, statements in enumerate(VERSIONS[version:], version + 1):
+                for statement in statements:
+                    db.execute(statement)
+                db.execute(f"PRAGMA user_version = {number}")
+            db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            db.execute("COMMIT")
+        [(self._seen,)] = db.execute("PRAGMA data_version")
+        self._files = self._found_files()
+
+    def _version(self, db: Connection) -> int:
+        """The version of the file's tables, 0 for an empty file."""
+        # In one look: another process may be making the tables.
+        [(application, version, tables)] = db.execute(
+            "SELECT application_id, user_version, (SELECT count(*) FROM sqlite_master)"
+            " FROM pragma_application_id, pragma_user_version"
+        )
+        if application != APPLICATION_ID and (tables or version or application):
+            raise StoreError(f"{self.path} is no memman database")
+        if version > len(VERSIONS):
+            raise StoreError(
+                f"{self.path} is of version {version} and this memman knows up to {len(VERSIONS)}: "
+                "install a newer memman-core"
+            )
+        return int(version)
+
+    def _empty_wal(self) -> None:
+        """Moves all that is in the write-ahead log into the file, so that nothing erased stays in it."""
+        busy = self._once(lambda db: db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0])
+        if busy:
+            logger.warning(
+                "another process is reading %s: what was erased stays in its write-ahead log until "
+                "the next checkpoint",
+                self.path,
+            )
+
+    def _look_for_others(self, db: Connection) -> None:
+        """Warns once where another process writes and this SQLite has the WAL-reset fault."""
+        if self._warned:
+            return
+        [(seen,)] = db.execute("PRAGMA data_version")
+        if seen != self._seen and self._library.has_wal_fault:
+            self._warned = True
+            logger.warning(
+                "several processes write %s with SQLite %s, which can, rarely, corrupt the file then "
+                "(fixed in 3.51.3): use a newer SQLite (memman-core[apsw] and driver=apsw), or PostgreSQL",
+                self.path,
+                self._library.version,
+            )
+        self._seen = seen
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    """What tells a file from another one at the same path; None where none can be found."""
+    try:
+        found = Path(path).stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino

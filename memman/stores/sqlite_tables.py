@@ -1,0 +1,296 @@
+"""What a store asks of the tables of its SQLite file, each within a transaction of the caller's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from memman.ports import Appended, FeedItem, Place, SessionInfo
+from memman.records import Added, Ledger, Record, decode, encode, tombstone
+from memman.stores.rows import (
+    NO_LEDGER,
+    NO_PLACES,
+    SessionRow,
+    encoded_places,
+    in_batches,
+    placed,
+)
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+_SEQ_BITS: Final = 32  # of a record's key are its seq; above them is its session's number
+_MOST_SEQ: Final = (1 << _SEQ_BITS) - 1
+_MOST_NAMED: Final = 500  # parameters in one statement; every SQLite takes 999
+
+# A session beside its newest record, which has its totals.
+_STANDING: Final = f"""
+session LEFT JOIN record ON record.key = (
+    SELECT max(key) FROM record
+    WHERE key BETWEEN session.number << {_SEQ_BITS} AND (session.number << {_SEQ_BITS}) + {_MOST_SEQ}
+)
+"""  # noqa: S608 - our own words, as in all that follow
+_HEAD: Final = f"coalesce(record.key & {_MOST_SEQ}, 0)"
+_TOTALS: Final = "coalesce(entries, 0), coalesce(tokens, 0)"
+_ROW: Final = f"""
+SELECT number, {_HEAD}, epoch, {_TOTALS}, floor, places, folded, ledger FROM {_STANDING} WHERE id = ?
+"""  # noqa: S608
+_STATE: Final = f"SELECT {_HEAD}, epoch FROM {_STANDING} WHERE id = ?"  # noqa: S608
+_SESSIONS: Final = f"SELECT id, {_HEAD}, {_TOTALS} FROM {_STANDING} ORDER BY number"  # noqa: S608
+
+# The session whose run the newest row of the feed is, while it is open.
+_RUNNING: Final = (
+    "(SELECT CASE WHEN last IS NULL THEN session END FROM feed ORDER BY position DESC LIMIT 1)"
+)
+_TO_APPEND: Final = f"""
+SELECT number, epoch, record.key, entries, tokens, {_RUNNING} FROM {_STANDING} WHERE id = ?
+"""  # noqa: S608
+# What was taken is found where that was last; no id begins with a control character.
+_NAME: Final = """
+INSERT INTO name VALUES (?, ?, ?)
+ON CONFLICT (session, id) DO UPDATE SET seq = excluded.seq WHERE excluded.id < ' '
+"""
+_END_RUN: Final = f"""
+UPDATE feed SET last = {_MOST_SEQ} & (
+    SELECT max(key) FROM record
+    WHERE key BETWEEN feed.session << {_SEQ_BITS} AND (feed.session << {_SEQ_BITS}) + {_MOST_SEQ}
+)
+WHERE position = (SELECT max(position) FROM feed) AND last IS NULL
+"""  # noqa: S608
+# The order of the loops is given: the feed leads, and where a session is gone its rows lead nowhere.
+_FEED: Final = f"""
+SELECT feed.position, session.id, record.key & {_MOST_SEQ} AS seq, record.payload
+FROM feed
+CROSS JOIN session ON session.number = feed.session
+CROSS JOIN record ON record.key
+    BETWEEN (feed.session << {_SEQ_BITS}) + max(first, (position = :position) * (:seq + 1))
+    AND (feed.session << {_SEQ_BITS}) + ifnull(last, {_MOST_SEQ})
+WHERE feed.position >= :position
+ORDER BY feed.position, record.key
+LIMIT :limit
+"""  # noqa: S608
+
+
+def key_of(row: SessionRow, seq: int) -> int:
+    """The key of the record at a seq: a session's records are neighbours, in their order."""
+    return (row.number << _SEQ_BITS) + seq
+
+
+# ---------------------------------------------------------------- reading
+
+
+def row_of(db: Connection, session_id: str) -> SessionRow | None:
+    """A session's row; None where there is no such session."""
+    found = db.execute(_ROW, (session_id,)).fetchone()
+    if found is None:
+        return None
+    row = msgspec.convert(found, SessionRow)
+    if row.floor > row.head:
+        raise msgspec.DecodeError("the newest record is missing")
+    return row
+
+
+def state_of(db: Connection, session_id: str) -> tuple[int, int] | None:
+    """(head, epoch) of a session."""
+    found: tuple[int, int] | None = db.execute(_STATE, (session_id,)).fetchone()
+    return found
+
+
+def all_sessions(db: Connection) -> list[SessionInfo]:
+    """Every session, in the order of creation."""
+    return [SessionInfo(*row) for row in db.execute(_SESSIONS).fetchall()]
+
+
+def stretch(db: Connection, row: SessionRow, after: int, last: int) -> list[tuple[int, Record]]:
+    """The records with `after` < seq <= `last`, in order."""
+    found = db.execute(
+        "SELECT key, payload FROM record WHERE key BETWEEN ? AND ? ORDER BY key",
+        (key_of(row, after + 1), key_of(row, last)),
+    ).fetchall()
+    return _decoded(row, found, max(0, last - after))
+
+
+def seqs_of(db: Connection, row: SessionRow, ids: Iterable[str]) -> dict[str, int]:
+    """Where the ids that are there stand."""
+    seqs: dict[str, int] = {}
+    for names in _batches(list(dict.fromkeys(ids))):
+        marks = ", ".join("?" * len(names))
+        query = f"SELECT id, seq FROM name WHERE session = ? AND id IN ({marks})"  # noqa: S608 - only marks
+        seqs.update(db.execute(query, (row.number, *names)).fetchall())
+    return seqs
+
+
+def records_at(db: Connection, row: SessionRow, seqs: Iterable[int]) -> list[tuple[int, Record]]:
+    """The records at these places, in the order of the log."""
+    keys = [key_of(row, seq) for seq in sorted(set(seqs))]
+    found: list[tuple[int, bytes]] = []
+    for some in _batches(keys):
+        marks = ", ".join("?" * len(some))
+        query = f"SELECT key, payload FROM record WHERE key IN ({marks}) ORDER BY key"  # noqa: S608 - only marks
+        found += db.execute(query, some).fetchall()
+    return _decoded(row, found, len(keys))
+
+
+def _decoded(
+    row: SessionRow, found: list[tuple[int, bytes]], expected: int
+) -> list[tuple[int, Record]]:
+    """The records of rows. Raises `msgspec.DecodeError` where one is missing or is no record."""
+    if len(found) != expected or any([type(payload) is not bytes for _, payload in found]):
+        raise msgspec.DecodeError("a record is missing")
+    first = key_of(row, 0)
+    return [(key - first, decode(payload)) for key, payload in found]
+
+
+def _batches(values: list[Any]) -> list[list[Any]]:
+    return [values[at : at + _MOST_NAMED] for at in range(0, len(values), _MOST_NAMED)]
+
+
+# ---------------------------------------------------------------- writing
+
+
+def begun(db: Connection, session_id: str) -> SessionRow:
+    """The row of a new session."""
+    [(epoch,)] = db.execute("SELECT first_epoch FROM store")
+    number = db.execute(
+        "INSERT INTO session (id, epoch, floor, places, folded, ledger) VALUES (?, ?, 0, ?, 0, ?)",
+        (session_id, epoch, NO_PLACES, NO_LEDGER),
+    ).lastrowid
+    return SessionRow(number or 0, 0, epoch, 0, 0, 0, NO_PLACES, 0, NO_LEDGER)
+
+
+def added(db: Connection, session_id: str, record: Added, payload: bytes) -> Appended | None:
+    """One more entry of a session that is there, which nearly every append is; else None.
+
+    It writes to two tables, where it can: each page that a commit touches is written as a whole.
+    """
+    # Plain statements: one that also returns what it wrote takes SQLite longer than asking before.
+    found = db.execute(_TO_APPEND, (session_id,)).fetchone()
+    if found is None or found[2] is None:
+        return None
+    number, epoch, newest, entries, tokens, running = found
+    key = newest + 1
+    seq = key & _MOST_SEQ
+    if not db.execute(
+        "INSERT OR IGNORE INTO name VALUES (?, ?, ?)", (number, record.id, seq)
+    ).rowcount:
+        return None  # the id is there
+    db.execute(
+        "INSERT INTO record VALUES (?, ?, ?, ?)",
+        (key, payload, entries + 1, tokens + record.entry.token_count.tokens),
+    )
+    if running != number:
+        _run(db, number, seq)
+    return Appended((seq,), seq, epoch, 1)
+
+
+def appended(
+    db: Connection,
+    row: SessionRow,
+    ledger: Ledger,
+    records: Sequence[Record],
+    payloads: Sequence[bytes],
+) -> tuple[Appended, Ledger]:
+    """Puts the records that are not there behind the row's head, where the ledger stands."""
+    known = seqs_of(db, row, [record.id for record in records])
+    found = placed(row.head, ledger, records, payloads, known)
+    first = key_of(row, 0)
+    db.executemany(
+        "INSERT INTO record VALUES (?, ?, ?, ?)",
+        [(first + seq, *columns) for seq, *columns in found.rows],
+    )
+    db.executemany(
+        _NAME,
+        [(row.number, name, seq) for name, seq in found.names.items()],
+    )
+    if found.rows and db.execute(f"SELECT {_RUNNING}").fetchone() != (row.number,):
+        _run(db, row.number, row.head + 1)
+    return Appended(found.seqs, found.head, row.epoch, len(found.rows)), found.ledger
+
+
+def all_appended(
+    db: Connection, row: SessionRow, records: Sequence[Record]
+) -> tuple[Appended, Ledger]:
+    """What `appended` does of however many, held a few at a time; and the ledger behind them."""
+    ledger = row.ledger_after(stretch(db, row, row.folded, row.head))
+    seqs: list[int] = []
+    now = row
+    for batch, payloads in in_batches(records):
+        some, ledger = appended(db, now, ledger, batch, payloads)
+        now = msgspec.structs.replace(now, head=some.head)
+        seqs += some.seqs
+    return Appended(tuple(seqs), now.head, row.epoch, now.head - row.head), ledger
+
+
+def _run(db: Connection, number: int, first: int) -> None:
+    """Begins a run of the feed: from this record on, until another session is written to."""
+    db.execute(_END_RUN)
+    db.execute("INSERT INTO feed (session, first) VALUES (?, ?)", (number, first))
+
+
+def reshape(
+    db: Connection, row: SessionRow, head: int, ledger: Ledger, window: Sequence[Place], floor: int
+) -> None:
+    """Takes a new window, and the ledger with it, so that neither is ever folded from the beginning."""
+    db.execute(
+        "UPDATE session SET epoch = ?, floor = ?, places = ?, folded = ?, ledger = ? WHERE number = ?",
+        (
+            row.epoch + 1,
+            floor,
+            encoded_places(window, row.head),
+            head,
+            msgspec.json.encode(ledger),
+            row.number,
+        ),
+    )
+
+
+def erased(db: Connection, row: SessionRow, ids: frozenset[str]) -> None:
+    """Puts tombstones where the payloads were."""
+    found = records_at(db, row, seqs_of(db, row, sorted(ids)).values())
+    db.executemany(
+        "UPDATE record SET payload = ? WHERE key = ?",
+        [(encode(tombstone(record, ids)), key_of(row, seq)) for seq, record in found],
+    )
+
+
+def removed(db: Connection, row: SessionRow) -> None:
+    """Removes a session with its log; its rows of the feed stay, and lead nowhere."""
+    if db.execute(f"SELECT {_RUNNING}").fetchone() == (row.number,):
+        db.execute(_END_RUN)
+    db.execute(
+        "DELETE FROM record WHERE key BETWEEN ? AND ?", (key_of(row, 0), key_of(row, row.head))
+    )
+    db.execute("DELETE FROM name WHERE session = ?", (row.number,))
+    db.execute("DELETE FROM session WHERE number = ?", (row.number,))
+    db.execute("UPDATE store SET first_epoch = max(first_epoch, ?)", (row.epoch + 1,))
+
+
+# ---------------------------------------------------------------- the feed
+
+
+def fed(db: Connection, position: int, seq: int, limit: int) -> list[FeedItem]:
+    """The records behind a place of the feed."""
+    bounds = {"position": position, "seq": seq, "limit": limit}
+    return [
+        FeedItem(session_id, seq, decode(payload), f"{position}:{seq}")
+        for position, session_id, seq, payload in db.execute(_FEED, bounds)
+    ]
+
+
+def was_fed(db: Connection, position: int, seq: int) -> bool:
+    """Whether the feed has a record at this place, or had it before its session was deleted."""
+    found = db.execute(
+        "SELECT session, first, last FROM feed WHERE position = ?", (position,)
+    ).fetchone()
+    if found is None:
+        return False
+    session, first, last = found
+    if last is None:
+        key = (session << _SEQ_BITS) + seq
+        return (
+            seq >= first
+            and db.execute("SELECT 1 FROM record WHERE key = ?", (key,)).fetchone() is not None
+        )
+    return bool(first <= seq <= last)

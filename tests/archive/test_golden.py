@@ -1,0 +1,44 @@
+"""Archives and documents that earlier versions wrote are read for ever."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from memman import MemoryManager
+from memman.archive import SessionState, verify
+
+GOLDEN = Path(__file__).with_name("golden")
+SHA_256 = "70608f5f1784933a17140c5928cd2130eef536f58a519d4ed2777bd17b6b0f1f"
+
+
+@pytest.mark.parametrize("packed", ["", ".gz", ".zst"])
+def test_an_archive_of_version_1_is_sound_and_comes_in_as_it_went_out(
+    tmp_path: Path, packed: str
+) -> None:
+    path = shutil.copy(GOLDEN / f"version-1.jsonl{packed}", tmp_path)
+    info = verify(path)
+    assert (info.session_id, info.records, info.entries, info.sha256) == ("s", 43, 35, SHA_256)
+    golden = SessionState.from_json((GOLDEN / "version-1.json").read_bytes())
+    with MemoryManager(tmp_path / "chat.db", counter="chars4") as memory:
+        memory.import_archive(path)
+        assert tuple(memory.get_entries("s")) == golden.entries
+        assert memory.export_session("s").log == golden.log
+        assert memory.export_session("s").summaries == golden.summaries
+        memory.import_archive(path)  # once more is nothing more
+        memory.add_user_message("s", "and on")
+        assert len(memory.get_entries("s")) == len(golden.entries) + 1
+
+
+def test_a_document_of_version_1_comes_in_as_it_went_out() -> None:
+    text = (GOLDEN / "version-1.json").read_text()
+    with MemoryManager(counter="chars4") as memory:
+        memory.import_session(text)
+        state = memory.export_session("s")
+        golden = SessionState.from_json(text)
+        assert (state.log, state.entries, state.summaries) == (
+            golden.log, golden.entries, golden.summaries,
+        )  # fmt: skip
+        assert (state.totals, state.settings) == (golden.totals, golden.settings)

@@ -1,0 +1,148 @@
+"""What cannot be read: one line that says where, what was expected and what to do; nothing is written."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from memman.cli import logs
+
+CHAT = [{"role": "user", "content": "hello"}, {"role": "assistant", "content": "hi"}]
+CALL = {
+    "role": "assistant",
+    "content": None,
+    "tool_calls": [{"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}],
+}
+BLOCKS = {"role": "assistant", "content": [{"type": "tool_use", "id": "t", "name": "f", "input": {}}]}
+CONTENT = {"role": "user", "parts": [{"text": "hello"}]}
+CLAUDE = {"type": "user", "uuid": "1", "parentUuid": None, "sessionId": "s", "message": {"content": "a"}}
+CODEX = {"type": "session_meta", "timestamp": "2026-01-01T00:00:00Z", "payload": {"id": "s"}}
+
+
+def lines(*items: object) -> bytes:
+    return b"".join(json.dumps(item).encode() + b"\n" for item in items)
+
+
+BAD: dict[str, tuple[bytes, tuple[str, ...]]] = {
+    "half a JSON document": (
+        json.dumps(CHAT).encode()[:40],
+        ("log is not JSON", "ends too early, the file is truncated (line 1, column"),
+    ),
+    "half of the last line": (
+        lines(*CHAT) + b'{"role": "us',
+        ("line 3 of log is not JSON", "truncated", "each line must be one JSON object", "mend that line"),
+    ),
+    "a line that is no JSON": (
+        lines(CHAT[0]) + b"# a remark\n" + lines(CHAT[1]),
+        ("line 2 of log is not JSON", "mend that line, or take it out"),
+    ),
+    "a binary file": (
+        bytes(range(256)) * 9, ("log is binary, no text (line 2, byte 128 of the file)", "in UTF-8")
+    ),
+    "a packed file": (gzip.compress(lines(*CHAT)), ("log is packed with gzip; unpack it first",)),
+    "an empty file": (b"", ("log is empty", "give a file that has some")),
+    "a blank file": (b" \n\n\t\n", ("log is empty",)),
+    "an empty list": (b"[]", ("log has no messages",)),
+    "invalid UTF-8 in a document": (
+        b'[{"role": "user",\n "content": "caf\xe9"}]',
+        ("log is not UTF-8 text (line 2, byte 34 of the file)", "convert it first"),
+    ),
+    "invalid UTF-8 in a line": (
+        lines(*CHAT) + b'{"role": "user", "content": "caf\xe9"}\n',
+        ("line 3 of log is not UTF-8 text (byte 32 of the line)", "mend that line"),
+    ),
+    "lines of no format": (
+        lines(*CHAT, {"by": "me"}), ("line 3 is in no known format (openai-chat, ", "{'by': 'me'}")
+    ),
+    "a number in the list": (
+        json.dumps([*CHAT, 5]).encode(), ("message 2 is in no known format (it must be a dict)",)
+    ),
+    "chat that goes on as Gemini's": (
+        lines(*CHAT, CALL, CONTENT),
+        ("line 4 is in the format gemini, what comes before it in", "split the file there"),
+    ),
+    "chat that goes on as Anthropic's": (
+        lines(*CHAT, CALL, BLOCKS),
+        ("line 4 is in the format anthropic, what comes before it in openai-chat", "split the file"),
+    ),
+    "chat behind a session of Claude Code": (
+        lines(CLAUDE, CALL), ("line 2 is in the format openai-chat, what comes before it in claude-code",)
+    ),
+    "chat behind a session of Codex": (
+        lines(CODEX, CALL), ("line 2 is in the format openai-chat, what comes before it in codex",)
+    ),
+    "another format far behind the head": (
+        lines(*CHAT * 40, CALL, BLOCKS),
+        ("line 82 is in the format anthropic, what comes before it in openai-chat",),
+    ),
+    "a fault far behind the head": (
+        lines(*CHAT * 400, {"role": "user", "content": 7}), ("line 801: ", "content")
+    ),
+    "blank lines before a fault": (
+        lines(CHAT[0]) + b"\n\n" + lines(CALL, {"role": "user", "content": 7}), ("line 5: ", "content")
+    ),
+    "a broken response_item": (
+        lines(CODEX, {"type": "response_item", "payload": {"type": "function_call", "name": "f"}}),
+        ("line 2: its response_item: ", "call_id"),
+    ),
+    "a broken message of Claude Code": (
+        lines(CLAUDE, {**CLAUDE, "uuid": "2", "parentUuid": "1", "message": {"content": 5}}),
+        ("line 2: the message with uuid 2: ",),
+    ),
+    "many conversations": (
+        lines({"messages": CHAT}, {"messages": CHAT}), ("2 conversations, one a line; give a",)
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("to", ["s.json", "s.jsonl", "chat.db"])
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_log_is_one_line_that_says_what_to_do(
+    name: str, to: str, command, tmp_path: Path, monkeypatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    data, said = BAD[name]
+    Path("log").write_bytes(data)
+    result = command("import", "log", "--into" if to == "chat.db" else "-o", to)
+    assert (result.exit_code, result.stdout) == (3, ""), result.output
+    [line] = result.stderr.splitlines()
+    for words in ("memman: ", *said):
+        assert words in line, line
+    assert [path.name for path in tmp_path.iterdir()] == ["log"]
+
+
+def test_a_log_that_two_formats_are_sure_of_names_both(command, tmp_path, monkeypatch):
+    monkeypatch.setattr("memman.formats.gemini.GeminiFormat.detect", lambda *_: 4)
+    (tmp_path / "log.json").write_text(json.dumps([BLOCKS]))
+    result = command("import", tmp_path / "log.json", "-o", tmp_path / "s.json")
+    assert result.exit_code == 3
+    assert "may be anthropic or gemini: its first items fit each; say which with -f" in result.stderr
+    assert not (tmp_path / "s.json").exists()
+    named = command("import", tmp_path / "log.json", "-f", "anthropic", "-o", tmp_path / "s.json")
+    assert named.exit_code == 0
+
+
+@pytest.mark.parametrize("output", [["-o", "s.json"], [], ["--json"], ["--into", "a.db", "--budget", "9"]])
+def test_a_log_too_long_for_a_document_is_told_where_to_go(
+    output, command, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("memman.cli.importing.MOST_IN_DOCUMENT", 3)
+    Path("log").write_bytes(lines(*CHAT * 2))
+    result = command("import", "log", *output)
+    assert (result.exit_code, result.stdout) == (2, "")
+    [line] = result.stderr.splitlines()
+    assert "log has more than 3 entries, too many for a session document" in line
+    assert "--into chat.db or with -o chat.jsonl" in line
+    assert [path.name for path in tmp_path.iterdir()] == ["log"]
+    assert logs.MOST_IN_DOCUMENT < 1_000_000
+
+
+def test_an_unknown_export_target_names_the_known_ones(command, session_file):
+    result = command("export", session_file, "-t", "morse")
+    assert (result.exit_code, result.stdout) == (2, "")
+    [line] = result.stderr.splitlines()
+    assert "no message format is called 'morse'; known are openai-chat, anthropic" in line

@@ -1,0 +1,96 @@
+"""A file's format is told by its first items: rightly for every format, and never by guessing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memman.cli.lines import File, Lines
+from memman.cli.reading import log_in
+
+SAMPLES = Path(__file__).parent.parent / "formats" / "samples"
+FILES = sorted(SAMPLES.glob("*.json*"))
+
+
+def items_of(path: Path) -> list[Any]:
+    """The items of a sample, one by one."""
+    if path.suffix == ".jsonl":
+        return [json.loads(line) for line in path.read_text().splitlines()]
+    document = json.loads(path.read_text())
+    if isinstance(document, dict):
+        found = document.get("messages") or document.get("contents") or document.get("input")
+        return found or [document]
+    return document
+
+
+def as_lines(items: list[Any]) -> File:
+    return File("log", data="\n".join(map(json.dumps, items)).encode())
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_a_file_of_lines_is_recognised_as_the_document_is(path: Path) -> None:
+    items = items_of(path)
+    if len(items) == 1:  # a single line is a document
+        items *= 2
+    assert log_in(as_lines(items)).format == path.stem
+
+
+MESSAGES = [path for path in FILES if path.stem not in ("claude-code", "chatgpt-export", "otel")]
+
+
+@pytest.mark.parametrize("path", MESSAGES, ids=lambda path: path.name)
+def test_no_part_of_a_conversation_is_taken_for_another_formats(path: Path) -> None:
+    """At most, where nothing but roles and texts is left, for the first of those that read them alike."""
+    items = items_of(path)
+    for start in range(len(items)):
+        log = log_in(File("log", data=json.dumps(items[start:]).encode()))
+        if log.format != path.stem:
+            assert log.format == "openai-chat"
+            assert all(isinstance(draft.content, str) for draft in log.drafts)
+
+
+def test_the_head_of_a_long_file_is_all_that_is_read_of_it() -> None:
+    class Watched(File):
+        taken = 0
+
+        def open(self) -> Any:
+            opened = super().open()
+            read, readline = opened.read, opened.__next__
+            watched = self
+
+            class Reader:
+                def __enter__(self) -> Any:
+                    return self
+
+                def __exit__(self, *_: object) -> None:
+                    opened.close()
+
+                def read(self, size: int = -1) -> bytes:
+                    found = read(size)
+                    watched.taken += len(found)
+                    return found
+
+                def __iter__(self) -> Any:
+                    return self
+
+                def __next__(self) -> bytes:
+                    line = readline()
+                    watched.taken += len(line)
+                    return line
+
+            return Reader()
+
+    line = json.dumps({"role": "user", "content": "x" * 1_000}).encode() + b"\n"
+    file = Watched("log", data=line * 20_000)
+    assert log_in(file).format == "openai-chat"
+    assert file.taken < 2_500_000  # of 20 MB: a piece to see that it is text, and the first lines
+
+
+def test_lines_are_counted_and_numbered_with_the_blank_ones() -> None:
+    lines = Lines(File("log", data=b'\xef\xbb\xbf{"a": 1}\n\n \n{"a": 2}\r\n{"a": 3}'))
+    assert list(lines) == [{"a": 1}, {"a": 2}, {"a": 3}]
+    assert len(lines) == 3
+    assert [lines.where(index) for index in range(3)] == ["line 1", "line 4", "line 5"]

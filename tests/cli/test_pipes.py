@@ -1,0 +1,51 @@
+"""A pipe in the place of a file, as a shell's `<(...)` makes it: read once, and waited for only then."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture
+def pipe(tmp_path: Path) -> Path:
+    """A pipe that nobody writes to or reads from."""
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    return path
+
+
+def filled(pipe: Path, source: Path) -> Path:
+    """The pipe, with a writer that waits for whoever reads it."""
+    threading.Thread(target=pipe.write_bytes, args=(source.read_bytes(),), daemon=True).start()
+    return pipe
+
+
+def test_a_log_comes_out_of_a_pipe(command, log_file, tmp_path, pipe):
+    session = tmp_path / "s.json"
+    result = command("import", filled(pipe, log_file), "-o", session)
+    assert result.exit_code == 0, result.stderr
+    assert command("stats", session).exit_code == 0
+
+
+@pytest.mark.parametrize("verb", [("stats",), ("show",), ("export",), ("verify",)])
+def test_a_session_comes_out_of_a_pipe(command, session_file, pipe, verb):
+    result = command(*verb, filled(pipe, session_file))
+    assert result.exit_code == 0, result.stderr
+    asked = command(*verb, session_file)
+    assert result.stdout.replace(str(pipe), "") == asked.stdout.replace(str(session_file), "")
+
+
+def test_a_report_is_made_of_what_comes_out_of_a_pipe(command, session_file, tmp_path, pipe):
+    result = command("report", filled(pipe, session_file), "-o", tmp_path / "s.html")
+    assert result.exit_code == 0, result.stderr
+
+
+@pytest.mark.parametrize("verb", [("import",), ("report",), ("undo",), ("compress", "--budget", "9k")])
+def test_a_pipe_is_not_written_to_and_not_waited_for(command, log_file, session_file, pipe, verb):
+    source = log_file if verb == ("import",) else session_file
+    result = command(verb[0], source, *verb[1:], "-o", pipe)
+    assert result.exit_code in (1, 2)
+    assert "Traceback" not in result.stderr

@@ -1,0 +1,56 @@
+"""`memman plan` says what a compression would do, and changes nothing."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from memman import SessionState
+
+
+def test_a_plan_names_every_entry_and_changes_nothing(command, demo_file):
+    before = demo_file.read_bytes()
+    result = command("plan", demo_file, "--budget", "4k", "--json")
+    document = json.loads(result.stdout)
+    assert (result.exit_code, document["memman"]) == (0, "plan")
+    plan = document["plan"]
+    assert len(plan["entries"]) == plan["entries_before"]
+    assert plan["tokens_after"] < plan["tokens_before"]
+    assert demo_file.read_bytes() == before
+
+
+def test_compress_does_what_was_planned(command, demo_file, tmp_path):
+    options = ["--budget", "4k", "--target", "1k", "--keep", "3"]
+    planned = json.loads(command("plan", demo_file, *options, "--json").stdout)["plan"]
+    done = json.loads(
+        command("compress", demo_file, *options, "-o", tmp_path / "o.json", "--json").stdout
+    )["result"]
+    replaced = {one for item in done["replacements"] for one in item["ids"]}
+    assert replaced == {
+        entry["entry_id"] for entry in planned["entries"] if entry["action"] != "keep"
+    }
+
+
+def test_a_plan_can_be_looked_at(command, demo_file):
+    result = command("plan", demo_file, "--budget", "4k")
+    assert "stub" in result.stdout
+    assert "nothing was changed" in result.stderr
+
+
+@pytest.mark.parametrize("keep", [0, 2, 25])
+def test_the_newest_entries_that_are_to_be_kept_are(command, demo_file, keep):
+    result = command("plan", demo_file, "--budget", "8k", "--keep", keep, "--json")
+    newest = json.loads(result.stdout)["plan"]["entries"][-keep:] if keep else []
+    assert all(entry["action"] == "keep" for entry in newest)
+
+
+def test_what_is_kept_becomes_the_sessions_setting(command, demo_file, tmp_path):
+    command("compress", demo_file, "--keep", "3", "-o", tmp_path / "o.json")
+    assert SessionState.from_json((tmp_path / "o.json").read_bytes()).settings["recent_window"] == 3
+
+
+def test_a_target_above_the_budget_is_a_usage_error(command, demo_file):
+    result = command("plan", demo_file, "--budget", "2k", "--target", "3k")
+    assert result.exit_code == 2
+    assert "--target 3,000 is above the budget of 2,000 tokens" in result.stderr

@@ -1,0 +1,161 @@
+"""The pages of the API have every public name, and every public name says what it promises."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import re
+import typing
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from types import FunctionType
+from typing import Any
+
+import pytest
+
+import memman
+from memman import errors, events, hookspecs, ports, records, summarizers, testing
+from tests.docs.pages import DOCS
+
+PAGES = sorted((DOCS / "reference/api").glob("*.md"))
+_DIRECTIVE = re.compile(r"^\.\. auto(class|function|data|module):: (\S+)$", re.MULTILINE)
+# What the manager makes of a summarizer that it was given; nobody else needs it.
+_INNER = {"Asker", "Summarizers", "DIGEST"}
+
+
+def _directives(page: Path) -> list[tuple[str, str]]:
+    return _DIRECTIVE.findall(page.read_text(encoding="utf-8"))
+
+
+def _found(name: str) -> Any:
+    """The object of a dotted name."""
+    package, _, last = name.rpartition(".")
+    module = importlib.import_module(package)
+    return getattr(module, last) if hasattr(module, last) else importlib.import_module(name)
+
+
+def _defined_in(module: Any) -> Iterator[Any]:
+    return (
+        value
+        for name, value in vars(module).items()
+        if getattr(value, "__module__", None) == module.__name__ and not name.startswith("_")
+    )
+
+
+SHOWN = [(kind, name) for page in PAGES for kind, name in _directives(page)]
+OBJECTS = {id(_found(name)) for _, name in SHOWN}
+
+
+@pytest.mark.parametrize(
+    "module", [memman, testing, summarizers], ids=lambda module: str(module.__name__)
+)
+def test_the_pages_have_what_a_package_offers(module: Any) -> None:
+    absent = [name for name in module.__all__ if id(getattr(module, name)) not in OBJECTS]
+    assert set(absent) - _INNER == set()
+
+
+@pytest.mark.parametrize("module", [errors, ports], ids=lambda module: str(module.__name__))
+def test_the_pages_have_every_class_of_a_module(module: Any) -> None:
+    classes = [value for value in _defined_in(module) if isinstance(value, type)]
+    assert [each.__name__ for each in classes if id(each) not in OBJECTS] == []
+
+
+def test_the_pages_have_every_signal_and_payload() -> None:
+    wanted = [events.Event, *events.SIGNALS, *events.SIGNALS.values(), events.replay, events.areplay]
+    assert [each for each in wanted if id(each) not in OBJECTS] == []
+
+
+def test_the_pages_have_every_record() -> None:
+    kinds = (*records.SHAPES, records.Added, records.Configured, records.UsageReported)
+    assert [kind.__name__ for kind in kinds if id(kind) not in OBJECTS] == []
+
+
+def test_the_pages_have_the_hooks_with_all_members() -> None:
+    text = (DOCS / "reference/api/hooks.md").read_text(encoding="utf-8")
+    assert ".. automodule:: memman.hookspecs\n   :members:" in text
+    hooks = [value for value in _defined_in(hookspecs) if isinstance(value, FunctionType)]
+    assert hooks
+    assert [hook.__name__ for hook in hooks if not hook.__doc__] == []
+
+
+def test_no_name_stands_on_two_pages() -> None:
+    names = [name for _, name in SHOWN]
+    assert sorted(names) == sorted(set(names))
+
+
+@pytest.mark.parametrize("name", [name for kind, name in SHOWN if kind in ("class", "function")])
+def test_a_public_name_says_what_it_promises(name: str) -> None:
+    shown = _found(name)
+    said = inspect.getdoc(shown) if isinstance(shown, type) else shown.__doc__
+    assert said
+    assert not said.startswith(f"{shown.__name__}(")  # made by a class that has none of its own
+
+
+@pytest.mark.parametrize("name", [name for kind, name in SHOWN if kind == "class"])
+def test_a_public_class_says_what_each_member_promises(name: str) -> None:
+    members = {
+        member: value
+        for member, value in vars(_found(name)).items()
+        if not member.startswith(("_", "test_"))  # a law's name says it
+        and isinstance(value, FunctionType | property | classmethod | staticmethod)
+    }
+    assert [member for member, value in members.items() if not value.__doc__] == []
+
+
+@pytest.mark.parametrize("name", [name for kind, name in SHOWN if kind == "data"])
+def test_a_public_value_says_what_it_is(name: str) -> None:
+    value = _found(name)
+    own = vars(value).get("__doc__") if hasattr(value, "__dict__") else None
+    assert own or _below(name), "write a docstring below its assignment"
+
+
+def _below(name: str) -> str:
+    """The docstring below the assignment of a value, in the module that makes it."""
+    module, _, last = name.rpartition(".")
+    lines = inspect.getsource(importlib.import_module(module)).splitlines()
+    body = ast.parse("\n".join(lines)).body
+    for node in body:
+        if isinstance(node, ast.ImportFrom) and any(each.name == last for each in node.names):
+            return _below(f"{node.module}.{last}")
+    for assigned, after in pairwise(body):
+        targets = assigned.targets if isinstance(assigned, ast.Assign) else [assigned]
+        named = [getattr(target, "target", target) for target in targets]
+        if any(isinstance(each, ast.Name) and each.id == last for each in named):
+            said = isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)
+            return str(after.value.value) if said else ""
+    return ""
+
+
+@pytest.mark.parametrize("name", [name for kind, name in SHOWN if kind in ("class", "function")])
+def test_every_type_of_a_public_signature_is_public_too(name: str) -> None:
+    shown = _found(name)
+    members = [] if not isinstance(shown, type) else [
+        value.fget if isinstance(value, property) else value
+        for member, value in vars(shown).items()
+        if (member == "__init__" or not member.startswith("_"))
+        and isinstance(value, FunctionType | property)
+    ]  # fmt: skip
+    types = {each for one in (shown, *members) for each in _types(one)}
+    ours = {each for each in types if getattr(each, "__module__", "").startswith("memman")}
+    assert sorted(each.__qualname__ for each in ours if id(each) not in OBJECTS) == []
+
+
+def _types(shown: Any) -> Iterator[Any]:
+    """The classes that the annotations of a class or a function name, at any depth."""
+    try:
+        hints = typing.get_type_hints(shown)
+    except NameError:  # of a name that only a type checker imports
+        hints = {}
+    for name, hint in hints.items():
+        if not name.startswith("_"):
+            yield from _classes(hint)
+
+
+def _classes(hint: Any) -> Iterator[Any]:
+    if isinstance(hint, type) and not typing.get_args(hint):
+        yield hint
+    for argument in typing.get_args(hint):
+        for each in argument if isinstance(argument, list) else [argument]:
+            yield from _classes(each)

@@ -1,0 +1,54 @@
+"""`docs/reference/formats.md` has the formats of the code, and what it says of them holds."""
+
+from __future__ import annotations
+
+import pytest
+
+from memman import MemoryManager
+from memman.formats import BUILTIN_FORMATS
+from memman.formats.logs import IMPORT_FORMATS
+from memman.formats.rules import RULES
+from tests.docs.pages import DOCS, code, table
+
+PAGE = "reference/formats.md"
+MESSAGES = {code(row["name"])[0]: row for row in table(PAGE, "name")}
+FORMATS = {form.name: form for form in BUILTIN_FORMATS}
+TEXT = (DOCS / PAGE).read_text(encoding="utf-8")
+
+
+def test_the_page_has_every_format_of_messages() -> None:
+    assert set(MESSAGES) == set(FORMATS)
+
+
+def test_the_page_has_every_log_that_is_only_read() -> None:
+    rows = TEXT.partition("## Logs")[2].split("\n")
+    named = [code(row)[0] for row in rows if row.startswith("| `")]
+    assert sorted(named) == sorted(form.name for form in IMPORT_FORMATS)
+
+
+def test_the_page_names_no_format_that_there_is_not() -> None:
+    mended = [name for row in table(PAGE, "what") for name in code(row["where"])]
+    assert mended
+    assert set(mended) <= set(FORMATS)
+
+
+@pytest.mark.parametrize("name", MESSAGES)
+def test_the_system_prompt_is_where_the_page_says(name: str) -> None:
+    memory = MemoryManager()
+    memory.add_system_message("s", "You fix builds.")
+    memory.add_user_message("s", "Why is it red?")
+    context = memory.build_context("s", format=name)
+    assert (context.system is not None) == (MESSAGES[name]["system prompt"] == "apart")
+
+
+@pytest.mark.parametrize("name", sorted(set(MESSAGES) - {"text"}))
+def test_turns_are_merged_where_the_page_says(name: str) -> None:
+    memory = MemoryManager()
+    memory.add_user_message("s", "One.")
+    memory.add_user_message("s", "Two.")
+    merged = len(memory.build_context("s", format=name).messages) == 1
+    assert merged == (MESSAGES[name]["turns"] == "alternate, merged")
+
+
+def test_every_format_that_a_provider_takes_has_rules() -> None:
+    assert set(RULES) == set(FORMATS) - {"text"}
