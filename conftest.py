@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from hypothesis import HealthCheck, settings
 from sybil import Example, Sybil
 from sybil.evaluators.python import PythonEvaluator
 from sybil.parsers.markdown import CodeBlockParser, SkipParser
@@ -28,6 +29,14 @@ from memman.cli.app import memman
 from tests.docs.loopback import Loopback, running
 
 pytest.register_assert_rewrite("memman.testing")
+
+# A machine that is busy is no fault of what is tested; times are measured in benchmarks/.
+settings.register_profile(
+    "memman", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+)
+settings.register_profile("ci", settings.get_profile("memman"), derandomize=True, database=None)
+settings.register_profile("thorough", settings.get_profile("memman"), max_examples=2_000)
+settings.load_profile("memman")
 
 _LOOPS = ("docs/README.md", "docs/how-to/openai-loop.md", "docs/how-to/anthropic-loop.md")
 _COMMANDS = (

@@ -12,14 +12,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
-
-# A machine that is busy is no fault of what is tested; times are measured in benchmarks/.
-settings.register_profile("memman", deadline=None)
-settings.load_profile("memman")
-
 
 def _missing_shared() -> str | None:
     return None if SHARED.is_dir() else f"the conversations of {SHARED} are not here"

@@ -20,6 +20,7 @@ from memman import (
 )
 from memman.archive import records_of
 from memman.records import Added, Compressed
+from tests.examples import examples
 
 
 def manager(**given: Any) -> MemoryManager:
@@ -237,7 +238,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50))
 @given(STEPS, st.text(alphabet='aé日🙂\x00\n"\\', max_size=5))
 def test_any_session_comes_back_equal(steps: list[str], text: str) -> None:
     looks = iter(range(10**6))

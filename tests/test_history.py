@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from memman import Entry, EntryNotFound, MemoryConfig, MemoryManager, Refused
 from memman.history import History
 from memman.records import Added, Compressed, Record, Replacement
+from tests.examples import examples
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -166,7 +167,7 @@ def test_undoing_a_summary_of_summaries_brings_back_the_summary_that_it_folded()
     assert memory.get_summaries("s") == [first]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(
     steps=st.lists(
         st.one_of(

@@ -22,15 +22,12 @@ hold, by name of the rule or invariant:
 They hold on every kind of store. On those that outlive a process the two managers have a store each, and
 a manager may die at a write, before it reached the store or before its answer came back: what it was about
 to do is there once or not at all, and doing it again does it once.
-
-HYPOTHESIS_PROFILE=thorough runs many more examples.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-import os
 import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -73,17 +70,13 @@ from memman.sessions.compressing import Compressing
 from memman.stores import MemoryStore, SQLiteStore
 from memman.testing import FakeClock, record_events, sequential_ids
 from memman.window import Slot, replaced_in
+from tests.examples import examples
 from tests.kinds import InFile, InMemory, InPostgres, Kind
 from tests.oracle import Oracle
 
-_FAST = {"deadline": None, "suppress_health_check": list(HealthCheck)}
-_PROFILES = {
-    "fast": settings(
-        max_examples=400, stateful_step_count=30, derandomize=True, database=None, **_FAST
-    ),
-    "thorough": settings(max_examples=3_000, stateful_step_count=60, **_FAST),
-}
-PROFILE = _PROFILES[os.environ.get("HYPOTHESIS_PROFILE", "fast")]
+PROFILE = settings(
+    max_examples=examples(400), stateful_step_count=30, suppress_health_check=list(HealthCheck)
+)
 MARK = re.compile(r"mk\d+q")
 SESSION = "s"
 _PATIENCE = 10.0  # seconds; what waits longer waits for good
@@ -936,11 +929,12 @@ class MeddledLaws(Laws):
 MeddledLawsTest = MeddledLaws.TestCase
 MeddledLawsTest.settings = PROFILE
 
-KEPT = settings(PROFILE, max_examples=PROFILE.max_examples // 40, stateful_step_count=20)
+KEPT = settings(PROFILE, max_examples=examples(10), stateful_step_count=20)
 # Each question is a round trip there, and the laws ask many.
-FAR = settings(PROFILE, max_examples=PROFILE.max_examples // 200, stateful_step_count=12)
+FAR = settings(PROFILE, max_examples=examples(2), stateful_step_count=12)
+# A store that is wrong must be found each time: among the same examples.
 HUNT = settings(
-    PROFILE, max_examples=300, phases=[Phase.generate], stateful_step_count=30,
+    PROFILE, max_examples=300, phases=[Phase.generate], derandomize=True, database=None,
     print_blob=False, report_multiple_bugs=False,
 )  # fmt: skip
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from memman import AsyncMemoryManager, InvalidInput, MemoryConfig, MemoryManager, events
 from memman.testing import FakeClock, record_events, sequential_ids
+from tests.examples import examples
 
 
 def live_in(memory: Any) -> list[str]:
@@ -113,7 +114,7 @@ def test_the_async_door_keeps_the_bound_too() -> None:
     assert "last" in live
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30))
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 4)), max_size=60))
 def test_a_manager_that_keeps_one_session_does_what_one_that_keeps_all_does(
     steps: list[tuple[str, int]],

@@ -11,6 +11,7 @@ from memman.history import History
 from memman.ports import Place
 from memman.records import Added, Cleared, Compressed, Deleted, Pinned, Record, Replacement, Undone
 from memman.testing.stores import AT, added, summary_of
+from tests.examples import examples
 
 REFUSED = (Refused, EntryNotFound, InvalidInput)
 NUMBER = st.integers(0, 11)
@@ -61,7 +62,7 @@ def places_after(outline: Outline, head: int) -> list[Place]:
     ]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 @given(st.lists(STEP, max_size=30))
 def test_both_folds_agree_on_any_log(steps: list[tuple[str, object]]) -> None:
     history, outline = History(), Outline()

@@ -36,6 +36,7 @@ from memman.archive import verify
 from memman.entries import TokenCount
 from memman.stores import MemoryStore, SQLiteStore
 from tests.archive.sessions import archive_of, edited, lived, manager, plain, replaced
+from tests.examples import examples
 from tests.kinds import IN_FILES, InMemory
 
 READS = ("get_active_entries", "get_entries", "get_summaries", "get_stats", "get_context_for_llm")
@@ -504,7 +505,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30))
 @given(STEPS, st.text(alphabet='aé日🙂\x00\n"\\\u2028', max_size=5))
 def test_any_session_comes_back_equal(steps: list[str], text: str) -> None:
     memory = manager()

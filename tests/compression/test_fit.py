@@ -14,6 +14,7 @@ from memman import BudgetExceeded, CompressionResult, MemoryConfig, MemoryManage
 from memman.compression import ClearToolResults, clip_rest, drop_oldest, fold_repeats
 from memman.config import resolve_budget
 from memman.formats.rules import check
+from tests.examples import examples
 
 S = "s"
 HUGE = "The quick brown fox. " * 19_048  # 400,008 characters
@@ -60,7 +61,7 @@ def add(memory: MemoryManager, number: int, kind: str, tokens: int) -> int:
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES, ids=named)
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     st.lists(EVENTS, min_size=5, max_size=40),
     st.sampled_from([60, 200, 1_000, 4_000, 20_000]),
@@ -104,7 +105,7 @@ def fixed_tokens(memory: MemoryManager) -> int:
     return sum(e.token_count.tokens for e in memory.get_active_entries(S) if e.pinned)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.lists(EVENTS, min_size=1, max_size=30), st.integers(20, 4_000))
 def test_a_target_given_by_hand_is_reached_or_the_result_says_why(
     kinds: list[tuple[str, int]], target: int

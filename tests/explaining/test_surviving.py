@@ -11,6 +11,7 @@ from memman import MemoryManager
 from memman.compression.words import exact_values
 from memman.explaining import Trail, compare, survivals
 from memman.explaining.values import Values, stands_alone
+from tests.examples import examples
 from tests.explaining.conversation import manager, orders, talk, trail
 
 TEXT = st.text(alphabet="ab1 -_/.é", max_size=30)
@@ -53,7 +54,7 @@ def do(memory: MemoryManager, what: str, number: int) -> None:
         memory.delete_entries("s", [memory.get_entries("s")[0].id])
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15))
 @given(st.lists(STEPS, max_size=12))
 def test_the_figures_are_those_of_compare(script: list[str]) -> None:
     memory = manager(recent_window=0, min_entries_to_compress=1)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from memman import InvalidInput, MemoryManager
 from memman.compression.ledger import LEDGER_HEAD
 from memman.explaining import Trace, trace
+from tests.examples import examples
 from tests.explaining.conversation import ORDER, PATH, manager, orders, talk, trail
 
 
@@ -77,7 +78,7 @@ def test_undoing_what_it_names_in_its_order_brings_the_entry_back_from_any_depth
     assert "result" in [entry.id for entry in memory.get_active_entries("s")]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 @given(
     steps=st.lists(
         st.one_of(

@@ -16,6 +16,7 @@ from pydantic import TypeAdapter
 from memman import BudgetExceeded, Entry, MemoryConfig, MemoryManager, TextPart
 from memman.formats import AnthropicFormat
 from memman.formats.rules import check
+from tests.examples import examples
 
 Message = dict[str, Any]
 ACCEPTED_BY_THE_SDK = TypeAdapter(list[MessageParam])
@@ -311,7 +312,7 @@ ANY_MESSAGE = st.one_of(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 @given(st.lists(ANY_MESSAGE, min_size=1, max_size=7), st.sampled_from([300, 10**7]))
 def test_any_log_is_taken_kept_and_rendered_validly_within_its_budget(
     log: list[Message], max_tokens: int

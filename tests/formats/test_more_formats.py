@@ -28,6 +28,7 @@ from memman.formats.bedrock import sdk_messages
 from memman.formats.rendering import Rendering
 from memman.formats.rules import RULES, check
 from memman.testing.formats import CONVERSATIONS, window_of
+from tests.examples import examples
 
 Message = dict[str, Any]
 NEW = ("openai-responses", "gemini", "bedrock", "mistral", "langchain")
@@ -259,7 +260,7 @@ DRAFTS = st.sampled_from(sorted(CONVERSATIONS))
 CALLED = sorted(n for n, d in CONVERSATIONS.items() if any(e.type == "tool_call" for e in d))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(st.lists(DRAFTS, max_size=3), st.sampled_from(CALLED), st.sampled_from(TARGETS))
 def test_no_format_is_taken_for_another(names: list[str], called: str, form: str) -> None:
     drafts = list(chain.from_iterable(CONVERSATIONS[name] for name in [*names, called]))
@@ -268,7 +269,7 @@ def test_no_format_is_taken_for_another(names: list[str], called: str, form: str
     assert detect_format(list(rendering.messages())).name == form
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(st.lists(DRAFTS, min_size=1, max_size=3), st.sampled_from(TARGETS))
 def test_what_is_detected_reads_the_same_texts(names: list[str], form: str) -> None:
     """Messages without anything of a format's own may be taken for another's that reads them alike."""
@@ -436,7 +437,7 @@ def _in(order: Callable[[Message], str] | None, messages: list[Message]) -> list
     return messages if order is None else sorted(messages, key=order)
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=examples(250))
 @example(
     (
         "openai-responses",

@@ -14,6 +14,7 @@ from memman.formats.rendering import Rendering
 from memman.formats.rules import check
 from memman.testing.formats import user, window_of
 from memman.window import Window
+from tests.examples import examples
 
 FORMATS = [form.name for form in BUILTIN_FORMATS]
 
@@ -80,7 +81,7 @@ def step(memory: MemoryManager, what: str, number: int) -> None:
             memory.clear_session("s")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(STEPS, st.sampled_from(FORMATS))
 @example(["user", "user", "system", "compress"], "anthropic")  # a note comes to the head
 def test_a_kept_rendering_equals_one_from_scratch(steps: list[str], form: str) -> None:
@@ -94,7 +95,7 @@ def test_a_kept_rendering_equals_one_from_scratch(steps: list[str], form: str) -
         assert kept.tokens.tokens == fresh.tokens.tokens
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(STEPS)
 def test_every_context_is_valid(steps: list[str]) -> None:
     memory = manager(max_tokens=10**7)
@@ -107,7 +108,7 @@ def test_every_context_is_valid(steps: list[str]) -> None:
                 assert check(context.messages, target, system=context.system) == []
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 @given(STEPS)
 def test_the_unchanged_prefix_is_indeed_unchanged(steps: list[str]) -> None:
     memory = manager(max_tokens=10**7)

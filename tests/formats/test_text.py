@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from memman import FormatError, MemoryConfig, MemoryManager
 from memman.formats import TextFormat
 from memman.formats.text import RECENT, SUMMARIES
+from tests.examples import examples
 
 BEGIN = datetime(2026, 11, 20, 23, 50, tzinfo=UTC)
 
@@ -116,7 +117,7 @@ TEXTS = st.lists(
 ).map("\n".join)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(st.lists(st.tuples(st.sampled_from(["user", "assistant", "context"]), TEXTS), max_size=6))
 def test_any_conversation_is_read_again_as_it_was(entries: list[tuple[str, str]]) -> None:
     memory = manager()

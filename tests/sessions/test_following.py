@@ -16,6 +16,7 @@ from memman import AsyncMemoryManager, MemoryConfig, MemoryManager, events
 from memman.records import Record
 from memman.stores import MemoryStore, SQLiteStore
 from memman.testing import record_events
+from tests.examples import examples
 
 SESSION = "s"
 CONFIG = MemoryConfig(
@@ -302,7 +303,7 @@ step = st.tuples(st.booleans(), st.sampled_from([*OFTEN, *OFTEN, *STEPS]))
 
 @pytest.mark.parametrize("counters", [(words, words), (words, letters)])
 @given(steps=st.lists(step, max_size=14))
-@settings(max_examples=60, deadline=None, derandomize=True, database=None)
+@settings(max_examples=examples(60))
 def test_two_writers_in_turns_see_what_a_fresh_load_sees(
     counters: tuple[Any, Any], steps: list[tuple[bool, str]]
 ) -> None:

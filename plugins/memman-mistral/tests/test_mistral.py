@@ -19,6 +19,7 @@ from mistral_common.tokens.tokenizers.sentencepiece import SentencePieceTokenize
 
 from memman.counting import model_ref
 from memman.errors import CounterUnavailable
+from tests.examples import examples
 
 # text, tokens in sentencepiece, tokens in tekken: from mistral-common 1.13.1, without begin and end
 GOLDEN = [
@@ -131,7 +132,7 @@ def test_the_versions_of_a_vocabulary_count_text_the_same(
 ) -> None:
     other = tokenizers.counter_of(file_name, vocabulary)
 
-    @settings(max_examples=150, deadline=None)
+    @settings(max_examples=examples(150))
     @given(st.lists(TEXTS))
     def law(texts: list[str]) -> None:
         assert other.count_texts(texts) == counters[vocabulary].count_texts(texts)
@@ -144,7 +145,7 @@ def test_a_text_cut_at_boundaries_counts_as_the_whole(
 ) -> None:
     tekken = counters[TEKKEN]
 
-    @settings(max_examples=300, deadline=None)
+    @settings(max_examples=examples(300))
     @given(TEXTS, st.integers(1, 20))
     def law(text: str, size: int) -> None:
         [whole] = tekken.count_texts([text])

@@ -32,6 +32,7 @@ from memman_tiktoken.models import ASSUMED, PUBLISHED, encoding_of
 from memman import hookspecs
 from memman.errors import CounterUnavailable
 from memman.ports import CounterSpec, LocalCounter, ModelRef
+from tests.examples import examples
 
 O200K, CL100K = "o200k_base", "cl100k_base"
 P50K, R50K = "p50k_base", "r50k_base"
@@ -291,7 +292,7 @@ def test_a_list_of_texts_is_counted_in_order(
 def test_any_text_counts_as_tiktoken_counts_it(
     counters: dict[str, LocalCounter], genuine: dict[str, tiktoken.Encoding], name: str
 ) -> None:
-    @settings(max_examples=300, deadline=None)
+    @settings(max_examples=examples(300))
     @given(TEXTS)
     def law(text: str) -> None:
         assert counters[name].count_texts([text]) == [len(genuine[name].encode_ordinary(text))]
@@ -306,7 +307,7 @@ def test_a_text_cut_at_boundaries_counts_as_the_whole(
     monkeypatch: pytest.MonkeyPatch,
     name: str,
 ) -> None:
-    @settings(max_examples=300, deadline=None)
+    @settings(max_examples=examples(300))
     @given(TEXTS, st.integers(1, 20))
     def law(text: str, size: int) -> None:
         monkeypatch.setattr(counter, "_CHUNK", size)
@@ -443,7 +444,7 @@ def test_a_retired_encoding_counts_as_tiktoken_counts_it_cut_or_whole(
 ) -> None:
     made = _spec().factory(ModelRef(name=name))
 
-    @settings(max_examples=300, deadline=None)
+    @settings(max_examples=examples(300))
     @given(TEXTS, st.integers(1, 20))
     def law(text: str, size: int) -> None:
         expected = [len(retired[name].encode_ordinary(text))]

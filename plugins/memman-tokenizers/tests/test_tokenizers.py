@@ -19,6 +19,7 @@ from memman.counting import builtin_specs, model_ref, resolve
 from memman.errors import CounterUnavailable
 from memman.ports import CounterSpec, LocalCounter
 from memman.testing import CounterConformance
+from tests.examples import examples
 
 [SPEC] = memman_tokenizers.memman_token_counters()
 
@@ -49,7 +50,7 @@ def test_a_text_has_the_tokens_that_the_library_gives_it(trained: Path) -> None:
     plain.encode_special_tokens = True  # a special token's spelling in a text is ordinary text
     counter = TokenizerCounter(trained)
 
-    @settings(max_examples=200, deadline=None)
+    @settings(max_examples=examples(200))
     @given(st.text() | st.sampled_from(["<s>", "a</s>b", "<|endoftext|> ship"]))
     def law(text: str) -> None:
         expected = len(plain.encode(text, add_special_tokens=False).ids)
