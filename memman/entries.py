@@ -140,7 +140,8 @@ class Entry(
     @property
     def text(self) -> str:
         """The readable text; parts other than text are left out."""
-        return text_of(self.content)
+        content = self.content
+        return content if type(content) is str else text_of(content)
 
     @property
     def metadata(self) -> dict[str, Any]:

@@ -236,19 +236,19 @@ class Ledger(msgspec.Struct, frozen=True, omit_defaults=True):
         return self
 
 
-def taken(name: str) -> str:
-    """The name by which `Store.get` finds the newest compression or deletion that took this entry away.
+_TAKEN = "\x01"  # no id has a control character, so a name with one is nobody's own
 
-    No id has a control character, so it is nobody's own.
-    """
-    return f"\x01{name}"
+
+def taken(name: str) -> str:
+    """The name by which `Store.get` finds the newest compression or deletion that took this entry away."""
+    return _TAKEN + name
 
 
 def taken_by(record: Record) -> list[str]:
     """The names of what a record took out of the window."""
     if isinstance(record, Compressed):
-        return [taken(name) for item in record.replacements for name in item.ids]
-    return [taken(name) for name in record.ids] if isinstance(record, Deleted) else []
+        return [_TAKEN + name for item in record.replacements for name in item.ids]
+    return [_TAKEN + name for name in record.ids] if isinstance(record, Deleted) else []
 
 
 def tombstone(record: Record, ids: frozenset[str]) -> Record:

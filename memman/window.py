@@ -209,10 +209,15 @@ class Window:
     @property
     def exchanges(self) -> list[Exchange]:
         """The slots by what one may cut; read it, do not keep it."""
-        exchanges, growing = self._exchanges, self._growing
-        if growing is not None and len(growing) > len(exchanges[-1].slots):
-            exchanges[-1].slots = tuple(growing)
-        return exchanges
+        if self._growing is not None:
+            self._write_down(self._growing)
+        return self._exchanges
+
+    def _write_down(self, growing: Sequence[Slot]) -> None:
+        """Gives the last exchange the slots that it has by now."""
+        last = self._exchanges[-1]
+        if len(growing) > len(last.slots):
+            last.slots = tuple(growing)
 
     def find(self, entry_id: str) -> Slot | None:
         """The slot that shows this entry, the newest first looked at; None where none does."""
@@ -235,9 +240,10 @@ class Window:
         if entry.type not in _LOOSE or entry.message_id is not None:
             tied = self._tie(slot, alone)
         if tied is None:
-            exchanges = self.exchanges
-            self._growing = None
-            exchanges.append(alone)
+            if self._growing is not None:
+                self._write_down(self._growing)
+                self._growing = None
+            self._exchanges.append(alone)
         else:
             self._join(tied, alone)
         self.slots.append(slot)

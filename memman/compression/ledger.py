@@ -8,7 +8,7 @@ summary to summary. No value has a blank or a bracket in it, so none can end the
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from memman.compression.words import exact_values, sure_values
@@ -44,48 +44,66 @@ def ranked_values(entries: Sequence[Entry], room: int | None = None) -> list[Fou
 
     With a `room` in characters only as much is read as that is worth.
     """
-    seen: dict[str, int] = {}  # in how many entries, as far as that counts
-    latest: list[
-        tuple[str, int, int]
-    ] = []  # each with how late it stood, and the last of those entries
-    chars = read = 0
+    ranking = _Ranking()
+    read = 0
     for order, entry in enumerate(reversed(entries)):
-        seq = entry.seq
         if entry.type == "summary":
-            found = _of_summary(entry, order)
+            ranking.see_summary(entry, order, sure=room is not None)
         elif room is None:
-            found = [(value, order, seq) for value in exact_values(entry.text)]
-        elif chars < _CHOICE * room and read < _READ * room:
+            ranking.see(exact_values(entry.text), order, entry.seq)
+        elif ranking.chars < _CHOICE * room and read < _READ * room:
             text = entry.text
             read += min(len(text), _READ_OF_ONE)
-            found = [(value, order, seq) for value in sure_values(text, _READ_OF_ONE)]
-        else:
-            continue
+            ranking.see(sure_values(text, _READ_OF_ONE), order, entry.seq)
+    return ranking.ranked()
+
+
+class _Ranking:
+    """Values as they are seen, the newest entry's first: in how many entries, how late, and where last."""
+
+    __slots__ = ("_found", "_seen", "chars")
+
+    def __init__(self) -> None:
+        self._seen: dict[str, int] = {}  # in how many entries, as far as that counts
+        self._found: list[tuple[str, int, int]] = []  # value, how late it stood, in which entry
+        self.chars = 0
+
+    def see(self, values: Iterable[str], order: int, seq: int) -> None:
+        """Takes in the values of an entry."""
+        self._see([(value, order, seq) for value in values])
+
+    def see_summary(self, entry: Entry, order: int, sure: bool) -> None:
+        """Takes in an earlier summary: its own values, and those of its ledger, the newest first."""
+        text, kept = without_ledger(entry.text)
+        known = {value for value, _ in kept}
+        values = sure_values(text, len(text)) if sure else exact_values(text)
+        own = [value for value in values if value not in known]
+        self.see(own, order, entry.seq)
+        late = order + len(own)
+        self._see([(value, late + at, seq) for at, (value, seq) in enumerate(reversed(kept))])
+
+    def _see(self, found: Sequence[tuple[str, int, int]]) -> None:
+        seen, chars = self._seen, 0
         for one in found:
             value = one[0]
-            if value in seen:
-                if seen[value] < _SEEN_MOST:
-                    seen[value] += 1
-            else:
+            times = seen.get(value)
+            if times is None:
                 seen[value] = 1
-                latest.append(one)
+                self._found.append(one)
                 chars += len(value) + 1
-    search = _DIGIT.search
-    ranked = [
-        (-seen[value] - (_WITH_DIGITS if search(value) else 0), late, place)
-        for place, (value, late, _) in enumerate(latest)
-    ]
-    ranked.sort()
-    return [(latest[place][0], latest[place][2]) for _, _, place in ranked]
+            elif times < _SEEN_MOST:
+                seen[value] = times + 1
+        self.chars += chars
 
-
-def _of_summary(entry: Entry, order: int) -> list[tuple[str, int, int]]:
-    """The values of an earlier summary: its own, and those of its ledger, the newest first."""
-    text, kept = without_ledger(entry.text)
-    known = {value for value, _ in kept}
-    own = [(value, order, entry.seq) for value in exact_values(text) if value not in known]
-    late = order + len(own)
-    return own + [(value, late + at, seq) for at, (value, seq) in enumerate(reversed(kept))]
+    def ranked(self) -> list[Found]:
+        """The values with their entries, what is worth most first."""
+        seen, has_digit = self._seen, _DIGIT.search
+        ranked = [
+            (-seen[value] - (_WITH_DIGITS if has_digit(value) else 0), late, place, value, seq)
+            for place, (value, late, seq) in enumerate(self._found)
+        ]
+        ranked.sort()
+        return [(value, seq) for _, _, _, value, seq in ranked]
 
 
 def above_ledger(text: str) -> str:

@@ -54,7 +54,9 @@ def _summary(entry: Entry) -> str:
 
 
 def _line(entry: Entry) -> str:
-    text = shown(entry)
+    text = entry.content
+    if type(text) is not str or len(text) > SHOWN_CHARS:
+        text = shown(entry)
     line = transcript_line(entry, f"[error] {text}" if entry.is_error else text)
     if "\n" in line:
         line = line.replace("\n", _INDENTED)

@@ -42,10 +42,10 @@ def make_plan(
 def _taken(stage: Stage, view: View, goal: Goal, craft: Craft) -> View | None:
     """What a stage makes of a view; one that fails is named, whoever wrote it."""
     own = id(stage) in _OWN or type(stage) is ClearToolResults
-    watched = WatchedCraft(craft)
+    watched = None if own else WatchedCraft(craft)
     try:
-        changed = stage(view, goal, craft if own else watched)
-        fault = "" if own or changed is None else fault_of(view, changed, watched)
+        changed = stage(view, goal, watched or craft)
+        fault = fault_of(view, changed, watched) if watched and changed is not None else ""
     except Exception as error:
         raise _failed(stage, f"raised {type(error).__name__}: {error}") from error
     if fault:

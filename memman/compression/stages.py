@@ -94,9 +94,9 @@ class ClearToolResults(msgspec.Struct, frozen=True, kw_only=True):
             if (
                 entry.type == "tool_result"
                 and slot.tokens > LEAST_GAIN
-                and group.is_added(index)
+                and (group.made is None or group.is_added(index))
                 and entry.name not in self.keep_tools
-                and not text_of(entry.content).startswith(_STUB_HEAD)
+                and not entry.text.startswith(_STUB_HEAD)
             ):
                 stub = stub_of(slot, craft, _STUB, (slot.position, slot.tokens))
                 if stub is not None:

@@ -107,11 +107,6 @@ class Item(msgspec.Struct, frozen=True, gc=False):
         return self.entry is not None and self.entry.id in ids
 
 
-def _as_added(slot: Slot) -> Item:
-    """What stands in a place that nobody has changed."""
-    return Item((slot,), slot.entry, slot.tokens)
-
-
 def in_place_of(entry: Entry, content: str) -> Draft:
     """A draft that takes an entry's place in its exchange; of a summary it says what that covers."""
     return Draft(
@@ -144,7 +139,7 @@ class Group(msgspec.Struct, eq=False, gc=False):
     def items(self) -> tuple[Item, ...]:
         """What stands in each place."""
         if self.made is None:
-            self.made = tuple(map(_as_added, self.slots))
+            self.made = tuple([Item((slot,), slot.entry, slot.tokens) for slot in self.slots])
         return self.made
 
     def is_added(self, index: int) -> bool:

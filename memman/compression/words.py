@@ -29,6 +29,7 @@ _NOT_ASCII: Final = re.compile(r"[^\x00-\x7f]+")
 _COMMA: Final = re.compile(r"(?<!\d),|,(?!\d)")
 _AFTER_WORDS: Final = ".,:!?"
 _EDGES: Final = ".:!?=&#-+"
+_PATHS: Final = (".", "/", "~")  # what a path begins with, and no edge there
 _LINE_OF: Final = re.compile(r"(.+\.[A-Za-z]\w*):\d+(?::\d+)?$")
 _SURE: Final = re.compile(r"[0-9_@/][^ ]*")  # and what follows it in its run
 _MARKED: Final = re.compile(r"[0-9_@/A-Z]|[a-z]\.[a-z]")
@@ -93,14 +94,25 @@ def _sure_chunks(spaced: str) -> list[str]:
 
 
 def _values_of(chunks: Iterable[str]) -> list[str]:
+    """The values that runs of characters hold."""
     found: dict[str, None] = {}
-    for chunk in chunks:
-        if "," not in chunk:
-            found[_value_in(chunk)] = None
-        else:
-            found.update(dict.fromkeys(map(_value_in, _COMMA.split(chunk))))
-    found.pop("", None)
-    return _without_lines(list(found))
+    named = _NAMED.search
+    for piece in _pieces(chunks):
+        value = piece.rpartition("=")[2] if "=" in piece and "://" not in piece else piece
+        value = value.rstrip(_EDGES) if value.startswith(_PATHS) else value.strip(_EDGES)
+        if _LEAST_VALUE <= len(value) <= _MOST_VALUE and (named(value) or _is_path(value)):
+            found[value] = None
+    return _without_lines(list(found)) if len(found) >= _LINES else list(found)
+
+
+def _pieces(chunks: Iterable[str]) -> Iterable[str]:
+    """The runs, divided at commas that are not inside a number."""
+    listed = list(chunks)
+    if "," not in "".join(listed):
+        return listed
+    return [
+        piece for chunk in listed for piece in (_COMMA.split(chunk) if "," in chunk else (chunk,))
+    ]
 
 
 def _unescaped(text: str, like: str = "") -> str:
@@ -129,16 +141,6 @@ def _without_lines(values: list[str]) -> list[str]:
     return list(
         dict.fromkeys([files[v] if lines[files.get(v, "")] >= _LINES else v for v in values])
     )
-
-
-def _value_in(chunk: str) -> str:
-    """The value that a run of characters holds, or ""."""
-    if "=" in chunk and "://" not in chunk:
-        chunk = chunk.rpartition("=")[2]
-    value = chunk.strip(_EDGES) if not chunk.startswith((".", "/", "~")) else chunk.rstrip(_EDGES)
-    if not _LEAST_VALUE <= len(value) <= _MOST_VALUE:
-        return ""
-    return value if _NAMED.search(value) or _is_path(value) else ""
 
 
 def _is_path(value: str) -> bool:

@@ -78,9 +78,10 @@ class Rendering:
         if same < len(done):
             self._truncate(same)
         for exchange in exchanges[same:]:
-            made = self._known(exchange.slots, known) if known else None
-            if made is None:
-                made = self._rendered(exchange.slots)
+            slots = exchange.slots
+            made = known.get(slots[0]) if known else None
+            if made is None or not self._stands(made, slots):
+                made = self._rendered(slots)
             made.before = len(self._messages)
             done.append(made)
             self._around += made.tokens
@@ -103,18 +104,14 @@ class Rendering:
         self._truncate(same)
         return known
 
-    def _known(self, slots: tuple[Slot, ...], known: dict[Slot, _Rendered]) -> _Rendered | None:
-        """An exchange as it was rendered before the window changed shape, if it would come out the same."""
-        rendered = known.get(slots[0])
-        if rendered is None:
-            return None
+    def _stands(self, rendered: _Rendered, slots: tuple[Slot, ...]) -> bool:
+        """Whether an exchange as it was rendered before the window changed shape comes out the same."""
         if rendered.slots is not slots:  # else nothing has touched them
             repeats = tuple([slot.nth for slot in slots if slot.nth])
             if rendered.slots != slots or rendered.repeats != repeats:
-                return None
+                return False
         # A system message may be at the head now and have to stand apart.
-        may_move = not self.inline and slots[0].entry.role == "system"
-        return None if may_move else rendered
+        return self.inline or slots[0].entry.role != "system"
 
     def _rendered(self, slots: tuple[Slot, ...]) -> _Rendered:
         """An exchange in the provider's words."""

@@ -31,13 +31,13 @@ class Adding(Automatic):
         role = draft.role
         if not shared.quick or role == "system" or (role == "tool" and draft.name is None):
             return None
-        if shared.redact is not None or self._stale():
+        if shared.redact is not None:
             return None
         meter = self._meter
         count = meter.count_draft(draft)
         with self._thread_lock:
-            if self._stale():
-                return None  # since the look without the lock, another thread was here
+            if self._stale() or meter is not self._meter:
+                return None
             seq = self._window.head + 1
             entry = Entry(
                 id=shared.new_id(),

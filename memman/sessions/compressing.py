@@ -58,12 +58,13 @@ _compressing: ContextVar[frozenset[object]] = ContextVar("compressing", default=
 
 
 class _Attempt(msgspec.Struct, frozen=True):
-    """What a compression sets out from: the window, the goal, and whether somebody may be asked."""
+    """What a compression sets out from: the window, the goal, and who may be asked."""
 
     view: View
     goal: Goal
     options: SummaryOptions
     epoch: int
+    summarizer: Any
 
 
 class Compressing(LiveWindow):
@@ -164,7 +165,6 @@ class Compressing(LiveWindow):
     async def _compress_alone(
         self, target_tokens: int | None, focus: str | None, automatic: bool, lease: Lease
     ) -> events.CompressionResult:
-        self.pace.begin(self._summarizer(), self._progress)
         lately = automatic and self._asked_lately()
         self._owed, self._spent = self._owed.plus(self._spent), NO_COST
         for _ in range(1 + _REPLANS):
@@ -197,14 +197,15 @@ class Compressing(LiveWindow):
             await self.require()
             if automatic and not self._due():
                 return self._nothing("within the limits")
-            if automatic and self.pace.is_aside(self._shared.clock):
+            pace, summarizer = self.pace, self._summarizer()
+            if automatic and pace.is_aside(self._shared.clock):
                 return self._nothing(_ANOTHER_PAYS)
-            options, rest = self._options(focus, automatic, lately)
+            options, rest = self._options(summarizer, focus, automatic, lately)
             if rest is not None and not options.write:
                 return self._given_up(str(rest), automatic)
             view, goal = self._view(target_tokens, spare=lately and not options.ask)
-            self.pace.begin(self._summarizer(), self._progress)
-            return _Attempt(view, goal, options, self._window.epoch)
+            pace.begin(summarizer, self._progress)
+            return _Attempt(view, goal, options, self._window.epoch, summarizer)
 
     def _given_up(self, why: str, automatic: bool) -> events.CompressionResult:
         """The end of a compression without a summary and without a substitute for it."""
@@ -304,23 +305,24 @@ class Compressing(LiveWindow):
 
     def _asked_lately(self) -> bool:
         """Whether too little was added since the summarizer's last good answer to ask it again."""
-        known = self.pace.knows(self._summarizer())
-        return known and self.pace.asked_lately(self._progress, self._budget)
+        pace = self.pace
+        known = pace.knows(self._summarizer())
+        return known and pace.asked_lately(self._progress, self._budget)
 
     def _options(
-        self, focus: str | None, automatic: bool, lately: bool
+        self, summarizer: Any, focus: str | None, automatic: bool, lately: bool
     ) -> tuple[SummaryOptions, Rest | None]:
         """Whether a summarizer may be asked now, and why not after failures.
 
         An automatic compression asks once per room that was filled, and not soon after a failure; one
         by hand always, unless the breaker is open.
         """
-        summarizer = self._summarizer()
+        pace = self.pace
         configured = summarizer is not None
-        known = configured and self.pace.knows(summarizer)
-        rest = self.pace.rest(self._shared.clock) if known else None
+        known = configured and pace.knows(summarizer)
+        rest = pace.rest(self._shared.clock) if known else None
         if rest is not None and not rest.open:
-            again = not automatic or not self.pace.failed_lately(self._progress, self._budget)
+            again = not automatic or not pace.failed_lately(self._progress, self._budget)
             rest = None if again else rest
         ask = configured and rest is None and not lately
         on_failure = self._config.on_failure
@@ -334,14 +336,15 @@ class Compressing(LiveWindow):
         """What `compress` would do now, or an add that compresses. Asks nobody, changes nothing."""
         async with self._lock:
             await self.require()
-            lately = automatic and self._asked_lately()
-            options, rest = self._options(focus, automatic, lately)
+            lately, summarizer = automatic and self._asked_lately(), self._summarizer()
+            options, rest = self._options(summarizer, focus, automatic, lately)
             view, goal = self._view(target_tokens, spare=lately and not options.ask)
             epoch = self._window.epoch
         after = view
         if rest is None or options.write:
             dry = msgspec.structs.replace(options, dry_run=True)
-            after, _ = await self._carried_out(_Attempt(view, goal, dry, epoch), None)
+            attempt = _Attempt(view, goal, dry, epoch, summarizer)
+            after, _ = await self._carried_out(attempt, None)
         return describe(self.id, view, after, goal, options.ask)
 
     def _nothing(self, reason: str, cost: Cost = NO_COST) -> events.CompressionResult:
@@ -391,14 +394,15 @@ class Compressing(LiveWindow):
 
         Raises `LeaseHeld` or `WindowMoved` where nothing may be paid for it here and now.
         """
-        shared = self._shared
+        shared, pace, summarizer = self._shared, self.pace, attempt.summarizer
+        own = None if summarizer is None else summarizer.max_input_tokens
         options = msgspec.structs.replace(
             attempt.options,
-            window=self._summarizer_window(),
+            window=self._config.summarizer_window or own or UNKNOWN_WINDOW,
             prompt=self._config.summary_prompt,
             redact=None if shared.redact is None else self._clean,
-            wordy=self.pace.wordy,
-            parts=self.pace.parts,
+            wordy=pace.wordy,
+            parts=pace.parts,
         )
         plan = make_plan(
             attempt.view, attempt.goal, shared.craft(self._meter), self._settled.stages, options
@@ -410,12 +414,12 @@ class Compressing(LiveWindow):
                 wanted = plan.send(answer)
             except StopIteration as end:
                 if cost.calls:
-                    self.pace.wordy = clipped
+                    pace.wordy = clipped
                 return end.value, cost
             if isinstance(wanted, SummaryProblem):
                 clipped = clipped or wanted.clipped
                 # A clipped reply, say, is worth telling and no reason to leave the summarizer alone.
-                rest = self.pace.failed(shared.clock(), wanted.reason) if wanted.failed else None
+                rest = pace.failed(shared.clock(), wanted.reason) if wanted.failed else None
                 self.notice(_failure(self.id, wanted.reason, wanted.fallback, rest, self._spent))
                 # A provider's error may quote the conversation, which is for no log.
                 kind = wanted.reason.partition(":")[0]
@@ -429,14 +433,8 @@ class Compressing(LiveWindow):
             else:
                 if lease is not None:
                     await lease.take(attempt.epoch, self._config.summarize_timeout)
-                answer, took = await self._summary(wanted)
+                answer, took = await self._summary(summarizer, wanted)
                 cost = cost.plus(took)
-
-    def _summarizer_window(self) -> int:
-        """How many tokens the summarizer takes in one call."""
-        summarizer = self._summarizer()
-        own = None if summarizer is None else summarizer.max_input_tokens
-        return self._config.summarizer_window or own or UNKNOWN_WINDOW
 
     def _clean(self, entry: Entry) -> Entry:
         """The entry as `redact` leaves it: it may come from an import, or from another manager."""
@@ -471,20 +469,23 @@ class Compressing(LiveWindow):
 
         return [tuple(originals(slot.entry.id)) for slot in slots]
 
-    async def _summary(self, request: SummaryRequest) -> tuple[SummaryReply | SummaryFailure, Cost]:
+    async def _summary(
+        self, summarizer: Any, request: SummaryRequest
+    ) -> tuple[SummaryReply | SummaryFailure, Cost]:
         """Asks the summarizer, and notes at once what that took, however it ends."""
         began = self._shared.clock()
         answer: SummaryReply | SummaryFailure = SummaryFailure("the call was interrupted")
         try:
-            answer = await self._asked(request)
+            answer = await self._asked(summarizer, request)
         finally:
             took = _cost(answer, (self._shared.clock() - began).total_seconds())
             self._spent = self._spent.plus(took)
         return answer, took
 
-    async def _asked(self, request: SummaryRequest) -> SummaryReply | SummaryFailure:
+    async def _asked(
+        self, summarizer: Any, request: SummaryRequest
+    ) -> SummaryReply | SummaryFailure:
         """Asks the summarizer, outside every lock and transaction."""
-        summarizer = self._summarizer()
         request = msgspec.structs.replace(request, timeout=self._config.summarize_timeout)
         try:
             reply = await self._shared.door.ask(
@@ -553,9 +554,10 @@ def _over_budget(
 
 def _logged(done: events.CompressionResult) -> events.CompressionResult:
     """Says in one line what a compression did, and nothing of what was said."""
-    methods = ", ".join(dict.fromkeys(item.method for item in done.replacements))
-    logger.info(
-        "session %s: %d entries compressed, %d -> %d tokens (%s)",
-        done.session_id, len(done.replaced_ids), done.tokens_before, done.tokens_after, methods,
-    )  # fmt: skip
+    if logger.isEnabledFor(logging.INFO):
+        methods = ", ".join(dict.fromkeys(item.method for item in done.replacements))
+        logger.info(
+            "session %s: %d entries compressed, %d -> %d tokens (%s)",
+            done.session_id, len(done.replaced_ids), done.tokens_before, done.tokens_after, methods,
+        )  # fmt: skip
     return done

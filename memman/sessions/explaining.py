@@ -51,10 +51,9 @@ class Explaining(Compressing, Reading):
         )
 
     def _summarizer_state(self) -> SummarizerState:
-        configured = self._summarizer() is not None
-        lately = self._asked_lately()
-        options, rest = self._options(None, automatic=True, lately=lately)
-        if not configured:
+        summarizer, lately = self._summarizer(), self._asked_lately()
+        options, rest = self._options(summarizer, None, automatic=True, lately=lately)
+        if summarizer is None:
             reason = "none is set; a digest is written without one"
         elif rest is not None:
             reason = str(rest)
@@ -66,7 +65,7 @@ class Explaining(Compressing, Reading):
         else:
             reason = "it may be asked now"
         return SummarizerState(
-            configured=configured,
+            configured=summarizer is not None,
             may_be_asked=options.ask,
             reason=reason,
             holds_up=rest is not None and not options.write,
