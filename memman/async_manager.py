@@ -61,9 +61,14 @@ from memman.formats.plain import reported_usage
 from memman.ids import new_id as uuid7
 from memman.plugins import shared_plugins
 from memman.ports import (
+    AsyncStore,
     FeedItem,
+    LocalCounter,
     ModelInfo,
     Place,
+    Store,
+    SummarizeCallback,
+    Summarizer,
 )
 from memman.records import Record, UsageReported
 from memman.resolver import DEFAULT_FORMAT, Resolver
@@ -99,7 +104,7 @@ class AsyncMemoryManager:
 
     Args:
         store: None keeps logs in this process; a path (or `sqlite:///PATH`) in a SQLite file; another
-                URL asks the plugins; or a `Store`.
+            URL asks the plugins; or a `Store`, whose methods may be async.
         model: the model that the contexts are for; its counter and limits are found by name.
         config: the settings; `MemoryConfig()` by default.
         summarizer: None asks nobody unless the settings name somebody; a `str -> str` callable (sync or
@@ -113,16 +118,22 @@ class AsyncMemoryManager:
             news at each operation. Always so for the store in memory that `None` makes.
 
     One manager belongs to one event loop. Receivers of its events may be coroutine functions.
+
+    Raises:
+        ConfigError: a setting, or two together, cannot be.
+        PluginNotFound: no counter, summarizer or store answers to a name; nothing was opened.
+        InvalidInput: an argument is of the wrong kind.
+        StoreError: the store cannot be opened.
     """
 
     def __init__(
         self,
-        store: Any = None,
+        store: str | os.PathLike[str] | Store | AsyncStore | None = None,
         *,
         model: str | None = None,
         config: MemoryConfig | None = None,
-        summarizer: Any = None,
-        counter: Any = None,
+        summarizer: str | SummarizeCallback | Summarizer | None = None,
+        counter: str | Callable[[str], int] | LocalCounter | None = None,
         redact: Redact | None = None,
         clock: Callable[[], datetime] | None = None,
         new_id: Callable[[], str] | None = None,
@@ -194,7 +205,8 @@ class AsyncMemoryManager:
 
         Args:
             session_id: creates the session if there is none.
-            content: text, or a tuple of parts (`TextPart`, `ImagePart`, ...).
+            content: text, or a tuple of parts (`TextPart`, `ImagePart`, ...). A provider's messages go
+                into `add_messages`.
             id: your own id for the entry; adding it again with the same content is a no-op.
             message_id: entries that share it are one message of the provider.
             pinned: never replaced by a compression.
@@ -219,7 +231,7 @@ class AsyncMemoryManager:
         metadata: Mapping[str, Any] | None = None,
         compress: bool | None = None,
     ) -> Entry:
-        """Adds what the assistant said; keywords and errors as in `add_user_message`."""
+        """Adds what the assistant said; arguments and errors as in `add_user_message`."""
         draft = drafts.said("assistant", content, message_id)
         return await settled(self._adding(session_id, draft, id, pinned, metadata, compress))
 
@@ -234,7 +246,10 @@ class AsyncMemoryManager:
         metadata: Mapping[str, Any] | None = None,
         compress: bool | None = None,
     ) -> Entry:
-        """Adds instructions; at the head of a session they are pinned from the start."""
+        """Adds instructions; at the head of a session they are pinned from the start.
+
+        Arguments and errors as in `add_user_message`.
+        """
         draft = drafts.said("system", content, message_id)
         return await settled(self._adding(session_id, draft, id, pinned, metadata, compress))
 
@@ -253,8 +268,14 @@ class AsyncMemoryManager:
     ) -> Entry:
         """Adds a call of a tool. Calls that share a `message_id` were made in parallel.
 
-        `arguments` are a mapping, or the text that the model wrote, kept as it is. Without a
-        `call_id` the result is found by the tool's name and the order.
+        Args:
+            session_id: creates the session if there is none.
+            name: the tool's.
+            arguments: a mapping, or the text that the model wrote, which is kept as it is.
+            call_id: the provider's id of the call. Without one the result is found by the tool's name and
+                the order.
+
+        The other arguments and the errors are those of `add_user_message`.
         """
         draft = drafts.tool_call(name, arguments, call_id, message_id)
         return await settled(self._adding(session_id, draft, id, pinned, metadata, compress))
@@ -275,7 +296,15 @@ class AsyncMemoryManager:
     ) -> Entry:
         """Adds what a tool returned. A result whose call is unknown is kept and rendered as a note.
 
-        With `metadata={"fold_key": ...}` a compression may fold older results with the same key.
+        Args:
+            session_id: creates the session if there is none.
+            name: the tool's.
+            content: text (`json.dumps` what is not), or a tuple of parts.
+            call_id: the id of the call that it answers.
+            is_error: whether the tool failed; a provider that has a field for it is told.
+            metadata: with `{"fold_key": ...}` a compression may fold older results of the same key.
+
+        The other arguments and the errors are those of `add_user_message`.
         """
         draft = drafts.tool_result(name, content, call_id, is_error, message_id)
         return await settled(self._adding(session_id, draft, id, pinned, metadata, compress))
@@ -294,7 +323,8 @@ class AsyncMemoryManager:
     ) -> Entry:
         """Adds material from a `source` (a file, a search); it is rendered as such, not as the user's.
 
-        `metadata={"fold_key": ...}` as in `add_tool_result`.
+        `metadata={"fold_key": ...}` as in `add_tool_result`; the other arguments and the errors are those
+        of `add_user_message`.
         """
         draft = drafts.context(source, content, message_id)
         return await settled(self._adding(session_id, draft, id, pinned, metadata, compress))
@@ -349,8 +379,18 @@ class AsyncMemoryManager:
     async def record_usage(self, session_id: str, usage: Any, *, model: str | None = None) -> None:
         """Keeps what the provider said the last request cost, and learns from it.
 
-        `usage` is a response's usage object or dict (OpenAI, Anthropic, Gemini, Bedrock), or the number
-        of input tokens. Cached tokens are normalised: the total is what was read, cached or not.
+        `add_messages` does so for a whole response. Cached tokens are normalised: the total is what was
+        read, cached or not.
+
+        Args:
+            session_id: must exist.
+            usage: a response of the OpenAI, Anthropic, Google or Bedrock SDK, its usage object, that as a
+                dict, or the number of input tokens.
+            model: the model that reported it; the session's by default.
+
+        Raises:
+            InvalidInput: there are no input tokens in it; nothing was changed.
+            SessionNotFound: there is no such session.
         """
         if model is not None:
             model = check_text(model, "model")
@@ -398,8 +438,12 @@ class AsyncMemoryManager:
     ) -> events.CompressionResult:
         """Compresses now, down to `target_tokens` or the configured low water.
 
-        The result says in `reason` why when it did nothing. `focus` is what a summary should pay
-        special attention to.
+        The result says in `reason` why when it did nothing.
+
+        Args:
+            session_id: must exist.
+            target_tokens: how many tokens the window shall have at most; at or below `max_tokens`.
+            focus: what a summary should pay special attention to, in words.
 
         Raises:
             CompressionFailed: a stage of the strategy failed, or the summarizer did and
@@ -442,6 +486,8 @@ class AsyncMemoryManager:
         """Removes added entries for good, with every summary that was made of them.
 
         Compressions that hide one of them are unfolded first. Payloads are overwritten in the store.
+
+        Raises `EntryNotFound` for an id that no added entry has; nothing was changed then.
         """
         wanted = [ids] if isinstance(ids, str) else ids
         if not isinstance(wanted, Sequence) or not all(isinstance(name, str) for name in wanted):
@@ -500,7 +546,7 @@ class AsyncMemoryManager:
         return await (await self._known(session_id)).summaries()
 
     async def get_stats(self, session_id: str) -> SessionStats:
-        """Numbers about a session."""
+        """A session's numbers: entries, tokens, limits, the counter, drift, what summaries cost."""
         return await (await self._known(session_id)).stats()
 
     async def explain(self, session_id: str) -> Explanation:
@@ -518,7 +564,17 @@ class AsyncMemoryManager:
         system: str | None = None,
         tools: Sequence[Mapping[str, Any]] | None = None,
     ) -> TokenCount:
-        """Counts a text, entries, or a provider's messages (then with their framing)."""
+        """Counts a text, entries, or a provider's messages (then with their framing).
+
+        Args:
+            content: a text, an `Entry` or a list of them, or messages as `add_messages` takes them.
+            model: whose tokens; the manager's model by default.
+            system: a system prompt that is counted with it.
+            tools: tool definitions that are counted with it.
+
+        Raises:
+            FormatError: the messages are in no known format, or broken.
+        """
         config = self._shared.config
         meter = self._resolver.meter(config if model is None else config.updated({"model": model}))
         if system is not None:
@@ -746,15 +802,27 @@ class AsyncMemoryManager:
     async def update_config(self, session_id: str | None = None, /, **settings: Any) -> None:
         """Changes settings of one session, which keeps them, or without an id of the manager.
 
-        Raises `ConfigError` that names the setting; nothing was changed then.
+        Args:
+            session_id: creates the session if there is none; left out for the manager's own settings.
+            settings: any of `MemoryConfig`'s, by name.
+
+        Raises:
+            ConfigError: a setting is unknown, of the wrong type or range, or contradicts another; nothing
+                was changed.
+            InvalidInput: the setting is the manager's alone, or names what a session may not.
         """
         if session_id is None:
             self._configure(self._shared.config.updated(settings))
         else:
             await self._session(session_id).configure(settings)
 
-    async def set_summarize_callback(self, summarizer: Any) -> None:
-        """Takes another summarizer: a callable, a name, a `Summarizer`, or None for the settings' own."""
+    async def set_summarize_callback(
+        self, summarizer: str | SummarizeCallback | Summarizer | None
+    ) -> None:
+        """Takes another summarizer: a callable, a name, a `Summarizer`, or None for the settings' own.
+
+        Raises `PluginNotFound`, `SummarizerUnavailable` or `InvalidInput`; nothing was changed then.
+        """
         self._summarizers.give(summarizer)
 
     async def close(self) -> None:

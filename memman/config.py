@@ -7,7 +7,7 @@ Precedence: call > session > manager > environment (`from_env`, when asked) > pr
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from string import Formatter
 from typing import Any, Literal
 
@@ -63,14 +63,14 @@ class MemoryConfig(
     reserve_output: int | None = None
     auto_compress: bool = True
     background: bool = False
-    strategy: Any = "default"
+    strategy: str | tuple[str | Callable[..., Any], ...] = "default"
     count_policy: CountPolicy = "local"
     summarize_timeout: float | None = 60.0
     on_failure: OnFailure = "fallback"
     model: str | None = None
     summarizer: str | None = None
     summarizer_window: int | None = None
-    summary_prompt: Any = None
+    summary_prompt: str | Callable[..., str] | None = None
     max_sessions: int | None = 1_000
     max_live_bytes: int | None = 256 * 2**20
     session_ttl: float | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping, Sequence
 from datetime import datetime
 from types import CoroutineType
@@ -15,27 +16,49 @@ from memman.config import MemoryConfig
 from memman.doors import SyncDoor, suspended
 from memman.entries import Content, Entry, TokenCount
 from memman.explaining import Explanation
-from memman.ports import FeedItem, ModelInfo
+from memman.ports import FeedItem, LocalCounter, ModelInfo, Store, Summarizer
 from memman.results import Context, SessionStats, Summary
 
 T = TypeVar("T")
 
 
 class MemoryManager:
-    """`AsyncMemoryManager` without `await`: the same verbs, arguments and errors, from any thread.
+    """Keeps conversations inside their context windows without losing a word of them.
 
-    Ports must be sync: an async store, counter or summarizer is refused when it is handed over.
-    With a `summarize_timeout` the summarizer runs on a daemon thread, with `None` in the caller's.
+    Args:
+        store: None keeps logs in this process; a path (or `sqlite:///PATH`) in a SQLite file; another
+            URL asks the plugins; or a `Store`.
+        model: the model that the contexts are for; its counter and limits are found by name.
+        config: the settings; `MemoryConfig()` by default.
+        summarizer: None asks nobody unless the settings name somebody; a `str -> str` callable, a
+            `Summarizer`, or a name: `anthropic:MODEL`, `cmd:PROGRAM ARGS`, `digest` for nobody.
+        counter: None is resolved by `model`; a counter's name, a `str -> int`, or a counter.
+        redact: `Entry -> Entry`, called before an entry is counted and stored, and again before a
+            summarizer or a remote counter sees it.
+        clock: aware datetimes; for tests.
+        new_id: unique strings, made before the first attempt to store; for tests.
+        exclusive: this manager is the only writer of the store, so that it need not be asked for
+            news at each operation. Always so for the store in memory that `None` makes.
+
+    Any thread may use it. `AsyncMemoryManager` has the same verbs, awaited. With a `summarize_timeout` the
+    summarizer runs on a daemon thread, with None in the caller's.
+
+    Raises:
+        ConfigError: a setting, or two together, cannot be.
+        PluginNotFound: no counter, summarizer or store answers to a name; nothing was opened.
+        AsyncPortRefused: the store, counter or summarizer is async: use `AsyncMemoryManager`.
+        InvalidInput: an argument is of the wrong kind.
+        StoreError: the store cannot be opened.
     """
 
     def __init__(
         self,
-        store: Any = None,
+        store: str | os.PathLike[str] | Store | None = None,
         *,
         model: str | None = None,
         config: MemoryConfig | None = None,
-        summarizer: Any = None,
-        counter: Any = None,
+        summarizer: str | Callable[[str], str] | Summarizer | None = None,
+        counter: str | Callable[[str], int] | LocalCounter | None = None,
         redact: Redact | None = None,
         clock: Callable[[], datetime] | None = None,
         new_id: Callable[[], str] | None = None,
@@ -81,7 +104,22 @@ class MemoryManager:
         metadata: Mapping[str, Any] | None = None,
         compress: bool | None = None,
     ) -> Entry:
-        """Adds what the user said. Once this returns, it is in the log for good."""
+        """Adds what the user said. Once this returns, it is in the log for good.
+
+        Args:
+            session_id: creates the session if there is none.
+            content: text, or a tuple of parts (`TextPart`, `ImagePart`, ...). A provider's messages go
+                into `add_messages`.
+            id: your own id for the entry; adding it again with the same content is a no-op.
+            message_id: entries that share it are one message of the provider.
+            pinned: never replaced by a compression.
+            metadata: plain JSON data of your own, kept with the entry.
+            compress: overrides `auto_compress` for this call.
+
+        Raises:
+            InvalidInput: something cannot be taken (a lone surrogate, NaN); nothing was changed.
+            IdConflict: this id was added before with other content.
+        """
         draft = drafts.said("user", content, message_id)
         return self._now(self._adding, session_id, draft, id, pinned, metadata, compress)
 
@@ -96,7 +134,7 @@ class MemoryManager:
         metadata: Mapping[str, Any] | None = None,
         compress: bool | None = None,
     ) -> Entry:
-        """Adds what the assistant said; keywords and errors as in `add_user_message`."""
+        """Adds what the assistant said; arguments and errors as in `add_user_message`."""
         draft = drafts.said("assistant", content, message_id)
         return self._now(self._adding, session_id, draft, id, pinned, metadata, compress)
 
@@ -111,7 +149,10 @@ class MemoryManager:
         metadata: Mapping[str, Any] | None = None,
         compress: bool | None = None,
     ) -> Entry:
-        """Adds instructions; at the head of a session they are pinned from the start."""
+        """Adds instructions; at the head of a session they are pinned from the start.
+
+        Arguments and errors as in `add_user_message`.
+        """
         draft = drafts.said("system", content, message_id)
         return self._now(self._adding, session_id, draft, id, pinned, metadata, compress)
 
@@ -128,7 +169,17 @@ class MemoryManager:
         metadata: Mapping[str, Any] | None = None,
         compress: bool | None = None,
     ) -> Entry:
-        """Adds a call of a tool. Calls that share a `message_id` were made in parallel."""
+        """Adds a call of a tool. Calls that share a `message_id` were made in parallel.
+
+        Args:
+            session_id: creates the session if there is none.
+            name: the tool's.
+            arguments: a mapping, or the text that the model wrote, which is kept as it is.
+            call_id: the provider's id of the call. Without one the result is found by the tool's name and
+                the order.
+
+        The other arguments and the errors are those of `add_user_message`.
+        """
         draft = drafts.tool_call(name, arguments, call_id, message_id)
         return self._now(self._adding, session_id, draft, id, pinned, metadata, compress)
 
@@ -146,7 +197,18 @@ class MemoryManager:
         metadata: Mapping[str, Any] | None = None,
         compress: bool | None = None,
     ) -> Entry:
-        """Adds what a tool returned. A result whose call is unknown is kept and rendered as a note."""
+        """Adds what a tool returned. A result whose call is unknown is kept and rendered as a note.
+
+        Args:
+            session_id: creates the session if there is none.
+            name: the tool's.
+            content: text (`json.dumps` what is not), or a tuple of parts.
+            call_id: the id of the call that it answers.
+            is_error: whether the tool failed; a provider that has a field for it is told.
+            metadata: with `{"fold_key": ...}` a compression may fold older results of the same key.
+
+        The other arguments and the errors are those of `add_user_message`.
+        """
         draft = drafts.tool_result(name, content, call_id, is_error, message_id)
         return self._now(self._adding, session_id, draft, id, pinned, metadata, compress)
 
@@ -162,22 +224,66 @@ class MemoryManager:
         metadata: Mapping[str, Any] | None = None,
         compress: bool | None = None,
     ) -> Entry:
-        """Adds material from a `source` (a file, a search); it is rendered as such, not as the user's."""
+        """Adds material from a `source` (a file, a search); it is rendered as such, not as the user's.
+
+        `metadata={"fold_key": ...}` as in `add_tool_result`; the other arguments and the errors are those
+        of `add_user_message`.
+        """
         draft = drafts.context(source, content, message_id)
         return self._now(self._adding, session_id, draft, id, pinned, metadata, compress)
 
     def add_messages(self, session_id: str, messages: Any, format: str = "auto") -> list[Entry]:
-        """Adds a provider's messages, atomically: all or none."""
+        """Adds a provider's messages, atomically: all or none.
+
+        Args:
+            session_id: creates the session if there is none.
+            messages: a list of dicts or of an SDK's message objects, one of them, a response object
+                (its message, and its usage with it), or text in the format `text`.
+            format: a format's name, or "auto" to detect it.
+
+        Raises:
+            FormatError: they are in no known format, or broken; the message at fault is named.
+        """
         return self._run(self._verbs.add_messages(session_id, messages, format))
 
     def record_usage(self, session_id: str, usage: Any, *, model: str | None = None) -> None:
-        """Keeps what the provider said the last request cost, and learns from it."""
+        """Keeps what the provider said the last request cost, and learns from it.
+
+        `add_messages` does so for a whole response. Cached tokens are normalised: the total is what was
+        read, cached or not.
+
+        Args:
+            session_id: must exist.
+            usage: a response of the OpenAI, Anthropic, Google or Bedrock SDK, its usage object, that as a
+                dict, or the number of input tokens.
+            model: the model that reported it; the session's by default.
+
+        Raises:
+            InvalidInput: there are no input tokens in it; nothing was changed.
+            SessionNotFound: there is no such session.
+        """
         self._run(self._verbs.record_usage(session_id, usage, model=model))
 
     def record_overflow(
         self, error: BaseException | str, *, model: str | None = None
     ) -> ModelInfo | None:
-        """Learns a model's limit from a provider's refusal of a request that was too long."""
+        """Learns a model's limit from a provider's refusal of a request that was too long.
+
+        From then on this manager's limits of that model follow, and with them the threshold where
+        `max_tokens` is not set. Nothing is stored.
+
+        Args:
+            error: what the provider's SDK raised, or its text.
+            model: the model that refused; the manager's by default.
+
+        Returns:
+            The limits as they are now; None, and nothing changed, where the error is no overflow (a rate
+            limit, a quota) or names no limit.
+
+        Raises:
+            InvalidInput: no model is set or given, or `error` is neither an exception nor text.
+            ConfigError: the new limit leaves no room for `reserve_output`; nothing was changed.
+        """
         return self._run(self._verbs.record_overflow(error, model=model))
 
     def compress(
@@ -187,7 +293,20 @@ class MemoryManager:
         target_tokens: int | None = None,
         focus: str | None = None,
     ) -> events.CompressionResult:
-        """Compresses now, down to `target_tokens` or the configured low water."""
+        """Compresses now, down to `target_tokens` or the configured low water.
+
+        The result says in `reason` why when it did nothing.
+
+        Args:
+            session_id: must exist.
+            target_tokens: how many tokens the window shall have at most; at or below `max_tokens`.
+            focus: what a summary should pay special attention to, in words.
+
+        Raises:
+            CompressionFailed: a stage of the strategy failed, or the summarizer did and
+                `on_failure="raise"`; nothing was changed.
+            InvalidInput: the target is above the trigger.
+        """
         return self._run(self._verbs.compress(session_id, target_tokens=target_tokens, focus=focus))
 
     def plan_compression(
@@ -203,7 +322,11 @@ class MemoryManager:
         )
 
     def undo_compression(self, session_id: str, compression_id: str | None = None) -> str:
-        """Takes a compression back, the latest by default, and returns its id."""
+        """Takes a compression back, the latest by default, and returns its id.
+
+        Raises `Refused` when a later compression folded it (the message names the one to undo first)
+        or its replacement is pinned, `EntryNotFound` when it is not in force.
+        """
         return self._run(self._verbs.undo_compression(session_id, compression_id))
 
     def pin(self, session_id: str, entry_id: str) -> None:
@@ -215,7 +338,12 @@ class MemoryManager:
         self._run(self._verbs.unpin(session_id, entry_id))
 
     def delete_entries(self, session_id: str, ids: Sequence[str]) -> None:
-        """Removes added entries for good, with every summary that was made of them."""
+        """Removes added entries for good, with every summary that was made of them.
+
+        Compressions that hide one of them are unfolded first. Payloads are overwritten in the store.
+
+        Raises `EntryNotFound` for an id that no added entry has; nothing was changed then.
+        """
         self._run(self._verbs.delete_entries(session_id, ids))
 
     def build_context(
@@ -228,7 +356,21 @@ class MemoryManager:
         system: str | None = None,
         tools: Sequence[Mapping[str, Any]] | None = None,
     ) -> Context:
-        """What to send to the model: valid in `format` and within `budget`. Changes nothing."""
+        """What to send to the model: valid in `format` and within `budget`. Changes nothing.
+
+        Args:
+            session_id: must exist.
+            format: "openai-chat", "openai-responses", "anthropic", "gemini", "bedrock", "mistral",
+                "langchain", "text", or a plugin's.
+            model: another model than the session's; the window is priced by its counter.
+            budget: tokens; the session's `max_tokens` by default.
+            system: a system prompt that precedes the session's own system messages.
+            tools: the tool definitions that you will send along; they are counted.
+
+        Raises:
+            BudgetExceeded: pinned entries, the head and the clipped newest exchange do not fit.
+            SessionNotFound: there is no such session.
+        """
         return self._now(self._building, session_id, format, model, budget, system, tools)
 
     def get_context_for_llm(self, session_id: str) -> str:
@@ -252,11 +394,14 @@ class MemoryManager:
         return self._run(self._verbs.get_summaries(session_id))
 
     def get_stats(self, session_id: str) -> SessionStats:
-        """Numbers about a session."""
+        """A session's numbers: entries, tokens, limits, the counter, drift, what summaries cost."""
         return self._run(self._verbs.get_stats(session_id))
 
     def explain(self, session_id: str) -> Explanation:
-        """Why a session was or was not compressed, what is next, and what became of each entry."""
+        """Why a session was or was not compressed, what is next, and what became of each entry.
+
+        Reads the log since the last clear. Asks no summarizer and changes nothing.
+        """
         return self._run(self._verbs.explain(session_id))
 
     def count_tokens(
@@ -267,7 +412,17 @@ class MemoryManager:
         system: str | None = None,
         tools: Sequence[Mapping[str, Any]] | None = None,
     ) -> TokenCount:
-        """Counts a text, entries, or a provider's messages (then with their framing)."""
+        """Counts a text, entries, or a provider's messages (then with their framing).
+
+        Args:
+            content: a text, an `Entry` or a list of them, or messages as `add_messages` takes them.
+            model: whose tokens; the manager's model by default.
+            system: a system prompt that is counted with it.
+            tools: tool definitions that are counted with it.
+
+        Raises:
+            FormatError: the messages are in no known format, or broken.
+        """
         return self._run(self._verbs.count_tokens(content, model=model, system=system, tools=tools))
 
     def list_sessions(self) -> list[str]:
@@ -277,7 +432,22 @@ class MemoryManager:
     def feed(
         self, session_id: str | None = None, *, after: int | str = "", limit: int = 1_000
     ) -> list[FeedItem]:
-        """What was recorded, whoever recorded it: of one session, or of every session of the store."""
+        """What was recorded, whoever recorded it: of one session, or of every session of the store.
+
+        Whoever goes on behind the last item misses nothing and gets each record once, a session's in the
+        order of its log. Entries that were deleted are there without their content, deleted sessions not.
+
+        Args:
+            session_id: None for every session.
+            after: the cursor of the last item that you have; for one session its seq will do. "" begins
+                at the beginning.
+            limit: records at most, and never more than a million.
+
+        Raises:
+            SessionNotFound: there is no such session.
+            InvalidInput: `after` is no place in this log; it may be of another store or session, or of
+                this one before it was restored or begun anew.
+        """
         return self._run(self._verbs.feed(session_id, after=after, limit=limit))
 
     def follow(
@@ -312,13 +482,39 @@ class MemoryManager:
         return self._run(self._verbs.export_session(session_id))
 
     def import_session(self, state: State, on_conflict: OnConflict = "fail") -> str:
-        """Restores a session from a document and returns its id. All or nothing."""
+        """Restores a session from a document and returns its id. All or nothing.
+
+        Totals, links and derived fields are checked against the log, never trusted.
+
+        Args:
+            state: a `SessionState`, its JSON, or that as plain data.
+            on_conflict: when a session of this id exists: "fail", "skip" (keep what is there), or
+                "new_session" (import under a new id).
+
+        Raises:
+            StateError: the document is not sound; `problems` has every fault.
+            SessionExists: with `on_conflict="fail"`.
+        """
         return self._run(self._verbs.import_session(state, on_conflict))
 
     def export_archive(
         self, session_id: str, to: Target, *, packing: Packing | None = None
     ) -> ArchiveInfo:
-        """Writes the session's whole log as an archive of lines, for sessions of any length."""
+        """Writes the session's whole log as an archive of lines, for sessions of any length.
+
+        It is written a page at a time; what is added meanwhile is not in it.
+
+        Args:
+            session_id: which session.
+            to: a path, whose file is there whole or not at all and is readable by its owner alone; or a
+                binary file, which is not closed.
+            packing: "none", "gzip" or "zstd" (the extra `zstd`); None goes by the path's suffix, `.gz`
+                or `.zst`.
+
+        Raises:
+            StoreConflict: entries, or the session, were deleted meanwhile; a path has no file then.
+            OSError: the file cannot be written.
+        """
         return self._run(self._verbs.export_archive(session_id, to, packing=packing))
 
     def import_archive(
@@ -328,7 +524,23 @@ class MemoryManager:
         *,
         limits: ArchiveLimits | None = None,
     ) -> str:
-        """Restores a session from an archive and returns its id. All or nothing."""
+        """Restores a session from an archive and returns its id. All or nothing.
+
+        The archive is read to its end and checked first, in temporary files, and stored in one commit.
+        Counts of this manager's counter are worked out anew. Where the session has all of these records
+        already, and perhaps more, an import changes nothing and is no conflict: it can be repeated.
+
+        Args:
+            source: a path, or a binary file, which is read from where it is and not closed. Whether and
+                how it is packed is told by its first bytes.
+            on_conflict: as in `import_session`, when there is another session of this id.
+            limits: what the archive may take at most; `ArchiveLimits()` if none.
+
+        Raises:
+            StateError: it is not sound, or beyond a limit; `problems` has every fault with its line.
+            SessionExists: with `on_conflict="fail"`.
+            OSError: the file cannot be read.
+        """
         return self._run(self._verbs.import_archive(source, on_conflict, limits=limits))
 
     def clear_session(self, session_id: str) -> None:
@@ -340,11 +552,26 @@ class MemoryManager:
         self._run(self._verbs.delete_session(session_id))
 
     def update_config(self, session_id: str | None = None, /, **settings: Any) -> None:
-        """Changes settings of one session, which keeps them, or without an id of the manager."""
+        """Changes settings of one session, which keeps them, or without an id of the manager.
+
+        Args:
+            session_id: creates the session if there is none; left out for the manager's own settings.
+            settings: any of `MemoryConfig`'s, by name.
+
+        Raises:
+            ConfigError: a setting is unknown, of the wrong type or range, or contradicts another; nothing
+                was changed.
+            InvalidInput: the setting is the manager's alone, or names what a session may not.
+        """
         self._run(self._verbs.update_config(session_id, **settings))
 
-    def set_summarize_callback(self, summarizer: Any) -> None:
-        """Takes another summarizer: a callable, a name, a `Summarizer`, or None for the settings' own."""
+    def set_summarize_callback(
+        self, summarizer: str | Callable[[str], str] | Summarizer | None
+    ) -> None:
+        """Takes another summarizer: a callable, a name, a `Summarizer`, or None for the settings' own.
+
+        Raises `PluginNotFound`, `SummarizerUnavailable` or `InvalidInput`; nothing was changed then.
+        """
         self._run(self._verbs.set_summarize_callback(summarizer))
 
     def close(self) -> None:

@@ -159,6 +159,60 @@ class Store(Protocol):
         """Frees what the store holds."""
 
 
+class AsyncStore(Protocol):
+    """A `Store` whose methods are awaited, for `AsyncMemoryManager`: the same arguments and laws."""
+
+    def append(
+        self, session_id: str, records: Sequence[Record], *, expect_head: int | None = None
+    ) -> Awaitable[Appended]:
+        """As `Store.append`."""
+
+    def commit(
+        self,
+        session_id: str,
+        epoch: int,
+        records: Sequence[Record],
+        window: Sequence[Place],
+        floor: int,
+        *,
+        expect_head: int | None = None,
+        erase: frozenset[str] = frozenset(),
+    ) -> Awaitable[Appended]:
+        """As `Store.commit`."""
+
+    def load(self, session_id: str) -> Awaitable[Snapshot | None]:
+        """As `Store.load`."""
+
+    def state(self, session_id: str) -> Awaitable[tuple[int, int] | None]:
+        """As `Store.state`."""
+
+    def read(
+        self, session_id: str, after: int = 0, limit: int = 1_000
+    ) -> Awaitable[Sequence[tuple[int, Record]]]:
+        """As `Store.read`."""
+
+    def get(self, session_id: str, ids: Sequence[str]) -> Awaitable[Sequence[tuple[int, Record]]]:
+        """As `Store.get`."""
+
+    def feed(self, after: str = "", limit: int = 1_000) -> Awaitable[Sequence[FeedItem]]:
+        """As `Store.feed`."""
+
+    def lease(self, session_id: str, holder: str, seconds: float) -> Awaitable[bool]:
+        """As `Store.lease`."""
+
+    def erase(self, session_id: str, ids: frozenset[str]) -> Awaitable[None]:
+        """As `Store.erase`."""
+
+    def sessions(self) -> Awaitable[Iterable[SessionInfo]]:
+        """As `Store.sessions`."""
+
+    def delete(self, session_id: str) -> Awaitable[bool]:
+        """As `Store.delete`."""
+
+    def close(self) -> Awaitable[None]:
+        """As `Store.close`."""
+
+
 # ---------------------------------------------------------------- summarizer
 
 
@@ -215,7 +269,8 @@ class Summarizer(Protocol):
         """The summary that `request` asks for, within its time-out."""
 
 
-SummarizeCallback = Callable[[str], "str | Awaitable[str]"]
+SummarizeCallback = Callable[[str], str | Awaitable[str]]
+"""Writes a summary for a prompt; an async one is for `AsyncMemoryManager`."""
 
 # ---------------------------------------------------------------- counting
 
@@ -252,7 +307,9 @@ class ModelInfo(msgspec.Struct, frozen=True):
 class LocalCounter(Protocol):
     """Counts texts in this process: pure, thread-safe, never waits for anything."""
 
-    fingerprint: str
+    @property
+    def fingerprint(self) -> str:
+        """What is stored with each count; another one where the numbers are others."""
 
     def count_texts(self, texts: Sequence[str]) -> list[int]:
         """The tokens of each text, in order: as many whole numbers, none negative."""

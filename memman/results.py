@@ -39,8 +39,8 @@ class Context(msgspec.Struct, frozen=True, eq=False, gc=False):  # nothing in it
     _beside: tuple[int, int, int, int]
 
     @property
-    def messages(self) -> list[dict[str, Any]]:
-        """The messages in the provider's form."""
+    def messages(self) -> list[Any]:
+        """The messages in the provider's form: dicts, which every SDK takes as its own types of message."""
         # msgspec's copy of plain data shares the strings and makes new lists and dicts, three times as
         # fast as one written here.
         copied: list[dict[str, Any]] = msgspec.to_builtins(self._own)

@@ -277,20 +277,30 @@ def test_both_doors_have_the_same_signature_of(verb):
         assert one.return_annotation == "Iterator[FeedItem]"
         assert other.return_annotation == "AsyncGenerator[FeedItem, None]"
         other = other.replace(return_annotation=one.return_annotation)
+    if verb == "set_summarize_callback":
+        one, other = without_types(one), without_types(other)
     assert one == other
 
 
 @pytest.mark.parametrize("verb", verbs(AsyncMemoryManager))
 def test_both_doors_promise_the_same_of(verb):
-    first_lines = {
-        inspect.getdoc(getattr(manager, verb)).splitlines()[0]
-        for manager in (MemoryManager, AsyncMemoryManager)
-    }
-    assert len(first_lines) == 1
+    one, other = (
+        inspect.getdoc(getattr(manager, verb)) for manager in (MemoryManager, AsyncMemoryManager)
+    )
+    if verb == ITERATED:
+        one, other = one.splitlines()[0], other.splitlines()[0]
+    assert one == other
+
+
+def without_types(signature):
+    """What stands in the call alone: a port of the sync door may not be async, and its type says so."""
+    given = signature.parameters.values()
+    return [(each.name, each.kind, each.default) for each in given]
 
 
 def test_both_doors_are_made_alike():
-    assert inspect.signature(MemoryManager) == inspect.signature(AsyncMemoryManager)
+    one, other = inspect.signature(MemoryManager), inspect.signature(AsyncMemoryManager)
+    assert without_types(one) == without_types(other)
 
 
 def test_every_verb_of_the_async_door_is_awaited_and_none_of_the_sync_door():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 from typing import Any
 
@@ -11,8 +10,6 @@ from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 from sphinx.ext.napoleon import Config, GoogleDocstring
-
-from memman import AsyncMemoryManager
 
 
 def _resolve(
@@ -28,16 +25,6 @@ def _resolve(
         return content
     args = (env, node["refdoc"], app.builder, "obj", min(classes, key=len), node, content)
     return python.resolve_xref(*args)
-
-
-def _of_both_doors(name: str, lines: list[str]) -> list[str]:
-    """What the sync manager's docstring says, or that of the async one, which has the arguments."""
-    verb = name.removeprefix("memman.MemoryManager").removeprefix(".")
-    whole = inspect.getdoc(getattr(AsyncMemoryManager, verb) if verb else AsyncMemoryManager) or ""
-    if verb:
-        return whole.splitlines()
-    [arguments] = re.findall(r"^Args:\n(?: +.*\n)+", whole, re.MULTILINE)
-    return [*lines, "", *arguments.splitlines()]
 
 
 def _with_code(lines: list[str]) -> list[str]:
@@ -66,8 +53,6 @@ def _skip(app: Sphinx, what: str, name: str, obj: Any, skip: bool, options: Any)
 def _sections(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
     """Reads the sections of a docstring (Args, Raises); that of a value has none, only sentences."""
     lines[:] = _with_code(lines)
-    if name.startswith("memman.MemoryManager"):
-        lines[:] = _of_both_doors(name, lines)
     if what not in ("attribute", "data", "property"):
         lines[:] = GoogleDocstring(lines, Config(), app, what, name, obj, options).lines()
     if what == "class":
