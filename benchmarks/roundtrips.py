@@ -3,8 +3,9 @@
     python -m benchmarks.roundtrips [--quick] [--data FOLDER]
 
 Recorded request bodies of every provider, and recorded conversations through each format that renders.
-A body that its own provider's rules would refuse is set apart: it goes back mended. Exit codes: 0 all
-equal, 1 some were not, 2 no recordings.
+A body that breaks a rule of its provider is set apart: it goes back mended, and a second table says which
+rules those are. What goes back breaks none. Exit codes: 0 all equal and valid, 1 some were not, 2 no
+recordings.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ class Trips:
 
     def __init__(self) -> None:
         self.counts: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+        self.rules: Counter[tuple[str, str]] = Counter()
         self.findings: list[str] = []
 
     def take(self, group: tuple[str, str], messages: list[Any]) -> None:
@@ -56,11 +58,15 @@ class Trips:
             self._note(group, f"not read: {error}")
             return
         counts["messages"] += len(plain)
+        if broken := check(again, form):
+            counts["invalid"] += 1
+            self._note(group, f"invalid: {broken[0].rule}: {broken[0].message}")
         if again == plain:
             counts["equal"] += 1
-        elif check(plain, form):
+        elif broken := check(plain, form):
             counts["mended"] += 1
             counts["mended messages"] += len(absent(plain, again))
+            self.rules.update({(form, fault.rule) for fault in broken})
         else:
             counts["unequal"] += 1
             self._note(group, f"{absent(plain, again)!r:.300}")
@@ -112,8 +118,16 @@ _COLUMNS = (
     "mended",
     "mended messages",
     "unequal",
+    "invalid",
     "not read",
 )
+
+
+def mended(rules: Counter[tuple[str, str]]) -> str:
+    """The rules that mended conversations broke, with what each is known from."""
+    sources = {(target, rule.id): rule.source for target in RULES for rule in RULES[target]}
+    rows = [[*key, f"{count:,}", sources[key]] for key, count in sorted(rules.items())]
+    return table(("format", "rule", "conversations", "known from"), rows)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -139,7 +153,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     rows.append(["all", "", *(f"{total[name]:,}" for name in _COLUMNS)])
     print(table(("from", "format", *_COLUMNS), rows))
     print("\n".join(trips.findings))
-    return int(bool(total["unequal"]))
+    print(f"\nmended, by the rules that they broke\n{mended(trips.rules)}")
+    return int(bool(total["unequal"] or total["invalid"] or total["not read"]))
 
 
 if __name__ == "__main__":

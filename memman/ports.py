@@ -386,10 +386,11 @@ class Turn(msgspec.Struct, frozen=True, gc=False):
 
     `assistant`: `entries` are the texts of one assistant message, `calls` its tool calls in order;
     `answers` are the same calls in the order in which their results came. Every other kind has one
-    entry: `orphan` is a tool result whose call is not in the context.
+    entry: `orphan` is a tool result whose call is not in the context. `result` comes only to a format
+    with `results_anywhere`: a result with its call in `answers`, which an assistant's turn then lacks.
     """
 
-    kind: Literal["system", "user", "assistant", "context", "summary", "orphan"]
+    kind: Literal["system", "user", "assistant", "context", "summary", "orphan", "result"]
     entries: tuple[Entry, ...]
     calls: tuple[Call, ...] = ()
     answers: tuple[Call, ...] = ()
@@ -413,6 +414,8 @@ class Format(Protocol):
     `request_framing` is what every request costs beside its messages, `message_framing` what a plain
     message costs around its text, `edges` the texts that `frame` may add. With `inline_system` False
     the head's system messages are handed over apart; with `joins` False `join` is never asked.
+    A format whose provider takes a result anywhere behind its call may say so in `results_anywhere =
+    True`: results then stay where they came. Elsewhere they follow the message with their calls.
     """
 
     name: str

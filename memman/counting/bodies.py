@@ -227,17 +227,22 @@ def _result(key: str) -> Callable[[_Read, Mapping[str, Any]], None]:
     return read_result
 
 
-def _call(outer: str, key: str) -> Callable[[_Read, Mapping[str, Any]], None]:
+def _call(outer: str, key: str, inside: str = "") -> Callable[[_Read, Mapping[str, Any]], None]:
+    """Reads a call from a block, or from what stands at `outer` in it, where its key is `inside`."""
+
     def read_call(read: _Read, block: Mapping[str, Any]) -> None:
         inner = block.get(outer)
-        read.call(inner if isinstance(inner, Mapping) else block, key)
+        if isinstance(inner, Mapping):
+            read.call(inner, inside or key)
+        else:
+            read.call(block, key)
 
     return read_call
 
 
 def _response(read: _Read, block: Mapping[str, Any]) -> None:
     read.results += 1
-    answer = block["functionResponse"]
+    answer = block.get("functionResponse") or block["function_response"]
     read.texts.append(f"{answer.get('name') or ''}{_as_text(answer.get('response'))}")
 
 
@@ -288,11 +293,12 @@ _BLOCKS: Final[dict[str, Callable[[_Read, Mapping[str, Any]], None]]] = {
     "toolUse": _call("toolUse", "input"),
     "functionCall": _call("functionCall", "args"),
     "function": _call("function", "arguments"),
-    "function_call": _call("", "arguments"),
+    "function_call": _call("function_call", "arguments", inside="args"),  # OpenAI's, or Google's
     "tool_result": _result("content"),
     "toolResult": _result("content"),
     "function_call_output": _result("output"),
     "functionResponse": _response,
+    "function_response": _response,
     "json": _json,
     "image": _image,
     "image_url": _image,

@@ -47,6 +47,7 @@ _RECENT_NAMES = 256
 _TEXTS_KEPT = 1_024
 _TOOLS_KEPT = 64
 _TEXT_TTL_SECONDS = 300.0
+_SPELLED = b'"spelled":'
 
 
 class Meter:
@@ -89,7 +90,7 @@ class Meter:
         else:
             count, extra = self.count_text(text_of(content)), self._beside_text(content)
         if draft.raw_json is not NO_JSON:
-            extra += len(memoryview(draft.raw_json)) // 2
+            extra += _bytes_beside(draft.raw_json) // 2
         if draft.type == "tool_call" and draft.name:
             extra += self.name_tokens(draft.name)
         return self.plus(count, extra) if extra else count
@@ -207,6 +208,17 @@ class Meter:
     def plus(count: TokenCount, extra: int) -> TokenCount:
         """A count with tokens added that were known otherwise."""
         return msgspec.structs.replace(count, tokens=count.tokens + extra) if extra else count
+
+
+def _bytes_beside(raw: msgspec.Raw) -> int:
+    """The bytes of what goes out beside an entry's text; how keys were spelled is not sent itself."""
+    size = len(memoryview(raw))
+    if _SPELLED in bytes(raw):
+        given = msgspec.json.decode(raw)
+        for kept in given.values() if isinstance(given, dict) else ():
+            if isinstance(kept, dict) and "spelled" in kept:
+                size -= len(msgspec.json.encode(kept["spelled"])) + len(_SPELLED)
+    return size
 
 
 def _single(count_texts: Callable[[Sequence[str]], Any], text: str) -> Any:

@@ -26,9 +26,9 @@ def framed(messages: list[Message], model: str, said: Said) -> list[Message]:
     """
     if not messages:
         return [said(GOES_ON)]
-    if messages[0]["role"] == model:
+    if messages[0].get("role") == model:
         messages = [said(BEGINS), *messages]
-    if messages[-1]["role"] == model:
+    if messages[-1].get("role") == model:
         messages = [*messages, said(GOES_ON)]
     return messages
 

@@ -49,7 +49,7 @@ _OF_SAID = frozenset(("role", "content"))
 _OF_TOOL = frozenset(("role", "content", "tool_call_id"))
 _OF_FUNCTION = frozenset(("role", "content", "name"))
 _OF_CALL = frozenset(("id", "type", "function", "custom"))
-_OF_BODY = frozenset(("name", "arguments", "parsed_arguments"))  # the last is the SDK's own
+_OF_BODY = frozenset(("name", "arguments"))
 _OF_CUSTOM = frozenset(("name", "input"))
 
 
@@ -145,7 +145,8 @@ def _render_assistant(dialect: Dialect, turn: Turn) -> Rendered:
     if not calls:
         return _without_calls(message, framing, extras)
     framing += (MESSAGE_FRAMING + _CALL_FRAMING) * len(calls)
-    results = [_result_message(dialect, call, extras, "function_call" in message) for call in calls]
+    legacy = bool(message.get("function_call"))  # null where that is what came beside tool_calls
+    results = [_result_message(dialect, call, extras, legacy) for call in calls]
     return Rendered((message, *results), framing, tuple(extras))
 
 
@@ -412,6 +413,8 @@ def _parse_call(call: dict[str, Any], style: str, label: str) -> tuple[Draft, Ke
         message_id=label,
     )
     body = others(body, _OF_CUSTOM if custom else _OF_BODY)
+    if body.get("parsed_arguments") is not None:  # the SDK's second copy of the arguments
+        del body["parsed_arguments"]
     return draft, Kept(block=others(call, _OF_CALL), body=body, style=style)
 
 

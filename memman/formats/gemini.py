@@ -72,7 +72,10 @@ _SNAKE = {
     "display_name": "displayName",
 }
 _NESTED = ("functionCall", "functionResponse", "inlineData", "fileData")
-_STANDARD_BASE64 = str.maketrans("-_", "+/")
+_URL_SAFE = "-_"
+_STANDARD_BASE64 = str.maketrans(_URL_SAFE, "+/")
+_URL_SAFE_BASE64 = str.maketrans("+/", _URL_SAFE)
+_Spelling = dict[str, str | None]
 
 
 class GeminiFormat:
@@ -112,7 +115,7 @@ class GeminiFormat:
 
     def join(self, left: dict[str, Any], right: dict[str, Any]) -> dict[str, Any] | None:
         """Neighbours of one role become one content; responses to calls stand alone."""
-        if left["role"] != right["role"] or _has_response(left) or _has_response(right):
+        if _role(left) != _role(right) or _has_response(left) or _has_response(right):
             return None
         return {**right, **left, "parts": [*left["parts"], *right["parts"]]}
 
@@ -128,12 +131,30 @@ def _is_content(message: Any) -> bool:
     return isinstance(parts, list) and all(isinstance(part, dict) for part in parts)
 
 
+def _role(message: dict[str, Any]) -> str:
+    return message.get("role") or "user"
+
+
 def _has_response(message: dict[str, Any]) -> bool:
-    return any("functionResponse" in part for part in message["parts"])
+    responses = ("functionResponse", "function_response")
+    return any(key in part for part in message["parts"] for key in responses)
 
 
 def _content(role: str, parts: list[dict[str, Any]]) -> dict[str, Any]:
     return {"role": role, "parts": parts}
+
+
+def _as_users(parts: list[dict[str, Any]], *kept: Kept) -> dict[str, Any]:
+    """A content of the user's with what was kept beside it; one without a role is the user's too."""
+    message = _content("user", parts)
+    for each in kept:
+        message = beside(message, each.message)
+        role = each.spelled.get("message", {}).get("role", "user")
+        if role is None:
+            message["role"] = None
+        elif role == "":
+            message.pop("role", None)
+    return message
 
 
 def _of_user(text: str) -> dict[str, Any]:
@@ -149,7 +170,7 @@ def _render_user(entry: Entry) -> Rendered:
     parts = present(_wire(entry.content, kept, extras))
     if not parts:
         return NOTHING
-    message = beside(_content("user", parts), kept.message)
+    message = _as_users(parts, kept)
     return Rendered((message,), _MESSAGE_FRAMING + parts_framing(entry.content), tuple(extras))
 
 
@@ -158,6 +179,10 @@ def _render_model(turn: Turn) -> Rendered:
     calls = [_wire_call(call, extras) for call in turn.calls]
     if calls and kept_of(turn.calls[0].entry, _NAME).style != "unsigned":
         calls[0].setdefault("thoughtSignature", _NO_SIGNATURE)
+    calls = [
+        _as_spelled(wire, kept_of(call.entry, _NAME).spelled.get(""))
+        for wire, call in zip(calls, turn.calls, strict=True)
+    ]
     kept = kept_of(turn.entries[0] if turn.entries else turn.calls[0].entry, _NAME)
     said = [
         part
@@ -179,8 +204,14 @@ def _render_model(turn: Turn) -> Rendered:
 def _wire(content: Content, kept: Kept, extras: list[str]) -> list[dict[str, Any] | None]:
     """The parts of a content, None for what is left out."""
     if isinstance(content, str):
-        return [{"text": content} if content else None]
-    return wire_parts(content, kept, _wire_part, extras)
+        sent: list[dict[str, Any] | None] = [{"text": content} if content else None]
+    else:
+        sent = wire_parts(content, kept, _wire_part, extras)
+    if not kept.spelled:
+        return sent
+    return [
+        part and _as_spelled(part, kept.spelled.get(str(index))) for index, part in enumerate(sent)
+    ]
 
 
 def _wire_part(part: Part) -> dict[str, Any] | None:
@@ -219,6 +250,26 @@ def _wire_call(call: Call, extras: list[str]) -> dict[str, Any]:
     return beside({"functionCall": beside(body, kept.body)}, kept.block)
 
 
+def _as_spelled(given: dict[str, Any], spelling: Mapping[str, str | None] | None) -> dict[str, Any]:
+    """A part with its keys spelled as they came."""
+    found = dict(given) if spelling else given
+    for path, name in (spelling or {}).items():
+        key, _, inner = path.partition(".")
+        if inner and isinstance(found.get(key), dict):
+            found[key] = _respelled(found[key], inner, name)
+        elif not inner:
+            found = _respelled(found, key, name)
+    return found
+
+
+def _respelled(given: dict[str, Any], key: str, name: str | None) -> dict[str, Any]:
+    if name is None:
+        return {**given, key: None} if key not in given else given
+    if name == _URL_SAFE and isinstance(given.get(key), str):
+        return {**given, key: given[key].translate(_URL_SAFE_BASE64)}
+    return {name if other == key else other: value for other, value in given.items()}
+
+
 @lru_cache(maxsize=4_096)
 def _wire_name(name: str | None) -> str:
     """A tool's name in the provider's alphabet; it begins with a letter or an underscore."""
@@ -229,11 +280,10 @@ def _wire_name(name: str | None) -> str:
 def _responses(calls: Sequence[Call], extras: list[str]) -> list[dict[str, Any]]:
     """All responses, as many as there were calls, then what they have besides texts."""
     beyond: list[dict[str, Any]] = []
-    message = _content("user", [_wire_response(call, beyond, extras) for call in calls])
-    for call in calls:
-        if call.result is not None:
-            message = beside(message, kept_of(call.result, _NAME).message)
-    return [message, _content("user", beyond)] if beyond else [message]
+    parts = [_wire_response(call, beyond, extras) for call in calls]
+    kept = [kept_of(call.result, _NAME) for call in calls if call.result is not None]
+    content = _as_users(parts, *kept)
+    return [content, _content("user", beyond)] if beyond else [content]
 
 
 def _wire_response(call: Call, beyond: list[dict[str, Any]], extras: list[str]) -> dict[str, Any]:
@@ -249,12 +299,13 @@ def _wire_response(call: Call, beyond: list[dict[str, Any]], extras: list[str]) 
     body["response"] = _response_of(result, kept)
     if not isinstance(result.content, str):
         rest = tuple([part for part in result.content if not isinstance(part, TextPart)])
-        found = present(wire_parts(rest, Kept(parts=kept.parts), _wire_part, extras))
+        sent = present(_wire(rest, Kept(parts=kept.parts, spelled=kept.spelled), extras))
         if kept.order == "nested":
-            body["parts"] = found
+            body["parts"] = sent
         else:  # models before Gemini 3 take nothing but the response within it
-            beyond += found
-    return beside({"functionResponse": beside(body, kept.body)}, kept.block)
+            beyond += sent
+    found = beside({"functionResponse": beside(body, kept.body)}, kept.block)
+    return _as_spelled(found, kept.spelled.get(""))
 
 
 def _response_of(result: Entry, kept: Kept) -> dict[str, Any]:
@@ -281,42 +332,74 @@ def _parse_content(message: Any, label: str, names: dict[str, str]) -> list[Draf
         )
     tools: list[tuple[Draft, Kept]] = []
     rest: list[dict[str, Any]] = []
+    spelled: dict[str, _Spelling] = {}
     order = ""
-    for part in map(_normal, message["parts"]):
+    for part, spelling in map(_normal, message["parts"]):
         if "functionCall" in part:
-            tools.append(_parse_call(part, label, names, first="u" not in order))
+            draft, kept = _parse_call(part, label, names, first="u" not in order)
+            tools.append((draft, _spelling(kept, "", spelling)))
             order += "u"
         elif "functionResponse" in part:
-            tools.append(_parse_response(part, label, names))
+            draft, kept = _parse_response(part, label, names)
+            tools.append((draft, _spelling(kept, "", spelling)))
         else:
+            if spelling:
+                spelled[str(len(rest))] = spelling
             rest.append(part)
             order += "t"
-    role: Any = {"model": "assistant", "system": "system"}.get(message.get("role") or "", "user")
+    role: Any = {"model": "assistant", "system": "system"}.get(_role(message), "user")
     content, more = read_keyed(rest, _NAME, _known_part, _wire_part) if rest else ("", {})
     own = Draft(type="message", role=role, content=content, message_id=label if tools else None)
-    texts = [(own, Kept(parts=more))] if content or not tools else []
+    texts = [(own, Kept(parts=more, spelled=spelled))] if content or not tools else []
     found = texts + tools if role == "assistant" else tools + texts
     mixed = order if role == "assistant" and content and "ut" in order else ""
     draft, kept = found[0]
     envelope = others(message, _OF_MESSAGE)
     kept = msgspec.structs.replace(kept, message=envelope, order=mixed or kept.order)
+    if message.get("role") is None:  # it is the user's
+        kept = _spelling(kept, "message", {"role": None if "role" in message else ""})
     found[0] = draft, kept
     return [keeping(draft, _NAME, kept) for draft, kept in found]
 
 
-def _normal(part: dict[str, Any]) -> dict[str, Any]:
-    """A part with the keys of the wire, whatever the SDK's own spelling, and without nulls."""
-    found = {_SNAKE.get(key, key): value for key, value in part.items() if value is not None}
+def _normal(part: dict[str, Any]) -> tuple[dict[str, Any], _Spelling]:
+    """A part with the keys of the wire and without nulls, and what was spelled in another way.
+
+    Google takes either spelling of a key, and base64 in either alphabet.
+    """
+    spelled: _Spelling = {}  # what is inside first, since that is looked for by the wire's key
+    found = _renamed(part, "", outer := _Spelling())
     for key in _NESTED:
         inner = found.get(key)
         if isinstance(inner, dict):
-            found[key] = {
-                _SNAKE.get(name, name): value for name, value in inner.items() if value is not None
-            }
+            found[key] = _renamed(inner, f"{key}.", spelled)
     blob = found.get("inlineData")
     if isinstance(blob, dict) and isinstance(blob.get("data"), str):
-        blob["data"] = blob["data"].translate(_STANDARD_BASE64)
+        data = blob["data"]
+        blob["data"] = data.translate(_STANDARD_BASE64)
+        if blob["data"].translate(_URL_SAFE_BASE64) == data != blob["data"]:
+            spelled["inlineData.data"] = _URL_SAFE
+    return found, spelled | outer
+
+
+def _renamed(given: dict[str, Any], prefix: str, spelled: _Spelling) -> dict[str, Any]:
+    found = {}
+    for key, value in given.items():
+        name = _SNAKE.get(key, key)
+        if value is None:
+            spelled[prefix + key] = None
+        elif name == key or given.get(name) is not None:
+            found[key] = value
+        else:
+            found[name] = value
+            spelled[prefix + name] = key
     return found
+
+
+def _spelling(kept: Kept, where: str, spelling: _Spelling) -> Kept:
+    if not spelling:
+        return kept
+    return msgspec.structs.replace(kept, spelled={**kept.spelled, where: spelling})
 
 
 def _parse_call(
@@ -369,11 +452,14 @@ def _parse_response(part: dict[str, Any], label: str, names: dict[str, str]) -> 
     text, style, is_error = _said(response)
     parts: Content = ()
     more: dict[str, dict[str, Any]] = {}
+    spelled: dict[str, _Spelling] = {}
     nested = body.get("parts")
     if nested is not None:
         if not isinstance(nested, list) or not all(isinstance(one, dict) for one in nested):
             raise FormatError(f"the parts of a functionResponse must be a list: {nested!r:.60}")
-        parts, more = read_keyed(list(map(_normal, nested)), _NAME, _known_part, _wire_part)
+        normal = [_normal(one) for one in nested]
+        parts, more = read_keyed([part for part, _ in normal], _NAME, _known_part, _wire_part)
+        spelled = {str(index): said for index, (_, said) in enumerate(normal) if said}
     content: Content = (TextPart(text), *parts) if isinstance(parts, tuple) and parts else text
     draft = Draft(
         type="tool_result",
@@ -390,6 +476,7 @@ def _parse_response(part: dict[str, Any], label: str, names: dict[str, str]) -> 
         parts=more,
         style=style,
         order="nested" if nested is not None else "",
+        spelled=spelled,
     )
 
 

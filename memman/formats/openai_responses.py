@@ -65,6 +65,7 @@ class OpenAIResponsesFormat:
     joins = False
     edges: tuple[str, ...] = ()
     inline_system = True
+    results_anywhere = True
 
     # ------------------------------------------------------------ in
 
@@ -87,12 +88,15 @@ class OpenAIResponsesFormat:
     # ------------------------------------------------------------ out
 
     def render(self, turn: Turn) -> Rendered:
-        """The items of a turn; outputs directly follow the items with their calls."""
+        """The items of a turn; outputs stand where they came, behind the items with their calls."""
         kind = turn.kind
         if kind == "assistant":
             return _render_assistant(turn)
         if kind == "user" or kind == "system":
             return _render_said(kind, turn.entries[0])
+        if kind == "result":  # its framing is its call's
+            parts: list[str] = []
+            return Rendered((_wire_output(turn.answers[0], parts),), 0, tuple(parts))
         text, extras = delimited(turn)
         return Rendered(({"role": "user", "content": text},), _MESSAGE_FRAMING, extras)
 

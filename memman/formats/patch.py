@@ -23,7 +23,9 @@ class Kept(msgspec.Struct, frozen=True):
     `message` has the other keys of the message, on its first entry; `block` those of the entry's own
     call or result, `body` those of the function that is called, `parts` those of a content's parts by
     their index. `blank` is how a content without a word was spelled ("null", "absent", "empty"),
-    `style` another spelling of the entry, and `order` how texts and calls alternated.
+    `style` another spelling of the entry, and `order` how texts and calls alternated. `spelled` has the
+    keys that were not in the words of the wire, for formats that are read in two: by the index of a
+    part, "" for the entry's own block and "message" for the message.
     """
 
     message: Mapping[str, Any] = _NONE
@@ -33,6 +35,7 @@ class Kept(msgspec.Struct, frozen=True):
     blank: str = ""
     style: str = ""
     order: str = ""
+    spelled: Mapping[str, Mapping[str, str | None]] = _NONE
 
 
 NOTHING = Kept()

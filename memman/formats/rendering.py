@@ -48,6 +48,7 @@ class Rendering:
         self.format = form
         self.inline = form.inline_system
         self._joins = form.joins
+        self._results_anywhere = getattr(form, "results_anywhere", False)
         self._price = price
         self._framing = framing
         self._begin()
@@ -119,7 +120,7 @@ class Rendering:
         system: tuple[Entry, ...] = ()
         tokens = 0.0
         framing = self._framing
-        for turn in turns(slots):
+        for turn in turns(slots, self._results_anywhere):
             if not self.inline and turn.kind == "system" and not (messages or self._messages):
                 system += turn.entries
                 tokens += self.format.message_framing if framing is None else framing.message

@@ -34,13 +34,15 @@ There = Iterator[tuple[int, str, str]]  # the same after the index of the messag
 class Checker(msgspec.Struct, frozen=True):
     """The rules of one target: of its system parameter, of a message, and of the whole request.
 
-    `roles` are those that a message may have; where there are none, `of_message` takes anything.
+    `roles` are those that a message may have; where there are none, `of_message` takes anything. `read`
+    is a message in the words that the rules know, where the provider takes it in others too.
     """
 
     roles: tuple[str, ...]
     of_system: Callable[[Any], Here]
     of_message: Callable[[Any], Here]
     of_request: Callable[[Sequence[Any]], There]
+    read: Callable[[Any], Any] = lambda message: message
 
 
 def show(value: Any) -> str:

@@ -70,7 +70,7 @@ mcp-use#90, continue#11645; openai 3.51 FunctionDefinition (the length)
 _ANTHROPIC = """
 system.shape | A system prompt is text or text blocks, none of them blank. | dbx#1298, req_llm#711
 shape.message | A message is an object with the role user or assistant. | \
-Messages API; house: the system role that anthropic 2.10 types allow is not rendered
+claude-code#61412, simplemind#37 (models before Opus 4.8 refuse the system role, so it is not sent)
 shape.block | Content is a string or typed blocks, and text is text. | anthropic 2.10 MessageParam
 shape.block-role | Only an assistant uses tools, only a user gives results. | Anthropic.SDK#128
 order.first-not-user | The first message is the user's. | TextWordExplain#2, dify#12340
@@ -138,6 +138,7 @@ def check(messages: Sequence[Any], target: str, *, system: Any = None) -> list[V
     if not messages:
         found += [(-1, "request.empty", "the request has no message; send at least one")]
     found += [(-1, rule, text) for rule, text in _surrogates(system)]
+    messages = [checker.read(message) for message in messages]
     for index, message in enumerate(messages):
         found += [(index, rule, text) for rule, text in _surrogates(message)]
         found += [(index, rule, text) for rule, text in _message(message, checker)]

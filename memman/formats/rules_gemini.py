@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
@@ -12,10 +13,10 @@ RULES = rules_of(
     """
 system.shape | A system prompt is text that is not blank. | \
 house: it is sent as a content with one part, for which content.empty holds
-shape.message | A content is an object with the role user or model and at least one part. | \
-agno#5843; google-genai 3.4 Content
-shape.part | A part is an object that has data, and text is text. | \
-CLIProxyAPI#1293, boldsoftware/sketch#68; google-genai 3.4 Part
+shape.message | A content is an object with the role user or model, or none (it is the user's then), \
+and at least one part. | agno#5843; google-genai 3.4 Content
+shape.part | A part is an object that has data or a signature, and text is text. | \
+CLIProxyAPI#1293, boldsoftware/sketch#68; google-genai 3.4 Part; docs "Thought signatures"
 shape.part-role | Only the model calls functions, only the user answers them. | \
 gemini-cli#11814; docs "Function calling"
 content.empty | No text is empty. | Portkey-AI/gateway#462, CLIProxyAPI#1293
@@ -40,7 +41,8 @@ gemini-cli#2966, kaitranntt/ccs#25, cline#7339
 )
 _HOLDER = {"functionCall": "model", "functionResponse": "user"}
 # What says something about a part and is none by itself.
-_ABOUT = {"thought", "thoughtSignature", "videoMetadata", "mediaResolution", "partMetadata"}
+_ABOUT = {"thought", "videoMetadata", "mediaResolution", "partMetadata"}
+_UNDERSCORED = re.compile("_([a-z])")
 _NAME = r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}"
 
 
@@ -133,4 +135,35 @@ def _mismatches(index: int, calls: list[dict[str, Any]], responses: list[dict[st
             yield index, "pair.mismatch", f"{text}; answer with those of the call"
 
 
-CHECKER = Checker(("user", "model"), _system, _content, _request)
+def _read(content: Any) -> Any:
+    """A content as the rules know it.
+
+    Google's JSON takes a key in lowerCamelCase or as its proto names it, null for what is not set
+    (ProtoJSON), and a content without a role for the user's (google-genai 3.4 Content).
+    """
+    parts = get(content, "parts")
+    if not isinstance(parts, list):
+        return content
+    role = content.get("role")
+    return {**content, "role": "user" if role is None else role, "parts": [*map(_part_read, parts)]}
+
+
+def _part_read(part: Any) -> Any:
+    """The keys of a part, and of what stands in it; what is deeper is data."""
+    if not isinstance(part, dict):
+        return part
+    return {
+        key: _wired(value) if isinstance(value, dict) else value
+        for key, value in _wired(part).items()
+    }
+
+
+def _wired(given: dict[Any, Any]) -> dict[str, Any]:
+    return {
+        _UNDERSCORED.sub(lambda found: found[1].upper(), str(key)): value
+        for key, value in given.items()
+        if value is not None
+    }
+
+
+CHECKER = Checker(("user", "model"), _system, _content, _request, _read)

@@ -1,7 +1,8 @@
 """From the exchanges of a window to turns: valid by construction, in every format.
 
-An assistant message stands with its calls, its results follow it directly, each call has exactly one
-result (a marked placeholder where there is none), and a result without its call becomes a note. What is
+An assistant message stands with its calls, its results follow it directly (unless its format takes
+them anywhere), each call has exactly one result (a marked placeholder where there is none), and a
+result without its call becomes a note. What is
 not the user's own words is delimited, and text that imitates the delimiters is neutralised.
 """
 
@@ -19,29 +20,37 @@ from memman.window import Slot
 NO_RESULT = "[memman: no result of this call is known]"
 NO_OUTPUT = "(no output)"
 NOT_SAID = f"\n{NOT_CARRIED}"  # after a text whose parts were more than text
-_Kind = Literal["system", "user", "assistant", "context", "summary", "orphan"]
+_Kind = Literal["system", "user", "assistant", "context", "summary", "orphan", "result"]
 _SAID_BY: dict[str, _Kind] = {"system": "system", "assistant": "assistant"}
 _DIGITS = re.compile(r"[0-9]")
 _BRACKETS = str.maketrans("[]", "()")
 
 
-def turns(slots: Sequence[Slot]) -> list[Turn]:
-    """The turns of one exchange, in order."""
+def turns(slots: Sequence[Slot], results_anywhere: bool = False) -> list[Turn]:
+    """The turns of one exchange, in order; with `results_anywhere` a result is one of its own."""
     first = slots[0]
     if len(slots) == 1 or (len(slots) == 2 and first.result is slots[1]):
         return [_turn_of_one(first)]  # with a call's result: most exchanges of an agent
     found: list[Turn] = []
     taken: set[int] = set()
+    waiting: dict[str, Call] = {}  # the calls whose results have a turn to come, by the result's id
     for number, slot in enumerate(slots):
         entry = slot.entry
-        if number in taken or (entry.type == "tool_result" and slot.answers):
+        if number in taken:
             continue
         if _is_assistant(entry):
             pieces = _assistant_pieces(slots, number)
             taken.update(pieces)
-            found.append(_assistant_turn([slots[piece] for piece in pieces]))
-        else:
+            turn = _assistant_turn([slots[piece] for piece in pieces])
+            if results_anywhere:
+                waiting |= {call.result.id: call for call in turn.calls if call.result is not None}
+                unanswered = tuple([call for call in turn.calls if call.result is None])
+                turn = Turn("assistant", turn.entries, turn.calls, unanswered)
+            found.append(turn)
+        elif not (entry.type == "tool_result" and slot.answers):
             found.append(Turn(_kind(entry), (entry,)))
+        elif entry.id in waiting:
+            found.append(Turn("result", (entry,), (), (waiting[entry.id],)))
     return found
 
 

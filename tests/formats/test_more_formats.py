@@ -301,7 +301,15 @@ JSONS = st.sampled_from([{}, {"x": "y" * 900}, {"a": [1.5, None, True]}])
 
 
 def gemini_part(draw: Any) -> Message:
-    kind = draw(st.integers(0, 7))
+    kind = draw(st.integers(0, 10))
+    if kind == 8:  # as Google's Python types spell it, and with what was not set
+        call = {"id": draw(IDS | st.none()), "name": draw(NAMES), "args": draw(JSONS)}
+        return {"function_call": call, "thought_signature": "YWJj", "text": None}
+    if kind == 9:
+        body = {"name": draw(NAMES), "response": draw(JSONS), "will_continue": None}
+        return {"function_response": {"id": draw(IDS), **body}}
+    if kind == 10:
+        return {"inline_data": {"mime_type": "image/png", "data": "_-_-", "displayName": None}}
     if kind == 0:
         return {"functionCall": {"name": draw(NAMES), "args": draw(JSONS)}}
     if kind == 1:
@@ -418,23 +426,17 @@ def logs(draw: Any) -> tuple[str, list[Message]]:
         return form, [langchain_message(draw) for _ in range(size)]
     if form == "mistral":
         return form, [mistral_message(draw) for _ in range(size)]
-    key, other = ("parts", "model") if form == "gemini" else ("content", "assistant")
-    make = gemini_part if form == "gemini" else bedrock_block
+    if form == "gemini":
+        roles = st.sampled_from([{"role": "user"}, {"role": "model"}, {"role": None}, {}])
+        make: Callable[[Any], Message] = gemini_part
+    else:
+        roles = st.sampled_from([{"role": "user"}, {"role": "assistant"}])
+        make = bedrock_block
+    key = "parts" if form == "gemini" else "content"
     return form, [
-        {
-            "role": draw(st.sampled_from(["user", other])),
-            key: [make(draw) for _ in range(draw(st.integers(0, 3)))],
-        }
+        {**draw(roles), key: [make(draw) for _ in range(draw(st.integers(0, 3)))]}
         for _ in range(size)
     ]
-
-
-def _as_json(message: Message) -> str:
-    return json.dumps(message, sort_keys=True)
-
-
-def _in(order: Callable[[Message], str] | None, messages: list[Message]) -> list[Message]:
-    return messages if order is None else sorted(messages, key=order)
 
 
 @settings(max_examples=examples(250))
@@ -467,9 +469,7 @@ def test_any_log_is_taken_kept_and_rendered_validly_within_its_budget(
             accepted_by_the_sdk(context.messages, target)
         if target == form and max_tokens > 300:
             if not check(messages, form):
-                # The Responses API takes an output anywhere behind its call; ours stands next to it.
-                order = _as_json if form == "openai-responses" else None
-                assert _in(order, context.messages) == _in(order, messages)
+                assert context.messages == messages
             elif context.messages and not context.system:  # what was made valid stays as it is
                 assert sent(context.messages, form) == context.messages
     other = MemoryManager(counter="chars4")
@@ -664,6 +664,90 @@ def test_calls_of_another_provider_carry_the_documented_signature_once() -> None
     content = loaded(TALK, "openai-chat").build_context("s", format="gemini").messages[1]
     signed = ["thoughtSignature" in part for part in content["parts"]]
     assert signed == [False, True, False]
+
+
+GOOGLES_SPELLING: list[Message] = [
+    {"role": None, "parts": [
+        {"text": "Which is it?", "video_metadata": None},
+        {"inline_data": {"mime_type": "image/png", "data": "iVBORw0K_-o="}, "text": None}]},
+    {"role": "model", "parts": [
+        {"thought": True, "thought_signature": "c2ln"},
+        {"function_call": {"name": "look", "args": {"mime_type": None}, "id": "c1"},
+         "thoughtSignature": "YWJj"},
+        {"functionCall": {"name": "look", "args": {}, "id": None}, "thought": None}]},
+    {"parts": [
+        {"function_response": {"id": "c1", "name": "look", "response": {"output": "a png"}, "parts": [
+            {"inline_data": {"mime_type": "image/png", "data": "AAAA", "display_name": "x"}}]}},
+        {"functionResponse": {"name": "look", "response": {"seen_by": None}}}]},
+    {"role": "model", "parts": [{"text": "A png."}]},
+    {"parts": [{"text": "Thanks."}]},
+]  # fmt: skip
+
+
+def test_a_gemini_conversation_in_google_s_own_spelling_comes_back_as_it_came() -> None:
+    assert check(GOOGLES_SPELLING, "gemini") == []
+    accepted_by_the_sdk(GOOGLES_SPELLING, "gemini")
+    memory = loaded(GOOGLES_SPELLING, "gemini")
+    context = memory.build_context("s", format="gemini")
+    assert context.messages == GOOGLES_SPELLING
+    types = [entry.type for entry in memory.get_entries("s")]
+    assert types == ["message", "message", "tool_call", "tool_call", "tool_result", "tool_result",
+                     "message", "message"]  # fmt: skip
+
+
+def test_google_s_own_spelling_is_not_shown_to_others_and_is_counted_the_same() -> None:
+    memory = loaded(GOOGLES_SPELLING, "gemini")
+    wire = json.dumps(memory.build_context("s", format="anthropic").messages)
+    assert "function_call" not in wire
+    assert "iVBORw0K/+o=" in wire
+    in_words_of_the_wire = [
+        {"role": "model", "parts": [{"functionCall": {"name": "look", "args": {"at": 1}}}]},
+        {"role": "user", "parts": [{"functionResponse": {"name": "look", "response": {"x": 1}}}]},
+    ]
+    as_google_spells = json.loads(
+        json.dumps(in_words_of_the_wire)
+        .replace("functionCall", "function_call")
+        .replace("functionResponse", "function_response")
+    )
+    one, other = (
+        memory.count_tokens(each).tokens for each in (in_words_of_the_wire, as_google_spells)
+    )
+    assert one <= other <= one + 2
+
+
+@pytest.mark.parametrize(
+    ("spelled", "rule"),
+    [
+        ({"role": "user", "parts": [{"function_call": {"name": "f", "args": {}}}]}, "shape.part-role"),
+        ({"role": "user", "parts": [{"function_response": {"name": "f", "response": {}}}]},
+         "pair.orphan-result"),
+        ({"parts": [{"text": None}]}, "shape.part"),
+    ],
+)  # fmt: skip
+def test_the_rules_read_google_s_own_spelling_too(spelled: Message, rule: str) -> None:
+    assert rule in [fault.rule for fault in check([spelled], "gemini")]
+
+
+def test_an_output_of_the_responses_api_stays_where_it_came() -> None:
+    """It is taken anywhere behind its call; one that has not come yet is told right there."""
+    items = [
+        {"role": "user", "content": "q"},
+        {"type": "function_call", "call_id": "a", "name": "f", "arguments": "{}"},
+        {"role": "user", "content": "and?"},
+        {"type": "function_call", "call_id": "b", "name": "f", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "b", "output": "two"},
+        {"type": "function_call_output", "call_id": "a", "output": "one"},
+    ]
+    memory = loaded(items[:3], "openai-responses")
+    told = memory.build_context("s", format="openai-responses").messages
+    assert [item.get("type") for item in told] == [
+        None, "function_call", "function_call_output", None,
+    ]  # fmt: skip
+    memory.add_messages("s", items[3:], "openai-responses")
+    assert memory.build_context("s", format="openai-responses").messages == items
+    for target in TARGETS:  # the others want it next to its call
+        context = memory.build_context("s", format=target)
+        assert check(context.messages, target, system=context.system) == []
 
 
 @pytest.mark.parametrize("form", ["gemini", "bedrock"])

@@ -106,6 +106,13 @@ ROUND_TRIPS: dict[str, list[Message]] = {
     ],
     "a gateway's reasoning": [Q, assistant("x", reasoning_content="so it is")],
     "tool_calls that are null": [Q, {"role": "assistant", "content": "x", "tool_calls": None}],
+    "a parsed call as the SDK writes it down": [
+        Q,
+        assistant(None, {"id": "a", "type": "function", "index": 0, "function": {
+            "name": "f", "arguments": "{}", "parsed_arguments": None}},
+            refusal=None, function_call=None, parsed=None),
+        tool(),
+    ],
 }  # fmt: skip
 
 
