@@ -31,7 +31,7 @@ class Adding(Automatic):
         role = draft.role
         if not shared.quick or role == "system" or (role == "tool" and draft.name is None):
             return None
-        if shared.redact is not None:
+        if shared.redact is not None or self._stale():  # before a text is counted for nothing
             return None
         meter = self._meter
         count = meter.count_draft(draft)
