@@ -10,9 +10,9 @@ from typing import Any
 
 from memman import AsyncMemoryManager, MemoryConfig, MemoryManager
 from memman.testing import AsyncScriptedSummarizer, FakeClock, ScriptedSummarizer
+from tests.patience import PATIENCE
 
 SESSION = "s"
-PATIENCE = 10.0  # seconds; what takes longer hangs
 SMALL = {
     "max_tokens": 100, "max_entries": None, "recent_window": 2, "min_entries_to_compress": 1,
     "compression_ratio": 0.9, "max_summary_ratio": 0.4,

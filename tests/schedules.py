@@ -14,6 +14,7 @@ from typing import Any
 from memman import AsyncMemoryManager, MemmanError, MemoryManager, SummaryReply, SummaryRequest
 from memman.doors import SyncLock, _Ready
 from memman.stores import MemoryStore
+from tests.patience import PATIENCE
 
 _MOST_TURNS = 20_000
 CANCEL = 100  # a number from here on cancels a worker instead, where it is a task
@@ -89,7 +90,7 @@ class Threads:
             if not waiting:
                 break
             waiting[pick % len(waiting)].turn.release()
-            assert back.acquire(timeout=10), "a worker waits for something that is no port"
+            assert back.acquire(timeout=PATIENCE), "a worker waits for something that is no port"
         for worker in workers:
             if worker.error is not None:
                 raise worker.error

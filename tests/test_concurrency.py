@@ -24,6 +24,7 @@ from memman.stores import MemoryStore
 from memman.testing import FakeClock, record_events, sequential_ids
 from tests.examples import examples
 from tests.oracle import Oracle
+from tests.patience import PATIENCE
 from tests.schedules import CANCEL, Tasks, Threads, TurnLock
 
 SESSION = "s"
@@ -526,7 +527,7 @@ def _assert_free(memory: MemoryManager) -> None:
         target=lambda: answered.append(memory.compress(SESSION, target_tokens=2_000)), daemon=True
     )
     thread.start()
-    thread.join(10)
+    thread.join(PATIENCE)
     assert answered, "a lock was left held"
 
 
@@ -568,7 +569,7 @@ async def _cancellations(exclusive: bool, left: int) -> None:
             for _ in range(rng.randint(0, 14)):
                 await asyncio.sleep(0)
             tasks[0].cancel()
-            done, pending = await asyncio.wait(tasks, timeout=10)
+            done, pending = await asyncio.wait(tasks, timeout=PATIENCE)
             assert not pending, "a lock was left held"
             for task in done:
                 assert task.cancelled() or task.exception() is None

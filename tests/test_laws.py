@@ -73,13 +73,13 @@ from memman.window import Slot, replaced_in
 from tests.examples import examples
 from tests.kinds import InFile, InMemory, InPostgres, Kind
 from tests.oracle import Oracle
+from tests.patience import PATIENCE
 
 PROFILE = settings(
     max_examples=examples(400), stateful_step_count=30, suppress_health_check=list(HealthCheck)
 )
 MARK = re.compile(r"mk\d+q")
 SESSION = "s"
-_PATIENCE = 10.0  # seconds; what waits longer waits for good
 
 Operation = tuple[str, tuple[Any, ...], dict[str, Any]]
 
@@ -243,7 +243,7 @@ class SyncDoorUnderTest(DoorUnderTest):
                 continue
             thread = threading.Thread(target=self.do, args=(operation,), daemon=True)
             thread.start()
-            thread.join(_PATIENCE)
+            thread.join(PATIENCE)
             self.waited = thread.is_alive()
 
     def do(self, operation: Operation) -> Any:
@@ -272,7 +272,7 @@ class AsyncDoorUnderTest(DoorUnderTest):
                 self.do_elsewhere(operation)
                 continue
             doing = asyncio.ensure_future(self._done(operation))
-            await asyncio.wait([doing], timeout=_PATIENCE)
+            await asyncio.wait([doing], timeout=PATIENCE)
             self.waited = not doing.done()
 
     def do(self, operation: Operation) -> Any:

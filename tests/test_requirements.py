@@ -33,6 +33,7 @@ from memman.config import resolve_budget
 from memman.formats.rules import check
 from memman.testing import FakeClock, ScriptedSummarizer, record_events
 from memman.testing.formats import CONVERSATIONS
+from tests.patience import PATIENCE
 
 S = "s"
 
@@ -120,7 +121,7 @@ def test_r1_a_summary_that_is_too_slow_changes_nothing():
     released = threading.Event()
 
     def slow(prompt: str) -> str:
-        released.wait(10)
+        released.wait(2 * PATIENCE)
         return "too late"
 
     memory = manager(slow, on_failure="keep", summarize_timeout=0.05)
@@ -163,7 +164,7 @@ def test_r2_a_session_has_one_compression_at_a_time():
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(10)
+        thread.join(PATIENCE)
     assert max(most) == 1
 
 
@@ -788,11 +789,11 @@ def setting_count_policy() -> None:
 
 def setting_summarize_timeout() -> None:
     gate = threading.Event()
-    memory = manager(lambda prompt: str(gate.wait(10)), summarize_timeout=0.03, on_failure="keep")
+    memory = manager(lambda prompt: str(gate.wait(2 * PATIENCE)), summarize_timeout=0.03, on_failure="keep")
     fill(memory, 20)
     began = time.monotonic()
     assert "0.03 s" in memory.compress(S).reason
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < PATIENCE
     gate.set()
 
 

@@ -1,6 +1,7 @@
 """Summaries: what is asked, what answers are refused, and that a failure loses nothing."""
 
 import asyncio
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -18,6 +19,7 @@ from memman import (
 )
 from memman.compression import heuristic_summary
 from memman.entries import Entry
+from tests.patience import PATIENCE
 
 WORDS = "abc " * 50
 
@@ -231,20 +233,23 @@ def test_raise_never_raises_from_add() -> None:
 
 
 def test_a_slow_summarizer_is_left_behind_at_the_deadline() -> None:
-    memory = filled(manager(lambda prompt: time.sleep(5) or "late", summarize_timeout=0.05))
+    over = threading.Event()
+    memory = filled(manager(lambda prompt: str(over.wait(2 * PATIENCE)), summarize_timeout=0.05))
     began = time.monotonic()
     result, [notice] = compress(memory)
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < PATIENCE
+    over.set()
     assert method(result) == "digest"
     assert "took longer than 0.05 s" in notice.reason
 
 
 def test_after_two_that_hang_a_third_is_not_started() -> None:
     asked: list[str] = []
+    over = threading.Event()
 
     def hang(prompt: str) -> str:
         asked.append(prompt)
-        time.sleep(3)
+        over.wait(2 * PATIENCE)
         return "late"
 
     memory = manager(hang, summarize_timeout=0.03)
@@ -254,11 +259,10 @@ def test_after_two_that_hang_a_third_is_not_started() -> None:
         result = memory.compress(session, target_tokens=600)
         assert method(result) == "digest"
     assert len(asked) == 2
+    over.set()
 
 
 def test_without_a_time_out_the_summarizer_runs_in_the_callers_thread() -> None:
-    import threading
-
     threads: list[Any] = []
     ask: Callable[[str], str] = lambda prompt: threads.append(threading.current_thread()) or "x"  # noqa: E731
     compress(filled(manager(ask, summarize_timeout=None)))
@@ -282,15 +286,18 @@ def test_on_its_thread_the_summarizer_sees_the_callers_contextvars() -> None:
 def test_the_async_door_leaves_a_slow_summarizer_behind_and_the_loop_goes_on(
     is_async: bool,
 ) -> None:
+    gone_on = threading.Event()
+
     async def slowly(prompt: str) -> str:
-        await asyncio.sleep(5)
+        await asyncio.sleep(2 * PATIENCE)
         return "late"
 
     def blocking(prompt: str) -> str:
-        time.sleep(0.3)
+        # Were it called in the loop, nobody could end it.
+        assert gone_on.wait(PATIENCE)
         return "late"
 
-    async def run() -> tuple[Any, int]:
+    async def run() -> Any:
         memory = AsyncMemoryManager(
             counter="chars4",
             summarizer=slowly if is_async else blocking,
@@ -298,27 +305,18 @@ def test_the_async_door_leaves_a_slow_summarizer_behind_and_the_loop_goes_on(
         )
         for number in range(20):
             await memory.add_user_message("s", f"{number} {WORDS}")
-        ticks = 0
-        compression = asyncio.create_task(memory.compress("s", target_tokens=600))
-        while not compression.done():
-            await asyncio.sleep(0.005)
-            ticks += 1
-        return await compression, ticks
+        result = await asyncio.wait_for(memory.compress("s", target_tokens=600), PATIENCE)
+        gone_on.set()
+        return result
 
-    began = time.monotonic()
-    result, ticks = asyncio.run(run())
-    assert method(result) == "digest"
-    assert ticks >= 3
-    assert time.monotonic() - began < 3
+    assert method(asyncio.run(run())) == "digest"
 
 
 def test_in_the_background_add_returns_before_the_summary_and_close_waits_for_it() -> None:
-    import threading
-
     go = threading.Event()
 
     def wait(prompt: str) -> str:
-        go.wait(5)
+        go.wait(PATIENCE)
         return "in the background"
 
     memory = manager(wait, auto_compress=True, background=True, max_entries=20)

@@ -10,6 +10,7 @@ from memman import ModelRef
 from memman.counting.aside import aside
 from memman.counting.clients import host_of, require, sent_name
 from memman.errors import CounterUnavailable
+from tests.patience import PATIENCE
 
 
 @pytest.mark.parametrize(
@@ -76,4 +77,4 @@ def test_a_call_that_hangs_apart_keeps_no_loop_from_ending() -> None:
     asyncio.run(give_up())
     took = time.monotonic() - began
     over.set()
-    assert took < 2
+    assert took < PATIENCE

@@ -15,6 +15,7 @@ import pytest
 from memman import AsyncMemoryManager, Context, MemoryConfig, MemoryManager, events, plugins
 from memman.formats import BUILTIN_FORMATS
 from memman.testing import Answer, LoopbackServer, loopback
+from tests.patience import PATIENCE
 
 KEY = "key-of-the-test"
 COUNTED = {"input_tokens": 930}
@@ -150,8 +151,8 @@ def test_a_provider_that_never_answers_costs_one_deadline(
     took = time.monotonic() - began
     assert context.tokens.counter == "chars4"
     assert "2 s" in heard[0].reason
-    asked = len(server.received)
-    assert took < asked * 2.3 + 0.5, f"{asked} requests took {took:.1f} s"
+    assert len(server.received) <= 2, "an SDK tried again"
+    assert took < PATIENCE
 
 
 def test_a_missing_key_is_told_with_what_to_set(

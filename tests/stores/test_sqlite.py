@@ -30,6 +30,7 @@ from memman.ports import Place
 from memman.stores import SQLiteStore, no_store, open_store, without_password
 from memman.testing import StoreConformance
 from memman.testing.stores import added, summary_of
+from tests.patience import PATIENCE
 
 CANARY = "canary-7f3a"
 
@@ -150,7 +151,7 @@ def test_killed_writers_lose_and_double_nothing(tmp_path: Path, path: str) -> No
         ]
         for writer in writers:
             writer.start()
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + PATIENCE
         while not all(Path(note).exists() and Path(note).stat().st_size > 50 for note in notes):
             assert time.monotonic() < deadline, "the writers did not begin"
             time.sleep(0.01)
@@ -181,7 +182,7 @@ def test_a_writer_waits_a_bounded_time_and_says_so(store: SQLiteStore, path: str
     began = time.monotonic()
     with pytest.raises(StoreBusy, match=r"held .*chat.db for 0.2 s; nothing was changed"):
         store.append("s", (added("b"),))
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < PATIENCE
     assert ids_in(store) == ["a"], "reading does not wait for a writer"
     other.execute("ROLLBACK")
     assert store.append("s", (added("b"),)).seqs == (2,)
@@ -325,7 +326,7 @@ def test_who_waited_for_a_lease_is_told_of_the_one_that_was_faster(
         "UPDATE session SET lease_holder = 'ada', lease_from = ?, lease_until = ?", (now, now + 60)
     )
     other.execute("COMMIT")
-    thread.join(20)
+    thread.join(PATIENCE)
     assert answers == [False]
     waiting.close()
     other.close()

@@ -26,6 +26,7 @@ from memman.ids import uuid7_factory
 from memman.stores import SQLiteStore
 from memman.stores import sqlite_file as module
 from memman.testing.stores import added
+from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 NOBODY = 65_534
@@ -95,9 +96,8 @@ def test_a_forked_child_goes_on_when_its_parent_has_closed_the_file(
     again.close()
 
 
-def test_forks_among_the_writes_of_a_thread_lose_nothing_and_hang_nobody(
-    store: SQLiteStore,
-) -> None:
+def test_forks_among_the_writes_of_a_thread_lose_nothing_and_hang_nobody(path: str) -> None:
+    store = SQLiteStore(path, timeout=PATIENCE)  # seven write at once
     stop = threading.Event()
     written: list[str] = []
 
@@ -122,6 +122,7 @@ def test_forks_among_the_writes_of_a_thread_lose_nothing_and_hang_nobody(
     for n in range(6):
         own = [f"child{n}.{number}" for number in range(5)]
         assert [name for name in found if name.startswith(f"child{n}.")] == own
+    store.close()
 
 
 def test_a_child_that_cannot_open_the_file_says_so_and_can_later(

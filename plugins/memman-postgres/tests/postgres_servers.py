@@ -18,6 +18,8 @@ from typing import Any
 import psycopg
 import pytest
 
+from tests.patience import PATIENCE
+
 HOST, PORT = "127.0.0.1", 5432
 
 
@@ -31,6 +33,13 @@ def run_sql(sql: str, url: str = "") -> None:
     """Statements in the test database, or in that of a URL, without parameters."""
     with psycopg.connect(url or server_url(), autocommit=True) as connection:
         connection.execute(sql.encode())
+
+
+def asked(sql: str, url: str = "") -> Any:
+    """The one value that a query of the test database, or of that of a URL, answers with."""
+    with psycopg.connect(url or server_url(), autocommit=True) as connection:
+        [value] = connection.execute(sql.encode()).fetchone() or [None]
+        return value
 
 
 def new_schema() -> str:
@@ -169,7 +178,7 @@ class Pooler:
         self._settings.chmod(0o644)
 
     def _wait(self) -> None:
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline:
             with suppress(OSError):
                 socket.create_connection((HOST, self.port), timeout=1).close()

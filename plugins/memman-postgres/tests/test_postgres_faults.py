@@ -21,6 +21,7 @@ from memman import MemoryConfig, MemoryManager, StoreError
 from memman.errors import StoreBusy, StoreFull
 from memman.history import History
 from memman.testing.stores import added
+from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.service
 
@@ -156,7 +157,7 @@ def test_a_server_that_takes_a_connection_and_never_answers_is_told_in_time(
     began = time.monotonic()
     with pytest.raises(StoreError, match=r"cannot connect to .*timeout"):
         PostgresStore(servers.server_url(wire.port), timeout=1)
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < PATIENCE
 
 
 @pytest.mark.parametrize("operation", [_appended, _batch, _compressed, _deleted])
@@ -171,7 +172,7 @@ def test_a_server_that_takes_a_statement_and_never_answers_is_told_in_time(
     began = time.monotonic()
     with pytest.raises(StoreError, match=r"did not answer within 0\.3 s.*may be made again"):
         operation(memory)
-    assert time.monotonic() - began < 8
+    assert time.monotonic() - began < PATIENCE
     memory.close()
     with MemoryManager(servers.server_url(schema=schema), counter="chars4", config=CONFIG) as again:
         found = _outcome(again, again._verbs._shared.store)
@@ -256,7 +257,7 @@ def test_a_server_that_stays_away_is_told_in_time_and_the_call_may_be_made_again
             began = time.monotonic()
             with pytest.raises(StoreError, match="may be made again") as caught:
                 store.append("away", (added("b"),))
-            assert time.monotonic() - began < 10
+            assert time.monotonic() - began < PATIENCE
             assert "'chat' at 127.0.0.1" in str(caught.value)
     finally:
         server.start()
@@ -401,7 +402,9 @@ def test_a_full_disk_is_told_and_work_goes_on_once_there_is_room(
 ) -> None:
     # The server's own words for it, said by a trigger: to fill a disk takes one of its own.
     servers.run_sql(
+        "CREATE SEQUENCE tries;"
         "CREATE FUNCTION no_room() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
+        " PERFORM nextval('tries');"
         " RAISE EXCEPTION 'could not extend file: No space left on device' USING ERRCODE = '53100';"
         " END $$;"
         "CREATE TRIGGER full_disk BEFORE INSERT ON memman_record EXECUTE FUNCTION no_room()",
@@ -409,10 +412,10 @@ def test_a_full_disk_is_told_and_work_goes_on_once_there_is_room(
     )
     with MemoryManager(database) as memory:
         try:
-            began = time.monotonic()
             with pytest.raises(StoreFull, match="no room in database 'chat'"):
                 memory.add_user_message("full", "first", id="a")
-            assert time.monotonic() - began < 5  # nothing is gained by trying again
+            tries = servers.asked("SELECT last_value FROM tries", database)
+            assert tries == 1, "nothing is gained by trying again"
         finally:
             servers.run_sql("DROP TRIGGER full_disk ON memman_record", database)
         memory.add_user_message("full", "first", id="a")

@@ -20,6 +20,7 @@ from memman import InvalidInput, MemoryConfig, MemoryManager, StoreError
 from memman.ports import FeedItem
 from memman.testing.laws import in_threads
 from memman.testing.stores import added
+from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.service
 VERSION_1 = Path(__file__).with_name("version_1.sql")
@@ -39,7 +40,7 @@ def drive(connection: psycopg.Connection[Any], step: Any) -> Any:
 
 def fed(store: PostgresStore, count: int, after: str = "") -> list[FeedItem]:
     """So many items of the feed, when they have come."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE
     while len(items := list(store.feed(after, 10**6))) < count:
         assert time.monotonic() < deadline, f"the feed has {len(items)} of {count}"
         time.sleep(0.01)
