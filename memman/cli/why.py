@@ -98,9 +98,21 @@ def _fate(found: list[Found], fates: dict[str, CompressionFate], session: str) -
     one = found[0]
     more = len(found) - _MOST_SHOWN
     lines = [f"and {counted(more, 'more entry', 'more entries')} like these"] if more > 0 else []
+    sent = _sent(found)
     if one.fate.state == "active":
-        return [*lines, "active: the model sees it"]
-    return [*lines, *_replaced(one, fates), *_commands(one, fates, session)]
+        return [*lines, "active: the model sees it", *sent]
+    return [*lines, *_replaced(one, fates), *sent, *_commands(one, fates, session)]
+
+
+def _sent(found: list[Found]) -> list[str]:
+    """How often the model had what was found; of several entries the one that it had most often."""
+    most = max((each.sent for each in found), key=lambda sent: (sent.sent, sent.requests))
+    if not most.requests:
+        return ["not sent yet: the model has not answered since"]
+    times = f"sent to the model in {most.sent:,} of {counted(most.requests, 'request')}"
+    last = f", the last {most.last_at:%Y-%m-%d %H:%M}" if most.last_at else ""
+    since = max(each.sent.requests_since for each in found)
+    return [times + last + (f"; since it left, in 0 of {since:,}" if since else "")]
 
 
 def _replaced(one: Found, fates: dict[str, CompressionFate]) -> list[str]:

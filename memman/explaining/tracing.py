@@ -12,7 +12,7 @@ from memman.compression.ledger import without_ledger
 from memman.compression.words import exact_values
 from memman.entries import Entry
 from memman.errors import InvalidInput
-from memman.explaining.trail import EntryFate, Trail
+from memman.explaining.trail import EntryFate, Sent, Trail
 from memman.records import ReplacementMethod
 
 
@@ -21,7 +21,8 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 
     `method` says how it was replaced, None while it is active. `replaced_by` are the compressions that hide
     it, from the one that replaced the entry itself outwards; `undo` is what to undo, in this order, to have
-    it in the window again. `start` is where the text begins in the entry's.
+    it in the window again. `start` is where the text begins in the entry's, `sent` how often the model had
+    the entry.
     """
 
     entry: Entry
@@ -30,6 +31,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     method: ReplacementMethod | None
     replaced_by: tuple[str, ...]
     undo: tuple[str, ...]
+    sent: Sent
 
 
 class Remnant(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,6 +86,7 @@ def _found(trail: Trail, pattern: re.Pattern[str]) -> Iterator[Found]:
             method=history.method_of(name),
             replaced_by=tuple(_chain(trail, name)),
             undo=orders.get(hider, ()),
+            sent=trail.sent(entry),
         )
 
 

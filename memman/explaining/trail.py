@@ -5,8 +5,10 @@ All of it follows from the records. Nothing here is stored, and nothing can disa
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
+from itertools import pairwise
 from typing import Literal
 
 import msgspec
@@ -28,6 +30,7 @@ from memman.records import (
 EntryState = Literal[
     "active", "stubbed", "folded", "clipped", "summarised", "dropped", "deleted", "cleared"
 ]
+_NEVER = 1 << 62  # a place behind every log
 CompressionState = Literal["in force", "folded", "undone", "unfolded", "cleared"]
 
 _STATES: dict[ReplacementMethod, EntryState] = {
@@ -84,6 +87,20 @@ class CompressionFate(msgspec.Struct, frozen=True, kw_only=True):
     cost: Cost
 
 
+class Sent(msgspec.Struct, frozen=True, kw_only=True):
+    """How often the model has had an entry word for word, as far as the log tells.
+
+    A request is an answer of the model in the log. `requests` came after the entry, and in `sent` of them,
+    the last one at `last_at`, it stood in the window; `requests_since` came after it last left. What a
+    context was cut to as it was built is in no log, and not counted.
+    """
+
+    requests: int
+    sent: int
+    requests_since: int = 0
+    last_at: datetime | None = None
+
+
 class Trail:
     """The records of a log, or of its newest era, read once."""
 
@@ -95,6 +112,12 @@ class Trail:
         self.deleted: set[str] = set()
         self._ended: dict[str, CompressionState] = {}
         self._undone: dict[str, list[str]] = {}
+        self._answers: list[Entry] = []  # the first entry of each
+        self._answering = False
+        self._answered: set[str] = set()  # the message ids of these
+        self._moves: dict[
+            str, list[tuple[int, bool]]
+        ] = {}  # of entries: into the window, or out of it
         for seq, record in log:
             self._take(seq, record)
 
@@ -104,22 +127,60 @@ class Trail:
         self.history.apply(seq, record)
         match record:
             case Added(entry):
-                self.entries[entry.id] = msgspec.structs.replace(entry, seq=seq)
+                self._add(msgspec.structs.replace(entry, seq=seq))
             case Compressed():
                 self.compressions[record.id] = seq, record
+                self._move(seq, _names(record), False)
             case Undone():
-                self._take_back(record.compression_id)
+                self._take_back(seq, record.compression_id)
             case Deleted():
+                unfolded = [name for name in before if name not in in_force]
+                for name in unfolded:
+                    self._move(seq, _names(self.compressions[name][1]), True)
+                self._move(seq, record.ids, False)
                 self.deleted.update(record.ids)
-                self._ended |= dict.fromkeys([n for n in before if n not in in_force], "unfolded")
+                self._ended |= dict.fromkeys(unfolded, "unfolded")
             case Cleared():
+                self._move(seq, self.entries, False)
                 self._ended |= dict.fromkeys(before, "cleared")
 
-    def _take_back(self, compression_id: str) -> None:
+    def _add(self, entry: Entry) -> None:
+        self.entries[entry.id] = entry
+        by_model = entry.role == "assistant"
+        if by_model and not self._answering and entry.message_id not in self._answered:
+            self._answers.append(entry)
+        if by_model and entry.message_id is not None:
+            self._answered.add(entry.message_id)
+        self._answering = by_model
+
+    def _move(self, seq: int, names: Iterable[str], into: bool) -> None:
+        for name in names:
+            if name in self.entries:
+                self._moves.setdefault(name, []).append((seq, into))
+
+    def _take_back(self, seq: int, compression_id: str) -> None:
         self._ended[compression_id] = "undone"
-        for item in self.compressions[compression_id][1].replacements:
-            for name in item.ids:
-                self._undone.setdefault(name, []).append(compression_id)
+        for name in _names(self.compressions[compression_id][1]):
+            self._undone.setdefault(name, []).append(compression_id)
+            self._move(seq, (name,), True)
+
+    def sent(self, entry: Entry) -> Sent:
+        """How often the model has had an entry of this log."""
+        after = bisect_right(self._answers, entry.seq, key=_place)
+        requests = len(self._answers) - after
+        moves = [(entry.seq, True), *self._moves.get(entry.id, ())]
+        times, last = 0, None
+        for (begin, inside), (end, _) in pairwise([*moves, (_NEVER, False)]):
+            first = bisect_right(self._answers, begin, key=_place)
+            behind = bisect_right(self._answers, end, key=_place)
+            if inside and behind > first:
+                times += behind - first
+                last = self._answers[behind - 1].timestamp
+        left_at, inside = moves[-1]
+        gone = len(self._answers) - bisect_right(self._answers, left_at, key=_place)
+        return Sent(
+            requests=requests, sent=times, requests_since=0 if inside else gone, last_at=last
+        )
 
     def until(self, seq: int) -> Iterator[tuple[int, Record]]:
         """The records before a place in the log."""
@@ -184,6 +245,15 @@ class Trail:
         if compression_id in self._ended:
             return self._ended[compression_id]
         return "folded" if self.history.folded_into(compression_id) else "in force"
+
+
+def _place(entry: Entry) -> int:
+    return entry.seq
+
+
+def _names(record: Compressed) -> Iterator[str]:
+    """What a compression took out of the window."""
+    return (name for item in record.replacements for name in item.ids)
 
 
 def _replaced(record: Compressed) -> dict[ReplacementMethod, int]:

@@ -43,6 +43,25 @@ def test_a_forgotten_text_is_found_with_what_replaced_it(command, saved):
     assert "#26 stands for it in the window" in result.stdout
 
 
+def test_it_says_how_often_the_model_had_the_text(command, saved):
+    result = command("why", saved("It left."), ORDER)
+    assert line_of(result, "sent") == (
+        "sent to the model in 11 of 11 requests, the last 2026-01-01 00:00"
+    )
+    result = command("why", saved("It left.", "It left long ago."), ORDER)
+    assert line_of(result, "sent") == (
+        "sent to the model in 11 of 21 requests, the last 2026-01-01 00:00; since it left, in 0 of 10"
+    )
+
+
+def test_what_nobody_answered_yet_was_not_sent(command, tmp_path):
+    memory = manager()
+    memory.add_user_message("s", "Where is it?")
+    path = tmp_path / "s.json"
+    path.write_text(memory.export_session("s").to_json())
+    assert "not sent yet: the model has not answered since" in command("why", path, "where").stdout
+
+
 def test_the_command_that_it_names_restores_the_entry_from_any_depth(command, saved):
     path = saved("one", "two", "three")
     line = line_of(command("why", path, ORDER), "restore:")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -109,6 +111,60 @@ def test_any_hidden_entry_is_in_the_window_again_after_what_is_named_was_undone(
     for name in found.undo:
         memory.undo_compression("s", name)
     assert wanted in [entry.id for entry in memory.get_active_entries("s")]
+
+
+@settings(max_examples=examples(60))
+@given(
+    steps=st.lists(
+        st.tuples(
+            st.sampled_from(["talk", "talk", "calls", "compress", "undo", "delete", "clear"]),
+            st.integers(0, 900),
+        ),
+        min_size=2,
+        max_size=20,
+    )
+)
+def test_how_often_an_entry_was_sent_is_what_the_window_had_at_each_answer(
+    steps: list[tuple[str, int]],
+) -> None:
+    memory = manager(min_entries_to_compress=2)
+    orders(memory)
+    seen: Counter[str] = Counter(["head", "ask", "head", "ask", "call", "result"])
+    asked = Counter(seen)
+    for number, (step, size) in enumerate(steps):
+        known = [entry.id for entry in memory.get_active_entries("s")]
+        if step == "talk":
+            memory.add_user_message("s", f"and {number}? " * 9, id=f"u{number}")
+            _count(memory, seen, asked)
+            memory.add_assistant_message("s", "well " * 30, id=f"a{number}")
+        elif step == "calls":  # one answer: a text, a call, its result, and another call of its message
+            memory.add_user_message("s", "look", id=f"u{number}")
+            _count(memory, seen, asked)
+            for made in ("x", "y"):
+                memory.add_tool_call(
+                    "s", "f", {}, call_id=made, message_id=f"m{number}", id=f"{made}{number}"
+                )
+                memory.add_tool_result("s", "f", "found", call_id=made, id=f"r{made}{number}")
+        elif step == "compress":
+            memory.compress("s", target_tokens=200 + size)
+        elif step == "undo" and trail(memory).history.compressions:
+            memory.undo_compression("s")
+        elif step == "delete" and (mine := [name for name in known if name[0] in "uarxy"]):
+            memory.delete_entries("s", [mine[size % len(mine)]])
+        elif step == "clear" and size < 90:
+            memory.clear_session("s")
+    told = trail(memory)
+    for name, entry in told.entries.items():
+        sent = told.sent(entry)
+        assert (name, sent.sent, sent.requests) == (name, seen[name], asked[name])
+        assert (sent.last_at is None) == (seen[name] == 0)
+        assert sent.requests_since <= sent.requests - sent.sent
+
+
+def _count(memory: MemoryManager, seen: Counter[str], asked: Counter[str]) -> None:
+    """Notes an answer that comes now: what the window has, and all that was added so far."""
+    seen.update(entry.id for entry in memory.get_active_entries("s"))
+    asked.update([*trail(memory).entries])
 
 
 def test_a_stub_that_was_summarised_later_tells_both() -> None:
