@@ -7,6 +7,7 @@ import os
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 from typing import Any, Literal, Self, TypeVar
 
 import msgspec
@@ -33,6 +34,7 @@ from memman.counting import (
 from memman.doors import (
     AsyncDoor,
     Door,
+    is_async_callable,
     refuse_async_port,
     settled,
 )
@@ -49,6 +51,7 @@ from memman.entries import (
     json_bytes,
 )
 from memman.errors import (
+    AsyncPortRefused,
     InvalidInput,
     MemmanError,
     SessionExists,
@@ -74,7 +77,7 @@ from memman.records import Record, UsageReported
 from memman.resolver import DEFAULT_FORMAT, Resolver
 from memman.results import Context, SessionStats, Summary
 from memman.sessions import Feed, Following, LiveSessions, Session, no_session
-from memman.shared import Shared
+from memman.shared import ClosedStore, Shared
 from memman.stores import MemoryStore, open_store
 from memman.summarizers import Asker, Summarizers
 from memman.usage import usage_of
@@ -93,6 +96,7 @@ _EXISTS = (
     "session {!r} exists; nothing was changed. Delete it first, or pass "
     "on_conflict='skip' or 'new_session'"
 )
+_FILES = frozenset((".db", ".sqlite", ".sqlite3"))  # what ends so is no model
 _STORE_METHODS = (
     "append", "commit", "load", "state", "read", "get", "feed", "lease", "erase", "sessions", "delete",
     "close",
@@ -163,8 +167,9 @@ class AsyncMemoryManager:
         self._summarizers = Summarizers(door, shared_plugins, resolver.limits)
         self._summarizers.give(summarizer)
         for name, port in (("redact", redact), ("clock", clock), ("new_id", new_id)):
-            if port is not None and not callable(port):
-                raise InvalidInput(f"{name} must be callable, not {type(port).__name__}")
+            _check_function(port, name)
+        if not isinstance(exclusive, bool):
+            raise InvalidInput(f"exclusive must be True or False, not {exclusive!r:.60}")
         found = MemoryStore() if store is None else self._opened(store)
         refuse_async_port(found, _STORE_METHODS, door, "store")
         self._shared = Shared(
@@ -394,7 +399,9 @@ class AsyncMemoryManager:
         """
         if model is not None:
             model = check_text(model, "model")
-        record = usage_of(usage, self._shared.new_id(), self._shared.clock(), model)
+        reported = reported_usage(usage)  # None where it is no whole response
+        said = usage if reported is None else reported
+        record = usage_of(said, self._shared.new_id(), self._shared.clock(), model)
         await (await self._known(session_id)).record_usage(record)
 
     async def record_overflow(
@@ -811,6 +818,8 @@ class AsyncMemoryManager:
                 was changed.
             InvalidInput: the setting is the manager's alone, or names what a session may not.
         """
+        if isinstance(session_id, Mapping | MemoryConfig):
+            raise InvalidInput("settings are given by name: update_config(max_tokens=16_000)")
         if session_id is None:
             self._configure(self._shared.config.updated(settings))
         else:
@@ -828,7 +837,8 @@ class AsyncMemoryManager:
     async def close(self) -> None:
         """Waits at most 5 s for background compressions, then closes the store.
 
-        What is not done by then changes nothing any more, however late its summary comes.
+        What is not done by then changes nothing any more, however late its summary comes. After it every
+        verb that needs the store raises `StoreError`; closing again does nothing.
         """
         await self._door.finish(_CLOSE_SECONDS)
         self._shared.closed = True
@@ -837,6 +847,8 @@ class AsyncMemoryManager:
         for session in self._sessions:
             await session.settle()
         await self._door.call(self._shared.store, self._shared.store.close)
+        self._shared.store = ClosedStore()
+        self._sessions.forget()
 
     async def __aenter__(self) -> Self:
         return self
@@ -884,7 +896,7 @@ class AsyncMemoryManager:
     ) -> Context | Coroutine[Any, Any, Context]:
         """Checks what was given; the session does the rest."""
         if budget is not None and (isinstance(budget, bool) or not isinstance(budget, int)):
-            raise InvalidInput(f"budget must be a number of tokens, not {budget!r}")
+            raise InvalidInput(f"budget must be a number of tokens, not {budget!r:.60}")
         if system is not None:
             system = check_text(system, "system")
         if model is not None:
@@ -946,10 +958,24 @@ class AsyncMemoryManager:
             raise
 
     def _opened(self, store: Any) -> Any:
-        """The store of a URL, or the store itself."""
+        """The store of a path or URL, or the store itself."""
+        if isinstance(store, type):
+            raise InvalidInput(f"{store.__name__} is a class: pass {store.__name__}(...)")
         if not isinstance(store, str | os.PathLike):
             return store
-        return open_store(os.fspath(store), shared_plugins)
+        where = os.fspath(store)
+        if self._is_model(where):
+            raise InvalidInput(
+                f"{where!r} is a model, and the first argument says where sessions are kept: write "
+                f"model={where!r} (or './{where}' for a file of that name)"
+            )
+        return open_store(where, shared_plugins)
+
+    def _is_model(self, where: str) -> bool:
+        """Whether a bare word that is no file yet is the name of a model that memman knows."""
+        path = Path(where)
+        bare = where == path.name and path.suffix not in _FILES
+        return bare and not path.exists() and self._resolver.limits(where) is not None
 
     def _given(self, system: str | None, tools: bytes | None, meter: Meter) -> int:
         """The tokens of a system prompt and of tools beside what is no request."""
@@ -996,6 +1022,14 @@ class _WatchedMeter:
 
 
 # ---------------------------------------------------------------- arguments, checked
+
+
+def _check_function(port: Any, name: str) -> None:
+    """Refuses what is no plain function."""
+    if port is not None and not callable(port):
+        raise InvalidInput(f"{name} must be callable, not {type(port).__name__}")
+    if is_async_callable(port):
+        raise AsyncPortRefused(f"{name} is async, and must be a plain function in both managers")
 
 
 def _aware(clock: Callable[[], datetime]) -> Callable[[], datetime]:

@@ -90,8 +90,9 @@ class MemoryConfig(
                     f"{name}={getattr(self, name)!r} is not one of {', '.join(map(repr, choices))}"
                 )
         for name in _NAMES:
-            if not isinstance(getattr(self, name), str | None):
-                raise ConfigError(f"{name} must be a name or None, not {getattr(self, name)!r}")
+            value = getattr(self, name)
+            if not isinstance(value, str | None):
+                raise ConfigError(f"{name} must be a name or None, not {value!r:.60}")
         _check_prompt(self.summary_prompt)
         if self._summarises and self.target_ratio * (1 + self.max_summary_ratio) > 1:
             raise ConfigError(
@@ -130,9 +131,7 @@ class MemoryConfig(
         if not changes:
             return self
         if unknown := changes.keys() - set(self.__struct_fields__):
-            raise ConfigError(
-                f"unknown setting {min(unknown)!r}; known are {', '.join(self.__struct_fields__)}"
-            )
+            raise ConfigError(_unknown(min(unknown), self.__struct_fields__))
         values = {
             name: tuple(value) if name == "strategy" and isinstance(value, list) else value
             for name, value in changes.items()
@@ -152,6 +151,14 @@ class MemoryConfig(
             if variable in given:
                 changes[name] = _parsed(name, variable, given[variable])
         return cls().updated(changes)
+
+
+def _unknown(name: str, known: Sequence[str]) -> str:
+    from difflib import get_close_matches
+
+    meant = get_close_matches(name, known, 1)
+    hint = f", did you mean {meant[0]!r}?" if meant else ";"
+    return f"unknown setting {name!r}{hint} known are {', '.join(known)}"
 
 
 class Budget(msgspec.Struct, frozen=True):

@@ -551,7 +551,7 @@ def refuse_async_port(port: Any, methods: Sequence[str], door: Door | None, what
     for name in methods:
         method = getattr(port, name, None)
         if method is None:
-            raise InvalidInput(f"the {what} {type(port).__name__} has no method {name}()")
+            raise InvalidInput(f"{type(port).__name__} is no {what}: it has no method {name}()")
         if (door is None or not door.is_async) and is_async_callable(method):
             raise AsyncPortRefused(
                 f"{type(port).__name__}.{name} is async and MemoryManager is not: "

@@ -21,6 +21,8 @@ def tool_call(
 ) -> Draft:
     """A call of a tool."""
     name = check_text(name, "a tool's name")
+    if not name:  # providers refuse it
+        raise InvalidInput("a tool call names its tool, not ''")
     return Draft(
         type="tool_call",
         role="assistant",

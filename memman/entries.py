@@ -315,12 +315,23 @@ def check_text(text: object, what: str) -> str:
     return plain
 
 
+_HINTS: dict[type, str] = {
+    dict: ": json.dumps makes text of it",
+    list: ": a provider's messages go into add_messages, and json.dumps makes text of a tool's list",
+}
+
+
 def check_content(content: object, what: str) -> Content:
     """The content with plain strings in it. Refuses what is neither text nor a tuple of parts."""
     if isinstance(content, tuple):
         parts = tuple([_check_part(part, what) for part in content])
         same = type(content) is tuple and all(map(operator.is_, parts, content))
         return content if same else parts
+    if not isinstance(content, str):
+        raise InvalidInput(
+            f"{what} must be text or a tuple of parts (TextPart, ImagePart ...), not "
+            f"{type(content).__name__}{_HINTS.get(type(content), '')}"
+        )
     return check_text(content, what)
 
 

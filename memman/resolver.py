@@ -133,6 +133,8 @@ def _accepted(counter: Any) -> Any:
     """What counts, or its name. Raises `InvalidInput`, and `AsyncPortRefused` for an async one."""
     if counter is None or isinstance(counter, str):
         return counter
+    if isinstance(counter, type):
+        raise InvalidInput(f"{counter.__name__} is a class: pass {counter.__name__}(...)")
     if hasattr(counter, "count_texts"):
         refuse_async_port(counter, ("count_texts",), None, "counter")
         return counter

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from itertools import count
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 
@@ -14,9 +14,11 @@ from memman.config import Budget, MemoryConfig, resolve_budget
 from memman.counting import Meter, RemoteMeter
 from memman.doors import Door
 from memman.entries import NO_JSON, Draft, Entry, check_draft, encode_json, entry_of
-from memman.errors import InvalidInput
+from memman.errors import InvalidInput, StoreError
 from memman.ports import Format
 from memman.stores import MemoryStore
+
+CLOSED = "this manager was closed, and nothing was changed: make another one"
 
 
 class Remote(msgspec.Struct, frozen=True):
@@ -48,6 +50,18 @@ class Settled(msgspec.Struct, frozen=True):
 def _identity(entry: Entry) -> tuple[str, str, str, datetime]:
     """What makes an entry that entry, whatever it says."""
     return entry.id, entry.type, entry.role, entry.timestamp
+
+
+class ClosedStore:
+    """What a closed manager has in the place of its store: every use of it says so, but another close."""
+
+    blocking = False
+
+    def close(self) -> None:
+        """Nothing is left to be closed."""
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise StoreError(CLOSED)
 
 
 class Shared:

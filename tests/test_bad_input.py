@@ -73,6 +73,11 @@ def refused(
     assert memory.build_context("s").messages  # the live session still works
 
 
+class FirstWords:
+    def summarize(self, request: Any) -> SummaryReply:
+        return SummaryReply(text=request.prompt[:40])
+
+
 # ---------------------------------------------------------------- what is not there
 
 READING: dict[str, Callable[[MemoryManager, Any], Any]] = {
@@ -480,7 +485,15 @@ def test_an_unknown_setting_is_named_beside_the_known_ones() -> None:
         lambda memory: memory.update_config(max_token=5),
         lambda memory: memory.update_config("s", max_token=5),
     ):
-        refused(ConfigError, "unknown setting 'max_token'; known are max_tokens", act)
+        said = "unknown setting 'max_token', did you mean 'max_tokens'? known are max_tokens"
+        refused(ConfigError, said, act)
+
+
+def test_a_setting_like_no_other_is_named_beside_the_known_ones() -> None:
+    with pytest.raises(
+        ConfigError, match="unknown setting 'zzz'; known are max_tokens, max_entries"
+    ):
+        MemoryConfig().updated({"zzz": 1})
 
 
 def test_contradictory_settings_name_each_other() -> None:
@@ -688,6 +701,88 @@ def test_an_async_counter_is_refused_by_the_async_manager_too() -> None:
 def test_what_is_no_port_is_refused_by_the_constructor(argument: str) -> None:
     with pytest.raises(InvalidInput, match=argument):
         MemoryManager(**{argument: 7})
+
+
+def test_a_model_given_as_the_store_is_refused_and_makes_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InvalidInput, match=r"'gpt-4\.1' is a model, .* write model='gpt-4\.1'"):
+        MemoryManager("gpt-4.1")
+    assert list(tmp_path.iterdir()) == []
+    for named in ("./gpt-4.1", "chat", "gpt-5.db"):  # a file, and one that nobody sells as a model
+        MemoryManager(named).close()
+    MemoryManager("gpt-4.1").close()  # by now it is the file
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"store": MemoryStore}, {"counter": dict}, {"summarizer": FirstWords}],
+    ids=["store", "counter", "summarizer"],
+)
+def test_a_class_in_the_place_of_what_it_makes_is_named(given: dict[str, type]) -> None:
+    [kind] = given.values()
+    said = f"{kind.__name__} is a class: pass {kind.__name__}\\(...\\)"
+    with pytest.raises(InvalidInput, match=said):
+        MemoryManager(**given)
+
+
+@pytest.mark.parametrize("argument", ["redact", "clock", "new_id"])
+@pytest.mark.parametrize("door", [MemoryManager, AsyncMemoryManager])
+def test_a_function_that_is_never_awaited_may_not_be_async(door: type, argument: str) -> None:
+    async def later(*given: Any) -> Any:
+        raise AssertionError(given)
+
+    with pytest.raises(
+        AsyncPortRefused, match=f"{argument} is async, and must be a plain function"
+    ):
+        door(**{argument: later})
+
+
+def test_exclusive_is_a_switch() -> None:
+    with pytest.raises(InvalidInput, match="exclusive must be True or False, not 'yes'"):
+        MemoryManager(exclusive="yes")
+
+
+@pytest.mark.parametrize("settings", [{"max_tokens": 5}, MemoryConfig(max_tokens=5)], ids=repr)
+def test_settings_in_one_object_are_told_how_they_are_given(settings: Any) -> None:
+    refused(InvalidInput, "are given by name", lambda memory: memory.update_config(settings))
+
+
+@pytest.mark.parametrize(
+    ("content", "hint"),
+    [({"rows": 3}, "json.dumps"), ([{"type": "text"}], "add_messages")],
+    ids=repr,
+)
+def test_a_content_that_belongs_elsewhere_is_told_where(content: Any, hint: str) -> None:
+    refused(InvalidInput, hint, lambda memory: memory.add_tool_result("s", "shell", content))
+
+
+def test_a_call_of_no_tool_is_refused() -> None:
+    refused(InvalidInput, "names its tool", lambda memory: memory.add_tool_call("s", "", {}))
+
+
+@pytest.mark.parametrize("path", ["session.json", Path("session.json")], ids=repr)
+def test_a_path_in_the_place_of_a_document_is_told_so(path: Any) -> None:
+    refused(StateError, "path.read_text()", lambda memory: memory.import_session(path))
+
+
+def test_an_archive_for_a_missing_folder_names_the_folder(tmp_path: Path) -> None:
+    refused(
+        FileNotFoundError,
+        str(tmp_path / "none"),
+        lambda memory: memory.export_archive("s", tmp_path / "none" / "s.gz"),
+    )
+    with pytest.raises(FileNotFoundError) as raised:
+        conversation().export_archive("s", tmp_path / "none" / "s.gz")
+    assert ".part" not in str(raised.value)
+
+
+def test_the_pieces_of_a_stream_are_no_completion() -> None:
+    pieces = [
+        {"object": "chat.completion.chunk", "choices": [{"index": 0, "delta": {"content": "Hi"}}]}
+    ]
+    refused(FormatError, "a piece of a stream", lambda memory: memory.add_messages("s", pieces))
 
 
 def test_a_store_url_that_no_plugin_opens_is_named() -> None:

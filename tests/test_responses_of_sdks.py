@@ -144,6 +144,18 @@ def test_a_response_goes_in_as_it_is_and_the_loop_goes_on(sdk: str) -> None:
     ] * 2
 
 
+@pytest.mark.parametrize("sdk", SDKS)
+def test_the_usage_of_a_response_is_recorded_from_the_response_itself(sdk: str) -> None:
+    form, path, body, ask = SDKS[sdk]
+    memory = MemoryManager(counter="chars4")
+    memory.add_user_message("s", "Where is it?")
+    with loopback(path, Answer(200, body)) as server:
+        memory.record_usage("s", ask(server.url, memory.build_context("s", format=form).messages))
+    told = memory.export_session("s").log[-1]
+    assert isinstance(told, UsageReported)
+    assert (told.input_tokens, told.output_tokens, told.cached_tokens) == (120, 7, 64)
+
+
 def stream(*events: dict[str, Any]) -> Answer:
     said = "".join(
         (f"event: {each['type']}\n" if "type" in each else "") + f"data: {json.dumps(each)}\n\n"

@@ -9,6 +9,7 @@ derived at export, and at import checked against what the log says, never truste
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from os import PathLike
 from typing import Any
 
 import msgspec
@@ -24,6 +25,7 @@ from memman.results import Summary, summary_of
 
 FORMAT = "memman-session"
 VERSION = 1
+_LONGEST_PATH = 4_096  # bytes; a document in one piece is hardly ever as short
 
 
 class Shown(msgspec.Struct, frozen=True, tag="shown", tag_field="kind", omit_defaults=True):
@@ -67,9 +69,12 @@ class SessionState(msgspec.Struct, frozen=True, kw_only=True):
                 text = text.encode()
             data = msgspec.json.decode(text) if isinstance(text, bytes) else text
         except (msgspec.DecodeError, UnicodeError) as error:
-            raise StateError([f"it is not JSON ({error})"]) from None
+            path = isinstance(text, bytes) and len(text) < _LONGEST_PATH and text[:1] not in b"{["
+            hint = ": where it is a path, give the file's text, path.read_text()" if path else ""
+            raise StateError([f"it is not JSON ({error}){hint}"]) from None
         if not isinstance(data, Mapping):
-            raise StateError([f"it is a {type(data).__name__}, not a session document"])
+            hint = ": give the file's text, path.read_text()" if isinstance(data, PathLike) else ""
+            raise StateError([f"it is a {type(data).__name__}, not a session document{hint}"])
         if data.get("format") != FORMAT:
             found = data.get("format")
             raise StateError([f"its format is {found!r}, not {FORMAT!r}"])

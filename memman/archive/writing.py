@@ -119,7 +119,14 @@ class ArchiveWriter:
         """The file beside its place that will be renamed."""
         part = path.with_name(f".{path.name}.{os.getpid()}.part")
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
-        descriptor = os.open(part, flags, _PRIVATE)
+        try:
+            descriptor = os.open(part, flags, _PRIVATE)
+        except (
+            FileNotFoundError
+        ) as error:  # named as it was given, not by what would have become it
+            raise FileNotFoundError(
+                error.errno, "there is no such folder", str(path.parent)
+            ) from None
         self._part = part
         there = path.lstat() if path.exists() and not path.is_symlink() else None
         if there is not None:

@@ -6,9 +6,10 @@ from collections import OrderedDict
 from collections.abc import Iterator
 
 from memman import events
+from memman.errors import StoreError
 from memman.sessions.pacing import Pace
 from memman.sessions.session import Session
-from memman.shared import Shared
+from memman.shared import CLOSED, Shared
 
 _LOOK_EVERY = 32  # openings: the windows grow in between, and adding up their sizes takes a while
 _ROOM = 10  # a tenth below a limit: sorting by last use is not done for each one that comes
@@ -29,6 +30,10 @@ class LiveSessions:
         self._paces: OrderedDict[str, Pace] = OrderedDict()  # of sessions that were unloaded
         self._openings = 0
 
+    def forget(self) -> None:
+        """Gives out none of those that are live any more; who is in the middle of something has his own."""
+        self._live = {}
+
     def __iter__(self) -> Iterator[Session]:
         return iter(list(self._live.values()))
 
@@ -42,7 +47,12 @@ class LiveSessions:
         return session
 
     def open(self, session_id: str) -> Session:
-        """The live session, made where there is none; others may be unloaded for it."""
+        """The live session, made where there is none; others may be unloaded for it.
+
+        Raises `StoreError` after the manager's `close`.
+        """
+        if self._shared.closed:
+            raise StoreError(CLOSED)
         session = self._live.setdefault(session_id, Session(session_id, self._shared))
         pace = self._paces.pop(session_id, None)
         if pace is not None:

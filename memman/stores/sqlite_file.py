@@ -130,7 +130,7 @@ class SQLiteFile:
             raise StoreError(f"{self.path} may only be read; nothing was changed") from error
         if code == _CANTOPEN:
             raise StoreError(
-                f"cannot open {self.path}: is there its folder, and may this user write there?"
+                f"cannot open {self.path}: does its folder exist, and may this user write there?"
             ) from error
         if code == _NOTADB:
             raise StoreError(f"{self.path} is no memman database") from error

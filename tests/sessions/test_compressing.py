@@ -16,6 +16,7 @@ from memman import (
     MemoryManager,
     SessionNotFound,
     StoreConflict,
+    StoreError,
     SummaryRequest,
     events,
 )
@@ -532,12 +533,18 @@ def test_a_preparation_that_came_to_nothing_is_not_begun_at_every_add(
     assert len(begun) == 1
 
 
+def left_in(store: MemoryStore) -> MemoryManager:
+    """Another manager of the same store: one that was closed says nothing any more."""
+    return MemoryManager(store, counter=words)
+
+
 def test_close_waits_for_a_summary_that_is_nearly_there(make: Make) -> None:
-    use = make(Delayed("in time", 0.05), background=True)
+    store = MemoryStore()
+    use = make(Delayed("in time", 0.05), store=store, background=True)
     fill(use, 10)
     use.until(lambda: use.asked == 1)
     use.close()
-    assert [each.content for each in use.do("get_summaries")] == ["in time"]
+    assert [each.content for each in left_in(store).get_summaries(SESSION)] == ["in time"]
 
 
 @pytest.mark.parametrize("on_failure", ["fallback", "keep"])
@@ -545,16 +552,17 @@ def test_a_summary_that_comes_after_close_changes_nothing(
     make: Make, monkeypatch: pytest.MonkeyPatch, on_failure: str
 ) -> None:
     monkeypatch.setattr("memman.async_manager._CLOSE_SECONDS", 0.02)
-    use, gate = background(make, on_failure=on_failure)
+    store = MemoryStore()
+    use, gate = background(make, store=store, on_failure=on_failure)
     with record_events(use.memory) as told:
         fill(use, 10)
         use.until(lambda: use.asked == 1)
         use.close()
-        before = use.do("export_session")
+        before = left_in(store).export_session(SESSION)
         gate.set()
         use.a_while()
         use.a_while()
-    assert use.do("export_session") == before
+    assert left_in(store).export_session(SESSION) == before
     assert results(told) == []
     assert getattr(use.scripted, "cancelled", 1) == 1, "a task is told that nobody waits for it"
     assert not any(thread.name == "memman-background" for thread in threading.enumerate())
@@ -579,7 +587,8 @@ def test_a_summary_that_comes_after_its_file_was_closed_is_no_error(
 
 
 def test_a_compression_by_hand_that_close_came_before_changes_nothing(make: Make) -> None:
-    use = make()
+    store = MemoryStore()
+    use = make(store=store)
     gate = use.gate()
     use.scripted.replies = (Delayed("too late", gate),)
     fill(use, compress=False)
@@ -592,7 +601,7 @@ def test_a_compression_by_hand_that_close_came_before_changes_nothing(make: Make
     assert (result.compression_id, result.reason) == (
         None, "the manager was closed; nothing was changed",
     )  # fmt: skip
-    assert use.do("export_session") == before
+    assert left_in(store).export_session(SESSION) == before
 
 
 def test_close_waits_for_a_write_under_way(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -608,13 +617,14 @@ def test_close_waits_for_a_write_under_way(make: Make, monkeypatch: pytest.Monke
             hold.wait(10)
             return super().commit(*args, **keywords)
 
-    use = make("short", store=Slow(), background=True)
+    store = Slow()
+    use = make("short", store=store, background=True)
     fill(use, 10)
     use.until(at_it.is_set)
     threading.Timer(0.1, hold.set).start()
     use.close()
     assert hold.is_set()
-    assert [each.content for each in use.do("get_summaries")] == ["short"]
+    assert [each.content for each in left_in(store).get_summaries(SESSION)] == ["short"]
 
 
 def test_a_door_that_is_closing_begins_nothing(make: Make) -> None:
@@ -631,13 +641,59 @@ def test_a_door_that_is_closing_begins_nothing(make: Make) -> None:
 
 
 def test_after_close_nothing_begins_in_the_background(make: Make) -> None:
-    use = make("short", background=True)
+    store = MemoryStore()
+    use = make("short", store=store, background=True)
     fill(use, 5)
     use.close()
-    fill(use, 10)
+    with pytest.raises(StoreError, match="this manager was closed"):
+        fill(use, 10)
     use.a_while()
     assert use.asked == 0
-    assert len(use.do("get_active_entries")) == 15
+    assert len(left_in(store).get_active_entries(SESSION)) == 5
+
+
+OF_A_SESSION = {
+    "add_user_message": ["x"],
+    "add_messages": [[{"role": "user", "content": "x"}]],
+    "build_context": [],
+    "clear_session": [],
+    "compress": [],
+    "delete_session": [],
+    "explain": [],
+    "export_session": [],
+    "feed": [],
+    "get_entries": [],
+    "get_stats": [],
+    "pin": ["e"],
+    "record_usage": [5],
+    "update_config": [],
+}
+
+
+@pytest.mark.parametrize("twice", [False, True])
+@pytest.mark.parametrize("verb", OF_A_SESSION)
+def test_a_manager_that_was_closed_says_so(make: Make, verb: str, twice: bool) -> None:
+    store = MemoryStore()
+    use = make(store=store)
+    use.do("add_user_message", "before", id="e")
+    use.close()
+    if twice:
+        use.close()
+    log = store.read(SESSION)
+    with pytest.raises(StoreError, match="this manager was closed, and nothing was changed"):
+        use.do(verb, *OF_A_SESSION[verb])
+    assert store.read(SESSION) == log
+
+
+def test_a_manager_that_was_closed_lists_nothing_imports_nothing_and_still_counts() -> None:
+    memory = MemoryManager(counter=words)
+    memory.add_user_message(SESSION, "before")
+    state = memory.export_session(SESSION)
+    memory.close()
+    for verb in (memory.list_sessions, memory.feed, lambda: memory.import_session(state)):
+        with pytest.raises(StoreError, match="this manager was closed"):
+            verb()
+    assert memory.count_tokens("one two").tokens == 2
 
 
 def test_a_failure_in_the_background_is_told_and_the_next_add_goes_on(make: Make) -> None:
