@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
 from string import Formatter
 from typing import Any, Literal
 
@@ -154,8 +155,6 @@ class MemoryConfig(
 
 
 def _unknown(name: str, known: Sequence[str]) -> str:
-    from difflib import get_close_matches
-
     meant = get_close_matches(name, known, 1)
     hint = f", did you mean {meant[0]!r}?" if meant else ";"
     return f"unknown setting {name!r}{hint} known are {', '.join(known)}"

@@ -577,7 +577,8 @@ class MemoryManager:
     def close(self) -> None:
         """Waits at most 5 s for background compressions, then closes the store.
 
-        What is not done by then changes nothing any more, however late its summary comes.
+        What is not done by then changes nothing any more, however late its summary comes. After it every
+        verb that needs the store raises `StoreError`; closing again does nothing.
         """
         self._run(self._verbs.close())
 
