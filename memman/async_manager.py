@@ -61,6 +61,7 @@ from memman.errors import (
 from memman.explaining import Explanation
 from memman.formats import plain_messages
 from memman.formats.plain import reported_usage
+from memman.formats.streams import whole
 from memman.ids import new_id as uuid7
 from memman.plugins import shared_plugins
 from memman.ports import (
@@ -342,14 +343,16 @@ class AsyncMemoryManager:
         Args:
             session_id: creates the session if there is none.
             messages: a list of dicts or of an SDK's message objects, one of them, a response object
-                (its message, and its usage with it), or text in the format `text`.
+                (its message, and its usage with it), the list of a streamed response's pieces, or text in
+                the format `text`.
             format: a format's name, or "auto" to detect it.
 
         Raises:
             FormatError: they are in no known format, or broken; the message at fault is named.
         """
         session_id = check_id(session_id, "session_id")
-        plain = plain_messages(messages)
+        given = whole(messages)
+        plain = plain_messages(given)
         if not plain:
             return []
         form = (
@@ -364,7 +367,7 @@ class AsyncMemoryManager:
             for label in dict.fromkeys(draft.message_id for draft in drafts)
             if label is not None
         }
-        usage = self._readable_usage(reported_usage(messages))
+        usage = self._readable_usage(reported_usage(given))
         session = self._session(session_id)
         entries = await session.add_all(drafts, labels)
         if usage is not None:
@@ -986,7 +989,7 @@ class AsyncMemoryManager:
 
     def _priced(self, messages: Any, system: str | None, tools: bytes | None, meter: Meter) -> int:
         """A provider's messages as they would be sent: content and framing."""
-        plain = plain_messages(messages)
+        plain = plain_messages(whole(messages))
         form = self._resolver.detected(plain)
         craft = self._shared.craft(meter)
         window = Window()

@@ -238,7 +238,8 @@ class MemoryManager:
         Args:
             session_id: creates the session if there is none.
             messages: a list of dicts or of an SDK's message objects, one of them, a response object
-                (its message, and its usage with it), or text in the format `text`.
+                (its message, and its usage with it), the list of a streamed response's pieces, or text in
+                the format `text`.
             format: a format's name, or "auto" to detect it.
 
         Raises:

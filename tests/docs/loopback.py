@@ -78,10 +78,12 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         size = int(self.headers.get("content-length") or 0)
-        status, body = self.server.answered(self.path, json.loads(self.rfile.read(size)))
-        payload = json.dumps(body).encode()
+        asked = json.loads(self.rfile.read(size))
+        status, body = self.server.answered(self.path, asked)
+        streams = status == 200 and asked.get("stream")
+        payload = _streamed(body) if streams else json.dumps(body).encode()
         self.send_response(status)
-        self.send_header("content-type", "application/json")
+        self.send_header("content-type", "text/event-stream" if streams else "application/json")
         self.send_header("content-length", str(len(payload)))
         self.end_headers()
         self.wfile.write(payload)
@@ -186,3 +188,50 @@ def _message(body: dict[str, Any], turn: int, tokens: int) -> dict[str, Any]:
             "output_tokens": 12,
         },
     }
+
+
+# ---------------------------------------------------------------- what it streams
+
+
+def _streamed(body: dict[str, Any]) -> bytes:
+    """A response as server-sent events, a word of its text at a time."""
+    pieces = _chunks(body) if "choices" in body else _events(body)
+    named = [(f"event: {one['type']}\n" if "type" in one else "", json.dumps(one)) for one in pieces]
+    end = "data: [DONE]\n\n" if "choices" in body else ""
+    return ("".join(f"{name}data: {data}\n\n" for name, data in named) + end).encode()
+
+
+def _chunks(body: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    [choice] = body["choices"]
+    message = choice["message"]
+    head = {key: body[key] for key in ("id", "created", "model")} | {"object": "chat.completion.chunk"}
+    calls = [{"index": at, **call} for at, call in enumerate(message.get("tool_calls", ()))]
+    deltas = [{"role": "assistant", "content": ""}, *({"content": one} for one in _words(message["content"]))]
+    deltas += [{"tool_calls": [call]} for call in calls]
+    for delta in deltas:
+        yield {**head, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]}
+    yield {**head, "choices": [{"index": 0, "delta": {}, "finish_reason": choice["finish_reason"]}]}
+    yield {**head, "choices": [], "usage": body["usage"]}
+
+
+def _events(body: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    usage = body["usage"]
+    begun = {**body, "content": [], "stop_reason": None, "usage": {**usage, "output_tokens": 1}}
+    yield {"type": "message_start", "message": begun}
+    for index, block in enumerate(body["content"]):
+        text = block["type"] == "text"
+        empty = {**block, "text": ""} if text else {**block, "input": {}}
+        yield {"type": "content_block_start", "index": index, "content_block": empty}
+        for piece in _words(block["text"]) if text else [json.dumps(block["input"])]:
+            delta = {"type": "text_delta", "text": piece}
+            if not text:
+                delta = {"type": "input_json_delta", "partial_json": piece}
+            yield {"type": "content_block_delta", "index": index, "delta": delta}
+        yield {"type": "content_block_stop", "index": index}
+    ended = {"stop_reason": body["stop_reason"], "stop_sequence": None}
+    yield {"type": "message_delta", "delta": ended, "usage": {"output_tokens": usage["output_tokens"]}}
+    yield {"type": "message_stop"}
+
+
+def _words(text: str | None) -> list[str]:
+    return [word + " " for word in (text or "").split(" ")[:-1]] + (text or "").split(" ")[-1:]

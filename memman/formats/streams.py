@@ -1,0 +1,297 @@
+"""A reply that came as a stream: its pieces put together to the response that they are.
+
+An SDK hands over the pieces as objects or dicts, in the shapes of its provider's wire. Deltas are added up
+by one rule, whatever their keys: texts are joined, lists are extended, of anything else the last is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import deepcopy
+from typing import Any
+
+import msgspec
+
+from memman.errors import FormatError
+
+_Fields = dict[str, Any]
+# Of a call's delta: said once, and by some servers again in each piece.
+_SAID_ONCE = ("id", "type", "index", "role", "name")
+_CONVERSE = (
+    "messageStart",
+    "contentBlockStart",
+    "contentBlockDelta",
+    "contentBlockStop",
+    "messageStop",
+)
+# What comes of a piece without a key that it always has, or with something else there.
+_NOT_AS_WRITTEN = (KeyError, TypeError, ValueError, AttributeError, RecursionError)
+_ENDS = ("response.completed", "response.incomplete", "response.failed")
+
+
+def whole(given: Any) -> Any:
+    """The response that a list of a stream's pieces makes; anything else as it was given.
+
+    A stream that broke off gives what had come by then. Raises `FormatError` for one piece alone, for
+    pieces among other things, and for a stream that nobody has read.
+    """
+    if hasattr(given, "__next__") or hasattr(given, "__anext__"):
+        raise FormatError(
+            f"the {type(given).__name__} has not been read: collect its pieces in a list and add the list"
+        )
+    if isinstance(given, str | bytes | bytearray | Mapping) or not isinstance(given, Sequence):
+        if _joiner(given) is not None:
+            raise FormatError(
+                "this is one piece of a streamed reply: collect the pieces in a list and add the list"
+            )
+        return given
+    join = next(filter(None, map(_joiner, given)), None)
+    if join is None:
+        if not _is_gemini(given):
+            return given
+        join = _join_gemini
+    for index, piece in enumerate(given):
+        if _joiner(piece) not in (join, None) or _field(piece, "role") is not None:
+            raise FormatError(
+                f"message {index} is no piece of the stream that the others are of: "
+                "add a streamed reply by itself",
+                index,
+            )
+    try:
+        return join(given)
+    except _NOT_AS_WRITTEN as error:
+        if isinstance(error, FormatError):
+            raise
+        reason = f"{type(error).__name__}: {error}"
+        raise FormatError(f"a piece of the stream is not what providers send: {reason}") from error
+
+
+def _joiner(piece: Any) -> Callable[[Sequence[Any]], Any] | None:
+    """What puts pieces like this one together; None for what is no piece, or says nothing by itself."""
+    if _field(piece, "object") == "chat.completion.chunk":
+        return _join_chat
+    if isinstance(piece, Mapping) and len(piece) == 1 and next(iter(piece)) in _CONVERSE:
+        return _join_converse
+    kind = _field(piece, "type")
+    if not isinstance(kind, str):
+        return None
+    if kind.startswith("response.") and _field(piece, "sequence_number") is not None:
+        return _join_responses
+    return _join_anthropic if kind.startswith(("message_", "content_block_")) else None
+
+
+def _plain(piece: Any) -> _Fields:
+    if isinstance(piece, Mapping):
+        return deepcopy(dict(piece))  # deltas are added to what came first, which is the caller's
+    dump = getattr(piece, "model_dump", None)
+    if not callable(dump):
+        raise FormatError(f"a stream has no pieces of type {type(piece).__name__}")
+    # Google's objects have names of their own beside the wire's; the others' are the same.
+    plain: _Fields = dump(mode="json", by_alias=True, exclude_none=True)
+    return plain
+
+
+def _field(item: Any, name: str) -> Any:
+    return item.get(name) if isinstance(item, Mapping) else getattr(item, name, None)
+
+
+def _add(whole: _Fields, delta: Mapping[str, Any]) -> None:
+    """Adds a delta: texts are joined, lists extended (their items by `index`), all else is replaced."""
+    for key, value in delta.items():
+        known = whole.get(key)
+        text = isinstance(known, str | bytes) and type(value) is type(known)
+        if known is None or value is None:
+            whole[key] = known if value is None else value
+        elif key in _SAID_ONCE:
+            continue
+        elif text:
+            whole[key] = known + value
+        elif isinstance(known, dict) and isinstance(value, Mapping):
+            _add(known, value)
+        elif isinstance(known, list) and isinstance(value, list):
+            _extend(known, value)
+        else:
+            whole[key] = value
+
+
+def _extend(known: list[Any], more: Iterable[Any]) -> None:
+    """Puts items behind others; one with the `index` of an earlier one goes on with that."""
+    for item in more:
+        index = item.get("index") if isinstance(item, Mapping) else None
+        same = [one for one in known if isinstance(one, dict) and one.get("index") == index]
+        if index is None or not same:
+            known.append(item)
+        else:
+            _add(same[0], item)
+
+
+# ---------------------------------------------------------------- OpenAI
+
+
+def _join_chat(pieces: Sequence[Any]) -> _Fields:
+    """A chat completion of chunks; of several choices the first."""
+    choice: _Fields = {"index": 0, "message": {"role": "assistant", "content": None}}
+    usage = None
+    for piece in map(_plain, pieces):
+        usage = piece.get("usage") or usage
+        for part in piece.get("choices") or ():
+            if not part.get("index"):
+                _add(choice["message"], part.get("delta") or {})
+                choice["finish_reason"] = part.get("finish_reason") or choice.get("finish_reason")
+    for call in choice["message"].get("tool_calls") or ():
+        call.pop("index", None)
+    return {"object": "chat.completion", "choices": [choice], "usage": usage}
+
+
+def _join_responses(pieces: Sequence[Any]) -> Any:
+    """The response that the last event carries, or the items that were done when the stream broke off."""
+    for piece in reversed(pieces):
+        if _field(piece, "type") in _ENDS:
+            return _field(piece, "response")
+    done = [piece for piece in pieces if _field(piece, "type") == "response.output_item.done"]
+    return {"object": "response", "output": [_field(piece, "item") for piece in done]}
+
+
+# ---------------------------------------------------------------- Anthropic
+
+
+def _join_anthropic(pieces: Sequence[Any]) -> _Fields:
+    """A message of events; those that an SDK derives from others are passed over."""
+    message: _Fields = {"type": "message", "role": "assistant", "content": [], "stop_reason": None}
+    blocks: dict[int, _Fields] = {}
+    inputs: dict[int, str] = {}
+    for piece in map(_plain, pieces):
+        kind, index = piece.get("type"), piece.get("index", 0)
+        if kind == "message_start":
+            message |= piece["message"]
+        elif kind == "content_block_start":
+            blocks[index] = dict(piece["content_block"])
+        elif kind == "content_block_delta":
+            _add_to_block(blocks.setdefault(index, {}), piece["delta"], index, inputs)
+        elif kind == "message_delta":
+            message |= piece["delta"]
+            told = {
+                key: value for key, value in piece.get("usage", {}).items() if value is not None
+            }
+            message["usage"] = (message.get("usage") or {}) | told
+    for index, text in inputs.items():
+        blocks[index]["input"] = _arguments(text)
+    message["content"] = [blocks[index] for index in sorted(blocks)]
+    return message
+
+
+def _add_to_block(
+    block: _Fields, delta: Mapping[str, Any], index: int, inputs: dict[int, str]
+) -> None:
+    kind = delta["type"]
+    if kind == "input_json_delta":
+        inputs[index] = inputs.get(index, "") + delta["partial_json"]
+    elif kind == "citations_delta":
+        block["citations"] = [*(block.get("citations") or ()), delta["citation"]]
+    else:
+        _add(block, {key: value for key, value in delta.items() if key != "type"})
+
+
+def _arguments(text: str) -> _Fields:
+    """A call's arguments, which came as text. What is no JSON object goes as the provider advises.
+
+    Source: Anthropic's page on fine-grained tool streaming.
+    """
+    try:
+        found = msgspec.json.decode(text or "{}")
+    except (msgspec.DecodeError, RecursionError):
+        found = None
+    return found if isinstance(found, dict) else {"INVALID_JSON": text}
+
+
+# ---------------------------------------------------------------- Bedrock
+
+
+def _join_converse(pieces: Sequence[Any]) -> _Fields:
+    """A Converse response of the events of ConverseStream."""
+    role, stop, usage = "assistant", None, None
+    blocks: dict[int, _Fields] = {}
+    for piece in map(_plain, pieces):
+        [(kind, event)] = piece.items()
+        if kind == "messageStart":
+            role = event["role"]
+        elif kind == "contentBlockStart":
+            _add(blocks.setdefault(event["contentBlockIndex"], {}), event["start"])
+        elif kind == "contentBlockDelta":
+            _add(blocks.setdefault(event["contentBlockIndex"], {}), _as_block(event["delta"]))
+        elif kind == "messageStop":
+            stop = event["stopReason"]
+        elif kind == "metadata":
+            usage = event.get("usage")
+    content = [_with_input(blocks[index]) for index in sorted(blocks)]
+    message = {"role": role, "content": content}
+    return {"output": {"message": message}, "stopReason": stop, "usage": usage}
+
+
+def _as_block(delta: _Fields) -> _Fields:
+    """A delta in the shape of the block that it is added to."""
+    thought = delta.get("reasoningContent")
+    if thought is None or "redactedContent" in thought:
+        return delta
+    return {"reasoningContent": {"reasoningText": dict(thought)}}
+
+
+def _with_input(block: _Fields) -> _Fields:
+    use = block.get("toolUse")
+    if use is None:
+        return block
+    return {"toolUse": {**use, "input": _arguments(use.get("input", ""))}}
+
+
+# ---------------------------------------------------------------- Gemini
+
+
+def _is_gemini(given: Sequence[Any]) -> bool:
+    """Whether these are the responses of one stream: of one id, or none but the last one ended."""
+    if len(given) < 2 or not all(_is_response(item) for item in given):
+        return False
+    ids = [_field(item, "response_id") or _field(item, "responseId") for item in given]
+    same = all(one == ids[0] for one in ids)
+    return same and (ids[0] is not None or not any(map(_has_ended, given[:-1])))
+
+
+def _has_ended(response: Any) -> bool:
+    candidates = _field(response, "candidates")
+    ends = candidates if isinstance(candidates, list) else ()
+    return any(_field(one, "finish_reason") or _field(one, "finishReason") for one in ends)
+
+
+def _is_response(item: Any) -> bool:
+    if isinstance(item, Mapping):
+        return "candidates" in item or "usageMetadata" in item
+    return hasattr(item, "candidates") and hasattr(item, "usage_metadata")
+
+
+def _join_gemini(given: Sequence[Any]) -> _Fields:
+    """A response of responses, each of which has what is new; texts that follow each other are one part."""
+    parts: list[_Fields] = []
+    usage = reason = None
+    for piece in map(_plain, given):
+        usage = piece.get("usageMetadata") or usage
+        for candidate in (piece.get("candidates") or ())[:1]:
+            reason = candidate.get("finishReason") or reason
+            for part in (candidate.get("content") or {}).get("parts") or ():
+                if parts and _go_together(parts[-1], part):
+                    parts[-1] = parts[-1] | part | {"text": parts[-1]["text"] + part["text"]}
+                else:
+                    parts.append(part)
+    content = {"role": "model", "parts": parts}
+    return {
+        "candidates": [{"index": 0, "content": content, "finishReason": reason}],
+        "usageMetadata": usage,
+    }
+
+
+def _go_together(before: _Fields, after: _Fields) -> bool:
+    """Whether two parts are pieces of one text; what is signed ends with its signature."""
+    return (
+        "text" in before
+        and "text" in after
+        and before.get("thought") == after.get("thought")
+        and before.keys() | after.keys() <= {"text", "thought"}
+    )
