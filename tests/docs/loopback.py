@@ -206,9 +206,9 @@ def _chunks(body: dict[str, Any]) -> Iterator[dict[str, Any]]:
     message = choice["message"]
     head = {key: body[key] for key in ("id", "created", "model")} | {"object": "chat.completion.chunk"}
     calls = [{"index": at, **call} for at, call in enumerate(message.get("tool_calls", ()))]
-    deltas = [{"role": "assistant", "content": ""}, *({"content": one} for one in _words(message["content"]))]
-    deltas += [{"tool_calls": [call]} for call in calls]
-    for delta in deltas:
+    said = [{"content": word} for word in _words(message["content"])]
+    called = [{"tool_calls": [call]} for call in calls]
+    for delta in ({"role": "assistant", "content": ""}, *said, *called):
         yield {**head, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]}
     yield {**head, "choices": [{"index": 0, "delta": {}, "finish_reason": choice["finish_reason"]}]}
     yield {**head, "choices": [], "usage": body["usage"]}
