@@ -138,7 +138,7 @@ class _Bare:
 
 def _appends(found: Measurement, sizes: Sizes, folder: Path) -> None:
     modes: tuple[tuple[Durability, str, int, Clock, float, float], ...] = (
-        ("fast", "NORMAL", sizes.appends, process_time, 1.3, 1.8),
+        ("fast", "NORMAL", sizes.appends, process_time, 1.3, 1.5),
         ("full", "FULL", sizes.full_appends, perf_counter, 1.15, 1.6),
     )
     rows = []

@@ -883,10 +883,9 @@ class AsyncMemoryManager:
             raise InvalidInput(f"compress must be True, False or None, not {compress!r}")
         encoded = NO_JSON if metadata is None else _metadata(metadata)
         session = self._sessions.find(session_id) or self._session(session_id)
-        entry = session.add_here(draft, pinned, encoded) if entry_id is None else None
-        if entry is None:
-            return session.add(draft, entry_id, pinned, encoded, compress)
-        return entry if session.calm else session.after_add(entry, compress)
+        if entry_id is None:
+            return session.add_here(draft, pinned, encoded, compress)
+        return session.add(draft, entry_id, pinned, encoded, compress)
 
     def _building(
         self,

@@ -105,6 +105,10 @@ class Shared:
         self._settled: tuple[int, Settled] | None = None
         # Nothing of this store ever suspends or comes from elsewhere: no need to ask or to shield.
         self.quick = exclusive and type(store) is MemoryStore
+        # An append to it is answered by the time it returns, in whatever thread calls.
+        self.direct = self.quick or (
+            not door.is_async and getattr(store, "blocking", False) is True
+        )
 
     def configure(self, config: MemoryConfig) -> None:
         """Takes other settings of the manager."""

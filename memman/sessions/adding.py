@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -22,23 +22,31 @@ class Adding(Automatic):
 
     __slots__ = ()
 
-    def add_here(self, draft: Draft, pinned: bool, metadata: msgspec.Raw) -> Entry | None:
-        """The way of nearly every add: a store in this process, and nothing to look into first.
+    def add_here(
+        self, draft: Draft, pinned: bool, metadata: msgspec.Raw, compress: bool | None
+    ) -> Entry | Coroutine[Any, Any, Entry]:
+        """The way of nearly every add: a store that answers at once, and nothing to look into first.
 
-        None where there is something, and `add` must be taken.
+        Where there is something, it gives what is to be awaited for the entry.
         """
         shared = self._shared
         role = draft.role
-        if not shared.quick or role == "system" or (role == "tool" and draft.name is None):
-            return None
-        if shared.redact is not None or self._stale():  # before a text is counted for nothing
-            return None
+        if (
+            not shared.direct
+            or role == "system"
+            or (role == "tool" and draft.name is None)
+            or shared.redact is not None
+            or self._stale()  # before a text is counted for nothing
+        ):
+            return self.add(draft, None, pinned, metadata, compress)
         meter = self._meter
         count = meter.count_draft(draft)
         with self._thread_lock:
+            # Since the look without the lock, another thread may have been here.
             if self._stale() or meter is not self._meter:
-                return None
-            seq = self._window.head + 1
+                return self.add(draft, None, pinned, metadata, compress)
+            window = self._window
+            seq = window.head + 1
             entry = Entry(
                 id=shared.new_id(),
                 type=draft.type,
@@ -46,7 +54,7 @@ class Adding(Automatic):
                 content=draft.content,
                 timestamp=shared.clock(),
                 token_count=count,
-                seq=seq,
+                seq=seq if shared.quick else 0,  # elsewhere a record's place is no part of it
                 call_id=draft.call_id,
                 name=draft.name,
                 message_id=draft.message_id,
@@ -57,8 +65,10 @@ class Adding(Automatic):
             )
             self._inflight = records = (Added(entry),)
             appended = shared.store.append(self.id, records)
-            if appended.head != seq or not appended.fresh:
-                return self._elsewhere(entry, appended)
+            if appended.head != seq or appended.epoch != window.epoch or not appended.fresh:
+                return self._added_elsewhere(records, appended, compress)
+            if not shared.quick:
+                entry = msgspec.structs.replace(entry, seq=seq)
             self._take(entry)
             self._told = seq
             if events.entry_added.receivers:
@@ -66,15 +76,20 @@ class Adding(Automatic):
             self._inflight = None
         if count.counter != meter.fingerprint:
             self._check_counter(count)
-        return entry
+        return self.after_add(entry, compress) if self._outbox or self._due() else entry
 
-    def _elsewhere(self, entry: Entry, appended: Appended) -> Entry:
-        """The entry of an append that did not come next in the log as it is known here."""
-        if not appended.fresh:
-            self._inflight = None
-            raise _same_id_again(entry.id)
-        # Somebody else writes to a store that was said to be ours: reload at the next step.
-        return msgspec.structs.replace(entry, seq=appended.seqs[0])
+    async def _added_elsewhere(
+        self, records: tuple[Added, ...], appended: Appended, compress: bool | None
+    ) -> Entry:
+        """The entry of an append that did not come next in the log as it was known here."""
+        async with self._lock:
+            if self._inflight is records:  # else another thread has looked since
+                await self._appended_as(records, False, appended)
+            if not appended.fresh:
+                await self._check_ours(records)
+            entry = self._as_added(records, appended.seqs)[0]
+        self._check_counter(entry.token_count)
+        return await self.after_add(entry, compress)
 
     async def add(
         self,
@@ -87,11 +102,6 @@ class Adding(Automatic):
         """Adds one entry, whatever there is to be done before."""
         entry = await self._add_anywhere(draft, entry_id, pinned, metadata)
         return await self.after_add(entry, compress)
-
-    @property
-    def calm(self) -> bool:
-        """Whether there is nothing to be told and no compression is due."""
-        return not (self._outbox or self._due())
 
     async def after_add(self, added: T, compress: bool | None = None) -> T:
         """Tells what is to be told and compresses where that is due; gives what was added."""

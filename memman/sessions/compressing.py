@@ -144,10 +144,10 @@ class Compressing(LiveWindow):
         return result
 
     def _compression_lock(self) -> Lock:
-        with self._thread_lock:
-            if self._compress_lock is None:
-                self._compress_lock = self._shared.door.lock()
-            return self._compress_lock
+        if self._compress_lock is None:
+            with self._thread_lock:
+                self._compress_lock = self._compress_lock or self._shared.door.lock()
+        return self._compress_lock
 
     async def _compress_leased(
         self, target_tokens: int | None, focus: str | None, automatic: bool

@@ -103,9 +103,9 @@ class LiveWindow:
         self.id = session_id
         self.used = 0.0  # when; in the measure of whoever keeps the live sessions
         self._shared = shared
-        # With a store that never suspends, one thread lock serves both doors.
+        # Where an append never suspends, one thread lock serves both doors.
         own = SyncLock()
-        self._lock: Lock = own if shared.quick else shared.door.lock()
+        self._lock: Lock = own if shared.direct else shared.door.lock()
         self._thread_lock = own.thread
         # Made when first needed: most sessions are never compressed and have nobody to tell.
         self._compress_lock: Lock | None = None
@@ -610,10 +610,10 @@ class LiveWindow:
                 lock.heal()
 
     def _telling(self) -> SyncLock:
-        with self._thread_lock:
-            if self._drain_lock is None:
-                self._drain_lock = SyncLock()
-            return self._drain_lock
+        if self._drain_lock is None:
+            with self._thread_lock:
+                self._drain_lock = self._drain_lock or SyncLock()
+        return self._drain_lock
 
 
 def no_session(session_id: str) -> SessionNotFound:

@@ -7,7 +7,7 @@ from typing import Final
 APPLICATION_ID: Final = 0x6D656D6E  # "memn": a file of another program is told apart by it
 
 # A record's key is its session's number and its seq, so that a session's records are neighbours in their
-# order. `name` finds a record by its id, and a compression by the ids of its replacements.
+# order. `name` (now `named`) finds a record by its id, and a compression by the ids of its replacements.
 _FIRST: Final = (
     "CREATE TABLE store (first_epoch INTEGER NOT NULL)",
     "INSERT INTO store VALUES (0)",
@@ -87,4 +87,13 @@ _APPENDS_TO_TWO_TABLES: Final = (
     "DROP TABLE older_feed",
 )
 
-VERSIONS: Final[tuple[tuple[str, ...], ...]] = (_FIRST, _FEED_AND_LEASES, _APPENDS_TO_TWO_TABLES)
+# An append writes to `record` alone: an entry's name is written later, with others. The table is called
+# otherwise so that an older memman that has the file open is refused: it would miss the names to come.
+_NAMES_WRITTEN_LATER: Final = ("ALTER TABLE name RENAME TO named",)
+
+VERSIONS: Final[tuple[tuple[str, ...], ...]] = (
+    _FIRST,
+    _FEED_AND_LEASES,
+    _APPENDS_TO_TWO_TABLES,
+    _NAMES_WRITTEN_LATER,
+)

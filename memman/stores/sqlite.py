@@ -7,6 +7,7 @@ any length, behind a list of any length, and loading a window costs the window.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -15,14 +16,16 @@ import msgspec
 
 from memman.errors import StoreConflict
 from memman.ports import Appended, FeedItem, Place, SessionInfo, Snapshot
-from memman.records import Ledger, Record, encode
+from memman.records import Added, Ledger, Record, encode
 from memman.stores import sqlite_tables as tables
+from memman.stores.drivers import Driver
 from memman.stores.rows import conflict, elsewhere, fits, foreign, numbers_in, single
-from memman.stores.sqlite_file import SQLiteFile
+from memman.stores.sqlite_file import Durability, SQLiteFile
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
+_MOST_TAILS: Final = 500  # sixteen ids and some each
 _LEASE: Final = """
 UPDATE session SET lease_holder = :holder, lease_from = :now, lease_until = :now + :seconds
 WHERE id = :id AND (
@@ -53,19 +56,32 @@ class SQLiteStore(SQLiteFile):
 
     blocking = True
 
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        durability: Durability = "fast",
+        timeout: float = 10.0,
+        driver: Driver = "sqlite3",
+    ) -> None:
+        super().__init__(path, durability=durability, timeout=timeout, driver=driver)
+        # How sessions stood when last written to, and whose run the feed was at. Both are only tried first.
+        self._tails: dict[str, tables.Tail] = {}
+        self._running = 0
+
     # ------------------------------------------------------------ writing
 
     def append(
         self, session_id: str, records: Sequence[Record], *, expect_head: int | None = None
     ) -> Appended:
         """Appends records; one whose id is there keeps its seq."""
+        if (alone := single(records, expect_head)) is not None:
+            appended = self._added(session_id, alone)
+            if appended is not None:
+                return appended
         payloads = [encode(record) for record in records]
 
         def work(db: Connection) -> Appended:
-            if (alone := single(records, expect_head)) is not None:
-                appended = tables.added(db, session_id, alone, payloads[0])
-                if appended is not None:
-                    return appended
             row = tables.row_of(db, session_id)
             head = 0 if row is None else row.head
             if expect_head is not None and head != expect_head:
@@ -75,6 +91,25 @@ class SQLiteStore(SQLiteFile):
             return tables.appended(db, row, totals, records, payloads)[0]
 
         return self._write(work)
+
+    def _added(self, session_id: str, record: Added) -> Appended | None:
+        """Adds one entry to a session that is there and has it not; else None."""
+        payload = encode(record)
+        known = self._tails.get(session_id)
+        tail: tables.Tail | None = None
+        if known is not None and known.number == self._running:
+            # A statement that stands alone is a transaction.
+            run = self._write if known.is_full else self._once
+            tail = run(lambda db: tables.added_next(db, known, record, payload))
+        if tail is None:
+            tail = self._write(lambda db: tables.added(db, session_id, record, payload, known))
+            if tail is None:
+                return None
+            self._running = tail.number
+            if len(self._tails) >= _MOST_TAILS:
+                self._tails.clear()
+        self._tails[session_id] = tail
+        return Appended((tail.head,), tail.head, tail.epoch, 1)
 
     def commit(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -24,32 +24,50 @@ if TYPE_CHECKING:
 _SEQ_BITS: Final = 32  # of a record's key are its seq; above them is its session's number
 _MOST_SEQ: Final = (1 << _SEQ_BITS) - 1
 _MOST_NAMED: Final = 500  # parameters in one statement; every SQLite takes 999
+# A row by which an id is found costs each commit a page of its own, so those of entries are written in
+# sixteens: up to the last seq that this divides all are in `named`, and later records are looked through.
+_NAMED_TOGETHER: Final = 16
 
 # A session beside its newest record, which has its totals.
-_STANDING: Final = f"""
-session LEFT JOIN record ON record.key = (
-    SELECT max(key) FROM record
-    WHERE key BETWEEN session.number << {_SEQ_BITS} AND (session.number << {_SEQ_BITS}) + {_MOST_SEQ}
-)
-"""  # noqa: S608 - our own words, as in all that follow
+_RECORDS: Final = f"""
+BETWEEN session.number << {_SEQ_BITS} AND (session.number << {_SEQ_BITS}) + {_MOST_SEQ}
+"""
+_NEWEST: Final = f"(SELECT max(key) FROM record WHERE key {_RECORDS})"  # noqa: S608 - our own words, as in all that follow
 _HEAD: Final = f"coalesce(record.key & {_MOST_SEQ}, 0)"
 _TOTALS: Final = "coalesce(entries, 0), coalesce(tokens, 0)"
-_ROW: Final = f"""
-SELECT number, {_HEAD}, epoch, {_TOTALS}, floor, places, folded, ledger FROM {_STANDING} WHERE id = ?
+_STANDING: Final = f"""
+FROM session LEFT JOIN record ON record.key {_RECORDS} WHERE id = ? ORDER BY record.key DESC LIMIT 1
+"""
+_ROW: Final = f"SELECT number, {_HEAD}, epoch, {_TOTALS}, floor, places, folded, ledger {_STANDING}"
+_STATE: Final = f"SELECT coalesce({_NEWEST} & {_MOST_SEQ}, 0), epoch FROM session WHERE id = ?"  # noqa: S608
+_SESSIONS: Final = f"""
+SELECT id, {_HEAD}, {_TOTALS} FROM session LEFT JOIN record ON record.key = {_NEWEST} ORDER BY number
 """  # noqa: S608
-_STATE: Final = f"SELECT {_HEAD}, epoch FROM {_STANDING} WHERE id = ?"  # noqa: S608
-_SESSIONS: Final = f"SELECT id, {_HEAD}, {_TOTALS} FROM {_STANDING} ORDER BY number"  # noqa: S608
 
 # The session whose run the newest row of the feed is, while it is open.
 _RUNNING: Final = (
     "(SELECT CASE WHEN last IS NULL THEN session END FROM feed ORDER BY position DESC LIMIT 1)"
 )
-_TO_APPEND: Final = f"""
-SELECT number, epoch, record.key, entries, tokens, {_RUNNING} FROM {_STANDING} WHERE id = ?
+_TO_APPEND: Final = f"SELECT number, epoch, record.key, entries, tokens, {_RUNNING} {_STANDING}"
+_STRETCH: Final = "SELECT key, payload FROM record WHERE key BETWEEN ? AND ? ORDER BY key"
+_IS_NAMED: Final = "SELECT 1 FROM named WHERE session = ? AND id = ?"
+# A whole append where nothing came between: the record before is the newest, the run of the feed is this
+# session's, and the id is not there. Else a total is NULL or the key is taken, and nothing is written.
+_ADD_NEXT: Final = f"""
+INSERT OR IGNORE INTO record VALUES (
+    ?1,
+    ?2,
+    (
+        SELECT entries + 1 FROM record
+        WHERE key = ?1 - 1 AND {_RUNNING} = ?1 >> {_SEQ_BITS}
+        AND NOT EXISTS (SELECT 1 FROM named WHERE session = ?1 >> {_SEQ_BITS} AND id = ?4)
+    ),
+    (SELECT tokens + ?3 FROM record WHERE key = ?1 - 1)
+)
 """  # noqa: S608
 # What was taken is found where that was last; no id begins with a control character.
 _NAME: Final = """
-INSERT INTO name VALUES (?, ?, ?)
+INSERT INTO named VALUES (?, ?, ?)
 ON CONFLICT (session, id) DO UPDATE SET seq = excluded.seq WHERE excluded.id < ' '
 """
 _END_RUN: Final = f"""
@@ -71,6 +89,29 @@ WHERE feed.position >= :position
 ORDER BY feed.position, record.key
 LIMIT :limit
 """  # noqa: S608
+
+
+class Tail(msgspec.Struct, frozen=True, gc=False):
+    """A session as it stood when its log ended at `head`: what an append needs to know.
+
+    `names` are the ids of its newest records, in their order, which are not in `named` yet. It stays true
+    of that head, whatever comes after it.
+    """
+
+    number: int
+    epoch: int
+    head: int
+    names: tuple[str, ...]
+
+    @property
+    def is_full(self) -> bool:
+        """Whether its names are written with the next one."""
+        return (self.head + 1) % _NAMED_TOGETHER == 0
+
+    def after(self, name: str) -> Tail:
+        """The session with one more entry."""
+        names = () if self.is_full else (*self.names, name)
+        return Tail(self.number, self.epoch, self.head + 1, names)
 
 
 def key_of(row: SessionRow, seq: int) -> int:
@@ -105,21 +146,29 @@ def all_sessions(db: Connection) -> list[SessionInfo]:
 
 def stretch(db: Connection, row: SessionRow, after: int, last: int) -> list[tuple[int, Record]]:
     """The records with `after` < seq <= `last`, in order."""
-    found = db.execute(
-        "SELECT key, payload FROM record WHERE key BETWEEN ? AND ? ORDER BY key",
-        (key_of(row, after + 1), key_of(row, last)),
-    ).fetchall()
-    return _decoded(row, found, max(0, last - after))
+    found = db.execute(_STRETCH, (key_of(row, after + 1), key_of(row, last))).fetchall()
+    return _decoded(row.number, found, max(0, last - after))
 
 
-def seqs_of(db: Connection, row: SessionRow, ids: Iterable[str]) -> dict[str, int]:
+def seqs_of(db: Connection, row: SessionRow, ids: Collection[str]) -> dict[str, int]:
     """Where the ids that are there stand."""
     seqs: dict[str, int] = {}
     for names in _batches(list(dict.fromkeys(ids))):
         marks = ", ".join("?" * len(names))
-        query = f"SELECT id, seq FROM name WHERE session = ? AND id IN ({marks})"  # noqa: S608 - only marks
+        query = f"SELECT id, seq FROM named WHERE session = ? AND id IN ({marks})"  # noqa: S608 - only marks
         seqs.update(db.execute(query, (row.number, *names)).fetchall())
-    return seqs
+    unnamed = _unnamed(db, row.number, row.head)
+    return {name: unnamed[name] for name in ids if name in unnamed} | seqs
+
+
+def _unnamed(db: Connection, number: int, head: int) -> dict[str, int]:
+    """The ids of the newest records, which may not be in `named` yet, with their places."""
+    count = head % _NAMED_TOGETHER
+    if not count:
+        return {}
+    last = (number << _SEQ_BITS) + head
+    found = db.execute(_STRETCH, (last - count + 1, last)).fetchall()
+    return {record.id: seq for seq, record in _decoded(number, found, count)}
 
 
 def records_at(db: Connection, row: SessionRow, seqs: Iterable[int]) -> list[tuple[int, Record]]:
@@ -130,16 +179,16 @@ def records_at(db: Connection, row: SessionRow, seqs: Iterable[int]) -> list[tup
         marks = ", ".join("?" * len(some))
         query = f"SELECT key, payload FROM record WHERE key IN ({marks}) ORDER BY key"  # noqa: S608 - only marks
         found += db.execute(query, some).fetchall()
-    return _decoded(row, found, len(keys))
+    return _decoded(row.number, found, len(keys))
 
 
 def _decoded(
-    row: SessionRow, found: list[tuple[int, bytes]], expected: int
+    number: int, found: list[tuple[int, bytes]], expected: int
 ) -> list[tuple[int, Record]]:
     """The records of rows. Raises `msgspec.DecodeError` where one is missing or is no record."""
     if len(found) != expected or any([type(payload) is not bytes for _, payload in found]):
         raise msgspec.DecodeError("a record is missing")
-    first = key_of(row, 0)
+    first = number << _SEQ_BITS
     return [(key - first, decode(payload)) for key, payload in found]
 
 
@@ -160,29 +209,57 @@ def begun(db: Connection, session_id: str) -> SessionRow:
     return SessionRow(number or 0, 0, epoch, 0, 0, 0, NO_PLACES, 0, NO_LEDGER)
 
 
-def added(db: Connection, session_id: str, record: Added, payload: bytes) -> Appended | None:
-    """One more entry of a session that is there, which nearly every append is; else None.
+def added_next(db: Connection, known: Tail, record: Added, payload: bytes) -> Tail | None:
+    """The session with one more entry; None where something came between, or the entry is there.
 
-    It writes to two tables, where it can: each page that a commit touches is written as a whole.
+    Unless the tail is full, it is one statement.
+    """
+    if record.id in known.names:
+        return None
+    key = (known.number << _SEQ_BITS) + known.head + 1
+    values = key, payload, record.entry.token_count.tokens, record.id
+    if db.execute(_ADD_NEXT, values).rowcount != 1:
+        return None
+    return _named_after(db, known, record)
+
+
+def added(
+    db: Connection, session_id: str, record: Added, payload: bytes, known: Tail | None
+) -> Tail | None:
+    """The session with one more entry, which nearly every append is; None where it begins, or has it.
+
+    `known` is the tail as it was when last looked at.
     """
     # Plain statements: one that also returns what it wrote takes SQLite longer than asking before.
     found = db.execute(_TO_APPEND, (session_id,)).fetchone()
     if found is None or found[2] is None:
         return None
     number, epoch, newest, entries, tokens, running = found
-    key = newest + 1
-    seq = key & _MOST_SEQ
-    if not db.execute(
-        "INSERT OR IGNORE INTO name VALUES (?, ?, ?)", (number, record.id, seq)
-    ).rowcount:
-        return None  # the id is there
+    head = newest & _MOST_SEQ
+    if known is None or (known.number, known.head) != (number, head):
+        known = Tail(number, epoch, head, tuple(_unnamed(db, number, head)))
+    if record.id in known.names or db.execute(_IS_NAMED, (number, record.id)).fetchone():
+        return None
     db.execute(
         "INSERT INTO record VALUES (?, ?, ?, ?)",
-        (key, payload, entries + 1, tokens + record.entry.token_count.tokens),
+        (newest + 1, payload, entries + 1, tokens + record.entry.token_count.tokens),
     )
     if running != number:
-        _run(db, number, seq)
-    return Appended((seq,), seq, epoch, 1)
+        _run(db, number, head + 1)
+    return _named_after(db, known, record)
+
+
+def _named_after(db: Connection, known: Tail, record: Added) -> Tail:
+    """The tail with a record that was written behind it; the names of a full one are written now."""
+    if known.is_full:
+        names = (*known.names, record.id)
+        first = known.head + 2 - len(names)
+        _name(db, known.number, {name: seq for seq, name in enumerate(names, first)})
+    return known.after(record.id)
+
+
+def _name(db: Connection, number: int, seqs: Mapping[str, int]) -> None:
+    db.executemany(_NAME, [(number, name, seq) for name, seq in seqs.items()])
 
 
 def appended(
@@ -195,15 +272,14 @@ def appended(
     """Puts the records that are not there behind the row's head, where the ledger stands."""
     known = seqs_of(db, row, [record.id for record in records])
     found = placed(row.head, ledger, records, payloads, known)
+    if found.head // _NAMED_TOGETHER > row.head // _NAMED_TOGETHER:
+        _name(db, row.number, _unnamed(db, row.number, row.head))
     first = key_of(row, 0)
     db.executemany(
         "INSERT INTO record VALUES (?, ?, ?, ?)",
         [(first + seq, *columns) for seq, *columns in found.rows],
     )
-    db.executemany(
-        _NAME,
-        [(row.number, name, seq) for name, seq in found.names.items()],
-    )
+    _name(db, row.number, found.names)
     if found.rows and db.execute(f"SELECT {_RUNNING}").fetchone() != (row.number,):
         _run(db, row.number, row.head + 1)
     return Appended(found.seqs, found.head, row.epoch, len(found.rows)), found.ledger
@@ -262,7 +338,7 @@ def removed(db: Connection, row: SessionRow) -> None:
     db.execute(
         "DELETE FROM record WHERE key BETWEEN ? AND ?", (key_of(row, 0), key_of(row, row.head))
     )
-    db.execute("DELETE FROM name WHERE session = ?", (row.number,))
+    db.execute("DELETE FROM named WHERE session = ?", (row.number,))
     db.execute("DELETE FROM session WHERE number = ?", (row.number,))
     db.execute("UPDATE store SET first_epoch = max(first_epoch, ?)", (row.epoch + 1,))
 

@@ -21,10 +21,10 @@ from memman.testing.stores import added
 GOLDEN = Path(__file__).with_name("golden")
 
 
-VERSION_1, VERSION_2 = (GOLDEN / f"version-{number}.db" for number in (1, 2))
+OLDER = [GOLDEN / f"version-{number}.db" for number in (1, 2, 3)]
 
 
-@pytest.fixture(params=[VERSION_1, VERSION_2], ids=lambda path: path.stem)
+@pytest.fixture(params=OLDER, ids=lambda path: path.stem)
 def path(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return shutil.copy(request.param, tmp_path / "chat.db")
 
@@ -43,8 +43,12 @@ def rows_of(path: str, query: str) -> list[Any]:
 
 _SESSIONS = "SELECT number, id, epoch, floor, places, folded, ledger FROM session"
 _TOTALS = "SELECT id, head, entries, tokens FROM session ORDER BY number"
+_TOTALS_IN_RECORDS = """
+SELECT id, max(key) & 4294967295, record.entries, record.tokens
+FROM session JOIN record ON key >> 32 = number GROUP BY number ORDER BY number
+"""
 _RECORDS = "SELECT key, payload FROM record"
-_NAMES = "SELECT session, id, seq FROM name"
+_NAMES = "SELECT session, id, seq FROM name"  # what the table was called up to version 3
 
 
 def test_there_is_a_golden_file_of_every_older_version() -> None:
@@ -57,12 +61,14 @@ def test_there_is_a_golden_file_of_every_older_version() -> None:
 def test_a_file_of_an_older_version_is_migrated_with_nothing_lost(path: str) -> None:
     before = [rows_of(path, query) for query in (_SESSIONS, _RECORDS, _NAMES)]
     assert [len(rows) > 30 for rows in before] == [False, True, True]
-    totals = rows_of(path, _TOTALS)
+    [(version,)] = rows_of(path, "PRAGMA user_version")
+    totals = rows_of(path, _TOTALS if version < 3 else _TOTALS_IN_RECORDS)
     with closing(SQLiteStore(path)) as store:
         assert [
             (each.session_id, each.head, each.entries, each.tokens) for each in store.sessions()
         ] == totals
-    assert [rows_of(path, query) for query in (_SESSIONS, _RECORDS, _NAMES)] == before
+    names = _NAMES.replace("FROM name", "FROM named")
+    assert [rows_of(path, query) for query in (_SESSIONS, _RECORDS, names)] == before
     assert rows_of(path, "PRAGMA user_version") == [(len(VERSIONS),)]
     assert rows_of(path, "PRAGMA integrity_check") == [("ok",)]
 
@@ -125,7 +131,7 @@ def test_the_feed_of_a_migrated_file_has_all_that_was_there_and_what_comes(
 
 def test_the_feed_of_version_2_keeps_its_cursors(tmp_path: Path) -> None:
     """Version 1 had no feed; its sessions stand in it one after another."""
-    path = shutil.copy(VERSION_2, tmp_path / "chat.db")
+    path = shutil.copy(OLDER[1], tmp_path / "chat.db")
     given = rows_of(path, "SELECT position, last FROM feed")
     with closing(SQLiteStore(path)) as store:
         for position, last in given:
@@ -151,4 +157,14 @@ def test_processes_that_open_an_old_file_at_once_migrate_it_once(path: str) -> N
     store.close()
     [(records,)] = rows_of(path, "SELECT count(*) FROM record")
     assert len(fed) == len(set(fed)) == records
-    assert rows_of(path, "SELECT count(*) FROM name WHERE id LIKE 'of %'") == [(6,)]
+    with closing(SQLiteStore(path)) as store:
+        assert len(store.get("other", [f"of {number}" for number in range(6)])) == 6
+
+
+def test_an_older_memman_that_has_the_file_open_is_refused(path: str) -> None:
+    """It would not see which names are yet to be written."""
+    with closing(sqlite3.connect(path)) as older:
+        older.execute("SELECT * FROM name").fetchone()
+        SQLiteStore(path).close()
+        with pytest.raises(sqlite3.OperationalError, match="no such table"):
+            older.execute("INSERT INTO name VALUES (1, 'x', 9)")

@@ -236,16 +236,56 @@ def test_an_interrupted_write_changes_nothing(
     assert store.append("s", (added("b"),)).seqs == (2,)
 
 
-def test_an_append_writes_two_rows_whatever_the_window_is(store: SQLiteStore) -> None:
+def test_an_append_writes_one_row_whatever_the_window_is_and_sixteen_ids_at_once(
+    store: SQLiteStore,
+) -> None:
     store.append("s", tuple([added(f"e{number}") for number in range(2_000)]))
     places = [Place(seq, -1, seq) for seq in range(1, 2_001)]
     store.commit("s", 0, (summary_of("k", []),), places, 2_001)
     assert store._open is not None
-    before = store._open.total_changes
-    for number in range(5):
+    written = []
+    for number in range(32):
+        before = store._open.total_changes
         store.append("s", (added(f"later{number}"),))
-    assert store._open.total_changes - before == 2 * 5
+        written.append(store._open.total_changes - before)
+    # The commit left the head at 2,001, and had written its own id.
+    assert written == [*[1] * 14, 1 + 15, *[1] * 15, 1 + 16, 1]
     assert store._open.execute("SELECT count(*) FROM feed").fetchone() == (1,)
+
+
+def test_every_record_is_found_by_its_id_whoever_wrote_it_and_a_retry_adds_nothing(
+    store: SQLiteStore, path: str
+) -> None:
+    """Ids are written later than their records: what is not written yet counts as well."""
+    rng = random.Random(3)
+    writers = [store, SQLiteStore(path), SQLiteStore(path)]
+    logs: dict[str, list[str]] = {"a": [], "b": []}
+    for number in range(600):
+        log = logs[session := rng.choice("aab")]
+        names = [f"e{number}.{each}" for each in range(rng.choice((1, 1, 1, 1, 1, 1, 4)))]
+        if log and rng.random() < 0.2:
+            names = [*rng.sample(log[-20:], 1), *names[1:]]
+        if rng.random() < 0.02:
+            writers[2].close()
+            writers[2] = SQLiteStore(path)
+        writer = rng.choice(writers)
+        if log and rng.random() < 0.05:
+            head, epoch = writer.state(session) or (0, 0)
+            writer.commit(session, epoch, (summary_of(f"k{number}", []),), (), head)
+            log.append(f"k{number}")
+        records = tuple(map(added, names))
+        fresh = [name for name in names if name not in log]
+        log += fresh
+        appended = writer.append(session, records)
+        assert appended.seqs == tuple(log.index(name) + 1 for name in names)
+        assert (appended.head, appended.fresh) == (len(log), len(fresh))
+        assert (appended.head, appended.epoch) == rng.choice(writers).state(session)
+    for session, log in logs.items():
+        assert len(log) > 150
+        found = writers[1].get(session, log)
+        assert [(seq, record.id) for seq, record in found] == list(enumerate(log, 1))
+    for writer in writers[1:]:
+        writer.close()
 
 
 def test_the_feed_has_the_commits_in_their_order_whoever_is_written_to(
