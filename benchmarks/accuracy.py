@@ -138,7 +138,7 @@ def langchain() -> Priced | None:
 
     def price(sample: Sample) -> int:
         return int(
-            count_tokens_approximately(convert_to_messages(_chat(sample)), tools=_tools(sample))
+            count_tokens_approximately(convert_to_messages(_chat(sample)), tools=[*_tools(sample)])
         )
 
     return price

@@ -14,6 +14,8 @@ from botocore.validate import ParamValidator
 from google.genai import types as genai
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from langchain_core.messages import messages_from_dict, messages_to_dict
+from mistral_common.exceptions import InvalidMessageStructureException as BadStructure
 from mistral_common.protocol.instruct.request import ChatCompletionRequest
 from mistral_common.protocol.instruct.validator import ValidationMode, get_validator
 from mistral_common.tokens.tokenizers.base import TokenizerVersion
@@ -95,6 +97,10 @@ def accepted_by_the_sdk(messages: list[Message], form: str) -> None:
         read_through(CHAT.validate_python(messages))
     elif form == "anthropic":
         read_through(CLAUDE.validate_python(messages))
+    elif form == "langchain":
+        assert len(messages_from_dict(messages)) == len(messages)
+    else:
+        raise AssertionError(f"no SDK is known for {form}")
 
 
 def read_through(validated: Any) -> None:
@@ -121,10 +127,27 @@ def test_the_sdk_takes_every_conversation_of_the_kit(form: str, name: str) -> No
         ("anthropic", {"role": "user", "content": [{"type": "tool_result", "content": "x"}]}),
         ("openai-responses", {"type": "function_call", "name": "x"}),
         ("gemini", {"role": "user", "parts": [{"words": "x"}]}),
+        ("langchain", {"type": "ai", "data": {"content": None}}),
     ],
 )
 def test_the_sdks_types_would_say_what_is_wrong(form: str, bad: Message) -> None:
     with pytest.raises(ValidationError):
+        accepted_by_the_sdk([bad], form)
+
+
+@pytest.mark.parametrize(
+    ("form", "bad", "error"),
+    [
+        ("bedrock", {"role": "user", "content": [{"words": "x"}]}, AssertionError),
+        ("mistral", {"role": "tool", "content": "x", "tool_call_id": "a"}, BadStructure),
+        ("langchain", {"type": "tool", "data": {"content": "x"}}, KeyError),
+        ("langchain", {"type": "ai", "data": {"content": "x", "tool_calls": [{"name": "f"}]}}, TypeError),
+    ],
+)  # fmt: skip
+def test_the_validators_that_are_no_types_would_say_it_too(
+    form: str, bad: Message, error: type[Exception]
+) -> None:
+    with pytest.raises(error):
         accepted_by_the_sdk([bad], form)
 
 
@@ -136,6 +159,18 @@ def test_the_sdk_takes_every_recorded_conversation(form: str) -> None:
         accepted_by_the_sdk(context.messages, form)
         small = loaded(talk.messages, "openai-chat", max_tokens=8_000)
         accepted_by_the_sdk(small.build_context("s", format=form).messages, form)
+
+
+@pytest.mark.shared
+def test_langchain_s_own_objects_of_every_recorded_conversation_come_back_as_it_writes_them() -> None:
+    for talk in read_trajectories(DATA / "fixture_trajectories.jsonl.gz"):
+        context = loaded(talk.messages, "openai-chat").build_context("s", format="langchain")
+        objects = messages_from_dict(context.messages)
+        written = messages_to_dict(objects)
+        assert sent(written, "langchain") == written
+        assert [one["data"]["content"] for one in sent(objects, "langchain")] == [
+            one["data"]["content"] for one in context.messages
+        ]
 
 
 # ---------------------------------------------------------------- from one format to another
