@@ -48,7 +48,7 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from memman_postgres import PostgresStore
+from memman_postgres import AsyncPostgresStore, PostgresStore
 
 from memman import (
     AsyncMemoryManager,
@@ -124,6 +124,28 @@ class Racing:
         return written
 
 
+class RacingAwaited(Racing):
+    """The same of a store whose calls are awaited."""
+
+    async def append(self, *given: Any, **named: Any) -> Appended:  # type: ignore[override]
+        return await self._struck_awaited(super(Racing, self).append, *given, **named)  # type: ignore[misc]
+
+    async def commit(self, *given: Any, **named: Any) -> Appended:  # type: ignore[override]
+        race, self.race = self.race, None
+        if race is not None:
+            race()
+        return await self._struck_awaited(super(Racing, self).commit, *given, **named)  # type: ignore[misc]
+
+    async def _struck_awaited(self, write: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        fault, self.fault = self.fault, None
+        if fault is not None and self.when == "before":
+            raise fault
+        written = await write(*given, **named)
+        if fault is not None:
+            raise fault
+        return written
+
+
 class RacingStore(Racing, MemoryStore):
     """In memory."""
 
@@ -134,6 +156,10 @@ class RacingFile(Racing, SQLiteStore):
 
 class RacingPostgres(Racing, PostgresStore):
     """In PostgreSQL."""
+
+
+class RacingAsyncPostgres(RacingAwaited, AsyncPostgresStore):
+    """In PostgreSQL, without threads."""
 
 
 class Summarizer:
@@ -178,11 +204,15 @@ class AsyncSummarizer(Summarizer):
 
 
 class DoorUnderTest:
-    """One manager with its store, its other writer on the same logs, and the events that both tell."""
+    """One manager with its store, its other writer on the same logs, and the events that both tell.
+
+    `written` is the manager's store, where it may be struck; `store` is one on the same logs to look at.
+    """
 
     def __init__(self, config: MemoryConfig, exclusive: bool, kind: Kind, store: Any) -> None:
         self.kind, self.store_class = kind, store
-        self.store = kind.open(store)
+        self.written = self.opened()
+        self.store = kind.open()
         self.exclusive = exclusive
         self.during: list[Operation] = []
         self.waited = False
@@ -196,7 +226,7 @@ class DoorUnderTest:
         }
         self.summarizer = self._summarizer()
         self.settings = common | {"summarizer": self.summarizer}
-        self.memory = self._manager(self.store, **self.settings)
+        self.memory = self._manager(self.written, **self.settings)
         self.other = MemoryManager(
             kind.open(), config=config, counter=words, clock=FakeClock(tick=tick),
             new_id=sequential_ids("b"),
@@ -216,12 +246,21 @@ class DoorUnderTest:
 
     def restart(self) -> None:
         """The manager is gone with its process, and another one takes its place."""
-        self.store.close()
-        self.store = self.kind.open(self.store_class)
-        self.memory = self._manager(self.store, **self.settings)
+        self.shut()
+        self.written = self.opened()
+        self.memory = self._manager(self.written, **self.settings)
+
+    def opened(self) -> Any:
+        """A store for the manager."""
+        return self.kind.open(self.store_class)
+
+    def shut(self) -> None:
+        """Closes the manager's store."""
+        self.written.close()
 
     def close(self) -> None:
         """Frees what the door holds."""
+        self.shut()
         self.store.close()
         self.other.close()
         self.kind.remove()
@@ -264,6 +303,11 @@ class AsyncDoorUnderTest(DoorUnderTest):
 
     def _manager(self, *args: Any, **keywords: Any) -> Any:
         return AsyncMemoryManager(*args, **keywords)
+
+    def shut(self) -> None:
+        closing = self.written.close()
+        if closing is not None:
+            self.loop.run_until_complete(closing)
 
     async def _meanwhile(self) -> None:
         while self.during:
@@ -309,6 +353,7 @@ class Laws(RuleBasedStateMachine):
 
     kind: Callable[[], Kind] = InMemory
     store: Any = RacingStore
+    async_store: Any = None  # of the async door; None for the same
 
     def __init__(self) -> None:
         super().__init__()
@@ -345,8 +390,9 @@ class Laws(RuleBasedStateMachine):
             on_failure=on_failure,
             summarize_timeout=None,
         )
-        for kind in (SyncDoorUnderTest, AsyncDoorUnderTest):
-            self.doors.append(kind(config, exclusive, type(self).kind(), self.store))
+        stores = self.store, self.async_store or self.store
+        for door, store in zip((SyncDoorUnderTest, AsyncDoorUnderTest), stores, strict=True):
+            self.doors.append(door(config, exclusive, type(self).kind(), store))
         # For each door what was told by each of its managers in turn, and by the other writer.
         self.told = [[[self._heard(door.memory)], [self._heard(door.other)]] for door in self.doors]
         self.untold = 0  # records that their writer did not live to tell of
@@ -478,8 +524,8 @@ class Laws(RuleBasedStateMachine):
         adding = f"{self._mark()} again and again"
         identified = {"id": f"own{self.number}-{len(self.texts)}", "compress": False}
         for door in self.doors:
-            door.store.when = when
-            door.store.fault = Crashed() if dies else StoreError("the answer did not come")
+            door.written.when = when
+            door.written.fault = Crashed() if dies else StoreError("the answer did not come")
         if verb == "add":
             assert isinstance(
                 self._do("add_user_message", adding, **identified), Crashed | StoreError
@@ -488,7 +534,7 @@ class Laws(RuleBasedStateMachine):
             self._forget_pairs(verb)
             self._do(verb)
         for door in self.doors:
-            door.store.fault = None
+            door.written.fault = None
         if dies:
             self._restart()
         # What is done again is done once, by whichever manager. It also tells what was not told yet.
@@ -548,7 +594,7 @@ class Laws(RuleBasedStateMachine):
             if where == "during":
                 door.during = list(operations)
             elif not door.exclusive:
-                door.store.race = lambda door=door: [  # type: ignore[misc]
+                door.written.race = lambda door=door: [  # type: ignore[misc]
                     door.do_elsewhere(operation) for operation in operations
                 ]
 
@@ -557,7 +603,7 @@ class Laws(RuleBasedStateMachine):
         for door in self.doors:
             assert not door.waited, "an operation waited for a summary"
             door.during = []
-            door.store.race = None
+            door.written.race = None
         for _, record in self._log():
             if isinstance(record, Added) and record.id not in self.texts:
                 self.texts[record.id] = " ".join(MARK.findall(record.entry.text))
@@ -950,7 +996,8 @@ KINDS = [
 @pytest.mark.parametrize(("where", "store"), KINDS[1:])
 @pytest.mark.parametrize("laws", [Laws, MeddledLaws])
 def test_the_laws_hold_on_stores_that_outlive_a_process(laws: Any, where: Any, store: Any) -> None:
-    machine = type("Kept", (laws,), {"kind": where, "store": store})
+    awaited = RacingAsyncPostgres if where is InPostgres else None
+    machine = type("Kept", (laws,), {"kind": where, "store": store, "async_store": awaited})
     run_state_machine_as_test(machine, settings=FAR if where is InPostgres else KEPT)
 
 
