@@ -1,0 +1,113 @@
+"""Records to hand to a store."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from memman.entries import Entry, TokenCount, encode_json
+from memman.records import (
+    Added,
+    Cleared,
+    Compressed,
+    Configured,
+    Deleted,
+    Pinned,
+    Record,
+    Replacement,
+    Undone,
+    UsageReported,
+)
+
+AT = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def added(entry_id: str, text: str = "text", tokens: int = 1, **fields: Any) -> Added:
+    """A record of a user message."""
+    settings: dict[str, Any] = {"type": "message", "role": "user", **fields}
+    count = TokenCount(tokens, counter="test")
+    return Added(Entry(id=entry_id, content=text, timestamp=AT, token_count=count, **settings))
+
+
+def summary_of(compression_id: str, *runs: Sequence[str], text: str = "short") -> Compressed:
+    """A record that replaces each run by an entry called `<compression_id>/<number>`."""
+    replacements = tuple(
+        Replacement(tuple(run), _replacement(f"{compression_id}/{number}", text), "summary")
+        for number, run in enumerate(runs)
+    )
+    return Compressed(
+        id=compression_id,
+        at=AT,
+        replacements=replacements,
+        reason="test",
+        tokens_before=0,
+        tokens_after=0,
+    )
+
+
+def _replacement(entry_id: str, text: str) -> Entry:
+    count = TokenCount(1, counter="test")
+    return Entry(
+        id=entry_id, type="summary", role="system", content=text, timestamp=AT, token_count=count
+    )
+
+
+def pinning(record_id: str, entry_id: str) -> Pinned:
+    return Pinned(id=record_id, at=AT, entry_id=entry_id, on=True)
+
+
+def clearing(record_id: str) -> Cleared:
+    return Cleared(id=record_id, at=AT)
+
+
+def configuring(record_id: str, **changes: Any) -> Configured:
+    return Configured(id=record_id, at=AT, changes=changes or {"max_tokens": 500})
+
+
+def reporting(record_id: str) -> UsageReported:
+    return UsageReported(id=record_id, at=AT, model="m", input_tokens=5, estimated=4)
+
+
+def one_of_each_plain() -> list[Record]:
+    """One record of each kind that leaves the window's shape as it is."""
+    awkward = 'nul \x00, quotes " and \\, \u00e9\u4e2d\U0001f600, \u2028 and a tab\t'
+    metadata = encode_json({"n": [1, 2.5, None, {"deep": awkward}]}, "metadata")
+    entry = added("a", awkward, tokens=3, metadata_json=metadata, raw_json=metadata)
+    return [entry, configuring("g", strategy=None, max_entries=7), reporting("u")]
+
+
+def one_of_each() -> list[Record]:
+    return [
+        *one_of_each_plain(),
+        summary_of("k", ["a"]),
+        Undone(id="n", at=AT + timedelta(microseconds=1), compression_id="k"),
+        pinning("p", "a"),
+        Deleted(id="d", at=AT, ids=("a",), entries=1, tokens=3),
+        clearing("x"),
+    ]
+
+
+class BrokenOffError(Exception):
+    """What a record raises that cannot be made."""
+
+
+class Coming(Sequence[Record]):
+    """Records that are made when they are asked for, and of which none is kept."""
+
+    def __init__(self, size: int, text: str = "text", fails_at: int = -1) -> None:
+        self._size = size
+        self._text = text
+        self._fails_at = fails_at
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __getitem__(self, place: Any) -> Any:
+        if isinstance(place, slice):
+            return [self[number] for number in range(*place.indices(self._size))]
+        if place >= self._size:
+            raise IndexError(place)
+        if place == self._fails_at:
+            raise BrokenOffError
+        return added(f"e{place}", f"{place} {self._text}")
