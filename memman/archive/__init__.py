@@ -7,6 +7,7 @@ from memman.archive.document import (
     Shown,
     Totals,
     checked,
+    document_bytes,
     records_of,
     state_of,
 )
@@ -35,6 +36,7 @@ __all__ = [
     "Target",
     "Totals",
     "checked",
+    "document_bytes",
     "records_of",
     "session_of",
     "state_of",

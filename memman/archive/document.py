@@ -58,8 +58,7 @@ class SessionState(msgspec.Struct, frozen=True, kw_only=True):
 
     def to_json(self, *, indent: int = 0) -> str:
         """The document; `indent` makes it readable."""
-        encoded = msgspec.json.encode(self)
-        return (msgspec.json.format(encoded, indent=indent) if indent else encoded).decode()
+        return document_bytes(self, indent).decode()
 
     @classmethod
     def from_json(cls, text: str | bytes | Mapping[str, Any]) -> SessionState:
@@ -87,6 +86,12 @@ class SessionState(msgspec.Struct, frozen=True, kw_only=True):
             return msgspec.json.decode(msgspec.json.encode(data), type=cls)
         except (msgspec.ValidationError, TypeError, ValueError, RecursionError) as error:
             raise StateError([str(error)]) from None
+
+
+def document_bytes(state: SessionState, indent: int = 0) -> bytes:
+    """The document's JSON as a file has it."""
+    encoded = msgspec.json.encode(state)
+    return msgspec.json.format(encoded, indent=indent) if indent else encoded
 
 
 def state_of(
@@ -240,6 +245,8 @@ def _recounted(records: Sequence[Record], meter: Recount) -> list[Record]:
 
 def _true_totals(records: Sequence[Record]) -> tuple[Record, ...]:
     """The records with what each deletion took from the era's totals counted here."""
+    if not any(isinstance(record, Deleted) for record in records):
+        return tuple(records)
     history = History()
     told: list[Record] = []
     for seq, record in enumerate(records, 1):

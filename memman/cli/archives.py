@@ -68,7 +68,8 @@ def archived_session(path: str) -> str | None:
         if not Path(path).is_file():  # to look into a pipe is to wait for it, and to take from it
             return None
         with Path(path).open("rb") as file:
-            return session_of(file)
+            # A list of messages, whose one line is as long as the log, need not be read for that.
+            return None if file.peek(1)[:1] == b"[" else session_of(file)
     except OSError:
         return None
 

@@ -208,8 +208,9 @@ def _told(log: Log, done: _Done, stats: SessionStats | None, model: str | None) 
     said = f"{log.name}: {log.format}, {messages}, {counted(done.entries, 'entry', 'entries')}"
     if stats is None:
         return said
-    first = done.memory.get_entries(done.session_id)[0]
-    return f"{said}, {counted(stats.total_tokens, 'token')} {counted_by(first.token_count, model)}"
+    said += f", {counted(stats.total_tokens, 'token')}"
+    window = done.memory.get_active_entries(done.session_id)  # which is there for the totals
+    return f"{said} {counted_by(window[0].token_count, model)}" if window else said
 
 
 def _is_session(log: str, file: str, for_logs: bool, two_targets: bool) -> bool:

@@ -24,7 +24,7 @@ from memman.cli.logs import add_draft, state_of_log
 from memman.cli.problems import UnreadableError, UnusableError
 from memman.entries import Draft
 from memman.errors import FormatError
-from memman.formats import plain_messages
+from memman.formats import plain_items
 from memman.formats.batches import may_cut
 from memman.formats.logs import IMPORT_FORMATS
 from memman.manager import MemoryManager
@@ -211,7 +211,7 @@ class Log:
         """Each message as plain data, and the place of its item."""
         for index, item in enumerate(self._items):
             try:
-                messages = plain_messages([item])
+                messages = plain_items(item)
             except FormatError as error:
                 raise FormatError(
                     str(error).removeprefix("message 0").lstrip(": "), index

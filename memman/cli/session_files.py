@@ -12,7 +12,7 @@ from typing import Any
 import click
 import msgspec
 
-from memman.archive import FORMAT, SessionState, records_of
+from memman.archive import FORMAT, SessionState, document_bytes, records_of
 from memman.cli.archives import (
     archived_session,
     is_archive_name,
@@ -120,7 +120,7 @@ def save(state: SessionState, path: str, force: bool = False) -> int:
 
     Raises `UnusableError` when the file must not be overwritten (see `check_target`) or written.
     """
-    data = (state.to_json(indent=2) + "\n").encode()
+    data = document_bytes(state, indent=2) + b"\n"
     if path == STDIN:
         click.echo(data, nl=False)
         return len(data)

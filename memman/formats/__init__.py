@@ -16,7 +16,7 @@ from memman.formats.langchain import LangChainFormat
 from memman.formats.mistral import MistralFormat
 from memman.formats.openai_chat import OpenAIChatFormat
 from memman.formats.openai_responses import OpenAIResponsesFormat
-from memman.formats.plain import plain_messages
+from memman.formats.plain import plain_items, plain_messages
 from memman.formats.rendering import Rendering
 from memman.formats.text import TextFormat
 from memman.ports import Format
@@ -35,6 +35,7 @@ __all__ = [
     "candidates",
     "detect_format",
     "format_named",
+    "plain_items",
     "plain_messages",
 ]
 

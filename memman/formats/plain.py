@@ -10,6 +10,7 @@ from memman.entries import Draft, check_draft, plain_json
 from memman.errors import FormatError, InvalidInput
 
 _ONLY_IN_RESPONSES = frozenset(("annotations", "parsed", "parsed_output"))
+_OF_RESPONSES = ("choices", "candidates", "output")  # where a response has its messages
 
 
 def plain_messages(given: Any) -> list[Any]:
@@ -28,6 +29,13 @@ def plain_messages(given: Any) -> list[Any]:
         for index, item in enumerate(given)
         for message in _messages_of(index, item)
     ]
+
+
+def plain_items(item: Any) -> list[Any]:
+    """The same of one item that was JSON a moment ago, and need not be looked through again."""
+    if type(item) is dict and not any(key in item for key in _OF_RESPONSES):
+        return [item]
+    return plain_messages([item])
 
 
 def parse_each(
