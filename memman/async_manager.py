@@ -79,6 +79,7 @@ from memman.resolver import DEFAULT_FORMAT, Resolver
 from memman.results import Context, SessionStats, Summary
 from memman.sessions import Feed, Following, LiveSessions, Session, no_session
 from memman.shared import ClosedStore, Shared
+from memman.showing import shown
 from memman.stores import MemoryStore, open_store
 from memman.summarizers import Asker, Summarizers
 from memman.usage import usage_of
@@ -170,7 +171,7 @@ class AsyncMemoryManager:
         for name, port in (("redact", redact), ("clock", clock), ("new_id", new_id)):
             _check_function(port, name)
         if not isinstance(exclusive, bool):
-            raise InvalidInput(f"exclusive must be True or False, not {exclusive!r:.60}")
+            raise InvalidInput(f"exclusive must be True or False, not {shown(exclusive, 60)}")
         found = MemoryStore() if store is None else self._opened(store)
         refuse_async_port(found, _STORE_METHODS, door, "store")
         self._shared = Shared(
@@ -397,7 +398,7 @@ class AsyncMemoryManager:
             model: the model that reported it; the session's by default.
 
         Raises:
-            InvalidInput: there are no input tokens in it; nothing was changed.
+            InvalidInput: there are no input tokens in it, or fewer than were cached; nothing was changed.
             SessionNotFound: there is no such session.
         """
         if model is not None:
@@ -428,7 +429,7 @@ class AsyncMemoryManager:
             ConfigError: the new limit leaves no room for `reserve_output`; nothing was changed.
         """
         if not isinstance(error, BaseException | str):
-            raise InvalidInput(f"error must be an exception or its text, not {error!r:.60}")
+            raise InvalidInput(f"error must be an exception or its text, not {shown(error, 60)}")
         name = self._shared.config.model if model is None else model
         if name is None:
             raise InvalidInput("whose limit is it? Pass model=, or give the manager a model")
@@ -501,7 +502,7 @@ class AsyncMemoryManager:
         """
         wanted = [ids] if isinstance(ids, str) else ids
         if not isinstance(wanted, Sequence) or not all(isinstance(name, str) for name in wanted):
-            raise InvalidInput(f"ids must be a list of entry ids, not {ids!r:.60}")
+            raise InvalidInput(f"ids must be a list of entry ids, not {shown(ids, 60)}")
         names = [check_text(name, "ids") for name in wanted]
         await (await self._known(session_id)).delete(names)
 
@@ -628,7 +629,7 @@ class AsyncMemoryManager:
                 this one before it was restored or begun anew.
         """
         if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
-            raise InvalidInput(f"limit must be a number of records, not {limit!r:.60}")
+            raise InvalidInput(f"limit must be a number of records, not {shown(limit, 60)}")
         return await Feed(self._shared, session_id, after).page(limit)
 
     def follow(
@@ -878,9 +879,9 @@ class AsyncMemoryManager:
         if entry_id is not None:
             entry_id = check_id(entry_id, "id")
         if pinned is not False and pinned is not True:
-            raise InvalidInput(f"pinned must be True or False, not {pinned!r}")
+            raise InvalidInput(f"pinned must be True or False, not {shown(pinned)}")
         if compress is not None and not isinstance(compress, bool):
-            raise InvalidInput(f"compress must be True, False or None, not {compress!r}")
+            raise InvalidInput(f"compress must be True, False or None, not {shown(compress)}")
         encoded = NO_JSON if metadata is None else _metadata(metadata)
         session = self._sessions.find(session_id) or self._session(session_id)
         if entry_id is None:
@@ -898,7 +899,7 @@ class AsyncMemoryManager:
     ) -> Context | Coroutine[Any, Any, Context]:
         """Checks what was given; the session does the rest."""
         if budget is not None and (isinstance(budget, bool) or not isinstance(budget, int)):
-            raise InvalidInput(f"budget must be a number of tokens, not {budget!r:.60}")
+            raise InvalidInput(f"budget must be a number of tokens, not {shown(budget)}")
         if system is not None:
             system = check_text(system, "system")
         if model is not None:
@@ -1040,7 +1041,7 @@ def _aware(clock: Callable[[], datetime]) -> Callable[[], datetime]:
     def now() -> datetime:
         time = clock()
         if not isinstance(time, datetime) or time.tzinfo is None:
-            raise InvalidInput(f"clock must return an aware datetime, not {time!r}")
+            raise InvalidInput(f"clock must return an aware datetime, not {shown(time)}")
         return time
 
     return now
@@ -1058,21 +1059,21 @@ def _tools(tools: Any) -> bytes:
     """Tool definitions as they are sent."""
     listed = isinstance(tools, Sequence) and not isinstance(tools, str | bytes)
     if not listed or not all(isinstance(tool, Mapping) for tool in tools):
-        raise InvalidInput(f"tools must be a list of definitions (dicts), not {tools!r:.60}")
+        raise InvalidInput(f"tools must be a list of definitions (dicts), not {shown(tools, 60)}")
     return json_bytes(list(tools), "tools")
 
 
 def _check_goal(target_tokens: Any, focus: Any) -> None:
     number = isinstance(target_tokens, int) and not isinstance(target_tokens, bool)
     if target_tokens is not None and (not number or target_tokens < 0):
-        raise InvalidInput(f"target_tokens must be a number of tokens, not {target_tokens!r}")
+        raise InvalidInput(f"target_tokens must be a number of tokens, not {shown(target_tokens)}")
     if focus is not None:
         check_text(focus, "focus")
 
 
 def _check_on_conflict(on_conflict: str) -> None:
     if on_conflict not in ("fail", "skip", "new_session"):
-        raise InvalidInput(f"on_conflict={on_conflict!r}: use 'fail', 'skip' or 'new_session'")
+        raise InvalidInput(f"on_conflict={shown(on_conflict)}: use 'fail', 'skip' or 'new_session'")
 
 
 def _metadata(metadata: Mapping[str, Any]) -> msgspec.Raw:

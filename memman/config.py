@@ -17,6 +17,7 @@ from msgspec import UNSET, UnsetType
 
 from memman.errors import ConfigError
 from memman.presets import SUMMARISE, Preset, preset_named
+from memman.showing import shown
 
 CountPolicy = Literal["local", "confirm", "estimate"]
 OnFailure = Literal["fallback", "keep", "raise"]
@@ -88,12 +89,12 @@ class MemoryConfig(
         for name, choices in _CHOICES.items():
             if getattr(self, name) not in choices:
                 raise ConfigError(
-                    f"{name}={getattr(self, name)!r} is not one of {', '.join(map(repr, choices))}"
+                    f"{name}={shown(getattr(self, name))} is not one of {', '.join(map(repr, choices))}"
                 )
         for name in _NAMES:
             value = getattr(self, name)
             if not isinstance(value, str | None):
-                raise ConfigError(f"{name} must be a name or None, not {value!r:.60}")
+                raise ConfigError(f"{name} must be a name or None, not {shown(value, 60)}")
         _check_prompt(self.summary_prompt)
         if self._summarises and self.target_ratio * (1 + self.max_summary_ratio) > 1:
             raise ConfigError(
@@ -132,7 +133,7 @@ class MemoryConfig(
         if not changes:
             return self
         if unknown := changes.keys() - set(self.__struct_fields__):
-            raise ConfigError(_unknown(min(unknown), self.__struct_fields__))
+            raise ConfigError(_unknown(min(unknown, key=shown), self.__struct_fields__))
         values = {
             name: tuple(value) if name == "strategy" and isinstance(value, list) else value
             for name, value in changes.items()
@@ -154,10 +155,10 @@ class MemoryConfig(
         return cls().updated(changes)
 
 
-def _unknown(name: str, known: Sequence[str]) -> str:
-    meant = get_close_matches(name, known, 1)
+def _unknown(name: object, known: Sequence[str]) -> str:
+    meant = get_close_matches(name, known, 1) if isinstance(name, str) else []
     hint = f", did you mean {meant[0]!r}?" if meant else ";"
-    return f"unknown setting {name!r}{hint} known are {', '.join(known)}"
+    return f"unknown setting {shown(name)}{hint} known are {', '.join(known)}"
 
 
 class Budget(msgspec.Struct, frozen=True):
@@ -294,9 +295,11 @@ def _check_range(name: str, value: Any, low: float, high: float, kinds: tuple[ty
     boolean_expected = kinds == (bool,)
     if not isinstance(value, kinds) or (isinstance(value, bool) and not boolean_expected):
         allowed = " or ".join("None" if kind is type(None) else kind.__name__ for kind in kinds)
-        raise ConfigError(f"{name} must be {allowed}, not {value!r}")
+        raise ConfigError(f"{name} must be {allowed}, not {shown(value)}")
     if isinstance(value, int | float) and not low <= value <= high:
-        raise ConfigError(f"{name}={value!r} is out of range: it must be from {low:g} to {high:g}")
+        raise ConfigError(
+            f"{name}={shown(value)} is out of range: it must be from {low:g} to {high:g}"
+        )
 
 
 def _check_prompt(prompt: Any) -> None:

@@ -16,6 +16,7 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from memman.errors import InvalidInput
+from memman.showing import shown
 
 EntryType = Literal["message", "tool_call", "tool_result", "context", "summary"]
 """What an entry is."""
@@ -267,7 +268,7 @@ def fault_in_json(value: Any, path: str = "$", depth: int = 0) -> str:
     if isinstance(value, dict):
         odd = [key for key in value if not isinstance(key, str)]
         if odd:
-            return f"the key {odd[0]!r} at {path} is not a string"
+            return f"the key {shown(odd[0])} at {path} is not a string"
         inside = ((f"{path}.{key}", item) for key, item in value.items())
         return next(filter(None, (fault_in_json(item, at, depth + 1) for at, item in inside)), "")
     if isinstance(value, list):
@@ -361,7 +362,7 @@ def check_draft(draft: D) -> D:
     if message_id is not None:
         message_id = check_id(message_id, "message_id")
     if draft.is_error is not False and draft.is_error is not True:
-        raise InvalidInput(f"is_error must be True or False, not {draft.is_error!r}")
+        raise InvalidInput(f"is_error must be True or False, not {shown(draft.is_error)}")
     if (
         content is draft.content
         and name is draft.name

@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from memman.errors import FormatError
+from memman.showing import shown
 
 _NO_ARGUMENTS: Final = {"type": "object", "properties": {}}
 _SCHEMAS: Final = (
@@ -46,7 +47,9 @@ def read_tools(tools: Iterable[Any]) -> list[Tool]:
 
 def _read(tool: Any) -> Iterator[Tool]:
     if not isinstance(tool, Mapping):
-        raise FormatError(f"a tool must be a JSON object, not {type(tool).__name__}: {tool!r:.80}")
+        raise FormatError(
+            f"a tool must be a JSON object, not {type(tool).__name__}: {shown(tool, 80)}"
+        )
     for key in _DECLARATIONS:
         if isinstance(tool.get(key), list):
             for declared in tool[key]:

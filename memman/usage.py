@@ -13,6 +13,7 @@ from typing import Any
 from memman.entries import MOST_TOKENS
 from memman.errors import InvalidInput
 from memman.records import UsageReported
+from memman.showing import shown
 
 _TOTALS = ("prompt_tokens", "input_tokens", "inputTokens", "prompt_token_count", "promptTokenCount")
 # Gemini's candidates, and a live session's response, are without the thoughts that are billed with
@@ -38,7 +39,7 @@ _GEMINI = (
 def usage_of(usage: Any, record_id: str, at: datetime, model: str | None) -> UsageReported:
     """A usage object or dict of OpenAI, Anthropic, Gemini or Bedrock, or a plain number of input tokens.
 
-    Raises `InvalidInput` when no input tokens are in it.
+    Raises `InvalidInput` when no input tokens are in it, or fewer than were cached.
     """
     if isinstance(usage, int) and not isinstance(usage, bool):
         total, output, cached = usage, 0, 0
@@ -46,7 +47,12 @@ def usage_of(usage: Any, record_id: str, at: datetime, model: str | None) -> Usa
         total, output, cached = billed_tokens(usage)
     for number in (total, output, cached):
         if not 0 <= number <= MOST_TOKENS:
-            raise InvalidInput(f"usage has {number}, which is not a number of tokens")
+            raise InvalidInput(f"usage has {shown(number)}, which is not a number of tokens")
+    if cached > total:
+        raise InvalidInput(
+            f"usage has {cached} cached tokens of {total} input tokens: the input's total counts the "
+            "cached ones too; pass a total that does"
+        )
     return UsageReported(
         id=record_id,
         at=at,
@@ -117,10 +123,10 @@ def _chat_completion(usage: Mapping[str, Any]) -> tuple[int, int, int]:
 def _number(usage: Any, key: str) -> int:
     """A count of tokens; what is absent is none, except the total itself."""
     if not isinstance(usage, Mapping):
-        raise InvalidInput(f"usage has {usage!r:.40} where its {key} should be")
+        raise InvalidInput(f"usage has {shown(usage, 40)} where its {key} should be")
     value = usage.get(key)
     if value is None and key not in _TOTALS:
         return 0
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise InvalidInput(f"usage has {key}={value!r}, which is not a number of tokens")
+        raise InvalidInput(f"usage has {key}={shown(value)}, which is not a number of tokens")
     return value

@@ -120,6 +120,32 @@ def test_without_input_tokens_it_says_what_is_there(usage: dict[str, int]) -> No
         read(usage)
 
 
+@pytest.mark.parametrize(
+    "usage",
+    [
+        {"prompt_tokens": 100, "prompt_tokens_details": {"cached_tokens": 900}},
+        {"input_tokens": 100, "input_tokens_details": {"cached_tokens": 900}},
+        {"input_tokens": 100, "input_token_details": {"cache_read": 900}},
+        {"prompt_token_count": 100, "cached_content_token_count": 900},
+    ],
+)
+def test_more_cached_tokens_than_were_read_are_refused(usage: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInput, match="900 cached tokens of 100 input tokens"):
+        read(usage)
+
+
+def test_a_response_whose_usage_is_refused_is_added_without_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    usage = {"prompt_tokens": 100, "prompt_tokens_details": {"cached_tokens": 900}}
+    memory = MemoryManager(counter="chars4")
+    message = {"role": "assistant", "content": "done"}
+    memory.add_messages("s", {"choices": [{"message": message}], "usage": usage})
+    assert [entry.text for entry in memory.get_entries("s")] == ["done"]
+    assert "the usage of a response was not recorded" in caplog.text
+    assert "900 cached tokens of 100" in caplog.text
+
+
 def test_reported_usage_is_an_event_beside_the_estimate() -> None:
     memory = MemoryManager(counter="chars4")
     memory.add_user_message("s", "abc " * 100)

@@ -22,6 +22,7 @@ from memman.history import History
 from memman.ports import Place
 from memman.records import Added, Configured, Deleted, Record, tainted_by, tombstone
 from memman.results import Summary, summary_of
+from memman.showing import shown
 
 FORMAT = "memman-session"
 VERSION = 1
@@ -76,10 +77,12 @@ class SessionState(msgspec.Struct, frozen=True, kw_only=True):
             raise StateError([f"it is a {type(data).__name__}, not a session document{hint}"])
         if data.get("format") != FORMAT:
             found = data.get("format")
-            raise StateError([f"its format is {found!r}, not {FORMAT!r}"])
+            raise StateError([f"its format is {shown(found)}, not {FORMAT!r}"])
         if data.get("version") != VERSION:
             raise StateError(
-                [f"its version is {data.get('version')!r}; this memman reads version {VERSION}"]
+                [
+                    f"its version is {shown(data.get('version'))}; this memman reads version {VERSION}"
+                ]
             )
         try:
             # Through compact bytes, so that encoded parts are equal however the text was laid out.

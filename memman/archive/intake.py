@@ -19,6 +19,7 @@ from memman.entries import Entry, is_path
 from memman.errors import EntryNotFound, InvalidInput, Refused, StateError
 from memman.ports import Place
 from memman.records import Record
+from memman.showing import shown
 
 Source = str | os.PathLike[str] | BinaryIO
 """Where an archive is read from: a path, or a file open for bytes."""
@@ -176,7 +177,7 @@ def _opened(source: Source) -> Iterator[BinaryIO]:
     if isinstance(source, str | os.PathLike):
         if not is_path(os.fspath(source)):
             raise InvalidInput(
-                f"an archive cannot be read from {source!r}: it is no path of a file"
+                f"an archive cannot be read from {shown(source)}: it is no path of a file"
             )
         with Path(source).open("rb") as file:
             yield file

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from memman.errors import InvalidInput
+from memman.showing import shown
 
 
 class ArchiveLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -35,7 +36,9 @@ class ArchiveLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         for name in self.__struct_fields__:
             value = getattr(self, name)
             if type(value) is not int or value < 1:
-                raise InvalidInput(f"{name}={value!r} is no limit; give a positive whole number")
+                raise InvalidInput(
+                    f"{name}={shown(value)} is no limit; give a positive whole number"
+                )
 
 
 DEFAULT_LIMITS = ArchiveLimits()

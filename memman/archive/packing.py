@@ -9,6 +9,7 @@ from typing import Any, BinaryIO, Literal, cast
 
 from memman.archive.limits import ArchiveLimits
 from memman.errors import InvalidInput, StateError
+from memman.showing import shown
 
 Packing = Literal["none", "gzip", "zstd"]
 """How an archive is packed; zstd needs the extra `zstd`."""
@@ -30,7 +31,7 @@ def packing_for(name: str, wanted: str | None) -> Packing:
         return next((how for end, how in SUFFIXES.items() if name.endswith(end)), "none")
     if wanted not in ("none", "gzip", "zstd"):
         raise InvalidInput(
-            f"packing={wanted!r}: use 'none', 'gzip' or 'zstd', or None for the suffix"
+            f"packing={shown(wanted)}: use 'none', 'gzip' or 'zstd', or None for the suffix"
         )
     return cast("Packing", wanted)
 

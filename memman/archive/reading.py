@@ -16,6 +16,7 @@ from memman.archive.soundness import check_record, entries_of
 from memman.entries import Entry, FilePart, ImagePart, OpaquePart, check_id
 from memman.errors import InvalidInput, StateError
 from memman.records import Added, Record, decode, encode
+from memman.showing import shown
 
 _MOST_FAULTS = 100
 _BAD_JSON = (msgspec.MsgspecError, UnicodeError, RecursionError, ValueError)
@@ -180,7 +181,7 @@ class ArchiveReader:
             self._note(f"the header cannot be read: {error}")
             return
         if header.memman != lines.KIND:
-            self._stop(f"it holds a {header.memman!r:.40}, not a {lines.KIND!r}")
+            self._stop(f"it holds a {shown(header.memman, 40)}, not a {lines.KIND!r}")
         if header.min_reader > lines.VERSION:
             self._stop(
                 f"it is of version {header.v} and asks for a reader of version {header.min_reader}; "
@@ -212,7 +213,9 @@ class ArchiveReader:
             return
         newer = self.header is not None and self.header.v > lines.VERSION
         if (unknown := found.keys() - known) and not newer:
-            self._note(f"its field {min(unknown)!r:.40} is not known in version {lines.VERSION}")
+            self._note(
+                f"its field {min(map(shown, unknown))[:40]} is not known in version {lines.VERSION}"
+            )
 
     def _record(self, read: Read) -> Record | None:
         """The record of a line; None where it is not sound."""
@@ -282,7 +285,7 @@ class ArchiveReader:
         self._sha256 = self._digest.hexdigest()
         if read.sha256 != self._sha256:
             self._note(
-                f"the SHA-256 of the lines before is {self._sha256}, it says {read.sha256!r:.80}"
+                f"the SHA-256 of the lines before is {self._sha256}, it says {shown(read.sha256, 80)}"
             )
 
     def _note(self, fault: str) -> None:
@@ -327,7 +330,7 @@ def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) != len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"the name {twice!r:.40} is there twice in one object")
+        raise ValueError(f"the name {shown(twice, 40)} is there twice in one object")
     return found
 
 
@@ -335,7 +338,7 @@ def _look_closely(record: Record, data: bytes) -> None:
     """Refuses a record that others wrote with names that are there twice, or that we would lose."""
     found = _loaded(data)
     if unknown := next(_unknown(record, found), None):
-        raise InvalidInput(f"the field {unknown!r:.60} is not known and would be lost")
+        raise InvalidInput(f"the field {shown(unknown, 60)} is not known and would be lost")
 
 
 def _unknown(known: Any, found: Any) -> Iterator[str]:

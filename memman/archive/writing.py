@@ -18,6 +18,7 @@ from memman.archive.reading import ArchiveInfo
 from memman.entries import is_path
 from memman.errors import InvalidInput
 from memman.records import Added, Record, tainted_by, tombstone
+from memman.showing import shown
 
 Target = str | os.PathLike[str] | BinaryIO
 """Where an archive is written: a path, or a file open for bytes."""
@@ -41,7 +42,9 @@ class ArchiveWriter:
                 f"an archive goes to a path or a binary file, not {type(to).__name__}"
             )
         if self._path is not None and not (self._path.name and is_path(str(self._path))):
-            raise InvalidInput(f"an archive cannot be written to {to!r}: it is no path of a file")
+            raise InvalidInput(
+                f"an archive cannot be written to {shown(to)}: it is no path of a file"
+            )
         self._packing = packing_for(self._path.name if self._path else "", packing)
         self._part: Path | None = None
         self._out: Any = to

@@ -16,6 +16,7 @@ from memman.compression.view import Craft, Group, Item, View
 from memman.entries import ENTRY_TYPES, NO_JSON, Draft, Entry, Role, check_draft
 from memman.errors import InvalidInput
 from memman.records import ReplacementMethod
+from memman.showing import shown
 from memman.window import Slot
 
 _METHODS = get_args(ReplacementMethod)
@@ -46,7 +47,9 @@ def _checked(draft: Draft) -> Draft:
     """The draft, with plain strings. Refuses one that no verb could make or no reading could take."""
     draft = check_draft(draft)
     if draft.type not in ENTRY_TYPES or draft.role not in _ROLES:
-        raise InvalidInput(f"a draft cannot be a {draft.type!r} of the role {draft.role!r}")
+        raise InvalidInput(
+            f"a draft cannot be a {shown(draft.type)} of the role {shown(draft.role)}"
+        )
     if draft.raw_json is not NO_JSON:
         raise InvalidInput("a draft of one's own has no raw")
     if draft.metadata_json is not NO_JSON and draft.type != "summary":
@@ -164,15 +167,15 @@ def _wrong_items(before: View, after: View, craft: WatchedCraft) -> str:
     """Whether each entry shown is the window's own, an earlier stage's, or one that `craft` made."""
     earlier = {id(item) for group in before.groups for item in group.items}
     items = [item for group in after.groups for item in group.items]
-    shown = Counter(item.entry.id for item in items if item.entry is not None)
-    if twice := [entry_id for entry_id, times in shown.items() if times > 1]:
+    often = Counter(item.entry.id for item in items if item.entry is not None)
+    if twice := [entry_id for entry_id, times in often.items() if times > 1]:
         return f"shows the entry {twice[0]!r} twice"
     for item in items:
         if id(item) not in earlier and (fault := _wrong_item(item, craft)):
             return fault
     speaking = {item.entry.id for item in items if item.entry and item.method is not None}
     dangling = [item.into for item in items if item.into is not None and item.into not in speaking]
-    return f"has a run that goes into {dangling[0]!r}, which is not shown" if dangling else ""
+    return f"has a run that goes into {shown(dangling[0])}, which is not shown" if dangling else ""
 
 
 def _wrong_item(item: Item, craft: WatchedCraft) -> str:
@@ -182,10 +185,12 @@ def _wrong_item(item: Item, craft: WatchedCraft) -> str:
         whole = slot is not None and entry is slot.entry and item.tokens == slot.tokens
         return "" if whole else "replaced something without saying by which method"
     if method not in _METHODS:
-        return f"names the method {method!r}; known are {', '.join(_METHODS)}"
+        return f"names the method {shown(method)}; known are {', '.join(_METHODS)}"
     if entry is None:
         nothing = item.tokens == 0 and (method == "drop") == (item.into is None)
-        return "" if nothing else f"shows nothing by the method {method!r}, or has tokens for it"
+        return (
+            "" if nothing else f"shows nothing by the method {shown(method)}, or has tokens for it"
+        )
     if craft.made.get(entry.id) is not entry:
         return f"shows an entry that `craft` did not make: {entry.id!r}"
     if item.tokens != entry.token_count.tokens:

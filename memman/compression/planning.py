@@ -15,6 +15,7 @@ from memman.compression.summaries import summarise
 from memman.compression.view import Craft, Goal, Item, View
 from memman.errors import CompressionFailed
 from memman.records import Replacement, ReplacementMethod
+from memman.showing import shown
 from memman.window import Slot
 
 _OWN = frozenset(map(id, TRIM))
@@ -54,7 +55,7 @@ def _taken(stage: Stage, view: View, goal: Goal, craft: Craft) -> View | None:
 
 
 def _failed(stage: Stage, what: str) -> CompressionFailed:
-    name = getattr(stage, "__name__", repr(stage))
+    name = getattr(stage, "__name__", shown(stage))
     return CompressionFailed(f"nothing was changed: the stage {name} {what}")
 
 

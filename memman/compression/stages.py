@@ -25,6 +25,7 @@ from memman.compression.view import (
 )
 from memman.entries import Entry, text_of
 from memman.errors import ConfigError
+from memman.showing import shown
 from memman.window import Slot
 
 LEAST_GAIN = 20  # tokens: less is not worth a change of the prompt's prefix
@@ -51,11 +52,11 @@ class ClearToolResults(msgspec.Struct, frozen=True, kw_only=True):
         for name in ("protect_tokens", "minimum_gain"):
             value = getattr(self, name)
             if type(value) is not int or value < 0:
-                raise ConfigError(f"{name} must be a number of tokens, not {value!r}")
+                raise ConfigError(f"{name} must be a number of tokens, not {shown(value)}")
         if not isinstance(self.keep_tools, tuple) or not all(
             isinstance(name, str) for name in self.keep_tools
         ):
-            raise ConfigError(f"keep_tools must be a tuple of names, not {self.keep_tools!r}")
+            raise ConfigError(f"keep_tools must be a tuple of names, not {shown(self.keep_tools)}")
 
     def __call__(self, view: View, goal: Goal, craft: Craft) -> View | None:
         """The view with results cleared until low water; None where there is too little to clear."""

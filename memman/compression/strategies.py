@@ -14,6 +14,7 @@ from memman.compression.view import Craft, Goal, View
 from memman.doors import is_async_callable
 from memman.errors import ConfigError
 from memman.presets import SUMMARISE, preset_named
+from memman.showing import shown
 
 Stage = Callable[[View, Goal, Craft], View | None]
 """A step of a compression: a pure function that returns a smaller view, or None when it has nothing."""
@@ -44,9 +45,11 @@ def stages_of(strategy: Any) -> tuple[Step, ...]:
         return PRESETS[preset_named(strategy).name]
     for stage in strategy:
         if stage != SUMMARISE and (not callable(stage) or isinstance(stage, type)):
-            raise ConfigError(f"strategy has {stage!r}, which is neither a stage nor 'summarise'")
+            raise ConfigError(
+                f"strategy has {shown(stage)}, which is neither a stage nor 'summarise'"
+            )
         if is_async_callable(stage):
             raise ConfigError(
-                f"strategy has {stage!r}, which is async: a stage is a plain function"
+                f"strategy has {shown(stage)}, which is async: a stage is a plain function"
             )
     return tuple(strategy)

@@ -16,6 +16,7 @@ from memman.config import Budget
 from memman.entries import NO_JSON, Draft, Entry, check_text
 from memman.errors import InvalidInput
 from memman.records import ReplacementMethod
+from memman.showing import shown
 from memman.window import Exchange, Slot
 
 Standing = Literal["old", "recent", "newest", "fixed"]
@@ -325,7 +326,7 @@ class View(msgspec.Struct, frozen=True, gc=False):
             if item.entry is not None and item.entry.id in wanted
         }
         if missing := wanted - found.keys():
-            raise InvalidInput(f"the entry {min(missing, key=str)!r} is not shown in this view")
+            raise InvalidInput(f"the entry {min(map(shown, missing))} is not shown in this view")
         for entry_id, number in found.items():
             standing = self.groups[number].standing
             if standing in ("fixed", "newest"):

@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from memman.errors import FormatError
+from memman.showing import shown
 from memman.tools import Tool, read_tools
 
 _compact = msgspec.json.Encoder().encode
@@ -181,7 +182,7 @@ class _Read:
             for block in content:
                 self.content(block)
         elif content is not None:
-            raise FormatError(f"content is a text or a list of blocks, not {content!r}")
+            raise FormatError(f"content is a text or a list of blocks, not {shown(content)}")
 
     def block(self, block: Mapping[str, Any]) -> None:
         kind = block.get("type")

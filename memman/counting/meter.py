@@ -11,7 +11,6 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
-from reprlib import repr as shortened
 from time import perf_counter
 from typing import Any
 from zlib import crc32
@@ -39,6 +38,7 @@ from memman.entries import (
     text_of,
 )
 from memman.ports import ModelRef
+from memman.showing import shown
 
 logger = logging.getLogger("memman.counting")
 
@@ -128,7 +128,7 @@ class Meter:
                 raise
             return self._estimate(text, f"{type(error).__name__}: {error}")
         if type(tokens) is not int or not 0 <= tokens <= MOST_TOKENS:
-            return self._estimate(text, f"answered {shortened(tokens)}, which is not a count")
+            return self._estimate(text, f"answered {shown(tokens)}, which is not a count")
         return TokenCount(
             tokens, self._method, self.accuracy, self.fingerprint, False, timer() - began
         )

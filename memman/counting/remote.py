@@ -11,7 +11,6 @@ import math
 import threading
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from reprlib import repr as shortened
 from time import monotonic
 from typing import Any, Final
 
@@ -23,6 +22,7 @@ from memman.counting.failures import Fallen, Kind, failure_of
 from memman.counting.flight import Flight, TakenDown
 from memman.entries import MOST_TOKENS, Accuracy, TokenCount
 from memman.ports import ModelRef, RemoteCounter
+from memman.showing import shown
 
 DEADLINE_SECONDS: Final = 2.0
 COUNT_TTL_SECONDS: Final = 300.0
@@ -239,7 +239,7 @@ class RemoteMeter:
             ours = isinstance(error, Exception) or type(error).__name__ == "PanicException"
             return failure_of(error) if ours else error
         if type(answer) is not int or not 0 <= answer <= MOST_TOKENS:
-            said = f"{self.fingerprint} answered {shortened(answer)}, which is not a count"
+            said = f"{self.fingerprint} answered {shown(answer)}, which is not a count"
             return Fallen("malformed", said)
         latency = self._timer() - flight.began
         return TokenCount(answer, "api", self._accuracy, self.fingerprint, latency=latency)

@@ -15,6 +15,7 @@ import msgspec
 from memman.counting.strangers import make, strangers_own
 from memman.errors import CounterUnavailable, PluginNotFound
 from memman.ports import CounterSpec, ModelRef
+from memman.showing import shown
 
 logger = logging.getLogger("memman.counting")
 _ACCURACY = {"high": 2, "medium": 1, "low": 0}
@@ -122,7 +123,7 @@ def _by_name(model: ModelRef, specs: Sequence[CounterSpec], name: str) -> Resolu
             chosen = _candidate(spec, _match(spec, model), chosen=True, reason="asked for by name")
             return Resolution(model=model, spec=spec, counter=counter, candidates=(chosen,))
     known = ", ".join(sorted(spec.name for spec in specs))
-    raise PluginNotFound(f"no token counter is called {name!r}; known are {known}")
+    raise PluginNotFound(f"no token counter is called {shown(name)}; known are {known}")
 
 
 def _match(spec: CounterSpec, model: ModelRef) -> int:

@@ -18,6 +18,7 @@ from memman.counting.aside import begun
 from memman.entries import Accuracy
 from memman.errors import CounterUnavailable
 from memman.ports import CounterSpec, ModelRef
+from memman.showing import shown
 
 logger = logging.getLogger("memman.counting")
 
@@ -50,9 +51,11 @@ def _fault(item: Any) -> str:
     if not isinstance(item, CounterSpec):
         return f"a {type(item).__name__} is no CounterSpec"
     if not isinstance(item.name, str) or not item.name:
-        return f"its name is {item.name!r}, not a word"
+        return f"its name is {shown(item.name)}, not a word"
     if item.accuracy not in get_args(Accuracy):
-        return f"the accuracy of {item.name} is {item.accuracy!r}; known are high, medium and low"
+        return (
+            f"the accuracy of {item.name} is {shown(item.accuracy)}; known are high, medium and low"
+        )
     if not callable(item.match) or not callable(item.factory):
         return f"match and factory of {item.name} must be functions of a model"
     return ""
@@ -111,7 +114,7 @@ def _check(spec: CounterSpec, counter: Any) -> None:
         )
     fingerprint = getattr(counter, "fingerprint", None)
     if not isinstance(fingerprint, str) or not fingerprint:
-        raise CounterUnavailable(f"its fingerprint is {fingerprint!r:.60}, not a name")
+        raise CounterUnavailable(f"its fingerprint is {shown(fingerprint, 60)}, not a name")
 
 
 def _probe(counter: Any) -> None:

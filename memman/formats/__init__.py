@@ -20,6 +20,7 @@ from memman.formats.plain import plain_items, plain_messages
 from memman.formats.rendering import Rendering
 from memman.formats.text import TextFormat
 from memman.ports import Format
+from memman.showing import shown
 
 __all__ = [
     "BUILTIN_FORMATS",
@@ -55,7 +56,9 @@ def format_named(name: str, formats: Iterable[Format] = BUILTIN_FORMATS) -> Form
     """The format of this name. Raises `PluginNotFound` that lists the known ones."""
     known = {known.name: known for known in formats}
     if not isinstance(name, str) or name not in known:
-        raise PluginNotFound(f"no message format is called {name!r}; known are {', '.join(known)}")
+        raise PluginNotFound(
+            f"no message format is called {shown(name)}; known are {', '.join(known)}"
+        )
     return known[name]
 
 
@@ -82,7 +85,7 @@ def detect_format(messages: Sequence[Any], formats: Iterable[Format] = BUILTIN_F
         raise FormatError(f"these messages may be {names}: name the format")
     if found:
         return found[0]
-    first = repr(messages[0])[:80] if messages else "nothing"
+    first = shown(messages[0], 80) if messages else "nothing"
     raise FormatError(
         f"these messages are in no known format ({', '.join(form.name for form in known)}); "
         f"the first is {first}. Name the format, or check what is given."

@@ -43,6 +43,7 @@ from memman.formats.patch import Kept, beside, keeping, kept_of, others
 from memman.formats.plain import parse_each
 from memman.formats.turns import NO_OUTPUT, NO_RESULT, delimited
 from memman.ports import Call, Rendered, Turn
+from memman.showing import shown
 
 _NAME = "bedrock"
 _MESSAGE_FRAMING = 6
@@ -207,7 +208,9 @@ def _decoded(data: str) -> bytes:
     try:
         return b64decode(data, validate=True)
     except (binascii.Error, ValueError) as error:
-        raise FormatError(f"the bytes of a block are no base64 ({error}): {data!r:.40}") from None
+        raise FormatError(
+            f"the bytes of a block are no base64 ({error}): {shown(data, 40)}"
+        ) from None
 
 
 def _is_message(message: Any) -> bool:
@@ -359,7 +362,7 @@ def _parse_message(message: Any, label: str, names: dict[str, str]) -> list[Draf
     """The drafts of one message; `label` stands for its id until whoever adds them makes one."""
     if not _is_message(message):
         raise FormatError(
-            f"this is not a Converse message ({message!r:.80}): it needs a 'role' of user or "
+            f"this is not a Converse message ({shown(message, 80)}): it needs a 'role' of user or "
             "assistant and a list of blocks as 'content'"
         )
     role: Any = message["role"]
@@ -391,7 +394,7 @@ def _parse_use(block: dict[str, Any], label: str, names: dict[str, str]) -> tupl
     call_id = body.get("toolUseId") if isinstance(body, dict) else None
     name = body.get("name") if isinstance(body, dict) else None
     if not isinstance(call_id, str) or not isinstance(name, str):
-        raise FormatError(f"a toolUse needs a toolUseId and a name: {block!r:.80}")
+        raise FormatError(f"a toolUse needs a toolUseId and a name: {shown(block, 80)}")
     names[call_id] = name
     given = body.get("input")
     draft = Draft(
@@ -413,10 +416,12 @@ def _parse_result(block: dict[str, Any], label: str, names: dict[str, str]) -> t
     body = block["toolResult"]
     call_id = body.get("toolUseId") if isinstance(body, dict) else None
     if not isinstance(call_id, str):
-        raise FormatError(f"a toolResult needs a toolUseId: {block!r:.80}")
+        raise FormatError(f"a toolResult needs a toolUseId: {shown(block, 80)}")
     given = body.get("content", [])
     if not isinstance(given, list) or not all(isinstance(item, dict) for item in given):
-        raise FormatError(f"a toolResult's content must be a list of blocks, not {given!r:.60}")
+        raise FormatError(
+            f"a toolResult's content must be a list of blocks, not {shown(given, 60)}"
+        )
     style = ""
     content: Content
     more: dict[str, dict[str, Any]] = {}
@@ -455,7 +460,9 @@ def _named(block: dict[str, Any]) -> dict[str, Any]:
 def _known_part(block: dict[str, Any]) -> Part | None:
     if "text" in block:
         if not isinstance(block["text"], str):
-            raise FormatError(f"the text of a block must be a string, not {block['text']!r:.60}")
+            raise FormatError(
+                f"the text of a block must be a string, not {shown(block['text'], 60)}"
+            )
         return TextPart(block["text"])
     for key in ("image", "document"):
         given = block.get(key)

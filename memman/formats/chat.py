@@ -37,6 +37,7 @@ from memman.formats.patch import Kept, beside, keeping, kept_of, others
 from memman.formats.plain import parse_each
 from memman.formats.turns import NO_RESULT, delimited
 from memman.ports import Call, Rendered, Turn
+from memman.showing import shown
 
 MESSAGE_FRAMING = 4
 _CALL_FRAMING = 10
@@ -316,7 +317,7 @@ def _parse_message(dialect: Dialect, message: Any, label: str, calls: _Calls) ->
     role = message.get("role") if isinstance(message, dict) else None
     if role not in dialect.roles:
         raise FormatError(
-            f"this is not an {dialect.title} message ({message!r:.80}): it needs a 'role' of "
+            f"this is not an {dialect.title} message ({shown(message, 80)}): it needs a 'role' of "
             + ", ".join(dialect.roles)
         )
     if role in ("tool", "function"):
@@ -382,7 +383,7 @@ def _calls_of(message: dict[str, Any], loose: bool) -> list[tuple[dict[str, Any]
     """The calls of a message, each with how it is spelled."""
     calls = message.get("tool_calls") or []
     if not isinstance(calls, list) or not all(isinstance(call, dict) for call in calls):
-        raise FormatError(f"'tool_calls' must be a list of calls, not {calls!r:.60}")
+        raise FormatError(f"'tool_calls' must be a list of calls, not {shown(calls, 60)}")
     found = [(call, _style(call.get("function"), loose)) for call in calls]
     legacy = message.get("function_call")
     if legacy is not None:
@@ -401,9 +402,9 @@ def _parse_call(call: dict[str, Any], style: str, label: str) -> tuple[Draft, Ke
     custom = style == "custom"
     body = call.get("custom" if custom else "function")
     if not isinstance(body, dict) or not isinstance(body.get("name"), str):
-        raise FormatError(f"the tool call {call!r:.80} names no function")
+        raise FormatError(f"the tool call {shown(call, 80)} names no function")
     if not isinstance(call.get("id"), str | None):
-        raise FormatError(f"a call's id must be a string, not {call['id']!r:.40}")
+        raise FormatError(f"a call's id must be a string, not {shown(call['id'], 40)}")
     draft = Draft(
         type="tool_call",
         role="assistant",
@@ -431,10 +432,10 @@ def _parse_result(dialect: Dialect, message: dict[str, Any], calls: _Calls) -> D
     legacy = message["role"] == "function"  # it answers by name, whatever else it carries
     call_id = None if legacy else message.get("tool_call_id") or None
     if not isinstance(call_id, str | None):
-        raise FormatError(f"'tool_call_id' must be a string, not {call_id!r:.40}")
+        raise FormatError(f"'tool_call_id' must be a string, not {shown(call_id, 40)}")
     name = message.get("name") or None
     if not isinstance(name, str | None):
-        raise FormatError(f"'name' must be a string, not {name!r:.40}")
+        raise FormatError(f"'name' must be a string, not {shown(name, 40)}")
     content, parts = _parse_content(dialect, message.get("content"))
     ours = _OF_FUNCTION if legacy else _OF_TOOL
     draft = Draft(

@@ -118,6 +118,8 @@ def _without_bytes(index: int, message: dict[str, Any]) -> dict[str, Any]:
         found: dict[str, Any] = plain_json(_as_base64(message), f"message {index}")
     except InvalidInput as error:
         raise FormatError(str(error)) from None
+    except RecursionError:
+        raise FormatError(f"message {index}: it is nested too deeply", index) from None
     return found
 
 

@@ -33,6 +33,7 @@ from memman.formats.rulebook import (
     strings,
     typed,
 )
+from memman.showing import shown
 
 __all__ = ["RULES", "Rule", "Violation", "check"]
 
@@ -129,7 +130,7 @@ def check(messages: Sequence[Any], target: str, *, system: Any = None) -> list[V
     parameter of the targets that have one. Raises `ValueError` for a target without rules.
     """
     if target not in RULES:
-        raise ValueError(f"no rules for {target!r}; the known targets are {', '.join(RULES)}")
+        raise ValueError(f"no rules for {shown(target)}; the known targets are {', '.join(RULES)}")
     if not isinstance(messages, Sequence) or isinstance(messages, str | bytes | bytearray):
         text = f"the messages are {show(messages)}; send a list of objects"
         return [Violation("shape.message", -1, text)]

@@ -13,6 +13,7 @@ from memman.errors import InvalidInput, SessionNotFound, StoreError
 from memman.ports import FeedItem
 from memman.sessions.live import no_session
 from memman.shared import Shared
+from memman.showing import shown
 
 _PAGE = 500
 _MOST = 1_000_000  # records in one page, whatever limit is given
@@ -28,8 +29,8 @@ class Feed:
         if session_id is None:
             if not isinstance(after, str):
                 raise InvalidInput(
-                    f"after must be the cursor of an item of the feed, not {after!r:.60}: a number is a "
-                    "place in one session's log, so pass its session_id too"
+                    f"after must be the cursor of an item of the feed, not {shown(after, 60)}: a number "
+                    "is a place in one session's log, so pass its session_id too"
                 )
         else:
             session_id = check_id(session_id, "session_id")
@@ -92,7 +93,7 @@ class Following:
         self._feed = Feed(shared, session_id, after)
         self._least, self._most = _pauses(poll)
         if timeout is not None and not _is_number(timeout, 0, float("inf")):
-            raise InvalidInput(f"timeout must be seconds or None, not {timeout!r:.60}")
+            raise InvalidInput(f"timeout must be seconds or None, not {shown(timeout, 60)}")
         self._timeout = timeout
 
     async def items(self) -> AsyncGenerator[FeedItem, None]:
@@ -153,7 +154,9 @@ def _seq(after: int | str) -> int:
     if isinstance(after, str) and after.isascii() and after.isdigit() and len(after) < _DIGITS:
         return int(after)
     if isinstance(after, bool) or not isinstance(after, int) or after < 0:
-        raise InvalidInput(f"after must be the seq of a record of the session, not {after!r:.60}")
+        raise InvalidInput(
+            f"after must be the seq of a record of the session, not {shown(after, 60)}"
+        )
     return after
 
 
@@ -163,7 +166,8 @@ def _pauses(poll: Any) -> tuple[float, float]:
         if _is_number(least, 0.001, _LONGEST_PAUSE) and _is_number(most, least, _LONGEST_PAUSE):
             return float(least), float(most)
     raise InvalidInput(
-        f"poll must be the shortest and the longest pause in seconds, as in (0.05, 2.0), not {poll!r:.60}"
+        "poll must be the shortest and the longest pause in seconds, as in (0.05, 2.0), "
+        f"not {shown(poll, 60)}"
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from memman.errors import StoreError
+from memman.showing import shown
 
 Driver = Literal["sqlite3", "apsw"]
 # Before it, two processes that write at once could, rarely, harm the file.
@@ -35,7 +36,7 @@ def library(driver: str) -> Library:
         return _standard()
     if driver == "apsw":
         return _apsw()
-    raise StoreError(f'driver={driver!r} is neither "sqlite3" nor "apsw"')
+    raise StoreError(f'driver={shown(driver)} is neither "sqlite3" nor "apsw"')
 
 
 def error_code(error: Exception) -> int:

@@ -9,6 +9,7 @@ import msgspec
 from memman.errors import InvalidInput
 from memman.ports import Place, Snapshot
 from memman.records import Added, Compressed, Ledger, Record, encode, taken_by
+from memman.showing import shown
 
 _places = msgspec.json.Decoder(tuple[Place, ...])
 _ledger = msgspec.json.Decoder(Ledger)
@@ -182,7 +183,7 @@ def numbers_in(cursor: str, parts: int, store: str) -> tuple[int, ...]:
     numbers = cursor.split(":") if isinstance(cursor, str) else []
     if len(numbers) != parts or not all(map(_is_number, numbers)):
         raise InvalidInput(
-            f"{cursor!r:.80} is no cursor of the feed of {store}: pass the cursor of an item that it "
+            f"{shown(cursor, 80)} is no cursor of the feed of {store}: pass the cursor of an item that it "
             'gave, or "" for the beginning'
         )
     return tuple(int(part) for part in numbers)
@@ -196,7 +197,7 @@ def _is_number(part: str) -> bool:
 def foreign(cursor: str, store: str) -> InvalidInput:
     """The error for a cursor that is well made and of nothing that this store ever gave out."""
     return InvalidInput(
-        f"the feed of {store} has never been at {cursor!r:.80}: the cursor is of another store, or of "
+        f"the feed of {store} has never been at {shown(cursor, 80)}: the cursor is of another store, or of "
         'this one before an older copy of it was restored. Begin again from "", or from a cursor '
         "that is older than that copy"
     )

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeVar
 
 from memman.entries import is_path
 from memman.errors import StoreBusy, StoreError, StoreFull
+from memman.showing import shown
 from memman.stores.drivers import Driver, error_code, library
 from memman.stores.forks import tell_of_forks
 from memman.stores.rows import UNREADABLE
@@ -47,10 +48,10 @@ class SQLiteFile:
         driver: Driver = "sqlite3",
     ) -> None:
         if durability not in _SYNCHRONOUS:
-            raise StoreError(f'durability={durability!r} is neither "fast" nor "full"')
+            raise StoreError(f'durability={shown(durability)} is neither "fast" nor "full"')
         self.path = os.fspath(path)
         if not is_path(self.path):
-            raise StoreError(f"{self.path!r} is no path of a file")
+            raise StoreError(f"{shown(self.path)} is no path of a file")
         self._in_memory = self.path == ":memory:"
         # The working directory may be another one when the file is opened again.
         self._file = self.path if self._in_memory else str(Path(self.path).absolute())

@@ -22,6 +22,7 @@ from memman.errors import (
 )
 from memman.plugins import Plugins
 from memman.ports import Summarizer, SummaryReply, SummaryRequest, SummaryUsage
+from memman.showing import shown
 from memman.summarizers.command import COMMAND, CommandSummarizer
 
 DIGEST: Final = "digest"
@@ -183,7 +184,7 @@ def _own_limit(summarizer: Any) -> int | None:
     if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
         raise InvalidInput(
             f"max_input_tokens of {type(summarizer).__name__} must be a number of tokens above 0 or "
-            f"None, not {limit!r:.60}"
+            f"None, not {shown(limit, 60)}"
         )
     return limit
 
@@ -204,7 +205,7 @@ def _sound(reply: Any) -> SummaryReply:
             raise TypeError(f"a SummaryReply's {name} cannot be a {type(value).__name__}")
     usage = reply.usage
     if usage is not None and not all(map(_is_count, (usage.input_tokens, usage.output_tokens))):
-        raise TypeError(f"a SummaryReply's usage is in whole tokens, not {usage!r:.80}")
+        raise TypeError(f"a SummaryReply's usage is in whole tokens, not {shown(usage, 80)}")
     return reply
 
 

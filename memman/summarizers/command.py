@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 from memman.counting.aside import begun
 from memman.errors import InvalidInput, SummarizerFailed, SummarizerUnavailable
 from memman.ports import SummaryReply, SummaryRequest
+from memman.showing import shown
 
 if TYPE_CHECKING:
     from subprocess import Popen
@@ -47,7 +48,7 @@ class CommandSummarizer:
 
         if isinstance(arguments, str) or not arguments or not all(map(_is_argument, arguments)):
             raise InvalidInput(
-                f"a command is a list of texts, a program first, not {arguments!r:.60}"
+                f"a command is a list of texts, a program first, not {shown(arguments, 60)}"
             )
         self._program = arguments[0]
         if which(self._program) is None:

@@ -14,6 +14,7 @@ import pytest
 
 from memman import MemoryConfig, MemoryManager
 from tests.cli.conftest import Command
+from tests.patience import PATIENCE
 
 CONFIG = MemoryConfig(auto_compress=False, min_entries_to_compress=2, recent_window=2)
 
@@ -107,16 +108,21 @@ def test_what_another_process_records_is_shown_until_ctrl_c(
     path: Path, memory: MemoryManager
 ) -> None:
     memory.add_user_message("s", "before")
-    follower = subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, "-m", "memman.cli", "follow", str(path)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-    )
-    assert follower.stdout is not None
-    assert follower.stdout.readline() == "s  1  User: before\n"
-    memory.add_user_message("s", "while it looks")
-    assert follower.stdout.readline() == "s  2  User: while it looks\n"
-    follower.send_signal(signal.SIGINT)
-    out, errors = follower.communicate(timeout=20)
+        # What a shell starts in the background ignores Ctrl-C, and so does what that starts.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    ) as follower:
+        try:
+            assert follower.stdout is not None
+            assert follower.stdout.readline() == "s  1  User: before\n"
+            memory.add_user_message("s", "while it looks")
+            assert follower.stdout.readline() == "s  2  User: while it looks\n"
+            follower.send_signal(signal.SIGINT)
+            out, errors = follower.communicate(timeout=PATIENCE)
+        finally:
+            follower.kill()
     assert (follower.returncode, out, errors) == (0, "", "")

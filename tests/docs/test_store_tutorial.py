@@ -13,17 +13,16 @@ import pytest
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "tutorial" / "your-store-in-an-hour.md"
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
     """The files of the page: each block goes to the end of the file that its first line names."""
-    path = tmp_path_factory.mktemp("page")
     for block in re.findall(
         r"^```python\n(.*?)^```", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL
     ):
         first, _, rest = block.partition("\n")
-        with (path / first.removeprefix("# ")).open("a", encoding="utf-8") as file:
+        with (tmp_path / first.removeprefix("# ")).open("a", encoding="utf-8") as file:
             file.write(f"{rest}\n")
-    return path
+    return tmp_path
 
 
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

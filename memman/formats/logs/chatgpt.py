@@ -15,6 +15,7 @@ from memman.errors import FormatError
 from memman.formats.logs.reading import beside_entry
 from memman.formats.patch import others
 from memman.ports import ReadEntry, ReadItem
+from memman.showing import shown
 
 _NAME = "chatgpt-export"
 _OF_MESSAGE = frozenset(("author", "content", "create_time", "update_time", "recipient"))
@@ -73,7 +74,7 @@ def _walked(item: dict[str, Any]) -> Iterator[tuple[dict[str, Any], bool]]:
 def _path(mapping: dict[str, Any], at: Any) -> list[str]:
     """The nodes from the root to the current one; the mapping itself is in no order."""
     if at not in mapping:
-        raise FormatError(f"its current_node {at!r:.60} is not in its mapping")
+        raise FormatError(f"its current_node {shown(at, 60)} is not in its mapping")
     path: list[str] = []
     seen: set[str] = set()
     while isinstance(at, str) and at in mapping and at not in seen:

@@ -14,6 +14,7 @@ from memman.entries import Draft, ImagePart, OpaquePart, Part, TextPart, encode_
 from memman.errors import FormatError
 from memman.formats.logs.reading import one, text_at
 from memman.ports import Compaction, ReadEntry, ReadItem
+from memman.showing import shown
 
 _NAME = "otel"
 _INPUT, _OUTPUT = "gen_ai.input.messages", "gen_ai.output.messages"
@@ -85,7 +86,7 @@ def _listed(value: Any, name: str) -> list[Any]:
 def _entries(number: int, message: Any) -> list[ReadItem]:
     if not _is_message(message):
         raise FormatError(
-            f"message {number} is not one of OTel's: it needs a role and typed parts: {message!r:.80}",
+            f"message {number} is not one of OTel's: it needs a role and typed parts: {shown(message, 80)}",
             number,
         )
     tools: list[Draft] = []

@@ -8,6 +8,7 @@ import psycopg
 from psycopg_pool import PoolTimeout
 
 from memman.errors import StoreBusy, StoreError, StoreFull
+from memman.showing import shown
 from memman_postgres.answers import Connection
 from memman_postgres.attempts import AGAIN, TOO_LONG, advice, said
 from memman_postgres.tables import VERSION, made_ready
@@ -32,7 +33,7 @@ class Database:
         create: bool = True,
     ) -> None:
         if durability not in ("fast", "full"):
-            raise StoreError(f'durability={durability!r} is neither "fast" nor "full"')
+            raise StoreError(f'durability={shown(durability)} is neither "fast" nor "full"')
         if pool_size < 1:
             raise StoreError(f"pool_size={pool_size} must be at least 1")
         if not answer_timeout > 0:

@@ -1,0 +1,41 @@
+"""A caller's value in a message: whatever it is, the message is made."""
+
+from __future__ import annotations
+
+import reprlib
+from typing import Final
+
+_MOST: Final = 200  # characters; far more than tells which value it was
+
+
+class _Brief(reprlib.Repr):
+    """Looks at the beginning of a value, and no deeper than a few levels."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxstring = self.maxlong = self.maxother = _MOST
+
+    def repr_instance(self, x: object, level: int) -> str:
+        try:
+            return repr(x)[:_MOST]
+        except Exception:  # noqa: BLE001 - a stranger's `__repr__`
+            return _unshowable(x)
+
+
+_BRIEF: Final = _Brief()
+
+
+def shown(value: object, most: int = _MOST) -> str:
+    """The value as `repr` shows it, its first `most` characters; what has no repr is told by its type.
+
+    Nothing is raised for a list that is nested too deep, a number too long, or an object whose
+    `__repr__` fails, and a large value costs no more than a small one.
+    """
+    try:
+        return _BRIEF.repr(value)[:most]
+    except Exception:  # noqa: BLE001 - a stranger's object may fail in ways of its own
+        return _unshowable(value)[:most]
+
+
+def _unshowable(value: object) -> str:
+    return f"<{type(value).__name__} that cannot be shown>"
