@@ -778,11 +778,12 @@ def test_an_archive_for_a_missing_folder_names_the_folder(tmp_path: Path) -> Non
     assert ".part" not in str(raised.value)
 
 
-def test_the_pieces_of_a_stream_are_no_completion() -> None:
-    pieces = [
-        {"object": "chat.completion.chunk", "choices": [{"index": 0, "delta": {"content": "Hi"}}]}
-    ]
-    refused(FormatError, "a piece of a stream", lambda memory: memory.add_messages("s", pieces))
+def test_one_piece_of_a_stream_is_no_completion() -> None:
+    piece = {
+        "object": "chat.completion.chunk",
+        "choices": [{"index": 0, "delta": {"content": "Hi"}}],
+    }
+    refused(FormatError, "collect the pieces", lambda memory: memory.add_messages("s", piece))
 
 
 def test_a_store_url_that_no_plugin_opens_is_named() -> None:

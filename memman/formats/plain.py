@@ -197,14 +197,6 @@ def _field(item: Any, name: str) -> Any:
 def _first(index: int, choices: Any, name: str) -> Any:
     """The message of the first of a response's choices."""
     message = _field(choices[0], name) if isinstance(choices, Sequence) else None
-    if (
-        message is None
-        and isinstance(choices, Sequence)
-        and _field(choices[0], "delta") is not None
-    ):
-        raise FormatError(
-            f"message {index} is a piece of a stream: put the whole completion together"
-        )
     if message is None:
         raise FormatError(f"message {index} is a completion without a message in its first choice")
     return message
