@@ -128,7 +128,7 @@ class Meter:
                 raise
             return self._estimate(text, f"{type(error).__name__}: {error}")
         if type(tokens) is not int or not 0 <= tokens <= MOST_TOKENS:
-            return self._estimate(text, f"answered {shown(tokens)}, which is not a count")
+            return self._estimate(text, f"answered {shown(tokens, 60)}, which is not a count")
         return TokenCount(
             tokens, self._method, self.accuracy, self.fingerprint, False, timer() - began
         )

@@ -239,7 +239,7 @@ class RemoteMeter:
             ours = isinstance(error, Exception) or type(error).__name__ == "PanicException"
             return failure_of(error) if ours else error
         if type(answer) is not int or not 0 <= answer <= MOST_TOKENS:
-            said = f"{self.fingerprint} answered {shown(answer)}, which is not a count"
+            said = f"{self.fingerprint} answered {shown(answer, 60)}, which is not a count"
             return Fallen("malformed", said)
         latency = self._timer() - flight.began
         return TokenCount(answer, "api", self._accuracy, self.fingerprint, latency=latency)

@@ -19,6 +19,7 @@ from memman import (
 )
 from memman.compression import heuristic_summary
 from memman.entries import Entry
+from memman.stores import MemoryStore
 from tests.patience import PATIENCE
 
 WORDS = "abc " * 50
@@ -319,12 +320,19 @@ def test_in_the_background_add_returns_before_the_summary_and_close_waits_for_it
         go.wait(PATIENCE)
         return "in the background"
 
-    memory = manager(wait, auto_compress=True, background=True, max_entries=20)
+    store = MemoryStore()
+    memory = MemoryManager(
+        store,
+        counter="chars4",
+        summarizer=wait,
+        config=MemoryConfig(background=True, max_entries=20),
+    )
     filled(memory, 21)
     assert memory.get_summaries("s") == []
     memory.add_user_message("s", "meanwhile")
     go.set()
     memory.close()
+    memory = MemoryManager(store)
     assert [summary.content for summary in memory.get_summaries("s")] == ["in the background"]
     assert memory.get_entries("s")[-1].text == "meanwhile"
 
