@@ -260,7 +260,7 @@ class MemoryManager:
             model: the model that reported it; the session's by default.
 
         Raises:
-            InvalidInput: there are no input tokens in it; nothing was changed.
+            InvalidInput: there are no input tokens in it, or fewer than were cached; nothing was changed.
             SessionNotFound: there is no such session.
         """
         self._run(self._verbs.record_usage(session_id, usage, model=model))
