@@ -1,28 +1,30 @@
--- Adds one entry to a session that is there: no row where it is not, or where the entry is there. Its plans
--- are kept by each connection, behind a pooler too, where a prepared statement would be gone.
-CREATE OR REPLACE FUNCTION memman_append(to_session text, entry text, cost bigint, body bytea)
-RETURNS TABLE (new_head bigint, at_epoch bigint) LANGUAGE plpgsql AS $$
+-- Adds one entry to a session that is there, and gives its seq and the epoch: NULL where the session is not there, or
+-- the entry is. Its plans are kept by each connection, behind a pooler too, where a prepared statement would be gone.
+CREATE OR REPLACE FUNCTION memman_add(to_session text, entry text, cost bigint, body bytea)
+RETURNS bigint[] LANGUAGE plpgsql AS $$
 DECLARE
     its_number bigint;
     its_position bigint;
+    its_head bigint;
+    its_epoch bigint;
 BEGIN
     UPDATE memman_session AS its
     SET head = its.head + 1, entries = its.entries + 1, tokens = its.tokens + cost,
         position = greatest(its.position, pg_current_xact_id()::text::bigint + (SELECT behind FROM memman_store))
     WHERE its.id = to_session
     RETURNING its.number, its.position, its.head, its.epoch
-    INTO its_number, its_position, new_head, at_epoch;
+    INTO its_number, its_position, its_head, its_epoch;
     IF NOT FOUND THEN
-        RETURN;
+        RETURN NULL;
     END IF;
-    INSERT INTO memman_name (session, id, seq) VALUES (its_number, entry, new_head) ON CONFLICT DO NOTHING;
+    INSERT INTO memman_name (session, id, seq) VALUES (its_number, entry, its_head) ON CONFLICT DO NOTHING;
     IF NOT FOUND THEN
         UPDATE memman_session AS its
         SET head = its.head - 1, entries = its.entries - 1, tokens = its.tokens - cost
         WHERE its.number = its_number;
-        RETURN;
+        RETURN NULL;
     END IF;
     INSERT INTO memman_record (session, seq, payload, position)
-    VALUES (its_number, new_head, body, its_position);
-    RETURN NEXT;
+    VALUES (its_number, its_head, body, its_position);
+    RETURN ARRAY[its_head, its_epoch];
 END $$;

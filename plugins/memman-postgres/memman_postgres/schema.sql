@@ -1,4 +1,4 @@
--- The tables of a memman store, version 2. Every statement may be run again.
+-- The tables of a memman store, version 3. Every statement may be run again.
 -- A feed's positions are transaction ids, counted from behind those that the data brought from another server.
 CREATE TABLE IF NOT EXISTS memman_store (
     version integer NOT NULL,
@@ -6,7 +6,7 @@ CREATE TABLE IF NOT EXISTS memman_store (
     one boolean PRIMARY KEY DEFAULT true CHECK (one),
     behind bigint NOT NULL DEFAULT 0
 );
-INSERT INTO memman_store (version, first_epoch) VALUES (2, 0) ON CONFLICT DO NOTHING;
+INSERT INTO memman_store (version, first_epoch) VALUES (3, 0) ON CONFLICT DO NOTHING;
 
 CREATE TABLE IF NOT EXISTS memman_session (
     number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

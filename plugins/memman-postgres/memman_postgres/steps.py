@@ -40,7 +40,7 @@ _POSITION = (
     "greatest(position, pg_current_xact_id()::text::bigint + (SELECT behind FROM memman_store))"
 )
 # One round trip. A record whose id is there moves nothing, and so adds nothing.
-_APPEND_ONE = "SELECT new_head, at_epoch FROM memman_append(%s, %s, %s, %s)"
+_APPEND_ONE = "SELECT memman_add(%s, %s, %s, %s)"
 _HORIZON = """
 SELECT behind + pg_snapshot_xmin(pg_current_snapshot())::text::bigint,
     behind + pg_snapshot_xmax(pg_current_snapshot())::text::bigint
@@ -75,10 +75,10 @@ _ROW = f"SELECT {ROW_COLUMNS} FROM memman_session WHERE id = %s"  # noqa: S608 -
 def append_one(session_id: str, record: Added) -> Step[Appended | None]:
     """Adds one entry in one round trip; None where there is no such session, or the entry is there."""
     tokens = record.entry.token_count.tokens
-    found = yield _APPEND_ONE, (session_id, record.id, tokens, encode(record))
-    if not found:
+    [(found,)] = yield _APPEND_ONE, (session_id, record.id, tokens, encode(record))
+    if found is None:
         return None
-    [(head, epoch)] = found
+    head, epoch = found
     return Appended((head,), head, epoch, 1)
 
 

@@ -9,7 +9,7 @@ import psycopg
 
 from memman.errors import InvalidInput
 
-VERSION = 2
+VERSION = 3
 _BY_HASH = "PARTITION BY HASH (session)"
 _MOST_PARTITIONS = 10_000
 _LOCK = b"SELECT pg_advisory_xact_lock(1835363694)"  # "memn": one process at a time

@@ -483,5 +483,5 @@ def test_a_url_of_nonsense_is_a_typed_error() -> None:
 def test_tables_of_a_newer_version_are_refused(store: PostgresStore, url: str, schema: str) -> None:
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("UPDATE memman_store SET version = 99")
-    with pytest.raises(StoreError, match="version 99 and this plugin knows up to 2"):
+    with pytest.raises(StoreError, match="version 99 and this plugin knows up to 3"):
         PostgresStore(url)

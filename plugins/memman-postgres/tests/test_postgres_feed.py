@@ -23,7 +23,8 @@ from memman.testing.stores import added
 from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.service
-VERSION_1 = Path(__file__).with_name("version_1.sql")
+# The second makes version 2 of what the first made.
+OLDER = [Path(__file__).with_name(f"version_{number}.sql") for number in (1, 2)]
 
 
 def drive(connection: psycopg.Connection[Any], step: Any) -> Any:
@@ -225,11 +226,18 @@ def test_an_id_alone_puts_a_session_out_of_order(store: PostgresStore, url: str)
 # ---------------------------------------------------------------- other versions, other servers
 
 
+@pytest.fixture(params=[1, 2])
+def version(request: pytest.FixtureRequest) -> int:
+    """An older version of the tables."""
+    return int(request.param)
+
+
 @pytest.fixture
-def old_url(url: str) -> str:
-    """A database of version 1 with three sessions in it."""
+def old_url(url: str, version: int) -> str:
+    """A database of an older version with three sessions in it."""
     with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute(VERSION_1.read_bytes())
+        for script in OLDER[:version]:
+            connection.execute(script.read_bytes())
     return url
 
 
@@ -247,7 +255,7 @@ def rows_of(url: str) -> list[Any]:
         return [connection.execute(query.encode()).fetchall() for query in _KEPT]
 
 
-def test_tables_of_version_1_are_migrated_with_nothing_lost(old_url: str) -> None:
+def test_tables_of_an_older_version_are_migrated_with_nothing_lost(old_url: str) -> None:
     before = rows_of(old_url)
     assert [len(rows) for rows in before] == [3, 38, 39, 1]
     with MemoryManager(old_url, counter="chars4") as memory:
@@ -271,12 +279,24 @@ def test_stores_that_open_old_tables_at_once_migrate_them_once(old_url: str) -> 
         store.close()
 
 
-def test_without_create_old_tables_are_told_and_the_statements_mend_them(old_url: str) -> None:
-    with pytest.raises(StoreError, match=r"of version 1 and this plugin needs 2: .*--from 1"):
+def test_without_create_old_tables_are_told_and_the_statements_mend_them(
+    old_url: str, version: int
+) -> None:
+    told = rf"of version {version} and this plugin needs 3: .*--from {version}"
+    with pytest.raises(StoreError, match=told):
         PostgresStore(old_url, create=False)
     with psycopg.connect(old_url) as connection:
-        connection.execute(migrations().encode())
+        connection.execute(migrations(version).encode())
     PostgresStore(old_url, create=False).close()
+
+
+def test_a_worker_of_version_2_that_still_runs_is_refused(old_url: str) -> None:
+    PostgresStore(old_url).close()
+    with (
+        psycopg.connect(old_url) as connection,
+        pytest.raises(psycopg.errors.UndefinedFunction),
+    ):
+        connection.execute("SELECT new_head FROM memman_append('trip', 'x', 1, '\\x00'::bytea)")
 
 
 def test_a_worker_of_version_1_that_still_runs_writes_nothing_that_would_be_missed(
