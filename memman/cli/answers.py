@@ -115,6 +115,15 @@ class ExportAnswer(Answer, frozen=True, kw_only=True, tag="export"):
     violations: tuple[Violation, ...]
 
 
+class ReportAnswer(Answer, frozen=True, kw_only=True, tag="report"):
+    """`memman report`: where the page is, its size, and how many added entries it shows."""
+
+    session_id: str
+    report_file: str
+    bytes: int
+    entries: int
+
+
 class ArchiveAnswer(Answer, frozen=True, kw_only=True, tag="export"):
     """`memman export -t memman-jsonl`: what the archive holds."""
 

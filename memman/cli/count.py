@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import sys
-from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -23,6 +22,7 @@ from memman.errors import CounterUnavailable
 from memman.manager import MemoryManager
 from memman.resolver import known_counters
 
+_FAILED = "--strict: counter {} failed, and its count was estimated"
 _KNOWN_MODEL = "gpt-4o"  # of which counters know, to tell a missing model from a broken counter
 
 
@@ -48,12 +48,12 @@ def count(
         )
     given = _given(text)
     if all_counters:
-        _count_by_all(given, model, as_json)
+        _count_by_all(given, model, strict, as_json)
         return
     found = _counted(given, model, counter)
     asked = counter or _answering(model)
-    if strict and asked != NAME and found.counter.startswith(f"{NAME}:"):
-        raise FailedError(f"--strict: counter {asked} failed, and its count was estimated")
+    if strict and _stood_in(asked, found):
+        raise FailedError(_FAILED.format(asked))
     if as_json:
         answer(CountAnswer(model=model, characters=len(given), **asdict(found)))
         return
@@ -61,20 +61,36 @@ def count(
     click.echo(f"{said} ({found.method}, {found.accuracy} accuracy, {found.counter})")
 
 
-def _count_by_all(text: str, model: str | None, as_json: bool) -> None:
-    """By each local counter, for the model or for what it counts without one."""
+def _count_by_all(text: str, model: str | None, strict: bool, as_json: bool) -> None:
+    """By each local counter, for the model or for what it counts without one.
+
+    With `strict` one that is for the model and fails is a failure.
+    """
     found: list[TokenCount] = []
+    meant = model_ref(model or "")
     for spec in known_counters():
         if spec.remote:
             continue
-        with suppress(CounterUnavailable):
-            found.append(MemoryManager(model=model, counter=spec.name).count_tokens(text))
+        try:
+            counted_by_it = MemoryManager(model=model, counter=spec.name).count_tokens(text)
+        except CounterUnavailable as error:
+            if strict and spec.match(meant) > 0:
+                raise FailedError(f"--strict: {error}") from None
+            continue
+        if strict and _stood_in(spec.name, counted_by_it):
+            raise FailedError(_FAILED.format(spec.name))
+        found.append(counted_by_it)
     if as_json:
         counts = tuple(Counted(**asdict(one)) for one in found)
         answer(CountsAnswer(model=model, characters=len(text), counts=counts))
         return
     rows = [Row((f"{one.tokens:,}", one.method, one.accuracy, one.counter)) for one in found]
     table(console(), (">tokens", "method", "accuracy", "counter"), rows)
+
+
+def _stood_in(counter: str, found: TokenCount) -> bool:
+    """Whether the estimate took the place of a counter that failed."""
+    return counter != NAME and found.counter.startswith(f"{NAME}:")
 
 
 def _counted(text: str, model: str | None, counter: str | None) -> TokenCount:

@@ -41,7 +41,7 @@ from memman.cli.options import (
 from memman.cli.problems import UnusableError
 from memman.cli.progress import working
 from memman.cli.reading import Log, log_in
-from memman.cli.session_files import check_target, is_session, load, save
+from memman.cli.session_files import check_target, is_session, load, save, session_name
 from memman.cli.strictness import strict_option, strictly
 from memman.entries import check_id
 from memman.events import CompressionResult
@@ -109,7 +109,7 @@ def import_log(
         return
     if session_id == "":
         raise UnusableError("--session is empty: give the session a name")
-    name = session_id or _name(log)
+    name = session_id or session_name("stdin" if log == STDIN else log)
     check_id(name, "--session" if session_id else "the log's name")
     check_target(output, name, force)
     source = File("stdin" if log == STDIN else log, Path(file))
@@ -264,10 +264,6 @@ def _in_database(into: str, session_id: str) -> Document:
 def _stored(state: SessionState, into: str, on_conflict: OnConflict) -> str:
     """Puts a session into a database; the id that it has there."""
     return database(into).import_session(state, on_conflict)
-
-
-def _name(log: str) -> str:
-    return Path(log).stem if log != STDIN else "stdin"
 
 
 def _compressed(

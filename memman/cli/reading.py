@@ -324,10 +324,35 @@ def log_in(file: File, wanted: str = "auto", chosen: str | None = None) -> Log:
 def _items(file: File) -> tuple[Items | Lines, str | None]:
     """The items of a file, and the system prompt beside them."""
     if check_head(file) not in (b"[", b"{"):
-        return Items([text_of(file.read(), file.name)]), None
+        text = text_of(file.read(), file.name)
+        _check_text(text, file.name)
+        return Items([text]), None
     if file.has_lines():
         return Lines(file), None
     return _document(decode(text_of(file.read(), file.name), file.name), file.name)
+
+
+_SCALARS = {
+    "NoneType": "null",
+    "bool": "boolean",
+    "int": "number",
+    "float": "number",
+    "str": "string",
+}
+
+
+def _check_text(text: str, name: str) -> None:
+    """Refuses JSON that is one value by itself, and neither a list nor an object."""
+    try:
+        value = msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeError):
+        return
+    kind = _SCALARS[type(value).__name__]
+    found = "null" if value is None else f"a {kind}"
+    raise UnreadableError(
+        f"{name} is JSON, but {found} by itself; a log is a list of messages, an object that has one, or "
+        "a message a line"
+    )
 
 
 _RESPONSES = frozenset(("role", "choices", "candidates", "output"))

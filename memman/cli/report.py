@@ -8,15 +8,17 @@ from typing import Any
 
 import click
 
+from memman.cli.answers import ReportAnswer, answer
+from memman.cli.archives import spooled
 from memman.cli.databases import is_database, quiet_manager
-from memman.cli.lines import STDIN, file_of
+from memman.cli.lines import STDIN, File
 from memman.cli.logs import MOST_IN_DOCUMENT
-from memman.cli.options import FILE, model_option, note, session_argument
+from memman.cli.options import FILE, json_option, model_option, note, session_argument
 from memman.cli.problems import UnusableError
 from memman.cli.progress import working
-from memman.cli.reading import is_log, read_log
+from memman.cli.reading import is_log, log_in
 from memman.cli.redacting import redactor
-from memman.cli.session_files import Session, is_session, load
+from memman.cli.session_files import Session, document_of, is_session, load, session_name
 from memman.errors import MemmanError
 from memman.report import GENERATOR, pieces, write
 
@@ -40,6 +42,7 @@ _HEAD = 2_000  # bytes: where a page says who made it
     is_flag=True,
     help="Numbers, times, types and names of tools; nothing that was said.",
 )
+@json_option
 def report(
     session: str,
     output: str | None,
@@ -47,6 +50,7 @@ def report(
     force: bool,
     redact: str | None,
     no_content: bool,
+    as_json: bool,
 ) -> None:
     """Writes the session S, or a log of messages, as one HTML page to look at and to pass on.
 
@@ -60,8 +64,10 @@ def report(
         "redact": redactor(redact) if redact else None,
         "content": not no_content,
     }
+    if output == STDIN and as_json:
+        raise UnusableError("-o - and --json both want stdout; name a file for the page")
     with working("reading the session"):
-        opened = _of_log(session, model) if _holds_log(session) else load(session, model)
+        opened = _opened(session, model)
     if output == STDIN:
         for piece in pieces(opened.memory, opened.id, **hidden):
             click.echo(piece, nl=False)
@@ -69,18 +75,28 @@ def report(
     with working("writing the page"):
         _write(opened, output, hidden)
     note(f"wrote {output}; open it in a browser")
+    if as_json:
+        size, held = Path(output).stat().st_size, opened.memory.get_stats(opened.id).total_entries
+        answer(ReportAnswer(session_id=opened.id, report_file=output, bytes=size, entries=held))
 
 
-def _holds_log(session: str) -> bool:
-    """Whether S is a file of messages; what stdin has can be read once only, and is taken for a session."""
-    if session == STDIN or is_database(session) or not Path(session).is_file():
-        return False
-    return not is_session(session) and is_log(file_of(session))
+def _opened(session: str, model: str | None) -> Session:
+    """The session in S, or the messages of the log that S is."""
+    if session != STDIN and (is_database(session) or not Path(session).exists()):
+        return load(session, model)
+    path = spooled(session)  # what stdin or a pipe has is looked into before it is read
+    if is_session(path):
+        return load(path, model)
+    name = "stdin" if session == STDIN else session
+    file = File(name, Path(path))
+    if not is_log(file):
+        return Session.of(document_of(file.read(), name), model)
+    return _of_log(file, model)
 
 
-def _of_log(path: str, model: str | None) -> Session:
+def _of_log(file: File, model: str | None) -> Session:
     """The messages of a log as a session that is kept nowhere; nothing more of it is compressed."""
-    log, memory, name = read_log(path), quiet_manager(), Path(path).stem
+    log, memory, name = log_in(file), quiet_manager(), session_name(file.name)
     log.fill(memory, name, {} if model is None else {"model": model}, MOST_IN_DOCUMENT)
     return Session(memory, name)
 

@@ -42,6 +42,7 @@ ANSWERS: Final[dict[str, tuple[type[answers.Answer], ...]]] = {
     "undo": (answers.UndoAnswer,),
     "export": (answers.ExportAnswer, answers.ArchiveAnswer),
     "verify": (answers.VerifyAnswer,),
+    "report": (answers.ReportAnswer,),
     "check": (answers.CheckAnswer,),
     "formats": (answers.FormatsAnswer,),
     "count": (answers.CountAnswer, answers.CountsAnswer),

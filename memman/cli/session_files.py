@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from contextlib import suppress
 from functools import cached_property
@@ -85,6 +86,11 @@ def _with_model(session: Session, model: str | None) -> Session:
     return session
 
 
+def session_name(log: str) -> str:
+    """A session's name from its log's, whose bytes need be no text."""
+    return os.fsencode(Path(log).stem).decode(errors="replace")
+
+
 def is_session(path: str) -> bool:
     """Whether a file is an archive or a session document, sound or not."""
     if archived_session(path) is not None:
@@ -99,7 +105,7 @@ def document_of(data: bytes, name: str) -> SessionState:
     if is_log(File(name, data=data)):
         raise UnreadableError(
             f"{name} is not a memman session but a log; make one of it with "
-            f"`memman import {quote(name)} -o S.json`"
+            f"`memman import {STDIN if name == 'stdin' else quote(name)} -o S.json`"
         )
     document = decode(text, name)
     if not isinstance(document, dict) or document.get("format") != FORMAT:

@@ -25,6 +25,10 @@ _APART: Final = bytes(
 # Text that is JSON, also where its end is cut off: what stands for a line's end is no part of a value.
 _JSON: Final = re.compile(r'\s*(?:\{\s*"|\[\s*["\[{])')
 _ESCAPED: Final = re.compile(r'(?<!\\)((?:\\\\)*)\\(?:["bfnrt]|u[0-9a-fA-F]{4})')
+_ESCAPED_TWICE: Final = re.compile(
+    r'(?<!\\)((?:\\\\\\\\)*)\\\\(?:["bfnrt ]|u[0-9a-fA-F]{4})'  # a quote is a space by then
+)
+_NESTED: Final = ('{\\"', '[\\"')  # a text within the JSON that is JSON itself
 _NOT_ASCII: Final = re.compile(r"[^\x00-\x7f]+")
 _COMMA: Final = re.compile(r"(?<!\d),|,(?!\d)")
 _AFTER_WORDS: Final = ".,:!?"
@@ -122,7 +126,8 @@ def _unescaped(text: str, like: str = "") -> str:
     """
     if "\\" not in text or _JSON.match(like or text) is None:
         return text
-    return _ESCAPED.sub(r"\1 ", text)
+    found = _ESCAPED.sub(r"\1 ", text)
+    return _ESCAPED_TWICE.sub(r"\1 ", found) if any(mark in text for mark in _NESTED) else found
 
 
 def _spaced(text: str) -> str:

@@ -27,6 +27,10 @@ def lines(*items: object) -> bytes:
 
 
 BAD: dict[str, tuple[bytes, tuple[str, ...]]] = {
+    "null": (b"null", ("log is JSON, but null by itself", "a log is a list of messages")),
+    "a number": (b" 5\n", ("log is JSON, but a number by itself", "a message a line")),
+    "a string": (b'"hi"', ("log is JSON, but a string by itself",)),
+    "a boolean": (b"true", ("log is JSON, but a boolean by itself",)),
     "half a JSON document": (
         json.dumps(CHAT).encode()[:40],
         ("log is not JSON", "ends too early, the file is truncated (line 1, column"),

@@ -113,6 +113,18 @@ def test_a_counter_that_fails_is_an_estimate_unless_it_must_not(command, plugin)
     assert "counter unreadable failed" in result.stderr
 
 
+def test_of_all_counters_none_may_fail_strictly(command, plugin):
+    assert command("count", "hello", "--model", "gpt-4o", "--all-counters").exit_code == 0
+    result = command("count", "hello", "--model", "gpt-4o", "--all-counters", "--strict")
+    assert (result.exit_code, result.stdout) == (4, "")
+    assert "counter unreadable failed" in result.stderr
+
+
+def test_counters_that_are_not_for_the_model_do_not_fail_strictly(command):
+    for model in ([], ["--model", "gpt-4o"], ["--model", "nobody-knows"]):
+        assert command("count", "hello", *model, "--all-counters", "--strict").exit_code == 0
+
+
 def test_an_estimate_that_was_asked_for_is_no_failure(command):
     assert command("count", "hello", "--counter", "estimate", "--strict").exit_code == 0
     assert command("count", "hello", "--strict").exit_code == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 from memman import MemoryManager, SessionState
 
@@ -123,3 +124,11 @@ def test_one_message_is_told_as_one(command, tmp_path):
 
 def test_an_impossible_session_id_is_a_usage_error(command, log_file):
     assert command("import", log_file, "--session", "a\nb").exit_code == 2
+
+
+def test_a_log_whose_name_is_no_text_gives_its_session_a_name_that_is(command, tmp_path):
+    log = tmp_path / os.fsdecode(b"caf\xe9.json")
+    log.write_text(json.dumps([{"role": "user", "content": "hello"}]))
+    out = tmp_path / "s.json"
+    assert command("import", log, "-o", out).exit_code == 0
+    assert json.loads(out.read_text())["session_id"] == "caf\ufffd"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,34 @@ def test_a_log_has_a_page_without_being_imported(command, log_file, tmp_path):
     assert "<title>log · memman</title>" in page
     assert "Why is the build red?" in page
     assert "tiktoken" in page
+
+
+def test_a_log_on_stdin_has_a_page_too(command, log_file):
+    done = command("report", "-", "-o", "-", given=log_file.read_bytes())
+    assert done.exit_code == 0
+    assert "<title>stdin · memman</title>" in done.stdout
+    assert "Why is the build red?" in done.stdout
+
+
+@pytest.mark.parametrize("given", [b"", b"[{", b"\xff\x00\x01", b'{"a": 1}'])
+def test_what_stdin_has_that_is_neither_is_told_as_stdin(command, given):
+    done = command("report", "-", "-o", "-", given=given)
+    assert (done.exit_code, done.stdout) == (3, "")
+    assert done.stderr.startswith(("memman: stdin ", "memman: stdin: "))
+
+
+def test_json_says_where_the_page_is_and_what_it_shows(command, log_file, tmp_path):
+    page = tmp_path / "log.html"
+    done = command("report", log_file, "-o", page, "--json")
+    assert json.loads(done.stdout) == {
+        "memman": "report",
+        "version": 1,
+        "session_id": "log",
+        "report_file": str(page),
+        "bytes": page.stat().st_size,
+        "entries": 5,
+    }
+    assert command("report", log_file, "-o", "-", "--json").exit_code == 2
 
 
 def test_without_a_target_it_says_what_to_give(command, session_file):

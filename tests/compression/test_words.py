@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -75,3 +77,14 @@ def test_a_value_stands_in_its_text_and_holds_no_blank_or_bracket(text: str, mos
     for value in [*exact_values(text), *sure]:
         assert value in text
         assert not set(value) & set(" \n\t;[]()<>{}|\"'`")
+
+
+def test_json_within_json_has_its_escapes_taken_out_too() -> None:
+    inner = json.dumps({"cmd": "cat src/one.py\nrun\tsrc/two.py\n\"src/three.py\""})
+    assert "one.py\\nrun" in inner
+    found = ["src/one.py", "src/two.py", "src/three.py"]
+    assert exact_values(inner) == exact_values(json.dumps({"input": inner})) == found
+
+
+def test_a_backslash_that_stands_before_a_letter_is_no_escape_of_json_within_json() -> None:
+    assert exact_values(json.dumps({"path": "C:\\new\\table.txt"})) == [r"C:\\new\\table.txt"]

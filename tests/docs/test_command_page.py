@@ -41,6 +41,7 @@ ARGUMENTS = {
     "undo": ["compressed.json", "-o", "other.json"],
     "export": ["s.json"],
     "verify": ["s.json"],
+    "report": ["s.json", "-o", "page.html"],
     "check": ["log.jsonl"],
     "formats": [],
     "count": ["Hello"],

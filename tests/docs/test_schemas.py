@@ -48,6 +48,8 @@ LINES = [
     (answers.ExportAnswer, "export small.json -t anthropic"),
     (answers.ExportAnswer, "export s.json --budget 800"),
     (answers.ArchiveAnswer, "export s.json -t memman-jsonl -o s.jsonl"),
+    (answers.ReportAnswer, "report small.json -o page.html"),
+    (answers.ReportAnswer, "report log.json -o page.html"),
     (answers.VerifyAnswer, "verify s.json"),
     (answers.VerifyAnswer, "verify log.json"),
     (answers.CheckAnswer, "check log.json"),
