@@ -125,11 +125,12 @@ class Usage(Event, frozen=True, kw_only=True):
 
 
 class CompressionFailedNotice(Event, frozen=True, kw_only=True):
-    """A summarizer failed, did not pay, or its reply could not be taken as it was; `fallback` says what
-    happened instead. Nothing was lost.
+    """A summarizer failed, did not pay, or its reply could not be taken as it was, or a compression that
+    an add began failed; `fallback` says what happened instead. Nothing was lost.
 
-    `failures` is how many there were in a row, `retry_at` until when it is left alone; 0 and None
-    where it goes on being asked. `cost` is what this compression's calls took up to then.
+    `failures` is how many there were in a row, `retry_at` until when the summarizer or the strategy is
+    left alone; 0 and None where it goes on being asked. `cost` is what this compression's calls took up
+    to then.
     """
 
     reason: str

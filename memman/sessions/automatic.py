@@ -7,6 +7,7 @@ import logging
 from memman import events
 from memman.errors import MemmanError, StoreError
 from memman.sessions.compressing import Compressing
+from memman.sessions.pacing import Rest
 
 logger = logging.getLogger("memman")
 
@@ -50,15 +51,21 @@ class Automatic(Compressing):
                     self.id,
                     type(error).__name__,
                 )
-                await self._tell_failure(str(error), "nothing was changed")
+                await self._tell_failure(str(error), "nothing was changed", self._stages_rest)
             else:  # of a store: it comes again at the next verb, to somebody who can act
                 logger.exception("the automatic compression of session %s failed", self.id)
                 reason = f"{type(error).__name__}: {error}"
                 await self._tell_failure(reason, "the next verb reads the session's store again")
         return None
 
-    async def _tell_failure(self, reason: str, fallback: str) -> None:
+    async def _tell_failure(self, reason: str, fallback: str, rest: Rest | None = None) -> None:
         self.pace.last = reason
         await self.tell(
-            events.CompressionFailedNotice(session_id=self.id, reason=reason, fallback=fallback)
+            events.CompressionFailedNotice(
+                session_id=self.id,
+                reason=reason,
+                fallback=fallback,
+                failures=rest.failures if rest else 0,
+                retry_at=rest.until if rest else None,
+            )
         )

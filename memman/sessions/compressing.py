@@ -177,6 +177,10 @@ class Compressing(LiveWindow):
                 continue
             except SummaryFailed as error:
                 return self._given_up(f"the summary failed: {error}", automatic)
+            except CompressionFailed as error:
+                self._stages_failed(error)
+                raise
+            self.pace.stages_ran()
             rest = self._judged_summary(attempt, after) if cost.calls else None
             replacements = replacements_of(after)
             if not replacements:
@@ -200,6 +204,8 @@ class Compressing(LiveWindow):
             pace, summarizer = self.pace, self._summarizer()
             if automatic and pace.is_aside(self._shared.clock):
                 return self._nothing(_ANOTHER_PAYS)
+            if automatic and (broken := self._stages_rest):
+                return self._nothing(f"nothing was changed: {broken}")
             options, rest = self._options(summarizer, focus, automatic, lately)
             if rest is not None and not options.write:
                 return self._given_up(str(rest), automatic)
@@ -213,6 +219,17 @@ class Compressing(LiveWindow):
         if self._config.on_failure == "raise" and not automatic:
             raise CompressionFailed(reason)
         return self._nothing(reason, self._spent)
+
+    def _stages_failed(self, error: CompressionFailed) -> None:
+        stages, now = self._settled.stages, self._shared.clock()
+        self.pace.stages_failed(stages, now, str(error), self._progress)
+
+    @property
+    def _stages_rest(self) -> Rest | None:
+        """Until when the strategy is left alone, where one of its stages failed."""
+        return self.pace.stages_rest(
+            self._settled.stages, self._shared.clock, self._progress, self._budget
+        )
 
     def _judged_summary(self, attempt: _Attempt, after: View) -> Rest | None:
         """Notes that the summarizer was asked and how it went; why it rests if that did not pay."""

@@ -1,14 +1,14 @@
-"""When a session's summarizer may be asked: once per room that was filled, and after a failure later."""
+"""When a session's summarizer may be asked and its strategy be run: after a failure later."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
 import msgspec
 
-from memman.compression import FinishedParts
+from memman.compression import FinishedParts, Step
 from memman.config import Budget
 
 FIRST_PAUSE: Final = timedelta(seconds=15)  # a limit per minute is often free again after that
@@ -22,8 +22,9 @@ Progress = tuple[int, int]
 
 
 class Rest(msgspec.Struct, frozen=True):
-    """Why and until when a summarizer is left alone: `failures` in a row, the last for `reason`."""
+    """Why and until when `what` is left alone: `failures` in a row, the last for `reason`."""
 
+    what: str
     failures: int
     reason: str
     since: datetime
@@ -38,21 +39,33 @@ class Rest(msgspec.Struct, frozen=True):
         times = "1 failure" if self.failures == 1 else f"{self.failures} failures in a row"
         until = self.until.isoformat(timespec="seconds")
         sooner = "" if self.open else " or until much is new"
-        return f"the summarizer is left alone until {until}{sooner}, after {times} ({self.reason})"
+        return f"the {self.what} is left alone until {until}{sooner}, after {times} ({self.reason})"
+
+    def lasts(self, clock: Callable[[], datetime]) -> bool:
+        """Whether it lasts now. A clock that went back ends it."""
+        return self.since <= clock() < self.until
+
+
+def _longer(what: str, before: Rest | None, now: datetime, reason: str) -> Rest:
+    """The rest after one more failure in a row."""
+    failures = before.failures + 1 if before is not None else 1
+    pause = min(FIRST_PAUSE * 2 ** min(failures - 1, 10), LONGEST_PAUSE)
+    return Rest(what, failures, reason, now, now + pause)
 
 
 class Pace:
-    """What one session knows of its summarizer, in this process: also after it was unloaded.
+    """What one session knows of its summarizer and strategy, in this process: also after it was unloaded.
 
     After a failure nobody asks for 15 s, after the next one for 30 s, and so on up to 5 minutes. The
     first two pauses end too when a room is filled with what the summarizer has not seen, or by hand;
     from the third failure in a row on only time ends one. A compression that gained less than a
-    tenth of the window is such a failure. A good answer ends it all.
+    tenth of the window is such a failure. A good answer ends it all. So it is, by itself, with a strategy
+    whose stage failed: an add does not run it, and only a compression by hand always does.
     """
 
     __slots__ = (
-        "_answered_at", "_aside_at", "_begun_at", "_counted", "_failed_at", "_rest", "_summarizer", "last",
-        "left_at", "parts", "tried_at", "wordy",
+        "_answered_at", "_aside_at", "_begun_at", "_broken", "_broken_at", "_counted", "_failed_at",
+        "_rest", "_stages", "_summarizer", "last", "left_at", "parts", "tried_at", "wordy",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -61,6 +74,9 @@ class Pace:
         self._answered_at: Progress | None = None
         self._failed_at: Progress | None = None
         self._rest: Rest | None = None
+        self._stages: Sequence[Step] = ()  # those that failed
+        self._broken: Rest | None = None
+        self._broken_at: Progress | None = None
         self._aside_at: datetime | None = None
         self._counted = False
         self.wordy = False  # its last summary was too long, also when it was asked again
@@ -87,9 +103,7 @@ class Pace:
         if self._counted and before is not None:
             return before
         self._counted, self._failed_at = True, self._begun_at
-        failures = before.failures + 1 if before is not None else 1
-        pause = min(FIRST_PAUSE * 2 ** min(failures - 1, 10), LONGEST_PAUSE)
-        self._rest = Rest(failures, reason, now, now + pause)
+        self._rest = _longer("summarizer", before, now, reason)
         return self._rest
 
     def answered(self, gain: float, now: datetime) -> Rest | None:
@@ -114,11 +128,35 @@ class Pace:
         return since is not None and since <= clock() < since + ASIDE
 
     def rest(self, clock: Callable[[], datetime]) -> Rest | None:
-        """The rest that lasts now. A clock that went back ends it."""
+        """The summarizer's rest that lasts now."""
         rest = self._rest
-        if rest is None or not rest.since <= clock() < rest.until:
+        return rest if rest is not None and rest.lasts(clock) else None
+
+    def stages_failed(
+        self, stages: Sequence[Step], now: datetime, reason: str, progress: Progress
+    ) -> Rest:
+        """A stage of the strategy raised, or returned what cannot be."""
+        before = self._broken if stages == self._stages else None
+        self._stages, self._broken_at = stages, progress
+        self._broken = _longer("strategy", before, now, reason)
+        return self._broken
+
+    def stages_ran(self) -> None:
+        """No stage of the strategy failed."""
+        self._stages, self._broken, self._broken_at = (), None, None
+
+    def stages_rest(
+        self,
+        stages: Sequence[Step],
+        clock: Callable[[], datetime],
+        progress: Progress,
+        budget: Budget,
+    ) -> Rest | None:
+        """The rest of these stages that lasts now; another strategy has none."""
+        rest = self._broken
+        if rest is None or stages != self._stages or not rest.lasts(clock):
             return None
-        return rest
+        return rest if rest.open or _lately(self._broken_at, progress, budget) else None
 
     def failed_lately(self, progress: Progress, budget: Budget) -> bool:
         """Whether too little was added since the last failure for another conversation."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from typing import Any
 
 import msgspec
@@ -21,6 +22,7 @@ from memman.compression import (
 )
 from memman.entries import Draft, TokenCount
 from memman.formats.rules import check
+from memman.testing import FakeClock
 
 S = "s"
 STUBBED = "[memman: this was taken out to save space; it is entry #"
@@ -431,6 +433,82 @@ def test_an_add_goes_on_when_a_step_is_wrong_and_tells_of_it() -> None:
     assert "returned int, not a View" in heard[0]
     assert memory.get_entries(S)[-1].id == entry.id
     assert memory.build_context(S).tokens.tokens <= 200
+
+
+def failing(clock: FakeClock, **settings: Any) -> tuple[MemoryManager, list[None], list[Any]]:
+    """A session over its limit whose only step raises; its runs, and what was told of it."""
+    runs: list[None] = []
+    told: list[Any] = []
+
+    def broken(view: View, goal: Any, craft: Any) -> None:
+        runs.append(None)
+        raise KeyError("no such thing")
+
+    memory = MemoryManager(
+        counter="chars4",
+        clock=clock,
+        config=MemoryConfig(strategy=(broken,), max_tokens=1_000, max_entries=None, **settings),
+    )
+    signals.compression_failed.connect(
+        lambda _, event: told.append(event), sender=memory, weak=False
+    )
+    memory.add_user_message(S, "abc " * 1_001)
+    return memory, runs, told
+
+
+def test_a_strategy_that_fails_is_run_by_adds_after_a_pause_that_grows(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    clock = FakeClock()
+    memory, runs, told = failing(clock)
+    pauses = []
+    for failures in range(1, 7):
+        assert len(runs) == len(told) == len(caplog.records) == failures
+        assert told[-1].failures == failures
+        assert "KeyError" in told[-1].reason
+        pauses.append((told[-1].retry_at - clock()).total_seconds())
+        for _ in range(10):
+            memory.add_user_message(S, "a little more")
+        clock.advance(timedelta(seconds=pauses[-1]))
+        memory.add_user_message(S, "after the pause")
+    assert pauses == [15, 30, 60, 120, 240, 300]
+
+
+def test_much_that_is_new_ends_the_first_two_pauses_of_a_strategy_and_no_later_one() -> None:
+    memory, runs, _ = failing(FakeClock())
+    for _ in range(30):
+        memory.add_user_message(S, "abc " * 200)
+    assert len(runs) == 3
+
+
+def test_by_hand_and_with_other_steps_a_strategy_is_run_at_once() -> None:
+    memory, runs, told = failing(FakeClock())
+    for _ in range(4):
+        with pytest.raises(CompressionFailed, match="KeyError"):
+            memory.compress(S)
+    memory.add_user_message(S, "and more")
+    assert len(runs) == 5
+    memory.update_config(strategy=(drop_oldest,))
+    memory.add_user_message(S, "abc " * 500)
+    assert len(memory.get_active_entries(S)) < 3
+    assert len(told) == 1
+
+
+def test_a_step_that_works_again_ends_what_was_noted() -> None:
+    clock = FakeClock()
+    answers: list[Any] = [7, 7, None, 7]
+    told: list[Any] = []
+    config = MemoryConfig(
+        strategy=(lambda view, goal, craft: answers.pop(0),), max_tokens=1_000, max_entries=None
+    )
+    memory = MemoryManager(counter="chars4", clock=clock, config=config)
+    with signals.compression_failed.connected_to(
+        lambda _, event: told.append(event.failures), sender=memory
+    ):
+        for _ in range(4):
+            memory.add_user_message(S, "abc " * 1_001)
+            clock.advance(timedelta(seconds=60))
+    assert told == [1, 2, 1]
 
 
 def test_the_async_manager_checks_steps_too() -> None:
