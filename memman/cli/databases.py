@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from memman.cli.problems import UnreadableError, UnusableError
+from memman.cli.watching import watched
 from memman.config import MemoryConfig
 from memman.errors import StoreError
 from memman.manager import MemoryManager
@@ -53,7 +54,7 @@ def chosen() -> str | None:
     return named
 
 
-def quiet_manager(store: str | Store | None = None, model: str | None = None) -> MemoryManager:
+def quiet_manager(store: Store | None = None, model: str | None = None) -> MemoryManager:
     """A manager that changes nothing by itself: the commands compress when they are asked to.
 
     And no model that a session names is asked, nor needed for reading it. `model` is whose counter counts.
@@ -64,7 +65,7 @@ def quiet_manager(store: str | Store | None = None, model: str | None = None) ->
 
 def database(path: str, model: str | None = None) -> MemoryManager:
     """A manager on a database, which is made where there is none. Raises `StoreError`."""
-    memory = quiet_manager(path, model)
+    memory = quiet_manager(watched(open_store(path, shared_plugins)), model)
     click.get_current_context().call_on_close(memory.close)
     return memory
 
@@ -86,7 +87,7 @@ def opened(path: str) -> tuple[MemoryManager, str]:
 
 def there(path: str) -> MemoryManager:
     """A manager on a database that must be there. Raises `UnreadableError`."""
-    memory = quiet_manager(_there(path))
+    memory = quiet_manager(watched(_there(path)))
     click.get_current_context().call_on_close(memory.close)
     return memory
 

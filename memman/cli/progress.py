@@ -5,20 +5,35 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import partial
 from typing import BinaryIO, Self, cast
 
 from memman.cli.display import console, has_colours
 
 _TOLD_EVERY = 2**18  # bytes
+_RECORDS = 1_000  # fewer are done before anybody sees it
 
 Watch = Callable[[BinaryIO], BinaryIO]
 """Gives a file that is to be read in the place of another, so that it is seen how far that has come."""
 
 
+_shown: ContextVar[Callable[[int, int], None] | None] = ContextVar("memman.cli.shown", default=None)
+
+
+def told(done: int, in_all: int) -> None:
+    """Shows how many records of a known number are done, where something is shown at all."""
+    show = _shown.get()
+    if show is not None and (done % _RECORDS == 0 or done == in_all) and in_all > _RECORDS:
+        show(done, in_all)
+
+
 @contextmanager
 def working(on: str) -> Iterator[Watch]:
-    """Shows on a terminal that something is being done, and how much is, where a file is watched."""
+    """Shows on a terminal that something is being done, and how much is, of a watched file or database.
+
+    A file is read before its records are written; each is shown from its beginning.
+    """
     shown_on = console("stderr")
     if not shown_on.is_terminal or not has_colours(shown_on):  # it moves the cursor
         yield lambda file: file
@@ -34,7 +49,14 @@ def working(on: str) -> Iterator[Watch]:
             told = partial(shown.update, task)
             return cast("BinaryIO", _Watched(file, lambda read: told(completed=read)))
 
-        yield watch
+        def show(done: int, in_all: int) -> None:
+            shown.update(task, total=in_all, completed=done)
+
+        token = _shown.set(show)
+        try:
+            yield watch
+        finally:
+            _shown.reset(token)
 
 
 class _Watched:

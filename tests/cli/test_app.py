@@ -282,6 +282,15 @@ def test_a_terminal_is_shown_how_much_of_a_long_file_was_read(tmp_path):
     assert "verifying" in on_a_terminal("verify", archive)
 
 
+def test_a_terminal_is_shown_how_much_of_a_database_was_read(tmp_path):
+    with memman.MemoryManager(tmp_path / "chat.db", counter="chars4") as memory:
+        memory.add_messages("s", [{"role": "user", "content": "hello"}] * 1_500)
+    archive = tmp_path / "s.jsonl"
+    shown = on_a_terminal("export", tmp_path / "chat.db", "-t", "memman-jsonl", "-o", archive)
+    assert "exporting" in shown
+    assert "100%" in shown
+
+
 def test_a_terminal_gets_colours(demo_file):
     assert "\x1b[" in on_a_terminal("stats", demo_file)
 
