@@ -38,7 +38,14 @@ settings.register_profile("ci", settings.get_profile("memman"), derandomize=True
 settings.register_profile("thorough", settings.get_profile("memman"), max_examples=2_000)
 settings.load_profile("memman")
 
-_LOOPS = ("docs/README.md", "docs/how-to/openai-loop.md", "docs/how-to/anthropic-loop.md")
+_LOOPS = (
+    "docs/README.md",
+    "docs/how-to/openai-loop.md",
+    "docs/how-to/anthropic-loop.md",
+    "docs/how-to/gemini-loop.md",
+    "docs/how-to/bedrock-loop.md",
+    "docs/how-to/async-and-more.md",
+)
 _COMMANDS = (
     "docs/how-to/why-did-the-agent-forget.md",
     "docs/how-to/look-into-a-log.md",
@@ -149,5 +156,11 @@ def provider() -> Iterator[Loopback]:
         patch.setenv("OPENAI_API_KEY", "unused")
         patch.setenv("ANTHROPIC_BASE_URL", server.url)
         patch.setenv("ANTHROPIC_API_KEY", "unused")
+        patch.setenv("GOOGLE_GEMINI_BASE_URL", server.url)
+        patch.setenv("GEMINI_API_KEY", "unused")
+        patch.setenv("AWS_ENDPOINT_URL_BEDROCK_RUNTIME", server.url)
+        patch.setenv("AWS_ACCESS_KEY_ID", "unused")
+        patch.setenv("AWS_SECRET_ACCESS_KEY", "unused")
+        patch.setenv("AWS_DEFAULT_REGION", "us-east-1")
         patch.setenv("NO_PROXY", "127.0.0.1")
         yield server

@@ -1,6 +1,7 @@
 """A provider on the loopback interface, for the loops in `docs/how-to`.
 
-It speaks OpenAI's `chat.completions` and Anthropic's `messages`, so that the real SDKs run against it.
+It speaks OpenAI's `chat.completions` and `responses`, Anthropic's `messages`, Gemini's `generateContent`
+and Bedrock's `converse`, the first and the third as a stream too, so that the real SDKs run against it.
 It refuses what the providers refuse: a request that breaks their rules (`memman.formats.rules`), and one
 that is larger than its context window. Its model asks for a tool first, where there are any, and answers
 from the result.
@@ -18,6 +19,9 @@ from typing import Any
 from memman.formats.rules import check
 
 _TOOL_PROMPT = 450
+_READ = (
+    "system", "messages", "tools", "instructions", "input", "systemInstruction", "contents", "toolConfig",
+)  # fmt: skip
 WINDOW = 3_000  # tokens of the context window, as this server counts
 
 
@@ -38,26 +42,26 @@ class Loopback(ThreadingHTTPServer):
 
     def answered(self, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         """The status and the body of the response to a request."""
-        chat = path.endswith("/chat/completions")
-        if not chat and not path.endswith("/messages"):
+        target = next((found for end, found in _SERVED.items() if path.endswith(end)), None)
+        if target is None:
             return 404, _error("not_found_error", f"nothing is served at {path}")
         tokens = _tokens(body)
-        problem = self._problem("openai-chat" if chat else "anthropic", body, tokens)
+        problem = self._problem(target, body, tokens)
         if problem:
             self.refused.append(problem)
             return 400, _error("invalid_request_error", problem)
         self.requests.append(body)
-        turn = len(self.requests)
-        reply = _completion if chat else _message
-        return 200, reply(body, turn, tokens)
+        return 200, _REPLIES[target](body, len(self.requests), tokens)
 
     def _problem(self, target: str, body: dict[str, Any], tokens: int) -> str:
-        broken = check(body.get("messages", ()), target, system=body.get("system"))
+        messages = _messages(body)
+        broken = check(messages, target, system=_system(body))
         if broken:
             return "; ".join(f"message {found.index}: {found.message}" for found in broken)
         if tokens > self.window:
             return f"the request has {tokens} tokens and the context window {self.window}"
-        extra = set().union(*body["messages"]) - _KNOWN_KEYS[target]
+        known = _KNOWN_KEYS.get(target)
+        extra = set().union(*messages) - known if known else ()
         return f"unknown keys in a message: {sorted(extra)}" if extra else ""
 
 
@@ -68,7 +72,16 @@ _KNOWN_KEYS = {
         "function_call",
     },
     "anthropic": {"role", "content"},
+    "gemini": {"role", "parts"},
+    "bedrock": {"role", "content"},
 }  # fmt: skip
+_SERVED = {  # how a path ends, and whose messages come there
+    "/chat/completions": "openai-chat",
+    "/responses": "openai-responses",
+    "/messages": "anthropic",
+    ":generateContent": "gemini",
+    "/converse": "bedrock",
+}
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -113,9 +126,23 @@ def _tokens(body: dict[str, Any]) -> int:
 
     Where tools are given in Anthropic's shape, the prompt that Anthropic puts before them is added.
     """
-    read = {key: body[key] for key in ("system", "messages", "tools") if key in body}
+    read = {key: body[key] for key in _READ if key in body}
     hidden = _TOOL_PROMPT if any("input_schema" in tool for tool in body.get("tools", ())) else 0
     return len(json.dumps(read, ensure_ascii=False).encode()) // 4 + hidden
+
+
+def _messages(body: dict[str, Any]) -> list[Any]:
+    """The messages of a request, whatever their provider calls them."""
+    return body.get("messages") or body.get("contents") or body.get("input") or []
+
+
+def _system(body: dict[str, Any]) -> str | None:
+    """The system prompt of a request where it stands apart."""
+    apart = body.get("systemInstruction")
+    if apart is not None:
+        return apart["parts"][0]["text"]
+    system = body.get("system")
+    return system[0]["text"] if isinstance(system, list) else system
 
 
 def _error(kind: str, message: str) -> dict[str, Any]:
@@ -124,18 +151,19 @@ def _error(kind: str, message: str) -> dict[str, Any]:
 
 def _question(message: dict[str, Any]) -> str | None:
     """The user's own words where the message has them, None after a tool result."""
-    content = message.get("content")
-    if message["role"] != "user":
+    content = message.get("content") or message.get("parts")
+    if message.get("role") != "user":
         return None
     if isinstance(content, str):
         return content
-    return None if any(b["type"] == "tool_result" for b in content) else content[-1]["text"]
+    return content[-1].get("text")  # a result, in whatever form, has none
 
 
 def _wanted(body: dict[str, Any]) -> dict[str, Any] | None:
     """The arguments of the tool call that the model makes now, None when it answers."""
-    question = _question(body["messages"][-1])
-    return None if question is None or not body.get("tools") else {"path": question.split()[-1].rstrip("?")}
+    question = _question(_messages(body)[-1])
+    tools = body.get("tools") or body.get("toolConfig")
+    return None if question is None or not tools else {"path": question.split()[-1].rstrip("?")}
 
 
 def _completion(body: dict[str, Any], turn: int, tokens: int) -> dict[str, Any]:
@@ -188,6 +216,67 @@ def _message(body: dict[str, Any], turn: int, tokens: int) -> dict[str, Any]:
             "output_tokens": 12,
         },
     }
+
+
+def _response(body: dict[str, Any], turn: int, tokens: int) -> dict[str, Any]:
+    wanted = _wanted(body)
+    text = {"type": "output_text", "text": "It is fine.", "annotations": []}
+    item: dict[str, Any] = {
+        "type": "message", "id": f"msg_{turn}", "role": "assistant", "status": "completed",
+        "content": [text],
+    }  # fmt: skip
+    if wanted is not None:
+        item = {
+            "type": "function_call", "id": f"fc_{turn}", "call_id": f"call_{turn}", "name": "read_file",
+            "arguments": json.dumps(wanted), "status": "completed",
+        }  # fmt: skip
+    return {
+        "id": f"resp_{turn}", "object": "response", "created_at": 1_750_000_000, "status": "completed",
+        "model": body["model"], "output": [item], "parallel_tool_calls": True, "tool_choice": "auto",
+        "tools": [],
+        "usage": {
+            "input_tokens": tokens, "input_tokens_details": {"cached_tokens": 0}, "output_tokens": 12,
+            "output_tokens_details": {"reasoning_tokens": 0}, "total_tokens": tokens + 12,
+        },
+    }  # fmt: skip
+
+
+def _generated(body: dict[str, Any], turn: int, tokens: int) -> dict[str, Any]:
+    wanted = _wanted(body)
+    part: dict[str, Any] = {"text": "It is fine."}
+    if wanted is not None:
+        call = {"name": "read_file", "args": wanted}
+        part = {"functionCall": call, "thoughtSignature": "c2lnbmF0dXJl"}
+    content = {"role": "model", "parts": [part]}
+    return {
+        "candidates": [{"index": 0, "finishReason": "STOP", "content": content}],
+        "usageMetadata": {
+            "promptTokenCount": tokens, "candidatesTokenCount": 12, "totalTokenCount": tokens + 12,
+        },
+        "modelVersion": "gemini", "responseId": f"r{turn}",
+    }  # fmt: skip
+
+
+def _converse(body: dict[str, Any], turn: int, tokens: int) -> dict[str, Any]:
+    wanted = _wanted(body)
+    content: list[dict[str, Any]] = [{"text": "It is fine."}]
+    if wanted is not None:
+        use = {"toolUseId": f"tooluse_{turn}", "name": "read_file", "input": wanted}
+        content = [{"text": "I will read it."}, {"toolUse": use}]
+    return {
+        "output": {"message": {"role": "assistant", "content": content}},
+        "stopReason": "end_turn" if wanted is None else "tool_use", "metrics": {"latencyMs": 1},
+        "usage": {"inputTokens": tokens, "outputTokens": 12, "totalTokens": tokens + 12},
+    }  # fmt: skip
+
+
+_REPLIES = {
+    "openai-chat": _completion,
+    "openai-responses": _response,
+    "anthropic": _message,
+    "gemini": _generated,
+    "bedrock": _converse,
+}
 
 
 # ---------------------------------------------------------------- what it streams
