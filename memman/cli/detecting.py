@@ -35,9 +35,24 @@ def kind_of(
     if not kinds:
         raise UnreadableError(f"{name}: {_unknown(head, where)}")
     if len(kinds) > 1 and score > 1:
+        _check_alike(head, kinds, name, where)
         names = " or ".join(kind.name for kind in kinds)
         raise UnreadableError(f"{name} may be {names}: its first items fit each; say which with -f")
     return kinds[0], score > 1
+
+
+def _check_alike(
+    head: Sequence[Any], kinds: Sequence[Kind], name: str, where: Callable[[int], str]
+) -> None:
+    """Refuses a head of which some items are surely in one of these formats and some in another."""
+    first: Kind | None = None
+    for index, item in enumerate(head):
+        own = surely(item)
+        if own is None or own not in kinds:
+            continue
+        first = first or own
+        if own is not first:
+            raise UnreadableError(f"{name}: {mixed(where(index), [own], [first])}")
 
 
 def other_kind(item: Any, kind: Kind, *, failed: bool = False) -> Kind | None:

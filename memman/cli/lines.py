@@ -165,7 +165,9 @@ def decode(text: str | bytes, name: str) -> Any:
     try:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise UnreadableError(f"{name} is not JSON: {_where(text, error)}") from None
+        raise UnreadableError(
+            f"{name} is not JSON: {_where(text, error)}; mend it there, or get a whole copy of the file"
+        ) from None
 
 
 def _decoded(line: bytes, number: int, name: str) -> Any:

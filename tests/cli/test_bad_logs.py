@@ -27,6 +27,10 @@ def lines(*items: object) -> bytes:
 
 
 BAD: dict[str, tuple[bytes, tuple[str, ...]]] = {
+    "a file of one log behind a file of another": (
+        lines(CLAUDE, CODEX),
+        ("log: line 2 is in the format codex", "comes before it in claude-code", "split the file there"),
+    ),
     "null": (b"null", ("log is JSON, but null by itself", "a log is a list of messages")),
     "a number": (b" 5\n", ("log is JSON, but a number by itself", "a message a line")),
     "a string": (b'"hi"', ("log is JSON, but a string by itself",)),

@@ -198,6 +198,16 @@ def test_side_chains_are_left_out_and_told(tmp_path: Path) -> None:
     assert "left out: 1 side chain of sub-agents (1 message)" in done.stderr.splitlines()
 
 
+def test_micro_compactions_are_told_and_what_they_cleared_is_read_as_it_was(tmp_path: Path) -> None:
+    log, to = tmp_path / "log.jsonl", tmp_path / "s.json"
+    boundary = {"type": "system", "subtype": "microcompact_boundary", "uuid": "m", "parentUuid": "1"}
+    lines = claude(said("1", None, "a"), boundary, said("2", "m", "b", "assistant"))
+    log.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    done = CliRunner().invoke(memman, ["import", str(log), "-o", str(to)])
+    assert "left out: 1 micro-compaction: the tool results" in done.stderr
+    assert [entry["content"] for entry in json.loads(to.read_text())["entries"]] == ["a", "b"]
+
+
 def test_without_branches_only_the_live_path_is_in_the_log(tmp_path: Path) -> None:
     to = tmp_path / "s.json"
     log = str(SAMPLES / "claude-code.jsonl")

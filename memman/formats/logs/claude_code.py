@@ -3,7 +3,8 @@
 A line names its parent; the newest line of the main chain is where the conversation stands, and what leads
 there is what the model saw. Branches that were left behind are read as such; side chains, which are
 sub-agents' conversations, are left out, unless the file holds nothing else. A `compact_boundary` and
-the summary behind it are a compaction of everything before.
+the summary behind it are a compaction of everything before. A `microcompact_boundary`, by which old
+tool results were cleared, is told: the results are read as they were.
 """
 
 from __future__ import annotations
@@ -49,18 +50,25 @@ class ClaudeCodeLog:
         graph = _Graph(items)
         live = graph.live()
         names: dict[str, str] = {}
-        reason = ""
+        reason, cleared = "", 0
         for index, line in _merged(graph.of_chain(items), graph.ends):
             if line["uuid"] not in live:
                 yield from _left_behind(_entries(line, index, names))
             elif line.get("subtype") == "compact_boundary":
                 trigger = _dict(line.get("compactMetadata")).get("trigger")
                 reason = f"compacted by Claude Code ({trigger or 'unknown'})"
+            elif line.get("subtype") == "microcompact_boundary":
+                cleared += 1
             elif line.get("isCompactSummary") is True:
                 said = _said(_entries(line, index, names))
                 yield Compaction(said, reason or "compacted by Claude Code", _time(line))
             elif line.get("type") in _SPOKEN:
                 yield from _entries(line, index, names)
+        if cleared:
+            yield LeftOut(
+                f"{cleared} micro-compaction{'s' * (cleared != 1)}: the tool results that Claude Code "
+                "cleared from the model's sight are here as they were"
+            )
         if graph.side_messages:
             chains, spoken = graph.side_chains, graph.side_messages
             yield LeftOut(
