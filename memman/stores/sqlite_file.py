@@ -128,7 +128,12 @@ class SQLiteFile:
         if code == _FULL:
             raise StoreFull(f"no room for {self.path}; nothing was changed: {error}") from error
         if code == _READONLY:
-            raise StoreError(f"{self.path} may only be read; nothing was changed") from error
+            raise StoreError(
+                f"{self.path} may only be read; nothing was changed: give this user the right to write to "
+                "it and to its folder, or work on a copy"
+            ) from error
+        if code == _CANTOPEN and Path(self._file).is_dir():
+            raise StoreError(f"{self.path} is a folder: name a file in it") from error
         if code == _CANTOPEN:
             raise StoreError(
                 f"cannot open {self.path}: does its folder exist, and may this user write there?"

@@ -102,7 +102,10 @@ class Database:
             connection = Connection.connect(self._url, **self._settings)
             connection.answer_timeout = self._answer_timeout
         except psycopg.Error as error:
-            raise StoreError(f"cannot connect to {self._where()}: {said(error)}") from error
+            raise StoreError(
+                f"cannot connect to {self._where()}: {said(error)}. Is the server running there, and "
+                "are the URL's user, password and database right?"
+            ) from error
         try:
             with connection:
                 version = made_ready(connection, self._create)
