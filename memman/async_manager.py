@@ -854,6 +854,11 @@ class AsyncMemoryManager:
         self._shared.store = ClosedStore()
         self._sessions.forget()
 
+    def __repr__(self) -> str:
+        shared = self._shared
+        kind, store = type(shared.sender).__name__, type(shared.store).__name__
+        return f"<{kind} of {store}, model {shared.config.model!r}>"
+
     async def __aenter__(self) -> Self:
         return self
 

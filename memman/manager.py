@@ -583,6 +583,9 @@ class MemoryManager:
         """
         self._run(self._verbs.close())
 
+    def __repr__(self) -> str:
+        return repr(self._verbs)
+
     def __enter__(self) -> Self:
         return self
 

@@ -58,6 +58,14 @@ def test_the_types_of_a_verb_are_there_when_it_runs(manager: type, verb: str) ->
     ).parameters.keys() - {"self"}
 
 
+def test_a_manager_is_shown_by_its_store_and_model() -> None:
+    assert repr(MemoryManager(model="gpt-5")) == "<MemoryManager of MemoryStore, model 'gpt-5'>"
+    assert repr(AsyncMemoryManager()) == "<AsyncMemoryManager of MemoryStore, model None>"
+    memory = MemoryManager()
+    memory.close()
+    assert repr(memory) == "<MemoryManager of ClosedStore, model None>"
+
+
 def script(memory: Any) -> list[Any]:
     """Calls that both doors answer alike; what they give is compared as values."""
     words = "abc " * 60
