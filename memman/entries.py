@@ -237,6 +237,9 @@ def _there_and_back(value: Any, what: str) -> tuple[bytes, Any]:
         encoded = _encoder.encode(value)
         back = msgspec.json.decode(encoded)
         same = back == value
+        # Where Python's own limit is depends on its version, and on who calls.
+        if encoded.count(b"[") + encoded.count(b"{") > _MAX_DEPTH:
+            same = same and depth_of(back, _MAX_DEPTH) <= _MAX_DEPTH
     except (TypeError, ValueError, RecursionError, OverflowError) as error:
         raise InvalidInput(f"{what} is not plain JSON: {fault_in_json(value) or error}") from None
     if not same:
@@ -244,6 +247,20 @@ def _there_and_back(value: Any, what: str) -> tuple[bytes, Any]:
             f"{what} is not plain JSON: {fault_in_json(value) or 'it does not survive'}"
         )
     return encoded, back
+
+
+def depth_of(value: Any, most: int) -> int:
+    """How many levels of arrays and objects there are; not looked at further than one above `most`."""
+    level, depth = [value], 0
+    while depth <= most:
+        level = [item for item in level if isinstance(item, dict | list)]
+        if not level:
+            break
+        level = [
+            each for item in level for each in (item.values() if isinstance(item, dict) else item)
+        ]
+        depth += 1
+    return depth
 
 
 def _plain_string(value: object) -> str:
@@ -263,7 +280,7 @@ def decode_json(raw: msgspec.Raw) -> Any:
 
 def fault_in_json(value: Any, path: str = "$", depth: int = 0) -> str:
     """Names the first place in `value` that JSON cannot hold; "" when there is none."""
-    if depth > _MAX_DEPTH:
+    if depth >= _MAX_DEPTH and isinstance(value, dict | list):
         return f"{path[:40]}... is nested deeper than {_MAX_DEPTH} levels"
     if isinstance(value, dict):
         odd = [key for key in value if not isinstance(key, str)]

@@ -323,7 +323,8 @@ BAD_JSON: dict[str, tuple[Any, str]] = {
     "object": ({"a": [object()]}, "$.a[0] is of type object"),
     "lone surrogate": ({"a": [LONE]}, "$.a[0] holds a lone surrogate"),
     "lone surrogate as key": ({LONE: 1}, "surrogate"),
-    "1,100 levels": (nested(1_100), "nested deeper"),
+    "65 levels": (nested(64), "nested deeper than 64 levels"),
+    "1,100 levels": (nested(1_100), "nested deeper than 64 levels"),
     "a cycle": (cycle(), "nested deeper"),
 }
 
@@ -347,7 +348,7 @@ def test_metadata_must_be_a_mapping(metadata: Any) -> None:
 
 
 def test_metadata_at_the_edge_of_json_survives_unchanged() -> None:
-    value = {"int": 2**63, "float": 1.0, "zero": -0.0, "deep": nested(60), "": None, "日": ["\x00"]}
+    value = {"int": 2**63, "float": 1.0, "zero": -0.0, "deep": nested(62), "": None, "日": ["\x00"]}
     memory = manager()
     memory.add_user_message("s", "x", metadata=value)
     restored = manager()

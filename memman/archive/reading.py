@@ -13,7 +13,7 @@ from memman.archive.limits import ArchiveLimits
 from memman.archive.lines import Header, Read, ReadHeader, fault_of_seal
 from memman.archive.packing import Packing, Unpacked
 from memman.archive.soundness import check_record, entries_of
-from memman.entries import Entry, FilePart, ImagePart, OpaquePart, check_id
+from memman.entries import Entry, FilePart, ImagePart, OpaquePart, check_id, depth_of
 from memman.errors import InvalidInput, StateError
 from memman.records import Added, Record, decode, encode
 from memman.showing import shown
@@ -270,7 +270,7 @@ class ArchiveReader:
         data = bytes(raw)
         value = msgspec.json.decode(data)
         most = self._limits.depth
-        if data.count(b"[") + data.count(b"{") > most and _depth(value, most) > most:
+        if data.count(b"[") + data.count(b"{") > most and depth_of(value, most) > most:
             raise InvalidInput(_too_much("its JSON is nested deeper", "depth", most))
         if msgspec.json.encode(value) != data:
             _loaded(data)
@@ -301,20 +301,6 @@ def _longest(part: Any) -> str:
     if isinstance(part, ImagePart | FilePart):
         return max(part.data or "", part.alt or "", part.url or "", key=len)
     return getattr(part, "text", "")
-
-
-def _depth(value: Any, most: int) -> int:
-    """How many levels of arrays and objects there are; not looked at further than one above `most`."""
-    level, depth = [value], 0
-    while depth <= most:
-        level = [item for item in level if isinstance(item, dict | list)]
-        if not level:
-            break
-        level = [
-            each for item in level for each in (item.values() if isinstance(item, dict) else item)
-        ]
-        depth += 1
-    return depth
 
 
 def _loaded(data: bytes) -> Any:
