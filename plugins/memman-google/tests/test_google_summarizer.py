@@ -176,7 +176,8 @@ def test_without_vertexs_credentials_it_says_what_to_set(
     assert summarizer.model == f"vertex_ai/{MODEL}"
     no_environment.setenv("GOOGLE_CLOUD_PROJECT", "p")
     no_environment.setenv("GOOGLE_CLOUD_LOCATION", "us-east5")
-    no_environment.setenv("NO_GCE_CHECK", "true")
+    # The variable NO_GCE_CHECK is read once, at the first import, and would hold for every later test.
+    no_environment.setattr("google.auth.compute_engine._metadata._NO_GCE_CHECK", True)
     with pytest.raises(SummarizerUnavailable, match="GOOGLE_APPLICATION_CREDENTIALS"):
         summarizer.summarize(request_)
 
