@@ -22,8 +22,9 @@ from click.testing import CliRunner
 from hypothesis import HealthCheck, settings
 from sybil import Example, Sybil
 from sybil.evaluators.python import PythonEvaluator
-from sybil.parsers.markdown import CodeBlockParser, SkipParser
+from sybil.parsers.markdown import CodeBlockParser
 from sybil.sybil import SybilCollection
+from sybil.typing import Evaluator
 
 from memman.cli.app import memman
 from tests.docs.loopback import Loopback, running
@@ -53,6 +54,7 @@ _COMMANDS = (
     "docs/how-to/import-a-coding-agents-log.md",
 )
 _PRINTED = "printed by the last block"  # no identifier, so no page can use the name
+_DONE = "where the blocks begin that were run"
 # Run by the plugin's own tests, against a server that counts.
 _ELSEWHERE = (
     "plugins/memman-anthropic/README.md",
@@ -94,6 +96,22 @@ def _forget(namespace: dict[str, Any]) -> None:
     namespace.clear()
 
 
+def _in_turn(evaluate: Evaluator) -> Evaluator:
+    """Runs what stands before a block of its page first, where another process was given it."""
+
+    def run(example: Example) -> str | None:
+        done = example.namespace.setdefault(_DONE, set())
+        for earlier in example.document.examples():
+            if earlier.start >= example.start:
+                break
+            if earlier.start not in done:
+                earlier.evaluate()
+        done.add(example.start)
+        return evaluate(example)
+
+    return run
+
+
 def _pages(
     *patterns: str,
     excludes: tuple[str, ...] = (),
@@ -102,9 +120,8 @@ def _pages(
 ) -> Sybil:
     return Sybil(
         parsers=[
-            CodeBlockParser("python", _run_and_listen),
-            CodeBlockParser("output", _compare),
-            SkipParser(),
+            CodeBlockParser("python", _in_turn(_run_and_listen)),
+            CodeBlockParser("output", _in_turn(_compare)),
             *more,
         ],
         patterns=patterns,
@@ -131,7 +148,9 @@ pytest_collect_file = SybilCollection(
         ),
         _pages(*_LOOPS, fixtures=("provider",)),
         _pages(
-            *_COMMANDS, fixtures=("folder",), more=(CodeBlockParser("console", _run_commands),)
+            *_COMMANDS,
+            fixtures=("folder",),
+            more=(CodeBlockParser("console", _in_turn(_run_commands)),),
         ),
     )
 ).pytest()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import struct
-from binascii import crc32
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -24,6 +22,7 @@ from memman.formats.bedrock import sdk_messages
 from memman.formats.rules import check
 from memman.records import UsageReported
 from memman.testing import Answer, loopback
+from tests.docs.loopback import event_stream, server_sent
 from tests.test_responses_of_sdks import CHAT, CLAUDE, CONVERSE, GEMINI, RESPONSE
 
 ARGUMENTS = ('{"at"', ": nu", "ll}")
@@ -118,32 +117,15 @@ CONVERSE_STREAM: list[dict[str, Any]] = [
 ]  # fmt: skip
 
 
-def server_sent(pieces: Iterable[dict[str, Any]], end: str = "") -> Answer:
-    """Server-sent events, each with its type where it has one."""
-    events = []
-    for number, piece in enumerate(pieces):
-        named = f"event: {piece['type']}\n" if "type" in piece else ""
-        numbered = {**piece, "sequence_number": number} if "type" in piece else piece
-        events.append(f"{named}data: {json.dumps(numbered)}\n\n")
-    return Answer(200, ("".join(events) + end).encode(), {"content-type": "text/event-stream"})
+def events(pieces: Iterable[dict[str, Any]], end: str = "") -> Answer:
+    numbered = [
+        {**one, "sequence_number": number} if "type" in one else one
+        for number, one in enumerate(pieces)
+    ]
+    return Answer(200, (server_sent(numbered) + end).encode(), {"content-type": "text/event-stream"})
 
 
-def event_stream(pieces: Iterable[dict[str, Any]]) -> Answer:
-    """Amazon's event stream: lengths, checksums, headers and a JSON payload for each event."""
-    body = b""
-    for piece in pieces:
-        [(kind, event)] = piece.items()
-        headers = b"".join(
-            bytes([len(name)]) + name.encode() + b"\x07" + struct.pack("!H", len(value)) + value.encode()
-            for name, value in (
-                (":message-type", "event"), (":event-type", kind), (":content-type", "application/json"),
-            )
-        )  # fmt: skip
-        payload = json.dumps(event).encode()
-        head = struct.pack("!II", 16 + len(headers) + len(payload), len(headers))
-        message = head + struct.pack("!I", crc32(head)) + headers + payload
-        body += message + struct.pack("!I", crc32(message))
-    return Answer(200, body, {"content-type": "application/vnd.amazon.eventstream"})
+AMAZON = {"content-type": "application/vnd.amazon.eventstream"}
 
 
 def chat(url: str, messages: list[Any]) -> list[Any]:
@@ -194,15 +176,17 @@ def converse(url: str, messages: list[Any]) -> list[Any]:
 Ask = Callable[[str, list[Any]], list[Any]]
 SDKS: dict[str, tuple[str, str, Answer, dict[str, Any], Ask]] = {
     "openai, chat": (
-        "openai-chat", "/chat/completions", server_sent(CHAT_STREAM, "data: [DONE]\n\n"), CHAT, chat),
+        "openai-chat", "/chat/completions", events(CHAT_STREAM, "data: [DONE]\n\n"), CHAT, chat),
     "openai, responses": (
-        "openai-responses", "/responses", server_sent(RESPONSE_STREAM), RESPONSE, responses),
-    "anthropic": ("anthropic", "/messages", server_sent(CLAUDE_STREAM), CLAUDE, claude),
+        "openai-responses", "/responses", events(RESPONSE_STREAM), RESPONSE, responses),
+    "anthropic": ("anthropic", "/messages", events(CLAUDE_STREAM), CLAUDE, claude),
     "anthropic, its helper": (
-        "anthropic", "/messages", server_sent(CLAUDE_STREAM), CLAUDE, claude_helper),
+        "anthropic", "/messages", events(CLAUDE_STREAM), CLAUDE, claude_helper),
     "google-genai": (
-        "gemini", ":streamGenerateContent", server_sent(GEMINI_STREAM), GEMINI, gemini),
-    "boto3": ("bedrock", "/converse-stream", event_stream(CONVERSE_STREAM), CONVERSE, converse),
+        "gemini", ":streamGenerateContent", events(GEMINI_STREAM), GEMINI, gemini),
+    "boto3": (
+        "bedrock", "/converse-stream", Answer(200, event_stream(CONVERSE_STREAM), AMAZON), CONVERSE,
+        converse),
 }  # fmt: skip
 
 
@@ -327,7 +311,7 @@ def test_a_piece_alone_is_refused_with_what_to_do(piece: Any) -> None:
 
 def test_a_stream_that_nobody_has_read_is_refused_with_what_to_do() -> None:
     with (
-        loopback("/chat/completions", server_sent(CHAT_STREAM, "data: [DONE]\n\n")) as server,
+        loopback("/chat/completions", events(CHAT_STREAM, "data: [DONE]\n\n")) as server,
         openai.OpenAI(api_key="k", base_url=server.url, max_retries=0) as client,
     ):
         stream = client.chat.completions.create(model="m", messages=[], stream=True)

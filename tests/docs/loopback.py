@@ -1,7 +1,7 @@
 """A provider on the loopback interface, for the loops in `docs/how-to`.
 
 It speaks OpenAI's `chat.completions` and `responses`, Anthropic's `messages`, Gemini's `generateContent`
-and Bedrock's `converse`, the first and the third as a stream too, so that the real SDKs run against it.
+and Bedrock's `converse`, all but the second as a stream too, so that the real SDKs run against it.
 It refuses what the providers refuse: a request that breaks their rules (`memman.formats.rules`), and one
 that is larger than its context window. Its model asks for a tool first, where there are any, and answers
 from the result.
@@ -10,8 +10,11 @@ from the result.
 from __future__ import annotations
 
 import json
+import re
+import struct
 import threading
-from collections.abc import Iterator
+from binascii import crc32
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -42,6 +45,7 @@ class Loopback(ThreadingHTTPServer):
 
     def answered(self, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         """The status and the body of the response to a request."""
+        path = path.partition("?")[0]
         target = next((found for end, found in _SERVED.items() if path.endswith(end)), None)
         if target is None:
             return 404, _error("not_found_error", f"nothing is served at {path}")
@@ -80,7 +84,9 @@ _SERVED = {  # how a path ends, and whose messages come there
     "/responses": "openai-responses",
     "/messages": "anthropic",
     ":generateContent": "gemini",
+    ":streamGenerateContent": "gemini",
     "/converse": "bedrock",
+    "/converse-stream": "bedrock",
 }
 
 
@@ -93,10 +99,11 @@ class _Handler(BaseHTTPRequestHandler):
         size = int(self.headers.get("content-length") or 0)
         asked = json.loads(self.rfile.read(size))
         status, body = self.server.answered(self.path, asked)
-        streams = status == 200 and asked.get("stream")
-        payload = _streamed(body) if streams else json.dumps(body).encode()
+        payload, kind = json.dumps(body).encode(), "application/json"
+        if status == 200 and (asked.get("stream") or "stream" in self.path):
+            payload, kind = _streamed(body)
         self.send_response(status)
-        self.send_header("content-type", "text/event-stream" if streams else "application/json")
+        self.send_header("content-type", kind)
         self.send_header("content-length", str(len(payload)))
         self.end_headers()
         self.wfile.write(payload)
@@ -282,12 +289,36 @@ _REPLIES = {
 # ---------------------------------------------------------------- what it streams
 
 
-def _streamed(body: dict[str, Any]) -> bytes:
-    """A response as server-sent events, a word of its text at a time."""
-    pieces = _chunks(body) if "choices" in body else _events(body)
-    named = [(f"event: {one['type']}\n" if "type" in one else "", json.dumps(one)) for one in pieces]
+def _streamed(body: dict[str, Any]) -> tuple[bytes, str]:
+    """A response as the events of a stream, a word of its text at a time, and their content type."""
+    if "output" in body:
+        return event_stream(_converse_events(body)), "application/vnd.amazon.eventstream"
+    pieces = next(made(body) for key, made in _PIECES.items() if key in body)
     end = "data: [DONE]\n\n" if "choices" in body else ""
-    return ("".join(f"{name}data: {data}\n\n" for name, data in named) + end).encode()
+    return (server_sent(pieces) + end).encode(), "text/event-stream"
+
+
+def server_sent(pieces: Iterable[dict[str, Any]]) -> str:
+    """Server-sent events, each with its type where it has one."""
+    named = [(f"event: {one['type']}\n" if "type" in one else "", json.dumps(one)) for one in pieces]
+    return "".join(f"{name}data: {data}\n\n" for name, data in named)
+
+
+def event_stream(pieces: Iterable[dict[str, Any]]) -> bytes:
+    """Amazon's event stream: lengths, checksums, headers and a JSON payload for each event."""
+    body = b""
+    for piece in pieces:
+        [(kind, event)] = piece.items()
+        named = {":message-type": "event", ":event-type": kind, ":content-type": "application/json"}
+        headers = b"".join(
+            bytes([len(name)]) + name.encode() + b"\x07" + struct.pack("!H", len(value)) + value.encode()
+            for name, value in named.items()
+        )
+        payload = json.dumps(event).encode()
+        head = struct.pack("!II", 16 + len(headers) + len(payload), len(headers))
+        message = head + struct.pack("!I", crc32(head)) + headers + payload
+        body += message + struct.pack("!I", crc32(message))
+    return body
 
 
 def _chunks(body: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -322,5 +353,34 @@ def _events(body: dict[str, Any]) -> Iterator[dict[str, Any]]:
     yield {"type": "message_stop"}
 
 
+def _responses(body: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    head = {key: body[key] for key in ("modelVersion", "responseId")}
+    [candidate] = body["candidates"]
+    for part in candidate["content"]["parts"]:
+        for piece in [{"text": word} for word in _words(part["text"])] if "text" in part else [part]:
+            yield {**head, "candidates": [{"index": 0, "content": {"role": "model", "parts": [piece]}}]}
+    last = {"index": 0, "content": {"role": "model", "parts": []}, "finishReason": "STOP"}
+    yield {**head, "candidates": [last], "usageMetadata": body["usageMetadata"]}
+
+
+def _converse_events(body: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield {"messageStart": {"role": "assistant"}}
+    for index, block in enumerate(body["output"]["message"]["content"]):
+        at = {"contentBlockIndex": index}
+        for word in _words(block.get("text")):
+            yield {"contentBlockDelta": {**at, "delta": {"text": word}}}
+        if use := block.get("toolUse"):
+            started = {key: use[key] for key in ("toolUseId", "name")}
+            yield {"contentBlockStart": {**at, "start": {"toolUse": started}}}
+            given = {"toolUse": {"input": json.dumps(use["input"])}}
+            yield {"contentBlockDelta": {**at, "delta": given}}
+        yield {"contentBlockStop": at}
+    yield {"messageStop": {"stopReason": body["stopReason"]}}
+    yield {"metadata": {"usage": body["usage"], "metrics": body["metrics"]}}
+
+
 def _words(text: str | None) -> list[str]:
-    return [word + " " for word in (text or "").split(" ")[:-1]] + (text or "").split(" ")[-1:]
+    return re.findall(r"\S+\s*", text or "")
+
+
+_PIECES = {"choices": _chunks, "candidates": _responses, "content": _events}
