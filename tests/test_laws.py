@@ -493,8 +493,8 @@ class Laws(RuleBasedStateMachine):
         result = self._do("add_tool_result", name, text, call_id=call_id, is_error=is_error,
                           elsewhere=elsewhere)  # fmt: skip
         for open_call in self.open_calls:
-            # By id and order; without an id by name and order.
-            if call_id is None or open_call[1] == call_id:
+            # By id and order; a result without an id goes to a call without one where there is one.
+            if open_call[1] == call_id:
                 self.open_calls.remove(open_call)
                 self.pairs.append((open_call[0], result.id))
                 break

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from math import inf
 from time import monotonic
 from typing import Any
 
@@ -270,8 +271,9 @@ class RemoteCounterConformance:
             took = monotonic() - began
             assert isinstance(answer, Fallen), answer
             assert answer.kind == "network", answer
-            assert trial.asked == 2
-            return took - _DEADLINE
+            assert trial.asked <= 2
+            # A busy machine may be at the deadline before the request is out: then nothing was measured.
+            return took - _DEADLINE if trial.asked == 2 else inf
 
     def test_the_counter_itself_gives_up_at_its_time_out(self) -> None:
         with self._trial(self.success(1), Answer(never=True)) as trial:

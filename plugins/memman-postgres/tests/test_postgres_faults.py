@@ -261,7 +261,13 @@ def test_a_server_that_stays_away_is_told_in_time_and_the_call_may_be_made_again
             assert "'chat' at 127.0.0.1" in str(caught.value)
     finally:
         server.start()
-    assert store.append("away", (added("b"),)).head == 2
+    ends = time.monotonic() + PATIENCE
+    while True:
+        try:
+            assert store.append("away", (added("b"),)).head == 2
+            break
+        except StoreBusy:  # the pool connects again after a pause of its own
+            assert time.monotonic() < ends
     assert ids_in(store, "away") == ["a", "b"]
     store.close()
 
