@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from typing import Any
 
 import anthropic
@@ -96,16 +97,20 @@ def gemini(url: str, messages: list[Any]) -> Any:
         return client.models.generate_content(model="gemini-3", contents=messages)
 
 
-def converse(url: str, messages: list[Any]) -> Any:
+@contextmanager
+def bedrock_runtime(url: str) -> Iterator[Any]:
     client = boto3.Session().client(
         "bedrock-runtime", region_name="us-east-1", endpoint_url=url, aws_access_key_id="a",
         aws_secret_access_key="b",  # noqa: S106 - not a real one
         config=Config(retries={"total_max_attempts": 1}),
     )  # fmt: skip
-    try:
+    with closing(client):
+        yield client
+
+
+def converse(url: str, messages: list[Any]) -> Any:
+    with bedrock_runtime(url) as client:
         return client.converse(modelId="m", messages=sdk_messages(messages))
-    finally:
-        client.close()
 
 
 SDKS: dict[str, tuple[str, str, dict[str, Any], Ask]] = {

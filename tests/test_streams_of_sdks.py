@@ -8,10 +8,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import anthropic
-import boto3
 import openai
 import pytest
-from botocore.config import Config
 from google import genai
 from google.genai.types import HttpOptions
 from hypothesis import given, settings
@@ -23,7 +21,7 @@ from memman.formats.rules import check
 from memman.records import UsageReported
 from memman.testing import Answer, loopback
 from tests.docs.loopback import event_stream, server_sent
-from tests.test_responses_of_sdks import CHAT, CLAUDE, CONVERSE, GEMINI, RESPONSE
+from tests.test_responses_of_sdks import CHAT, CLAUDE, CONVERSE, GEMINI, RESPONSE, bedrock_runtime
 
 ARGUMENTS = ('{"at"', ": nu", "ll}")
 
@@ -162,15 +160,8 @@ def gemini(url: str, messages: list[Any]) -> list[Any]:
 
 
 def converse(url: str, messages: list[Any]) -> list[Any]:
-    client = boto3.Session().client(
-        "bedrock-runtime", region_name="us-east-1", endpoint_url=url, aws_access_key_id="a",
-        aws_secret_access_key="b",  # noqa: S106 - not a real one
-        config=Config(retries={"total_max_attempts": 1}),
-    )  # fmt: skip
-    try:
+    with bedrock_runtime(url) as client:
         return list(client.converse_stream(modelId="m", messages=sdk_messages(messages))["stream"])
-    finally:
-        client.close()
 
 
 Ask = Callable[[str, list[Any]], list[Any]]

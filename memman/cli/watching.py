@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 from memman.cli.progress import told
-from memman.ports import Appended, Place, Store
+from memman.ports import Appended, Store
 from memman.records import Record
 
 
@@ -43,16 +43,10 @@ class _Watched:
         return page
 
     def commit(
-        self,
-        session_id: str,
-        epoch: int,
-        records: Sequence[Record],
-        window: Sequence[Place],
-        floor: int,
-        **named: Any,
+        self, session_id: str, epoch: int, records: Sequence[Record], *given: Any, **named: Any
     ) -> Appended:
         """Appends records and takes the new window."""
-        return self._store.commit(session_id, epoch, _Counted(records), window, floor, **named)
+        return self._store.commit(session_id, epoch, _Counted(records), *given, **named)
 
 
 class _Counted(Sequence[Record]):

@@ -175,28 +175,29 @@ def _filled(item: Any) -> Any:
 
 def _messages_of(index: int, item: Any) -> Iterator[Any]:
     """The message or items inside a response; anything else is the message itself."""
-    output = _field(item, "output")
-    if _field(item, "object") == "response" and isinstance(output, Sequence):
+    output = field_of(item, "output")
+    if field_of(item, "object") == "response" and isinstance(output, Sequence):
         yield from output
     elif isinstance(item, Mapping) and isinstance(output, Mapping) and "message" in output:
         yield output["message"]
-    elif candidates := _field(item, "candidates"):
+    elif candidates := field_of(item, "candidates"):
         content = _first(index, candidates, "content")
         # A reply that ended before it began has none: all its tokens went into thoughts.
         yield {"parts": []} | content if isinstance(content, dict) else content
-    elif choices := _field(item, "choices"):
+    elif choices := field_of(item, "choices"):
         yield _first(index, choices, "message")
     else:
         yield item
 
 
-def _field(item: Any, name: str) -> Any:
+def field_of(item: Any, name: str) -> Any:
+    """A field of a dict or of an SDK's object; None where there is none."""
     return item.get(name) if isinstance(item, Mapping) else getattr(item, name, None)
 
 
 def _first(index: int, choices: Any, name: str) -> Any:
     """The message of the first of a response's choices."""
-    message = _field(choices[0], name) if isinstance(choices, Sequence) else None
+    message = field_of(choices[0], name) if isinstance(choices, Sequence) else None
     if message is None:
         raise FormatError(f"message {index} is a completion without a message in its first choice")
     return message

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from memman.errors import FormatError
+from memman.formats.plain import field_of
 
 _Fields = dict[str, Any]
 # Of a call's delta: said once, and by some servers again in each piece.
@@ -51,7 +52,7 @@ def whole(given: Any) -> Any:
             return given
         join = _join_gemini
     for index, piece in enumerate(given):
-        if _joiner(piece) not in (join, None) or _field(piece, "role") is not None:
+        if _joiner(piece) not in (join, None) or field_of(piece, "role") is not None:
             raise FormatError(
                 f"message {index} is no piece of the stream that the others are of: "
                 "add a streamed reply by itself",
@@ -68,14 +69,14 @@ def whole(given: Any) -> Any:
 
 def _joiner(piece: Any) -> Callable[[Sequence[Any]], Any] | None:
     """What puts pieces like this one together; None for what is no piece, or says nothing by itself."""
-    if _field(piece, "object") == "chat.completion.chunk":
+    if field_of(piece, "object") == "chat.completion.chunk":
         return _join_chat
     if isinstance(piece, Mapping) and len(piece) == 1 and next(iter(piece)) in _CONVERSE:
         return _join_converse
-    kind = _field(piece, "type")
+    kind = field_of(piece, "type")
     if not isinstance(kind, str):
         return None
-    if kind.startswith("response.") and _field(piece, "sequence_number") is not None:
+    if kind.startswith("response.") and field_of(piece, "sequence_number") is not None:
         return _join_responses
     return _join_anthropic if kind.startswith(("message_", "content_block_")) else None
 
@@ -89,10 +90,6 @@ def _plain(piece: Any) -> _Fields:
     # Google's objects have names of their own beside the wire's; the others' are the same.
     plain: _Fields = dump(mode="json", by_alias=True, exclude_none=True)
     return plain
-
-
-def _field(item: Any, name: str) -> Any:
-    return item.get(name) if isinstance(item, Mapping) else getattr(item, name, None)
 
 
 def _add(whole: _Fields, delta: Mapping[str, Any]) -> None:
@@ -146,10 +143,10 @@ def _join_chat(pieces: Sequence[Any]) -> _Fields:
 def _join_responses(pieces: Sequence[Any]) -> Any:
     """The response that the last event carries, or the items that were done when the stream broke off."""
     for piece in reversed(pieces):
-        if _field(piece, "type") in _ENDS:
-            return _field(piece, "response")
-    done = [piece for piece in pieces if _field(piece, "type") == "response.output_item.done"]
-    return {"object": "response", "output": [_field(piece, "item") for piece in done]}
+        if field_of(piece, "type") in _ENDS:
+            return field_of(piece, "response")
+    done = [piece for piece in pieces if field_of(piece, "type") == "response.output_item.done"]
+    return {"object": "response", "output": [field_of(piece, "item") for piece in done]}
 
 
 # ---------------------------------------------------------------- Anthropic
@@ -250,15 +247,15 @@ def _is_gemini(given: Sequence[Any]) -> bool:
     """Whether these are the responses of one stream: of one id, or none but the last one ended."""
     if len(given) < 2 or not all(_is_response(item) for item in given):
         return False
-    ids = [_field(item, "response_id") or _field(item, "responseId") for item in given]
+    ids = [field_of(item, "response_id") or field_of(item, "responseId") for item in given]
     same = all(one == ids[0] for one in ids)
     return same and (ids[0] is not None or not any(map(_has_ended, given[:-1])))
 
 
 def _has_ended(response: Any) -> bool:
-    candidates = _field(response, "candidates")
+    candidates = field_of(response, "candidates")
     ends = candidates if isinstance(candidates, list) else ()
-    return any(_field(one, "finish_reason") or _field(one, "finishReason") for one in ends)
+    return any(field_of(one, "finish_reason") or field_of(one, "finishReason") for one in ends)
 
 
 def _is_response(item: Any) -> bool:
@@ -277,7 +274,7 @@ def _join_gemini(given: Sequence[Any]) -> _Fields:
             reason = candidate.get("finishReason") or reason
             for part in (candidate.get("content") or {}).get("parts") or ():
                 if parts and _go_together(parts[-1], part):
-                    parts[-1] = parts[-1] | part | {"text": parts[-1]["text"] + part["text"]}
+                    parts[-1] = parts[-1] | {"text": parts[-1]["text"] + part["text"]}
                 else:
                     parts.append(part)
     content = {"role": "model", "parts": parts}
