@@ -39,7 +39,7 @@ NOTHING_CARRIED: Final = Carried()
 
 def is_declared(entry: Entry) -> bool:
     """Whether the caller declared an added entry to be a constraint."""
-    return entry.metadata.get(_KEY) is True
+    return entry.metadata_json is not NO_JSON and entry.metadata.get(_KEY) is True
 
 
 class Constraints(msgspec.Struct, frozen=True):
@@ -77,8 +77,6 @@ def constraints_of(entries: Sequence[Entry]) -> Constraints:
             parts = parts_of(entry.text)
             declared.update(dict.fromkeys(parts.declared))
             told.update(dict.fromkeys(parts.constraints))
-        elif entry.metadata_json is NO_JSON:  # as nearly every one
-            continue
         elif is_declared(entry) and (text := entry.text.strip()):
             declared[one_item(plain(text))] = None
     return Constraints(tuple(declared), tuple(told))

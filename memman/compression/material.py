@@ -54,9 +54,7 @@ def _summary(entry: Entry) -> str:
 
 
 def _line(entry: Entry) -> str:
-    text = entry.content
-    if type(text) is not str or len(text) > SHOWN_CHARS:
-        text = shown(entry)
+    text = shown(entry)
     line = transcript_line(entry, f"[error] {text}" if entry.is_error else text)
     if "\n" in line:
         line = line.replace("\n", _INDENTED)

@@ -95,7 +95,7 @@ class ClearToolResults(msgspec.Struct, frozen=True, kw_only=True):
             if (
                 entry.type == "tool_result"
                 and slot.tokens > LEAST_GAIN
-                and (group.made is None or group.is_added(index))
+                and group.is_added(index)
                 and entry.name not in self.keep_tools
                 and not entry.text.startswith(_STUB_HEAD)
             ):

@@ -90,8 +90,6 @@ def _in_full(
     ]
     answer = (yield OriginalsWanted(tuple(cut))) if cut else ()
     found = dict(zip(cut, answer, strict=True)) if isinstance(answer, Sequence) else {}
-    if not found:
-        return [[slot.entry for slot in slots] for slots in exchanges]
     return [
         [entry for slot in slots for entry in found.get(slot) or (slot.entry,)]
         for slots in exchanges
