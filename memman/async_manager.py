@@ -457,7 +457,7 @@ class AsyncMemoryManager:
             focus: what a summary should pay special attention to, in words.
 
         Raises:
-            CompressionFailed: a stage of the strategy failed, or the summarizer did and
+            CompressionFailed: a stage of the strategy or `redact` failed, or the summarizer did and
                 `on_failure="raise"`; nothing was changed.
             InvalidInput: the target is above the trigger.
         """

@@ -203,7 +203,7 @@ class Contexts:
         try:
             clean = self._redacted(window)
         except InvalidInput as error:  # a count is never a reason for a context to fail
-            logger.warning("the provider was not asked for a count: %s", error)
+            logger.warning("%s", error)
             return None
         shown = self._rendering(form, clean is window, meter)
         shown.update(clean)
@@ -225,7 +225,7 @@ class Contexts:
         clean = self._shared.redacted
         copy = Window()
         copy.reshape(
-            [_copied(slot, slot.tokens, clean(slot.entry)) for slot in window.slots],
+            [_copied(slot, slot.tokens, clean(slot.entry, "the provider was not asked for a count")) for slot in window.slots],
             window.head,
             window.epoch,
         )

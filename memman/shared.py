@@ -139,23 +139,29 @@ class Shared:
         meter, remote = self.meter(config), self.remote(config)
         return Settled(config, budget, trigger, room, calm, meter, stages, remote)
 
-    def redacted(self, entry: Entry) -> Entry:
-        """The entry as `redact` leaves it, not counted anew. Raises `InvalidInput` where that fails."""
+    def redacted(self, entry: Entry, outcome: str) -> Entry:
+        """The entry as `redact` leaves it, not counted anew.
+
+        Raises `InvalidInput` where that fails, with `outcome`: what does not happen because of it.
+        """
         if self.redact is None:
             return entry
         try:
             clean = self.redact(entry)
         except Exception as error:
-            raise InvalidInput(
-                f"redact raised {type(error).__name__} for a {entry.type}; nothing was stored"
-            ) from error
+            # What it says of itself may quote what it was to hide.
+            what = f"redact raised {type(error).__name__} for a {entry.type}"
+            raise InvalidInput(f"{what}; {outcome}") from error
         if not isinstance(clean, Entry) or _identity(clean) != _identity(entry):
-            raise InvalidInput("redact must return the entry with its id, type, role and time kept")
+            raise InvalidInput(
+                f"redact must return the entry with its id, type, role and time kept; {outcome}"
+            )
         try:
             clean = check_draft(clean)
             encode_json(clean.metadata, "metadata")
         except (InvalidInput, msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-            raise InvalidInput(f"redact returned what cannot be stored: {error}") from error
+            what = f"redact returned what cannot be stored: {error}"
+            raise InvalidInput(f"{what}; {outcome}") from error
         # The provider's own copy may hold what is to be hidden, and nobody can look into it for us.
         return msgspec.structs.replace(clean, raw_json=NO_JSON)
 

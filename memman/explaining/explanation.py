@@ -91,13 +91,15 @@ def explained(
     summarizer: SummarizerState,
     running: bool,
     last_attempt: str,
+    waits: str,
     plan: CompressionPlan | None,
     compressions: Iterable[CompressionFate],
     entries: Iterable[EntryFate],
 ) -> Explanation:
-    """The explanation; `plan` is what a compression would do now, asked for only where one is due."""
-    waits = summarizer.reason if summarizer.holds_up and trigger.auto_compress else ""
-    reason, then = _prospect(trigger, running, plan, waits)
+    """The explanation; `waits` is why none is to be expected where one is due, "" if one is, and then
+    `plan` is what it would do.
+    """
+    reason, then = _prospect(trigger, running, waits, plan)
     return Explanation(
         session_id=session_id,
         reason=reason,
@@ -112,20 +114,20 @@ def explained(
 
 
 def _prospect(
-    trigger: Trigger, running: bool, plan: CompressionPlan | None, waits: str
+    trigger: Trigger, running: bool, waits: str, plan: CompressionPlan | None
 ) -> tuple[str, str]:
     """Why the window is not compressed further, and what comes next."""
     if running:
         return "a compression is under way", "it lands when it is done; adding goes on meanwhile"
-    if plan is None:
+    if not trigger.over:
         return "within the limits", _until(trigger)
     if not trigger.compresses:
         refused = "nothing by itself: build_context raises BudgetExceeded"
         return "over the limits, and the strategy never compresses", refused
-    if waits:
+    if waits or plan is None:
         return (
             f"over the limits, and {waits}",
-            "nothing before that; a context is cut to fit as it is built",
+            "nothing before that is over; a context is cut to fit as it is built",
         )
     if plan.tokens_after == plan.tokens_before and plan.entries_after == plan.entries_before:
         reason = (

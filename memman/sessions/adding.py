@@ -168,7 +168,7 @@ class Adding(Automatic):
 
     def redacted(self, entry: Entry) -> Entry:
         """The entry as `redact` leaves it, counted after. What it hides is never stored."""
-        clean = self._shared.redacted(entry)
+        clean = self._shared.redacted(entry, "nothing was stored")
         return msgspec.structs.replace(clean, token_count=self._meter.count_entry(clean))
 
     async def _prepare_for(self, entries: Sequence[Entry]) -> None:

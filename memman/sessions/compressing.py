@@ -57,6 +57,10 @@ _CLOSED = "the manager was closed; nothing was changed"
 _compressing: ContextVar[frozenset[object]] = ContextVar("compressing", default=frozenset())
 
 
+class _RedactFailed(Exception):
+    """What a summary was to be made of could not be redacted; the cause says why."""
+
+
 class _Attempt(msgspec.Struct, frozen=True):
     """What a compression sets out from: the window, the goal, and who may be asked."""
 
@@ -178,8 +182,11 @@ class Compressing(LiveWindow):
             except SummaryFailed as error:
                 return self._given_up(f"the summary failed: {error}", automatic)
             except CompressionFailed as error:
-                self._stages_failed(error)
+                self._stages_failed("the strategy is left alone", str(error))
                 raise
+            except _RedactFailed as error:
+                self._stages_failed("no add compresses", str(error))
+                raise CompressionFailed(str(error)) from error.__cause__
             self.pace.stages_ran()
             rest = self._judged_summary(attempt, after) if cost.calls else None
             replacements = replacements_of(after)
@@ -220,13 +227,13 @@ class Compressing(LiveWindow):
             raise CompressionFailed(reason)
         return self._nothing(reason, self._spent)
 
-    def _stages_failed(self, error: CompressionFailed) -> None:
+    def _stages_failed(self, what: str, reason: str) -> None:
         stages, now = self._settled.stages, self._shared.clock()
-        self.pace.stages_failed(stages, now, str(error), self._progress)
+        self.pace.stages_failed(what, stages, now, reason, self._progress)
 
     @property
     def _stages_rest(self) -> Rest | None:
-        """Until when the strategy is left alone, where one of its stages failed."""
+        """Until when no add runs the strategy, where one of its stages or `redact` failed."""
         return self.pace.stages_rest(
             self._settled.stages, self._shared.clock, self._progress, self._budget
         )
@@ -455,10 +462,14 @@ class Compressing(LiveWindow):
 
     def _clean(self, entry: Entry) -> Entry:
         """The entry as `redact` leaves it: it may come from an import, or from another manager."""
+        outcome = (
+            "nothing was changed, since nobody summarises what redact has not seen to its end "
+            f"(entry {entry.id}): mend the function that is given as redact"
+        )
         try:
-            return self._shared.redacted(entry)
+            return self._shared.redacted(entry, outcome)
         except InvalidInput as error:
-            raise CompressionFailed(f"no summary was made: {error}") from error
+            raise _RedactFailed(str(error)) from (error.__cause__ or error)
 
     async def _originals(self, slots: Sequence[Slot]) -> list[tuple[Entry, ...]]:
         """The added entries that stubs or clipped entries stand for, as the store has them."""

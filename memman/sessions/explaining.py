@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from memman.errors import CompressionFailed
 from memman.explaining import Explanation, SummarizerState, Trail, Trigger, explained
 from memman.sessions.compressing import Compressing
 from memman.sessions.reading import Reading
@@ -20,7 +21,13 @@ class Explaining(Compressing, Reading):
             trigger, summarizer = self._sized(), self._summarizer_state()
             running = self._run is not None or self._preparing
         automatic = self._config.auto_compress
-        plan = await self.plan(None, None, automatic) if trigger.over else None
+        waits = summarizer.reason if summarizer.holds_up else str(self._stages_rest or "")
+        waits, plan = waits if automatic else "", None
+        if trigger.over and not waits:
+            try:
+                plan = await self.plan(None, None, automatic)
+            except CompressionFailed as error:  # of a stage, and nothing that explaining fails of
+                waits = str(error)
         fates = trail.entry_fates().values()
         return explained(
             self.id,
@@ -28,6 +35,7 @@ class Explaining(Compressing, Reading):
             summarizer,
             running,
             self.pace.last,
+            waits,
             plan,
             trail.compression_fates(),
             fates,

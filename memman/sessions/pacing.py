@@ -22,7 +22,9 @@ Progress = tuple[int, int]
 
 
 class Rest(msgspec.Struct, frozen=True):
-    """Why and until when `what` is left alone: `failures` in a row, the last for `reason`."""
+    """Until when something rests, and why: `what` says it in words; `failures` in a row, the last for
+    `reason`.
+    """
 
     what: str
     failures: int
@@ -39,7 +41,7 @@ class Rest(msgspec.Struct, frozen=True):
         times = "1 failure" if self.failures == 1 else f"{self.failures} failures in a row"
         until = self.until.isoformat(timespec="seconds")
         sooner = "" if self.open else " or until much is new"
-        return f"the {self.what} is left alone until {until}{sooner}, after {times} ({self.reason})"
+        return f"{self.what} until {until}{sooner}, after {times} ({self.reason})"
 
     def lasts(self, clock: Callable[[], datetime]) -> bool:
         """Whether it lasts now. A clock that went back ends it."""
@@ -60,7 +62,8 @@ class Pace:
     first two pauses end too when a room is filled with what the summarizer has not seen, or by hand;
     from the third failure in a row on only time ends one. A compression that gained less than a
     tenth of the window is such a failure. A good answer ends it all. So it is, by itself, with a strategy
-    whose stage failed: an add does not run it, and only a compression by hand always does.
+    whose stage failed, or for which `redact` did: an add does not run it, and only a compression by hand
+    always does.
     """
 
     __slots__ = (
@@ -103,7 +106,7 @@ class Pace:
         if self._counted and before is not None:
             return before
         self._counted, self._failed_at = True, self._begun_at
-        self._rest = _longer("summarizer", before, now, reason)
+        self._rest = _longer("the summarizer is left alone", before, now, reason)
         return self._rest
 
     def answered(self, gain: float, now: datetime) -> Rest | None:
@@ -133,16 +136,16 @@ class Pace:
         return rest if rest is not None and rest.lasts(clock) else None
 
     def stages_failed(
-        self, stages: Sequence[Step], now: datetime, reason: str, progress: Progress
+        self, what: str, stages: Sequence[Step], now: datetime, reason: str, progress: Progress
     ) -> Rest:
-        """A stage of the strategy raised, or returned what cannot be."""
+        """The strategy came to no end, by the fault of a stage or of `redact`; `what` rests."""
         before = self._broken if stages == self._stages else None
         self._stages, self._broken_at = stages, progress
-        self._broken = _longer("strategy", before, now, reason)
+        self._broken = _longer(what, before, now, reason)
         return self._broken
 
     def stages_ran(self) -> None:
-        """No stage of the strategy failed."""
+        """The strategy came to its end."""
         self._stages, self._broken, self._broken_at = (), None, None
 
     def stages_rest(

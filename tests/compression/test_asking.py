@@ -254,6 +254,71 @@ def test_a_redact_that_fails_then_makes_no_summary_and_changes_nothing() -> None
     assert (reader.export_session(S), asked.requests) == (before, [])
 
 
+@pytest.mark.parametrize("on_failure", ["fallback", "keep", "raise"])
+@pytest.mark.parametrize("summarizer", ["a summarizer", "the digest"])
+@pytest.mark.parametrize("door", ["sync", "async"])
+def test_a_redact_that_fails_is_what_a_compression_names_and_nothing_is_left_unredacted(
+    door: str, summarizer: str, on_failure: Any
+) -> None:
+    asked = ScriptedSummarizer("short")
+    settings: dict[str, Any] = {"max_tokens": 1_000, "max_entries": None, "on_failure": on_failure}
+
+    def broken(entry: Any) -> Any:
+        if "secret" in entry.text:
+            raise RuntimeError("no rule for sk-secret")
+        return entry
+
+    store, clock = MemoryStore(), FakeClock()
+    writer = MemoryManager(store, config=MemoryConfig(auto_compress=False), counter="chars4")
+    for number in range(30):
+        writer.add_user_message(S, f"{number} the key is sk-secret{number} " + "word " * 60)
+    given: dict[str, Any] = {"config": MemoryConfig(**settings), "counter": "chars4"}
+    given |= {"redact": broken, "clock": clock}
+    given |= {"summarizer": asked} if summarizer == "a summarizer" else {}
+    before = len(store.read(S))
+
+    async def in_async() -> tuple[str, str]:
+        memory = AsyncMemoryManager(store, **given)
+        await memory.add_user_message(S, "and then?")
+        await memory.add_user_message(S, "and then?")
+        with pytest.raises(CompressionFailed) as raised:
+            await memory.compress(S)
+        return str(raised.value), str(await memory.explain(S))
+
+    def in_sync() -> tuple[str, str]:
+        memory = MemoryManager(store, **given)
+        memory.add_user_message(S, "and then?")
+        memory.add_user_message(S, "and then?")
+        with pytest.raises(CompressionFailed) as raised:
+            memory.compress(S)
+        return str(raised.value), str(memory.explain(S))
+
+    with record_events(kinds=[events.CompressionFailedNotice]) as told:
+        error, explained = asyncio.run(in_async()) if door == "async" else in_sync()
+    notice: Any
+    [notice] = told  # the second add does not try again at once
+    assert (notice.failures, notice.retry_at) == (1, clock() + timedelta(seconds=15))
+    for words in (notice.reason, error, explained):
+        assert "redact raised RuntimeError for a message" in words
+        assert "mend the function that is given as redact" in words
+        assert "nothing was stored" not in words
+        assert "strategy" not in words
+        assert "secret" not in words
+    assert "no add compresses until 2026-01-01T00:00:30+00:00 or until much is new" in explained
+    assert asked.requests == []
+    assert len(store.read(S)) == before + 2
+
+
+def test_what_redact_returns_wrong_in_a_compression_is_told_as_its_fault() -> None:
+    store = MemoryStore()
+    config = MemoryConfig(auto_compress=False)
+    writer = MemoryManager(store, config=config, counter="chars4")
+    first = filled(writer, 30).get_entries(S)[0]
+    reader = MemoryManager(store, counter="chars4", config=config, redact=lambda entry: None)
+    with pytest.raises(CompressionFailed, match=rf"redact must return .* \(entry {first.id}\)"):
+        reader.compress(S, target_tokens=1_200)
+
+
 def test_the_async_door_asks_in_pieces_too() -> None:
     requests: list[SummaryRequest] = []
 

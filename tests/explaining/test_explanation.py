@@ -353,6 +353,20 @@ def test_what_is_said_to_come_next_is_what_the_next_add_does() -> None:
     assert len(memory.explain("s").compressions) == 1
 
 
+def test_a_step_that_fails_is_why_nothing_goes_and_no_error_of_explaining() -> None:
+    def broken(view: Any, goal: Any, craft: Any) -> None:
+        raise KeyError("no such thing")
+
+    memory = manager(max_tokens=1_000)
+    fill(memory)
+    memory.update_config(strategy=(broken,), auto_compress=True)
+    assert "the stage broken raised KeyError" in memory.explain("s").reason
+    memory.add_user_message("s", "x")
+    told = memory.explain("s")
+    assert "the strategy is left alone until" in told.reason
+    assert told.next.startswith("nothing before that")
+
+
 # ---------------------------------------------------------------- its form
 
 
