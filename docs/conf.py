@@ -45,7 +45,8 @@ autodoc_type_aliases = {
     for module, names in {
         "archive": "Packing Source Target",
         "entries": "Accuracy Content EntryType Part Role",
-        "async_manager": "OnConflict Redact State",
+        "async_manager": "Redact State",
+        "sessions": "OnConflict",
         "records": "Record ReplacementMethod",
         "testing.fakes": "Reply",
         "compression": "Stage Step",

@@ -8,36 +8,27 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequen
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import msgspec
 
 from memman import drafts, events
-from memman.archive import (
-    ArchiveInfo,
-    ArchiveLimits,
-    Intake,
-    Packing,
-    SessionState,
-    Source,
-    Target,
-    checked,
-    with_entries,
+from memman.archive import ArchiveInfo, ArchiveLimits, Packing, SessionState, Source, Target
+from memman.arguments import (
+    NO_TOOLS,
+    aware,
+    check_function,
+    check_goal,
+    check_on_conflict,
+    checked_ids,
+    metadata_json,
+    tools_json,
 )
 from memman.compression import CompressionPlan, stages_of
 from memman.config import MemoryConfig, resolve_budget
 from memman.contexts import Asked, price_given, rendering_in
-from memman.counting import (
-    Meter,
-    parse_overflow,
-)
-from memman.doors import (
-    AsyncDoor,
-    Door,
-    is_async_callable,
-    refuse_async_port,
-    settled,
-)
+from memman.counting import Meter, parse_overflow
+from memman.doors import AsyncDoor, Door, refuse_async_port, settled
 from memman.entries import (
     NO_JSON,
     Content,
@@ -47,17 +38,8 @@ from memman.entries import (
     check_draft,
     check_id,
     check_text,
-    encode_json,
-    json_bytes,
 )
-from memman.errors import (
-    AsyncPortRefused,
-    InvalidInput,
-    MemmanError,
-    SessionExists,
-    StateError,
-    StoreConflict,
-)
+from memman.errors import InvalidInput
 from memman.explaining import Explanation
 from memman.formats import plain_messages
 from memman.formats.plain import reported_usage
@@ -69,15 +51,14 @@ from memman.ports import (
     FeedItem,
     LocalCounter,
     ModelInfo,
-    Place,
     Store,
     SummarizeCallback,
     Summarizer,
 )
-from memman.records import Record, UsageReported
+from memman.records import UsageReported
 from memman.resolver import DEFAULT_FORMAT, Resolver
 from memman.results import Context, SessionStats, Summary
-from memman.sessions import Feed, Following, LiveSessions, Session, no_session
+from memman.sessions import Feed, Following, Importing, LiveSessions, OnConflict
 from memman.shared import ClosedStore, Shared
 from memman.showing import shown
 from memman.stores import MemoryStore, open_store
@@ -87,17 +68,11 @@ from memman.window import Window
 
 logger = logging.getLogger("memman")
 T = TypeVar("T")
-OnConflict = Literal["fail", "skip", "new_session"]
-"""What an import does where the session exists: refuse, leave it, or make a copy under a new id."""
 State = SessionState | Mapping[str, Any] | str | bytes
 """A session document: as its type, as plain data, or as JSON."""
 Redact = Callable[[Entry], Entry]
 """What an entry goes through before anyone sees it; it answers with the entry, changed or not."""
 _CLOSE_SECONDS = 5.0
-_EXISTS = (
-    "session {!r} exists; nothing was changed. Delete it first, or pass "
-    "on_conflict='skip' or 'new_session'"
-)
 _FILES = frozenset((".db", ".sqlite", ".sqlite3"))  # what ends so is no model
 _STORE_METHODS = (
     "append", "commit", "load", "state", "read", "get", "feed", "lease", "erase", "sessions", "delete",
@@ -169,7 +144,7 @@ class AsyncMemoryManager:
         self._summarizers = Summarizers(door, shared_plugins, resolver.limits)
         self._summarizers.give(summarizer)
         for name, port in (("redact", redact), ("clock", clock), ("new_id", new_id)):
-            _check_function(port, name)
+            check_function(port, name)
         if not isinstance(exclusive, bool):
             raise InvalidInput(f"exclusive must be True or False, not {shown(exclusive, 60)}")
         found = MemoryStore() if store is None else self._opened(store)
@@ -178,8 +153,8 @@ class AsyncMemoryManager:
             door=door,
             store=found,
             exclusive=exclusive or store is None,
-            clock=partial(datetime.now, UTC) if clock is None else _aware(clock),
-            new_id=uuid7 if new_id is None else _checked_ids(new_id),
+            clock=partial(datetime.now, UTC) if clock is None else aware(clock),
+            new_id=uuid7 if new_id is None else checked_ids(new_id),
             redact=redact,
             sender=sender,
             meter=resolver.meter,
@@ -369,7 +344,7 @@ class AsyncMemoryManager:
             if label is not None
         }
         usage = self._readable_usage(reported_usage(given))
-        session = self._session(session_id)
+        session = self._sessions.named(session_id)
         entries = await session.add_all(drafts, labels)
         if usage is not None:
             await session.record_usage(usage)
@@ -406,7 +381,7 @@ class AsyncMemoryManager:
         reported = reported_usage(usage)  # None where it is no whole response
         said = usage if reported is None else reported
         record = usage_of(said, self._shared.new_id(), self._shared.clock(), model)
-        await (await self._known(session_id)).record_usage(record)
+        await (await self._sessions.known(session_id)).record_usage(record)
 
     async def record_overflow(
         self, error: BaseException | str, *, model: str | None = None
@@ -461,8 +436,8 @@ class AsyncMemoryManager:
                 `on_failure="raise"`; nothing was changed.
             InvalidInput: the target is above the trigger.
         """
-        _check_goal(target_tokens, focus)
-        return await (await self._known(session_id)).compress(
+        check_goal(target_tokens, focus)
+        return await (await self._sessions.known(session_id)).compress(
             target_tokens=target_tokens, focus=focus
         )
 
@@ -470,8 +445,8 @@ class AsyncMemoryManager:
         self, session_id: str, *, target_tokens: int | None = None, focus: str | None = None
     ) -> CompressionPlan:
         """What `compress` would do, entry by entry. Asks no summarizer and changes nothing."""
-        _check_goal(target_tokens, focus)
-        return await (await self._known(session_id)).plan(target_tokens, focus)
+        check_goal(target_tokens, focus)
+        return await (await self._sessions.known(session_id)).plan(target_tokens, focus)
 
     async def undo_compression(self, session_id: str, compression_id: str | None = None) -> str:
         """Takes a compression back, the latest by default, and returns its id.
@@ -481,17 +456,17 @@ class AsyncMemoryManager:
         """
         if compression_id is not None:
             compression_id = check_id(compression_id, "compression_id")
-        return await (await self._known(session_id)).undo(compression_id)
+        return await (await self._sessions.known(session_id)).undo(compression_id)
 
     async def pin(self, session_id: str, entry_id: str) -> None:
         """Keeps an active entry from ever being replaced."""
         entry_id = check_id(entry_id, "entry_id")
-        await (await self._known(session_id)).pin(entry_id, True)
+        await (await self._sessions.known(session_id)).pin(entry_id, True)
 
     async def unpin(self, session_id: str, entry_id: str) -> None:
         """Lets an entry be replaced again."""
         entry_id = check_id(entry_id, "entry_id")
-        await (await self._known(session_id)).pin(entry_id, False)
+        await (await self._sessions.known(session_id)).pin(entry_id, False)
 
     async def delete_entries(self, session_id: str, ids: Sequence[str]) -> None:
         """Removes added entries for good, with every summary that was made of them.
@@ -504,7 +479,7 @@ class AsyncMemoryManager:
         if not isinstance(wanted, Sequence) or not all(isinstance(name, str) for name in wanted):
             raise InvalidInput(f"ids must be a list of entry ids, not {shown(ids, 60)}")
         names = [check_text(name, "ids") for name in wanted]
-        await (await self._known(session_id)).delete(names)
+        await (await self._sessions.known(session_id)).delete(names)
 
     # ------------------------------------------------------------ reading
 
@@ -541,31 +516,31 @@ class AsyncMemoryManager:
 
     async def get_active_entries(self, session_id: str) -> list[Entry]:
         """The window in order, summaries and stubs included."""
-        return await (await self._known(session_id)).active_entries()
+        return await (await self._sessions.known(session_id)).active_entries()
 
     async def get_entries(self, session_id: str) -> list[Entry]:
         """Every added entry of the current era in log order, compressed ones too, no replacements."""
-        return await (await self._known(session_id)).entries()
+        return await (await self._sessions.known(session_id)).entries()
 
     async def get_entry(self, session_id: str, id: str) -> Entry:
         """One entry by id, active or compressed. Raises `EntryNotFound`."""
         entry_id = check_id(id, "id")
-        return await (await self._known(session_id)).entry(entry_id)
+        return await (await self._sessions.known(session_id)).entry(entry_id)
 
     async def get_summaries(self, session_id: str) -> list[Summary]:
         """The summaries in force, with the ids of what they stand for."""
-        return await (await self._known(session_id)).summaries()
+        return await (await self._sessions.known(session_id)).summaries()
 
     async def get_stats(self, session_id: str) -> SessionStats:
         """A session's numbers: entries, tokens, limits, the counter, drift, what summaries cost."""
-        return await (await self._known(session_id)).stats()
+        return await (await self._sessions.known(session_id)).stats()
 
     async def explain(self, session_id: str) -> Explanation:
         """Why a session was or was not compressed, what is next, and what became of each entry.
 
         Reads the log since the last clear. Asks no summarizer and changes nothing.
         """
-        return await (await self._known(session_id)).explain()
+        return await (await self._sessions.known(session_id)).explain()
 
     async def count_tokens(
         self,
@@ -590,8 +565,8 @@ class AsyncMemoryManager:
         meter = self._resolver.meter(config if model is None else config.updated({"model": model}))
         if system is not None:
             system = check_text(system, "system")
-        encoded = _tools(tools) if tools is not None else _NO_TOOLS
-        given = None if encoded == _NO_TOOLS else encoded
+        encoded = tools_json(tools) if tools is not None else NO_TOOLS
+        given = None if encoded == NO_TOOLS else encoded
         if isinstance(content, str):
             text = check_text(content, "content")
             return meter.plus(meter.count_cached(text), self._given(system, given, meter))
@@ -663,7 +638,7 @@ class AsyncMemoryManager:
 
     async def export_session(self, session_id: str) -> SessionState:
         """The session as a document: entries, summaries, totals, settings, and its whole log."""
-        return await (await self._known(session_id)).export()
+        return await (await self._sessions.known(session_id)).export()
 
     async def import_session(self, state: State, on_conflict: OnConflict = "fail") -> str:
         """Restores a session from a document and returns its id. All or nothing.
@@ -679,21 +654,9 @@ class AsyncMemoryManager:
             StateError: the document is not sound; `problems` has every fault.
             SessionExists: with `on_conflict="fail"`.
         """
-        _check_on_conflict(on_conflict)
+        check_on_conflict(on_conflict)
         document = state if isinstance(state, SessionState) else SessionState.from_json(state)
-        meter = _WatchedMeter(self._resolver.meter(self._shared.config))
-        sound = checked(document, meter)
-        self._check_settings(document.settings)
-        shared, records = self._shared, sound.records
-        if shared.redact is not None:
-            records = with_entries(records, Session(document.session_id, shared).redacted)
-        session_id, exists = await self._name_for(document.session_id, on_conflict)
-        if exists:
-            if on_conflict == "fail":
-                raise SessionExists(_EXISTS.format(session_id))
-            return session_id
-        await self._begin(session_id, records, sound.window, len(records), meter)
-        return session_id
+        return await Importing(self._shared, self._sessions).document(document, on_conflict)
 
     async def export_archive(
         self, session_id: str, to: Target, *, packing: Packing | None = None
@@ -713,7 +676,7 @@ class AsyncMemoryManager:
             StoreConflict: entries, or the session, were deleted meanwhile; a path has no file then.
             OSError: the file cannot be written.
         """
-        return await (await self._known(session_id)).export_archive(to, packing)
+        return await (await self._sessions.known(session_id)).export_archive(to, packing)
 
     async def import_archive(
         self,
@@ -739,74 +702,17 @@ class AsyncMemoryManager:
             SessionExists: with `on_conflict="fail"`.
             OSError: the file cannot be read.
         """
-        _check_on_conflict(on_conflict)
-        shared = self._shared
-        redacted = Session("", shared).redacted if shared.redact is not None else None
-        meter = _WatchedMeter(self._resolver.meter(shared.config))
-        intake = Intake(source, limits, meter, redacted)
-        try:
-            info = await self._door.to_the_end(self._door.call(intake, intake.check))
-            self._check_settings(intake.settings)
-            session_id, exists = await self._name_for(info.session_id, on_conflict)
-            if not exists:
-                window, floor = intake.window(), intake.floor
-                await self._begin(session_id, intake.records, window, floor, meter)
-            elif on_conflict == "fail" and not await self._session(session_id).holds(
-                intake.records
-            ):
-                raise SessionExists(_EXISTS.format(session_id))
-        finally:
-            intake.close()
-        return session_id
-
-    def _check_settings(self, settings: Mapping[str, Any]) -> None:
-        """Raises `StateError` where a session's settings do not go with this manager."""
-        try:
-            self._check(self._shared.config.updated(settings))
-        except MemmanError as error:
-            raise StateError([f"its settings do not work here: {error}"]) from error
-
-    async def _name_for(self, session_id: str, on_conflict: OnConflict) -> tuple[str, bool]:
-        """The id that an import goes under, and whether there is a session of that id."""
-        shared = self._shared
-        exists = await self._door.call(shared.store, shared.store.state, session_id) is not None
-        if not exists or on_conflict != "new_session":
-            return session_id, exists
-        room = session_id.encode()[:200].decode(errors="ignore")
-        return f"{room}-{shared.new_id()}", False
-
-    async def _begin(
-        self,
-        session_id: str,
-        records: Sequence[Record],
-        window: Sequence[Place],
-        floor: int,
-        meter: _WatchedMeter,
-    ) -> None:
-        """Stores an imported session and tells of it, and of counts that were estimated for it."""
-        shared = self._shared
-        commit = self._door.call(
-            shared.store, shared.store.commit, session_id, 0, records, window, floor, expect_head=0
-        )
-        try:
-            await self._door.to_the_end(commit)
-        except StoreConflict as error:
-            raise SessionExists(f"session {session_id!r} was created meanwhile") from error
-        session = self._session(session_id)
-        await session.tell(events.SessionImported(session_id=session_id, records=len(records)))
-        if meter.failure:
-            fell = events.CountFellBack(
-                session_id=session_id, counter=meter.fingerprint, reason=meter.failure
-            )
-            await session.tell(fell)
+        check_on_conflict(on_conflict)
+        importing = Importing(self._shared, self._sessions)
+        return await importing.archive(source, on_conflict, limits)
 
     async def clear_session(self, session_id: str) -> None:
         """Empties the window, pins and head included. The log stays; a clear is not undone."""
-        await (await self._known(session_id)).clear()
+        await (await self._sessions.known(session_id)).clear()
 
     async def delete_session(self, session_id: str) -> None:
         """Removes a session with its log, for good."""
-        await (await self._known(session_id)).delete_all()
+        await (await self._sessions.known(session_id)).delete_all()
 
     # ------------------------------------------------------------ settings
 
@@ -827,7 +733,7 @@ class AsyncMemoryManager:
         if session_id is None:
             self._configure(self._shared.config.updated(settings))
         else:
-            await self._session(session_id).configure(settings)
+            await self._sessions.named(session_id).configure(settings)
 
     async def set_summarize_callback(
         self, summarizer: str | SummarizeCallback | Summarizer | None
@@ -887,8 +793,8 @@ class AsyncMemoryManager:
             raise InvalidInput(f"pinned must be True or False, not {shown(pinned)}")
         if compress is not None and not isinstance(compress, bool):
             raise InvalidInput(f"compress must be True, False or None, not {shown(compress)}")
-        encoded = NO_JSON if metadata is None else _metadata(metadata)
-        session = self._sessions.find(session_id) or self._session(session_id)
+        encoded = NO_JSON if metadata is None else metadata_json(metadata)
+        session = self._sessions.named(session_id)
         if entry_id is None:
             return session.add_here(draft, pinned, encoded, compress)
         return session.add(draft, entry_id, pinned, encoded, compress)
@@ -911,33 +817,14 @@ class AsyncMemoryManager:
             model = check_text(model, "model")
         if type(format) is not str:
             self._resolver.format_named(format)
-        encoded = _tools(tools) if tools is not None and tools != [] else None
+        encoded = tools_json(tools) if tools is not None and tools != [] else None
         asked = Asked(format, model, budget, system, encoded)
         session = self._sessions.find(session_id)
         context = session.build_here(asked) if session is not None else None
         return self._built(session_id, asked) if context is None else context
 
     async def _built(self, session_id: str, asked: Asked) -> Context:
-        return await (await self._known(session_id)).build(asked)
-
-    def _session(self, session_id: str) -> Session:
-        """The live session of this id; reading one that does not exist raises from the session."""
-        session = self._sessions.find(session_id)
-        if session is None:
-            session_id = check_id(session_id, "session_id")
-            session = self._sessions.open(session_id)
-        return session
-
-    async def _known(self, session_id: str) -> Session:
-        """The session of this id, if there is one: asking for what is not there leaves nothing behind."""
-        session = self._sessions.find(session_id)
-        if session is None:
-            session_id = check_id(session_id, "session_id")
-            shared = self._shared
-            if await self._door.call(shared.store, shared.store.state, session_id) is None:
-                raise no_session(session_id)
-            session = self._session(session_id)
-        return session
+        return await (await self._sessions.known(session_id)).build(asked)
 
     def _configure(self, config: MemoryConfig) -> None:
         self._check(config, config)
@@ -1012,76 +899,3 @@ class AsyncMemoryManager:
         """Frees the locks that this thread was interrupted in."""
         for session in self._sessions:
             session.heal()
-
-
-class _WatchedMeter:
-    """A meter that recounts what is imported; `failure` is why the estimator answered, if it did."""
-
-    def __init__(self, meter: Meter) -> None:
-        self._meter = meter
-        self.fingerprint = meter.fingerprint
-        self.failure = ""
-
-    def count_entry(self, entry: Entry) -> TokenCount:
-        count = self._meter.count_entry(entry)
-        if count.counter != self.fingerprint:
-            self.failure = self._meter.failure
-        return count
-
-
-# ---------------------------------------------------------------- arguments, checked
-
-
-def _check_function(port: Any, name: str) -> None:
-    """Refuses what is no plain function."""
-    if port is not None and not callable(port):
-        raise InvalidInput(f"{name} must be callable, not {type(port).__name__}")
-    if is_async_callable(port):
-        raise AsyncPortRefused(f"{name} is async, and must be a plain function in both managers")
-
-
-def _aware(clock: Callable[[], datetime]) -> Callable[[], datetime]:
-    """The clock, whose times are refused where they have no zone."""
-
-    def now() -> datetime:
-        time = clock()
-        if not isinstance(time, datetime) or time.tzinfo is None:
-            raise InvalidInput(f"clock must return an aware datetime, not {shown(time)}")
-        return time
-
-    return now
-
-
-def _checked_ids(new_id: Callable[[], str]) -> Callable[[], str]:
-    """The maker of ids, which are refused where they are none."""
-    return lambda: check_id(new_id(), "what new_id returned")
-
-
-_NO_TOOLS = b"[]"
-
-
-def _tools(tools: Any) -> bytes:
-    """Tool definitions as they are sent."""
-    listed = isinstance(tools, Sequence) and not isinstance(tools, str | bytes)
-    if not listed or not all(isinstance(tool, Mapping) for tool in tools):
-        raise InvalidInput(f"tools must be a list of definitions (dicts), not {shown(tools, 60)}")
-    return json_bytes(list(tools), "tools")
-
-
-def _check_goal(target_tokens: Any, focus: Any) -> None:
-    number = isinstance(target_tokens, int) and not isinstance(target_tokens, bool)
-    if target_tokens is not None and (not number or target_tokens < 0):
-        raise InvalidInput(f"target_tokens must be a number of tokens, not {shown(target_tokens)}")
-    if focus is not None:
-        check_text(focus, "focus")
-
-
-def _check_on_conflict(on_conflict: str) -> None:
-    if on_conflict not in ("fail", "skip", "new_session"):
-        raise InvalidInput(f"on_conflict={shown(on_conflict)}: use 'fail', 'skip' or 'new_session'")
-
-
-def _metadata(metadata: Mapping[str, Any]) -> msgspec.Raw:
-    if not isinstance(metadata, Mapping):
-        raise InvalidInput(f"metadata must be a mapping, not {type(metadata).__name__}")
-    return encode_json(dict(metadata), "metadata")

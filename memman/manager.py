@@ -10,7 +10,7 @@ from typing import Any, Self, TypeVar
 
 from memman import drafts, events
 from memman.archive import ArchiveInfo, ArchiveLimits, Packing, SessionState, Source, Target
-from memman.async_manager import AsyncMemoryManager, OnConflict, Redact, State
+from memman.async_manager import AsyncMemoryManager, Redact, State
 from memman.compression import CompressionPlan
 from memman.config import MemoryConfig
 from memman.doors import SyncDoor, suspended
@@ -18,6 +18,7 @@ from memman.entries import Content, Entry, TokenCount
 from memman.explaining import Explanation
 from memman.ports import FeedItem, LocalCounter, ModelInfo, Store, Summarizer
 from memman.results import Context, SessionStats, Summary
+from memman.sessions import OnConflict
 
 T = TypeVar("T")
 

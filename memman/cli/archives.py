@@ -22,13 +22,13 @@ from memman.archive import (
     Spool,
     session_of,
 )
-from memman.async_manager import OnConflict
 from memman.cli.databases import check_file
 from memman.cli.lines import STDIN
 from memman.cli.problems import UnreadableError, UnusableError
 from memman.cli.progress import Watch
 from memman.manager import MemoryManager
 from memman.records import Record
+from memman.sessions import OnConflict
 
 FORMAT = "memman-jsonl"
 _ALL = 2**60

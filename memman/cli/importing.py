@@ -12,7 +12,6 @@ import click
 import msgspec
 
 from memman.archive import SessionState
-from memman.async_manager import OnConflict
 from memman.cli.answers import Answer, ImportAnswer, ImportDatabaseAnswer, ImportFileAnswer, answer
 from memman.cli.archives import (
     archived_records,
@@ -47,6 +46,7 @@ from memman.entries import check_id
 from memman.events import CompressionResult
 from memman.manager import MemoryManager
 from memman.results import SessionStats
+from memman.sessions import OnConflict
 from memman.stores import without_password
 
 

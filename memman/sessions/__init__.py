@@ -2,13 +2,13 @@
 
 `live` keeps the window in step with the store; `adding`, `compressing`, `changing`, `reading` and
 `explaining` are what can be done with it. `automatic` compresses where an add makes it due, `pacing`
-knows when a summarizer may be asked, `leasing` who pays for it; `living` keeps the sessions of one manager;
-`feed` reads the log as it grows.
+knows when a summarizer may be asked, `leasing` who pays for it; `living` keeps the sessions of one manager
+and `importing` takes in others; `feed` reads the log as it grows.
 """
 
 from memman.sessions.feed import Feed, Following
-from memman.sessions.live import no_session
+from memman.sessions.importing import Importing, OnConflict
 from memman.sessions.living import LiveSessions
 from memman.sessions.session import Session
 
-__all__ = ["Feed", "Following", "LiveSessions", "Session", "no_session"]
+__all__ = ["Feed", "Following", "Importing", "LiveSessions", "OnConflict", "Session"]

@@ -6,7 +6,9 @@ from collections import OrderedDict
 from collections.abc import Iterator
 
 from memman import events
+from memman.entries import check_id
 from memman.errors import StoreError
+from memman.sessions.live import no_session
 from memman.sessions.pacing import Pace
 from memman.sessions.session import Session
 from memman.shared import CLOSED, Shared
@@ -45,6 +47,26 @@ class LiveSessions:
             return None
         session.used = self._shared.moment()
         return session
+
+    def named(self, session_id: str) -> Session:
+        """The session of this id, opened where it is not live; it need not exist yet.
+
+        Raises `InvalidInput` for what is no id, and as `open` does.
+        """
+        return self.find(session_id) or self.open(check_id(session_id, "session_id"))
+
+    async def known(self, session_id: str) -> Session:
+        """The session of this id, if there is one: asking for what is not there leaves nothing behind.
+
+        Raises `SessionNotFound`, and as `named` does.
+        """
+        session = self.find(session_id)
+        if session is not None:
+            return session
+        session_id, shared = check_id(session_id, "session_id"), self._shared
+        if await shared.door.call(shared.store, shared.store.state, session_id) is None:
+            raise no_session(session_id)
+        return self.named(session_id)
 
     def open(self, session_id: str) -> Session:
         """The live session, made where there is none; others may be unloaded for it.

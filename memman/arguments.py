@@ -1,0 +1,71 @@
+"""What the verbs and the managers are given, checked before anything is done with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+
+from memman.doors import is_async_callable
+from memman.entries import check_id, check_text, encode_json, json_bytes
+from memman.errors import AsyncPortRefused, InvalidInput
+from memman.showing import shown
+
+NO_TOOLS: Final = b"[]"
+
+
+def check_function(port: Any, name: str) -> None:
+    """Refuses what is no plain function."""
+    if port is not None and not callable(port):
+        raise InvalidInput(f"{name} must be callable, not {type(port).__name__}")
+    if is_async_callable(port):
+        raise AsyncPortRefused(f"{name} is async, and must be a plain function in both managers")
+
+
+def aware(clock: Callable[[], datetime]) -> Callable[[], datetime]:
+    """The clock, whose times are refused where they have no zone."""
+
+    def now() -> datetime:
+        time = clock()
+        if not isinstance(time, datetime) or time.tzinfo is None:
+            raise InvalidInput(f"clock must return an aware datetime, not {shown(time)}")
+        return time
+
+    return now
+
+
+def checked_ids(new_id: Callable[[], str]) -> Callable[[], str]:
+    """The maker of ids, which are refused where they are none."""
+    return lambda: check_id(new_id(), "what new_id returned")
+
+
+def tools_json(tools: Any) -> bytes:
+    """Tool definitions as they are sent."""
+    listed = isinstance(tools, Sequence) and not isinstance(tools, str | bytes)
+    if not listed or not all(isinstance(tool, Mapping) for tool in tools):
+        raise InvalidInput(f"tools must be a list of definitions (dicts), not {shown(tools, 60)}")
+    return json_bytes(list(tools), "tools")
+
+
+def check_goal(target_tokens: Any, focus: Any) -> None:
+    """Refuses a target that is no number of tokens, and a focus that is no text."""
+    number = isinstance(target_tokens, int) and not isinstance(target_tokens, bool)
+    if target_tokens is not None and (not number or target_tokens < 0):
+        raise InvalidInput(f"target_tokens must be a number of tokens, not {shown(target_tokens)}")
+    if focus is not None:
+        check_text(focus, "focus")
+
+
+def check_on_conflict(on_conflict: str) -> None:
+    """Refuses what is none of the three words."""
+    if on_conflict not in ("fail", "skip", "new_session"):
+        raise InvalidInput(f"on_conflict={shown(on_conflict)}: use 'fail', 'skip' or 'new_session'")
+
+
+def metadata_json(metadata: Mapping[str, Any]) -> msgspec.Raw:
+    """Metadata as it is stored."""
+    if not isinstance(metadata, Mapping):
+        raise InvalidInput(f"metadata must be a mapping, not {type(metadata).__name__}")
+    return encode_json(dict(metadata), "metadata")

@@ -1,0 +1,127 @@
+"""Restoring a session from a document or an archive: checked first, then stored in one commit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from memman import events
+from memman.archive import ArchiveLimits, Intake, SessionState, Source, checked, with_entries
+from memman.counting import Meter
+from memman.entries import Entry, TokenCount
+from memman.errors import MemmanError, SessionExists, StateError, StoreConflict
+from memman.ports import Place
+from memman.records import Record
+from memman.sessions.living import LiveSessions
+from memman.sessions.session import Session
+from memman.shared import Shared
+
+OnConflict = Literal["fail", "skip", "new_session"]
+"""What an import does where the session exists: refuse, leave it, or make a copy under a new id."""
+_EXISTS = (
+    "session {!r} exists; nothing was changed. Delete it first, or pass "
+    "on_conflict='skip' or 'new_session'"
+)
+
+
+class Importing:
+    """Takes sessions in; each of its verbs returns the session's id."""
+
+    def __init__(self, shared: Shared, sessions: LiveSessions) -> None:
+        self._shared = shared
+        self._sessions = sessions
+
+    async def document(self, state: SessionState, on_conflict: OnConflict) -> str:
+        """A session from a document. Raises `StateError` and `SessionExists`."""
+        shared, meter = self._shared, self._meter()
+        sound = checked(state, meter)
+        self._check_settings(state.settings)
+        records = sound.records
+        if shared.redact is not None:
+            records = with_entries(records, Session(state.session_id, shared).redacted)
+        session_id, exists = await self._name_for(state.session_id, on_conflict)
+        if not exists:
+            await self._begin(session_id, records, sound.window, len(records), meter)
+        elif on_conflict == "fail":
+            raise SessionExists(_EXISTS.format(session_id))
+        return session_id
+
+    async def archive(
+        self, source: Source, on_conflict: OnConflict, limits: ArchiveLimits | None
+    ) -> str:
+        """A session from an archive. Raises `StateError`, `SessionExists` and `OSError`."""
+        shared, meter = self._shared, self._meter()
+        redacted = Session("", shared).redacted if shared.redact is not None else None
+        intake = Intake(source, limits, meter, redacted)
+        try:
+            info = await shared.door.to_the_end(shared.door.call(intake, intake.check))
+            self._check_settings(intake.settings)
+            session_id, exists = await self._name_for(info.session_id, on_conflict)
+            if not exists:
+                await self._begin(session_id, intake.records, intake.window(), intake.floor, meter)
+            elif on_conflict == "fail":
+                session = self._sessions.named(session_id)
+                if not await session.holds(intake.records):
+                    raise SessionExists(_EXISTS.format(session_id))
+        finally:
+            intake.close()
+        return session_id
+
+    def _meter(self) -> _WatchedMeter:
+        return _WatchedMeter(self._shared.meter(self._shared.config))
+
+    def _check_settings(self, settings: Mapping[str, Any]) -> None:
+        """Raises `StateError` where a session's settings do not go with this manager."""
+        try:
+            self._shared.check(self._shared.config.updated(settings))
+        except MemmanError as error:
+            raise StateError([f"its settings do not work here: {error}"]) from error
+
+    async def _name_for(self, session_id: str, on_conflict: OnConflict) -> tuple[str, bool]:
+        """The id that an import goes under, and whether there is a session of that id."""
+        shared = self._shared
+        exists = await shared.door.call(shared.store, shared.store.state, session_id) is not None
+        if not exists or on_conflict != "new_session":
+            return session_id, exists
+        room = session_id.encode()[:200].decode(errors="ignore")
+        return f"{room}-{shared.new_id()}", False
+
+    async def _begin(
+        self,
+        session_id: str,
+        records: Sequence[Record],
+        window: Sequence[Place],
+        floor: int,
+        meter: _WatchedMeter,
+    ) -> None:
+        """Stores an imported session and tells of it, and of counts that were estimated for it."""
+        shared = self._shared
+        commit = shared.door.call(
+            shared.store, shared.store.commit, session_id, 0, records, window, floor, expect_head=0
+        )
+        try:
+            await shared.door.to_the_end(commit)
+        except StoreConflict as error:
+            raise SessionExists(f"session {session_id!r} was created meanwhile") from error
+        session = self._sessions.named(session_id)
+        await session.tell(events.SessionImported(session_id=session_id, records=len(records)))
+        if meter.failure:
+            fell = events.CountFellBack(
+                session_id=session_id, counter=meter.fingerprint, reason=meter.failure
+            )
+            await session.tell(fell)
+
+
+class _WatchedMeter:
+    """A meter that recounts what is imported; `failure` is why the estimator answered, if it did."""
+
+    def __init__(self, meter: Meter) -> None:
+        self._meter = meter
+        self.fingerprint = meter.fingerprint
+        self.failure = ""
+
+    def count_entry(self, entry: Entry) -> TokenCount:
+        count = self._meter.count_entry(entry)
+        if count.counter != self.fingerprint:
+            self.failure = self._meter.failure
+        return count
