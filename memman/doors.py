@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextvars
 import inspect
 import logging
-import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
@@ -22,7 +21,7 @@ from types import CoroutineType
 from typing import Any, NoReturn, Protocol, TypeVar
 
 from memman.errors import AsyncPortRefused, InvalidInput, MemmanError
-from memman.events import skip
+from memman.events import is_cancellation, skip
 
 logger = logging.getLogger("memman")
 T = TypeVar("T")
@@ -57,6 +56,7 @@ class Door(Protocol):
     def lock(self) -> Lock: ...
     async def call(self, port: Any, method: Callable[..., Any], *args: Any, **kw: Any) -> Any: ...
     async def to_the_end(self, work: Coroutine[Any, Any, T]) -> T: ...
+    async def apart(self, work: Coroutine[Any, Any, None]) -> None: ...
     async def ask(self, call: Callable[[], Any], timeout: float | None, is_async: bool) -> Any: ...
     async def price(self, meter: Any, rendered: Any) -> Any: ...
     async def settle(self, receiver: Callable[..., Any], answer: Awaitable[Any]) -> None: ...
@@ -76,12 +76,6 @@ def is_async_callable(port: Any) -> bool:
     return inspect.iscoroutinefunction(port) or inspect.iscoroutinefunction(
         getattr(port, "__call__", None)  # noqa: B004 - asks what kind it is, not whether it is there
     )
-
-
-def _is_cancellation(error: BaseException) -> bool:
-    """Whether this is asyncio's: nobody can have raised it who has not imported it."""
-    asyncio = sys.modules.get("asyncio")
-    return asyncio is not None and isinstance(error, asyncio.CancelledError)
 
 
 _WAS_CANCELLED = "the summarizer's call was cancelled from within"
@@ -258,12 +252,15 @@ class SyncDoor:
     async def to_the_end(self, work: Coroutine[Any, Any, T]) -> T:
         return await work
 
+    async def apart(self, work: Coroutine[Any, Any, None]) -> None:
+        await work
+
     async def ask(self, call: Callable[[], Any], timeout: float | None, is_async: bool) -> Any:
         """Calls inline without a time-out, else on a daemon thread that is left behind at the deadline."""
         try:
             answer = call() if timeout is None else self._on_thread(call, timeout)
         except BaseException as error:
-            if _is_cancellation(error):  # nobody can cancel a thread
+            if is_cancellation(error):  # nobody can cancel a thread
                 raise SummarizerCancelled(_WAS_CANCELLED) from error
             raise
         if _is_awaitable(answer):
@@ -388,6 +385,7 @@ class AsyncDoor:
 
     def __init__(self) -> None:
         self._tasks: set[Any] = set()
+        self._apart: set[Any] = set()
         self._closing = False
         self._abandoned: list[threading.Thread] = []
 
@@ -424,6 +422,15 @@ class AsyncDoor:
                 )
             raise cancelled
         return task.result()
+
+    async def apart(self, work: Coroutine[Any, Any, None]) -> None:
+        """Waits for work that goes on where this task is cancelled, which is raised at once."""
+        import asyncio
+
+        task = asyncio.ensure_future(work)
+        self._apart.add(task)
+        task.add_done_callback(self._apart.discard)
+        await asyncio.shield(task)
 
     async def ask(self, call: Callable[[], Any], timeout: float | None, is_async: bool) -> Any:
         """Awaits an async summarizer; a sync one runs on a worker thread so that the loop goes on."""
@@ -515,15 +522,19 @@ class AsyncDoor:
         return True
 
     async def finish(self, timeout: float) -> None:
-        """Begins nothing any more, waits at most `timeout` seconds for what was begun, and cancels it."""
+        """Begins nothing any more, waits at most `timeout` seconds for what was begun, and cancels it.
+
+        What is apart is waited for as long, and left alone.
+        """
         self._closing = True
-        if not self._tasks:
+        if not self._tasks and not self._apart:
             return
         import asyncio
 
-        tasks = self._tasks - {asyncio.current_task()}
+        tasks = (self._tasks | self._apart) - {asyncio.current_task()}
         if tasks:
             _, late = await asyncio.wait(tasks, timeout=timeout)
+            late -= self._apart
             for task in late:
                 task.cancel()
             if late:

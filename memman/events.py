@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+import sys
 from collections.abc import AsyncIterable, Awaitable, Callable, Coroutine, Iterable
 from datetime import datetime
 from typing import Any
@@ -237,8 +238,29 @@ async def emit(
             answer = receiver(sender, event=event)
             if inspect.isawaitable(answer):
                 await settle(receiver, answer)
-        except Exception:
+        except BaseException as error:
+            if not isinstance(error, Exception) and not _is_from_within(error):
+                raise
             logger.exception("receiver %r of %s raised", receiver, type(event).__name__)
+
+
+def is_cancellation(error: BaseException) -> bool:
+    """Whether this is asyncio's: nobody can have raised it who has not imported it."""
+    asyncio = sys.modules.get("asyncio")
+    return asyncio is not None and isinstance(error, asyncio.CancelledError)
+
+
+def _is_from_within(error: BaseException) -> bool:
+    """Whether what a receiver waited for was cancelled, and not who tells it."""
+    if not is_cancellation(error):
+        return False
+    import asyncio
+
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:  # no event loop in this thread: nobody can cancel it
+        return True
+    return task is None or not task.cancelling()
 
 
 def replay(items: Iterable[FeedItem], *, sender: Any = None) -> str | None:

@@ -200,6 +200,98 @@ def test_the_async_manager_awaits_its_receivers_one_after_the_other() -> None:
     assert sorted(told) == list("01234")
 
 
+def test_a_cancelled_verb_costs_no_receiver_its_events() -> None:
+    async def run() -> tuple[list[str], list[str]]:
+        memory = AsyncMemoryManager(counter="chars4")
+        slow: list[str] = []
+        gate = asyncio.Event()
+
+        async def receive(sender: Any, event: Any) -> None:
+            await gate.wait()
+            slow.append(event.entry.text)
+
+        with events.entry_added.connected_to(receive, sender=memory):
+            heard = Heard(memory, events.entry_added)
+            cancelled = asyncio.create_task(memory.add_user_message("s", "one"))
+            await asyncio.sleep(0.01)
+            await memory.add_user_message("s", "two")  # told by who is at it
+            cancelled.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await cancelled  # at once: a receiver that hangs holds up nobody who is cancelled
+            assert not slow
+            gate.set()
+            await memory.close()
+        return slow, [event.entry.text for event in heard.events]
+
+    assert asyncio.run(run()) == (["one", "two"], ["one", "two"])
+
+
+def test_close_waits_for_a_cancelled_verbs_receivers_a_bounded_time_and_cuts_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("memman.async_manager._CLOSE_SECONDS", 0.05)
+
+    async def run() -> list[str]:
+        memory = AsyncMemoryManager(counter="chars4")
+        ends: list[str] = []
+        gate = asyncio.Event()
+
+        async def receive(sender: Any, event: Any) -> None:
+            try:
+                await gate.wait()
+                ends.append(event.entry.text)
+            except asyncio.CancelledError:
+                ends.append("cut")
+                raise
+
+        with events.entry_added.connected_to(receive, sender=memory):
+            adding = asyncio.create_task(memory.add_user_message("s", "one"))
+            await asyncio.sleep(0.01)
+            await memory.close()
+            gate.set()
+            await adding
+        return ends
+
+    assert asyncio.run(run()) == ["one"]
+
+
+@pytest.mark.parametrize("awaits", [True, False])
+def test_a_receiver_in_which_something_was_cancelled_is_one_that_raised(
+    awaits: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def run() -> list[str]:
+        memory = AsyncMemoryManager(counter="chars4")
+        work = asyncio.create_task(asyncio.sleep(60))
+        work.cancel()
+        await asyncio.wait({work})
+
+        async def awaiting(sender: Any, event: Any) -> None:
+            await work
+
+        def looking(sender: Any, event: Any) -> None:
+            work.result()
+
+        with events.entry_added.connected_to(awaiting if awaits else looking, sender=memory):
+            heard = Heard(memory, events.entry_added)
+            await memory.add_user_message("s", "x")
+        return [event.entry.text for event in heard.events]
+
+    assert asyncio.run(run()) == ["x"]
+    assert [record.name for record in caplog.records if record.exc_info] == ["memman.events"]
+
+
+def test_a_cancelled_future_that_a_receiver_looks_at_does_not_end_a_sync_add() -> None:
+    memory = manager()
+
+    def looking(sender: Any, event: Any) -> None:
+        raise asyncio.CancelledError
+
+    with events.entry_added.connected_to(looking, sender=memory):
+        heard = Heard(memory, events.entry_added)
+        memory.add_user_message("s", "x")
+    assert heard.kinds == ["EntryAdded"]
+
+
 def test_threads_hear_in_log_order() -> None:
     memory = manager(auto_compress=False)
     heard = Heard(memory, events.entry_added)

@@ -597,6 +597,11 @@ class LiveWindow:
         await self._drain()
 
     async def _drain(self) -> None:
+        """Tells what is noted, to the end, whether or not this task is cancelled meanwhile."""
+        if self._outbox:
+            await self._shared.door.apart(self._tell_noted())
+
+    async def _tell_noted(self) -> None:
         """Tells what is noted; one thread or task at a time, so that order is commit order."""
         while self._outbox:
             lock = self._telling()
