@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Generator
+from functools import partial
 from math import ceil
 from typing import Any
 
@@ -222,10 +223,10 @@ class Contexts:
         """The window with `redact` applied again: what another manager wrote was not redacted here."""
         if self._shared.redact is None:
             return window
-        clean = self._shared.redacted
+        clean = partial(self._shared.redacted, outcome="the provider was not asked for a count")
         copy = Window()
         copy.reshape(
-            [_copied(slot, slot.tokens, clean(slot.entry, "the provider was not asked for a count")) for slot in window.slots],
+            [_copied(slot, slot.tokens, clean(slot.entry)) for slot in window.slots],
             window.head,
             window.epoch,
         )

@@ -13,7 +13,7 @@ MemmanError
 │   └── PluginNotFound               a format, counter, summarizer or store asked for by name
 ├── Refused                          the window does not allow it (undo, pin, delete)
 ├── BudgetExceeded                   what must stay does not fit (`required`, `available`, `culprits`)
-├── CompressionFailed                a stage or `redact` failed, or the summarizer did with `on_failure="raise"`
+├── CompressionFailed                a stage or `redact` failed, or the summarizer with `on_failure="raise"`
 ├── CounterUnavailable               a counter cannot work here (`reason`)
 ├── SummarizerFailed                 a summarizer gave no summary
 │   └── SummarizerUnavailable        it cannot work here: an SDK, a key or a program is missing
