@@ -1053,6 +1053,12 @@ def test_bytes_that_are_no_text_are_refused() -> None:
     imported(b"\xff\xfe", "it is not JSON")
 
 
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"log":' * 100_000], ids=["lists", "objects"])
+def test_a_document_that_is_nested_too_deep_is_refused(text: str) -> None:
+    imported(text, "it is nested too deeply")
+    imported(text.encode(), "it is nested too deeply")
+
+
 @pytest.mark.parametrize(
     ("change", "problem"),
     [

@@ -72,6 +72,8 @@ class SessionState(msgspec.Struct, frozen=True, kw_only=True):
             path = isinstance(text, bytes) and len(text) < _LONGEST_PATH and text[:1] not in b"{["
             hint = ": where it is a path, give the file's text, path.read_text()" if path else ""
             raise StateError([f"it is not JSON ({error}){hint}"]) from None
+        except RecursionError:
+            raise StateError(["it is nested too deeply"]) from None
         if not isinstance(data, Mapping):
             hint = ": give the file's text, path.read_text()" if isinstance(data, PathLike) else ""
             raise StateError([f"it is a {type(data).__name__}, not a session document{hint}"])

@@ -196,5 +196,5 @@ def _document(target: Path) -> Any:
         if not File(str(target), target).may_be_document():  # a log, which may be long
             return None
         return msgspec.json.decode(target.read_bytes())
-    except (OSError, UnreadableError, msgspec.DecodeError, UnicodeError):
+    except (OSError, UnreadableError, msgspec.DecodeError, UnicodeError, RecursionError):
         return None
