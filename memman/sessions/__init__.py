@@ -1,9 +1,10 @@
 """One live session: the only place that awaits.
 
-`live` keeps the window in step with the store; `adding`, `compressing`, `changing`, `reading` and
-`explaining` are what can be done with it. `automatic` compresses where an add makes it due, `pacing`
-knows when a summarizer may be asked, `leasing` who pays for it; `living` keeps the sessions of one manager
-and `importing` takes in others; `feed` reads the log as it grows.
+`live` keeps the window in step with the store, on top of `telling`, which has its events; `adding`,
+`compressing`, `changing`, `reading` and `explaining` are what can be done with it. `automatic` compresses
+where an add makes it due, `asking` gets its summaries, `pacing` knows when a summarizer may be asked,
+`leasing` who pays for it. `living` keeps the sessions of one manager and `importing` takes in others;
+`feed` reads the log as it grows.
 """
 
 from memman.sessions.feed import Feed, Following

@@ -1,51 +1,40 @@
 """Carrying out compressions: when one is due, what it may ask, and how its outcome lands.
 
-What is decided is decided by the pure functions of `memman.compression`; the summarizer is asked
-outside every lock and transaction.
+What is decided is decided by the pure functions of `memman.compression`.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from contextvars import ContextVar
-from math import inf
 from typing import Any
 
 import msgspec
 
 from memman import events
 from memman.compression import (
-    UNKNOWN_WINDOW,
     CompressionPlan,
     Goal,
-    OriginalsWanted,
     SummaryFailed,
-    SummaryFailure,
     SummaryOptions,
-    SummaryProblem,
     View,
     describe,
-    make_plan,
     replacements_of,
     view_of,
 )
 from memman.config import resolve_budget
 from memman.doors import Lock
-from memman.entries import Entry
 from memman.errors import CompressionFailed, InvalidInput, MemmanError, Refused, StoreConflict
-from memman.ports import SummaryReply, SummaryRequest, SummaryUsage
-from memman.records import NO_COST, Added, Compressed, Cost, Replacement
+from memman.records import NO_COST, Compressed, Cost, Replacement
+from memman.sessions.asking import Asking, Attempt, RedactFailed, failure_notice
 from memman.sessions.leasing import Lease, LeaseHeld, WindowMoved
-from memman.sessions.live import LiveWindow
-from memman.sessions.pacing import Pace, Rest
-from memman.window import Slot, replaced_in
+from memman.sessions.pacing import Rest
+from memman.window import replaced_in
 
 logger = logging.getLogger("memman")
 
 _REPLANS = 2  # how often a compression plans again after the window changed shape meanwhile
 _LANDINGS = 5  # how often the same plan is committed again after another process was faster
-_MOST_TIMEOUTS = 10  # that the calls of one compression, as of a summary in pieces, may take in all
 _STAYS = "what is left is pinned or the newest exchange"
 _ANOTHER_RUNS = "another compression of this session is running"
 _ANOTHER_PAYS = (
@@ -57,21 +46,7 @@ _CLOSED = "the manager was closed; nothing was changed"
 _compressing: ContextVar[frozenset[object]] = ContextVar("compressing", default=frozenset())
 
 
-class _RedactFailed(Exception):
-    """What a summary was to be made of could not be redacted; the cause says why."""
-
-
-class _Attempt(msgspec.Struct, frozen=True):
-    """What a compression sets out from: the window, the goal, and who may be asked."""
-
-    view: View
-    goal: Goal
-    options: SummaryOptions
-    epoch: int
-    summarizer: Any
-
-
-class Compressing(LiveWindow):
+class Compressing(Asking):
     """Brings the window down to low water, one compression at a time per session."""
 
     __slots__ = ()
@@ -92,25 +67,6 @@ class Compressing(LiveWindow):
             return True
         # Only to be prepared: not again and again where that came to nothing.
         return not self.pace.tried_lately(self._progress, self._budget)
-
-    @property
-    def pace(self) -> Pace:
-        """What this session knows of its summarizer: whether it rests, and how it went last."""
-        if self._pace is None:
-            with self._thread_lock:
-                self._pace = self._pace or Pace()
-        return self._pace
-
-    def leave(self) -> Pace | None:
-        """What it knows of its summarizer, for the session that is loaded in its place one day."""
-        if self._pace is not None:
-            self._pace.left_at = self._progress
-        return self._pace
-
-    def resume(self, pace: Pace) -> None:
-        """Goes on with what was known of the summarizer when the session was unloaded."""
-        self._pace = pace
-        self._go_on(pace.left_at)
 
     # ------------------------------------------------------------ one at a time
 
@@ -184,7 +140,7 @@ class Compressing(LiveWindow):
             except CompressionFailed as error:
                 self._stages_failed("the strategy is left alone", str(error))
                 raise
-            except _RedactFailed as error:
+            except RedactFailed as error:
                 self._stages_failed("no add compresses", str(error))
                 raise CompressionFailed(str(error)) from error.__cause__
             self.pace.stages_ran()
@@ -200,7 +156,7 @@ class Compressing(LiveWindow):
 
     async def _attempt(
         self, target_tokens: int | None, focus: str | None, automatic: bool, lately: bool
-    ) -> _Attempt | events.CompressionResult:
+    ) -> Attempt | events.CompressionResult:
         """What to set out from, or why there is nothing to do."""
         async with self._lock:
             if self._shared.closed:
@@ -218,7 +174,7 @@ class Compressing(LiveWindow):
                 return self._given_up(str(rest), automatic)
             view, goal = self._view(target_tokens, spare=lately and not options.ask)
             pace.begin(summarizer, self._progress)
-            return _Attempt(view, goal, options, self._window.epoch, summarizer)
+            return Attempt(view, goal, options, self._window.epoch, summarizer)
 
     def _given_up(self, why: str, automatic: bool) -> events.CompressionResult:
         """The end of a compression without a summary and without a substitute for it."""
@@ -238,7 +194,7 @@ class Compressing(LiveWindow):
             self._settled.stages, self._shared.clock, self._progress, self._budget
         )
 
-    def _judged_summary(self, attempt: _Attempt, after: View) -> Rest | None:
+    def _judged_summary(self, attempt: Attempt, after: View) -> Rest | None:
         """Notes that the summarizer was asked and how it went; why it rests if that did not pay."""
         gain = _gain(attempt.view, after, attempt.goal)
         return self.pace.answered(gain, self._shared.clock())
@@ -246,14 +202,14 @@ class Compressing(LiveWindow):
     def _note(self, goal: Goal, after: View, rest: Rest | None, cost: Cost) -> None:
         """Tells what is still wrong after a compression that landed."""
         if rest is not None:
-            told = _failure(self.id, rest.reason, "the compression stands", rest, cost)
+            told = failure_notice(self.id, rest.reason, "the compression stands", rest, cost)
             self.notice(told)
         if not goal.within_limit(after):
             self.notice(_over_budget(self.id, after.tokens, goal.limit))
 
     def _record(
         self,
-        attempt: _Attempt,
+        attempt: Attempt,
         after: View,
         replacements: tuple[Replacement, ...],
         automatic: bool,
@@ -367,7 +323,7 @@ class Compressing(LiveWindow):
         after = view
         if rest is None or options.write:
             dry = msgspec.structs.replace(options, dry_run=True)
-            attempt = _Attempt(view, goal, dry, epoch, summarizer)
+            attempt = Attempt(view, goal, dry, epoch, summarizer)
             after, _ = await self._carried_out(attempt, None)
         return describe(self.id, view, after, goal, options.ask)
 
@@ -411,127 +367,6 @@ class Compressing(LiveWindow):
         rest = self.pace.rest(self._shared.clock)
         return f"; a digest: {rest or 'the summarizer was asked lately'}"
 
-    # ------------------------------------------------------------ doing it
-
-    async def _carried_out(self, attempt: _Attempt, lease: Lease | None) -> tuple[View, Cost]:
-        """Drives the plan: waits for summaries, tells of problems.
-
-        Raises `LeaseHeld` or `WindowMoved` where nothing may be paid for it here and now.
-        """
-        shared, pace, summarizer = self._shared, self.pace, attempt.summarizer
-        own = None if summarizer is None else summarizer.max_input_tokens
-        options = msgspec.structs.replace(
-            attempt.options,
-            window=self._config.summarizer_window or own or UNKNOWN_WINDOW,
-            prompt=self._config.summary_prompt,
-            redact=None if shared.redact is None else self._clean,
-            wordy=pace.wordy,
-            parts=pace.parts,
-        )
-        plan = make_plan(
-            attempt.view, attempt.goal, shared.craft(self._meter), self._settled.stages, options
-        )
-        cost, clipped = Cost(), False
-        answer: Any = None
-        while True:
-            try:
-                wanted = plan.send(answer)
-            except StopIteration as end:
-                if cost.calls:
-                    pace.wordy = clipped
-                return end.value, cost
-            if isinstance(wanted, SummaryProblem):
-                clipped = clipped or wanted.clipped
-                # A clipped reply, say, is worth telling and no reason to leave the summarizer alone.
-                rest = pace.failed(shared.clock(), wanted.reason) if wanted.failed else None
-                self.notice(_failure(self.id, wanted.reason, wanted.fallback, rest, self._spent))
-                # A provider's error may quote the conversation, which is for no log.
-                kind = wanted.reason.partition(":")[0]
-                logger.warning("summary of session %s: %s (see compression_failed)", self.id, kind)
-                await self._drain()
-                answer = None
-            elif isinstance(wanted, OriginalsWanted):
-                answer = await self._originals(wanted.slots)
-            elif cost.seconds > _MOST_TIMEOUTS * (self._config.summarize_timeout or inf):
-                answer = SummaryFailure(f"its {cost.calls} calls took {cost.seconds:.0f} s in all")
-            else:
-                if lease is not None:
-                    await lease.take(attempt.epoch, self._config.summarize_timeout)
-                answer, took = await self._summary(summarizer, wanted)
-                cost = cost.plus(took)
-
-    def _clean(self, entry: Entry) -> Entry:
-        """The entry as `redact` leaves it: it may come from an import, or from another manager."""
-        outcome = (
-            "nothing was changed, since nobody summarises what redact has not seen to its end "
-            f"(entry {entry.id}): mend the function that is given as redact"
-        )
-        try:
-            return self._shared.redacted(entry, outcome)
-        except InvalidInput as error:
-            raise _RedactFailed(str(error)) from (error.__cause__ or error)
-
-    async def _originals(self, slots: Sequence[Slot]) -> list[tuple[Entry, ...]]:
-        """The added entries that stubs or clipped entries stand for, as the store has them."""
-        shared = self._shared
-        added: dict[str, Entry] = {}
-        stands_for: dict[str, tuple[str, ...]] = {}
-        asked = [slot.entry.id for slot in slots]
-        while asked:
-            wanted, asked = asked, []
-            for seq, record in await shared.door.call(
-                shared.store, shared.store.get, self.id, wanted
-            ):
-                if isinstance(record, Added):
-                    added[record.id] = msgspec.structs.replace(record.entry, seq=seq)
-                elif isinstance(record, Compressed):
-                    for item in record.replacements:
-                        if item.entry is not None and item.entry.id in wanted:
-                            stands_for[item.entry.id] = item.ids
-                            asked += item.ids
-
-        def originals(entry_id: str) -> list[Entry]:
-            if entry_id in added:
-                return [added[entry_id]]
-            return [one for name in stands_for.get(entry_id, ()) for one in originals(name)]
-
-        return [tuple(originals(slot.entry.id)) for slot in slots]
-
-    async def _summary(
-        self, summarizer: Any, request: SummaryRequest
-    ) -> tuple[SummaryReply | SummaryFailure, Cost]:
-        """Asks the summarizer, and notes at once what that took, however it ends."""
-        began = self._shared.clock()
-        answer: SummaryReply | SummaryFailure = SummaryFailure("the call was interrupted")
-        try:
-            answer = await self._asked(summarizer, request)
-        finally:
-            took = _cost(answer, (self._shared.clock() - began).total_seconds())
-            self._spent = self._spent.plus(took)
-        return answer, took
-
-    async def _asked(
-        self, summarizer: Any, request: SummaryRequest
-    ) -> SummaryReply | SummaryFailure:
-        """Asks the summarizer, outside every lock and transaction."""
-        request = msgspec.structs.replace(request, timeout=self._config.summarize_timeout)
-        try:
-            reply = await self._shared.door.ask(
-                lambda: summarizer.summarize(request),
-                self._config.summarize_timeout,
-                summarizer.is_async,
-            )
-        except Exception as error:
-            logger.debug("summarizer failed", exc_info=True)
-            return SummaryFailure(f"{type(error).__name__}: {error}")
-        except BaseException:
-            # Whoever waited gave up, and the call was paid for: the next one is not made at once.
-            self.pace.failed(self._shared.clock(), "the call was interrupted")
-            raise
-        if not isinstance(reply, SummaryReply) or not isinstance(reply.text, str):
-            return SummaryFailure(f"the summarizer returned {type(reply).__name__}, not text")
-        return reply
-
 
 def _why_short(after: View, goal: Goal) -> str:
     """What to say of a compression that did not come down to low water; "" where it did."""
@@ -543,14 +378,6 @@ def _why_short(after: View, goal: Goal) -> str:
     return f"; {stays}: pinned, recent, newest, or a summary"
 
 
-def _cost(answer: SummaryReply | SummaryFailure, seconds: float) -> Cost:
-    """What one call of the summarizer cost, whether it answered or failed."""
-    reply = answer if isinstance(answer, SummaryReply) else None
-    usage = (reply.usage if reply else None) or SummaryUsage()
-    model = reply.model if reply else None
-    return Cost(1, seconds, usage.input_tokens, usage.output_tokens, model)
-
-
 def _gain(before: View, after: View, goal: Goal) -> float:
     """The share of the window that a compression takes away: of its tokens, or of its entries where
     only they are over.
@@ -559,19 +386,6 @@ def _gain(before: View, after: View, goal: Goal) -> float:
     if most is not None and before.entries > most and before.tokens <= goal.limit:
         return 1 - after.entries / before.entries
     return 1 - after.tokens / before.tokens if before.tokens else 0.0
-
-
-def _failure(
-    session_id: str, reason: str, fallback: str, rest: Rest | None, cost: Cost
-) -> events.CompressionFailedNotice:
-    return events.CompressionFailedNotice(
-        session_id=session_id,
-        reason=reason,
-        fallback=fallback,
-        failures=rest.failures if rest else 0,
-        retry_at=rest.until if rest else None,
-        cost=cost,
-    )
 
 
 def _over_budget(

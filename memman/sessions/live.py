@@ -1,7 +1,7 @@
-"""One live session: its window kept in step with the store, and what is written and told.
+"""One live session: its window kept in step with the store, and what is written.
 
-Data flows down once (record, store) and up once (window, event), under the session's lock; telling comes
-after, outside of it.
+Data flows down once (record, store) and up once (window, event), under the session's lock; telling
+(`memman.sessions.telling`) comes after, outside of it.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from memman.records import (
     tainted_by,
 )
 from memman.sessions.pacing import Pace, Progress
+from memman.sessions.telling import Telling
 from memman.shared import Shared
 from memman.window import Slot, Window
 
@@ -57,7 +58,7 @@ class Confirmed(msgspec.Struct, frozen=True):
     learned: Learned
 
 
-class LiveWindow:
+class LiveWindow(Telling):
     """A session in this process: its window, its settings, and what is still to be told."""
 
     __slots__ = (
@@ -68,7 +69,6 @@ class LiveWindow:
         "_confirmed",
         "_contexts",
         "_cost",
-        "_drain_lock",
         "_entries",
         "_erasing",
         "_fell_back",
@@ -77,7 +77,6 @@ class LiveWindow:
         "_learned",
         "_lock",
         "_meter",
-        "_outbox",
         "_owed",
         "_pace",
         "_past_entries",
@@ -86,36 +85,27 @@ class LiveWindow:
         "_run",
         "_settings",
         "_settled",
-        "_shared",
         "_spent",
-        "_thread_lock",
         "_tokens",
-        "_told",
         "_trigger",
         "_usage",
         "_version",
         "_window",
-        "id",
         "used",
     )  # fmt: skip
 
     def __init__(self, session_id: str, shared: Shared) -> None:
-        self.id = session_id
-        self.used = 0.0  # when; in the measure of whoever keeps the live sessions
-        self._shared = shared
         # Where an append never suspends, one thread lock serves both doors.
         own = SyncLock()
+        super().__init__(session_id, shared, own.thread)
         self._lock: Lock = own if shared.direct else shared.door.lock()
-        self._thread_lock = own.thread
+        self.used = 0.0  # when; in the measure of whoever keeps the live sessions
         # Made when first needed: most sessions are never compressed and have nobody to tell.
         self._compress_lock: Lock | None = None
         self._window = Window()
         # Records handed to the store whose effect on the window is not sure. () asks for a reload, as where
         # nothing was ever recorded.
         self._inflight: tuple[Record, ...] | None = ()
-        self._outbox: list[events.Event] = []
-        self._drain_lock: SyncLock | None = None
-        self._told = 0
         self._settings = _NO_SETTINGS
         self._version = -1
         self._entries = self._tokens = 0
@@ -551,26 +541,7 @@ class LiveWindow:
             await shared.door.call(shared.store, shared.store.erase, self.id, tainted)
         self._erasing = None
 
-    # ------------------------------------------------------------ telling
-
-    def _queue(self, seq: int, record: Record) -> None:
-        """Notes the event of a committed record, once, in log order."""
-        if seq <= self._told:
-            return
-        self._told = seq
-        if events.LOG_SIGNALS[type(record)].receivers:
-            self._outbox.append(events.event_of(self.id, seq, record))
-
-    def notice(self, event: events.Event) -> None:
-        """Notes something that is not in the log."""
-        if events.SIGNALS[type(event)].receivers:
-            self._outbox.append(event)
-
-    async def tell(self, event: events.Event | None = None) -> None:
-        """Tells of something that is not in the log, and of what is still to be told."""
-        if event is not None:
-            self.notice(event)
-        await self._drain()
+    # ------------------------------------------------------------ around it
 
     def _check_counter(self, count: TokenCount) -> None:
         """Tells where the estimator answered for the counter."""
@@ -595,30 +566,6 @@ class LiveWindow:
             async with self._lock:
                 pass
         await self._drain()
-
-    async def _drain(self) -> None:
-        """Tells what is noted, to the end, whether or not this task is cancelled meanwhile."""
-        if self._outbox:
-            await self._shared.door.apart(self._tell_noted())
-
-    async def _tell_noted(self) -> None:
-        """Tells what is noted; one thread or task at a time, so that order is commit order."""
-        while self._outbox:
-            lock = self._telling()
-            if not await lock.try_enter():
-                return  # whoever is at it, perhaps this very task further up, goes on with ours
-            try:
-                while self._outbox:
-                    event = self._outbox.pop(0)
-                    await events.emit(self._shared.sender, event, self._shared.door.settle)
-            finally:
-                lock.heal()
-
-    def _telling(self) -> SyncLock:
-        if self._drain_lock is None:
-            with self._thread_lock:
-                self._drain_lock = self._drain_lock or SyncLock()
-        return self._drain_lock
 
 
 def no_session(session_id: str) -> SessionNotFound:

@@ -1,0 +1,67 @@
+"""What a session tells: each event once, in the order of the log, outside of every lock but its own."""
+
+from __future__ import annotations
+
+import threading
+
+from memman import events
+from memman.doors import SyncLock
+from memman.records import Record
+from memman.shared import Shared
+
+
+class Telling:
+    """A session's outbox: events are noted where they arise, and told when nothing is held any more."""
+
+    __slots__ = ("_drain_lock", "_outbox", "_shared", "_thread_lock", "_told", "id")
+
+    def __init__(self, session_id: str, shared: Shared, thread_lock: threading.Lock) -> None:
+        self.id = session_id
+        self._shared = shared
+        self._thread_lock = thread_lock
+        self._outbox: list[events.Event] = []
+        self._drain_lock: SyncLock | None = None  # made when first needed
+        self._told = 0  # the seq of the last record whose event was noted
+
+    def _queue(self, seq: int, record: Record) -> None:
+        """Notes the event of a committed record, once, in log order."""
+        if seq <= self._told:
+            return
+        self._told = seq
+        if events.LOG_SIGNALS[type(record)].receivers:
+            self._outbox.append(events.event_of(self.id, seq, record))
+
+    def notice(self, event: events.Event) -> None:
+        """Notes something that is not in the log."""
+        if events.SIGNALS[type(event)].receivers:
+            self._outbox.append(event)
+
+    async def tell(self, event: events.Event | None = None) -> None:
+        """Tells of something that is not in the log, and of what is still to be told."""
+        if event is not None:
+            self.notice(event)
+        await self._drain()
+
+    async def _drain(self) -> None:
+        """Tells what is noted, to the end, whether or not this task is cancelled meanwhile."""
+        if self._outbox:
+            await self._shared.door.apart(self._tell_noted())
+
+    async def _tell_noted(self) -> None:
+        """Tells what is noted; one thread or task at a time, so that order is commit order."""
+        while self._outbox:
+            lock = self._telling()
+            if not await lock.try_enter():
+                return  # whoever is at it, perhaps this very task further up, goes on with ours
+            try:
+                while self._outbox:
+                    event = self._outbox.pop(0)
+                    await events.emit(self._shared.sender, event, self._shared.door.settle)
+            finally:
+                lock.heal()
+
+    def _telling(self) -> SyncLock:
+        if self._drain_lock is None:
+            with self._thread_lock:
+                self._drain_lock = self._drain_lock or SyncLock()
+        return self._drain_lock
