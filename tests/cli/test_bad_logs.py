@@ -100,7 +100,13 @@ BAD: dict[str, tuple[bytes, tuple[str, ...]]] = {
         lines(CLAUDE, {**CLAUDE, "uuid": "2", "parentUuid": "1", "message": {"content": 5}}),
         ("line 2: the message with uuid 2: ",),
     ),
-    "an object that is nested too deep": (b'{"messages":' * 5_000 + b"1" + b"}" * 5_000, ("nested too deeply",)),
+    "an object that is nested too deep": (
+        b'{"messages":' * 5_000 + b"1" + b"}" * 5_000, ("nested too deeply",)
+    ),
+    "messages of a span that are nested too deep": (
+        lines({"attributes": {"gen_ai.input.messages": "[" * 100_000}}),
+        ("gen_ai.input.messages is nested too deeply: '[[[",),
+    ),
     "many conversations": (
         lines({"messages": CHAT}, {"messages": CHAT}), ("2 conversations, one a line; give a",)
     ),

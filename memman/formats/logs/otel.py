@@ -79,7 +79,9 @@ def _listed(value: Any, name: str) -> list[Any]:
         try:
             value = msgspec.json.decode(value)
         except msgspec.DecodeError:
-            raise FormatError(f"{name} is text that is not JSON: {value[:60]!r}") from None
+            raise FormatError(f"{name} is text that is not JSON: {shown(value, 60)}") from None
+        except RecursionError:
+            raise FormatError(f"{name} is nested too deeply: {shown(value, 60)}") from None
     return value if isinstance(value, list) else []
 
 
