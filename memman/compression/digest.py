@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import heapq
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from math import fsum, log, log1p
+from math import log, log1p
 from typing import Final
 
 import msgspec
@@ -33,6 +33,7 @@ _HEAD: Final = "[Previous conversation summary]"
 # short and many are needed again; where there are few, all the rest is the extract's.
 _LEDGER_SHARE: Final = 0.9
 _LENGTH_POWER: Final = 0.5  # 1 would take only short lines, 0 only long ones
+_PRECISION: Final = 2**32  # of a word's weight
 _LINE_CHARS: Final = 200  # a longer one is cut, where it can be, between clauses
 _SHORTEST_CUT: Final = 80
 _LEAST_ROOM: Final = 16
@@ -187,44 +188,60 @@ class _Coverage:
         seen: Counter[str] = Counter()
         for line in lines:
             seen.update(line.words)
+        weight = {times: _weight(times, len(lines)) for times in set(seen.values())}
+        self._weights = {word: weight[times] for word, times in seen.items()}
         self._lines = lines
-        self._weights = _weights(seen, len(lines))
         self._costs: list[float] = [(len(line.text) + 1) ** _LENGTH_POWER for line in lines]
-        self._heap = [
-            (-self._gain(number, line.words), number) for number, line in enumerate(lines)
-        ]
-        heapq.heapify(self._heap)
+        self._worth = [self._sum(line.words) for line in lines]
+        self._having: defaultdict[str, list[int]] = defaultdict(list)  # words of several lines
+        several = {word for word, times in seen.items() if times > 1}
+        for number, line in enumerate(lines):
+            for word in line.words & several:
+                self._having[word].append(number)
 
-    def _gain(self, number: int, words: frozenset[str]) -> float:
-        """What words of a line are worth for its length; exact, so that no order of a set shows in it."""
-        worth: float = fsum([self._weights[word] for word in words])
-        return worth / self._costs[number]
+    def _sum(self, words: frozenset[str]) -> int:
+        return sum([self._weights[word] for word in words])
 
     def chosen(self, room: int, known: frozenset[str]) -> list[str]:
         """Lines that together cover most of what is not `known`, in their order.
 
-        The gain of a line only falls as others are taken, so a line whose gain is still the best after it
-        was computed anew is the best (lazy greedy).
+        The gain of a line only falls as others are taken, so a line that stands highest by an earlier gain
+        and still has it is the best (lazy greedy).
         """
-        heap = self._heap.copy()
-        covered = set(known)
+        worth = [
+            worth if line.words.isdisjoint(known) else worth - self._sum(line.words & known)
+            for worth, line in zip(self._worth, self._lines, strict=True)
+        ]
+        uncovered = self._having.keys() - known
+        costs = self._costs
+        heap = [
+            (-gain / cost, number)
+            for number, (gain, cost) in enumerate(zip(worth, costs, strict=True))
+        ]
+        heapq.heapify(heap)
         taken: list[int] = []
         while heap and room > _LEAST_ROOM:
-            _, number = heapq.heappop(heap)
+            least, number = heap[0]
             line = self._lines[number]
-            fresh = line.words - covered
-            if len(line.text) + 1 > room or not fresh:
-                continue
-            again = (-self._gain(number, fresh), number)
-            if heap and again > heap[0]:
-                heapq.heappush(heap, again)
-                continue
-            taken.append(number)
-            room -= len(line.text) + 1
-            covered |= line.words
+            again = -worth[number] / costs[number]
+            if again == 0 or len(line.text) + 1 > room:
+                heapq.heappop(heap)
+            elif again > least:
+                heapq.heapreplace(heap, (again, number))
+            else:
+                heapq.heappop(heap)
+                taken.append(number)
+                room -= len(line.text) + 1
+                fresh = line.words & uncovered
+                uncovered -= fresh
+                for word in fresh:
+                    for other in self._having[word]:
+                        worth[other] -= self._weights[word]
         return [self._lines[number].text for number in sorted(taken)]
 
 
-def _weights(seen: Counter[str], lines: int) -> dict[str, float]:
-    """What is said often counts more, what is said everywhere less."""
-    return {word: log1p(times) * log(1 + lines / times) ** 2 for word, times in seen.items()}
+def _weight(times: int, lines: int) -> int:
+    """What is said often counts more, what is said everywhere less. Whole, so that sums are exact and no
+    order of a set shows in them.
+    """
+    return round(_PRECISION * log1p(times) * log(1 + lines / times) ** 2)
