@@ -16,6 +16,7 @@ import msgspec
 import pluggy
 
 from memman import hookspecs
+from memman.showing import told
 
 logger = logging.getLogger("memman.plugins")
 
@@ -114,7 +115,7 @@ def _load(manager: pluggy.PluginManager, point: Any) -> PluginInfo:
         )
         if manager.has_plugin(point.name):
             manager.unregister(name=point.name)
-        reason = f"{type(error).__name__}: {error}"
+        reason = told(error)
         return PluginInfo(name=point.name, distribution=distribution, version=version, error=reason)
     hooks = tuple(sorted(caller.name for caller in manager.get_hookcallers(plugin) or ()))
     return PluginInfo(name=point.name, distribution=distribution, version=version, hooks=hooks)

@@ -1,4 +1,4 @@
-"""A caller's value in a message: whatever it is, the message is made."""
+"""A caller's value or a stranger's error in a message: whatever it is, the message is made."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import reprlib
 from typing import Final
 
 _MOST: Final = 200  # characters; far more than tells which value it was
+_MOST_SAID: Final = 1_000  # characters of an error, which may quote a whole conversation
 
 
 class _Brief(reprlib.Repr):
@@ -35,6 +36,20 @@ def shown(value: object, most: int = _MOST) -> str:
         return _BRIEF.repr(value)[:most]
     except Exception:  # noqa: BLE001 - a stranger's object may fail in ways of its own
         return _unshowable(value)[:most]
+
+
+def told(error: BaseException) -> str:
+    """An error's type and what it `said`: it may go into a record and to any store."""
+    return f"{type(error).__name__}: {said(error)}"
+
+
+def said(error: BaseException, most: int = _MOST_SAID) -> str:
+    """What an error says, its first `most` characters, with a question mark for each lone surrogate."""
+    try:
+        words = str(error)
+    except Exception:  # noqa: BLE001 - a stranger's `__str__`
+        words = "what it says cannot be shown"
+    return words[:most].encode(errors="replace").decode()
 
 
 def _unshowable(value: object) -> str:

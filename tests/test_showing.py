@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from memman import MemmanError, MemoryConfig, MemoryManager
-from memman.compression import ClearToolResults
+from memman import CompressionFailed, MemmanError, MemoryConfig, MemoryManager
+from memman.compression import ClearToolResults, Craft, Goal, View
 from memman.formats import BUILTIN_FORMATS
-from memman.showing import shown
+from memman.ports import SummaryReply, SummaryRequest
+from memman.showing import shown, told
 from memman.stores import SQLiteStore
 
 
@@ -58,7 +60,8 @@ def test_a_strangers_class_that_is_called_list_is_no_list() -> None:
 
 
 @pytest.mark.parametrize(
-    "value", [None, True, 7, -1.5, float("nan"), "it's", b"x", [1, "a"], {"b": 1, "c": [None]}, (1,)]
+    "value",
+    [None, True, 7, -1.5, float("nan"), "it's", b"x", [1, "a"], {"b": 1, "c": [None]}, (1,)],
 )
 def test_what_is_short_is_shown_as_repr_shows_it(value: Any) -> None:
     assert shown(value) == repr(value)
@@ -85,7 +88,9 @@ TOLD: dict[str, Callable[[MemoryManager, Any], Any]] = {
     "is_error": lambda memory, value: memory.add_tool_result("s", "ls", "x", is_error=value),
     "source": lambda memory, value: memory.add_context("s", "x", value),
     "messages": lambda memory, value: memory.add_messages("s", [value]),
-    "usage": lambda memory, value: memory.record_usage("s", value if type(value) is not int else -value),
+    "usage": lambda memory, value: memory.record_usage(
+        "s", value if type(value) is not int else -value
+    ),
     "tokens of usage": lambda memory, value: memory.record_usage("s", {"input_tokens": [value]}),
     "kinds of usage": lambda memory, value: memory.record_usage(
         "s", {"prompt_tokens": 9, "prompt_tokens_details": [value]}
@@ -154,3 +159,94 @@ def test_no_message_of_a_format_breaks_the_error_about_it(form: Any, kind: str) 
                 memory.add_messages("s", [message], format=form.name)
             except MemmanError as error:
                 assert len(str(error)) < 2_000  # noqa: PT017 - some formats take some of them
+
+
+# ------------------------------------------------------------ errors of strangers
+
+
+class Mute(Exception):
+    def __str__(self) -> str:
+        raise ZeroDivisionError("no words for it")
+
+
+ERRORS: dict[str, Callable[[], Exception]] = {
+    "a lone surrogate": lambda: OSError("no such file: a\udc80.txt"),
+    "an error without words": Mute,
+    "a whole conversation": lambda: ValueError("word " * 100_000),
+}
+
+
+@pytest.mark.parametrize("kind", ERRORS)
+def test_what_any_error_says_can_be_stored_and_is_short(kind: str) -> None:
+    words = told(ERRORS[kind]())
+    assert words.encode().decode() == words
+    assert len(words) < 1_100
+
+
+def test_an_error_is_told_by_its_type_and_its_words() -> None:
+    assert told(OSError("429: slower")) == "OSError: 429: slower"
+    assert told(Mute()) == "Mute: what it says cannot be shown"
+
+
+def _of_a_summarizer(error: Exception) -> MemoryManager:
+    def fails(_: str) -> str:
+        raise error
+
+    return MemoryManager(counter="chars4", summarizer=fails, config=SMALL)
+
+
+def _of_a_prompt(error: Exception) -> MemoryManager:
+    def fails(_: SummaryRequest) -> str:
+        raise error
+
+    config = SMALL.updated({"summary_prompt": fails})
+    return MemoryManager(counter="chars4", summarizer=lambda _: "words", config=config)
+
+
+def _of_a_counter(error: Exception) -> MemoryManager:
+    def fails(_: str) -> int:
+        raise error
+
+    return MemoryManager(counter=fails, config=SMALL)
+
+
+def _of_a_model(error: Exception) -> MemoryManager:
+    class Named:
+        def summarize(self, _: SummaryRequest) -> SummaryReply:
+            return SummaryReply(text="words", model=str(error))
+
+    return MemoryManager(counter="chars4", summarizer=Named(), config=SMALL)
+
+
+SMALL = MemoryConfig(max_tokens=2_000, auto_compress=False)
+
+
+@pytest.mark.parametrize("kind", ERRORS)
+@pytest.mark.parametrize("whose", [_of_a_summarizer, _of_a_prompt, _of_a_counter, _of_a_model])
+def test_whatever_a_stranger_raises_a_compression_lands_and_can_be_stored(
+    whose: Callable[[Exception], MemoryManager], kind: str, tmp_path: Path
+) -> None:
+    if whose is _of_a_model and kind == "an error without words":
+        return
+    with whose(ERRORS[kind]()) as memory:
+        for number in range(20):
+            memory.add_user_message("s", f"Question {number}: " + "please explain. " * 20)
+        for _ in range(2):  # the second time the record says why the summarizer is left alone
+            assert memory.compress("s", target_tokens=800).compression_id is not None
+            memory.undo_compression("s")
+        document = memory.export_session("s").to_json()
+    with MemoryManager(str(tmp_path / "kept.db")) as other:
+        other.import_session(document)
+        assert len(other.get_entries("s")) == 20
+
+
+def _raising(view: View, goal: Goal, craft: Craft) -> View | None:
+    raise Mute
+
+
+def test_a_stage_that_raises_an_error_without_words_is_named() -> None:
+    config = MemoryConfig(auto_compress=False, strategy=(_raising,))
+    with MemoryManager(counter="chars4", config=config) as memory:
+        memory.add_user_message("s", "x " * 100)
+        with pytest.raises(CompressionFailed, match="_raising raised Mute"):
+            memory.compress("s", target_tokens=10)

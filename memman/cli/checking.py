@@ -12,6 +12,7 @@ from memman.counting import model_ref
 from memman.errors import MemmanError, PluginNotFound
 from memman.plugins import PluginInfo, shared_plugins
 from memman.ports import CounterSpec, Summarizer
+from memman.showing import told
 from memman.testing import (
     CounterConformance,
     CounterSpecConformance,
@@ -58,8 +59,7 @@ def _summarizer(info: PluginInfo, name: str) -> Any:
             raise UnusableError(f"plugin {info.name} cannot make {name!r} here: {error}") from error
         except Exception as error:
             raise FindingError(
-                f"memman_summarizer of plugin {info.name} fails for {name!r}: "
-                f"{type(error).__name__}: {error}"
+                f"memman_summarizer of plugin {info.name} fails for {name!r}: {told(error)}"
             ) from error
         if made is not None:
             return made
@@ -113,8 +113,7 @@ def _listed(info: PluginInfo) -> list[Any]:
                 return list(implementation.function())
             except Exception as error:
                 raise FindingError(
-                    f"memman_token_counters of plugin {info.name} fails: "
-                    f"{type(error).__name__}: {error}"
+                    f"memman_token_counters of plugin {info.name} fails: {told(error)}"
                 ) from error
     return []
 

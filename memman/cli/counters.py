@@ -23,6 +23,7 @@ from memman.counting import (
 from memman.plugins import shared_plugins
 from memman.ports import CounterSpec, ModelRef
 from memman.resolver import known_counters
+from memman.showing import told
 
 
 @click.group(invoke_without_command=True)
@@ -82,7 +83,7 @@ def _listed(spec: CounterSpec, known: Sequence[ModelRef]) -> ListedCounter:
     try:
         matched = [ref for ref in known if spec.match(ref) > 0]
     except Exception as error:  # noqa: BLE001 - a stranger's code
-        said = f"its match() failed: {type(error).__name__}: {error}"
+        said = f"its match() failed: {told(error)}"
         return ListedCounter(spec.name, spec.remote, spec.accuracy, (), 0, said)
     families = {ref.family for ref in matched}
     # Any model will do to see whether it can be made; one that it knows is fairest.

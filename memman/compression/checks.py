@@ -13,19 +13,11 @@ import msgspec
 
 from memman.compression.layout import parts_of_reply
 from memman.compression.material import CONVERSATION
+from memman.compression.refusals import is_refusal
 from memman.entries import is_encodable
 from memman.ports import SummaryReply, SummaryRequest
 
 _ECHO_CHARS: Final = 200
-_REFUSAL_CHARS: Final = 200
-# Whole replies that models are known to give instead of an answer; a summary is never just that.
-_REFUSAL: Final = re.compile(
-    r"(?:i'?m )?(?:sorry|i apologi[sz]e)?[,.]?\s*(?:but )?"
-    r"(?:i|i'm|i am)\s*(?:can'?t|cannot|can not|unable to|not able to|won'?t)\s*(?:be able to )?"
-    r"(?:assist|help|comply|fulfil+|do|provide|complete|continue|process)"
-    r"(?:\s*(?:you|with|to|that|this|it|the|your|request|a|summary|of|conversation))*\s*[.!]?",
-    re.IGNORECASE,
-)
 _TOOL_MARKUP: Final = re.compile(
     r"(?:```\w*\s*)?(?:<(?:antml:)?(?:tool_call|tool_use|tool_code|function_calls?|invoke|function=|tool\b)"
     r"|<\|(?:tool|python_tag)|<\uff5ctool|\[TOOL_CALLS?\]|\[TOOL_REQUEST\]|```tool_code)",
@@ -41,25 +33,20 @@ def fault_of(reply: SummaryReply, request: SummaryRequest) -> str:
     text = reply.text.strip()
     if reply.refused:
         return "the summarizer refused"
-    if not parts_of_reply(text).text:  # nothing, or nothing but what is not its to write
+    # Nothing that anybody could read, or nothing but what is not its to write.
+    if not any(map(str.isalnum, parts_of_reply(text).text)):
         return "the summary was empty"
     if not is_encodable(text):
         return "the summary held a lone surrogate"
     if reply.truncated:
         return "the summary was cut off by the provider"
-    if _is_refusal(text):
+    if is_refusal(text):
         return "the summarizer refused in words"
     if _is_tool_syntax(text):
         return "the summary was a tool call"
     if _is_echo(text, request.prompt):
         return "the summary was the prompt itself"
     return ""
-
-
-def _is_refusal(text: str) -> bool:
-    if len(text) > _REFUSAL_CHARS:
-        return False
-    return _REFUSAL.fullmatch(text.replace("\u2019", "'")) is not None
 
 
 def _is_tool_syntax(text: str) -> bool:

@@ -15,7 +15,7 @@ from memman.compression.summaries import summarise
 from memman.compression.view import Craft, Goal, Item, View
 from memman.errors import CompressionFailed
 from memman.records import Replacement, ReplacementMethod
-from memman.showing import shown
+from memman.showing import shown, told
 from memman.window import Slot
 
 _OWN = frozenset(map(id, TRIM))
@@ -48,7 +48,7 @@ def _taken(stage: Stage, view: View, goal: Goal, craft: Craft) -> View | None:
         changed = stage(view, goal, watched or craft)
         fault = fault_of(view, changed, watched) if watched and changed is not None else ""
     except Exception as error:
-        raise _failed(stage, f"raised {type(error).__name__}: {error}") from error
+        raise _failed(stage, f"raised {told(error)}") from error
     if fault:
         raise _failed(stage, f"returned {fault}")
     return changed

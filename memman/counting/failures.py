@@ -16,6 +16,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from memman.errors import CounterUnavailable, InvalidInput
+from memman.showing import said
 
 Kind = Literal[
     "unsupported",  # the provider does not know the model, or cannot count for it
@@ -98,7 +99,7 @@ def failure_of(error: BaseException) -> Fallen:
     status = status_of(error)
     kind = _kind(error, status)
     shown = f" {status}" if status is not None else ""
-    message = " ".join(str(error).split())[:_SHOWN_CHARACTERS]
+    message = " ".join(said(error).split())[:_SHOWN_CHARACTERS]
     reason = f"{type(error).__name__}{shown}: {message}".rstrip(": ")
     return Fallen(kind, reason, retry_after_of(error) if kind == "limited" else None)
 

@@ -38,7 +38,7 @@ from memman.entries import (
     text_of,
 )
 from memman.ports import ModelRef
-from memman.showing import shown
+from memman.showing import shown, told
 
 logger = logging.getLogger("memman.counting")
 
@@ -126,7 +126,7 @@ class Meter:
             # An interruption or a cancellation is not the counter's and goes on.
             if not strangers_own(error):
                 raise
-            return self._estimate(text, f"{type(error).__name__}: {error}")
+            return self._estimate(text, told(error))
         if type(tokens) is not int or not 0 <= tokens <= MOST_TOKENS:
             return self._estimate(text, f"answered {shown(tokens, 60)}, which is not a count")
         return TokenCount(

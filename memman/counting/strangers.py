@@ -18,7 +18,7 @@ from memman.counting.aside import begun
 from memman.entries import Accuracy
 from memman.errors import CounterUnavailable
 from memman.ports import CounterSpec, ModelRef
-from memman.showing import shown
+from memman.showing import shown, told
 
 logger = logging.getLogger("memman.counting")
 
@@ -93,7 +93,7 @@ def make(spec: CounterSpec, model: ModelRef) -> Any:
         if not strangers_own(error):
             raise
         logger.warning("counter %s could not be made", spec.name, exc_info=True)
-        raise CounterUnavailable(f"{type(error).__name__}: {error}") from error
+        raise CounterUnavailable(told(error)) from error
     return counter
 
 

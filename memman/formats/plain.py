@@ -8,6 +8,7 @@ from typing import Any
 
 from memman.entries import Draft, check_draft, plain_json
 from memman.errors import FormatError, InvalidInput
+from memman.showing import told
 
 _ONLY_IN_RESPONSES = frozenset(("annotations", "parsed", "parsed_output"))
 _OF_RESPONSES = ("choices", "candidates", "output")  # where a response has its messages
@@ -142,7 +143,7 @@ def _dumped(index: int, message: Any, dump: Callable[..., Any]) -> Any:
             return dump(mode="json", exclude_unset=True)
         dumped = dump(mode="json")
     except Exception as error:  # a stranger's code, on objects that nobody may have validated
-        reason = f"{type(error).__name__}: {error}"
+        reason = told(error)
         raise FormatError(f"message {index} cannot be read: {reason}") from error
     return _sendable(dumped) if isinstance(dumped, Mapping) else dumped
 

@@ -14,6 +14,7 @@ import msgspec
 
 from memman.errors import FormatError
 from memman.formats.plain import field_of
+from memman.showing import told
 
 _Fields = dict[str, Any]
 # Of a call's delta: said once, and by some servers again in each piece.
@@ -63,7 +64,7 @@ def whole(given: Any) -> Any:
     except _NOT_AS_WRITTEN as error:
         if isinstance(error, FormatError):
             raise
-        reason = f"{type(error).__name__}: {error}"
+        reason = told(error)
         raise FormatError(f"a piece of the stream is not what providers send: {reason}") from error
 
 

@@ -30,6 +30,7 @@ from memman.records import Added, Compressed, Cost
 from memman.sessions.leasing import Lease
 from memman.sessions.live import LiveWindow
 from memman.sessions.pacing import Pace, Rest
+from memman.showing import told
 from memman.window import Slot
 
 logger = logging.getLogger("memman")
@@ -187,7 +188,7 @@ class Asking(LiveWindow):
             )
         except Exception as error:
             logger.debug("summarizer failed", exc_info=True)
-            return SummaryFailure(f"{type(error).__name__}: {error}")
+            return SummaryFailure(told(error))
         except BaseException:
             # Whoever waited gave up, and the call was paid for: the next one is not made at once.
             self.pace.failed(self._shared.clock(), "the call was interrupted")

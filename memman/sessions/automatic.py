@@ -8,6 +8,7 @@ from memman import events
 from memman.errors import MemmanError, StoreError
 from memman.sessions.compressing import Compressing
 from memman.sessions.pacing import Rest
+from memman.showing import told
 
 logger = logging.getLogger("memman")
 
@@ -54,7 +55,7 @@ class Automatic(Compressing):
                 await self._tell_failure(str(error), "nothing was changed", self._stages_rest)
             else:  # of a store: it comes again at the next verb, to somebody who can act
                 logger.exception("the automatic compression of session %s failed", self.id)
-                reason = f"{type(error).__name__}: {error}"
+                reason = told(error)
                 await self._tell_failure(reason, "the next verb reads the session's store again")
         return None
 

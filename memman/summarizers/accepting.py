@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from memman.config import usable_input
 from memman.doors import Door, close_awaitable, is_async_callable
-from memman.entries import MOST_TOKENS
+from memman.entries import MOST_TOKENS, is_encodable
 from memman.errors import (
     AsyncPortRefused,
     InvalidInput,
@@ -203,6 +203,8 @@ def _sound(reply: Any) -> SummaryReply:
         value = getattr(reply, name)
         if not isinstance(value, kinds):
             raise TypeError(f"a SummaryReply's {name} cannot be a {type(value).__name__}")
+    if not is_encodable(reply.model or ""):
+        raise TypeError("a SummaryReply's model cannot hold a lone surrogate")
     usage = reply.usage
     if usage is not None and not all(map(_is_count, (usage.input_tokens, usage.output_tokens))):
         raise TypeError(f"a SummaryReply's usage is in whole tokens, not {shown(usage, 80)}")

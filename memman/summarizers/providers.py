@@ -23,6 +23,7 @@ from memman.errors import (
     SummarizerUnavailable,
 )
 from memman.ports import ModelRef, SummaryReply, SummaryRequest, SummaryUsage
+from memman.showing import told
 from memman.usage import billed_tokens
 
 T = TypeVar("T")
@@ -146,9 +147,7 @@ def read_reply(answer: Any, read: Callable[[Any], SummaryReply]) -> SummaryReply
     try:
         return read(answer)
     except (AttributeError, LookupError, TypeError, ValueError) as error:
-        raise SummarizerFailed(
-            f"the provider's answer cannot be read: {type(error).__name__}: {str(error)[:200]}"
-        ) from error
+        raise SummarizerFailed(f"the provider's answer cannot be read: {told(error)}") from error
 
 
 def persistently(call: Callable[[float], T], timeout: float | None) -> T:
