@@ -198,6 +198,10 @@ class _Worker:
         self._calls.put(None)
 
 
+def _hanging(workers: list[_Worker]) -> list[_Worker]:
+    return [worker for worker in workers if worker.busy]
+
+
 def _no_answer() -> None:
     """Stands for the answer of a call that gave none in time."""
 
@@ -287,7 +291,7 @@ class SyncDoor:
     def _worker(self) -> _Worker:
         """One that has nothing to do. Raises `SummarizerTimeout` while two calls hang."""
         with self._lock:
-            self._abandoned = [worker for worker in self._abandoned if worker.busy]
+            self._abandoned = _hanging(self._abandoned)
             if len(self._abandoned) >= _MOST_ABANDONED:
                 raise SummarizerTimeout(_STILL_HANG)
             return self._idle.pop() if self._idle else _Worker()

@@ -100,7 +100,9 @@ class Following:
         """The records, each once, until the time-out or the manager's `close`."""
         with self._woken() as flag:
             pause, heard = self._least, monotonic()
-            while not self._shared.closed:
+            while True:
+                if self._shared.closed:
+                    return
                 page = await self._page()
                 for item in page:
                     yield item

@@ -142,17 +142,20 @@ class Reading(Past):
         header = Header(session_id=self.id, head=head, created_by=CREATED_BY)
         try:
             await door.to_the_end(door.call(writer, writer.begin, header))
-            after = 0
-            while after < head:
-                page = await self._page(after, head)
-                await door.to_the_end(door.call(writer, writer.write, page))
-                after = page[-1][0]
+            await self._write_pages(writer, head)
             await self._check_kept(head, epoch)
             info: ArchiveInfo = await door.to_the_end(door.call(writer, writer.finish))
         except BaseException:
             await door.to_the_end(door.call(writer, writer.abandon))
             raise
         return info
+
+    async def _write_pages(self, writer: ArchiveWriter, head: int) -> None:
+        door, after = self._shared.door, 0
+        while after < head:
+            page = await self._page(after, head)
+            await door.to_the_end(door.call(writer, writer.write, page))
+            after = page[-1][0]
 
     async def holds(self, records: Sequence[Record]) -> bool:
         """Whether the log begins with these records, deleted ones as they are now; reads them in step."""

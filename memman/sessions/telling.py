@@ -54,11 +54,14 @@ class Telling:
             if not await lock.try_enter():
                 return  # whoever is at it, perhaps this very task further up, goes on with ours
             try:
-                while self._outbox:
-                    event = self._outbox.pop(0)
-                    await events.emit(self._shared.sender, event, self._shared.door.settle)
+                await self._tell_each()
             finally:
                 lock.heal()
+
+    async def _tell_each(self) -> None:
+        while self._outbox:
+            event = self._outbox.pop(0)
+            await events.emit(self._shared.sender, event, self._shared.door.settle)
 
     def _telling(self) -> SyncLock:
         if self._drain_lock is None:

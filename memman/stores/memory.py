@@ -83,6 +83,21 @@ class _Log:
     def erase(self, ids: frozenset[str]) -> None:
         self.records[:] = [tombstone(record, ids) for record in self.records]
 
+    def snapshot(self) -> Snapshot:
+        epoch, places, floor = self.shape
+        listed = [(place, self.records[place.seq - 1]) for place in places]
+        later = [
+            (Place(seq, -1, seq, record.entry.pinned), record)
+            for seq, record in enumerate(self.records[floor:], floor + 1)
+            if isinstance(record, Added)
+        ]
+        ledger = self.up_to_date_ledger()
+        return Snapshot(len(self.records), epoch, (*listed, *later), ledger)
+
+    def named(self, ids: Sequence[str]) -> list[tuple[int, Record]]:
+        found = sorted({self.seqs[name] for name in ids if name in self.seqs})
+        return [(seq, self.records[seq - 1]) for seq in found]
+
     def up_to_date_ledger(self) -> Ledger:
         """The ledger, folded when somebody asks: an append pays nothing for it."""
         while self.folded < len(self.records):
@@ -93,6 +108,8 @@ class _Log:
 
 class MemoryStore:
     """Logs in memory, thread-safe, with every law of the `Store` protocol."""
+
+    # No loop that filters stands in a `with` on its lock: see `tests/test_architecture.py`.
 
     blocking = False
 
@@ -152,17 +169,7 @@ class MemoryStore:
         """The session as it stands."""
         with self._lock:
             log = self._found(session_id)
-            if log is None:
-                return None
-            epoch, places, floor = log.shape
-            listed = [(place, log.records[place.seq - 1]) for place in places]
-            later = [
-                (Place(seq, -1, seq, record.entry.pinned), record)
-                for seq, record in enumerate(log.records[floor:], floor + 1)
-                if isinstance(record, Added)
-            ]
-            ledger = log.up_to_date_ledger()
-            return Snapshot(len(log.records), epoch, (*listed, *later), ledger)
+            return None if log is None else log.snapshot()
 
     def state(self, session_id: str) -> tuple[int, int] | None:
         """(head, epoch) of a session."""
@@ -213,10 +220,7 @@ class MemoryStore:
         """Records by id."""
         with self._lock:
             log = self._found(session_id)
-            if log is None:
-                return []
-            found = sorted({log.seqs[name] for name in ids if name in log.seqs})
-            return [(seq, log.records[seq - 1]) for seq in found]
+            return [] if log is None else log.named(ids)
 
     def erase(self, session_id: str, ids: frozenset[str]) -> None:
         """Puts tombstones where the payloads were."""

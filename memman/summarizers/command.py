@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 from concurrent.futures import Future
+from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
@@ -147,7 +148,7 @@ def _tail(stream: Any) -> bytes:
     """The end of what a stream has, however much that is."""
     kept = b""
     with stream:
-        while some := stream.read(65_536):
+        for some in iter(partial(stream.read, 65_536), b""):
             kept = (kept + some)[-_LAST_WORDS:]
     return kept
 
