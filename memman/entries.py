@@ -11,6 +11,7 @@ import operator
 import os
 import re
 from datetime import datetime
+from functools import cache
 from typing import Any, Literal, TypeVar
 
 import msgspec
@@ -30,10 +31,19 @@ ENTRY_TYPES: tuple[EntryType, ...] = ("message", "tool_call", "tool_result", "co
 NO_JSON = msgspec.Raw()
 MOST_TOKENS = 2**53  # exact in every store, and in what other programs make of JSON
 _MAX_ID_BYTES = 255
-# Also where characters that nobody sees stand between.
-_IMITATION = re.compile(
-    r"\[(?=[\s\u00ad\u200b-\u200f\u2060\ufeff]*(?:end\s+of\s+)?memman\b)", re.IGNORECASE
-)
+_IMITATION = re.compile(r"\[(?=\s*(?:end\s+of\s+)?memman\b)", re.IGNORECASE)
+_BRACKETS = "\\[\uff3b\u3010\u3014\u27e6\u301a"
+_UNSEEN = r"[\s\u00ad\u034f\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff]*"
+# Cyrillic, Greek and other letters that are printed like those of our delimiters, beside the wide, the
+# circled and the thirteen mathematical alphabets.
+_ALIKE = {
+    "a": "\u0430\u03b1\u0251",
+    "d": "\u0501\u217e",
+    "e": "\u0435\u0395",
+    "m": "\u043c\u039c\u217f",
+    "n": "\u0578\u039d",
+    "o": "\u043e\u03bf",
+}
 _MAX_DEPTH = 64
 
 
@@ -424,8 +434,25 @@ def is_path(text: str) -> bool:
 
 
 def neutralised(text: str) -> str:
-    """The text with imitations of memman's own brackets broken by a space."""
-    return _IMITATION.sub("[ ", text)
+    """The text with imitations of memman's own brackets broken by a space.
+
+    So are those with letters that only look the same, or with characters that nobody sees.
+    """
+    return (_IMITATION if text.isascii() else _lookalike()).sub(r"\g<0> ", text)
+
+
+@cache
+def _lookalike() -> re.Pattern[str]:
+    end, name = (_UNSEEN.join(map(_printed_like, word)) for word in ("endof", "memman"))
+    return re.compile(rf"[{_BRACKETS}](?={_UNSEEN}(?:{end}{_UNSEEN})?{name}(?!\w))", re.IGNORECASE)
+
+
+def _printed_like(letter: str) -> str:
+    """A class of what is printed like a small letter or its capital."""
+    at = ord(letter) - ord("a")
+    plain = [first + at for first in (ord("a"), 0xFF41, 0x24D0)]
+    mathematical = [first + 52 * k + at for k in range(13) for first in (0x1D400, 0x1D41A)]
+    return f"[{''.join(map(chr, plain + mathematical))}{_ALIKE.get(letter, '')}]"
 
 
 def transcript_line(entry: Entry, text: str) -> str:

@@ -56,9 +56,7 @@ def _summary(entry: Entry) -> str:
 def _line(entry: Entry) -> str:
     text = shown(entry)
     line = transcript_line(entry, f"[error] {text}" if entry.is_error else text)
-    if "\n" in line:
-        line = line.replace("\n", _INDENTED)
-    return f"#{entry.seq} {line}"
+    return f"#{entry.seq} {_INDENTED.join(line.splitlines())}"
 
 
 def shown(entry: Entry) -> str:
