@@ -61,7 +61,7 @@ class Resolver:
 
     def _resolved(self, config: MemoryConfig, model: ModelRef | None) -> tuple[Any, Accuracy]:
         given = self._counter
-        if config.count_policy == "estimate" or (given is None and model is None):
+        if given is None and (model is None or config.count_policy == "estimate"):
             return estimator_for(model), "low"
         if given is not None and not isinstance(given, str):
             return given, "high"

@@ -15,6 +15,7 @@ import pytest
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 
+
 def _missing_shared() -> str | None:
     return None if SHARED.is_dir() else f"the conversations of {SHARED} are not here"
 

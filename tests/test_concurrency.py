@@ -373,7 +373,9 @@ def held_after(
             for memory in meeting.open:  # so that each tells what it only now has found
                 door.now(memory.add_user_message(SESSION, "the last", compress=False))
         logged = kinds_logged(meeting.inner)[len(meeting.ids) :]
-        by_all, due = (Counter(map(str, each)) for each in (kinds_told(first) + kinds_told(second), logged))
+        by_all, due = (
+            Counter(map(str, each)) for each in (kinds_told(first) + kinds_told(second), logged)
+        )
         # One that was closed in the middle of something has told nobody how that ended.
         assert by_all <= due if meeting.closed else by_all == due
         for told in (first, second):

@@ -133,7 +133,15 @@ def test_a_strategys_name_is_read(strategy: str, name: str, size: int | None) ->
 
 @pytest.mark.parametrize(
     "strategy",
-    ["window(0)", "window(-1)", "window(x)", "window()", "window(1.5)", "window(1, 2)", "window(\uff15)"],
+    [
+        "window(0)",
+        "window(-1)",
+        "window(x)",
+        "window()",
+        "window(1.5)",
+        "window(1, 2)",
+        "window(\uff15)",
+    ],
 )
 def test_an_n_that_is_no_number_of_entries_is_named(strategy: str) -> None:
     with pytest.raises(ConfigError, match="a whole number from 1") as refused:
@@ -143,7 +151,9 @@ def test_an_n_that_is_no_number_of_entries_is_named(strategy: str) -> None:
 
 @pytest.mark.parametrize("strategy", ["", "Window", "windows", "window(5", "a b", "summarise"])
 def test_an_unknown_strategy_is_named_beside_the_known_ones(strategy: str) -> None:
-    with pytest.raises(ConfigError, match=r"is no preset; known are default, buffer, window\(n\), "):
+    with pytest.raises(
+        ConfigError, match=r"is no preset; known are default, buffer, window\(n\), "
+    ):
         MemoryConfig(strategy=strategy)
 
 

@@ -125,7 +125,8 @@ def test_what_was_undone_is_named_with_its_record_and_with_what_is_still_in_forc
     memory.undo_compression("s", outer)
     undone_by = len(memory.export_session("s").log)
     with pytest.raises(
-        EntryNotFound, match=f"undone already, by record {undone_by}: the newest in force is {inner}"
+        EntryNotFound,
+        match=f"undone already, by record {undone_by}: the newest in force is {inner}",
     ):
         memory.undo_compression("s", outer)
     memory.undo_compression("s", inner)
@@ -214,7 +215,9 @@ def test_summaries_folded_a_thousand_times_over_are_read_undone_and_deleted_like
     records: list[Record] = [Added(added[0])]
     for number in range(1, deep):
         before = f"s{number - 1}" if number > 1 else "e0"
-        summary = Entry(id=f"s{number}", type="summary", role="system", content="x", timestamp=BEGIN)
+        summary = Entry(
+            id=f"s{number}", type="summary", role="system", content="x", timestamp=BEGIN
+        )
         run = Replacement((before, f"e{number}"), summary, "summary")
         records += [
             Added(added[number]),
@@ -222,7 +225,9 @@ def test_summaries_folded_a_thousand_times_over_are_read_undone_and_deleted_like
                        tokens_after=0),
         ]  # fmt: skip
     history = History.of(enumerate(records, 1))
-    assert [entry.id for entry in history.originals(f"s{deep - 1}")] == [entry.id for entry in added]
+    assert [entry.id for entry in history.originals(f"s{deep - 1}")] == [
+        entry.id for entry in added
+    ]
     assert {entry.summary_id for entry in history.entries()} == {f"s{deep - 1}"}
     assert history.outermost("e0") == f"c{deep - 1}"
     assert history.undo_order("c1") == [f"c{number}" for number in range(deep - 1, 0, -1)]

@@ -1008,7 +1008,9 @@ def test_the_laws_hold_on_stores_that_outlive_a_process(laws: Any, where: Any, s
 def test_the_laws_catch_a_store(
     laws: Any, mutant: Any, where: Any, store: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if mutant is WithoutRecordIdCheck:  # which also knows the ids of records by the records themselves
+    if (
+        mutant is WithoutRecordIdCheck
+    ):  # which also knows the ids of records by the records themselves
         monkeypatch.setattr(sqlite_tables, "_unnamed", lambda *_: {})
     broken = type(mutant.__name__, (mutant, store), {})
     machine = type("Mutated", (laws,), {"kind": where, "store": broken})

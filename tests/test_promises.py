@@ -17,7 +17,9 @@ def words(text: str) -> int:
 
 def manager(summarizer: Any = None, **settings: Any) -> MemoryManager:
     return MemoryManager(
-        counter=words, summarizer=summarizer, config=MemoryConfig(**{"max_entries": None, **settings})
+        counter=words,
+        summarizer=summarizer,
+        config=MemoryConfig(**{"max_entries": None, **settings}),
     )
 
 
@@ -236,7 +238,15 @@ def test_the_unchanged_prefix_counts_the_messages_that_were_really_sent_before()
     memory = manager(max_tokens=10_000)
     talk(memory, 2)
     sent: list[dict[str, Any]] = []
-    for settings in ({}, {"system": "be brief"}, {"system": "be brief"}, {}, {"budget": 40}, {}, {}):
+    for settings in (
+        {},
+        {"system": "be brief"},
+        {"system": "be brief"},
+        {},
+        {"budget": 40},
+        {},
+        {},
+    ):
         context = memory.build_context("s", **settings)
         same = 0
         while same < min(len(sent), len(context)) and sent[same] == context.messages[same]:

@@ -789,7 +789,9 @@ def setting_count_policy() -> None:
 
 def setting_summarize_timeout() -> None:
     gate = threading.Event()
-    memory = manager(lambda prompt: str(gate.wait(2 * PATIENCE)), summarize_timeout=0.03, on_failure="keep")
+    memory = manager(
+        lambda prompt: str(gate.wait(2 * PATIENCE)), summarize_timeout=0.03, on_failure="keep"
+    )
     fill(memory, 20)
     began = time.monotonic()
     assert "0.03 s" in memory.compress(S).reason

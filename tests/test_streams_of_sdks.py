@@ -120,7 +120,9 @@ def events(pieces: Iterable[dict[str, Any]], end: str = "") -> Answer:
         {**one, "sequence_number": number} if "type" in one else one
         for number, one in enumerate(pieces)
     ]
-    return Answer(200, (server_sent(numbered) + end).encode(), {"content-type": "text/event-stream"})
+    return Answer(
+        200, (server_sent(numbered) + end).encode(), {"content-type": "text/event-stream"}
+    )
 
 
 AMAZON = {"content-type": "application/vnd.amazon.eventstream"}
@@ -215,7 +217,9 @@ def test_the_pieces_of_a_stream_are_the_response_that_they_make(sdk: str) -> Non
     [(CHAT_STREAM, "openai-chat"), (CLAUDE_STREAM, "anthropic"), (GEMINI_STREAM, "gemini"),
      (CONVERSE_STREAM, "bedrock")],
 )  # fmt: skip
-def test_a_stream_that_breaks_off_anywhere_gives_what_had_come(pieces: list[Any], form: str) -> None:
+def test_a_stream_that_breaks_off_anywhere_gives_what_had_come(
+    pieces: list[Any], form: str
+) -> None:
     texts = []
     for stop in range(1, len(pieces) + 1):
         memory = MemoryManager(counter="chars4")
@@ -247,7 +251,12 @@ def test_arguments_that_are_no_json_go_as_the_provider_advises() -> None:
 
 
 def test_parallel_calls_are_told_apart_by_their_index() -> None:
-    second = {"index": 1, "id": "c2", "type": "function", "function": {"name": "see", "arguments": ""}}
+    second = {
+        "index": 1,
+        "id": "c2",
+        "type": "function",
+        "function": {"name": "see", "arguments": ""},
+    }
     more = {"index": 1, "function": {"arguments": "{}"}}
     pieces = [
         *CHAT_STREAM[:5],
@@ -261,9 +270,7 @@ def test_parallel_calls_are_told_apart_by_their_index() -> None:
 
 
 def test_a_server_that_repeats_a_calls_id_and_name_says_them_once() -> None:
-    again = [
-        chunk(call_delta(piece, id="c1", type="function", name="look")) for piece in ARGUMENTS
-    ]
+    again = [chunk(call_delta(piece, id="c1", type="function", name="look")) for piece in ARGUMENTS]
     [call] = MemoryManager(counter="chars4").add_messages("s", again)
     assert (call.call_id, call.name, call.text) == ("c1", "look", '{"at": null}')
 

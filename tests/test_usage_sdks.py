@@ -83,7 +83,10 @@ def test_of_google_genai() -> None:
 
 def test_of_a_live_session_of_google_genai() -> None:
     usage = UsageMetadata(
-        prompt_token_count=40, response_token_count=7, thoughts_token_count=2, cached_content_token_count=30
+        prompt_token_count=40,
+        response_token_count=7,
+        thoughts_token_count=2,
+        cached_content_token_count=30,
     )
     assert billed_tokens(usage) == (40, 9, 30)
 

@@ -45,7 +45,8 @@ def resolve(model: ModelRef, specs: Sequence[CounterSpec], name: str | None = No
     """The counter for `model`, or the one called `name`.
 
     Raises `PluginNotFound` when no counter has that name, and `CounterUnavailable` when it is there
-    but cannot work; without a name an unavailable counter gives way to the next.
+    but cannot work, or counts whole requests over a network; without a name an unavailable counter gives
+    way to the next.
     """
     if name is not None:
         return _by_name(model, specs, name)
@@ -119,6 +120,11 @@ def _why_not(match: int) -> str:
 def _by_name(model: ModelRef, specs: Sequence[CounterSpec], name: str) -> Resolution:
     for spec in specs:
         if spec.name == name:
+            if spec.remote:
+                raise CounterUnavailable(
+                    f"{name} counts whole requests over a network, and texts are counted here: name a "
+                    "local counter or none, and set count_policy='confirm' to have it asked"
+                )
             counter = make(spec, model)
             chosen = _candidate(spec, _match(spec, model), chosen=True, reason="asked for by name")
             return Resolution(model=model, spec=spec, counter=counter, candidates=(chosen,))

@@ -16,9 +16,18 @@ CALL = {
     "content": None,
     "tool_calls": [{"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}],
 }
-BLOCKS = {"role": "assistant", "content": [{"type": "tool_use", "id": "t", "name": "f", "input": {}}]}
+BLOCKS = {
+    "role": "assistant",
+    "content": [{"type": "tool_use", "id": "t", "name": "f", "input": {}}],
+}
 CONTENT = {"role": "user", "parts": [{"text": "hello"}]}
-CLAUDE = {"type": "user", "uuid": "1", "parentUuid": None, "sessionId": "s", "message": {"content": "a"}}
+CLAUDE = {
+    "type": "user",
+    "uuid": "1",
+    "parentUuid": None,
+    "sessionId": "s",
+    "message": {"content": "a"},
+}
 CODEX = {"type": "session_meta", "timestamp": "2026-01-01T00:00:00Z", "payload": {"id": "s"}}
 
 
@@ -134,16 +143,18 @@ def test_a_log_that_two_formats_are_sure_of_names_both(command, tmp_path, monkey
     (tmp_path / "log.json").write_text(json.dumps([BLOCKS]))
     result = command("import", tmp_path / "log.json", "-o", tmp_path / "s.json")
     assert result.exit_code == 3
-    assert "may be anthropic or gemini: its first items fit each; say which with -f" in result.stderr
+    assert (
+        "may be anthropic or gemini: its first items fit each; say which with -f" in result.stderr
+    )
     assert not (tmp_path / "s.json").exists()
     named = command("import", tmp_path / "log.json", "-f", "anthropic", "-o", tmp_path / "s.json")
     assert named.exit_code == 0
 
 
-@pytest.mark.parametrize("output", [["-o", "s.json"], [], ["--json"], ["--into", "a.db", "--budget", "9"]])
-def test_a_log_too_long_for_a_document_is_told_where_to_go(
-    output, command, tmp_path, monkeypatch
-):
+@pytest.mark.parametrize(
+    "output", [["-o", "s.json"], [], ["--json"], ["--into", "a.db", "--budget", "9"]]
+)
+def test_a_log_too_long_for_a_document_is_told_where_to_go(output, command, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("memman.cli.importing.MOST_IN_DOCUMENT", 3)
     Path("log").write_bytes(lines(*CHAT * 2))

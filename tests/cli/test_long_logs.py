@@ -41,7 +41,9 @@ ITEMS = [
 def said(state: SessionState) -> list[object]:
     """What a session is, without the ids and times of its making."""
     order = {entry.id: place for place, entry in enumerate(state.entries)}
-    messages = {name: n for n, name in enumerate(dict.fromkeys(e.message_id for e in state.entries))}
+    messages = {
+        name: n for n, name in enumerate(dict.fromkeys(e.message_id for e in state.entries))
+    }
     return [
         [
             (e.type, e.role, e.content, e.name, e.call_id, messages[e.message_id], e.raw, e.metadata,
@@ -112,7 +114,9 @@ def test_lines_that_do_not_tell_their_format_are_settled_by_the_first_that_does(
     (tmp_path / "log.jsonl").write_text("\n".join(map(json.dumps, log)))
     result = command("import", tmp_path / "log.jsonl", "-o", tmp_path / "s.json")
     assert "anthropic, 81 messages, 81 entries" in result.stderr
-    assert SessionState.from_json((tmp_path / "s.json").read_bytes()).entries[-1].type == "tool_call"
+    assert (
+        SessionState.from_json((tmp_path / "s.json").read_bytes()).entries[-1].type == "tool_call"
+    )
 
 
 def test_a_result_is_named_after_its_call_however_far_away(tmp_path):

@@ -43,7 +43,9 @@ def test_a_report_is_made_of_what_comes_out_of_a_pipe(command, session_file, tmp
     assert result.exit_code == 0, result.stderr
 
 
-@pytest.mark.parametrize("verb", [("import",), ("report",), ("undo",), ("compress", "--budget", "9k")])
+@pytest.mark.parametrize(
+    "verb", [("import",), ("report",), ("undo",), ("compress", "--budget", "9k")]
+)
 def test_a_pipe_is_not_written_to_and_not_waited_for(command, log_file, session_file, pipe, verb):
     source = log_file if verb == ("import",) else session_file
     result = command(verb[0], source, *verb[1:], "-o", pipe)

@@ -71,12 +71,14 @@ class Summarizer:
 def memman_summarizer(name):
     return Summarizer() if name == "acme:small" else None
 """
-SILENT = SUMMARIZER.replace("or \"nothing\")", "and \"\")")
+SILENT = SUMMARIZER.replace('or "nothing")', 'and "")')
 KEYLESS = SUMMARIZER.replace(
-    "return SummaryReply", "raise SummarizerUnavailable('set ACME_KEY')\n        return SummaryReply"
+    "return SummaryReply",
+    "raise SummarizerUnavailable('set ACME_KEY')\n        return SummaryReply",
 )
 NO_SDK = SUMMARIZER.replace(
-    "return Summarizer()", "raise SummarizerUnavailable('pip install acme')\n    return Summarizer()"
+    "return Summarizer()",
+    "raise SummarizerUnavailable('pip install acme')\n    return Summarizer()",
 )
 MISTAKEN = SUMMARIZER.replace("return Summarizer()", "return 1 / 0 or Summarizer()")
 NO_SUMMARIZER = SUMMARIZER.replace("return Summarizer() if", "return 'text' if")
@@ -327,7 +329,12 @@ def test_what_is_no_summarizer_is_a_finding(command, install):
         (SUMMARIZER, "acme:large", 2, "plugin acme has no summarizer 'acme:large'; it has memman_"),
         (COUNTER, "acme:small", 2, "plugin acme has no summarizer 'acme:small'; it has memman_"),
         (NO_SDK, "acme:small", 2, "plugin acme cannot make 'acme:small' here: pip install acme"),
-        (MISTAKEN, "acme:small", 1, "memman_summarizer of plugin acme fails for 'acme:small': Zero"),
+        (
+            MISTAKEN,
+            "acme:small",
+            1,
+            "memman_summarizer of plugin acme fails for 'acme:small': Zero",
+        ),
     ],
     ids=["another name", "no summarizer", "no SDK", "raises when asked"],
 )

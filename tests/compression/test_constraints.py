@@ -29,12 +29,16 @@ def test_an_entry_is_declared_by_its_metadata(metadata: bytes, declared: bool) -
 
 def test_declared_ones_and_those_of_earlier_summaries_are_carried_word_for_word() -> None:
     earlier = summary(1, Parts("Said.", ("Use tabs.",), ("No push.",)).text)
-    found = carried(constraints_of([earlier, constraint(2, RULE)]), ("Be kind.", "Use tabs."), 500, chars4)
+    found = carried(
+        constraints_of([earlier, constraint(2, RULE)]), ("Be kind.", "Use tabs."), 500, chars4
+    )
     assert found == Carried(("Use tabs.", "Be kind."), ("No push.", RULE))
 
 
 def test_nothing_is_carried_where_there_is_nothing_and_nothing_is_counted_for_it() -> None:
-    assert carried(constraints_of([entry(1, RULE)]), (), 500, lambda text: 1 // 0) is NOTHING_CARRIED
+    assert (
+        carried(constraints_of([entry(1, RULE)]), (), 500, lambda text: 1 // 0) is NOTHING_CARRIED
+    )
 
 
 def test_declared_ones_have_their_room_first_and_what_does_not_fit_is_named() -> None:

@@ -183,7 +183,9 @@ def test_a_stub_names_the_original_and_its_size_and_stays_a_result_of_its_call()
 
 def test_a_stub_is_made_when_it_is_looked_at_and_once() -> None:
     crafted = Craft()
-    after = clear_tool_results(*view([call(1, "a"), result(2, "a", 400), message(3, 5)], 50), crafted)
+    after = clear_tool_results(
+        *view([call(1, "a"), result(2, "a", 400), message(3, 5)], 50), crafted
+    )
     assert after is not None
     item = after.groups[0].items[1]
     assert (item.method, crafted.made) == ("stub", 0)

@@ -80,7 +80,7 @@ def test_a_value_stands_in_its_text_and_holds_no_blank_or_bracket(text: str, mos
 
 
 def test_json_within_json_has_its_escapes_taken_out_too() -> None:
-    inner = json.dumps({"cmd": "cat src/one.py\nrun\tsrc/two.py\n\"src/three.py\""})
+    inner = json.dumps({"cmd": 'cat src/one.py\nrun\tsrc/two.py\n"src/three.py"'})
     assert "one.py\\nrun" in inner
     found = ["src/one.py", "src/two.py", "src/three.py"]
     assert exact_values(inner) == exact_values(json.dumps({"input": inner})) == found

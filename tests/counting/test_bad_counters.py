@@ -477,6 +477,16 @@ def test_an_unknown_counter_name_is_an_error_that_names_the_known_ones(door: str
         manager(counter="abacus")
 
 
+@DOORS
+def test_a_remote_counter_by_name_is_refused_with_the_policy_that_asks_it(
+    install: Install, door: str
+) -> None:
+    install(acme(raises(RuntimeError("nobody makes it")), remote=True))
+    manager = MemoryManager if door == "sync" else AsyncMemoryManager
+    with pytest.raises(CounterUnavailable, match=r"acme counts whole requests.*'confirm'"):
+        manager(model=MODEL, counter="acme")
+
+
 @pytest.mark.parametrize("counter", [7, object(), ["tiktoken"], b"tiktoken"])
 def test_a_counter_that_is_none_is_refused(counter: Any) -> None:
     with pytest.raises(InvalidInput, match="counter"):

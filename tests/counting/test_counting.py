@@ -405,6 +405,17 @@ def test_estimate_as_count_policy_asks_no_counter() -> None:
     assert memory.add_user_message("s", "abcdefgh").token_count.counter == "estimate:o200k/1"
 
 
+@pytest.mark.parametrize("counter", ["chars4", len])
+def test_a_counter_that_is_given_counts_under_every_policy(counter: Any) -> None:
+    counts = {
+        MemoryManager(counter=counter, config=MemoryConfig(model="gpt-4o", count_policy=policy))
+        .count_tokens("abcdefgh")
+        .counter
+        for policy in ("local", "confirm", "estimate")
+    }
+    assert counts == {MemoryManager(counter=counter).count_tokens("abcdefgh").counter}
+
+
 def test_the_model_finds_its_counter() -> None:
     pytest.importorskip("memman_tiktoken")
     memory = MemoryManager(model="gpt-4o")

@@ -300,7 +300,9 @@ def _streamed(body: dict[str, Any]) -> tuple[bytes, str]:
 
 def server_sent(pieces: Iterable[dict[str, Any]]) -> str:
     """Server-sent events, each with its type where it has one."""
-    named = [(f"event: {one['type']}\n" if "type" in one else "", json.dumps(one)) for one in pieces]
+    named = [
+        (f"event: {one['type']}\n" if "type" in one else "", json.dumps(one)) for one in pieces
+    ]
     return "".join(f"{name}data: {data}\n\n" for name, data in named)
 
 
@@ -311,7 +313,11 @@ def event_stream(pieces: Iterable[dict[str, Any]]) -> bytes:
         [(kind, event)] = piece.items()
         named = {":message-type": "event", ":event-type": kind, ":content-type": "application/json"}
         headers = b"".join(
-            bytes([len(name)]) + name.encode() + b"\x07" + struct.pack("!H", len(value)) + value.encode()
+            bytes([len(name)])
+            + name.encode()
+            + b"\x07"
+            + struct.pack("!H", len(value))
+            + value.encode()
             for name, value in named.items()
         )
         payload = json.dumps(event).encode()
@@ -324,7 +330,9 @@ def event_stream(pieces: Iterable[dict[str, Any]]) -> bytes:
 def _chunks(body: dict[str, Any]) -> Iterator[dict[str, Any]]:
     [choice] = body["choices"]
     message = choice["message"]
-    head = {key: body[key] for key in ("id", "created", "model")} | {"object": "chat.completion.chunk"}
+    head = {key: body[key] for key in ("id", "created", "model")} | {
+        "object": "chat.completion.chunk"
+    }
     calls = [{"index": at, **call} for at, call in enumerate(message.get("tool_calls", ()))]
     said = [{"content": word} for word in _words(message["content"])]
     called = [{"tool_calls": [call]} for call in calls]
@@ -349,7 +357,11 @@ def _events(body: dict[str, Any]) -> Iterator[dict[str, Any]]:
             yield {"type": "content_block_delta", "index": index, "delta": delta}
         yield {"type": "content_block_stop", "index": index}
     ended = {"stop_reason": body["stop_reason"], "stop_sequence": None}
-    yield {"type": "message_delta", "delta": ended, "usage": {"output_tokens": usage["output_tokens"]}}
+    yield {
+        "type": "message_delta",
+        "delta": ended,
+        "usage": {"output_tokens": usage["output_tokens"]},
+    }
     yield {"type": "message_stop"}
 
 
@@ -357,8 +369,13 @@ def _responses(body: dict[str, Any]) -> Iterator[dict[str, Any]]:
     head = {key: body[key] for key in ("modelVersion", "responseId")}
     [candidate] = body["candidates"]
     for part in candidate["content"]["parts"]:
-        for piece in [{"text": word} for word in _words(part["text"])] if "text" in part else [part]:
-            yield {**head, "candidates": [{"index": 0, "content": {"role": "model", "parts": [piece]}}]}
+        for piece in (
+            [{"text": word} for word in _words(part["text"])] if "text" in part else [part]
+        ):
+            yield {
+                **head,
+                "candidates": [{"index": 0, "content": {"role": "model", "parts": [piece]}}],
+            }
     last = {"index": 0, "content": {"role": "model", "parts": []}, "finishReason": "STOP"}
     yield {**head, "candidates": [last], "usageMetadata": body["usageMetadata"]}
 

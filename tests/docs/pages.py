@@ -40,7 +40,9 @@ def links(page: Path) -> list[str]:
 
 def told(page: Path) -> Path | None:
     """The page elsewhere that a page of the site only points to, None for a page of its own."""
-    found = re.fullmatch(r"# .+\n\nThis page is \[.+\]\((.+)\)\.\n", page.read_text(encoding="utf-8"))
+    found = re.fullmatch(
+        r"# .+\n\nThis page is \[.+\]\((.+)\)\.\n", page.read_text(encoding="utf-8")
+    )
     return (page.parent / found[1]).resolve() if found else None
 
 

@@ -63,7 +63,13 @@ def test_the_pages_have_every_class_of_a_module(module: Any) -> None:
 
 
 def test_the_pages_have_every_signal_and_payload() -> None:
-    wanted = [events.Event, *events.SIGNALS, *events.SIGNALS.values(), events.replay, events.areplay]
+    wanted = [
+        events.Event,
+        *events.SIGNALS,
+        *events.SIGNALS.values(),
+        events.replay,
+        events.areplay,
+    ]
     assert [each for each in wanted if id(each) not in OBJECTS] == []
 
 

@@ -23,7 +23,9 @@ FOLDER = DOCS / "reference/schemas"
 SCHEMAS = schemas()
 WORDS = "Order ORD-8841 is on its way. " * 20
 LOG = [
-    {"role": role, "content": f"{number}: {WORDS}"} for number in range(8) for role in ("user", "assistant")
+    {"role": role, "content": f"{number}: {WORDS}"}
+    for number in range(8)
+    for role in ("user", "assistant")
 ]
 BROKEN = [{"role": "tool", "tool_call_id": "c9", "content": "nobody asked"}]
 
@@ -128,7 +130,9 @@ def test_every_command_with_json_has_a_schema_of_its_answers() -> None:
 
 
 @pytest.mark.parametrize(("kind", "line"), LINES, ids=[line for _, line in LINES])
-def test_an_answer_is_what_its_schema_says(kind: type[answers.Answer], line: str, folder: Path) -> None:
+def test_an_answer_is_what_its_schema_says(
+    kind: type[answers.Answer], line: str, folder: Path
+) -> None:
     done = CliRunner().invoke(memman, [*line.split(), "--json"])
     assert done.exit_code in (0, 1, 3), done.stderr
     document = json.loads(done.stdout)

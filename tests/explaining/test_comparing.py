@@ -162,7 +162,9 @@ def test_a_part_of_a_longer_number_is_not_the_value() -> None:
     assert stands_alone("1234", "12345 and (1234)")
 
 
-@given(st.lists(st.from_regex(r"[A-Z]{3}-[0-9]{4}", fullmatch=True), max_size=6), st.text(max_size=40))
+@given(
+    st.lists(st.from_regex(r"[A-Z]{3}-[0-9]{4}", fullmatch=True), max_size=6), st.text(max_size=40)
+)
 def test_every_exact_value_of_a_text_stands_alone_in_it_between_spaces(
     values: list[str], text: str
 ) -> None:

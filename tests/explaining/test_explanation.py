@@ -66,7 +66,9 @@ def test_a_summarised_entry_names_its_compression_and_the_summary_in_the_window(
     assert memory.get_entry("s", ids[0]).text.startswith("0 ")
 
 
-def test_a_summary_of_summaries_speaks_for_the_first_entries_and_their_compression_stays_theirs() -> None:
+def test_a_summary_of_summaries_speaks_for_the_first_entries_and_their_compression_stays_theirs() -> (
+    None
+):
     memory = manager()
     ids = fill(memory)
     first = memory.compress("s", target_tokens=800).compression_id
@@ -166,7 +168,10 @@ def test_a_compression_is_told_with_its_numbers() -> None:
     for told in compressions:
         record = log[told.seq]
         assert told.compression_id == record.id
-        assert (told.tokens_before, told.tokens_after) == (record.tokens_before, record.tokens_after)
+        assert (told.tokens_before, told.tokens_after) == (
+            record.tokens_before,
+            record.tokens_after,
+        )
         assert "are over 1500" in told.reason
         assert sum(told.replaced.values()) == sum(len(item.ids) for item in record.replacements)
 
@@ -299,7 +304,11 @@ def test_a_summarizer_may_be_asked_until_it_was_and_then_only_after_as_much_agai
     memory = manager(summarizer, max_tokens=2_000, auto_compress=True)
     fill(memory, 5)
     state = memory.explain("s").summarizer
-    assert (state.configured, state.may_be_asked, state.reason) == (True, True, "it may be asked now")
+    assert (state.configured, state.may_be_asked, state.reason) == (
+        True,
+        True,
+        "it may be asked now",
+    )
     while not summarizer.requests:
         fill(memory, 1)
     state = memory.explain("s").summarizer

@@ -29,7 +29,12 @@ def test_an_active_entry_has_it_itself() -> None:
     result = traced(memory, ORDER)
     assert ids(result) == [each.entry_id for each in result.survives] == ["result"]
     [found] = result.found
-    assert (found.fate.state, found.method, found.replaced_by, found.undo) == ("active", None, (), ())
+    assert (found.fate.state, found.method, found.replaced_by, found.undo) == (
+        "active",
+        None,
+        (),
+        (),
+    )
 
 
 def test_a_text_is_found_whatever_its_case_and_white_space() -> None:
@@ -137,7 +142,9 @@ def test_how_often_an_entry_was_sent_is_what_the_window_had_at_each_answer(
             memory.add_user_message("s", f"and {number}? " * 9, id=f"u{number}")
             _count(memory, seen, asked)
             memory.add_assistant_message("s", "well " * 30, id=f"a{number}")
-        elif step == "calls":  # one answer: a text, a call, its result, and another call of its message
+        elif (
+            step == "calls"
+        ):  # one answer: a text, a call, its result, and another call of its message
             memory.add_user_message("s", "look", id=f"u{number}")
             _count(memory, seen, asked)
             for made in ("x", "y"):

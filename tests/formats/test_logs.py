@@ -176,7 +176,11 @@ def test_a_graph_is_read_as_what_the_model_saw_and_what_was_left_behind(name: st
     memory.import_session(state_of_log("s", form.parse(claude(*lines)), len))
     assert [entry.text for entry in memory.get_active_entries("s")] == window
     dropped = [
-        name for r in compactions(memory) for i in r.replacements if i.method == "drop" for name in i.ids
+        name
+        for r in compactions(memory)
+        for i in r.replacements
+        if i.method == "drop"
+        for name in i.ids
     ]
     assert [memory.get_entry("s", name).text for name in dropped] == behind
 
@@ -200,7 +204,12 @@ def test_side_chains_are_left_out_and_told(tmp_path: Path) -> None:
 
 def test_micro_compactions_are_told_and_what_they_cleared_is_read_as_it_was(tmp_path: Path) -> None:
     log, to = tmp_path / "log.jsonl", tmp_path / "s.json"
-    boundary = {"type": "system", "subtype": "microcompact_boundary", "uuid": "m", "parentUuid": "1"}
+    boundary = {
+        "type": "system",
+        "subtype": "microcompact_boundary",
+        "uuid": "m",
+        "parentUuid": "1",
+    }
     lines = claude(said("1", None, "a"), boundary, said("2", "m", "b", "assistant"))
     log.write_text("".join(json.dumps(line) + "\n" for line in lines))
     done = CliRunner().invoke(memman, ["import", str(log), "-o", str(to)])
@@ -211,7 +220,10 @@ def test_micro_compactions_are_told_and_what_they_cleared_is_read_as_it_was(tmp_
 def test_without_branches_only_the_live_path_is_in_the_log(tmp_path: Path) -> None:
     to = tmp_path / "s.json"
     log = str(SAMPLES / "claude-code.jsonl")
-    assert CliRunner().invoke(memman, ["import", log, "--branch", "active", "-o", str(to)]).exit_code == 0
+    assert (
+        CliRunner().invoke(memman, ["import", log, "--branch", "active", "-o", str(to)]).exit_code
+        == 0
+    )
     memory = MemoryManager(counter="chars4")
     memory.import_session(to.read_text())
     [session] = memory.list_sessions()

@@ -162,7 +162,9 @@ def test_the_sdk_takes_every_recorded_conversation(form: str) -> None:
 
 
 @pytest.mark.shared
-def test_langchain_s_own_objects_of_every_recorded_conversation_come_back_as_it_writes_them() -> None:
+def test_langchain_s_own_objects_of_every_recorded_conversation_come_back_as_it_writes_them() -> (
+    None
+):
     for talk in read_trajectories(DATA / "fixture_trajectories.jsonl.gz"):
         context = loaded(talk.messages, "openai-chat").build_context("s", format="langchain")
         objects = messages_from_dict(context.messages)
@@ -440,7 +442,12 @@ def mistral_message(draw: Any) -> Message:
                 "tool_calls": draw(st.lists(calls, min_size=1, max_size=3))}  # fmt: skip
     if kind == 2:
         call_id = draw(IDS | st.just("a1B2c3D4e"))
-        return {"role": "tool", "tool_call_id": call_id, "name": draw(NAMES), "content": draw(TEXTS)}
+        return {
+            "role": "tool",
+            "tool_call_id": call_id,
+            "name": draw(NAMES),
+            "content": draw(TEXTS),
+        }
     if kind == 3:
         chunks = [
             {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]},

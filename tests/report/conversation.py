@@ -52,7 +52,10 @@ def hostile() -> MemoryManager:
         memory.add_context(SESSION, attack, attack.replace("\x00", ""))
         memory.add_assistant_message(SESSION, f"{attack} " * 20)
     image: dict[str, Any] = {"type": "image_url", "image_url": {"url": PICTURE}}
-    far: dict[str, Any] = {"type": "image_url", "image_url": {"url": "https://tracker.example/x.png"}}
+    far: dict[str, Any] = {
+        "type": "image_url",
+        "image_url": {"url": "https://tracker.example/x.png"},
+    }
     said = {"type": "text", "text": "look"}
     memory.add_messages(SESSION, [{"role": "user", "content": [said, image, far]}], "openai-chat")
     memory.add_user_message(SESSION, LINE)
@@ -75,4 +78,6 @@ def _orders(memory: MemoryManager, start: int, stop: int) -> None:
         memory.add_tool_call(SESSION, "get_order", {"order": order}, call_id=f"c{at}")
         found = f"{order}: shelf A{at}-77, /srv/orders/{at}.json " + "scanned on a belt; " * 30
         memory.add_tool_result(SESSION, "get_order", found, call_id=f"c{at}")
-        memory.add_assistant_message(SESSION, f"{order} is on shelf A{at}-77. " + "All is well. " * 8)
+        memory.add_assistant_message(
+            SESSION, f"{order} is on shelf A{at}-77. " + "All is well. " * 8
+        )

@@ -157,4 +157,3 @@ def test_splices_make_one_list_of_the_other(before: list[int], after: list[int])
     for at, gone, come in reversed(splices(before, after)):
         made[at : at + gone] = come
     assert made == after
-

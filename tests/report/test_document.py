@@ -156,19 +156,26 @@ def secretive() -> MemoryManager:
     """A session with the word in every place that takes a text of its own."""
     config = MemoryConfig(auto_compress=False, recent_window=1, min_entries_to_compress=1)
     memory = MemoryManager(
-        counter="chars4", config=config, summarizer=lambda _: f"A summary of {HIDDEN}7 and /srv/{HIDDEN}."
+        counter="chars4",
+        config=config,
+        summarizer=lambda _: f"A summary of {HIDDEN}7 and /srv/{HIDDEN}.",
     )
     memory.add_system_message("s", f"System {HIDDEN}.")
     for turn in range(6):
         memory.add_user_message("s", f"Where is {HIDDEN}{turn}? " * 9, metadata={"key": HIDDEN})
         memory.add_tool_call("s", "find", {"what": f"{HIDDEN}{turn}"}, call_id=f"{HIDDEN}-{turn}")
-        memory.add_tool_result("s", "find", f"/srv/{HIDDEN}/{turn} " * 30, call_id=f"{HIDDEN}-{turn}")
+        memory.add_tool_result(
+            "s", "find", f"/srv/{HIDDEN}/{turn} " * 30, call_id=f"{HIDDEN}-{turn}"
+        )
         memory.add_context("s", f"note {HIDDEN}", f"{HIDDEN}.txt")
         memory.add_assistant_message("s", f"It is at {HIDDEN}{turn}.")
     parts = [
         {"type": "text", "text": HIDDEN},
         {"type": "image_url", "image_url": {"url": f"https://{HIDDEN}.example/x.png"}},
-        {"type": "file", "file": {"filename": f"{HIDDEN}.pdf", "file_data": f"data:{HIDDEN};base64,aGk="}},
+        {
+            "type": "file",
+            "file": {"filename": f"{HIDDEN}.pdf", "file_data": f"data:{HIDDEN};base64,aGk="},
+        },
     ]
     memory.add_messages("s", [{"role": "user", "content": parts, HIDDEN: HIDDEN}], "openai-chat")
     memory.update_config("s", summarizer=f"cmd:{HIDDEN}", model="gpt-4o")
@@ -192,7 +199,9 @@ def test_a_report_without_content_has_no_word_that_was_said() -> None:
     assert {entry["name"] for entry in found["entries"] if entry["type"] == "tool_call"} == {"find"}
     whole = told(memory)[1]
     for kept in ("tokens", "seq", "at", "type", "role", "id"):
-        assert [each[kept] for each in found["entries"]] == [each[kept] for each in whole["entries"]]
+        assert [each[kept] for each in found["entries"]] == [
+            each[kept] for each in whole["entries"]
+        ]
     for step, full in zip(found["steps"], whole["steps"], strict=True):
         for kept in ("kind", "seq", "splices", "active", "value_count", "values_kept", "state"):
             assert step.get(kept) == full.get(kept)
@@ -203,7 +212,9 @@ def test_a_redacted_report_shows_what_the_redactor_left() -> None:
     memory = secretive()
 
     def hide(entry: Entry) -> Entry:
-        clean = msgspec.structs.replace(entry, content=entry.text.replace(HIDDEN, "[hidden]"), call_id=None)
+        clean = msgspec.structs.replace(
+            entry, content=entry.text.replace(HIDDEN, "[hidden]"), call_id=None
+        )
         name = None if entry.name is None else entry.name.replace(HIDDEN, "[hidden]")
         return msgspec.structs.replace(clean, name=name)
 
@@ -213,14 +224,18 @@ def test_a_redacted_report_shows_what_the_redactor_left() -> None:
     assert HIDDEN not in shown
     assert "Where is [hidden]3?" in page
     assert found["content"] == "redacted"
-    assert [e["tokens"] for e in found["entries"]] == [e["tokens"] for e in told(memory)[1]["entries"]]
+    assert [e["tokens"] for e in found["entries"]] == [
+        e["tokens"] for e in told(memory)[1]["entries"]
+    ]
 
 
 def test_a_redactor_that_fails_makes_no_report() -> None:
     def broken(entry: Entry) -> Entry:
         raise OSError("no dictionary")
 
-    with pytest.raises(InvalidInput, match="redact raised OSError for a message; no report was made"):
+    with pytest.raises(
+        InvalidInput, match="redact raised OSError for a message; no report was made"
+    ):
         render(secretive(), "s", redact=broken)
     with pytest.raises(InvalidInput, match="its id and type kept"):
         render(secretive(), "s", redact=lambda _: None)  # type: ignore[arg-type,return-value]

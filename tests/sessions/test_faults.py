@@ -217,7 +217,9 @@ def test_a_fault_at_any_step_of_an_add_that_compresses_leaves_what_was_acknowled
         assert texts.count("and " * 60) <= 1
         if whole or not isinstance(outcome, BaseException):
             assert texts[-2] == "and " * 60, f"acknowledged and lost: {where}"
-        assert not isinstance(outcome, MemmanError), f"{where}: {outcome!r} reached the caller of add"
+        assert not isinstance(outcome, MemmanError), (
+            f"{where}: {outcome!r} reached the caller of add"
+        )
 
 
 @pytest.mark.parametrize("door", DOORS)
@@ -240,7 +242,9 @@ REPLIES: dict[str, Callable[[SyncUse], tuple[Any, ...]]] = {
     "hangs": lambda use: (Delayed("late", use.gate()),),
     "is cancelled": lambda use: (asyncio.CancelledError(),),
     "says nothing": lambda use: ("",),
-    "says ten times the target": lambda use: (lambda request: "word " * 10 * request.target_tokens,),
+    "says ten times the target": lambda use: (
+        lambda request: "word " * 10 * request.target_tokens,
+    ),
     "says the prompt": lambda use: (lambda request: request.prompt + " and more" * 50,),
     "alternates": lambda use: ("", GOOD),
     "is slow": lambda use: (Delayed(GOOD, 0.002),),

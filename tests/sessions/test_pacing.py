@@ -18,7 +18,9 @@ SECOND = timedelta(seconds=1)
 
 
 def budget(**settings: object) -> Budget:
-    return resolve_budget(MemoryConfig(**{"max_tokens": 1_000, "max_entries": None} | settings), None)
+    return resolve_budget(
+        MemoryConfig(**{"max_tokens": 1_000, "max_entries": None} | settings), None
+    )
 
 
 def fail(pace: Pace, clock: FakeClock, times: int = 1) -> None:
@@ -89,7 +91,9 @@ def test_a_good_answer_begins_the_row_anew():
     assert pace.rest(clock).failures == 1
 
 
-@pytest.mark.parametrize(("gain", "pays"), [(0.0, False), (0.0999, False), (0.1, True), (0.6, True)])
+@pytest.mark.parametrize(
+    ("gain", "pays"), [(0.0, False), (0.0999, False), (0.1, True), (0.6, True)]
+)
 def test_an_answer_that_gains_less_than_a_tenth_is_a_failure(gain, pays):
     clock, pace = FakeClock(), Pace()
     pace.begin(None, (100, 1))

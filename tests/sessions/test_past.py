@@ -36,7 +36,9 @@ def fill(memory: MemoryManager, first: int, number: int) -> list[str]:
     """Entries of all kinds, among them old tool results, which become stubs."""
     made: list[Entry] = []
     for at in range(first, first + number):
-        made.append(memory.add_user_message("s", f"question {at}: what of the stop at {at} o'clock?"))
+        made.append(
+            memory.add_user_message("s", f"question {at}: what of the stop at {at} o'clock?")
+        )
         made.append(memory.add_tool_call("s", "look", {"at": at}, call_id=f"c{at}"))
         made.append(memory.add_tool_result("s", "look", f"line {at} " * 20, call_id=f"c{at}"))
     return [entry.id for entry in made]
@@ -142,7 +144,9 @@ def test_compressions_are_taken_back_without_reading_the_log(
     for number in range(1, 4):
         fill(memory, 10 * number, 3)
         memory.compress("s", target_tokens=200 - 40 * number)
-        made.append([record.id for _, record in log_of(memory) if isinstance(record, Compressed)][-1])
+        made.append(
+            [record.id for _, record in log_of(memory) if isinstance(record, Compressed)][-1]
+        )
     assert len(set(made)) == 3
     with monkeypatch.context() as patched:
         nothing_is_read(memory, patched)

@@ -325,7 +325,9 @@ def test_a_kill_at_any_statement_of_a_migration_leaves_one_version_or_the_other(
 
 
 @pytest.mark.service
-def test_a_kill_at_any_statement_of_a_migration_of_postgresql_leaves_one_version_or_the_other() -> None:
+def test_a_kill_at_any_statement_of_a_migration_of_postgresql_leaves_one_version_or_the_other() -> (
+    None
+):
     after = None
     for at in range(1, 1_000):
         kind = InPostgres()

@@ -46,7 +46,9 @@ class TestEstimate(CounterConformance):
     models = ("gpt-4o", "claude-sonnet-4-5", "a model nobody knows")
     module = "memman"
     sdk = "tiktoken"
-    slack = 5  # where two texts meet there may be a rare sequence of classes, which weighs up to 4.5
+    slack = (
+        5  # where two texts meet there may be a rare sequence of classes, which weighs up to 4.5
+    )
 
     def make_counter(self) -> LocalCounter:
         return estimator_for(model_ref(self.models[0]))
