@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
+from memman.counting.images import images_inside
 from memman.errors import FormatError
 from memman.showing import shown
 from memman.tools import Tool, read_tools
@@ -192,7 +193,10 @@ class _Read:
         if block.get("thought") is True:
             read = _thought
         if read is None:
-            self.texts.append(compact(_uncached(block)))
+            found = images_inside(block)
+            self.images += [Image(source) for source in found]
+            if not found:
+                self.texts.append(compact(_uncached(block)))
         else:
             read(self, block)
 

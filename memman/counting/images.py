@@ -2,8 +2,9 @@
 
 The formulas are those of the providers' pages on vision (OpenAI: tiles for 4o, 4.1, 4.5 and o1, patches of
 32 px for 4.1-mini, 4.1-nano, o4-mini and the mini and nano of gpt-5; Anthropic: width x height / 750 up to
-a longest edge; Google: 258 a tile), as others report them too; no count of a provider was at hand to check
-them against. Who publishes none gets Anthropic's, which grows with the area.
+a longest edge; Google: 258 a tile, since Gemini 3 a fixed budget), as others report them too; no count of a
+provider was at hand to check them against. That gpt-5.2 and later are billed 1.2 tokens a patch is what
+users measured. Who publishes none gets Anthropic's, which grows with the area.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import re
 import struct
 from collections.abc import Callable
 from math import ceil, floor, sqrt
-from typing import Final
+from typing import Any, Final
 
 from memman.errors import InvalidInput
 from memman.ports import ModelRef
@@ -23,6 +24,10 @@ from memman.ports import ModelRef
 DEFAULT_SIZE: Final = (1024, 1024)
 # The headers of all four kinds stand in the first bytes, but a JPEG may hold a preview before its size.
 _HEADER_CHARACTERS: Final = 262_144
+# How base64 of a PNG, GIF, WebP and JPEG begins, the last also as it stands in URLs.
+_BEGINNINGS: Final = ("data:image/", "iVBORw0KGgo", "R0lGOD", "UklGR", "/9j/", "_9j_")
+IMAGE_TYPES: Final = ("image", "image_url", "input_image", "computer_screenshot")
+_OF_URLS: Final = {ord("-"): "+", ord("_"): "/"}
 
 
 def image_tokens(ref: ModelRef, width: int, height: int, detail: str = "auto") -> int:
@@ -61,13 +66,34 @@ def dimensions(source: bytes | str | None) -> tuple[int, int] | None:
     return None
 
 
+def images_inside(value: Any) -> list[str | None]:
+    """The images in JSON of any shape: base64 or a data URL, None for one that is only linked.
+
+    An image is known by its first bytes, a link by the type of the block that it stands in.
+    """
+    found: list[str | None] = []
+    left = [value]
+    while left:
+        each = left.pop()
+        if isinstance(each, str):
+            if each.startswith(_BEGINNINGS) and (each.startswith("data:") or dimensions(each)):
+                found.append(each)
+        elif isinstance(each, list):
+            left += each
+        elif isinstance(each, dict):
+            inner = images_inside(list(each.values()))
+            found += inner or ([None] if each.get("type") in IMAGE_TYPES else [])
+    return found
+
+
 def _decoded(text: str) -> bytes | None:
     """The first bytes of base64, alone or in a data URL; None where it is neither."""
     if text.startswith("data:"):
         head, comma, text = text.partition(",")
         if not comma or not head.endswith(";base64"):
             return None
-    text = "".join(text[:_HEADER_CHARACTERS].split())
+    # Google's SDK writes base64 as it stands in URLs.
+    text = "".join(text[:_HEADER_CHARACTERS].split()).translate(_OF_URLS)
     try:
         return base64.b64decode(text[: len(text) // 4 * 4], validate=True)
     except (binascii.Error, ValueError):
@@ -179,6 +205,11 @@ def _gemini(width: int, height: int, _detail: str) -> int:
     return 258 * ceil(width / side) * ceil(height / side)
 
 
+def _gemini_3(_width: int, _height: int, _detail: str) -> int:
+    """Google: 1,120 at the default media resolution, whatever the size."""
+    return 1_120
+
+
 _FORMULAS: Final = tuple(
     (re.compile(pattern), formula)
     for pattern, formula in (
@@ -188,9 +219,11 @@ _FORMULAS: Final = tuple(
         (r"o4-mini", _patches(1.72)),
         (r"gpt-5(\.\d)?-mini", _patches(1.62)),
         (r"gpt-5(\.\d)?-nano", _patches(2.46)),
-        (r"gpt-5|gpt-[6-9]|chatgpt-5", _tiles(70, 140)),
+        (r"gpt-5\.([2-9]|\d\d)|gpt-[6-9]", _patches(1.2)),
+        (r"gpt-5|chatgpt-5", _tiles(70, 140)),
         (r"o\d|computer-use", _tiles(75, 150)),
         (r"gpt|chatgpt", _tiles(85, 170)),
+        (r"gemini-[3-9]", _gemini_3),
         (r"gemini", _gemini),
         # Opus 4.7 and later see more of an image; for others of their generation it is the safe side.
         (r"claude-\w+-(4-[789]|[5-9])|claude-[5-9]", _areas(2_576, 4_784)),

@@ -20,7 +20,7 @@ from cachetools import LRUCache, TTLCache
 
 from memman.counting.estimator import estimator_for
 from memman.counting.framing import api_of, framing_in
-from memman.counting.images import image_tokens, size_of
+from memman.counting.images import IMAGE_TYPES, image_tokens, images_inside, size_of
 from memman.counting.models import model_ref
 from memman.counting.requests import price_tools
 from memman.counting.strangers import strangers_own
@@ -33,6 +33,7 @@ from memman.entries import (
     Entry,
     ImagePart,
     Method,
+    OpaquePart,
     TokenCount,
     opaque_tokens,
     text_of,
@@ -48,6 +49,7 @@ _TEXTS_KEPT = 1_024
 _TOOLS_KEPT = 64
 _TEXT_TTL_SECONDS = 300.0
 _SPELLED = b'"spelled":'
+_SMALLEST_IMAGE = 1_024  # bytes of JSON that are looked into for images
 
 
 class Meter:
@@ -90,7 +92,7 @@ class Meter:
         else:
             count, extra = self.count_text(text_of(content)), self._beside_text(content)
         if draft.raw_json is not NO_JSON:
-            extra += _bytes_beside(draft.raw_json) // 2
+            extra += self._beside(draft.raw_json)
         if draft.type == "tool_call" and draft.name:
             extra += self.name_tokens(draft.name)
         return self.plus(count, extra) if extra else count
@@ -188,12 +190,36 @@ class Meter:
         tokens = 0
         for part in content:
             if isinstance(part, ImagePart):
-                size = size_of(part.data or part.url)
-                ref = self.model or model_ref("")
-                tokens += image_tokens(ref, *size, detail=part.detail or "auto")
+                tokens += self._image(part.data or part.url, part.detail or "auto")
+            elif isinstance(part, OpaquePart):
+                tokens += self._opaque(part)
             else:
                 tokens += opaque_tokens(part)
         return tokens
+
+    def _opaque(self, part: OpaquePart) -> int:
+        """A provider's own block: by its bytes, but for the images in it."""
+        block = _json(part.block)
+        if isinstance(block, dict) and block.get("type") in IMAGE_TYPES:
+            return sum(self._image(source) for source in images_inside(block))
+        shown, size = self._shown(block)
+        return shown + max(0, opaque_tokens(part) - size // 3)
+
+    def _beside(self, raw: msgspec.Raw) -> int:
+        """What goes out beside an entry's text: by its bytes, but for the images in it."""
+        size = _bytes_beside(raw)
+        if size < _SMALLEST_IMAGE:
+            return size // 2
+        shown, drawn = self._shown(_json(raw))
+        return shown + max(0, size - drawn) // 2
+
+    def _shown(self, value: Any) -> tuple[int, int]:
+        """The tokens of the images in JSON, and the bytes that they take in it."""
+        inside = images_inside(value)
+        return sum(map(self._image, inside)), sum(len(source or "") for source in inside)
+
+    def _image(self, source: str | None, detail: str = "auto") -> int:
+        return image_tokens(self.model or model_ref(""), *size_of(source), detail=detail)
 
     def _estimate(self, text: str, reason: str) -> TokenCount:
         # What a counter says of a text may quote it, which is for no log.
@@ -219,6 +245,13 @@ def _bytes_beside(raw: msgspec.Raw) -> int:
             if isinstance(kept, dict) and "spelled" in kept:
                 size -= len(msgspec.json.encode(kept["spelled"])) + len(_SPELLED)
     return size
+
+
+def _json(raw: msgspec.Raw) -> Any:
+    try:
+        return msgspec.json.decode(raw)
+    except (msgspec.DecodeError, RecursionError):
+        return None
 
 
 def _single(count_texts: Callable[[Sequence[str]], Any], text: str) -> Any:

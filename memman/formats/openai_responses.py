@@ -253,7 +253,9 @@ def _wire_part(part: Part) -> dict[str, Any] | None:
             return {"type": "input_text", "text": text}
         case ImagePart() if part.url or part.data:
             url = part.url or f"data:{part.media_type or 'image/png'};base64,{part.data}"
-            return {"type": "input_image", "image_url": url, "detail": part.detail or "auto"}
+            # The SDK's type wants a detail, the API none: "" is an image that came without one.
+            detail = {} if part.detail == "" else {"detail": part.detail or "auto"}
+            return {"type": "input_image", "image_url": url, **detail}
         case FilePart() if part.file_id or part.data or _is_web(part.url):
             return {"type": "input_file", **_wire_file(part)}
         case OpaquePart(form) if form == _NAME:
@@ -420,7 +422,7 @@ def _known_part(part: dict[str, Any]) -> Part | None:
                 raise FormatError(f"the text of a part must be a string: {shown(part, 60)}")
             return TextPart(part["text"])
         case "input_image":
-            return ImagePart(url=part.get("image_url"), detail=part.get("detail"))
+            return ImagePart(url=part.get("image_url"), detail=part.get("detail", ""))
         case "input_file":
             return FilePart(
                 name=part.get("filename"),

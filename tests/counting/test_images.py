@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from memman import MemoryManager
 from memman.counting import image_tokens, model_ref, price_request
 from memman.counting.images import DEFAULT_SIZE, dimensions, size_of
 from memman.errors import InvalidInput
@@ -37,15 +38,92 @@ WEBP_VP8 = (
         ("gpt-4.1-mini", 1024, 1024, "auto", 1659),  # 1,024 patches x 1.62
         ("gpt-4.1-mini", 1800, 2400, "auto", 2353),  # shrunk to 1,452 patches x 1.62
         ("gpt-5", 1024, 1024, "high", 630),  # 70 and four tiles of 140
+        ("gpt-5.1", 1024, 1024, "high", 630),
+        ("gpt-5.2", 1024, 1024, "high", 1229),  # 1,024 patches x 1.2
+        ("gpt-5.4-2026-03-05", 8000, 8000, "auto", 1826),  # shrunk to 39 x 39 patches x 1.2
+        ("gpt-5.4-mini", 1024, 1024, "auto", 1659),
         ("claude-sonnet-4-5", 200, 200, "auto", 54),
         ("claude-sonnet-4-5", 1000, 1000, "auto", 1334),
         ("claude-sonnet-4-5", 8000, 8000, "auto", 1600),
         ("gemini-2.5-flash", 384, 384, "auto", 258),
         ("gemini-2.5-flash", 960, 540, "auto", 1548),  # six tiles
+        ("gemini-3-pro-preview", 384, 384, "auto", 1120),
+        ("gemini-3.5-flash", 4000, 3000, "auto", 1120),
     ],
 )
 def test_the_documented_examples(model, width, height, detail, tokens):
     assert image_tokens(model_ref(model), width, height, detail) == tokens
+
+
+SIGNS = (
+    PNG + bytes(range(248, 256)) * 3
+)  # of which base64 makes `+` and `/`, and `-` and `_` in URLs
+LINK = "data:image/png;base64," + base64.b64encode(SIGNS).decode()
+LARGE = "data:image/png;base64," + base64.b64encode(PNG + b"\x00" * 300_000).decode()
+SHAPES = {
+    "of the Responses API": {"type": "input_image", "image_url": LINK},
+    "of an uploaded image": {"type": "input_image", "file_id": "file-1"},
+    "of Mistral": {"type": "image_url", "image_url": LINK},
+    "of Anthropic's files": {"type": "image", "source": {"type": "file", "file_id": "file-1"}},
+    "of LangChain": {"type": "image", "base64": LINK.partition(",")[2], "mime_type": "image/png"},
+    "of an older LangChain": {
+        "type": "image",
+        "source_type": "base64",
+        "data": LINK.partition(",")[2],
+        "mime_type": "image/png",
+    },
+    "of LangChain, linked": {"type": "image", "url": "https://example.com/a.png"},
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("model", ["gpt-4o", "claude-sonnet-4-5", "gemini-2.5-pro"])
+def test_an_image_is_priced_by_its_pixels_in_whichever_spelling_it_comes(shape, model):
+    message = {"role": "user", "content": [SHAPES[shape]]}
+    [entry] = MemoryManager(model=model).add_messages("s", [message])
+    pixels = (640, 480) if "base64" in str(SHAPES[shape]) else DEFAULT_SIZE
+    assert entry.token_count.tokens == image_tokens(model_ref(model), *pixels)
+
+
+SCREEN = [
+    {"role": "user", "content": "Click it."},
+    {"type": "computer_call", "id": "cu_1", "call_id": "c1", "action": {"type": "screenshot"},
+     "pending_safety_checks": [], "status": "completed"},
+    {"type": "computer_call_output", "call_id": "c1",
+     "output": {"type": "computer_screenshot", "image_url": LARGE}},
+]  # fmt: skip
+DRAWN = [
+    {"role": "user", "content": "Draw it."},
+    {"role": "assistant", "content": "Here.",
+     "images": [{"type": "image_url", "image_url": {"url": LARGE}}]},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("messages", [SCREEN, DRAWN], ids=["computer use", "a drawing"])
+def test_an_image_in_what_only_its_provider_reads_is_no_text(messages):
+    entries = MemoryManager(model="gpt-4o").add_messages("s", messages)
+    beside = entries[-1].token_count.tokens - image_tokens(model_ref("gpt-4o"), 640, 480)
+    assert 0 < beside < 100
+    count = price_request(
+        {"input": messages}, model_ref("gpt-4o"), lambda texts: [len(t) for t in texts]
+    )
+    assert count < 1_000
+
+
+def test_an_image_that_the_responses_api_takes_without_a_detail_goes_back_so():
+    items = [{"role": "user", "content": [SHAPES["of the Responses API"]]}]
+    memory = MemoryManager(model="gpt-4o")
+    memory.add_messages("s", items, format="openai-responses")
+    assert memory.build_context("s", format="openai-responses").messages == items
+    [message] = memory.build_context("s", format="anthropic").messages
+    assert message["content"][0]["type"] == "image"
+
+
+def test_base64_as_it_stands_in_urls_is_looked_into():
+    text = base64.urlsafe_b64encode(SIGNS).decode()
+    assert "-" in text
+    assert "_" in text
+    assert dimensions(text) == dimensions(f"data:image/png;base64,{text}") == (640, 480)
 
 
 @pytest.mark.parametrize(
