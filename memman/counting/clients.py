@@ -101,8 +101,10 @@ def sent_name(given: str, model: ModelRef | None) -> str:
     if model is None or (model.provider or "").startswith("azure"):
         return bare
     # Vertex dates a version with `@`, which a name spells as everybody else does.
-    head, name, _ = bare.lower().replace("@", "-").partition(model.name.replace("@", "-"))
+    head, name, tail = bare.lower().replace("@", "-").partition(model.name.replace("@", "-"))
     if not name or (head and head[-1] not in ":."):
         return model.name
     tuned = len("ft:") if head.endswith("ft:") else 0
-    return bare[len(head) - tuned :]
+    sent = bare[len(head) - tuned :]
+    # A fine-tune's name may have capitals.
+    return sent if tail or sent.lower().startswith("ft:") else sent.lower()

@@ -18,19 +18,19 @@ from memman.ports import ModelRef
 _FAMILIES: Final = (
     (r"(chatgpt-|gpt-)4o", "gpt-4o"),
     (r"gpt-4\.[1-9]", "gpt-4.1"),
-    (r"(gpt-[5-9]|gpt-oss|codex)", "gpt-5"),
+    (r"(gpt-[5-9]|gpt-oss|codex|chatgpt-[5-9]|(gpt-)?chat-latest|gpt-(mini-)?latest)", "gpt-5"),
     (r"o\d", "o-series"),
     (r"gpt-4", "gpt-4"),
     (r"gpt-3\.?5", "gpt-3.5"),
     (r"claude-(instant|v?[12]\b|3)", "claude-3"),
-    (r"claude-(opus|sonnet|haiku)-(4[-.][789](?!\d)|[5-9])", "claude-4.7"),
+    (r"claude-(opus|sonnet|haiku)-4[-.]([789]|[1-9]\d)(?!\d)", "claude-4.7"),
     (r"claude-(opus-|sonnet-|haiku-)?4", "claude-4"),
-    (r"claude-([a-z]+-)?[5-9]", "claude-4.7"),
-    (r"gemini-(2|1)", "gemini-2"),
-    (r"gemini-[3-9]", "gemini-3"),
+    (r"claude-", "claude-4.7"),  # a later one, or one without a number such as claude-opus-latest
+    (r"gemini-([12]|exp-1|robotics-er-1)", "gemini-2"),
+    (r"gemini-", "gemini-3"),
     (r"glm", "glm"),
     (r"kimi|moonshot", "kimi"),
-    (r"(open-)?(mi[sx]tral|magistral|codestral|devstral|ministral|pixtral)", "mistral"),
+    (r"(open-)?(mi[sx]tral|magistral|codestral|devstral|ministral|pixtral|voxtral)", "mistral"),
     (r"deepseek", "deepseek"),
     (r"qw(en|q)", "qwen"),
     (r"grok", "grok"),
@@ -39,6 +39,8 @@ _FAMILIES: Final = (
     (r"nova", "nova"),
 )
 FAMILIES: Final = tuple(dict.fromkeys(family for _, family in _FAMILIES))
+# Whose model it is, as those who resell it write before its name.
+_WHOSE: Final = r"(databricks-|fw-|zai-|cohere-|meta-|labs-)*"
 
 # Who serves models, and the other names that libraries have for them.
 _SERVERS: Final[dict[str, tuple[str, ...]]] = {
@@ -47,7 +49,7 @@ _SERVERS: Final[dict[str, tuple[str, ...]]] = {
     "azure_ai": ("azure-ai", "azureml", "azure_ml"),
     "bedrock": (
         "amazon-bedrock", "amazon_bedrock", "aws", "bedrock-runtime", "bedrock_converse",
-        "bedrock_mantle",
+        "bedrock_mantle", "anthropic_bedrock",
     ),
     "cerebras": (),
     "cohere": ("cohere_chat",),
@@ -64,13 +66,13 @@ _SERVERS: Final[dict[str, tuple[str, ...]]] = {
     "mistral": ("mistralai",),
     "moonshot": ("moonshotai",),
     "ollama": ("ollama_chat", "ollama-cloud"),
-    "openai": ("text-completion-openai",),
+    "openai": ("text-completion-openai", "openai-chat", "openai-responses"),
     "openrouter": (),
     "perplexity": (),
     "together_ai": ("together", "togetherai"),
     "vertex_ai": (
         "vertex", "vertexai", "vertex_ai_beta", "google-vertex", "google_vertexai",
-        "google-vertex-anthropic",
+        "google-vertex-anthropic", "google_anthropic_vertex",
     ),
     "vllm": ("hosted_vllm",),
     "xai": ("x-ai",),
@@ -80,13 +82,13 @@ _SERVER_OF: Final = {
     spelled: server for server, others in _SERVERS.items() for spelled in (server, *others)
 }
 # These hand a request on; what follows names who serves it.
-_ROUTERS: Final = ("litellm/", "litellm_proxy/", "litellm-proxy/")
+_ROUTERS: Final = ("litellm/", "litellm:", "litellm_proxy/", "litellm-proxy/")
 
 _LONGEST: Final = 512  # characters of a spelling that is read; an ARN has half as many
 _CLOUD_REGION: Final = r"[a-z]{2,}(-gov)?-[a-z]+\d?-?\d+|global|us|eu|apac|au|jp|ca|sa|me"
 _ARN: Final = r"arn:aws[a-z-]*:(?:bedrock|sagemaker):([a-z0-9-]*):\d*:[a-z-]+/(.*)"
 _BEDROCK: Final = (
-    r"(?:(us-gov|us|eu|apac|au|jp|ca|sa|me|uk|global)\.)?"
+    r"(?:(us-gov|us|eu|apac|au|in|jp|ca|sa|me|uk|global)\.)?"
     r"(ai21|amazon|anthropic|cohere|deepseek|google|meta|minimax|mistral|moonshotai|moonshot|nvidia"
     r"|openai|qwen|stability|twelvelabs|writer|xai|zai)\.([a-z].*)"
 )
@@ -124,7 +126,7 @@ def model_ref(model: str) -> ModelRef:
 
 def family_of(name: str) -> str:
     """The family of a normalised name, "" where it is unknown."""
-    return next((family for pattern, family in _FAMILIES if re.match(pattern, name)), "")
+    return next((family for pattern, family in _FAMILIES if re.match(_WHOSE + pattern, name)), "")
 
 
 _Step = tuple[str, str | None, str | None]  # the rest, the provider, a region

@@ -17,7 +17,7 @@ from tests.patience import PATIENCE
     ("given", "name", "provider", "sent"),
     [
         ("gpt-4o", "gpt-4o", None, "gpt-4o"),
-        ("openai/GPT-4o-2024-08-06", "gpt-4o-2024-08-06", "openai", "GPT-4o-2024-08-06"),
+        ("openai/GPT-4o-2024-08-06", "gpt-4o-2024-08-06", "openai", "gpt-4o-2024-08-06"),
         ("openai:gpt-4o", "gpt-4o", "openai", "gpt-4o"),
         ("litellm/openai/gpt-4o", "gpt-4o", "openai", "gpt-4o"),
         ("ft:gpt-4.1-mini:Org::Id", "gpt-4.1-mini", "openai", "ft:gpt-4.1-mini:Org::Id"),

@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from memman import MemoryManager, ModelInfo, ModelRef, hookimpl
-from memman.counting import FAMILIES, Models, family_of, model_ref
+from memman.counting import FAMILIES, Models, family_of, known_limits, model_ref
 from memman.plugins import shared_plugins
 
 SPELLINGS = [
@@ -97,10 +97,48 @@ SPELLINGS = [
     ("llama3.1:8b", None, "llama3.1:8b", "llama", None),
     ("meta-llama/Llama-3.3-70B", "meta-llama", "llama-3.3-70b", "llama", None),
     ("a/b/C", "a/b", "c", "", None),
+    ("litellm:gpt-4o", None, "gpt-4o", "gpt-4o", None),
+    ("openai-responses:gpt-5", "openai", "gpt-5", "gpt-5", None),
+    ("openai-chat:gpt-5-mini", "openai", "gpt-5-mini", "gpt-5", None),
+    (
+        "google_anthropic_vertex:claude-haiku-4-5@20251001",
+        "vertex_ai", "claude-haiku-4-5-20251001", "claude-4", None,
+    ),
+    (
+        "anthropic_bedrock:us.anthropic.claude-haiku-4-5-20251001-v1:0",
+        "bedrock", "claude-haiku-4-5-20251001", "claude-4", "us",
+    ),
+    ("bedrock/in.moonshotai.kimi-k3", "bedrock", "kimi-k3", "kimi", "in"),
+    ("claude-opus-4-10", None, "claude-opus-4-10", "claude-4.7", None),
+    ("claude-opus-4-20250514", None, "claude-opus-4-20250514", "claude-4", None),
+    ("claude-mythos-preview", None, "claude-mythos-preview", "claude-4.7", None),
+    (
+        "openrouter/~anthropic/claude-sonnet-latest",
+        "openrouter", "claude-sonnet-latest", "claude-4.7", None,
+    ),
+    ("gemini-flash-latest", None, "gemini-flash-latest", "gemini-3", None),
+    ("gemini-exp-1206", None, "gemini-exp-1206", "gemini-2", None),
+    ("openai/chat-latest", "openai", "chat-latest", "gpt-5", None),
+    (
+        "databricks/databricks-meta-llama-3-3-70b-instruct",
+        "databricks", "databricks-meta-llama-3-3-70b-instruct", "llama", None,
+    ),
+    ("cerebras/zai-glm-4.7", "cerebras", "zai-glm-4.7", "glm", None),
+    ("latest", None, "latest", "", None),
     ("", None, "", "", None),
     ("/", None, "/", "", None),
     ("azure/", None, "azure/", "", None),
 ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "word",
+    ["claude-", "gemini-", "kimi", "glm-", "deepseek-v", "command-", "meta-llama-3", "gpt-5"],
+)
+def test_every_model_with_known_limits_and_such_a_name_has_a_family(word: str) -> None:
+    named = [model_ref(key) for key, _ in known_limits() if word in key.rpartition("/")[2]]
+    assert len(named) > 5
+    assert [ref.name for ref in named if not ref.family] == []
 
 
 @pytest.mark.parametrize(("given", "provider", "name", "family", "region"), SPELLINGS)

@@ -20,17 +20,18 @@ _SURE: Final = 20
 
 _VENDORS: Final = (
     "ai21|amazon|anthropic|cohere|deepseek|google|luma|meta|minimax|mistral|moonshot|moonshotai|nvidia|"
-    "openai|qwen|stability|twelvelabs|writer|zai"
+    "openai|qwen|stability|twelvelabs|writer|xai|zai"
 )
 # "us.anthropic.claude-..."; the part before the vendor says where an inference profile runs it.
-_ID: Final = re.compile(rf"(?:(?P<geo>[a-z]+(?:-gov)?)\.)?(?P<base>(?:{_VENDORS})\.[\w.:-]+)\Z")
+_ID: Final = re.compile(
+    rf"(?:[\w-]+:)?(?:(?P<geo>[a-z]+(?:-gov)?)\.)?(?P<base>(?:{_VENDORS})\.[\w.:-]+)\Z"
+)
 _ARN: Final = re.compile(
     r"arn:aws[\w-]*:(?:bedrock|sagemaker):(?P<region>[\w-]*):\d*:(?P<what>.+)\Z"
 )
 _REGION: Final = re.compile(r"[a-z]{2}(?:-gov|-iso[a-z]?)?-[a-z]+-\d\Z")
-# Of a spelling such as litellm's "bedrock/converse/us-east-1/anthropic...".
+# "bedrock/NAME", "bedrock:NAME": a name that is not one of Bedrock's own ids.
 _SAID: Final = re.compile(r"(?:bedrock|bedrock_converse|amazon-bedrock)[/:]", re.IGNORECASE)
-_ROUTES: Final = ("converse", "invoke", "converse_like")
 # Where a region's inference profiles run, by how its name begins.
 _GEOS: Final = (("us-gov-", "us-gov"), ("us-", "us"), ("ca-", "us"), ("eu-", "eu"), ("ap-", "apac"))
 
@@ -62,14 +63,15 @@ def bedrock_model(model: ModelRef) -> BedrockModel | None:
 
     An alias is read by the name that it stands for.
     """
+    sure = _says_bedrock(model)
     for spelling in (model.given, model.name):
-        said = _SAID.match(spelling)
-        bare = spelling[said.end() :] if said else spelling
-        found = _read(bare.strip(), sure=said is not None)
+        found = _read(spelling.strip(), sure=sure)
         if found is not None:
             return found
-    sure = _says_bedrock(model) and model.name
-    return BedrockModel((model.name,)) if sure else None
+    said = _SAID.match(model.given.strip())
+    bare = model.given.strip()[said.end() :].rpartition("/")[2] if said else model.name
+    region = model.region if _REGION.match(model.region or "") else None
+    return BedrockModel((bare,), region) if sure and bare else None
 
 
 def region_of(environ: Mapping[str, str]) -> str | None:
@@ -82,16 +84,15 @@ def _says_bedrock(model: ModelRef) -> bool:
 
 
 def _read(spelling: str, *, sure: bool) -> BedrockModel | None:
+    """A spelling with an ARN or an id in it; what stands before an id counts only where it is `sure`."""
     arn = spelling.find("arn:aws")
     if arn >= 0:
         return _of_arn(spelling[arn:])
-    *before, name = spelling.split("/")
-    region = next((part.lower() for part in before if _REGION.match(part.lower())), None)
-    known = all(_REGION.match(part.lower()) or part.lower() in _ROUTES for part in before)
-    found = _ID.match(name.lower()) if known else None
-    if found is not None:
-        return BedrockModel(_ids(found), region)
-    return BedrockModel((name,), region) if sure and known and name else None
+    *before, name = spelling.lower().split("/")
+    found = _ID.match(name)
+    if found is None or not (sure or all(_REGION.match(part) for part in before)):
+        return None
+    return BedrockModel(_ids(found), next((part for part in before if _REGION.match(part)), None))
 
 
 def _of_arn(arn: str) -> BedrockModel | None:
@@ -109,4 +110,4 @@ def _of_arn(arn: str) -> BedrockModel | None:
 
 def _ids(found: re.Match[str]) -> tuple[str, ...]:
     base = found["base"]
-    return (base, found[0]) if found["geo"] else (base,)
+    return (base, f"{found['geo']}.{base}") if found["geo"] else (base,)

@@ -23,8 +23,9 @@ def gemini_match(model: ModelRef) -> int:
 
 
 def developer_match(model: ModelRef) -> int:
-    """20 for a Gemini model that the Developer API counts for, else 0."""
-    return 0 if _on_vertex(model) else gemini_match(model)
+    """20 for a Gemini model that the Developer API counts for, else 0; another server's is not its own."""
+    ours = model.provider in (None, "gemini") and not _on_vertex(model)
+    return gemini_match(model) if ours else 0
 
 
 def vertex_match(model: ModelRef) -> int:
@@ -38,10 +39,9 @@ def has_key() -> bool:
 
 
 def _on_vertex(model: ModelRef) -> bool:
-    provider = model.provider or ""
-    if "vertex" in provider:
+    if "vertex" in (model.provider or ""):
         return True
-    return provider.rpartition("/")[2] != "gemini" and wants_vertex()
+    return model.provider is None and wants_vertex()
 
 
 def wants_vertex() -> bool:

@@ -366,7 +366,10 @@ def test_another_endpoint_is_another_counter(monkeypatch: pytest.MonkeyPatch) ->
     [
         ("gemini-2.5-flash", {}, ["google"]),
         ("gemini/gemini-2.5-pro", {}, ["google"]),
-        ("openrouter/google/gemini-2.5-pro", {}, ["google"]),
+        ("openrouter/google/gemini-2.5-pro", {}, []),
+        ("openrouter/google/gemini-2.5-pro", {"GOOGLE_GENAI_USE_VERTEXAI": "true"}, []),
+        ("google-gla:gemini-2.5-pro", {}, ["google"]),
+        ("google-vertex:gemini-2.5-pro", {}, ["google-vertex"]),
         ("vertex_ai/gemini-2.5-pro", {}, ["google-vertex"]),
         ("gemini-2.5-flash", {"GOOGLE_GENAI_USE_VERTEXAI": "true"}, ["google-vertex"]),
         ("gemini-2.5-flash", {"GOOGLE_GENAI_USE_ENTERPRISE": "1"}, ["google-vertex"]),
