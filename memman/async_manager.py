@@ -838,6 +838,8 @@ class AsyncMemoryManager:
         `managers` are the manager's own, where they are about to change.
         """
         stages_of(config.strategy)
+        if callable(config.summary_prompt):
+            check_function(config.summary_prompt, "summary_prompt")
         resolve_budget(config, self._resolver.limits(config.model))
         self._summarizers.check(config.summarizer, (managers or self._shared.config).summarizer)
         self._resolver.meter(config)

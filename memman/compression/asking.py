@@ -37,13 +37,15 @@ class SummaryFailed(MemmanError):
 class SummaryProblem(msgspec.Struct, frozen=True):
     """Why a summarizer's answer was not taken as it is, and what happens instead.
 
-    `failed` is False where the summarizer did give a summary, `clipped` True where that was too long.
+    `failed` is False where the summarizer did give a summary, which was too long if it was `clipped`, and
+    where it was not even asked.
     """
 
     reason: str
     fallback: str
     failed: bool = True
     clipped: bool = False
+    unasked: bool = False
 
 
 class SummaryFailure(msgspec.Struct, frozen=True):

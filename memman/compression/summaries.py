@@ -132,7 +132,7 @@ def _asked_for(
     except NoSummary as error:
         falls_back = options.on_failure == "fallback"
         instead = "digest" if falls_back else "nothing was changed"
-        yield SummaryProblem(str(error), instead, failed=not error.unasked)
+        yield SummaryProblem(str(error), instead, failed=not error.unasked, unasked=error.unasked)
         if not falls_back:
             raise SummaryFailed(str(error)) from error
         return None

@@ -76,8 +76,8 @@ class Asking(LiveWindow):
         self._pace = pace
         self._go_on(pace.left_at)
 
-    async def _carried_out(self, attempt: Attempt, lease: Lease | None) -> tuple[View, Cost]:
-        """Drives the plan: waits for summaries, tells of problems.
+    async def _carried_out(self, attempt: Attempt, lease: Lease | None) -> tuple[View, Cost, str]:
+        """Drives the plan: waits for summaries, tells of problems. The last is why nobody could be asked.
 
         Raises `LeaseHeld` or `WindowMoved` where nothing may be paid for it here and now.
         """
@@ -94,7 +94,7 @@ class Asking(LiveWindow):
         plan = make_plan(
             attempt.view, attempt.goal, shared.craft(self._meter), self._settled.stages, options
         )
-        cost, clipped = Cost(), False
+        cost, clipped, unasked = Cost(), False, ""
         answer: Any = None
         while True:
             try:
@@ -102,9 +102,10 @@ class Asking(LiveWindow):
             except StopIteration as end:
                 if cost.calls:
                     pace.wordy = clipped
-                return end.value, cost
+                return end.value, cost, unasked
             if isinstance(wanted, SummaryProblem):
                 clipped = clipped or wanted.clipped
+                unasked = wanted.reason if wanted.unasked else unasked
                 # A clipped reply, say, is worth telling and no reason to leave the summarizer alone.
                 rest = pace.failed(shared.clock(), wanted.reason) if wanted.failed else None
                 self.notice(

@@ -132,7 +132,7 @@ class Compressing(Asking):
             if isinstance(attempt, events.CompressionResult):
                 return attempt
             try:
-                after, cost = await self._carried_out(attempt, lease)
+                after, cost, unasked = await self._carried_out(attempt, lease)
             except WindowMoved:
                 continue
             except SummaryFailed as error:
@@ -148,7 +148,7 @@ class Compressing(Asking):
             replacements = replacements_of(after)
             if not replacements:
                 return self._nothing(self._why_nothing(attempt.view, attempt.goal), self._spent)
-            record = self._record(attempt, after, replacements, automatic)
+            record = self._record(attempt, after, replacements, automatic, unasked)
             if await self._land(record):
                 self._note(attempt.goal, after, rest, record.cost)
                 return _logged(events.result_of(self.id, record))
@@ -213,10 +213,11 @@ class Compressing(Asking):
         after: View,
         replacements: tuple[Replacement, ...],
         automatic: bool,
+        unasked: str,
     ) -> Compressed:
         reason = self._why_due(attempt.view) if automatic else "manual"
         if any([item.method == "digest" for item in replacements]):
-            reason += self._why_digest()
+            reason += self._why_digest(unasked)
         reason += _why_short(after, attempt.goal)
         return Compressed(
             id=self._shared.new_id(),
@@ -324,7 +325,7 @@ class Compressing(Asking):
         if rest is None or options.write:
             dry = msgspec.structs.replace(options, dry_run=True)
             attempt = Attempt(view, goal, dry, epoch, summarizer)
-            after, _ = await self._carried_out(attempt, None)
+            after, _, _ = await self._carried_out(attempt, None)
         return describe(self.id, view, after, goal, options.ask)
 
     def _nothing(self, reason: str, cost: Cost = NO_COST) -> events.CompressionResult:
@@ -360,12 +361,12 @@ class Compressing(Asking):
             over = f"{view.entries} entries are over {budget.max_entries}"
         return over if budget is self._budget else f"prepared in the background: {over}"
 
-    def _why_digest(self) -> str:
-        """Why the text is ours although there is a summarizer."""
+    def _why_digest(self, unasked: str) -> str:
+        """Why the text is ours although there is a summarizer; `unasked` if it could not be asked."""
         if self._summarizer() is None:
             return ""
         rest = self.pace.rest(self._shared.clock)
-        return f"; a digest: {rest or 'the summarizer was asked lately'}"
+        return f"; a digest: {unasked or rest or 'the summarizer was asked lately'}"
 
 
 def _why_short(after: View, goal: Goal) -> str:

@@ -6,7 +6,15 @@ from typing import Any
 
 import pytest
 
-from memman import ConfigError, InvalidInput, MemoryConfig, MemoryManager, SummaryRequest
+from memman import (
+    AsyncMemoryManager,
+    AsyncPortRefused,
+    ConfigError,
+    InvalidInput,
+    MemoryConfig,
+    MemoryManager,
+    SummaryRequest,
+)
 from memman.compression import summary_request
 from memman.compression.prompts import NoSummary
 from memman.testing import ScriptedSummarizer, record_events
@@ -130,3 +138,16 @@ def test_a_function_that_raises_falls_back_to_the_digest_and_the_summarizer_is_n
     assert {item.method for item in result.replacements} == {"digest"}
     assert asked.requests == []
     assert "summary_prompt raised KeyError: 'rules'" in told[0].reason
+    assert "a digest: summary_prompt raised KeyError: 'rules'" in result.reason
+
+
+def test_an_async_function_is_refused_where_it_is_given() -> None:
+    async def prompt(request: SummaryRequest) -> str:
+        return request.content
+
+    for made in (MemoryManager, AsyncMemoryManager):
+        with pytest.raises(AsyncPortRefused, match="summary_prompt is async"):
+            made(config=MemoryConfig(summary_prompt=prompt))
+    memory = MemoryManager()
+    with pytest.raises(AsyncPortRefused, match="summary_prompt is async"):
+        memory.update_config(summary_prompt=prompt)
