@@ -20,7 +20,7 @@ from memman.compression import (
     view_of,
 )
 from memman.config import Budget, resolve_budget
-from memman.counting import Meter, framing_in
+from memman.counting import Meter, framing_in, model_key
 from memman.entries import Accuracy, Entry, TokenCount
 from memman.errors import BudgetExceeded, InvalidInput
 from memman.formats import Rendering
@@ -38,7 +38,18 @@ _TRIM_STEPS = 8
 # By how much a figure may be off: that of an exact tokenizer by framing, tools and images; an estimate
 # by what nine in ten recorded requests were (docs/explanation/accuracy.md).
 _OWN_ERROR: dict[Accuracy, float] = {"high": 0.03, "medium": 0.1, "low": 0.3}
-Beyond = Callable[[int, int], int]
+Beyond = Callable[[int, int, str | None], int]
+
+
+class Priced(msgspec.Struct, frozen=True, gc=False):
+    """A context as it was priced: in all, and by our own count with nothing reserved in it.
+
+    A report about one that is not `whole` (it was trimmed, or is no request) teaches nothing.
+    """
+
+    estimated: int
+    counted: int
+    whole: bool
 
 
 class Asked(msgspec.Struct, frozen=True, gc=False):
@@ -75,16 +86,17 @@ class Contexts:
     """Builds a session's contexts and remembers the last one, and its rendering in each format.
 
     `fixed` and `framing` are what the last context had around its entries: tokens once per request,
-    and per entry. `counted` is what the last one costs by our own count, nothing reserved in it.
+    and per entry.
     """
 
-    __slots__ = ("_before", "_renderings", "_shared", "counted", "fixed", "framing")
+    __slots__ = ("_before", "_counted", "_priced", "_renderings", "_shared", "fixed", "framing")
 
     def __init__(self, shared: Shared) -> None:
         self._shared = shared
         self._renderings: dict[str, Rendering] = {}
         self._before: _Built | None = None
-        self.counted = 0
+        self._counted = 0  # what the last one costs by our own count, nothing reserved in it
+        self._priced: dict[str, Priced] = {}  # the last context of each model
         self.fixed = 0
         self.framing = 0.0
 
@@ -96,19 +108,25 @@ class Contexts:
     def forget(self) -> None:
         """Lets go of everything that was made of a window that is no more."""
         self._renderings = {}
-        self._before = None
+        self.outdate()
 
     def outdate(self) -> None:
-        """Lets go of the last context: settings have changed."""
+        """Lets go of the last contexts: settings have changed."""
         self._before = None
+        self._priced = {}
+
+    def priced(self, model: str | None) -> Priced | None:
+        """The last context for a model; where there is none, the last one for any."""
+        last = self._priced.get(model_key(model))
+        return last or next(reversed(self._priced.values()), None)
 
     def build(
         self, asked: Asked, window: Window, settled: Settled, beyond: Beyond | None = None
     ) -> Context:
         """The context that is asked for, from memory where nothing has changed.
 
-        `beyond` says what the provider will count beyond our own figure for a request of the session's
-        model, given what is set aside anyway; at most half of the budget is kept free for that.
+        `beyond` says what the provider will count beyond our own figure for a request of a model, None for
+        the session's, given what is set aside anyway; at most half of the budget is kept free for that.
         """
         before = self._before
         if (
@@ -128,6 +146,10 @@ class Contexts:
             # A rendering knows only what it did itself: compare what was really handed out.
             context = context.after(self.last)
         self._before = _Built(window.head, window.epoch, asked, context, own)
+        key = model_key(asked.model or settled.config.model)
+        self._priced.pop(key, None)  # the newest stands last
+        whole = not context.trimmed and asked.format != "text"
+        self._priced[key] = Priced(context.tokens.tokens, self._counted, whole)
         return context
 
     def _plain(
@@ -146,10 +168,10 @@ class Contexts:
         limit = most if asked.budget is None else asked.budget
         unseen = settled.config.overhead_tokens
         if beyond is not None:
-            unseen = _aside(unseen, counted, limit, beyond)
+            unseen = _aside(unseen, counted, limit, beyond, None)
         if counted + unseen > limit:
             return None
-        self.counted = counted
+        self._counted = counted
         if limit <= most:
             self._learn(rendering.edges, rendering, window)
         tokens = settled.meter.total(counted + unseen)
@@ -170,7 +192,7 @@ class Contexts:
         prompt, defined = price_given(asked.system, asked.tools, meter, form)
         counted = window.tokens + rendering.added + rendering.edges + prompt + defined
         least = max(0, settled.config.overhead_tokens - prompt - defined)
-        unseen = _aside(least, counted, limit, beyond if window is own else None)
+        unseen = _aside(least, counted, limit, beyond, asked.model)
         beside = prompt + defined + unseen
         trimmed: tuple[Replacement, ...] = ()
         if window.tokens + rendering.added + rendering.edges + beside > limit:
@@ -180,7 +202,7 @@ class Contexts:
         elif window is own and limit <= settled.budget.max_tokens:
             self._learn(prompt + defined + rendering.edges, rendering, window)
         total = window.tokens + rendering.added + rendering.edges + beside
-        self.counted = total - unseen
+        self._counted = total - unseen
         parts = (prompt, defined, unseen, rendering.added + rendering.edges)
         return _context(asked, limit, meter.total(total), rendering, window, parts, trimmed)
 
@@ -197,7 +219,7 @@ class Contexts:
         counted = window.tokens + rendering.added + rendering.edges + prompt + defined
         limit = self._limit(asked, settled)
         least = max(0, settled.config.overhead_tokens - prompt - defined)
-        total = counted + _aside(least, counted, limit, beyond)
+        total = counted + _aside(least, counted, limit, beyond, None)
         nearest = min(abs(total - limit), abs(total - settled.budget.max_tokens))
         if nearest > total * _OWN_ERROR[meter.accuracy]:
             return None
@@ -316,11 +338,13 @@ def _without_framing(tokens: int, window: Window, rendering: Rendering) -> int:
     return tokens * window.tokens // max(1, window.tokens + rendering.added)
 
 
-def _aside(unseen: int, counted: int, limit: int, beyond: Beyond | None) -> int:
+def _aside(unseen: int, counted: int, limit: int, beyond: Beyond | None, model: str | None) -> int:
     """What is set aside in a budget for what memman does not count; less than nothing where the provider
     has counted less than memman.
     """
-    return unseen if beyond is None else min(beyond(counted, unseen), max(unseen, limit // 2))
+    if beyond is None:
+        return unseen
+    return min(beyond(counted, unseen, model), max(unseen, limit // 2))
 
 
 def rendering_in(form: Format, meter: Meter) -> Rendering:

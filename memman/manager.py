@@ -364,7 +364,7 @@ class MemoryManager:
             session_id: must exist.
             format: "openai-chat", "openai-responses", "anthropic", "gemini", "bedrock", "mistral",
                 "langchain", "text", or a plugin's.
-            model: another model than the session's; the window is priced by its counter.
+            model: another model than the session's; the window is priced by its counter and its reports.
             budget: tokens; the session's `max_tokens` by default.
             system: a system prompt that precedes the session's own system messages.
             tools: the tool definitions that you will send along; they are counted.

@@ -19,7 +19,7 @@ from memman.counting.images import image_tokens
 from memman.counting.limits import known_limits, limits_of
 from memman.counting.lookup import Models
 from memman.counting.meter import Meter
-from memman.counting.models import FAMILIES, family_of, model_ref
+from memman.counting.models import FAMILIES, family_of, model_key, model_ref
 from memman.counting.overflow import Overflow, parse_overflow
 from memman.counting.remote import RemoteMeter
 from memman.counting.requests import price_request, price_tools
@@ -60,6 +60,7 @@ __all__ = [
     "learn",
     "limits_of",
     "missing",
+    "model_key",
     "model_ref",
     "parse_overflow",
     "predicted",

@@ -14,6 +14,7 @@ from typing import Final
 
 import msgspec
 
+from memman.counting.models import SNAPSHOT
 from memman.ports import ModelInfo, ModelRef
 from memman.tables import beside
 
@@ -22,8 +23,7 @@ _VENDORS: Final = (
     "openai", "anthropic", "gemini", "mistral", "xai", "deepseek", "cohere", "zai", "moonshot",
     "perplexity",
 )  # fmt: skip
-_SNAPSHOT: Final = r"-(?:\d{4}-\d{2}-\d{2}|\d{8}|latest)"
-_DATED: Final = rf"(.+?){_SNAPSHOT}"
+_DATED: Final = rf"(.+?){SNAPSHOT}"
 
 _Row = tuple[int, int, int, int]  # context, max_input, max_output, and the number of its source
 
@@ -75,7 +75,7 @@ def _key(server: str, name: str) -> str | None:
     dated = re.fullmatch(_DATED, name)
     if dated is None or (base := f"{server}/{dated[1]}") not in models:
         return None
-    sibling = re.compile(re.escape(base) + _SNAPSHOT)
+    sibling = re.compile(re.escape(base) + SNAPSHOT)
     listed = {row[:3] for other, row in models.items() if sibling.fullmatch(other)}
     return base if listed == {models[base][:3]} else None
 

@@ -99,6 +99,7 @@ _BEDROCK_VERSIONED_NAME: Final = r"claude(-instant)?-v\d"  # there it is the mod
 _RESOURCE: Final = r"(?:projects/[^/]+/)?(?:locations/([^/]+)/)?publishers/([^/]+)/models/(.+)"
 _GEMINI_RESOURCE: Final = r"(?:tuned)?models/(.+)"
 _FINE_TUNE: Final = r"ft:([^:]+).*"
+SNAPSHOT: Final = r"-(?:\d{4}-\d{2}-\d{2}|\d{8}|latest)"
 _VERTEX_VERSION: Final = r"([^@]+)@(\d+|default|latest)"
 
 
@@ -127,6 +128,15 @@ def model_ref(model: str) -> ModelRef:
 def family_of(name: str) -> str:
     """The family of a normalised name, "" where it is unknown."""
     return next((family for pattern, family in _FAMILIES if re.match(_WHOSE + pattern, name)), "")
+
+
+@lru_cache(maxsize=4_096)
+def model_key(model: str | None) -> str:
+    """What a model's reports are kept under: its name in any spelling, without the date of a snapshot.
+
+    A response names the snapshot that answered, where the request named the model.
+    """
+    return "" if model is None else re.sub(SNAPSHOT + r"\Z", "", model_ref(model).name)
 
 
 _Step = tuple[str, str | None, str | None]  # the rest, the provider, a region

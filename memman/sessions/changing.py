@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from memman import events
-from memman.counting import learn
+from memman.counting import learn, model_key
 from memman.errors import EntryNotFound, StoreConflict
 from memman.history import History, pin_slots
 from memman.records import Added, Cleared, Deleted, Pinned, Record, Undone, UsageReported
@@ -151,16 +151,16 @@ class Changing(Reading):
     def _judged(self, usage: UsageReported) -> UsageReported:
         """The report beside our own figures for the same request, and what it teaches."""
         window, known = self._window, self._contexts
-        last = known.last if known is not None else None
         model = usage.model or self._config.model
-        estimated = last.tokens.tokens if last is not None else window.tokens
-        counted = known.counted if known is not None and last is not None else window.tokens
+        last = known.priced(model) if known is not None else None
+        estimated = last.estimated if last is not None else window.tokens
+        counted = last.counted if last is not None else window.tokens
         record = msgspec.structs.replace(usage, model=model, estimated=estimated, counted=counted)
-        if last is not None and (last.trimmed or last.format == "text"):
+        if last is not None and not last.whole:
             return record  # not what the report is about: it teaches nothing
-        before = self._usage
-        step = None
-        if before is not None and before.model == model and self._anchor == window.epoch:
-            step = before.input_tokens, before.counted
-        learned = learn(self._learned.get(model or ""), usage.input_tokens, counted, step)
+        key = model_key(model)
+        before, step = self._anchors.get(key), None
+        if before is not None and before.epoch == window.epoch:
+            step = before.reported, before.counted
+        learned = learn(self._learned.get(key), usage.input_tokens, counted, step)
         return msgspec.structs.replace(record, learned=learned)

@@ -16,7 +16,7 @@ import msgspec
 from memman import events
 from memman.config import MANAGER_SETTINGS
 from memman.contexts import Contexts, recounted
-from memman.counting import predicted
+from memman.counting import model_key, predicted
 from memman.doors import Lock, SyncLock
 from memman.entries import Entry, TokenCount, json_bytes
 from memman.errors import InvalidInput, MemmanError, SessionNotFound, StoreConflict
@@ -44,6 +44,7 @@ T = TypeVar("T")
 _PAGE = 1_000
 _ENTRY_BYTES = 1_000  # an entry's objects beside its text, in its window's slot and exchange
 _NOTHING_LEARNED: dict[str, Learned] = {}  # nor is this: what was learned is replaced
+_NO_ANCHORS: dict[str, Anchor] = {}
 _STORED_AS_TEXT = {"strategy": "a preset's name", "summary_prompt": "a template"}
 _NO_SETTINGS: dict[str, Any] = {}  # never changed: a session's settings are replaced, not edited
 
@@ -54,15 +55,24 @@ class Confirmed(msgspec.Struct, frozen=True):
     model: str | None
     head: int
     epoch: int
+    beside: tuple[str | None, bytes | None]  # the system prompt and the tools that it was about
     count: TokenCount
     learned: Learned
+
+
+class Anchor(msgspec.Struct, frozen=True, gc=False):
+    """A model's last report: the window that it was about, what was reported, and our own count."""
+
+    epoch: int
+    reported: int
+    counted: int
 
 
 class LiveWindow(Telling):
     """A session in this process: its window, its settings, and what is still to be told."""
 
     __slots__ = (
-        "_anchor",
+        "_anchors",
         "_budget",
         "_compress_lock",
         "_config",
@@ -117,7 +127,7 @@ class LiveWindow(Telling):
         self._usage: UsageReported | None = None
         self._past_entries = self._past_tokens = 0  # given before what the totals count
         self._learned = _NOTHING_LEARNED
-        self._anchor = -1  # the epoch of the window that the last report was about
+        self._anchors = _NO_ANCHORS
         self._confirmed: Confirmed | None = None
         self._run: object | None = None
         self._preparing = False  # a compression in the background
@@ -191,22 +201,27 @@ class LiveWindow(Telling):
         least = self._config.overhead_tokens
         if not (self._learned or self._confirmed):
             return max(least, min(around, self._settled.room))
-        beyond = self._beyond(self._window.tokens + around, max(0, least - around))
+        beyond = self._beyond(self._window.tokens + around, max(0, least - around), None)
         return min(max(around + beyond, -self._window.tokens), max(least, self._settled.room))
 
-    def _beyond(self, counted: int, unseen: int) -> int:
-        """What the provider will count beyond a request that we count as this.
+    def _beyond(self, counted: int, unseen: int, model: str | None) -> int:
+        """What the provider of a model, None for the session's, will count beyond a request that we count
+        as this.
 
         `unseen` is what is set aside for what memman never sees. Reports have that in them; a count of
         the very request has not, and may also be below our own figure.
         """
         epoch = self._window.epoch
-        known = self._learned.get(self._config.model or "")
+        asked = self._config.model if model is None else model
+        key = model_key(asked)
+        known = self._learned.get(key)
         if known is not None:
-            reported = predicted(known, counted, anchored=self._anchor == epoch)
+            anchor = self._anchors.get(key)
+            anchored = anchor is not None and anchor.epoch == epoch
+            reported = predicted(known, counted, anchored=anchored)
             return max(unseen, min(reported - counted, self._settled.room))
         told = self._confirmed
-        if told is None or told.epoch != epoch or told.model != self._config.model:
+        if told is None or told.epoch != epoch or told.model != asked:
             return unseen
         return unseen + predicted(told.learned, counted, anchored=True) - counted
 
@@ -300,8 +315,10 @@ class LiveWindow(Telling):
         """Takes in what a provider reported of the window as it is."""
         self._usage = record
         if record.learned is not None:
-            self._learned = {**self._learned, record.model or "": record.learned}
-            self._anchor = self._window.epoch
+            key = model_key(record.model)
+            self._learned = {**self._learned, key: record.learned}
+            anchor = Anchor(self._window.epoch, record.input_tokens, record.counted)
+            self._anchors = {**self._anchors, key: anchor}
 
     async def _reload(self, before: int | None = None) -> None:
         """Loads the window. What was handed over to the store is told where it stands behind `before`; by
@@ -322,7 +339,7 @@ class LiveWindow(Telling):
         self._total(ledger.entries, ledger.tokens)
         self._cost = ledger.cost
         self._last_counted, self._usage = ledger.last_counted_at, ledger.usage
-        self._learned = ledger.learned
+        self._learned = {model_key(model): known for model, known in ledger.learned.items()}
         if ledger.settings != self._settings:
             self._settings = dict(ledger.settings)
             self._configure()
@@ -342,7 +359,7 @@ class LiveWindow(Telling):
         self._total(0, 0)
         self._told = 0
         self._cost = self._spent = self._owed = NO_COST
-        self._learned, self._anchor, self._confirmed = _NOTHING_LEARNED, -1, None
+        self._learned, self._anchors, self._confirmed = _NOTHING_LEARNED, _NO_ANCHORS, None
         if self._settings:
             self._settings = _NO_SETTINGS
             self._configure()

@@ -18,7 +18,7 @@ from memman.archive import (
     state_of,
 )
 from memman.contexts import Asked, Contexts
-from memman.counting import Fallen, learn
+from memman.counting import Fallen, learn, model_key
 from memman.entries import Entry
 from memman.errors import EntryNotFound, StoreConflict
 from memman.history import History
@@ -241,6 +241,8 @@ class Reading(Past):
             return context
         if (told.head, told.epoch) != (self._window.head, self._window.epoch):
             return context
+        if asked.model not in (None, told.model) or told.beside != (asked.system, asked.tools):
+            return context
         count = msgspec.structs.replace(told.count, tokens=context.tokens.tokens)
         return msgspec.structs.replace(context, tokens=count)
 
@@ -251,7 +253,8 @@ class Reading(Past):
             window, told = self._window, self._confirmed
             if told is not None and (told.head, told.epoch) == (window.head, window.epoch):
                 return
-            known = self._config.model in self._learned  # reports have what a request hides
+            # Reports have what a request hides.
+            known = model_key(self._config.model) in self._learned
             if known or asked.model not in (None, self._config.model):
                 return
             contexts = self._contexts_of()
@@ -273,7 +276,8 @@ class Reading(Past):
         async with self._lock:
             self._fell_back = ""
             learned = learn(None, answer.tokens, doubt.counted, None)
-            self._confirmed = Confirmed(self._config.model, *place, answer, learned)
+            beside = asked.system, asked.tools
+            self._confirmed = Confirmed(self._config.model, *place, beside, answer, learned)
             contexts.reprice()
 
 

@@ -144,6 +144,77 @@ def test_another_model_has_its_own_ratio() -> None:
     assert price(memory) == counted + 9_000
 
 
+def test_a_context_for_another_model_is_priced_by_what_that_one_reported() -> None:
+    memory = manager(max_tokens=100_000, model="acme-1")
+    memory.add_user_message("s", "word " * 800)
+    counted = memory.build_context("s", model="acme-2").tokens.tokens
+    memory.record_usage("s", counted + 9_000, model="acme-2")
+    assert memory.build_context("s", model="acme-2").tokens.tokens == counted + 9_000
+    assert price(memory) == counted
+    restored = manager(max_tokens=100_000, model="acme-1")
+    restored.import_session(memory.export_session("s"))
+    assert restored.build_context("s", model="acme-2").tokens.tokens == counted + 9_000
+
+
+def test_a_report_is_held_against_the_context_that_its_model_was_sent() -> None:
+    memory = MemoryManager(config=MemoryConfig(model="gpt-4o", count_policy="estimate"))
+    memory.add_user_message("s", "Wie weit ist es noch bis zum Bahnhof? " * 400)
+    ours = memory.build_context("s").tokens.tokens
+    theirs = memory.build_context("s", model="claude-opus-5").tokens.tokens
+    assert theirs > 1.1 * ours
+    memory.record_usage("s", ours + 100)
+    assert memory.get_stats("s").drift == pytest.approx(100 / ours, abs=1e-4)
+    memory.record_usage("s", theirs + 100, model="claude-opus-5")
+    assert memory.get_stats("s").drift == pytest.approx(100 / theirs, abs=1e-4)
+    assert price(memory) == ours + 100
+
+
+def test_two_models_in_turn_each_learn_their_ratio() -> None:
+    memory = manager(max_tokens=200_000, model="acme-1")
+    for number in range(40):
+        memory.add_user_message("s", f"question {number} " + "word " * 200)
+        for model, ratio in (("acme-1", 1.3), ("acme-2", 1.6)):
+            context = memory.build_context("s", model=model)
+            counted = context.tokens.tokens - context.breakdown.get("reserved", 0)
+            memory.record_usage("s", round(ratio * counted), model=model)
+    memory.add_user_message("s", "more " * 4_000)
+    for model, ratio in (("acme-1", 1.3), ("acme-2", 1.6)):
+        context = memory.build_context("s", model=model)
+        counted = context.tokens.tokens - context.breakdown["reserved"]
+        assert context.tokens.tokens == pytest.approx(ratio * counted, rel=0.02)
+
+
+def test_a_report_of_another_model_anchors_nothing_of_this_one() -> None:
+    """After a compression a negative rest is no part of what a request costs, whoever reported since."""
+    alone, beside = (manager(max_tokens=100_000, model="acme-1") for _ in range(2))
+    for memory in (alone, beside):
+        conversation(memory, 20, ratio=1.0, overhead=0)
+        memory.add_user_message("s", "word " * 4_000)
+        memory.record_usage("s", 2 * price(memory, counted=True))
+        memory.record_usage("s", price(memory, counted=True))  # a ratio over 1, so a rest under 0
+        memory.compress("s", target_tokens=5_000)
+    beside.build_context("s", model="acme-2")
+    beside.record_usage("s", 5_000, model="acme-2")
+    assert price(beside) == price(alone) > price(alone, counted=True)
+
+
+@pytest.mark.parametrize(
+    ("model", "reported"),
+    [
+        ("gpt-4o", "gpt-4o-2024-08-06"),
+        ("openai/gpt-4o", "gpt-4o"),
+        ("anthropic/claude-sonnet-4.5", "claude-sonnet-4-5-20250929"),
+        ("bedrock/us.anthropic.claude-sonnet-4-5-20250929-v1:0", "claude-sonnet-4-5"),
+    ],
+)
+def test_a_response_may_spell_its_model_otherwise(model: str, reported: str) -> None:
+    memory = manager(max_tokens=100_000, model=model)
+    memory.add_user_message("s", "word " * 800)
+    counted = price(memory, counted=True)
+    memory.record_usage("s", counted + 9_000, model=reported)
+    assert price(memory) == counted + 9_000
+
+
 def test_it_persists_with_the_session() -> None:
     memory = manager(max_tokens=100_000)
     conversation(memory, 10, ratio=1.2, overhead=4_000)

@@ -252,6 +252,25 @@ def test_a_context_for_another_model_is_not_confirmed(provider: Make) -> None:
     assert remote.asked == []
 
 
+def test_a_context_for_another_model_is_not_taken_for_a_confirmed_one(provider: Make) -> None:
+    provider(lambda request: 930)
+    memory = filled(950)
+    assert memory.build_context("s").tokens.method == "api"
+    assert memory.build_context("s", model="other").tokens.method != "api"
+    assert memory.build_context("s", model=MODEL, format="anthropic").tokens.method == "api"
+
+
+@pytest.mark.parametrize("beside", [{"system": "Be brief."}, {"tools": [{"name": "read"}]}])
+def test_a_request_with_something_else_beside_the_window_is_not_the_one_that_was_counted(
+    provider: Make, beside: dict[str, Any]
+) -> None:
+    remote = provider(lambda request: 900)
+    memory = filled(950)
+    assert memory.build_context("s").tokens.method == "api"
+    assert memory.build_context("s", **beside).tokens.method != "api"
+    assert len(remote.asked) == 1
+
+
 def test_the_async_door_awaits_the_provider(provider: Make) -> None:
     remote = provider(lambda request: 930)
 

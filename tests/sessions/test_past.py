@@ -154,7 +154,8 @@ def test_compressions_are_taken_back_without_reading_the_log(
         memory.undo_compression("s", made[-2])
     for _ in range(2):
         assert [(slot.entry.id, slot.position) for slot in History.of(log_of(memory)).slots] == [
-            (slot.entry.id, slot.position) for slot in memory._verbs._sessions.named("s")._window.slots
+            (slot.entry.id, slot.position)
+            for slot in memory._verbs._sessions.named("s")._window.slots
         ]
         memory = MemoryManager(memory._verbs._shared.store, counter="chars4", config=CONFIG)
         memory.get_active_entries("s")
