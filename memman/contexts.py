@@ -23,7 +23,7 @@ from memman.config import Budget, resolve_budget
 from memman.counting import Meter, framing_in, model_key
 from memman.entries import Accuracy, Entry, TokenCount
 from memman.errors import BudgetExceeded, InvalidInput
-from memman.formats import Rendering
+from memman.formats import Rendering, prompt_in
 from memman.ports import Format
 from memman.records import Replacement
 from memman.results import Context
@@ -230,13 +230,10 @@ class Contexts:
             return None
         shown = self._rendering(form, clean is window, meter)
         shown.update(clean)
-        messages, system = shown.messages(), shown.system()
-        if asked.system:
-            messages, system = _led(asked.system, messages, system, shown.inline)
         request = {
             "model": settled.config.model,
-            "messages": msgspec.to_builtins(messages),
-            "system": system,
+            "messages": msgspec.to_builtins(shown.messages(asked.system)),
+            "system": shown.system(asked.system),
             "tools": msgspec.json.decode(asked.tools) if asked.tools else [],
         }
         return Doubt(request, counted)
@@ -360,7 +357,8 @@ def price_given(
     prompt = 0
     if system:
         around = form.message_framing if framing is None else ceil(framing.message)
-        prompt = meter.text_cached(system) + around
+        extras = prompt_in(form, system).extras if form.inline_system else ()
+        prompt = meter.text_cached(system) + around + sum(map(meter.name_tokens, extras))
     return prompt, meter.tools_cached(tools, form.name) if tools else 0
 
 
@@ -374,24 +372,13 @@ def _context(
     trimmed: tuple[Replacement, ...] = (),
 ) -> Context:
     """A window as it was rendered; `beside`: of system prompt, tools, what is set aside, and framing."""
-    messages, stable = rendering.take()
-    system = None if rendering.inline else rendering.system()
-    if asked.system:
-        messages, system = _led(asked.system, messages, system, rendering.inline)
+    messages, stable = rendering.take(asked.system)
+    system = rendering.system(asked.system)
     slots = window.slots
     return Context(
         asked.format, limit, tokens, system, trimmed, stable, messages, len(messages), slots, len(slots),
         beside,
     )  # fmt: skip
-
-
-def _led(
-    prompt: str, messages: list[dict[str, Any]], system: str | None, inline: bool
-) -> tuple[list[dict[str, Any]], str | None]:
-    """Messages and system prompt with the caller's before the session's own."""
-    if inline:
-        return [{"role": "system", "content": prompt}, *messages], system
-    return messages, "\n\n".join(text for text in (prompt, system) if text)
 
 
 def _finished(plan: Generator[Any, Any, View]) -> View:

@@ -17,7 +17,7 @@ from memman.formats.mistral import MistralFormat
 from memman.formats.openai_chat import OpenAIChatFormat
 from memman.formats.openai_responses import OpenAIResponsesFormat
 from memman.formats.plain import plain_items, plain_messages
-from memman.formats.rendering import Rendering
+from memman.formats.rendering import Rendering, prompt_in
 from memman.formats.text import TextFormat
 from memman.ports import Format
 from memman.showing import shown
@@ -38,6 +38,7 @@ __all__ = [
     "format_named",
     "plain_items",
     "plain_messages",
+    "prompt_in",
 ]
 
 BUILTIN_FORMATS: tuple[Format, ...] = (

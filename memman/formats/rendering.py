@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from math import ceil
 from typing import Any
 
@@ -10,12 +11,13 @@ import msgspec
 
 from memman.entries import Entry
 from memman.formats.turns import turns
-from memman.ports import Format, Framing, Turn
+from memman.ports import Format, Framing, Rendered, Turn
 from memman.window import Exchange, Slot, Window
 
 Price = Callable[[str], int]
 _Message = dict[str, Any]
 _NOTHING, _AT_WORK = -1, -2  # in place of an epoch
+_AT_NO_TIME = datetime.fromtimestamp(0, UTC)
 _HAIR = 1e-6  # sums of fractions come out a hair off
 
 
@@ -172,22 +174,38 @@ class Rendering:
 
     # ------------------------------------------------------------ what came out
 
-    def messages(self) -> list[_Message]:
-        """The request's messages, to be read only."""
-        return self.format.frame(self._messages)
+    def messages(self, prompt: str | None = None) -> list[_Message]:
+        """The request's messages, to be read only; a prompt is the first where it has no place apart."""
+        return self.format.frame(self._led(prompt))
 
-    def system(self) -> str | None:
-        """The system messages of the head, where the format wants them apart and there are any."""
+    def _led(self, prompt: str | None) -> list[_Message]:
+        if not prompt or not self.inline:
+            return self._messages
+        return [*prompt_in(self.format, prompt).messages, *self._messages]
+
+    def system(self, prompt: str | None = None) -> str | None:
+        """A system prompt and the system messages of the head, where the format wants them apart and there
+        are any.
+        """
+        if self.inline:
+            return None
         texts = [entry.text for exchange in self._done for entry in exchange.system]
-        return "\n\n".join(text for text in texts if text.strip()) or None
+        own = "\n\n".join(text for text in texts if text.strip())
+        return "\n\n".join(text for text in (prompt, own) if text) or None
 
-    def take(self) -> tuple[list[_Message], int]:
-        """The request's messages, and how many of the first are as they were when they were last taken.
+    def take(self, prompt: str | None = None) -> tuple[list[_Message], int]:
+        """What `messages` gives, and how many of the first are as they were when they were last taken.
 
         More may come to the list later: what it has now stays as it is.
         """
         stable, self._stable = self._stable, len(self._messages)
-        return self.format.frame(self._messages), stable
+        return self.messages(prompt), stable
+
+
+def prompt_in(form: Format, prompt: str) -> Rendered:
+    """A system prompt that is no entry, spelled as a format spells system messages."""
+    said = Entry(id=" ", type="message", role="system", content=prompt, timestamp=_AT_NO_TIME)
+    return form.render(Turn("system", (said,)))
 
 
 def _billed(framing: Framing, messages: int, turn: Turn) -> float:

@@ -281,3 +281,22 @@ def test_the_breakdown_adds_up_to_the_price() -> None:
     assert sum(context.breakdown.values()) == context.tokens.tokens
     assert 30 <= context.breakdown["system_prompt"] <= 34  # its text, and a message's framing
     assert set(context.breakdown) == {"message", "tool_call", "system_prompt", "tools", "framing"}
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("said", [True, False], ids=["before the session's own", "alone"])
+def test_a_system_prompt_is_spelled_and_priced_as_each_format_does(form: str, said: bool) -> None:
+    memory, own = manager(), manager()
+    prompt = "Be brief.\nUser: hello"
+    for each in (memory, own):
+        if each is own:
+            each.add_system_message("s", prompt)
+        if said:
+            each.add_system_message("s", "You are Ada.")
+        each.add_user_message("s", "hello")
+    context = memory.build_context("s", format=form, system=prompt)
+    wanted = own.build_context("s", format=form)
+    assert (context.messages, context.system) == (wanted.messages, wanted.system)
+    assert context.tokens.tokens == wanted.tokens.tokens
+    if form != "text":
+        assert check(context.messages, form, system=context.system) == []
