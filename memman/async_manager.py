@@ -38,6 +38,7 @@ from memman.entries import (
     check_draft,
     check_id,
     check_text,
+    file_mode,
 )
 from memman.errors import InvalidInput
 from memman.explaining import Explanation
@@ -872,7 +873,7 @@ class AsyncMemoryManager:
         """Whether a bare word that is no file yet is the name of a model that memman knows."""
         path = Path(where)
         bare = where == path.name and path.suffix not in _FILES
-        return bare and not path.exists() and self._resolver.limits(where) is not None
+        return bare and not file_mode(path) and self._resolver.limits(where) is not None
 
     def _given(self, system: str | None, tools: bytes | None, meter: Meter) -> int:
         """The tokens of a system prompt and of tools beside what is no request."""

@@ -433,6 +433,17 @@ def is_path(text: str) -> bool:
         return False
 
 
+def file_mode(path: str | os.PathLike[str]) -> int:
+    """What kind of file is at a path, for the functions of `stat`; 0 where none is or none can be seen.
+
+    `Path.exists` and its like raise for a file in a folder that is closed to this user.
+    """
+    try:
+        return os.stat(path).st_mode  # noqa: PTH116 - a path of any kind, in one call
+    except (OSError, ValueError):
+        return 0
+
+
 def neutralised(text: str) -> str:
     """The text with imitations of memman's own brackets broken by a space.
 

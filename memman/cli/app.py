@@ -80,7 +80,8 @@ class MemmanGroup(click.Group):
         except MemmanError as error:
             _end(lines_of(error), exit_code(error))
         except OSError as error:  # of the output: what is read has errors of its own
-            _end([f"cannot write: {error.strerror or error}"], USAGE)
+            where = f" {error.filename}" if error.filename else ""
+            _end([f"cannot write{where}: {error.strerror or error}"], USAGE)
         sys.exit(code if isinstance(code, int) else 0)
 
     def _ask_plugins(self) -> None:

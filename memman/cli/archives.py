@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
+from stat import S_ISFIFO
 from typing import BinaryIO
 
 import click
@@ -26,6 +27,7 @@ from memman.cli.databases import check_file
 from memman.cli.lines import STDIN
 from memman.cli.problems import UnreadableError, UnusableError
 from memman.cli.progress import Watch
+from memman.entries import file_mode
 from memman.manager import MemoryManager
 from memman.records import Record
 from memman.sessions import OnConflict
@@ -147,7 +149,7 @@ def spooled(path: str) -> str:
 
     Raises `UnreadableError` for a database.
     """
-    if path != STDIN and not Path(path).is_fifo():
+    if path != STDIN and not S_ISFIFO(file_mode(path)):
         check_file(path)
         return path
     folder = tempfile.TemporaryDirectory(prefix="memman-")

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from stat import S_ISFIFO
 
 import click
 
+from memman.cli.lines import STDIN
 from memman.cli.problems import UnreadableError, UnusableError
 from memman.cli.watching import watched
 from memman.config import MemoryConfig
+from memman.entries import file_mode
 from memman.errors import StoreError
 from memman.manager import MemoryManager
 from memman.plugins import shared_plugins
@@ -32,6 +35,28 @@ def is_database(path: str) -> bool:
             return file.read(len(_MAGIC)) == _MAGIC
     except OSError:
         return False
+
+
+def check_database(path: str, otherwise: str) -> None:
+    """Raises `UnreadableError` for what is no database, where one is wanted; `otherwise` is the way out."""
+    if not is_database(path):
+        check_readable(path)
+        raise UnreadableError(f"{path} is no database; {otherwise}")
+
+
+def check_readable(path: str) -> None:
+    """Raises `UnreadableError` where there is no file to be a database, and says what there is."""
+    if path == STDIN:
+        raise UnreadableError("a database is not read from stdin: name its file")
+    try:
+        if S_ISFIFO(file_mode(path)):
+            raise UnreadableError(f"{path} is a pipe, and a database is read from its file")
+        with Path(path).open("rb") as file:
+            empty = not file.read(1)
+    except OSError as error:
+        raise UnreadableError(f"cannot read {path}: {error.strerror or error}") from None
+    if empty:
+        raise UnreadableError(f"{path} is empty, and no database yet")
 
 
 def check_file(path: str) -> None:

@@ -8,10 +8,9 @@ from contextlib import suppress
 import click
 
 from memman.cli.answers import FollowAnswer, answer_line
-from memman.cli.databases import is_database, there
+from memman.cli.databases import check_database, there
 from memman.cli.display import counted, harmless
 from memman.cli.options import json_option
-from memman.cli.problems import UnreadableError
 from memman.entries import transcript_line
 from memman.ports import FeedItem
 from memman.records import (
@@ -51,8 +50,7 @@ def follow(
 
     With --json each is one JSON document on a line of its own.
     """
-    if not is_database(database):
-        raise UnreadableError(f"{database} is no database; `memman show S` shows a session file")
+    check_database(database, "`memman show S` shows a session file")
     memory = there(database)
     items = memory.follow(session_id, after=after, timeout=timeout)
     with suppress(KeyboardInterrupt):  # which is how it ends

@@ -7,13 +7,14 @@ import sys
 from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
+from stat import S_ISFIFO
 from typing import Any, BinaryIO
 
 import msgspec
 
 from memman.cli.problems import UnreadableError
 from memman.cli.progress import Watch
-from memman.entries import fault_in_json
+from memman.entries import fault_in_json, file_mode
 
 STDIN = "-"
 _HEAD = 50  # items by which a file is recognised
@@ -122,7 +123,7 @@ def file_of(path: str) -> File:
     if path == STDIN:
         return File("stdin", data=sys.stdin.buffer.read())
     file = File(path, Path(path))
-    return File(path, data=file.read()) if Path(path).is_fifo() else file
+    return File(path, data=file.read()) if S_ISFIFO(file_mode(path)) else file
 
 
 def read_bytes(path: str) -> bytes:

@@ -19,6 +19,7 @@ from memman.cli.progress import working
 from memman.cli.reading import is_log, log_in
 from memman.cli.redacting import redactor
 from memman.cli.session_files import Session, document_of, is_session, load, session_name
+from memman.entries import file_mode
 from memman.errors import MemmanError
 from memman.report import GENERATOR, pieces, write
 
@@ -82,7 +83,7 @@ def report(
 
 def _opened(session: str, model: str | None) -> Session:
     """The session in S, or the messages of the log that S is."""
-    if session != STDIN and (is_database(session) or not Path(session).exists()):
+    if session != STDIN and (is_database(session) or not file_mode(session)):
         return load(session, model)
     path = spooled(session)  # what stdin or a pipe has is looked into before it is read
     if is_session(path):
@@ -104,7 +105,7 @@ def _of_log(file: File, model: str | None) -> Session:
 def _check_target(output: str, force: bool) -> None:
     """Raises `UnusableError` when the file is there and is no report, or is one and `force` is not said."""
     target = Path(output)
-    if output == STDIN or not target.exists():
+    if output == STDIN or not file_mode(target):
         return
     if not _is_report(target):
         raise UnusableError(

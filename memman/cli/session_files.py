@@ -21,11 +21,11 @@ from memman.cli.archives import (
     spooled,
     write_archive,
 )
-from memman.cli.databases import chosen, is_database, opened, quiet_manager
+from memman.cli.databases import check_readable, chosen, is_database, opened, quiet_manager
 from memman.cli.lines import STDIN, File, decode, read_bytes, text_of
 from memman.cli.problems import UnreadableError, UnusableError
 from memman.cli.reading import is_log
-from memman.entries import Entry
+from memman.entries import Entry, file_mode
 from memman.explaining import Trail
 from memman.manager import MemoryManager
 from memman.stores import without_password
@@ -72,6 +72,7 @@ def load(path: str, model: str | None = None, *, to: str | None = None) -> Sessi
             return Session(memory, session_id)
         return Session.of(memory.export_session(session_id), model)
     if chosen() is not None:
+        check_readable(path)
         raise UnusableError("--session chooses among the sessions of a database, and S is none")
     file = spooled(path)
     if archived_session(file) is not None:
@@ -176,7 +177,7 @@ def check_target(path: str, session_id: str, force: bool = False) -> None:
             "--in-place, another one goes into a session file"
         )
     target = Path(path)
-    if not target.exists():
+    if not file_mode(target):
         return
     held = archived_session(path)
     document = _document(target) if target.is_file() and held is None else None

@@ -5,10 +5,9 @@ from __future__ import annotations
 import click
 
 from memman.cli.answers import SessionsAnswer, answer
-from memman.cli.databases import is_database, sessions_in
+from memman.cli.databases import check_database, sessions_in
 from memman.cli.display import Row, console, counted, table
 from memman.cli.options import json_option, note
-from memman.cli.problems import UnreadableError
 
 
 @click.command()
@@ -16,8 +15,7 @@ from memman.cli.problems import UnreadableError
 @json_option
 def sessions(database: str, as_json: bool) -> None:
     """Lists the sessions of the database DB."""
-    if not is_database(database):
-        raise UnreadableError(f"{database} is no database; `memman stats S` shows a session file")
+    check_database(database, "`memman stats S` shows a session file")
     found = sessions_in(database)
     if as_json:
         answer(SessionsAnswer(sessions=tuple(found)))

@@ -14,10 +14,11 @@ from memman.showing import shown
 Driver = Literal["sqlite3", "apsw"]
 # Before it, two processes that write at once could, rarely, harm the file.
 _FIXED_WAL: Final = (3, 51, 3)
+_URI: Final = "file:"  # no path of a store begins so: it is absolute
 
 
 class Library(msgspec.Struct, frozen=True):
-    """A SQLite library. `connect` takes a path and seconds to wait for a lock."""
+    """A SQLite library. `connect` takes a path or a URI of SQLite's, and seconds to wait for a lock."""
 
     connect: Callable[[str, float], Any]
     error: type[Exception]
@@ -49,7 +50,13 @@ def _standard() -> Library:
     import sqlite3
 
     def connect(path: str, timeout: float) -> Any:
-        return sqlite3.connect(path, timeout=timeout, isolation_level=None, check_same_thread=False)
+        return sqlite3.connect(
+            path,
+            timeout=timeout,
+            isolation_level=None,
+            check_same_thread=False,
+            uri=path.startswith(_URI),
+        )
 
     return Library(connect, sqlite3.Error, sqlite3.sqlite_version)
 
@@ -74,7 +81,8 @@ def _apsw() -> Library:
         Error = apsw.Error
 
     def connect(path: str, timeout: float) -> Any:
-        connection = Connection(path)
+        uri = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+        connection = Connection(path, uri) if path.startswith(_URI) else Connection(path)
         connection.cursor_factory = Cursor
         connection.set_busy_timeout(int(timeout * 1_000))
         return connection

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
+from memman.entries import is_path
 from memman.errors import PluginNotFound, StoreError
 from memman.plugins import Plugins
 from memman.ports import Store
 from memman.stores.drivers import Driver
 from memman.stores.sqlite import SQLiteStore
 from memman.stores.sqlite_file import Durability
+from memman.stores.sqlite_reading import SQLiteReader
 
 PLUGINS = {"postgres": "memman-postgres", "postgresql": "memman-postgres"}
 _SQLITE = "sqlite:///"
@@ -27,7 +30,8 @@ def is_url(given: str) -> bool:
 def open_store(given: str, plugins: Callable[[], Plugins], *, create: bool = True) -> Store:
     """The store of a path or URL: SQLite's, or that of a plugin. Plugins are asked where no other knows.
 
-    With `create=False` nothing is made where no store is.
+    With `create=False` nothing is made where no store is, and a file that this user may not write to is
+    opened to be read.
 
     Raises `StoreError` for one that cannot be opened, `PluginNotFound` for a scheme that nothing opens.
     """
@@ -60,9 +64,26 @@ def _sqlite_store(given: str, *, create: bool = True) -> SQLiteStore | None:
 
 
 def _in_file(path: str, create: bool, **options: Any) -> SQLiteStore:
-    if not create and not (Path(path).is_file() and Path(path).stat().st_size):
+    if not create:
+        _check_there(path)
+    return (SQLiteStore if create or _writable(path) else SQLiteReader)(path, **options)
+
+
+def _check_there(path: str) -> None:
+    """Raises `StoreError` where there is no file, or an empty one."""
+    try:
+        size = Path(path).stat().st_size if is_path(path) else 0
+    except (FileNotFoundError, NotADirectoryError):
+        size = 0
+    except OSError as error:
+        raise StoreError(f"cannot read {path}: {error.strerror or error}") from None
+    if not size:
         raise StoreError(f"there is no database at {path}")
-    return SQLiteStore(path, **options)
+
+
+def _writable(path: str) -> bool:
+    """Whether this user may write to a file and, as SQLite must, make others beside it."""
+    return os.access(path, os.W_OK) and os.access(Path(path).absolute().parent, os.W_OK)
 
 
 def _options(given: str, query: str) -> dict[str, Any]:

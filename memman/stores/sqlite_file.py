@@ -11,9 +11,10 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from stat import S_ISDIR
 from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeVar
 
-from memman.entries import is_path
+from memman.entries import file_mode, is_path
 from memman.errors import StoreBusy, StoreError, StoreFull
 from memman.showing import shown
 from memman.stores.drivers import Driver, error_code, library
@@ -33,7 +34,7 @@ _SYNCHRONOUS: Final = {"fast": "NORMAL", "full": "FULL"}
 _OPENING_PAUSE: Final = 0.02  # seconds between attempts while another process sets the file up
 _LOOK_AFTER: Final = 1.0  # seconds between looks at what the path leads to: each is system calls
 # SQLite's result codes.
-_BUSY, _LOCKED, _READONLY, _IOERR, _CORRUPT, _FULL, _CANTOPEN, _NOTADB = 5, 6, 8, 10, 11, 13, 14, 26
+_BUSY, _LOCKED, READONLY, _IOERR, _CORRUPT, _FULL, CANTOPEN, _NOTADB = 5, 6, 8, 10, 11, 13, 14, 26
 
 
 class SQLiteFile:
@@ -64,7 +65,8 @@ class SQLiteFile:
         self._closed = False
         self._files: tuple[object, ...] = ()  # what the path led to when the connection was made
         self._look_at = 0.0  # when to see whether it still does
-        self._open: Connection | None = self._connected()
+        self._open: Connection | None = None
+        self._open = self._connected()
         self._inherited: list[Any] = []  # closing a parent's connection would take away its locks
         tell_of_forks(self)
 
@@ -127,14 +129,14 @@ class SQLiteFile:
             ) from error
         if code == _FULL:
             raise StoreFull(f"no room for {self.path}; nothing was changed: {error}") from error
-        if code == _READONLY:
+        if code == READONLY:
             raise StoreError(
                 f"{self.path} may only be read; nothing was changed: give this user the right to write to "
                 "it and to its folder, or work on a copy"
             ) from error
-        if code == _CANTOPEN and Path(self._file).is_dir():
+        if code == CANTOPEN and S_ISDIR(file_mode(self._file)):
             raise StoreError(f"{self.path} is a folder: name a file in it") from error
-        if code == _CANTOPEN:
+        if code == CANTOPEN:
             raise StoreError(
                 f"cannot open {self.path}: does its folder exist, and may this user write there?"
             ) from error
@@ -201,7 +203,7 @@ class SQLiteFile:
         deadline = time.monotonic() + self._timeout
         while True:
             try:
-                db: Connection = self._library.connect(self._file, self._timeout)
+                db: Connection = self._library.connect(self._place(), self._timeout)
                 try:
                     self._set_up(db)
                 except BaseException:
@@ -217,6 +219,10 @@ class SQLiteFile:
                 raise self._damaged("its tables cannot be read") from None
             else:
                 return db
+
+    def _place(self) -> str:
+        """What is opened: the file, by its path or as a URI of SQLite's."""
+        return self._file
 
     def _set_up(self, db: Connection) -> None:
         """Makes a connection ready: the file's version first, so that a foreign file is not touched."""

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import sqlite3
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from memman import MemoryConfig, MemoryManager
 from tests.cli.conftest import Command
+from tests.stores.test_sqlite_faults import as_somebody_else
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 
 
 def filled(path: Path, *session_ids: str) -> None:
@@ -31,6 +38,15 @@ def one(tmp_path: Path) -> Path:
 def two(tmp_path: Path) -> Path:
     filled(tmp_path / "two.db", "trip", "work")
     return tmp_path / "two.db"
+
+
+@pytest.fixture
+def reachable() -> Iterator[Path]:
+    """A folder that every user can reach; pytest's own is private."""
+    folder = Path(tempfile.mkdtemp())
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder)
 
 
 def entries_in(path: Path, session_id: str) -> int:
@@ -146,6 +162,66 @@ def test_a_session_file_has_no_sessions_to_choose_from(
     chosen = command("stats", session_file, "--session", "x")
     assert chosen.exit_code == 2
     assert "chooses among the sessions of a database" in chosen.stderr
+
+
+@pytest.mark.parametrize("name", ["sessions", "follow", "stats --session x"])
+def test_what_is_no_database_is_told_as_what_it_is(
+    tmp_path: Path, command: Command, name: str
+) -> None:
+    (tmp_path / "empty.db").touch()
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    for given, told in (
+        (tmp_path / "none.db", "cannot read {}: No such file or directory"),
+        (tmp_path / "folder", "cannot read {}: Is a directory"),
+        (tmp_path / "empty.db", "{} is empty, and no database yet"),
+        (tmp_path / "pipe", "{} is a pipe, and a database is read from its file"),
+        ("-", "a database is not read from stdin: name its file"),
+    ):
+        first, *options = name.split()
+        result = command(first, given, *options)
+        assert (result.exit_code, result.stdout) == (3, "")
+        assert result.stderr == f"memman: {told.format(given)}\n"
+
+
+@pytest.mark.parametrize("given", ["s.json", "closed/s.json", "closed/chat.db", "URL"])
+@pytest.mark.parametrize("name", ["sessions", "follow", "stats", "show", "export", "report -o x"])
+def test_what_this_user_may_not_read_is_told_by_every_reading_command(
+    reachable: Path, command: Command, name: str, given: str
+) -> None:
+    (reachable / "s.json").touch(0o000)
+    (reachable / "closed").mkdir(0o700)
+    for name_inside in ("s.json", "chat.db"):
+        (reachable / "closed" / name_inside).write_text("hello")
+    path = str(reachable / ("closed/chat.db" if given == "URL" else given))
+    first, *options = name.split()
+
+    def work() -> None:
+        result = command(first, url_of(Path(path)) if given == "URL" else path, *options)
+        assert (result.exit_code, result.stdout) == (3, "")
+        assert result.stderr == f"memman: cannot read {path}: Permission denied\n"
+
+    command("formats")  # what is imported later may be closed to that user
+    assert as_somebody_else(work)
+
+
+def test_a_database_of_another_user_is_read_and_not_written_to(
+    reachable: Path, command: Command
+) -> None:
+    filled(reachable / "chat.db", "trip")
+    arguments: list[list[str]] = [["sessions"], ["stats"], ["show"], ["follow", "--timeout", "0"]]
+    told = [command(*words, reachable / "chat.db").stdout for words in arguments]
+
+    def work() -> None:
+        for words, before in zip(arguments, told, strict=True):
+            result = command(*words, reachable / "chat.db")
+            assert (result.exit_code, result.stdout) == (0, before), result.stderr
+        result = command("compress", reachable / "chat.db", "--in-place")
+        assert result.exit_code != 0
+        assert "may only be read; nothing was changed" in result.stderr
+
+    assert as_somebody_else(work)
+    assert [file.name for file in reachable.iterdir()] == ["chat.db"]
 
 
 def test_an_empty_database_says_so(tmp_path: Path, command: Command) -> None:

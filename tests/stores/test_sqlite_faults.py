@@ -23,8 +23,11 @@ import pytest
 
 from memman import MemmanError, MemoryConfig, MemoryManager, StoreBusy, StoreError
 from memman.ids import uuid7_factory
-from memman.stores import SQLiteStore
+from memman.plugins import shared_plugins
+from memman.ports import Store
+from memman.stores import SQLiteStore, open_store
 from memman.stores import sqlite_file as module
+from memman.stores.schema import APPLICATION_ID, VERSIONS
 from memman.testing.stores import added
 from tests.patience import PATIENCE
 
@@ -343,6 +346,11 @@ def test_a_file_that_may_not_grow_keeps_the_log_and_goes_on_when_it_may(path: st
 
 def as_somebody_else(work: Callable[[], object]) -> bool:
     """Whether `work` raises nothing for a user who has no more rights than the files give."""
+    return ended_well(of_somebody_else(work))
+
+
+def of_somebody_else(work: Callable[[], object]) -> int:
+    """The process in which such a user does `work`."""
 
     def restricted() -> None:
         if os.geteuid() == 0:
@@ -350,7 +358,7 @@ def as_somebody_else(work: Callable[[], object]) -> bool:
             os.setuid(NOBODY)
         work()
 
-    return ended_well(in_child(restricted))
+    return in_child(restricted)
 
 
 @pytest.fixture
@@ -393,6 +401,117 @@ def test_a_file_in_a_folder_that_this_user_may_only_read_is_told(open_folder: Pa
 
     assert as_somebody_else(work)
     assert [found.name for found in open_folder.iterdir()] == ["chat.db"]
+
+
+def read_only(file: Path, driver: str = "sqlite3") -> Store:
+    return open_store(f"sqlite:///{file}?driver={driver}", shared_plugins, create=False)
+
+
+@pytest.mark.parametrize("driver", ["sqlite3", "apsw"])
+@pytest.mark.parametrize(("file_mode", "folder_mode"), [(0o444, 0o555), (0o444, 0o777), (0o666, 0o555)])
+def test_a_file_that_this_user_may_only_read_is_read_and_nothing_is_made_beside_it(
+    open_folder: Path, file_mode: int, folder_mode: int, driver: str
+) -> None:
+    file = open_folder / "what? 100%.db"
+    with closing(SQLiteStore(file)) as store:
+        append(store, "a", "b")
+    before = file.read_bytes()
+    file.chmod(file_mode)
+    open_folder.chmod(folder_mode)
+
+    def work() -> None:
+        # In a URL only the option's own question mark may stand as it is.
+        with closing(read_only(open_folder / "what%3F 100%25.db", driver)) as store:
+            assert [record.id for _, record in store.read("s")] == ["a", "b"]
+            with pytest.raises(StoreError, match="may only be read; nothing was changed"):
+                store.append("s", (added("c"),))
+            assert len(store.read("s")) == 2
+            assert [found.name for found in open_folder.iterdir()] == [file.name]
+
+    assert as_somebody_else(work)
+    assert [found.name for found in open_folder.iterdir()] == [file.name]
+    assert file.read_bytes() == before
+
+
+def test_who_may_only_read_sees_what_another_writes_meanwhile(open_folder: Path) -> None:
+    """A writer that comes, appends, empties its log, goes, and comes again."""
+    file = open_folder / "chat.db"
+    with closing(SQLiteStore(file)) as store:
+        append(store, "0")
+    (asks, asked), (says, said) = os.pipe(), os.pipe()
+
+    def work() -> None:
+        with closing(read_only(file)) as store:
+            assert len(store.read("s")) == 1
+            for wanted in range(2, 8):
+                os.write(said, b"?")
+                assert os.read(asks, 1) == b"!"
+                assert len(store.read("s")) == wanted
+
+    def write() -> None:
+        open_now = None
+        for number in range(6):
+            os.read(says, 1)
+            open_now = open_now or SQLiteStore(file)
+            append(open_now, str(number + 1))
+            if number in (1, 2, 4):
+                open_now.close()
+                open_now = None
+            os.write(asked, b"!")
+
+    reader = of_somebody_else(work)
+    writer = threading.Thread(target=write, daemon=True)
+    writer.start()
+    assert ended_well(reader)
+    writer.join(PATIENCE)
+    for end in (asks, asked, says, said):
+        os.close(end)
+
+
+@pytest.mark.parametrize(
+    ("end", "mode", "told"),
+    [
+        ("-wal", None, "cannot be read without .*-shm: let the owner open"),
+        ("-wal", 0o600, "may not read .*chat.db-wal: ask its owner"),
+        ("", 0o600, "may not read .*chat.db: ask its owner"),
+    ],
+)
+def test_what_keeps_this_user_from_reading_is_said(
+    open_folder: Path, end: str, mode: int | None, told: str
+) -> None:
+    file = open_folder / "chat.db"
+    with closing(SQLiteStore(open_folder / "live.db")) as store:
+        append(store, "a")
+        for part in ("", "-wal") if end else ("",):
+            shutil.copy(open_folder / f"live.db{part}", f"{file}{part}")
+    if mode is not None:
+        Path(f"{file}{end}").chmod(mode)
+    open_folder.chmod(0o555)
+
+    def work() -> None:
+        with pytest.raises(StoreError, match=told):
+            read_only(file)
+
+    assert as_somebody_else(work)
+
+
+def test_a_file_of_an_older_version_that_may_only_be_read_says_who_can_open_it(
+    open_folder: Path,
+) -> None:
+    file = open_folder / "chat.db"
+    with closing(sqlite3.connect(file)) as db:
+        for statement in VERSIONS[0]:
+            db.execute(statement)
+        db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        db.execute("PRAGMA user_version = 1")
+        db.commit()
+    open_folder.chmod(0o555)
+
+    def work() -> None:
+        with pytest.raises(StoreError, match=r"is of version 1, .* let its owner open it once"):
+            read_only(file)
+
+    assert as_somebody_else(work)
 
 
 def test_a_folder_that_is_closed_to_this_user_while_the_file_is_open_is_told(

@@ -1,0 +1,96 @@
+"""A SQLite file that this user may not write to, opened to be read, with nothing made beside it.
+
+SQLite takes a file without a write-ahead log only as one that never changes, and looks at no lock then.
+So each answer is held against the file: where somebody wrote to it meanwhile, it is opened and read again.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NoReturn, TypeVar
+
+from memman.entries import file_mode
+from memman.errors import StoreBusy, StoreError
+from memman.stores.drivers import error_code
+from memman.stores.schema import VERSIONS
+from memman.stores.sqlite import SQLiteStore
+from memman.stores.sqlite_file import CANTOPEN, READONLY, Work
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+T = TypeVar("T")
+_ATTEMPTS: Final = 10
+
+
+class SQLiteReader(SQLiteStore):
+    """The logs in a SQLite file for who may not write to it: what would write is a `StoreError`.
+
+    Never beside a `SQLiteStore` on the same file in one process: closing this one takes away its locks.
+    """
+
+    _state: object = None  # of the file, when it was opened
+
+    def _place(self) -> str:
+        self._state = self._state_now()
+        # With a log beside it somebody has it open, or had; else SQLite would have to make one.
+        how = "readonly_shm=1" if self._has_log() else "immutable=1"
+        return f"{Path(self._file).as_uri()}?mode=ro&{how}"
+
+    def _set_up(self, db: Connection) -> None:
+        version = self._version(db)
+        if version < len(VERSIONS):
+            raise StoreError(
+                f"{self.path} is of version {version}, and this user, who may only read it, cannot bring "
+                f"it to version {len(VERSIONS)}: let its owner open it once, or work on a copy"
+            )
+        [(self._seen,)] = db.execute("PRAGMA data_version")
+        self._files = self._found_files()
+
+    def _once(self, work: Work[T]) -> T:
+        with self._lock:
+            for _ in range(_ATTEMPTS):
+                if self._state != self._state_now() and self._open is not None:
+                    self._open.close()
+                    self._open = None
+                try:
+                    result = super()._once(work)
+                except StoreError:
+                    if self._state == self._state_now():
+                        raise
+                else:
+                    if self._state == self._state_now():
+                        return result
+        raise StoreBusy(f"{self.path} was written to each time it was read; try again")
+
+    def _look_at_files(self) -> None:
+        """What is written goes nowhere, and what is read is held against the file."""
+
+    def _has_log(self) -> bool:
+        return file_mode(self._file + "-wal") != 0
+
+    def _state_now(self) -> object:
+        """What changes where an answer may be wrong: with a write-ahead log, only that it goes."""
+        if self._has_log():
+            return "with a log"
+        try:
+            found = Path(self._file).stat()
+        except OSError:
+            return "gone"
+        return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
+    def _fail(self, error: Exception) -> NoReturn:
+        if self._open is not None or error_code(error) not in (CANTOPEN, READONLY):
+            super()._fail(error)
+        parts = [self._file + end for end in ("", "-wal", "-shm")]
+        for part in parts:
+            if file_mode(part) and not os.access(part, os.R_OK):
+                raise StoreError(
+                    f"this user may not read {part}: ask its owner for that right, or for a copy"
+                ) from error
+        raise StoreError(
+            f"this user may not write to {self.path}, and what was written last is in {parts[1]}, which "
+            f"cannot be read without {parts[2]}: let the owner open {self.path} once, or copy it together "
+            "with its -wal file to a folder of your own"
+        ) from error
