@@ -9,7 +9,6 @@ from typing import Any, Final, Literal
 import msgspec
 
 from memman.errors import StoreError
-from memman.showing import shown
 
 Driver = Literal["sqlite3", "apsw"]
 # Before it, two processes that write at once could, rarely, harm the file.
@@ -31,13 +30,9 @@ class Library(msgspec.Struct, frozen=True):
 
 
 @cache
-def library(driver: str) -> Library:
-    """The library of a name. Raises `StoreError` where there is none."""
-    if driver == "sqlite3":
-        return _standard()
-    if driver == "apsw":
-        return _apsw()
-    raise StoreError(f'driver={shown(driver)} is neither "sqlite3" nor "apsw"')
+def library(driver: Driver) -> Library:
+    """The library of a name. Raises `StoreError` where it is not installed."""
+    return _standard() if driver == "sqlite3" else _apsw()
 
 
 def error_code(error: Exception) -> int:

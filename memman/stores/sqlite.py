@@ -49,7 +49,8 @@ class SQLiteStore(SQLiteFile):
         driver: "apsw" opens the file by the newer SQLite of the extra `memman-core[apsw]`.
 
     Raises:
-        StoreError: the file cannot be opened, is no memman database, or is of a newer version.
+        StoreError: an argument has a wrong type or value, or the file cannot be opened, is no memman
+            database, or is of a newer version.
 
     Every method is atomic and may be called from any thread. A forked child opens the file for itself.
     """

@@ -14,13 +14,13 @@ from pathlib import Path
 from stat import S_ISDIR
 from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeVar
 
-from memman.entries import file_mode, is_path
+from memman.entries import file_mode
 from memman.errors import StoreBusy, StoreError, StoreFull
-from memman.showing import shown
 from memman.stores.drivers import Driver, error_code, library
 from memman.stores.forks import tell_of_forks
 from memman.stores.rows import UNREADABLE
 from memman.stores.schema import APPLICATION_ID, VERSIONS
+from memman.stores.settings import check_choice, check_seconds, checked_path
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -48,11 +48,10 @@ class SQLiteFile:
         timeout: float = 10.0,
         driver: Driver = "sqlite3",
     ) -> None:
-        if durability not in _SYNCHRONOUS:
-            raise StoreError(f'durability={shown(durability)} is neither "fast" nor "full"')
-        self.path = os.fspath(path)
-        if not is_path(self.path):
-            raise StoreError(f"{shown(self.path)} is no path of a file")
+        check_choice("durability", durability, tuple(_SYNCHRONOUS))
+        check_choice("driver", driver, ("sqlite3", "apsw"))
+        check_seconds("timeout", timeout)
+        self.path = checked_path(path)
         self._in_memory = self.path == ":memory:"
         # The working directory may be another one when the file is opened again.
         self._file = self.path if self._in_memory else str(Path(self.path).absolute())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import multiprocessing
 import os
 import random
@@ -433,6 +434,29 @@ def test_a_path_that_cannot_be_opened_names_it(tmp_path: Path, where: str, told:
 def test_a_bad_url_says_what_is_wrong(url: str, told: str) -> None:
     with pytest.raises(StoreError, match=told):
         MemoryManager(url)
+
+
+@pytest.mark.parametrize("value", [["fast"], None, True, 7, b"fast", {}, "slow"], ids=repr)
+@pytest.mark.parametrize("name", ["durability", "driver"])
+def test_what_is_none_of_two_words_names_its_argument(path: str, name: str, value: Any) -> None:
+    with pytest.raises(StoreError, match=rf"^{name}=.* is neither"):
+        SQLiteStore(path, **{name: value})
+    assert not Path(path).exists()
+
+
+@pytest.mark.parametrize(
+    "value", ["10", None, True, [1], -1, math.nan, math.inf, 10**400, 1 + 0j], ids=repr
+)
+def test_what_is_no_number_of_seconds_names_its_argument(path: str, value: Any) -> None:
+    with pytest.raises(StoreError, match=r"^timeout=.* must be a number of seconds, from 0 up to"):
+        SQLiteStore(path, timeout=value)
+    assert not Path(path).exists()
+
+
+@pytest.mark.parametrize("value", [7, None, True, b"chat.db", ["chat.db"], "", "a\0b"], ids=repr)
+def test_what_is_no_path_is_told_so(value: Any) -> None:
+    with pytest.raises(StoreError, match="is no path of a file"):
+        SQLiteStore(value)
 
 
 def test_a_url_of_another_scheme_names_the_plugin_and_no_password() -> None:

@@ -9,12 +9,14 @@ from psycopg_pool import PoolTimeout
 
 from memman.errors import StoreBusy, StoreError, StoreFull
 from memman.showing import shown
+from memman.stores.settings import check_choice, check_seconds, check_switch, check_whole
 from memman_postgres.answers import Connection
 from memman_postgres.attempts import AGAIN, TOO_LONG, advice, said
 from memman_postgres.tables import VERSION, made_ready
 
 Durability = Literal["fast", "full"]
 
+_URL = "postgresql://user:password@host:port/database"
 WRITE = "BEGIN"
 SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 
@@ -32,12 +34,13 @@ class Database:
         answer_timeout: float = 60.0,
         create: bool = True,
     ) -> None:
-        if durability not in ("fast", "full"):
-            raise StoreError(f'durability={shown(durability)} is neither "fast" nor "full"')
-        if pool_size < 1:
-            raise StoreError(f"pool_size={pool_size} must be at least 1")
-        if not answer_timeout > 0:
-            raise StoreError(f"answer_timeout={answer_timeout} must be above 0 seconds")
+        if not isinstance(url, str):
+            raise StoreError(f"{shown(url)} is no URL: write {_URL}")
+        check_choice("durability", durability, ("fast", "full"))
+        check_whole("pool_size", pool_size, least=1)
+        check_seconds("timeout", timeout)
+        check_seconds("answer_timeout", answer_timeout, zero=False)
+        check_switch("create", create)
         self._url = url
         self._given()
         self._answer_timeout = answer_timeout
@@ -68,9 +71,7 @@ class Database:
         try:
             return dict(psycopg.conninfo.conninfo_to_dict(self._url))
         except psycopg.Error:
-            raise StoreError(
-                "the URL of the store cannot be read: write postgresql://user:password@host:port/database"
-            ) from None
+            raise StoreError(f"the URL of the store cannot be read: write {_URL}") from None
 
     def _failed(self, error: Exception, broken: Exception | None = None) -> NoReturn:
         """Raises what a call ends with; `broken` is what an earlier attempt of it met."""

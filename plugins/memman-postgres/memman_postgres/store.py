@@ -44,7 +44,8 @@ class PostgresStore(Database):
         create: makes the tables where they are missing; with False they must be there (`schema()`).
 
     Raises:
-        StoreError: the server cannot be reached or refuses, or its tables are of a newer version.
+        StoreError: an argument has a wrong type or value, the server cannot be reached or refuses, or
+            its tables are of a newer version.
 
     Every method is atomic and may be called from any thread. A forked child connects for itself.
     """

@@ -197,8 +197,33 @@ def test_the_async_store_does_not_wait_for_ever_either(schema: str, wire: server
     assert asyncio.run(talk()) == ["a", "b"]
 
 
+@pytest.mark.parametrize("store", [PostgresStore, AsyncPostgresStore])
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"url": 7}, "7 is no URL: write postgresql://"),
+        ({"url": b"postgresql://db/chat"}, "is no URL: write postgresql://"),
+        ({"durability": ["full"]}, r"durability=\['full'\] is neither"),
+        ({"pool_size": "8"}, "pool_size='8' must be a whole number, at least 1"),
+        ({"pool_size": True}, "pool_size=True must be a whole number"),
+        ({"pool_size": 0}, "pool_size=0 must be a whole number, at least 1"),
+        ({"timeout": "10"}, "timeout='10' must be a number of seconds, from 0"),
+        ({"timeout": float("inf")}, "timeout=inf must be a number of seconds"),
+        ({"answer_timeout": None}, "answer_timeout=None must be a number of seconds, above 0"),
+        ({"answer_timeout": float("nan")}, "answer_timeout=nan must be a number of seconds"),
+        ({"create": "no"}, "create='no' must be True or False"),
+    ],
+    ids=repr,
+)
+def test_an_argument_of_a_wrong_type_is_named_before_anybody_is_asked(
+    store: Any, given: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(StoreError, match=f"^{told}" if "is no URL" not in told else told):
+        store(**({"url": "postgresql://nobody.invalid/chat"} | given))
+
+
 def test_no_time_to_answer_is_refused(url: str) -> None:
-    with pytest.raises(StoreError, match="answer_timeout=0 must be above 0"):
+    with pytest.raises(StoreError, match="answer_timeout=0 must be a number of seconds, above 0"):
         PostgresStore(url, answer_timeout=0)
 
 
