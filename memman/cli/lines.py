@@ -21,7 +21,22 @@ _HEAD = 50  # items by which a file is recognised
 _HEAD_BYTES = 2**20  # or as many as are in this, if they are long
 _LOOK = 64
 _BOM = b"\xef\xbb\xbf"
-_PACKED = {b"\x1f\x8b": "gzip", b"PK\x03\x04": "zip", b"(\xb5/\xfd": "zstd", b"BZh": "bzip2"}
+_UTF_16 = (b"\xff\xfe", b"\xfe\xff")
+_PACKERS = {
+    b"\x1f\x8b": "gzip", b"PK\x03\x04": "zip", b"(\xb5/\xfd": "zstd", b"BZh": "bzip2",
+    b"\xfd7zXZ\x00": "xz", b"7z\xbc\xaf": "7-Zip",
+}  # fmt: skip
+_NO_TEXT = {
+    b"SQLite format 3\x00": "a SQLite database: name its file, which is not read from a pipe",
+    b"\x89PNG": "a PNG image, and no log",
+    b"\xff\xd8\xff": "a JPEG image, and no log",
+    b"GIF8": "a GIF image, and no log",
+    b"%PDF-": "a PDF document, and no log",
+    b"PAR1": "a Parquet file: make JSON lines of its messages first",
+    b"ARROW1": "an Arrow file: make JSON lines of its messages first",
+}
+_KNOWN = {start: f"packed with {packer}; unpack it first" for start, packer in _PACKERS.items()}
+_KNOWN |= _NO_TEXT
 
 
 class File:
@@ -36,12 +51,28 @@ class File:
     def open(self) -> BinaryIO:
         """The file at its beginning. Raises `UnreadableError`."""
         if self._path is None:
-            return BytesIO(self._data)
+            return BytesIO(self._in_utf_8(self._data))
         try:
             opened = self._path.open("rb")
+            start = opened.peek(2)[:2]
         except OSError as error:
             raise UnreadableError(f"cannot read {self.name}: {error.strerror or error}") from None
+        if start in _UTF_16:
+            with opened:
+                return BytesIO(self._in_utf_8(opened.read()))
         return opened if self.watch is None else self.watch(opened)
+
+    def _in_utf_8(self, data: bytes) -> bytes:
+        """Bytes with the mark of UTF-16, as PowerShell's `>` writes it, in UTF-8; others as they are."""
+        if not data.startswith(_UTF_16):
+            return data
+        try:
+            return data.decode("utf-16").encode()
+        except UnicodeDecodeError as error:
+            raise UnreadableError(
+                f"{self.name} begins as UTF-16 text, and is none from byte {error.start} on; get a whole "
+                "copy of the file, in UTF-8 if you can"
+            ) from None
 
     def read(self) -> bytes:
         """All of it."""
@@ -133,17 +164,22 @@ def read_bytes(path: str) -> bytes:
 
 def text_of(data: bytes, name: str) -> str:
     """The text of a file. Raises `UnreadableError` when it is packed, empty or no text."""
-    for start, packer in _PACKED.items():
+    for start, what in _KNOWN.items():
         if data.startswith(start):
-            raise UnreadableError(f"{name} is packed with {packer}; unpack it first")
+            raise UnreadableError(f"{name} is {what}")
+    if (place := data.find(b"\0", 0, _HEAD_BYTES)) >= 0:
+        line = data.count(b"\n", 0, place) + 1
+        raise UnreadableError(
+            f"{name} is binary, no text (a null byte in line {line}, byte {place} of the file); a log is "
+            "JSON, JSON lines or text in UTF-8: convert it, or mend that line"
+        )
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        what = "is binary, no text" if b"\0" in data[:_HEAD_BYTES] else "is not UTF-8 text"
         raise UnreadableError(
-            f"{name} {what} (line {line}, byte {error.start} of the file); a log is JSON, JSON lines or "
-            "text in UTF-8: convert it first"
+            f"{name} is not UTF-8 text (line {line}, byte {error.start} of the file); a log is JSON, JSON "
+            "lines or text in UTF-8: convert it first"
         ) from None
     if not text.strip():
         raise UnreadableError(f"{name} is empty, it has no messages; give a file that has some")
@@ -156,7 +192,7 @@ def check_head(file: File) -> bytes:
         start = opened.read(_HEAD_BYTES)
         while start.isspace() and (more := opened.read(_HEAD_BYTES)):
             start = more
-    if start.startswith(tuple(_PACKED)) or b"\0" in start or not start.strip():
+    if start.startswith(tuple(_KNOWN)) or b"\0" in start or not start.strip():
         text_of(start if b"\0" not in start else file.read(), file.name)
     return start.removeprefix(_BOM).lstrip()[:1]
 

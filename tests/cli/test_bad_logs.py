@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from memman.cli import logs
+from tests.cli.conftest import Command
 
 CHAT = [{"role": "user", "content": "hello"}, {"role": "assistant", "content": "hi"}]
 CALL = {
@@ -57,7 +58,25 @@ BAD: dict[str, tuple[bytes, tuple[str, ...]]] = {
         ("line 2 of log is not JSON", "mend that line, or take it out"),
     ),
     "a binary file": (
-        bytes(range(256)) * 9, ("log is binary, no text (line 2, byte 128 of the file)", "in UTF-8")
+        bytes(range(256)) * 9, ("log is binary, no text (a null byte in line 1, byte 0 of", "in UTF-8")
+    ),
+    "a null in text that is UTF-8": (
+        "User: hé\nAssistant: l\0\n".encode(),
+        ("log is binary, no text (a null byte in line 2, byte 22 of",),
+    ),
+    "a null in a line": (
+        lines(*CHAT) + b'{"role": "user", "content": "\0"}\n',
+        ("log is binary, no text (a null byte in line 3",),
+    ),
+    "a picture": (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", ("log is a PNG image, and no log",)),
+    "a document to print": (b"%PDF-1.7\n%\xe2\xe3\n1 0 obj\n", ("log is a PDF document, and no log",)),
+    "a Parquet file": (b"PAR1\x15\x04\x15", ("log is a Parquet file: make JSON lines of its messages",)),
+    "a file packed with zip": (b"PK\x03\x04\x14\0", ("log is packed with zip; unpack it first",)),
+    "UTF-16 without its mark": (
+        json.dumps(CHAT).encode("utf-16-le"), ("log is binary, no text (a null byte in line 1, byte 1 of",)
+    ),
+    "UTF-16 that is cut short": (
+        json.dumps(CHAT).encode("utf-16")[:-1], ("log begins as UTF-16 text, and is none from byte",)
     ),
     "a packed file": (gzip.compress(lines(*CHAT)), ("log is packed with gzip; unpack it first",)),
     "an empty file": (b"", ("log is empty", "give a file that has some")),
@@ -172,3 +191,28 @@ def test_an_unknown_export_target_names_the_known_ones(command, session_file):
     assert (result.exit_code, result.stdout) == (2, "")
     [line] = result.stderr.splitlines()
     assert "no message format is called 'morse'; known are openai-chat, anthropic" in line
+
+
+@pytest.mark.parametrize("mark", ["utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("shape", ["a document", "lines", "text", "a session"])
+@pytest.mark.parametrize("source", ["a file", "stdin"])
+def test_utf_16_with_its_mark_is_read_as_powershell_writes_it(
+    command: Command, tmp_path: Path, mark: str, shape: str, source: str
+) -> None:
+    said = [{"role": "user", "content": "h\u00e9llo \U0001f600"}, {"role": "assistant", "content": "hi"}]
+    plain = {
+        "a document": json.dumps(said, ensure_ascii=False),
+        "lines": "\r\n".join(json.dumps(message, ensure_ascii=False) for message in said) + "\r\n",
+        "text": "User: h\u00e9llo \U0001f600\r\nAssistant: hi\r\n",
+    }
+    if shape == "a session":
+        plain[shape] = command("import", "-", "-o", "-", given=plain["lines"]).stdout
+    data = "\ufeff".encode(mark) + plain[shape].encode(mark)
+    log: object = "-"
+    if source == "a file":
+        log = tmp_path / "log"
+        (tmp_path / "log").write_bytes(data)
+    words = ["export", log] if shape == "a session" else ["import", log, "-o", "-"]
+    result = command(*words, given=data)
+    assert result.exit_code == 0, result.stderr
+    assert "h\u00e9llo \U0001f600" in result.stdout
