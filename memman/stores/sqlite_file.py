@@ -48,6 +48,8 @@ class SQLiteFile:
         timeout: float = 10.0,
         driver: Driver = "sqlite3",
     ) -> None:
+        self._open: Connection | None = None
+        self._inherited: list[Any] = []  # closing a parent's connection would take away its locks
         check_choice("durability", durability, tuple(_SYNCHRONOUS))
         check_choice("driver", driver, ("sqlite3", "apsw"))
         check_seconds("timeout", timeout)
@@ -64,10 +66,15 @@ class SQLiteFile:
         self._closed = False
         self._files: tuple[object, ...] = ()  # what the path led to when the connection was made
         self._look_at = 0.0  # when to see whether it still does
-        self._open: Connection | None = None
         self._open = self._connected()
-        self._inherited: list[Any] = []  # closing a parent's connection would take away its locks
         tell_of_forks(self)
+
+    def __del__(self) -> None:
+        # They go now in any case. From Python 3.13 on one that was not closed warns of it, but a program
+        # may end, or let go of its manager, without closing it.
+        for connection in (self._open, *self._inherited):
+            if connection is not None:
+                connection.close()
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a SQLiteStore is not to be pickled or copied: hand over its path")

@@ -6,6 +6,7 @@ Every fault is a real one. A typed error changes nothing, and work goes on when 
 from __future__ import annotations
 
 import copy
+import gc
 import os
 import pickle
 import random
@@ -19,6 +20,7 @@ from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import apsw
 import pytest
 
 from memman import MemmanError, MemoryConfig, MemoryManager, StoreBusy, StoreError
@@ -27,6 +29,7 @@ from memman.plugins import shared_plugins
 from memman.ports import Store
 from memman.stores import SQLiteStore, open_store
 from memman.stores import sqlite_file as module
+from memman.stores.drivers import Driver
 from memman.stores.schema import APPLICATION_ID, VERSIONS
 from memman.testing.stores import added
 from tests.patience import PATIENCE
@@ -618,6 +621,21 @@ def test_a_process_that_ends_without_closing_leaves_everything_and_says_nothing(
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
+    with MemoryManager(path) as memory:
+        assert [entry.text for entry in memory.get_entries("s")] == ["kept"]
+
+
+@pytest.mark.parametrize("driver", ["sqlite3", "apsw"])
+def test_a_manager_that_nobody_keeps_closes_its_file(path: str, driver: Driver) -> None:
+    store = SQLiteStore(path, driver=driver)
+    memory = MemoryManager(store)
+    memory.add_user_message("s", "kept")
+    connection = store._open
+    assert connection is not None
+    del store, memory
+    gc.collect()
+    with pytest.raises((sqlite3.ProgrammingError, apsw.ConnectionClosedError)):
+        connection.execute("SELECT 1")
     with MemoryManager(path) as memory:
         assert [entry.text for entry in memory.get_entries("s")] == ["kept"]
 
