@@ -26,6 +26,7 @@ T = TypeVar("T")
 # A factory may load a vocabulary of many megabytes, or download it with a deadline of its own.
 MAKE_SECONDS: Final = 30.0
 PROBE_SECONDS: Final = 5.0
+_SLICES: Final = 20  # of such a time: a standstill, however long, takes one of them
 _PROBE: Final = ("Does it answer?",)
 _REMEMBERED: Final = 256
 _REMEMBERED_SECONDS: Final = 600.0  # after which a counter that hung is tried again
@@ -134,8 +135,13 @@ class _SilentError(Exception):
 
 
 def _in_time(action: Callable[[], T], seconds: float, silence: str) -> T:
-    """What `action` returns or raises on a daemon thread; `_SilentError` when it takes too long."""
+    """What `action` returns or raises on a daemon thread; `_SilentError` when it takes too long.
+
+    The seconds are those in which this process ran: where the machine stands still (it pages, its container
+    is paused) no clock says how long the action has had.
+    """
     answer = begun(action)
-    if not wait([answer], seconds).done:
-        raise _SilentError(f"{silence} within {seconds:g} s")
-    return answer.result()
+    for _ in range(_SLICES):
+        if wait([answer], seconds / _SLICES).done:
+            return answer.result()
+    raise _SilentError(f"{silence} within {seconds:g} s")

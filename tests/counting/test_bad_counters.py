@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import signal
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -27,6 +31,7 @@ from memman import (
 )
 from memman.counting import Meter, builtin_specs, model_ref, resolve, strangers
 from memman.testing import record_events
+from tests.patience import PATIENCE
 
 MODEL = "acme-1"
 TEXTS = ("Where is the report?", '{"path": "/var/log/app.log"}', "žluťoučký kůň, 你好")
@@ -296,6 +301,39 @@ def test_why_a_counter_that_hung_was_passed_over_is_told() -> None:
         found = resolve(model_ref(MODEL), ranked)
     assert found.candidates[0].reason == "it did not answer a short text within 0.2 s"
     assert found.spec.name == LAST_RESORT.spec.name
+
+
+STOPPED = """
+import sys, time
+from memman import CounterSpec
+from memman.counting import model_ref, strangers
+
+class Counter:
+    fingerprint = "acme:1"
+    def count_texts(self, texts):
+        print("asked", flush=True)
+        for _ in range(10):
+            time.sleep(0.02)
+        return [1] * len(texts)
+
+strangers.PROBE_SECONDS = 2.0
+spec = CounterSpec(name="acme", match=lambda model: 50, factory=lambda model: Counter())
+strangers.make(spec, model_ref("acme-large"))
+print("made")
+"""
+
+
+def test_the_time_in_which_the_machine_stands_still_is_not_the_counters() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", STOPPED], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "asked\n"
+        process.send_signal(signal.SIGSTOP)
+        time.sleep(2.5)  # more than the counter has
+        process.send_signal(signal.SIGCONT)
+        said, complaint = process.communicate(timeout=PATIENCE)
+    assert said == "made\n", complaint
 
 
 @pytest.mark.usefixtures("impatient")
