@@ -242,6 +242,21 @@ def test_images_are_not_loaded_and_long_lines_do_not_widen_the_page(
     seen.leave(folder / "hostile.html")
 
 
+@pytest.mark.parametrize(("width", "in_key"), [(360, True), (1280, False)])
+def test_the_lines_of_limits_are_named_in_the_key_where_it_is_narrow_and_else_beside_them(
+    browser: Any, folder: Path, width: int, in_key: bool
+) -> None:
+    seen = watched(browser, viewport={"width": width, "height": 800})
+    page = seen.open(folder / "eventful.html")
+    named = page.locator("#key .level")
+    assert named.all_text_contents() == ["target 1,000", "limit and trigger 2,000"]
+    assert [each.is_visible() for each in named.all()] == [in_key, in_key]
+    beside = page.locator(".chart .label.target, .chart .label.trigger").all_text_contents()
+    assert beside == ([] if in_key else named.all_text_contents())
+    assert page.evaluate("() => document.documentElement.scrollWidth") == width
+    seen.leave(folder / "eventful.html")
+
+
 def test_the_theme_follows_the_system_and_the_switch(browser: Any, folder: Path) -> None:
     seen = watched(browser, color_scheme="dark")
     page = seen.open(folder / "eventful.html")

@@ -8,6 +8,9 @@ class Chart {
     this.place = place;
     this.tip = el("div", { class: "tip", "aria-hidden": "true" });
     this.moment = head;
+    this.highest = Math.max(1, limits.trigger, ...columns(activeAt, 400).map(([, most]) => most));
+    this.fits = limits.model !== null && limits.model <= 2.2 * this.highest;
+    this.most = 1.06 * (this.fits ? Math.max(this.highest, limits.model) : this.highest);
     place.addEventListener("click", (event) => choose(this.seqAt(this.at(event))));
     place.addEventListener("pointermove", (event) => this.hover(event));
     place.addEventListener("pointerleave", () => this.hover(null));
@@ -18,13 +21,10 @@ class Chart {
   draw() {
     this.width = this.place.clientWidth;
     if (!this.width) return;
-    const highest = Math.max(1, limits.trigger, ...columns(activeAt, 400).map(([, most]) => most));
-    this.fits = limits.model !== null && limits.model <= 2.2 * highest;
-    this.most = 1.06 * (this.fits ? Math.max(highest, limits.model) : highest);
     this.height = SPACE.top + SPACE.upper + SPACE.gap + SPACE.lower + SPACE.bottom;
     const drawn = svg("svg", {
       viewBox: `0 0 ${this.width} ${this.height}`, width: this.width, height: this.height, role: "img",
-      "aria-label": `Tokens in the window over ${n(head)} records, between 0 and ${n(highest)}; `
+      "aria-label": `Tokens in the window over ${n(head)} records, between 0 and ${n(this.highest)}; `
         + `${counted(compressions.length, "compression")}. The slider below moves through it.`,
     });
     drawn.append(...this.grid(), ...this.panels(), ...this.lines(), ...this.events());
@@ -101,16 +101,23 @@ class Chart {
     return [svg("path", { class: `area ${kind}`, d: closed }), svg("path", { class: `line ${kind}`, d: drawn })];
   }
 
-  lines() {
+  levels() {
     const known = limits.model !== null;
     const made = [
       [limits.target, "target", `target ${n(limits.target)}`],
       [limits.trigger, "trigger", known ? `trigger ${n(limits.trigger)}` : `limit and trigger ${n(limits.trigger)}`],
     ];
     if (this.fits) made.push([limits.model, "limit", `the model takes ${n(limits.model)}`]);
-    return made.flatMap(([tokens, kind, said]) => [
+    return made;
+  }
+
+  // Where it is narrow a name would stand on what is drawn, so it stands in the key.
+  lines() {
+    const narrow = this.width < 600;
+    byId("key").classList.toggle("narrow", narrow);
+    return this.levels().flatMap(([tokens, kind, said]) => [
       svg("line", { class: `level ${kind}`, x1: SPACE.left, x2: this.width - SPACE.right, y1: this.y(tokens), y2: this.y(tokens) }),
-      label(SPACE.left + 8, this.y(tokens) - 6, said, "start", kind),
+      ...(narrow ? [] : [label(SPACE.left + 8, this.y(tokens) - 6, said, "start", kind)]),
     ]);
   }
 
@@ -142,7 +149,9 @@ class Chart {
     if (has("undone")) rows.push(["back", "taken back"]);
     if (has("cleared")) rows.push(["cleared", "cleared"]);
     if (has("usage")) rows.push(["usage", "usage reported"]);
-    byId("key").append(...rows.map(([kind, said]) => el("li", {}, el("span", { class: `sign ${kind}` }), said)));
+    const levels = this.levels().map(([, kind, said]) => [kind, said, "level"]);
+    byId("key").append(...[...rows, ...levels].map(([kind, said, of]) =>
+      el("li", of ? { class: of } : {}, el("span", { class: `sign ${kind}` }), said)));
   }
 
   show(seq) {
