@@ -180,12 +180,6 @@ class Budget(msgspec.Struct, frozen=True):
             self.max_entries is not None and entries > self.max_entries
         )
 
-    def within_target(self, tokens: int, entries: int) -> bool:
-        """Whether a window of this size is at low water in both dimensions."""
-        return tokens <= self.target_tokens and (
-            self.target_entries is None or entries <= self.target_entries
-        )
-
     def fills_room(self, tokens: int, entries: int) -> bool:
         """Whether so much fills the room between low and high water, to `ROOM_SHARE` of it."""
         if tokens >= ROOM_SHARE * (self.max_tokens - self.target_tokens):
