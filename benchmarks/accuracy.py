@@ -129,8 +129,8 @@ def raw_o200k(sample: Sample) -> int:
 def langchain() -> Priced | None:
     """LangChain's approximation over messages of its own, tools given; None where it is not installed."""
     try:
-        from langchain_core.messages import convert_to_messages  # type: ignore[import-not-found,unused-ignore]
-        from langchain_core.messages.utils import (  # type: ignore[import-not-found,unused-ignore]
+        from langchain_core.messages import convert_to_messages  # type: ignore[import-not-found,unused-ignore]  # need not be installed
+        from langchain_core.messages.utils import (  # type: ignore[import-not-found,unused-ignore]  # need not be installed
             count_tokens_approximately,
         )
     except ImportError:
@@ -149,7 +149,7 @@ def litellm() -> Priced | None:
     # It looks for tokenizers on a hub at the first use of some models, and retries for a minute.
     os.environ["HF_HUB_OFFLINE"] = "1"
     try:
-        from litellm import token_counter  # type: ignore[import-not-found,unused-ignore]
+        from litellm import token_counter  # type: ignore[import-not-found,unused-ignore]  # need not be installed
     except ImportError:
         return None
 

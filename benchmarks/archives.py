@@ -122,7 +122,7 @@ def _step(step: str, folder: Path, packing: str) -> Step:
 
     verify_size = 0 if step == "export" else _unpacked(folder)
     works: dict[str, Callable[[], Any]] = {
-        "export": lambda: memory.export_archive("s", path, packing=packing).bytes,  # type: ignore[arg-type]
+        "export": lambda: memory.export_archive("s", path, packing=packing).bytes,  # type: ignore[arg-type]  # one of the words of `Packing`
         "verify": lambda: verify(path, limits=_LIMITS).bytes,
         "import": import_it,
     }

@@ -16,7 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from pathlib import Path
 from random import Random
@@ -146,8 +146,8 @@ class Measured(msgspec.Struct, frozen=True):
         ))  # fmt: skip
 
 
-def _mean(values: object) -> float:
-    found = list(values)  # type: ignore[call-overload]
+def _mean(values: Iterable[float]) -> float:
+    found = list(values)
     return float(sum(found) / len(found))
 
 

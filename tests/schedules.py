@@ -204,7 +204,7 @@ class Tasks(Threads):
     async def _quiet(self) -> None:
         """Until nobody can go on without a turn."""
         await asyncio.sleep(0)
-        while self.loop._ready:  # type: ignore[attr-defined]  # noqa: ASYNC110
+        while self.loop._ready:  # type: ignore[attr-defined]  # noqa: ASYNC110 - the loop itself
             await asyncio.sleep(0)
 
     def store(self, inner: MemoryStore) -> Any:

@@ -32,17 +32,17 @@ _NAMED_TOGETHER: Final = 16
 _RECORDS: Final = f"""
 BETWEEN session.number << {_SEQ_BITS} AND (session.number << {_SEQ_BITS}) + {_MOST_SEQ}
 """
-_NEWEST: Final = f"(SELECT max(key) FROM record WHERE key {_RECORDS})"  # noqa: S608 - our own words, as in all that follow
+_NEWEST: Final = f"(SELECT max(key) FROM record WHERE key {_RECORDS})"  # noqa: S608 - our own words and numbers, nothing given
 _HEAD: Final = f"coalesce(record.key & {_MOST_SEQ}, 0)"
 _TOTALS: Final = "coalesce(entries, 0), coalesce(tokens, 0)"
 _STANDING: Final = f"""
 FROM session LEFT JOIN record ON record.key {_RECORDS} WHERE id = ? ORDER BY record.key DESC LIMIT 1
 """
 _ROW: Final = f"SELECT number, {_HEAD}, epoch, {_TOTALS}, floor, places, folded, ledger {_STANDING}"
-_STATE: Final = f"SELECT coalesce({_NEWEST} & {_MOST_SEQ}, 0), epoch FROM session WHERE id = ?"  # noqa: S608
+_STATE: Final = f"SELECT coalesce({_NEWEST} & {_MOST_SEQ}, 0), epoch FROM session WHERE id = ?"  # noqa: S608 - our own words and numbers, nothing given
 _SESSIONS: Final = f"""
 SELECT id, {_HEAD}, {_TOTALS} FROM session LEFT JOIN record ON record.key = {_NEWEST} ORDER BY number
-"""  # noqa: S608
+"""  # noqa: S608 - our own words and numbers, nothing given
 
 # The session whose run the newest row of the feed is, while it is open.
 _RUNNING: Final = (
@@ -65,7 +65,7 @@ INSERT OR IGNORE INTO record VALUES (
     ),
     (SELECT tokens + ? FROM record WHERE key = ?)
 )
-"""  # noqa: S608
+"""  # noqa: S608 - our own words and numbers, nothing given
 # What was taken is found where that was last; no id begins with a control character.
 _NAME: Final = """
 INSERT INTO named VALUES (?, ?, ?)
@@ -77,7 +77,7 @@ UPDATE feed SET last = {_MOST_SEQ} & (
     WHERE key BETWEEN feed.session << {_SEQ_BITS} AND (feed.session << {_SEQ_BITS}) + {_MOST_SEQ}
 )
 WHERE position = (SELECT max(position) FROM feed) AND last IS NULL
-"""  # noqa: S608
+"""  # noqa: S608 - our own words and numbers, nothing given
 # The order of the loops is given: the feed leads, and where a session is gone its rows lead nowhere.
 _FEED: Final = f"""
 SELECT feed.position, session.id, record.key & {_MOST_SEQ} AS seq, record.payload
@@ -89,7 +89,7 @@ CROSS JOIN record ON record.key
 WHERE feed.position >= :position
 ORDER BY feed.position, record.key
 LIMIT :limit
-"""  # noqa: S608
+"""  # noqa: S608 - our own words and numbers, nothing given
 
 
 class Tail(msgspec.Struct, frozen=True, gc=False):

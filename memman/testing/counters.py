@@ -154,7 +154,7 @@ class CounterConformance(CounterSpecConformance):
         counter = self.make_counter()
         meter = Meter(counter, accuracy)
         for text in SAMPLES:
-            count = finished(lambda text=text: meter.count_text(text), self.deadline)  # type: ignore[misc]
+            count = finished(lambda text=text: meter.count_text(text), self.deadline)  # type: ignore[misc]  # mypy infers no lambda with a default
             assert count.counter == counter.fingerprint, (
                 f"memman estimates instead: {meter.failure}"
             )
@@ -189,7 +189,7 @@ def _no_network() -> Iterator[list[str]]:
     resolve = socket.getaddrinfo
     for name in _CONNECTING:
         setattr(socket.socket, name, refuse)
-    socket.getaddrinfo = refuse  # type: ignore[assignment]
+    socket.getaddrinfo = refuse  # type: ignore[assignment]  # for as long as the block lasts
     try:
         yield tried
     finally:

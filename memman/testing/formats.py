@@ -132,7 +132,7 @@ class FormatConformance:
 
     def test_what_is_no_message_is_refused_and_named(self) -> None:
         for junk in _NOT_MESSAGES:
-            error = refused(FormatError, lambda junk=junk: self.make_format().parse([junk]))  # type: ignore[misc]
+            error = refused(FormatError, lambda junk=junk: self.make_format().parse([junk]))  # type: ignore[misc]  # mypy infers no lambda with a default
             assert str(error)
 
     def test_parsing_leaves_the_messages_as_they_were(self) -> None:

@@ -265,7 +265,7 @@ def test_after_two_that_hang_a_third_is_not_started() -> None:
 
 def test_without_a_time_out_the_summarizer_runs_in_the_callers_thread() -> None:
     threads: list[Any] = []
-    ask: Callable[[str], str] = lambda prompt: threads.append(threading.current_thread()) or "x"  # noqa: E731
+    ask: Callable[[str], str] = lambda prompt: threads.append(threading.current_thread()) or "x"  # noqa: E731 - a lambda is what is tested
     compress(filled(manager(ask, summarize_timeout=None)))
     compress(filled(manager(ask, summarize_timeout=5.0)))
     assert threads[0] is threading.current_thread()

@@ -215,7 +215,7 @@ def test_a_conversation_of_openai_is_the_same_conversation_in_each(form: str) ->
 @pytest.mark.parametrize("form", NEW)
 def test_what_is_sent_is_what_is_counted(form: str) -> None:
     """Each text stands in the request once, as it was counted: nothing is added without a price."""
-    words = lambda text: len(text.split())  # noqa: E731
+    words = lambda text: len(text.split())  # noqa: E731 - short
     memory = MemoryManager(counter=words)
     memory.add_messages("s", TALK, "openai-chat")
     context = memory.build_context("s", format=form)

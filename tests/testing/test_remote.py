@@ -47,7 +47,7 @@ class PlainCounter:
         data = json.dumps(body).encode()
         request = urllib.request.Request(f"{self.url}/v1/count", data)  # noqa: S310 - the loopback
         try:
-            with urllib.request.urlopen(request, timeout=timeout) as response:  # noqa: S310
+            with urllib.request.urlopen(request, timeout=timeout) as response:  # noqa: S310 - loopback
                 return json.loads(response.read())
         except urllib.error.HTTPError as error:
             with error:
@@ -56,7 +56,7 @@ class PlainCounter:
     def count_request(self, rendered: Mapping[str, Any], *, timeout: float) -> Any:
         return self.tokens(self.ask(self.body(rendered), timeout))
 
-    async def acount_request(self, rendered: Mapping[str, Any], *, timeout: float) -> Any:  # noqa: ASYNC109
+    async def acount_request(self, rendered: Mapping[str, Any], *, timeout: float) -> Any:  # noqa: ASYNC109 - the port
         return await aside(lambda: self.count_request(rendered, timeout=timeout))
 
 
@@ -116,7 +116,7 @@ class Patient(PlainCounter):
 
 
 class Blocking(PlainCounter):
-    async def acount_request(self, rendered: Mapping[str, Any], *, timeout: float) -> Any:  # noqa: ASYNC109
+    async def acount_request(self, rendered: Mapping[str, Any], *, timeout: float) -> Any:  # noqa: ASYNC109 - the port
         try:
             return self.count_request(rendered, timeout=timeout + 1)
         finally:
@@ -168,7 +168,7 @@ class OfOneLoop(PlainCounter):
 
     loop: Any = None
 
-    async def acount_request(self, rendered: Mapping[str, Any], *, timeout: float) -> Any:  # noqa: ASYNC109
+    async def acount_request(self, rendered: Mapping[str, Any], *, timeout: float) -> Any:  # noqa: ASYNC109 - the port
         running = asyncio.get_running_loop()
         self.loop = self.loop or running
         if self.loop is not running:

@@ -53,7 +53,7 @@ class Plain:
         data = json.dumps(self.body(request)).encode()
         asked = urllib.request.Request(f"{self.url}/v1/sum", data)  # noqa: S310 - the loopback
         try:
-            with urllib.request.urlopen(asked, timeout=timeout) as response:  # noqa: S310
+            with urllib.request.urlopen(asked, timeout=timeout) as response:  # noqa: S310 - loopback
                 answer = json.loads(response.read())
         except urllib.error.HTTPError as error:
             with error:

@@ -149,6 +149,6 @@ class Committing(Making):
                 return False
             return True
 
-        won = in_threads([lambda n=n: commit(n) for n in range(_WRITERS)])  # type: ignore[misc]
+        won = in_threads([lambda n=n: commit(n) for n in range(_WRITERS)])  # type: ignore[misc]  # mypy infers no lambda with a default
         assert won.count(True) == 1
         assert store.state("s") == (4, 1)

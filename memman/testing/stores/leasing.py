@@ -43,7 +43,7 @@ class Leasing(Making):
     def test_one_of_several_threads_gets_the_lease(self) -> None:
         store = filled(self.make_store())
         answers = in_threads(
-            [lambda n=n: store.lease("s", f"worker{n}", 60) for n in range(_WRITERS)]  # type: ignore[misc]
+            [lambda n=n: store.lease("s", f"worker{n}", 60) for n in range(_WRITERS)]  # type: ignore[misc]  # mypy infers no lambda with a default
         )
         assert sorted(answers) == [False] * (_WRITERS - 1) + [True]
 

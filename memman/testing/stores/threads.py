@@ -20,7 +20,7 @@ class Threads(Making):
         def write(writer: int) -> list[int]:
             return [store.append("s", (added(f"{writer}-{n:03}"),)).seqs[0] for n in range(_EACH)]
 
-        seqs = in_threads([lambda w=w: write(w) for w in range(_WRITERS)])  # type: ignore[misc]
+        seqs = in_threads([lambda w=w: write(w) for w in range(_WRITERS)])  # type: ignore[misc]  # mypy infers no lambda with a default
         assert sorted(seq for each in seqs for seq in each) == list(range(1, _WRITERS * _EACH + 1))
         assert all(each == sorted(each) for each in seqs)
         log = [record.id for _, record in store.read("s")]

@@ -95,7 +95,7 @@ def test_the_examples_of_the_readme_run(url: str, capsys: pytest.CaptureFixture[
     names: dict[str, Any] = {}
     for example in examples:
         assert servers.server_url() in example
-        exec(compile(example.replace(servers.server_url(), url), "README.md", "exec"), names)  # noqa: S102
+        exec(compile(example.replace(servers.server_url(), url), "README.md", "exec"), names)  # noqa: S102 - our own page
     shown = capsys.readouterr().out
     assert "User: Plan three days in Lisbon.\nAssistant: Day 1: Alfama." in shown
 

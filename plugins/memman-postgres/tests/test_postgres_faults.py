@@ -476,7 +476,7 @@ def test_a_server_without_room_for_connections_is_told(
 def _sizes(database: str) -> Any:
     with psycopg.connect(database) as connection:
         return [
-            connection.execute(f"SELECT count(*) FROM {table}".encode()).fetchone()  # noqa: S608
+            connection.execute(f"SELECT count(*) FROM {table}".encode()).fetchone()  # noqa: S608 - our own names
             for table in ("memman_session", "memman_record", "memman_name")
         ]
 

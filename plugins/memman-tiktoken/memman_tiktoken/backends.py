@@ -34,15 +34,15 @@ class Backend(NamedTuple):
 
 
 def _toktok(encoding: str) -> Count:
-    import toktok  # type: ignore[import-untyped,import-not-found,unused-ignore]
+    import toktok  # type: ignore[import-untyped,import-not-found,unused-ignore]  # no types; need not be installed
 
     # The public function costs 22 us a call, more than most texts.
-    count: Count = toktok._encoding(encoding).count  # noqa: SLF001
+    count: Count = toktok._encoding(encoding).count  # noqa: SLF001 - see above
     return count
 
 
 def _quicktok(encoding: str) -> Count:
-    import quicktok  # type: ignore[import-untyped,import-not-found,unused-ignore]
+    import quicktok  # type: ignore[import-untyped,import-not-found,unused-ignore]  # no types; need not be installed
 
     count: Count = quicktok.get_encoding(encoding).count
     return count
