@@ -23,9 +23,9 @@ from memman.testing.laws import LawResult, laws_of
 
 # Names to find one that a counter is for, where none is given.
 _MODELS: Final = (
-    "gpt-4o", "gpt-5", "gpt-4", "o3", "claude-sonnet-4-5", "claude-opus-4-7", "gemini-2.5-pro", "glm-4.6",
-    "kimi-k2", "mistral-large-latest", "ministral-8b-latest", "deepseek-chat", "qwen3-coder", "grok-4",
-    "command-r", "llama-3.3-70b", "nova-pro",
+    "gpt-4o", "gpt-5", "gpt-4", "o3", "gpt-6", "claude-sonnet-4-5", "claude-opus-4-7", "gemini-2.5-pro",
+    "glm-4.6", "kimi-k2", "mistral-large-latest", "ministral-8b-latest", "deepseek-chat", "qwen3-coder",
+    "grok-4", "command-r", "llama-3.3-70b", "nova-pro",
 )  # fmt: skip
 # What memman brings itself, and what costs nothing to import.
 _LIGHT: Final = frozenset(

@@ -12,7 +12,7 @@ from memman.hookspecs import hookimpl
 from memman.ports import CounterSpec, ModelRef
 from memman_tiktoken.backends import backend_for
 from memman_tiktoken.counter import FastCounter, TiktokenCounter
-from memman_tiktoken.models import encoding_of
+from memman_tiktoken.models import ASSUMED, PUBLISHED, encoding_of
 from memman_tiktoken.scaled import ScaledCounter, match
 
 __all__ = [
@@ -25,9 +25,18 @@ __all__ = [
 
 
 def _match(model: ModelRef) -> int:
-    """How surely the encoding of `model` is known: 20 published, 10 assumed, 0 not at all."""
+    """20 for a model whose encoding is published, else 0."""
+    return _certain(model, PUBLISHED)
+
+
+def _match_assumed(model: ModelRef) -> int:
+    """10 for a model that is taken to use the encoding of those before it, else 0."""
+    return _certain(model, ASSUMED)
+
+
+def _certain(model: ModelRef, certainty: int) -> int:
     known = encoding_of(model.name)
-    return known.certainty if known else 0
+    return certainty if known and known.certainty == certainty else 0
 
 
 def _make(model: ModelRef) -> FastCounter | TiktokenCounter:
@@ -66,8 +75,13 @@ def _make_scaled(model: ModelRef) -> ScaledCounter:
 
 @hookimpl
 def memman_token_counters() -> list[CounterSpec]:
-    """Two local counters: `tiktoken` for OpenAI's models, `tiktoken-scaled` for other families."""
+    """Local counters: `tiktoken` and, for their newest, `tiktoken-assumed` for OpenAI's models,
+    `tiktoken-scaled` for other families.
+    """
     return [
         CounterSpec(name="tiktoken", match=_match, factory=_make, accuracy="high"),
+        CounterSpec(
+            name="tiktoken-assumed", match=_match_assumed, factory=_make, accuracy="medium"
+        ),
         CounterSpec(name="tiktoken-scaled", match=match, factory=_make_scaled, accuracy="medium"),
     ]

@@ -18,7 +18,7 @@ class _Kit(CounterConformance):
 
     @property
     def spec(self) -> CounterSpec:  # type: ignore[override]
-        spec, _scaled = memman_tiktoken.memman_token_counters()
+        spec, _assumed, _scaled = memman_tiktoken.memman_token_counters()
         return spec
 
 

