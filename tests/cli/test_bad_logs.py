@@ -199,7 +199,10 @@ def test_an_unknown_export_target_names_the_known_ones(command, session_file):
 def test_utf_16_with_its_mark_is_read_as_powershell_writes_it(
     command: Command, tmp_path: Path, mark: str, shape: str, source: str
 ) -> None:
-    said = [{"role": "user", "content": "h\u00e9llo \U0001f600"}, {"role": "assistant", "content": "hi"}]
+    said = [
+        {"role": "user", "content": "h\u00e9llo \U0001f600"},
+        {"role": "assistant", "content": "hi"},
+    ]
     plain = {
         "a document": json.dumps(said, ensure_ascii=False),
         "lines": "\r\n".join(json.dumps(message, ensure_ascii=False) for message in said) + "\r\n",

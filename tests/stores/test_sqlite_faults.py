@@ -411,7 +411,9 @@ def read_only(file: Path, driver: str = "sqlite3") -> Store:
 
 
 @pytest.mark.parametrize("driver", ["sqlite3", "apsw"])
-@pytest.mark.parametrize(("file_mode", "folder_mode"), [(0o444, 0o555), (0o444, 0o777), (0o666, 0o555)])
+@pytest.mark.parametrize(
+    ("file_mode", "folder_mode"), [(0o444, 0o555), (0o444, 0o777), (0o666, 0o555)]
+)
 def test_a_file_that_this_user_may_only_read_is_read_and_nothing_is_made_beside_it(
     open_folder: Path, file_mode: int, folder_mode: int, driver: str
 ) -> None:
