@@ -412,8 +412,9 @@ class Format(Protocol):
     """A message format: what a provider or framework calls a conversation.
 
     `request_framing` is what every request costs beside its messages, `message_framing` what a plain
-    message costs around its text, `edges` the texts that `frame` may add. With `inline_system` False
-    the head's system messages are handed over apart; with `joins` False `join` is never asked.
+    message costs around its text, `edges` the texts that `frame` may add, each priced as a message. With
+    `inline_system` False the head's system messages are handed over apart; with `joins` False `join` is
+    never asked.
     A format whose provider takes a result anywhere behind its call may say so in `results_anywhere =
     True`: results then stay where they came. Elsewhere they follow the message with their calls.
     """

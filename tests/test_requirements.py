@@ -514,7 +514,7 @@ def test_r12_a_single_huge_entry_is_clipped_and_stays_retrievable():
 
 @pytest.mark.parametrize("form", ["openai-chat", "anthropic", "text"])
 def test_r12_sessions_with_little_in_them_have_defined_answers(form):
-    memory = manager(max_tokens=30)
+    memory = manager(max_tokens=40)
     with pytest.raises(SessionNotFound):
         memory.build_context(S, format=form)
     memory.add_system_message(S, "only system")

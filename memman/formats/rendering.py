@@ -54,8 +54,10 @@ class Rendering:
         self._price = price
         self._framing = framing
         self._begin()
-        request = form.request_framing if framing is None else ceil(framing.request)
-        self.edges = request + sum(price(text) for text in form.edges)
+        request, message = form.request_framing, form.message_framing
+        if framing is not None:
+            request, message = ceil(framing.request), ceil(framing.message)
+        self.edges = request + sum(price(text) + message for text in form.edges)
 
     def _begin(self) -> None:
         """Becomes the rendering of nothing."""

@@ -253,8 +253,8 @@ def test_a_context_for_another_model_is_not_confirmed(provider: Make) -> None:
 
 
 def test_a_context_for_another_model_is_not_taken_for_a_confirmed_one(provider: Make) -> None:
-    provider(lambda request: 930)
-    memory = filled(950)
+    provider(lambda request: 900)
+    memory = filled(940)
     assert memory.build_context("s").tokens.method == "api"
     assert memory.build_context("s", model="other").tokens.method != "api"
     assert memory.build_context("s", model=MODEL, format="anthropic").tokens.method == "api"

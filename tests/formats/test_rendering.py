@@ -300,3 +300,15 @@ def test_a_system_prompt_is_spelled_and_priced_as_each_format_does(form: str, sa
     assert context.tokens.tokens == wanted.tokens.tokens
     if form != "text":
         assert check(context.messages, form, system=context.system) == []
+
+
+@pytest.mark.parametrize("form", ["anthropic", "bedrock", "gemini", "mistral"])
+def test_the_messages_that_a_request_must_begin_and_end_with_are_priced_whole(form: str) -> None:
+    memory = manager()
+    memory.add_assistant_message("s", "hello")
+    context = memory.build_context("s", format=form)
+    said = [message.get("content") or message["parts"] for message in context.messages]
+    texts = [text if isinstance(text, str) else text[0]["text"] for text in said]
+    framing = next(each for each in BUILTIN_FORMATS if each.name == form).message_framing
+    assert len(texts) > 1
+    assert context.tokens.tokens >= sum(-(-len(text) // 4) + framing for text in texts)
