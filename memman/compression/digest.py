@@ -49,7 +49,10 @@ _AT_A_GLANCE: Final = re.compile(
     r"|\d+ errors encountered)$",
     re.MULTILINE,
 )
-_SENTENCE: Final = re.compile(r"(?<=[.!?\u3002\uff01\uff1f])\s+|\n+|(?<=[\u3002\uff01\uff1f])")
+# Also where sentences end in Greek, Arabic, Urdu, Hindi, Burmese, Ethiopic, Khmer; Chinese and Japanese.
+_SENTENCE: Final = re.compile(
+    r"(?<=[.!?\u037e\u061f\u06d4\u0964\u0965\u104b\u1362\u17d4])\s+|\n+|(?<=[\u3002\uff01\uff1f])\s*"
+)
 
 CountText = Callable[[str], int]
 

@@ -29,22 +29,34 @@ _ESCAPED_TWICE: Final = re.compile(
     r'(?<!\\)((?:\\\\\\\\)*)\\\\(?:["bfnrt ]|u[0-9a-fA-F]{4})'  # a quote is a space by then
 )
 _NESTED: Final = ('{\\"', '[\\"')  # a text within the JSON that is JSON itself
-_NOT_ASCII: Final = re.compile(r"[^\x00-\x7f]+")
+# Beside ASCII only letters of scripts that leave a blank before and after a value: Latin, Greek, Cyrillic.
+_NOT_OF_VALUES: Final = re.compile(
+    "[^\x00-\x7f\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u024f\u0300-\u037d\u037f-\u0386\u0388-\u052f\u1e00-\u1eff]+"
+)
 _COMMA: Final = re.compile(r"(?<!\d),|,(?!\d)")
 _AFTER_WORDS: Final = ".,:!?"
 _EDGES: Final = ".:!?=&#-+"
 _PATHS: Final = (".", "/", "~")  # what a path begins with, and no edge there
 _LINE_OF: Final = re.compile(r"(.+\.[A-Za-z]\w*):\d+(?::\d+)?$")
 _SURE: Final = re.compile(r"[0-9_@/][^ ]*")  # and what follows it in its run
-_MARKED: Final = re.compile(r"[0-9_@/A-Z]|[a-z]\.[a-z]")
+_MARKED: Final = re.compile(r"[0-9_@/A-Z]|[a-z\u00df-\u052f]\.[a-z]")
 _LINES: Final = 3  # of a file: from so many on only its name is a value
-_NAMED: Final = re.compile(r"\d|\w_\w|[a-z][A-Z]|\w@\w|[A-Za-z]{2}\.[A-Za-z]{2}|[A-Z]{4}", re.ASCII)
+_NAMED: Final = re.compile(
+    r"\d|\w_\w|[a-z][A-Z]|\w@\w|[A-Za-z\u00c0-\u052f]{2}\.[A-Za-z]{2}|[A-Z]{4}", re.ASCII
+)
 _LEAST_CHARS: Final = 3
 _WORD: Final = re.compile(r"[^\W_]+")
-# Thai and Lao, Burmese, Khmer, Japanese kana, Chinese characters.
-_SPACELESS: Final = re.compile(
-    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]+"
+# Thai and Lao, Tibetan, Burmese, Khmer, Japanese kana, Chinese characters.
+_UNSPACED: Final = "\u0e00-\u0eff\u0f40-\u0fbc\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff"
+_SPACELESS: Final = re.compile(f"[{_UNSPACED}]+")
+# What stands within words and is no letter to Python: accents, the points of Hebrew and Arabic, the vowels
+# of the scripts of India, what joins or parts letters unseen.
+_SIGNS: Final = (
+    "\u0300-\u036f\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0610-\u061a\u064b-\u065f\u0670"
+    "\u06d6-\u06dc\u06df-\u06e8\u06ea-\u06ed\u0711\u0730-\u074a\u07a6-\u07b0\u0900-\u0963\u0971-\u0df3"
+    "\u200c\u200d"
 )
+_WORD_WITH_SIGNS: Final = re.compile(rf"[\w{_SIGNS}{_UNSPACED}]+")
 
 
 @cache
@@ -55,7 +67,13 @@ def _holding() -> frozenset[str]:
 
 def words_of(text: str) -> frozenset[str]:
     """The words of a text that carry its meaning, in lower case."""
-    words = {word for word in _WORD.findall(text.lower()) if len(word) >= _LEAST_CHARS}
+    lower = text.lower()
+    found = (
+        _WORD.findall(lower)
+        if text.isascii()
+        else _WORD_WITH_SIGNS.findall(lower.replace("_", " "))
+    )
+    words = {word for word in found if len(word) >= _LEAST_CHARS}
     words -= _holding()
     if not text.isascii():
         for run in _SPACELESS.findall(text):
@@ -133,7 +151,7 @@ def _unescaped(text: str, like: str = "") -> str:
 def _spaced(text: str) -> str:
     """The text with a space for everything that no value has in it."""
     if not text.isascii():
-        text = _NOT_ASCII.sub(" ", text)
+        text = _NOT_OF_VALUES.sub(" ", text)
     return text.encode().translate(_APART).decode()
 
 

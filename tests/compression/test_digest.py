@@ -103,10 +103,36 @@ def test_lines_cover_what_was_said_rather_than_repeat_it() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["\u4ed6\u5728\u4e0a\u6d77\u5de5\u4f5c\u3002", "M\u00fcnchen ist sch\u00f6n."]
+    "text",
+    [
+        "\u4ed6\u5728\u4e0a\u6d77\u5de5\u4f5c\u3002",
+        "M\u00fcnchen ist sch\u00f6n.",
+        "\u0921\u0947\u091f\u093e\u092c\u0947\u0938 \u0928 \u0939\u091f\u093e\u090f\u0901\u0964",
+        "\u09a1\u09c7\u099f\u09be\u09ac\u09c7\u09b8 \u09ae\u09c1\u099b\u09ac\u09c7\u09a8 "
+        "\u09a8\u09be\u0964",
+        "\u0ba4\u0bb0\u0bb5\u0bc1\u0ba4\u0bcd\u0ba4\u0bb3\u0ba4\u0bcd\u0ba4\u0bc8 \u0ba8"
+        "\u0bc0\u0b95\u0bcd\u0b95 \u0bb5\u0bc7\u0ba3\u0bcd\u0b9f\u0bbe\u0bae\u0bcd",
+        "\u0c21\u0c47\u0c1f\u0c3e\u0c2c\u0c47\u0c38\u0c4d \u0c24\u0c4a\u0c32\u0c17\u0c3f"
+        "\u0c02\u0c1a\u0c35\u0c26\u0c4d\u0c26\u0c41",
+        "\u05d0\u05b7\u05dc \u05ea\u05b4\u05bc\u05de\u05b0\u05d7\u05b7\u05e7",
+        "\u0644\u0627 \u062a\u064e\u062d\u0652\u0630\u0650\u0641\u0652 \u0642\u0627\u0639"
+        "\u062f\u0629\u064e",
+        "\u0e2d\u0e22\u0e48\u0e32\u0e25\u0e1a\u0e10\u0e32\u0e19\u0e02\u0e49\u0e2d\u0e21\u0e39"
+        "\u0e25",
+        "\ub370\uc774\ud130\ubca0\uc774\uc2a4\ub97c \uc0ad\uc81c\ud558\uc9c0 \ub9c8\uc138\uc694",
+    ],
 )
 def test_a_line_in_any_script_is_kept(text: str) -> None:
     assert text in digest([entry(1, text)], 50, chars4)
+
+
+def test_sentences_of_hindi_are_candidates_of_their_own() -> None:
+    one, other = (
+        "\u0921\u0947\u091f\u093e\u092c\u0947\u0938 \u0928 \u0939\u091f\u093e\u090f\u0901\u0964",
+        "\u092b\u093c\u093e\u0907\u0932 \u0926\u0947\u0916\u0940\u0964",
+    )
+    made = digest([entry(1, f"{one} {other} {one}")], 50, chars4)
+    assert made.split("\n") == [one, other]
 
 
 @pytest.mark.parametrize("less", [1, 5, 30])

@@ -30,6 +30,16 @@ def test_words_that_only_hold_sentences_together_are_no_words() -> None:
     ("text", "values"),
     [
         ("see src/memman/window.py and ./run.sh", ["src/memman/window.py", "./run.sh"]),
+        (
+            "/home/j\u00f6rg/a_1.txt of jo\u0308rg@example.org",
+            ["/home/j\u00f6rg/a_1.txt", "jo\u0308rg@example.org"],
+        ),
+        (
+            "\u043f\u0443\u0442\u044c \u043e\u0442\u0447\u0451\u0442.txt",
+            ["\u043e\u0442\u0447\u0451\u0442.txt"],
+        ),
+        ("\u6587\u4ef6/etc/a.yaml\uff0c\u7aef\u53e38080\u3002", ["/etc/a.yaml", "8080"]),
+        ("\ud3ec\ud2b8\ub294 8080\uc740 \u201ev1.2\u201c", ["8080", "v1.2"]),
         ("at https://example.org/a?b=1, by a.b@c.de", ["https://example.org/a?b=1", "a.b@c.de"]),
         ("on 2026-11-21 for $1,200.50", ["2026-11-21", "$1,200.50"]),
         ("user_id and camelCase and HTTP", ["user_id", "camelCase", "HTTP"]),
