@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 from cachetools import LRUCache
 
-from memman.compression.checks import fault_of
+from memman.compression.checks import answer_of, fault_of
 from memman.compression.chunks import chunked
 from memman.compression.composing import Composer
 from memman.compression.prompts import NoSummary, SummaryPrompt, instructions, summary_request
@@ -183,14 +183,15 @@ def _one(
             raise NoSummary(
                 reply.reason if isinstance(reply, SummaryFailure) else "it gave no reply"
             )
+        reply = msgspec.structs.replace(reply, text=answer_of(reply.text))
         problem = fault_of(reply, request)
         if problem:
             continue
-        made = composer.fitted(reply.text.strip(), most)
+        made = composer.fitted(reply.text, most)
         if isinstance(made, Entry):
             return made
         problem = f"the summary had {made} tokens, and {most} is the most"
-        long = reply.text.strip() if made < composer.replaced else long
+        long = reply.text if made < composer.replaced else long
         if long and options.wordy:
             break
     if not long:

@@ -19,13 +19,22 @@ from memman.ports import SummaryReply, SummaryRequest
 
 _ECHO_CHARS: Final = 200
 _TOOL_MARKUP: Final = re.compile(
-    r"(?:```\w*\s*)?(?:<(?:antml:)?(?:tool_call|tool_use|tool_code|function_calls?|invoke|function=|tool\b)"
-    r"|<\|(?:tool|python_tag)|<\uff5ctool|\[TOOL_CALLS?\]|\[TOOL_REQUEST\]|```tool_code)",
+    r"(?:```\w*\s*)?(?:<(?:\w+:)?(?:tool_call|tool_use|tool_code|function_calls?|invoke|function=|tool\b)"
+    r"|<\|(?:tool|python_tag|channel\|>\s*commentary)|<\uff5ctool|\[TOOL_CALLS?\]|\[TOOL_REQUEST\]|```tool_(?:code|call))",
     re.IGNORECASE,
 )
 _FENCE: Final = re.compile(r"```\w*\s*(.*?)\s*```", re.DOTALL)
-_CALLED: Final = ("name", "tool", "tool_name", "function")
-_WITH: Final = ("arguments", "parameters", "input", "args", "tool_input")
+_THINKING: Final = re.compile(
+    r"\s*<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)", re.DOTALL | re.IGNORECASE
+)
+_CALLED: Final = ("name", "tool", "tool_name", "function", "recipient_name", "action")
+_WITH: Final = ("arguments", "parameters", "input", "args", "tool_input", "action_input")
+
+
+def answer_of(text: str) -> str:
+    """A reply without the thinking that it begins with, where a server does not part the two."""
+    thinking = _THINKING.match(text)
+    return text[thinking.end() :].strip() if thinking else text.strip()
 
 
 def fault_of(reply: SummaryReply, request: SummaryRequest) -> str:

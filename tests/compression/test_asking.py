@@ -55,6 +55,28 @@ def test_a_run_that_fits_is_asked_for_once() -> None:
     assert len(asked.requests) == 1
 
 
+@pytest.mark.parametrize(
+    ("reply", "text"),
+    [
+        ("<think>\nWhat did they say?\n</think>\n\nThey spoke.", "They spoke."),
+        ("They said <think>.", "They said <think>."),
+    ],
+)
+def test_what_a_model_thinks_aloud_first_is_no_part_of_its_summary(reply: str, text: str) -> None:
+    memory = filled(manager(ScriptedSummarizer(reply)))
+    memory.compress(S, target_tokens=2_000)
+    assert memory.get_summaries(S)[0].content.split("\n")[0] == text
+
+
+@pytest.mark.parametrize("reply", ["<think>All of it", "<think>All of it</think>"])
+def test_nothing_but_thinking_is_an_empty_summary(reply: str) -> None:
+    memory = filled(manager(ScriptedSummarizer(reply)))
+    with record_events(memory) as told:
+        result = memory.compress(S, target_tokens=2_000)
+    assert "digest" in {item.method for item in result.replacements}
+    assert told[0].reason == "the summary was empty"
+
+
 def test_a_run_that_does_not_fit_is_asked_for_in_pieces_that_do_and_then_merged() -> None:
     asked = ScriptedSummarizer(lambda request: f"part of {request.entries[0].id}")
     memory = filled(manager(asked, summarizer_window=2_000))
