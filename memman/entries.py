@@ -296,6 +296,8 @@ def fault_in_json(value: Any, path: str = "$", depth: int = 0) -> str:
         odd = [key for key in value if not isinstance(key, str)]
         if odd:
             return f"the key {shown(odd[0])} at {path} is not a string"
+        if broken := [key for key in value if not is_encodable(key)]:
+            return f"the key {shown(broken[0])} at {path} holds a lone surrogate"
         inside = ((f"{path}.{key}", item) for key, item in value.items())
         return next(filter(None, (fault_in_json(item, at, depth + 1) for at, item in inside)), "")
     if isinstance(value, list):

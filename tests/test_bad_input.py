@@ -322,7 +322,7 @@ BAD_JSON: dict[str, tuple[Any, str]] = {
     "bytes": ({"a": b"x"}, "$.a is of type bytes"),
     "object": ({"a": [object()]}, "$.a[0] is of type object"),
     "lone surrogate": ({"a": [LONE]}, "$.a[0] holds a lone surrogate"),
-    "lone surrogate as key": ({LONE: 1}, "surrogate"),
+    "lone surrogate as key": ({"a": {LONE: 1}}, "at $.a holds a lone surrogate"),
     "65 levels": (nested(64), "nested deeper than 64 levels"),
     "1,100 levels": (nested(1_100), "nested deeper than 64 levels"),
     "a cycle": (cycle(), "nested deeper"),
