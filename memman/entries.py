@@ -371,11 +371,29 @@ def _check_part(part: object, what: str) -> Part:
     odd = {}
     for name in part.__struct_fields__:
         value = getattr(part, name)
-        if value is not None and not isinstance(value, msgspec.Raw):
+        if isinstance(part, OpaquePart) and name == "block":
+            _check_block(value, what)
+        elif value is not None:
             plain = check_text(value, f"{what}: {name} of a {type(part).__name__}")
             if plain is not value:
                 odd[name] = plain
     return msgspec.structs.replace(part, **odd) if odd else part
+
+
+def _check_block(block: object, what: str) -> None:
+    """Refuses a block that would leave an export that nobody can read."""
+    if not isinstance(block, msgspec.Raw):
+        raise InvalidInput(
+            f"{what}: block of an OpaquePart must be msgspec.Raw with JSON in it, not {shown(block, 60)}"
+        )
+    try:
+        deep = depth_of(msgspec.json.decode(block), _MAX_DEPTH) > _MAX_DEPTH
+    except (ValueError, RecursionError) as error:
+        raise InvalidInput(f"{what}: block of an OpaquePart is not JSON: {error}") from None
+    if deep:
+        raise InvalidInput(
+            f"{what}: block of an OpaquePart is nested deeper than {_MAX_DEPTH} levels"
+        )
 
 
 def check_draft(draft: D) -> D:

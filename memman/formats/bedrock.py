@@ -370,13 +370,14 @@ def _parse_message(message: Any, label: str, names: dict[str, str]) -> list[Draf
     rest: list[dict[str, Any]] = []
     order = ""
     for block in message["content"]:
+        block = _sound_block(block)
         if "toolUse" in block:
             tools.append(_parse_use(block, label, names))
             order += "u"
         elif "toolResult" in block:
             tools.append(_parse_result(block, label, names))
         else:
-            rest.append(_named(block))
+            rest.append(block)
             order += "t"
     content, more = read_keyed(rest, _NAME, _known_part, _wire_part) if rest else ("", {})
     own = Draft(type="message", role=role, content=content, message_id=label if tools else None)
@@ -428,8 +429,8 @@ def _parse_result(block: dict[str, Any], label: str, names: dict[str, str]) -> t
     if len(given) == 1 and list(given[0]) == ["json"]:
         content, style = _encoded(given[0]["json"], "the json of a toolResult"), "json"
     else:
-        named = list(map(_named, given))
-        content, more = read_keyed(named, _NAME, _known_part, _wire_part) if given else ("", {})
+        sound = list(map(_sound_block, given))
+        content, more = read_keyed(sound, _NAME, _known_part, _wire_part) if given else ("", {})
     success = "success" if body.get("status") == "success" else ""
     draft = Draft(
         type="tool_result",
@@ -449,12 +450,24 @@ def _parse_result(block: dict[str, Any], label: str, names: dict[str, str]) -> t
     )
 
 
-def _named(block: dict[str, Any]) -> dict[str, Any]:
-    """The block; a document with a name that is refused gets one that is taken."""
+def _sound_block(block: dict[str, Any]) -> dict[str, Any]:
+    """The block, without members that are null; a document with a name that is refused gets one that is
+    taken.
+    """
+    block = {key: value for key, value in block.items() if value is not None or key not in _BLOCKS}
+    kinds = sorted(_BLOCKS & block.keys())
+    if len(kinds) > 1:
+        raise FormatError(f"a block is of one kind, not of {' and '.join(kinds)} at once")
+    for kind in kinds:
+        if kind != "text" and not isinstance(block[kind], dict):
+            raise FormatError(f"{kind} of a block must be an object, not {shown(block[kind], 60)}")
     document = block.get("document")
-    if not isinstance(document, dict) or not isinstance(document.get("name"), str):
+    if document is None:
         return block
-    return {**block, "document": {**document, "name": _title(document["name"])}}
+    name = document.get("name")
+    if not isinstance(name, str | None):
+        raise FormatError(f"the name of a document must be a string, not {shown(name, 60)}")
+    return {**block, "document": {**document, "name": _title(name)}}
 
 
 def _known_part(block: dict[str, Any]) -> Part | None:

@@ -59,7 +59,8 @@ class Dialect(msgspec.Struct, frozen=True):
 
     `known_part` and `wire_part` read and write a part of a content; None is a part that there is no word
     for. `call_id` is a call's id on the wire. With `loose` arguments that came as an object go back as
-    one, and lists that came empty as such.
+    one, and lists that came empty as such. `spoken` are the types of part that the assistant may say; with
+    none of them named it is any that the API has given.
     """
 
     name: str
@@ -69,10 +70,12 @@ class Dialect(msgspec.Struct, frozen=True):
     wire_part: WirePart
     call_id: Callable[[Call], str]
     loose: bool = False
+    spoken: tuple[str, ...] = ()
 
     def spoken_part(self, part: Part) -> dict[str, Any] | None:
         """A part that the assistant may say."""
-        return spoken_part(self.name, part)
+        block = spoken_part(self.name, part)
+        return block if block and (not self.spoken or block["type"] in self.spoken) else None
 
 
 def spoken_part(name: str, part: Part) -> dict[str, Any] | None:
@@ -320,9 +323,11 @@ def _parse_message(dialect: Dialect, message: Any, label: str, calls: _Calls) ->
             f"this is not an {dialect.title} message ({shown(message, 80)}): it needs a 'role' of "
             + ", ".join(dialect.roles)
         )
+    if not isinstance(message.get("name"), str | None):
+        raise FormatError(f"'name' must be a string, not {shown(message['name'], 40)}")
     if role in ("tool", "function"):
         return [_parse_result(dialect, message, calls)]
-    spoken = message.get("role") == "assistant"
+    spoken = role == "assistant"
     content, parts = _parse_content(dialect, message.get("content"), spoken)
     if role == "assistant":
         return _parse_assistant(dialect, message, content, parts, label, calls)
@@ -430,12 +435,11 @@ def _arguments(given: Any) -> str:
 
 def _parse_result(dialect: Dialect, message: dict[str, Any], calls: _Calls) -> Draft:
     legacy = message["role"] == "function"  # it answers by name, whatever else it carries
-    call_id = None if legacy else message.get("tool_call_id") or None
+    call_id = None if legacy else message.get("tool_call_id")
     if not isinstance(call_id, str | None):
         raise FormatError(f"'tool_call_id' must be a string, not {shown(call_id, 40)}")
+    call_id = call_id or None
     name = message.get("name") or None
-    if not isinstance(name, str | None):
-        raise FormatError(f"'name' must be a string, not {shown(name, 40)}")
     content, parts = _parse_content(dialect, message.get("content"))
     ours = _OF_FUNCTION if legacy else _OF_TOOL
     draft = Draft(

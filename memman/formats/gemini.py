@@ -72,6 +72,10 @@ _SNAKE = {
     "file_uri": "fileUri",
     "display_name": "displayName",
 }
+# What a part says about its data; alone it is refused.
+_ABOUT = {
+    "thought", "videoMetadata", "mediaResolution", "media_resolution", "partMetadata", "part_metadata",
+}  # fmt: skip
 _NESTED = ("functionCall", "functionResponse", "inlineData", "fileData")
 _URL_SAFE = "-_"
 _STANDARD_BASE64 = str.maketrans(_URL_SAFE, "+/")
@@ -232,7 +236,7 @@ def _wire_part(part: Part) -> dict[str, Any] | None:
             block = opaque_dict(part)
             ours = not block or "functionCall" in block or "functionResponse" in block
             blank = block.get("text") == "" and "thoughtSignature" not in block
-            return None if ours or blank else block
+            return None if ours or blank or not block.keys() - _ABOUT else block
     return None
 
 
@@ -336,6 +340,10 @@ def _parse_content(message: Any, label: str, names: dict[str, str]) -> list[Draf
     spelled: dict[str, _Spelling] = {}
     order = ""
     for part, spelling in map(_normal, message["parts"]):
+        if not part:
+            continue  # nothing but nulls
+        if not isinstance(part.get("text", ""), str):
+            raise FormatError(f"the text of a part must be a string, not {shown(part['text'], 60)}")
         if "functionCall" in part:
             draft, kept = _parse_call(part, label, names, first="u" not in order)
             tools.append((draft, _spelling(kept, "", spelling)))

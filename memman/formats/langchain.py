@@ -30,6 +30,7 @@ from memman.formats.parts import (
     arguments_of,
     data_of,
     interleaved,
+    is_typed,
     opaque_block,
     parts_framing,
     read_parts,
@@ -397,12 +398,15 @@ def _listed(data: dict[str, Any], key: str) -> list[dict[str, Any]]:
     calls = data.get(key) or []
     if not isinstance(calls, list) or not all(isinstance(call, dict) for call in calls):
         raise FormatError(f"'{key}' must be a list of calls, not {shown(calls, 60)}")
+    for call in calls:
+        if not isinstance(call.get("id"), str | None):
+            raise FormatError(f"a tool call's id must be a string, not {shown(call['id'], 40)}")
     return calls
 
 
-def _is_call_block(block: Any, told: Mapping[Any, Any]) -> bool:
+def _is_call_block(block: Any, told: Mapping[str | None, Any]) -> bool:
     """Whether a block of the content is one of the calls that stand beside it too."""
-    if not isinstance(block, dict) or block.get("type") not in _CALL_BLOCKS:
+    if not is_typed(block) or block["type"] not in _CALL_BLOCKS:
         return False
     call_id = block.get(_CALL_BLOCKS[block["type"]][0])
     return isinstance(call_id, str) and call_id in told

@@ -185,4 +185,5 @@ _DIALECT = Dialect(
     wire_part=_wire_part,
     call_id=_call_id,
     loose=True,
+    spoken=("text", "thinking", "reference"),
 )

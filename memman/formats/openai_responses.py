@@ -21,13 +21,13 @@ from memman.entries import (
     OpaquePart,
     Part,
     TextPart,
-    encode_json,
 )
 from memman.errors import FormatError
 from memman.formats.parts import (
     has_unsaid,
     interleaved,
     is_typed,
+    opaque,
     opaque_block,
     parts_framing,
     read_parts,
@@ -49,7 +49,10 @@ _NOTHING = Rendered((), 0)
 _CALLS = {"function_call": "arguments", "custom_tool_call": "input"}
 _OUTPUTS = ("function_call_output", "custom_tool_call_output")
 # The parts of a message; whatever else has a type is an item of its own.
-_PARTS = ("input_text", "input_image", "input_file", "input_audio", "output_text", "refusal")
+_IN = ("input_text", "input_image", "input_file", "input_audio")
+_OUT = ("output_text", "refusal")
+# The types that are no item of the model's own, or one that we make.
+_NO_ITEMS = frozenset(("message", *_IN, *_OUT, *_CALLS, *_OUTPUTS))
 
 # What rendering answers for; every other key is kept and goes back as it came.
 _OF_MESSAGE = frozenset(("role", "content"))
@@ -74,7 +77,7 @@ class OpenAIResponsesFormat:
         """Sure of items that are no messages, and of parts that only this API has."""
         if not messages or not all(map(_is_item, messages)):
             return 0
-        if any("role" not in item for item in messages) or _part_types(messages) & set(_PARTS):
+        if any("role" not in item for item in messages) or _part_types(messages) & {*_IN, *_OUT}:
             return 5
         marked = any(
             item.get("type") == "message" and isinstance(item["content"], str) for item in messages
@@ -195,14 +198,14 @@ def _wire_spoken(entry: Entry, extras: list[str]) -> dict[str, Any] | None:
     kept = kept_of(entry, _NAME)
     if isinstance(content, str):
         return beside({"role": "assistant", "content": content}, kept.message)
-    if len(content) == 1 and isinstance(content[0], OpaquePart) and content[0].format == _NAME:
-        item = opaque_block(content[0])
-        if item is not None and item["type"] not in (*_PARTS, *_CALLS, *_OUTPUTS):
-            return item
     if kept.style.startswith("parts"):
         found = wire_parts(content, kept, _wire_output_part, extras)
         parts = [part for part in found if part is not None]
         return beside({"role": "assistant", "content": parts or ""}, kept.message)
+    if len(content) == 1 and isinstance(content[0], OpaquePart) and content[0].format == _NAME:
+        item = opaque_block(content[0])
+        if item is not None and item["type"] not in _NO_ITEMS:
+            return item
     unsaid = has_unsaid(content)
     if not entry.text and not unsaid:
         return None
@@ -260,7 +263,7 @@ def _wire_part(part: Part) -> dict[str, Any] | None:
             return {"type": "input_file", **_wire_file(part)}
         case OpaquePart(form) if form == _NAME:
             block = opaque_block(part)
-            return block if block and block["type"] in _PARTS else None
+            return block if block and block["type"] in _IN else None
     return None
 
 
@@ -281,7 +284,10 @@ def _wire_output_part(part: Part) -> dict[str, Any] | None:
     """A part of what the model said: text, or what the API itself gave."""
     if isinstance(part, TextPart):
         return {"type": "output_text", "text": part.text}
-    return _wire_part(part) if isinstance(part, OpaquePart) else None
+    if not isinstance(part, OpaquePart) or part.format != _NAME:
+        return None
+    block = opaque_block(part)
+    return block if block and block["type"] in _OUT else None
 
 
 # ---------------------------------------------------------------- parsing
@@ -401,7 +407,7 @@ def _parse_said(item: dict[str, Any]) -> tuple[Draft, Kept]:
 def _parse_spoken(item: dict[str, Any], kind: str) -> tuple[Draft, Kept]:
     """The model's message, or an item that only its provider understands."""
     if kind != "message":
-        own = OpaquePart(_NAME, encode_json(item, "an item"))
+        own = opaque(_NAME, item, "an item")
         return Draft(type="message", role="assistant", content=(own,)), Kept()
     content, more = _parse_content(item["content"], spoken=True)
     style = "" if isinstance(content, str) else "parts"
@@ -412,7 +418,13 @@ def _parse_spoken(item: dict[str, Any], kind: str) -> tuple[Draft, Kept]:
 def _parse_content(content: Any, spoken: bool) -> tuple[Content, dict[str, dict[str, Any]]]:
     if isinstance(content, str):
         return content, {}
-    return read_parts(content, _NAME, _known_part, _wire_output_part if spoken else _wire_part)
+    # A text that goes in where one comes out, or the other way round, is refused.
+    text, other = ("output_text", "input_text") if spoken else ("input_text", "output_text")
+    parts = [
+        {**part, "type": text} if isinstance(part, dict) and part.get("type") == other else part
+        for part in content
+    ]
+    return read_parts(parts, _NAME, _known_part, _wire_output_part if spoken else _wire_part)
 
 
 def _known_part(part: dict[str, Any]) -> Part | None:

@@ -15,7 +15,7 @@ from memman.entries import (
     OpaquePart,
     Part,
     TextPart,
-    encode_json,
+    json_bytes,
 )
 from memman.errors import FormatError
 from memman.formats.patch import Kept
@@ -73,6 +73,11 @@ def has_unsaid(content: Content) -> bool:
     return not isinstance(content, str) and any(map(is_unsaid, content))
 
 
+def opaque(form: str, block: Any, what: str = "a part of the content") -> OpaquePart:
+    """A part that only its provider understands. Raises `InvalidInput` for what is not JSON."""
+    return OpaquePart(form, msgspec.Raw(json_bytes(block, what)))
+
+
 def opaque_block(part: OpaquePart) -> Wire | None:
     """A provider's own block, or None where it is not a block with a type."""
     block = opaque_dict(part)
@@ -122,7 +127,7 @@ def read_part(
     sent = wire(part) if part is not None and _is_textual(part) else None
     if part is not None and sent and all(block.get(k, _ABSENT) == v for k, v in sent.items()):
         return part, {key: value for key, value in block.items() if key not in sent}
-    return OpaquePart(form, encode_json(block, "a part of the content")), {}
+    return opaque(form, block), {}
 
 
 def read_keyed(
@@ -140,7 +145,7 @@ def read_keyed(
         if isinstance(part, TextPart) and not any(key in block for key in _PRIVATE):
             sent = {"text": part.text}  # also where it is blank and will be left out
         if part is None or not sent or any(block.get(k, _ABSENT) != v for k, v in sent.items()):
-            parts.append(OpaquePart(form, encode_json(block, "a part of the content")))
+            parts.append(opaque(form, block))
             continue
         extra = {key: value for key, value in block.items() if key not in sent}
         if extra:

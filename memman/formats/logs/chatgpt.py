@@ -13,6 +13,7 @@ from typing import Any
 from memman.entries import Content, Draft, OpaquePart, Part, TextPart, encode_json
 from memman.errors import FormatError
 from memman.formats.logs.reading import beside_entry
+from memman.formats.parts import opaque
 from memman.formats.patch import others
 from memman.ports import ReadEntry, ReadItem
 from memman.showing import shown
@@ -138,7 +139,9 @@ def _content(content: Any) -> Content:
     if all(isinstance(part, str) for part in parts):
         return "\n".join(parts)
     found: list[Part] = [
-        TextPart(part) if isinstance(part, str) else _opaque(part) for part in parts if part
+        TextPart(part) if isinstance(part, str) else opaque(_NAME, part, "a part of a message")
+        for part in parts
+        if part
     ]
     return tuple(found)
 

@@ -10,9 +10,10 @@ from typing import Any
 
 import msgspec
 
-from memman.entries import Draft, ImagePart, OpaquePart, Part, TextPart, encode_json
+from memman.entries import Draft, ImagePart, Part, TextPart
 from memman.errors import FormatError
 from memman.formats.logs.reading import one, text_at
+from memman.formats.parts import opaque
 from memman.ports import Compaction, ReadEntry, ReadItem
 from memman.showing import shown
 
@@ -141,4 +142,4 @@ def _part(part: dict[str, Any]) -> Part:
             return ImagePart(url=part["uri"], media_type=media_type)
         if isinstance(part.get("content"), str):
             return ImagePart(data=part["content"], media_type=media_type)
-    return OpaquePart(_NAME, encode_json(part, "a part of a message"))
+    return opaque(_NAME, part, "a part of a message")
