@@ -129,7 +129,7 @@ BAD: dict[str, tuple[bytes, tuple[str, ...]]] = {
         ("line 2: the message with uuid 2: ",),
     ),
     "an object that is nested too deep": (
-        b'{"messages":' * 5_000 + b"1" + b"}" * 5_000, ("nested too deeply",)
+        b'{"messages":' * 100_000 + b"1" + b"}" * 100_000, ("nested too deeply",)
     ),
     "messages of a span that are nested too deep": (
         lines({"attributes": {"gen_ai.input.messages": "[" * 100_000}}),
