@@ -74,7 +74,7 @@ def _walked(item: dict[str, Any]) -> Iterator[tuple[dict[str, Any], bool]]:
 
 def _path(mapping: dict[str, Any], at: Any) -> list[str]:
     """The nodes from the root to the current one; the mapping itself is in no order."""
-    if at not in mapping:
+    if not isinstance(at, str) or at not in mapping:
         raise FormatError(f"its current_node {shown(at, 60)} is not in its mapping")
     path: list[str] = []
     seen: set[str] = set()

@@ -153,7 +153,7 @@ def _node(index: int, line: Line, known: dict[str, _Node], newest: str | None) -
     """The node of a line. A parent that is in another file is the newest line before it."""
     parent = line.get("parentUuid") or line.get("logicalParentUuid")
     begins = parent is None and line.get("subtype") != "compact_boundary"
-    if not begins and parent not in known:
+    if not begins and not (isinstance(parent, str) and parent in known):
         parent = newest
     calls, results = _ids(line, "id"), _ids(line, "tool_use_id")
     return _Node(index, parent, _message_id(line), tuple(calls), tuple(results))

@@ -19,7 +19,7 @@ from memman.formats.openai_responses import OpenAIResponsesFormat
 from memman.ports import Compaction, ReadEntry, ReadItem
 
 _NAME = "codex"
-_LINES = frozenset(("session_meta", "response_item", "event_msg", "turn_context", "compacted"))
+_LINES = ("session_meta", "response_item", "event_msg", "turn_context", "compacted")
 _REASON = "compacted by Codex"
 
 
