@@ -70,7 +70,8 @@ class Doubt(msgspec.Struct, frozen=True):
 
 
 class _Built(msgspec.Struct, frozen=True, gc=False):
-    """A context, what it was asked to be, and of which window.
+    """A context, what it was asked to be, for which model, of which window, and what it costs by our own
+    count, nothing reserved in it.
 
     `own` is the session's rendering where the context is that and nothing else.
     """
@@ -80,6 +81,14 @@ class _Built(msgspec.Struct, frozen=True, gc=False):
     asked: Asked
     context: Context
     own: Rendering | None
+    model: str | None
+    counted: int
+
+    @property
+    def priced(self) -> Priced:
+        """What of it a report is held against."""
+        whole = not self.context.trimmed and self.asked.format != "text"
+        return Priced(self.context.tokens.tokens, self.counted, whole)
 
 
 class Contexts:
@@ -96,7 +105,7 @@ class Contexts:
         self._renderings: dict[str, Rendering] = {}
         self._before: _Built | None = None
         self._counted = 0  # what the last one costs by our own count, nothing reserved in it
-        self._priced: dict[str, Priced] = {}  # the last context of each model
+        self._priced: dict[str, Priced] = {}  # the last context of each model but the newest one's
         self.fixed = 0
         self.framing = 0.0
 
@@ -117,8 +126,10 @@ class Contexts:
 
     def priced(self, model: str | None) -> Priced | None:
         """The last context for a model; where there is none, the last one for any."""
-        last = self._priced.get(model_key(model))
-        return last or next(reversed(self._priced.values()), None)
+        last = self._before
+        if last is None or not self._priced or model_key(model) == model_key(last.model):
+            return None if last is None else last.priced
+        return self._priced.get(model_key(model)) or last.priced
 
     def build(
         self, asked: Asked, window: Window, settled: Settled, beyond: Beyond | None = None
@@ -145,11 +156,10 @@ class Contexts:
         if own is None or before is None or before.own is not own:
             # A rendering knows only what it did itself: compare what was really handed out.
             context = context.after(self.last)
-        self._before = _Built(window.head, window.epoch, asked, context, own)
-        key = model_key(asked.model or settled.config.model)
-        self._priced.pop(key, None)  # the newest stands last
-        whole = not context.trimmed and asked.format != "text"
-        self._priced[key] = Priced(context.tokens.tokens, self._counted, whole)
+        model = asked.model or settled.config.model
+        if before is not None and before.model != model:
+            self._priced[model_key(before.model)] = before.priced
+        self._before = _Built(window.head, window.epoch, asked, context, own, model, self._counted)
         return context
 
     def _plain(

@@ -205,7 +205,10 @@ def _merged(lines: Iterable[tuple[int, Line]], ends: dict[str, int]) -> Iterator
 
 def _blocks(line: Line) -> list[Any]:
     content = _dict(line.get("message")).get("content")
-    return [{"type": "text", "text": content}] if isinstance(content, str) else content or []
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}]
+    # What is no list of blocks is refused when the message is read.
+    return content if isinstance(content, list) else [content] if content else []
 
 
 def _entries(line: Line, index: int, names: dict[str, str]) -> list[ReadEntry]:
