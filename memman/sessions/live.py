@@ -339,7 +339,8 @@ class LiveWindow(Telling):
         self._total(ledger.entries, ledger.tokens)
         self._cost = ledger.cost
         self._last_counted, self._usage = ledger.last_counted_at, ledger.usage
-        self._learned = {model_key(model): known for model, known in ledger.learned.items()}
+        known = {model_key(model): known for model, known in ledger.learned.items()}
+        self._learned = known or _NOTHING_LEARNED
         if ledger.settings != self._settings:
             self._settings = dict(ledger.settings)
             self._configure()
