@@ -32,7 +32,7 @@ NO_JSON = msgspec.Raw()
 MOST_TOKENS = 2**53  # exact in every store, and in what other programs make of JSON
 _MAX_ID_BYTES = 255
 _IMITATION = re.compile(r"\[(?=\s*(?:end\s+of\s+)?memman\b)", re.IGNORECASE)
-_BRACKETS = "\\[\uff3b\u3010\u3014\u27e6\u301a"
+_ODD_BRACKETS = "\uff3b\u3010\u3014\u27e6\u301a"
 _UNSEEN = r"[\s\u00ad\u034f\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff]*"
 # Cyrillic, Greek and other letters that are printed like those of our delimiters, beside the wide, the
 # circled and the thirteen mathematical alphabets.
@@ -469,13 +469,17 @@ def neutralised(text: str) -> str:
 
     So are those with letters that only look the same, or with characters that nobody sees.
     """
-    return (_IMITATION if text.isascii() else _lookalike()).sub(r"\g<0> ", text)
+    if text.isascii():
+        return _IMITATION.sub("[ ", text)
+    # A single bracket is searched for far quicker than any of six.
+    odd = any(bracket in text for bracket in _ODD_BRACKETS)
+    return _lookalike(rf"[\[{_ODD_BRACKETS}]" if odd else r"\[").sub(r"\g<0> ", text)
 
 
 @cache
-def _lookalike() -> re.Pattern[str]:
+def _lookalike(bracket: str) -> re.Pattern[str]:
     end, name = (_UNSEEN.join(map(_printed_like, word)) for word in ("endof", "memman"))
-    return re.compile(rf"[{_BRACKETS}](?={_UNSEEN}(?:{end}{_UNSEEN})?{name}(?!\w))", re.IGNORECASE)
+    return re.compile(rf"{bracket}(?={_UNSEEN}(?:{end}{_UNSEEN})?{name}(?!\w))", re.IGNORECASE)
 
 
 def _printed_like(letter: str) -> str:

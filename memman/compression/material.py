@@ -56,7 +56,18 @@ def _summary(entry: Entry) -> str:
 def _line(entry: Entry) -> str:
     text = shown(entry)
     line = transcript_line(entry, f"[error] {text}" if entry.is_error else text)
-    return f"#{entry.seq} {_INDENTED.join(line.splitlines())}"
+    if _breaks_oddly(line):
+        line = _INDENTED.join(line.splitlines())
+    elif "\n" in line:
+        line = line.replace("\n", _INDENTED)
+    return f"#{entry.seq} {line}"
+
+
+def _breaks_oddly(text: str) -> bool:
+    """Whether anything but a newline ends a line; each look is far quicker than a division into lines."""
+    odd = "\r" in text or "\v" in text or "\f" in text
+    odd = odd or "\x1c" in text or "\x1d" in text or "\x1e" in text
+    return odd or (not text.isascii() and ("\x85" in text or "\u2028" in text or "\u2029" in text))
 
 
 def shown(entry: Entry) -> str:
