@@ -234,7 +234,7 @@ def _wire_part(part: Part) -> dict[str, Any] | None:
                 return {"fileData": {"mimeType": part.media_type, "fileUri": part.url}}
         case OpaquePart(form) if form == _NAME:
             block = opaque_dict(part)
-            ours = not block or "functionCall" in block or "functionResponse" in block
+            ours = "functionCall" in block or "functionResponse" in block
             blank = block.get("text") == "" and "thoughtSignature" not in block
             return None if ours or blank or not block.keys() - _ABOUT else block
     return None

@@ -19,6 +19,7 @@ from memman.formats.openai_responses import OpenAIResponsesFormat
 from memman.ports import Compaction, ReadEntry, ReadItem
 
 _NAME = "codex"
+# No set: what a line says its type is may be anything, also what cannot be in one.
 _LINES = ("session_meta", "response_item", "event_msg", "turn_context", "compacted")
 _REASON = "compacted by Codex"
 
