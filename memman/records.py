@@ -268,6 +268,13 @@ def tombstone(record: Record, ids: frozenset[str]) -> Record:
     return record
 
 
+def deleted_in(records: Iterable[Record]) -> frozenset[str]:
+    """The ids of the entries that deletions among these records name."""
+    return frozenset(
+        [name for record in records if isinstance(record, Deleted) for name in record.ids]
+    )
+
+
 def tainted_by(records: list[Record], ids: frozenset[str]) -> frozenset[str]:
     """`ids` and every replacement whose originals, at any depth, include one of them."""
     tainted = set(ids)

@@ -842,6 +842,15 @@ def test_the_same_id_of_a_call_with_another_tools_name_is_a_conflict() -> None:
     )
 
 
+def test_the_id_of_a_deleted_entry_is_told_as_that() -> None:
+    memory = MemoryManager()
+    memory.add_user_message("s", "a secret", id="mine")
+    memory.delete_entries("s", ["mine"])
+    for text in ("a secret", "another"):
+        with pytest.raises(IdConflict, match="the id 'mine' was deleted; nothing was changed"):
+            memory.add_user_message("s", text, id="mine")
+
+
 def test_the_id_of_a_compressed_entry_is_still_taken() -> None:
     memory = manager()
     for number in range(20):

@@ -11,7 +11,7 @@ from memman import events
 from memman.entries import NO_JSON, Draft, Entry, TokenCount, entry_of
 from memman.errors import IdConflict
 from memman.ports import Appended
-from memman.records import Added
+from memman.records import Added, deleted_in
 from memman.sessions.automatic import Automatic
 
 T = TypeVar("T")
@@ -216,9 +216,10 @@ class Adding(Automatic):
         for seq, record in found:
             if isinstance(record, Added) and _same(record.entry, entry):
                 return msgspec.structs.replace(record.entry, seq=seq)
+        gone = entry.id in deleted_in([record for _, record in await self._log(0)])
         raise IdConflict(
-            f"the id {entry.id!r} was added before with other content; nothing was changed. "
-            "Give each entry its own id, or leave ids to memman"
+            f"the id {entry.id!r} was {'deleted' if gone else 'added before with other content'}; "
+            "nothing was changed. Give each entry its own id, or leave ids to memman"
         )
 
 

@@ -11,7 +11,16 @@ from memman import events
 from memman.counting import learn, model_key
 from memman.errors import EntryNotFound, StoreConflict
 from memman.history import History, pin_slots
-from memman.records import Added, Cleared, Deleted, Pinned, Record, Undone, UsageReported
+from memman.records import (
+    Added,
+    Cleared,
+    Deleted,
+    Pinned,
+    Record,
+    Undone,
+    UsageReported,
+    deleted_in,
+)
 from memman.sessions.live import no_session
 from memman.sessions.reading import Reading
 from memman.window import Slot
@@ -81,7 +90,7 @@ class Changing(Reading):
                     f"no entry {name!r} to delete in session {self.id!r} "
                     "(a replacement is taken back with undo_compression)"
                 )
-        gone = {name for record in log if isinstance(record, Deleted) for name in record.ids}
+        gone = deleted_in(log)
         wanted = tuple(name for name in wanted if name not in gone)
         if wanted:
             await self._change_with_history(change)

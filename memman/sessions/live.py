@@ -31,6 +31,7 @@ from memman.records import (
     Learned,
     Record,
     UsageReported,
+    deleted_in,
     tainted_by,
 )
 from memman.sessions.pacing import Pace, Progress
@@ -553,7 +554,7 @@ class LiveWindow(Telling):
         """
         shared = self._shared
         log = [record for _, record in await self._log(0)]
-        gone = {name for record in log if isinstance(record, Deleted) for name in record.ids}
+        gone = deleted_in(log)
         tainted = tainted_by(log, (self._erasing or frozenset()) & gone)
         if tainted:
             await shared.door.call(shared.store, shared.store.erase, self.id, tainted)

@@ -22,7 +22,7 @@ from memman.counting import Fallen, learn, model_key
 from memman.entries import Entry
 from memman.errors import EntryNotFound, StoreConflict
 from memman.history import History
-from memman.records import Added, Deleted, Record
+from memman.records import Added, Deleted, Record, deleted_in
 from memman.results import Context, SessionStats, Summary, summary_of
 from memman.sessions.live import Confirmed, no_session
 from memman.sessions.past import Past
@@ -185,9 +185,7 @@ class Reading(Past):
         after = 0
         while after < head:
             page = await self._page(after, head)
-            gone.update(
-                name for _, record in page if isinstance(record, Deleted) for name in record.ids
-            )
+            gone |= deleted_in([record for _, record in page])
             after = page[-1][0]
         return frozenset(gone)
 
