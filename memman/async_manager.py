@@ -40,7 +40,7 @@ from memman.entries import (
     check_text,
     file_mode,
 )
-from memman.errors import InvalidInput
+from memman.errors import ConfigError, InvalidInput
 from memman.explaining import Explanation
 from memman.formats import plain_messages
 from memman.formats.plain import reported_usage
@@ -402,7 +402,8 @@ class AsyncMemoryManager:
 
         Raises:
             InvalidInput: no model is set or given, or `error` is neither an exception nor text.
-            ConfigError: the new limit leaves no room for `reserve_output`; nothing was changed.
+            ConfigError: the new limit leaves no room for `reserve_output` or `overhead_tokens`; nothing was
+                changed.
         """
         if not isinstance(error, BaseException | str):
             raise InvalidInput(f"error must be an exception or its text, not {shown(error, 60)}")
@@ -841,7 +842,12 @@ class AsyncMemoryManager:
         stages_of(config.strategy)
         if callable(config.summary_prompt):
             check_function(config.summary_prompt, "summary_prompt")
-        resolve_budget(config, self._resolver.limits(config.model))
+        most = resolve_budget(config, self._resolver.limits(config.model)).max_tokens
+        if config.overhead_tokens >= most:
+            raise ConfigError(
+                f"overhead_tokens={config.overhead_tokens} leaves no room in {most} tokens: lower it, or "
+                "raise max_tokens"
+            )
         self._summarizers.check(config.summarizer, (managers or self._shared.config).summarizer)
         self._resolver.meter(config)
 

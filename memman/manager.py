@@ -284,7 +284,8 @@ class MemoryManager:
 
         Raises:
             InvalidInput: no model is set or given, or `error` is neither an exception nor text.
-            ConfigError: the new limit leaves no room for `reserve_output`; nothing was changed.
+            ConfigError: the new limit leaves no room for `reserve_output` or `overhead_tokens`; nothing was
+                changed.
         """
         return self._run(self._verbs.record_overflow(error, model=model))
 

@@ -291,6 +291,18 @@ def test_max_entry_ratio_says_to_what_size_older_entries_are_clipped_first() -> 
     assert left[0][1] > left[1][1]
 
 
+def test_overhead_that_leaves_no_room_is_refused_wherever_it_is_given() -> None:
+    for tokens in (1_000, 4_000):
+        with pytest.raises(ConfigError, match=f"overhead_tokens={tokens} leaves no room in 1000 "):
+            manager(max_tokens=1_000, overhead_tokens=tokens)
+    memory = manager(max_tokens=1_000, overhead_tokens=900)
+    memory.add_user_message("s", "hello")
+    for session in (None, "s"):
+        with pytest.raises(ConfigError, match="overhead_tokens"):
+            memory.update_config(session, max_tokens=900)
+    assert memory.get_stats("s").max_tokens == 1_000
+
+
 def test_overhead_tokens_count_towards_the_trigger_and_the_context() -> None:
     memory = manager(max_tokens=1_000, overhead_tokens=900)
     fill(memory, 10, 50)
