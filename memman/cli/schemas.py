@@ -24,6 +24,7 @@ from memman.cli import answers
 from memman.records import Record
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
+_NULL: Final = {"type": "null"}
 ANSWERS: Final[dict[str, tuple[type[answers.Answer], ...]]] = {
     "demo": (answers.DemoAnswer,),
     "import": (
@@ -73,7 +74,20 @@ def _schema(title: str, kinds: tuple[type, ...]) -> dict[str, Any]:
     twins = [_twin(kind) for kind in kinds]
     found, named = msgspec.json.schema_components(twins, ref_template="#/$defs/{name}")
     body = found[0] if len(kinds) == 1 else {"anyOf": list(found)}
-    return {"$schema": DIALECT, "title": title, **body, "$defs": named}
+    made: dict[str, Any] = _null_last({"$schema": DIALECT, "title": title, **body, "$defs": named})
+    return made
+
+
+def _null_last(schema: Any) -> Any:
+    """The schema with null behind its alternatives: where msgspec puts it depends on its version."""
+    if isinstance(schema, list):
+        return [_null_last(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    plain = {key: _null_last(value) for key, value in schema.items()}
+    if "anyOf" in plain:
+        plain["anyOf"].sort(key=_NULL.__eq__)
+    return plain
 
 
 @functools.cache
