@@ -21,7 +21,7 @@ from memman.compression import (
 )
 from memman.config import Budget, resolve_budget
 from memman.counting import Meter, framing_in, model_key
-from memman.entries import Accuracy, Entry, TokenCount
+from memman.entries import Accuracy, Entry
 from memman.errors import BudgetExceeded, InvalidInput
 from memman.formats import Rendering, prompt_in
 from memman.ports import Format
@@ -70,8 +70,7 @@ class Doubt(msgspec.Struct, frozen=True):
 
 
 class _Built(msgspec.Struct, frozen=True, gc=False):
-    """A context, what it was asked to be, for which model, of which window, and what it costs by our own
-    count, nothing reserved in it.
+    """A context, what it was asked to be, for which model, and of which window.
 
     `own` is the session's rendering where the context is that and nothing else.
     """
@@ -82,13 +81,14 @@ class _Built(msgspec.Struct, frozen=True, gc=False):
     context: Context
     own: Rendering | None
     model: str | None
-    counted: int
 
     @property
     def priced(self) -> Priced:
         """What of it a report is held against."""
-        whole = not self.context.trimmed and self.asked.format != "text"
-        return Priced(self.context.tokens.tokens, self.counted, whole)
+        context = self.context
+        estimated, reserved = context.tokens.tokens, context._beside[2]  # noqa: SLF001 - made here
+        whole = not context.trimmed and self.asked.format != "text"
+        return Priced(estimated, estimated - reserved, whole)
 
 
 class Contexts:
@@ -98,13 +98,12 @@ class Contexts:
     and per entry.
     """
 
-    __slots__ = ("_before", "_counted", "_priced", "_renderings", "_shared", "fixed", "framing")
+    __slots__ = ("_before", "_priced", "_renderings", "_shared", "fixed", "framing")
 
     def __init__(self, shared: Shared) -> None:
         self._shared = shared
         self._renderings: dict[str, Rendering] = {}
         self._before: _Built | None = None
-        self._counted = 0  # what the last one costs by our own count, nothing reserved in it
         self._priced: dict[str, Priced] = {}  # the last context of each model but the newest one's
         self.fixed = 0
         self.framing = 0.0
@@ -148,73 +147,73 @@ class Contexts:
         ):
             return before.context
         own = self._renderings.get(asked.format)
-        context = None
-        if own is not None and not (asked.system or asked.tools or asked.model):
-            context = self._plain(asked, own, window, settled, beyond)
-        if context is None:
-            context, own = self._any(asked, window, settled, beyond), None
+        context = self._made(asked, own, window, settled, beyond)
+        if asked.system or asked.tools or asked.model or context.trimmed:
+            own = None
         if own is None or before is None or before.own is not own:
             # A rendering knows only what it did itself: compare what was really handed out.
             context = context.after(self.last)
         model = asked.model or settled.config.model
         if before is not None and before.model != model:
             self._priced[model_key(before.model)] = before.priced
-        self._before = _Built(window.head, window.epoch, asked, context, own, model, self._counted)
+        self._before = _Built(window.head, window.epoch, asked, context, own, model)
         return context
 
-    def _plain(
+    def _made(
         self,
         asked: Asked,
-        rendering: Rendering,
+        rendering: Rendering | None,
         window: Window,
         settled: Settled,
         beyond: Beyond | None,
-    ) -> Context | None:
-        """A context of the window alone, as nearly every one is. None where it does not fit."""
-        rendering.update(window)
-        around = rendering.added + rendering.edges
-        counted = window.tokens + around
-        most = settled.budget.max_tokens
-        limit = most if asked.budget is None else asked.budget
-        unseen = settled.config.overhead_tokens
-        if beyond is not None:
-            unseen = _aside(unseen, counted, limit, beyond, None)
-        if counted + unseen > limit:
-            return None
-        self._counted = counted
-        if limit <= most:
-            self._learn(rendering.edges, rendering, window)
-        tokens = settled.meter.total(counted + unseen)
-        return _context(asked, limit, tokens, rendering, window, (0, 0, unseen, around))
-
-    def _any(
-        self, asked: Asked, window: Window, settled: Settled, beyond: Beyond | None
     ) -> Context:
-        """A context with something beside the window, of another model, or over its budget."""
-        meter, own = settled.meter, window
-        if asked.model not in (None, settled.config.model):
-            meter = self._shared.meter(settled.config.updated({"model": asked.model}))
-            window = recounted(window, meter)
-        rendering = self._rendering(asked.format, window is own, meter)
+        """The context made anew: what stands beside the window priced, and a copy trimmed if it must be."""
+        own, meter, most = window, settled.meter, settled.budget.max_tokens
+        limit = most if asked.budget is None else asked.budget
+        if asked.model is not None and asked.model != settled.config.model:
+            window, meter, limit = self._elsewhere(asked, window, settled)
+        if rendering is None or window is not own:
+            rendering = self._rendering(asked.format, window is own, meter)
         rendering.update(window)
-        form = rendering.format
-        limit = self._limit(asked, settled)
-        prompt, defined = price_given(asked.system, asked.tools, meter, form)
-        counted = window.tokens + rendering.added + rendering.edges + prompt + defined
-        least = max(0, settled.config.overhead_tokens - prompt - defined)
-        unseen = _aside(least, counted, limit, beyond, asked.model)
-        beside = prompt + defined + unseen
+        prompt, defined, unseen = 0, 0, settled.config.overhead_tokens
+        if asked.system or asked.tools:
+            prompt, defined = price_given(asked.system, asked.tools, meter, rendering.format)
+            unseen = max(0, unseen - prompt - defined)
         trimmed: tuple[Replacement, ...] = ()
-        if window.tokens + rendering.added + rendering.edges + beside > limit:
+        around = rendering.added + rendering.edges
+        total = window.tokens + around + prompt + defined + unseen
+        if beyond is not None:
+            counted = total - unseen
+            unseen = _aside(unseen, counted, limit, beyond, asked.model)
+            total = counted + unseen
+        if total > limit:
+            beside = prompt + defined + unseen
             window, rendering, trimmed = self._trimmed(
                 window, meter, rendering, limit, beside, settled
             )
-        elif window is own and limit <= settled.budget.max_tokens:
-            self._learn(prompt + defined + rendering.edges, rendering, window)
-        total = window.tokens + rendering.added + rendering.edges + beside
-        self._counted = total - unseen
-        parts = (prompt, defined, unseen, rendering.added + rendering.edges)
-        return _context(asked, limit, meter.total(total), rendering, window, parts, trimmed)
+            around = rendering.added + rendering.edges
+            total = window.tokens + around + beside
+        slots = window.slots
+        if limit <= most and window is own:  # a larger budget tells of another model
+            self.fixed = prompt + defined + rendering.edges
+            self.framing = rendering.added / (len(slots) or 1)
+        messages, stable = rendering.take(asked.system)
+        system = None if rendering.inline else rendering.system(asked.system)
+        return Context(
+            asked.format, limit, meter.total(total), system, trimmed, stable, messages, len(messages),
+            slots, len(slots), (prompt, defined, unseen, around),
+        )  # fmt: skip
+
+    def _elsewhere(
+        self, asked: Asked, window: Window, settled: Settled
+    ) -> tuple[Window, Meter, int]:
+        """The window as another model than the session's has it, the model's counter and its budget."""
+        config = settled.config
+        meter = self._shared.meter(config.updated({"model": asked.model}))
+        window, limit = recounted(window, meter), asked.budget
+        if limit is None:
+            limit = resolve_budget(config, self._shared.limits(asked.model)).max_tokens
+        return window, meter, limit
 
     def doubt(
         self, asked: Asked, window: Window, settled: Settled, beyond: Beyond | None, form: str
@@ -227,7 +226,7 @@ class Contexts:
         rendering.update(window)
         prompt, defined = price_given(asked.system, asked.tools, meter, rendering.format)
         counted = window.tokens + rendering.added + rendering.edges + prompt + defined
-        limit = self._limit(asked, settled)
+        limit = settled.budget.max_tokens if asked.budget is None else asked.budget
         least = max(0, settled.config.overhead_tokens - prompt - defined)
         total = counted + _aside(least, counted, limit, beyond, None)
         nearest = min(abs(total - limit), abs(total - settled.budget.max_tokens))
@@ -265,18 +264,6 @@ class Contexts:
         """Builds the next context anew, though nothing was added."""
         if self._before is not None:
             self._before = msgspec.structs.replace(self._before, head=-1)
-
-    def _learn(self, fixed: int, rendering: Rendering, window: Window) -> None:
-        """Notes what stands around the entries; a request with a larger budget tells of another model."""
-        self.fixed = fixed
-        self.framing = rendering.added / len(window.slots or (0,))
-
-    def _limit(self, asked: Asked, settled: Settled) -> int:
-        if asked.budget is not None:
-            return asked.budget
-        if asked.model in (None, settled.config.model):
-            return settled.budget.max_tokens
-        return resolve_budget(settled.config, self._shared.limits(asked.model)).max_tokens
 
     def _rendering(self, format_name: str, own: bool, meter: Meter) -> Rendering:
         """The session's rendering in a format, kept up to date; a fresh one for another window."""
@@ -331,7 +318,7 @@ class Contexts:
     ) -> tuple[Window, Rendering, tuple[Replacement, ...]]:
         """A copy of the window brought down to `room` tokens as far as that goes, rendered."""
         goal = Goal(tokens=room, entries=None, limit=room, budget=budget)
-        view = view_of(window.exchanges, goal)
+        view = view_of(window, goal)
         plan = make_plan(view, goal, self._shared.craft(meter), TRIM, SummaryOptions())
         after = _finished(plan)
         copy = _window_of(after, window.epoch)
@@ -370,25 +357,6 @@ def price_given(
         extras = prompt_in(form, system).extras if form.inline_system else ()
         prompt = meter.text_cached(system) + around + sum(map(meter.name_tokens, extras))
     return prompt, meter.tools_cached(tools, form.name) if tools else 0
-
-
-def _context(
-    asked: Asked,
-    limit: int,
-    tokens: TokenCount,
-    rendering: Rendering,
-    window: Window,
-    beside: tuple[int, int, int, int],
-    trimmed: tuple[Replacement, ...] = (),
-) -> Context:
-    """A window as it was rendered; `beside`: of system prompt, tools, what is set aside, and framing."""
-    messages, stable = rendering.take(asked.system)
-    system = rendering.system(asked.system)
-    slots = window.slots
-    return Context(
-        asked.format, limit, tokens, system, trimmed, stable, messages, len(messages), slots, len(slots),
-        beside,
-    )  # fmt: skip
 
 
 def _finished(plan: Generator[Any, Any, View]) -> View:

@@ -320,7 +320,7 @@ def is_encodable(text: str) -> bool:
     if text.isascii():
         return True
     try:
-        text.encode("utf-32-le")  # refuses the same as UTF-8 does, in half the time
+        text.encode("utf-32")  # refuses the same as UTF-8 does, in less time, and needs no look-up
     except UnicodeEncodeError:
         return False
     return True
@@ -398,28 +398,22 @@ def _check_block(block: object, what: str) -> None:
 
 def check_draft(draft: D) -> D:
     """The draft with plain strings. Refuses what a store, an export or a provider would refuse."""
-    content = draft.content
+    odd: dict[str, Any] = {}
+    content: Content = draft.content
     if type(content) is not str or not content.isascii():
-        content = check_content(content, "content")
+        plain = check_content(content, "content")
+        if plain is not content:
+            odd["content"] = plain
     name, call_id, message_id = draft.name, draft.call_id, draft.message_id
-    if name is not None:
-        name = check_text(name, "a name")
-    if call_id is not None:
-        call_id = check_id(call_id, "call_id")
-    if message_id is not None:
-        message_id = check_id(message_id, "message_id")
+    if name is not None and (plain := check_text(name, "a name")) is not name:
+        odd["name"] = plain
+    if call_id is not None and (plain := check_id(call_id, "call_id")) is not call_id:
+        odd["call_id"] = plain
+    if message_id is not None and (plain := check_id(message_id, "message_id")) is not message_id:
+        odd["message_id"] = plain
     if draft.is_error is not False and draft.is_error is not True:
         raise InvalidInput(f"is_error must be True or False, not {shown(draft.is_error)}")
-    if (
-        content is draft.content
-        and name is draft.name
-        and call_id is draft.call_id
-        and message_id is draft.message_id
-    ):
-        return draft
-    return msgspec.structs.replace(
-        draft, content=content, name=name, call_id=call_id, message_id=message_id
-    )
+    return msgspec.structs.replace(draft, **odd) if odd else draft
 
 
 def check_id(value: object, what: str) -> str:
@@ -471,9 +465,10 @@ def neutralised(text: str) -> str:
     """
     if text.isascii():
         return _IMITATION.sub("[ ", text)
-    # A single bracket is searched for far quicker than any of six.
-    odd = any(bracket in text for bracket in _ODD_BRACKETS)
-    return _lookalike(rf"[\[{_ODD_BRACKETS}]" if odd else r"\[").sub(r"\g<0> ", text)
+    if any([bracket in text for bracket in _ODD_BRACKETS]):
+        return _lookalike(rf"[\[{_ODD_BRACKETS}]").sub(r"\g<0> ", text)
+    # A single bracket is searched for far quicker than any of six, and put in quicker as a plain text.
+    return _lookalike(r"\[").sub("[ ", text)
 
 
 @cache

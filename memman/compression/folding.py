@@ -16,6 +16,7 @@ from memman.window import Slot
 
 FOLD_KEY = "fold_key"
 _IN_JSON = f'"{FOLD_KEY}"'.encode()
+_SMALLEST_READ = 2 * LEAST_GAIN  # tokens
 _READS = ("tool_result", "context")
 _FOLDED = "[memman: entry #{} is a newer read of this; the original is entry #{}, {} tokens]"
 
@@ -64,9 +65,9 @@ def _reads(view: View) -> list[tuple[Place, Slot]]:
         ((number, index), slot)
         for number, group in enumerate(view.groups)
         # Most exchanges without results are plain messages.
-        if group.results or len(group.slots) > 1 or group.slots[0].entry.type == "context"
+        if group.results or group.entries > 1 or group.slots[0].entry.type == "context"
         for index, slot in enumerate(group.slots)
-        if slot.tokens > 2 * LEAST_GAIN
+        if slot.tokens > _SMALLEST_READ
         and slot.entry.type in _READS
         and slot.compression is None
         and group.is_added(index)

@@ -8,7 +8,8 @@ summary to summary. No value has a blank or a bracket in it, so none can end the
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from operator import itemgetter
 from typing import Final
 
 from memman.compression.words import exact_values, sure_values
@@ -68,9 +69,17 @@ class _Ranking:
         self._found: list[tuple[str, int, int]] = []  # value, how late it stood, in which entry
         self.chars = 0
 
-    def see(self, values: Iterable[str], order: int, seq: int) -> None:
-        """Takes in the values of an entry."""
-        self._see([(value, order, seq) for value in values])
+    def see(self, values: Sequence[str], order: int, seq: int) -> None:
+        """Takes in the values of an entry, each given once."""
+        seen = self._seen
+        fresh = [value for value in values if value not in seen]
+        if len(fresh) < len(values):
+            for value in seen.keys() & values:
+                if seen[value] < _SEEN_MOST:
+                    seen[value] += 1
+        seen.update(dict.fromkeys(fresh, 1))
+        self._found += [(value, order, seq) for value in fresh]
+        self.chars += len("".join(fresh)) + len(fresh)
 
     def see_summary(self, entry: Entry, order: int, sure: bool) -> None:
         """Takes in an earlier summary: its own values, and those of its ledger, the newest first."""
@@ -80,30 +89,16 @@ class _Ranking:
         own = [value for value in values if value not in known]
         self.see(own, order, entry.seq)
         late = order + len(own)
-        self._see([(value, late + at, seq) for at, (value, seq) in enumerate(reversed(kept))])
-
-    def _see(self, found: Sequence[tuple[str, int, int]]) -> None:
-        seen, chars = self._seen, 0
-        for one in found:
-            value = one[0]
-            times = seen.get(value)
-            if times is None:
-                seen[value] = 1
-                self._found.append(one)
-                chars += len(value) + 1
-            elif times < _SEEN_MOST:
-                seen[value] = times + 1
-        self.chars += chars
+        for at, (value, seq) in enumerate(reversed(kept)):
+            self.see((value,), late + at, seq)
 
     def ranked(self) -> list[Found]:
         """The values with their entries, what is worth most first."""
         seen, has_digit = self._seen, _DIGIT.search
-        ranked = [
-            (-seen[value] - (_WITH_DIGITS if has_digit(value) else 0), late, place, value, seq)
-            for place, (value, late, seq) in enumerate(self._found)
-        ]
-        ranked.sort()
-        return [(value, seq) for _, _, _, value, seq in ranked]
+        worth: list[list[Found]] = [[] for _ in range(_SEEN_MOST + _WITH_DIGITS + 1)]
+        for value, _, seq in sorted(self._found, key=itemgetter(1)):
+            worth[seen[value] + (_WITH_DIGITS if has_digit(value) else 0)].append((value, seq))
+        return [found for alike in reversed(worth) for found in alike]
 
 
 def above_ledger(text: str) -> str:

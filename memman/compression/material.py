@@ -33,10 +33,10 @@ def material(entries: Sequence[Entry]) -> str:
     """Earlier summaries and the other entries, each kind between its delimiters."""
     blocks = [_summary(entry) for entry in entries if entry.type == "summary"]
     lines = [_line(entry) for entry in entries if entry.type != "summary"]
-    if lines:
-        said = neutralised("\n".join(lines))
-        blocks.append(f"{CONVERSATION}\n{said}\n[end of memman conversation]")
-    return "\n\n".join(blocks)
+    if not lines:
+        return "\n\n".join(blocks)
+    above = "\n\n".join([*blocks, CONVERSATION])
+    return f"{above}\n{neutralised(_indented(lines))}\n[end of memman conversation]"
 
 
 def previous(entries: Sequence[Entry]) -> str | None:
@@ -56,11 +56,22 @@ def _summary(entry: Entry) -> str:
 def _line(entry: Entry) -> str:
     text = shown(entry)
     line = transcript_line(entry, f"[error] {text}" if entry.is_error else text)
-    if _breaks_oddly(line):
-        line = _INDENTED.join(line.splitlines())
-    elif "\n" in line:
-        line = line.replace("\n", _INDENTED)
     return f"#{entry.seq} {line}"
+
+
+def _indented(entries: Sequence[str]) -> str:
+    """The entries one below the other, with the further lines of each indented."""
+    text = "\n".join([entry.replace("\n", _INDENTED) for entry in entries])
+    if not _breaks_oddly(text):
+        return text
+    return "\n".join(
+        [
+            _INDENTED.join(entry.splitlines())
+            if _breaks_oddly(entry)
+            else entry.replace("\n", _INDENTED)
+            for entry in entries
+        ]
+    )
 
 
 def _breaks_oddly(text: str) -> bool:

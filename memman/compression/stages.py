@@ -61,17 +61,15 @@ class ClearToolResults(msgspec.Struct, frozen=True, kw_only=True):
     def __call__(self, view: View, goal: Goal, craft: Craft) -> View | None:
         """The view with results cleared until low water; None where there is too little to clear."""
         tokens = view.tokens
-        changed: dict[int, Group] = {}
+        groups = list(view.groups)
         for number, group in enumerate(view.groups[: self._reach(view)]):
-            if tokens <= goal.tokens:
-                break
             if group.results and group.standing == "old":
-                cleared = self._cleared(group, craft)
+                if tokens <= goal.tokens:
+                    break
+                groups[number] = cleared = self._cleared(group, craft)
                 tokens += cleared.tokens - group.tokens
-                if cleared is not group:
-                    changed[number] = cleared
         enough = view.tokens - tokens >= max(1, self.minimum_gain)
-        return view.with_changed(changed) if enough else None
+        return View(tuple(groups), tokens, view.entries) if enough else None
 
     def _reach(self, view: View) -> int:
         """How many of the groups lie before the results that are protected for being new."""
@@ -123,7 +121,7 @@ def stub_of(
 
     With nines for the digits of its numbers it costs as much and comes up again.
     """
-    like = _like(template, *[len(str(number)) for number in numbers])
+    like = _like(template, *map(len, map(str, numbers)))
     later = Later(slot.entry, template, numbers, like, craft)
     tokens = craft.price(like)
     stub = (

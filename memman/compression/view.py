@@ -17,7 +17,7 @@ from memman.entries import NO_JSON, Draft, Entry, check_text
 from memman.errors import InvalidInput
 from memman.records import ReplacementMethod
 from memman.showing import shown
-from memman.window import Exchange, Slot
+from memman.window import Slot, Window
 
 Standing = Literal["old", "recent", "newest", "fixed"]
 Place = tuple[int, int]
@@ -362,37 +362,39 @@ def _replaced(
     return Group(piece, "old", tokens, 1, 0, (Item(run, by, tokens, method),))
 
 
-def view_of(exchanges: Sequence[Exchange], goal: Goal) -> View:
+def view_of(window: Window, goal: Goal) -> View:
     """The window as groups.
 
     Pinned entries and unanswered calls fix their exchange. The newest entries (`recent_window`) are
     recent as far as they fit the low water less the room for a summary.
     """
-    budget = goal.budget
+    exchanges, budget = window.exchanges, goal.budget
+    groups = [
+        Group(
+            exchange.slots,
+            "fixed" if exchange.pinned or exchange.unanswered else "old",
+            exchange.tokens,
+            len(exchange.slots),
+            exchange.results,
+        )
+        for exchange in exchanges
+    ]
     room = goal.tokens - budget.summary_tokens
-    for exchange in exchanges:
-        if exchange.pinned:
-            room -= sum([slot.tokens for slot in exchange.slots if slot.pinned])
+    room -= sum(
+        [slot.tokens for one in exchanges if one.pinned for slot in one.slots if slot.pinned]
+    )
     remaining = budget.recent_window
-    groups: list[Group] = []
-    recent = True
-    total = entries = 0
-    for exchange in reversed(exchanges):
-        slots = exchange.slots
-        tokens = exchange.tokens
-        count = len(slots)
-        total += tokens
-        entries += count
-        if exchange.pinned or exchange.unanswered:
-            groups.append(Group(slots, "fixed", tokens, count, exchange.results))
+    for group in reversed(groups):
+        if group.standing == "fixed":
             continue
-        if recent and groups:
-            recent = count <= remaining and tokens <= room
-        standing: Standing = ("recent" if recent else "old") if groups else "newest"
-        groups.append(Group(slots, standing, tokens, count, exchange.results))
-        if recent:
-            remaining -= count
-            # The newest exchange may be clipped: however large, it does not push out recent ones.
-            room -= tokens if standing != "newest" else min(tokens, budget.entry_tokens)
-    groups.reverse()
-    return View(tuple(groups), total, entries)
+        if group is groups[-1]:
+            group.standing = "newest"
+            # It may be clipped: however large, it does not push out recent ones.
+            room -= min(group.tokens, budget.entry_tokens)
+        elif group.entries <= remaining and group.tokens <= room:
+            group.standing = "recent"
+            room -= group.tokens
+        else:
+            break
+        remaining -= group.entries
+    return View(tuple(groups), window.tokens, len(window.slots))

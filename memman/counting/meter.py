@@ -140,7 +140,10 @@ class Meter:
         text = text_of(content)
         key = hashlib.sha256(text.encode(errors="surrogatepass")).digest()
         with self._lock:
-            known = self._texts.get(key)
+            try:
+                known = self._texts[key]  # its `get` would look twice
+            except KeyError:
+                known = None
         if known is None:
             known = self.count_text(text)
             with self._lock:

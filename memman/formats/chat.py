@@ -100,14 +100,15 @@ def parse_messages(dialect: Dialect, messages: Sequence[Any]) -> list[Draft]:
 def render_turn(dialect: Dialect, turn: Turn) -> Rendered:
     """The messages of a turn; results directly follow the message with their calls."""
     kind = turn.kind
-    if kind == "assistant":
-        return _render_assistant(dialect, turn)
-    if kind == "user" or kind == "system":
-        entry = turn.entries[0]
-        content = entry.content
-        if type(content) is str and entry.raw_json is NO_JSON:
-            return Rendered(({"role": kind, "content": content},), MESSAGE_FRAMING)
-        return _render_said(dialect, kind, entry)
+    if kind == "user" or kind == "assistant" or kind == "system":
+        entries = turn.entries
+        if len(entries) == 1 and not turn.calls:  # words, as most turns are
+            content = entries[0].content
+            if type(content) is str and entries[0].raw_json is NO_JSON:
+                return Rendered(({"role": kind, "content": content},), MESSAGE_FRAMING)
+        if kind == "assistant":
+            return _render_assistant(dialect, turn)
+        return _render_said(dialect, kind, entries[0])
     text, extras = delimited(turn)
     return Rendered(({"role": "user", "content": text},), MESSAGE_FRAMING, extras)
 
@@ -129,10 +130,6 @@ def _render_said(dialect: Dialect, role: str, entry: Entry) -> Rendered:
 def _render_assistant(dialect: Dialect, turn: Turn) -> Rendered:
     texts = turn.entries
     calls = turn.answers
-    if not calls and len(texts) == 1:
-        content = texts[0].content
-        if type(content) is str and texts[0].raw_json is NO_JSON:
-            return Rendered(({"role": "assistant", "content": content},), MESSAGE_FRAMING)
     extras: list[str] = []
     if not texts and len(calls) == 1 and calls[0].entry.raw_json is NO_JSON:
         asked = {

@@ -53,6 +53,7 @@ class Rendering:
         self._results_anywhere = getattr(form, "results_anywhere", False)
         self._price = price
         self._framing = framing
+        self._epoch = _NOTHING
         self._begin()
         request, message = form.request_framing, form.message_framing
         if framing is not None:
@@ -61,7 +62,6 @@ class Rendering:
 
     def _begin(self) -> None:
         """Becomes the rendering of nothing."""
-        self._epoch = _NOTHING
         self._done: list[_Rendered] = []
         # Handed out as it is, and never changed in its first `_stable` messages, which others may have.
         self._messages: list[_Message] = []
@@ -71,14 +71,15 @@ class Rendering:
 
     def update(self, window: Window) -> None:
         """Takes in what the window has become since the last update."""
-        if self._epoch == _AT_WORK:  # the last update was interrupted
-            self._begin()
         epoch, self._epoch = self._epoch, _AT_WORK
-        exchanges, done = window.exchanges, self._done
-        known = None if epoch == window.epoch else self._reshaped(exchanges)
-        same = min(len(done), len(exchanges))
+        exchanges = window.exchanges
+        known = None if epoch == window.epoch else self._reshaped(exchanges, epoch)
+        done = self._done
+        same = len(done)
         # The last one may have grown, or an earlier one taken it in.
-        while same and done[same - 1].slots is not exchanges[same - 1].slots:
+        while same and (
+            same > len(exchanges) or done[same - 1].slots is not exchanges[same - 1].slots
+        ):
             same -= 1
         if same < len(done):
             self._truncate(same)
@@ -97,8 +98,10 @@ class Rendering:
         self.added = ceil(self._around - _HAIR)
         self._epoch = window.epoch
 
-    def _reshaped(self, exchanges: Sequence[Exchange]) -> dict[Slot, _Rendered]:
+    def _reshaped(self, exchanges: Sequence[Exchange], epoch: int) -> dict[Slot, _Rendered]:
         """Keeps what stands as it stood before the window changed its shape; gives what stood behind."""
+        if epoch == _AT_WORK:  # the last update was interrupted
+            self._begin()
         done = self._done
         same = 0
         for rendered, exchange in zip(done, exchanges, strict=False):
@@ -125,16 +128,16 @@ class Rendering:
         tokens = 0.0
         framing = self._framing
         for turn in turns(slots, self._results_anywhere):
-            if not self.inline and turn.kind == "system" and not (messages or self._messages):
+            if turn.kind == "system" and not (self.inline or messages or self._messages):
                 system += turn.entries
                 tokens += self.format.message_framing if framing is None else framing.message
                 continue
             rendered = self.format.render(turn)
             said = rendered.messages
             tokens += rendered.framing if framing is None else _billed(framing, len(said), turn)
-            for text in rendered.extras:
-                tokens += self._price(text)
-            messages = messages + said if messages else said
+            if rendered.extras:
+                tokens += sum(map(self._price, rendered.extras))
+            messages += said
         if len(slots) <= 2 and not (slots[0].nth or slots[-1].nth):
             return _Rendered(slots, messages, tokens, system)
         repeats = tuple([slot.nth for slot in slots if slot.nth])
@@ -178,12 +181,10 @@ class Rendering:
 
     def messages(self, prompt: str | None = None) -> list[_Message]:
         """The request's messages, to be read only; a prompt is the first where it has no place apart."""
-        return self.format.frame(self._led(prompt))
-
-    def _led(self, prompt: str | None) -> list[_Message]:
-        if not prompt or not self.inline:
-            return self._messages
-        return [*prompt_in(self.format, prompt).messages, *self._messages]
+        messages = self._messages
+        if prompt and self.inline:
+            messages = [*prompt_in(self.format, prompt).messages, *messages]
+        return self.format.frame(messages)
 
     def system(self, prompt: str | None = None) -> str | None:
         """A system prompt and the system messages of the head, where the format wants them apart and there

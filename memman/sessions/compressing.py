@@ -282,7 +282,7 @@ class Compressing(Asking):
         )
         if spare:
             goal = msgspec.structs.replace(goal, tokens=goal.limit, entries=budget.max_entries)
-        return view_of(window.exchanges, goal), goal
+        return view_of(window, goal), goal
 
     def _asked_lately(self) -> bool:
         """Whether too little was added since the summarizer's last good answer to ask it again."""

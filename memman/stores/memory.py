@@ -56,9 +56,11 @@ class _Log:
     def append(self, records: Sequence[Record]) -> Appended:
         seqs = self.seqs
         if len(records) == 1:  # which nearly every append is
-            record_id = records[0].id
+            [record] = records
+            # Asking a property takes as long as the rest of it.
+            record_id = record.entry.id if type(record) is Added else record.id
             if record_id not in seqs:
-                self.records.append(records[0])
+                self.records.append(record)
                 self.indexed = seqs[record_id] = head = len(self.records)
                 return Appended((head,), head, self.shape[0], 1)
         fresh = list({record.id: record for record in records if record.id not in seqs}.values())

@@ -98,7 +98,7 @@ def view(
     limit = limit or 2 * target
     budget = resolve_budget(MemoryConfig(max_tokens=limit, **settings), None, target_tokens=target)
     goal = Goal(tokens=target, entries=budget.target_entries, limit=limit, budget=budget)
-    return view_of(window.exchanges, goal), goal
+    return view_of(window, goal), goal
 
 
 def shown(view: View) -> list[Entry]:
