@@ -37,6 +37,7 @@ from memman.entries import (
     TokenCount,
     check_draft,
     check_id,
+    check_model,
     check_text,
     file_mode,
 )
@@ -378,7 +379,7 @@ class AsyncMemoryManager:
             SessionNotFound: there is no such session.
         """
         if model is not None:
-            model = check_text(model, "model")
+            model = check_model(model)
         reported = reported_usage(usage)  # None where it is no whole response
         said = usage if reported is None else reported
         record = usage_of(said, self._shared.new_id(), self._shared.clock(), model)
@@ -410,7 +411,7 @@ class AsyncMemoryManager:
         name = self._shared.config.model if model is None else model
         if name is None:
             raise InvalidInput("whose limit is it? Pass model=, or give the manager a model")
-        name = check_text(name, "model")
+        name = check_model(name)
         overflow = parse_overflow(error)
         if overflow is None:
             return None
@@ -816,7 +817,7 @@ class AsyncMemoryManager:
         if system is not None:
             system = check_text(system, "system")
         if model is not None:
-            model = check_text(model, "model")
+            model = check_model(model)
         if type(format) is not str:
             self._resolver.format_named(format)
         encoded = tools_json(tools) if tools is not None and tools != [] else None

@@ -95,6 +95,8 @@ class MemoryConfig(
             value = getattr(self, name)
             if not isinstance(value, str | None):
                 raise ConfigError(f"{name} must be a name or None, not {shown(value, 60)}")
+            if value is not None and not value.strip():
+                raise ConfigError(f"{name}={value!r} names nothing: give a name, or None")
         _check_prompt(self.summary_prompt)
         if self._summarises and self.target_ratio * (1 + self.max_summary_ratio) > 1:
             raise ConfigError(

@@ -439,6 +439,14 @@ def check_id(value: object, what: str) -> str:
     return plain
 
 
+def check_model(name: object) -> str:
+    """A model's name as a plain string. Refuses one of blanks, which an unset variable leaves."""
+    plain = check_text(name, "model")
+    if not plain or plain.isspace():
+        raise InvalidInput(f"model={plain!r} names no model: give its name, or leave it out")
+    return plain
+
+
 def is_path(text: str) -> bool:
     """Whether a file of this name can be asked for."""
     try:

@@ -842,13 +842,22 @@ def test_the_same_id_of_a_call_with_another_tools_name_is_a_conflict() -> None:
     )
 
 
-def test_the_id_of_a_deleted_entry_is_told_as_that() -> None:
-    memory = MemoryManager()
-    memory.add_user_message("s", "a secret", id="mine")
+@pytest.mark.parametrize("text", ["", "a secret"])
+@pytest.mark.parametrize("compressed", [False, True])
+def test_the_id_of_a_deleted_entry_is_told_as_that(text: str, compressed: bool) -> None:
+    memory = manager()
+    memory.add_user_message("s", text, id="mine")
+    if compressed:
+        for number in range(20):
+            memory.add_user_message("s", f"message {number}: " + "word " * 200)
+        memory.compress("s", target_tokens=600)
+        assert memory.get_entry("s", "mine").compressed
+    once_more = memory.add_user_message("s", text, id="mine")
+    assert (once_more.content, memory.get_entry("s", "mine").content) == (text, text)
     memory.delete_entries("s", ["mine"])
-    for text in ("a secret", "another"):
+    for again in ("", "a secret", "another"):
         with pytest.raises(IdConflict, match="the id 'mine' was deleted; nothing was changed"):
-            memory.add_user_message("s", text, id="mine")
+            memory.add_user_message("s", again, id="mine")
 
 
 def test_the_id_of_a_compressed_entry_is_still_taken() -> None:

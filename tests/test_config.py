@@ -1,5 +1,6 @@
 """The settings: where they come from, which wins, and that none of them is ignored."""
 
+import re
 from typing import Any
 
 import pytest
@@ -7,7 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import UNSET
 
-from memman import ConfigError, Entry, MemoryConfig, MemoryManager, ModelInfo, hookimpl
+from memman import (
+    ConfigError,
+    Entry,
+    InvalidInput,
+    MemoryConfig,
+    MemoryManager,
+    ModelInfo,
+    hookimpl,
+)
 from memman.compression.stages import clip_large, drop_oldest
 from memman.config import resolve_budget
 from memman.plugins import shared_plugins
@@ -301,6 +310,27 @@ def test_overhead_that_leaves_no_room_is_refused_wherever_it_is_given() -> None:
         with pytest.raises(ConfigError, match="overhead_tokens"):
             memory.update_config(session, max_tokens=900)
     assert memory.get_stats("s").max_tokens == 1_000
+
+
+@pytest.mark.parametrize("blank", ["", " \n"])
+def test_a_name_of_blanks_is_refused_wherever_it_is_given(blank: str) -> None:
+    for name in ("model", "summarizer"):
+        with pytest.raises(ConfigError, match=re.escape(f"{name}={blank!r} names nothing: give")):
+            MemoryConfig(**{name: blank})
+    memory = manager(model="gpt-4o")
+    memory.add_user_message("s", "hello")
+    before = memory.build_context("s")
+    for call in (
+        lambda: memory.build_context("s", model=blank),
+        lambda: memory.count_tokens("hello", model=blank),
+        lambda: memory.record_usage("s", 12, model=blank),
+        lambda: memory.record_overflow("the limit is 4000 tokens", model=blank),
+        lambda: memory.update_config("s", model=blank),
+    ):
+        with pytest.raises(InvalidInput, match=re.escape(f"model={blank!r} names no")):
+            call()
+    assert memory.build_context("s") == before
+    assert MemoryConfig.from_env({"MEMMAN_MODEL": blank}).model is None
 
 
 def test_overhead_tokens_count_towards_the_trigger_and_the_context() -> None:

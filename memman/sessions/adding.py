@@ -213,10 +213,17 @@ class Adding(Automatic):
         """The entry that was added under this id, if it is the same; the retry was a no-op."""
         shared = self._shared
         found = await shared.door.call(shared.store, shared.store.get, self.id, [entry.id])
-        for seq, record in found:
-            if isinstance(record, Added) and _same(record.entry, entry):
-                return msgspec.structs.replace(record.entry, seq=seq)
+        same = [
+            msgspec.structs.replace(record.entry, seq=seq)
+            for seq, record in found
+            if isinstance(record, Added) and _same(record.entry, entry)
+        ]
+        # What is left of a deleted entry is like one that never had any content.
+        if same and same[0].content:
+            return same[0]
         gone = entry.id in deleted_in([record for _, record in await self._log(0)])
+        if same and not gone:
+            return same[0]
         raise IdConflict(
             f"the id {entry.id!r} was {'deleted' if gone else 'added before with other content'}; "
             "nothing was changed. Give each entry its own id, or leave ids to memman"
