@@ -72,14 +72,14 @@ class Doubt(msgspec.Struct, frozen=True):
 class _Built(msgspec.Struct, frozen=True, gc=False):
     """A context, what it was asked to be, for which model, and of which window.
 
-    `own` is the session's rendering where the context is that and nothing else.
+    `rendering` is the session's, where its messages are from that.
     """
 
     head: int
     epoch: int
     asked: Asked
     context: Context
-    own: Rendering | None
+    rendering: Rendering | None
     model: str | None
 
     @property
@@ -107,11 +107,6 @@ class Contexts:
         self._priced: dict[str, Priced] = {}  # the last context of each model but the newest one's
         self.fixed = 0
         self.framing = 0.0
-
-    @property
-    def last(self) -> Context | None:
-        """The last context, unless the window was read again since."""
-        return self._before.context if self._before is not None else None
 
     def forget(self) -> None:
         """Lets go of everything that was made of a window that is no more."""
@@ -146,32 +141,25 @@ class Contexts:
             and before.asked == asked
         ):
             return before.context
-        own = self._renderings.get(asked.format)
-        context = self._made(asked, own, window, settled, beyond)
-        if asked.system or asked.tools or asked.model or context.trimmed:
-            own = None
-        if own is None or before is None or before.own is not own:
-            # A rendering knows only what it did itself: compare what was really handed out.
-            context = context.after(self.last)
-        model = asked.model or settled.config.model
-        if before is not None and before.model != model:
+        made = self._made(asked, window, settled, beyond)
+        if before is not None and before.model != made.model:
             self._priced[model_key(before.model)] = before.priced
-        self._before = _Built(window.head, window.epoch, asked, context, own, model)
-        return context
+        self._before = made
+        return made.context
 
     def _made(
         self,
         asked: Asked,
-        rendering: Rendering | None,
         window: Window,
         settled: Settled,
         beyond: Beyond | None,
-    ) -> Context:
-        """The context made anew: what stands beside the window priced, and a copy trimmed if it must be."""
+    ) -> _Built:
+        """A context made anew: what stands beside the window priced, and a copy trimmed if it must be."""
         own, meter, most = window, settled.meter, settled.budget.max_tokens
         limit = most if asked.budget is None else asked.budget
         if asked.model is not None and asked.model != settled.config.model:
             window, meter, limit = self._elsewhere(asked, window, settled)
+        rendering = self._renderings.get(asked.format)
         if rendering is None or window is not own:
             rendering = self._rendering(asked.format, window is own, meter)
         rendering.update(window)
@@ -197,12 +185,22 @@ class Contexts:
         if limit <= most and window is own:  # a larger budget tells of another model
             self.fixed = prompt + defined + rendering.edges
             self.framing = rendering.added / (len(slots) or 1)
-        messages, stable = rendering.take(asked.system)
+        messages, unchanged = rendering.take(asked.system)
+        before = self._before
+        if before is None or before.rendering is not rendering:
+            unchanged = 0  # a rendering knows only what it gave itself
+        if before is not None:
+            last = before.context
+            if unchanged < last._length:  # noqa: SLF001 - made here
+                unchanged = last.shared_with(asked.format, messages, unchanged)
         system = None if rendering.inline else rendering.system(asked.system)
-        return Context(
-            asked.format, limit, meter.total(total), system, trimmed, stable, messages, len(messages),
+        context = Context(
+            asked.format, limit, meter.total(total), system, trimmed, unchanged, messages, len(messages),
             slots, len(slots), (prompt, defined, unseen, around),
         )  # fmt: skip
+        kept = rendering if window is own else None
+        model = asked.model or settled.config.model
+        return _Built(own.head, own.epoch, asked, context, kept, model)
 
     def _elsewhere(
         self, asked: Asked, window: Window, settled: Settled

@@ -22,7 +22,8 @@ class Context(msgspec.Struct, frozen=True, eq=False, gc=False):  # nothing in it
     `system` is the system prompt where the format has it apart, else None. `tokens` is the price of
     the whole, `budget` what it had to fit. `trimmed` lists what was replaced in this copy to make it
     fit; the session keeps it. `unchanged_prefix` is how many leading messages equal those of the
-    session's previous context, which is what a provider's prompt cache can reuse.
+    session's previous context, which is what a provider's prompt cache can reuse where what stands before
+    them (`system`, tools) stayed as well.
     """
 
     format: str
@@ -70,15 +71,14 @@ class Context(msgspec.Struct, frozen=True, eq=False, gc=False):  # nothing in it
             part: tokens for part, tokens in zip(_BESIDE, beside, strict=True) if tokens
         }
 
-    def after(self, before: Context | None) -> Context:
-        """This context with the number of leading messages that it shares with the one before it."""
-        same = 0
-        if before is not None and before.format == self.format:
-            for one, other in zip(before._own, self._own, strict=False):  # noqa: SLF001 - of one kind
-                if one != other:
-                    break
-                same += 1
-        return msgspec.structs.replace(self, unchanged_prefix=same)
+    def shared_with(self, form: str, messages: Sequence[dict[str, Any]], known: int) -> int:
+        """How many leading messages another request has too, of which so many are known to be the same."""
+        if form != self.format:
+            return 0
+        mine, most = self._messages, min(self._length, len(messages))
+        while known < most and mine[known] == messages[known]:
+            known += 1
+        return known
 
     def __len__(self) -> int:
         return self._length

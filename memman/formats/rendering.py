@@ -66,6 +66,7 @@ class Rendering:
         # Handed out as it is, and never changed in its first `_stable` messages, which others may have.
         self._messages: list[_Message] = []
         self._stable = 0
+        self._plain = False  # whether they were handed out as they are, with nothing added
         self._around = 0.0
         self.added = 0
 
@@ -197,12 +198,15 @@ class Rendering:
         return "\n\n".join(text for text in (prompt, own) if text) or None
 
     def take(self, prompt: str | None = None) -> tuple[list[_Message], int]:
-        """What `messages` gives, and how many of the first are as they were when they were last taken.
+        """What `messages` gives, and of how many of the first it is known that they are as they were when
+        they were last taken.
 
         More may come to the list later: what it has now stays as it is.
         """
         stable, self._stable = self._stable, len(self._messages)
-        return self.messages(prompt), stable
+        messages = self.messages(prompt)
+        plain, self._plain = self._plain, messages is self._messages
+        return messages, stable if plain and self._plain else 0
 
 
 def prompt_in(form: Format, prompt: str) -> Rendered:
