@@ -23,7 +23,7 @@ import msgspec
 
 from benchmarks.goals import RATIO_NOISE, TIME_NOISE, Goal, any_failed, report
 from benchmarks.instruments import Instruments
-from benchmarks.subjects import Memman, MemmanRead, Reference, Showing, Shown
+from benchmarks.subjects import Memman, MemmanRead, Parts, Reference, Showing, Shown
 from benchmarks.tables import table
 from benchmarks.tokens import o200k
 from benchmarks.validity import Checker
@@ -33,6 +33,7 @@ from benchmarks.workload import SEED, Item, items
 Open = Callable[[Instruments, int, str], Showing]
 SUBJECTS: dict[str, Open] = {
     "reference design": Reference,
+    "the design's parts alone": Parts,
     "memman": Memman,
     "memman, messages read": MemmanRead,
 }

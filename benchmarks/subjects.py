@@ -178,11 +178,18 @@ class Parts:
     or undone, and what comes out is not valid: no implementation in pure Python is below this.
     """
 
-    def __init__(self, instruments: Instruments, budget: int, max_entries: int = 100) -> None:
+    def __init__(
+        self,
+        instruments: Instruments,
+        budget: int,
+        _session: str = SESSION,
+        *,
+        max_entries: int = 100,
+    ) -> None:
         self._instruments = instruments
         self._budget = budget
         self._max_entries = max_entries
-        self._door = SyncDoor()
+        self._door = instruments.shared("door", SyncDoor)
         self._lock, self._store_lock = threading.RLock(), threading.Lock()
         self._log: list[Added | Compressed] = []
         self._seqs: dict[str, int] = {}
@@ -190,6 +197,7 @@ class Parts:
         self._exchanges: list[Exchange] = []
         self._messages: list[dict[str, Any]] = []
         self._tokens = 0
+        self._built: tuple[int, Context] | None = None
 
     def append(self, item: Item) -> None:
         """An entry, a record, a slot."""
@@ -263,15 +271,24 @@ class Parts:
         self._tokens = tokens + count.tokens
 
     def context(self) -> Context:
-        """The newest entry's message, and a context of all."""
+        """The newest entry's message, and a context of all; the same one until something is appended."""
         return drive(self._context())
 
     async def _context(self) -> Context:
         with self._lock:
+            head = len(self._log)
+            if self._built is not None and self._built[0] == head:
+                return self._built[1]
             self._messages.append({"role": "user", "content": self._slots[-1].entry.content})
             count = TokenCount(self._tokens, "client", "high", "parts")
             messages, slots = self._messages, self._slots
-            return Context(
+            context = Context(
                 "openai-chat", self._budget, count, None, (), 0, messages, len(messages), slots,
                 len(slots), (0, 0, 0, 0),
             )  # fmt: skip
+            self._built = head, context
+            return context
+
+    def shown(self, context: Context) -> list[Shown]:
+        """What stands in its messages: calls and results as words, and no summary."""
+        return openai_chat_shown(context.messages)
