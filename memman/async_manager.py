@@ -25,7 +25,7 @@ from memman.arguments import (
     tools_json,
 )
 from memman.compression import CompressionPlan, stages_of
-from memman.config import MemoryConfig, resolve_budget
+from memman.config import MemoryConfig, no_room, readable, resolve_budget, room_of
 from memman.contexts import Asked, price_given, rendering_in
 from memman.counting import Meter, parse_overflow
 from memman.doors import AsyncDoor, Door, refuse_async_port, settled
@@ -41,7 +41,7 @@ from memman.entries import (
     check_text,
     file_mode,
 )
-from memman.errors import ConfigError, InvalidInput
+from memman.errors import InvalidInput
 from memman.explaining import Explanation
 from memman.formats import plain_messages
 from memman.formats.plain import reported_usage
@@ -165,6 +165,7 @@ class AsyncMemoryManager:
             summarizer=self._summarizer_for,
             format_named=resolver.format_named,
             check=self._check,
+            check_change=self._check_change,
         )
         self._sessions = LiveSessions(self._shared)
         if config is not None and not isinstance(config, MemoryConfig):
@@ -199,7 +200,7 @@ class AsyncMemoryManager:
 
         Raises:
             InvalidInput: something cannot be taken (a lone surrogate, NaN); nothing was changed.
-            IdConflict: this id was added before with other content.
+            IdConflict: this id was added before with other content, or was deleted.
         """
         draft = drafts.said("user", content, message_id)
         return await settled(self._adding(session_id, draft, id, pinned, metadata, compress))
@@ -403,8 +404,7 @@ class AsyncMemoryManager:
 
         Raises:
             InvalidInput: no model is set or given, or `error` is neither an exception nor text.
-            ConfigError: the new limit leaves no room for `reserve_output` or `overhead_tokens`; nothing was
-                changed.
+            ConfigError: the new limit leaves no room for `reserve_output`; nothing was changed.
         """
         if not isinstance(error, BaseException | str):
             raise InvalidInput(f"error must be an exception or its text, not {shown(error, 60)}")
@@ -565,7 +565,9 @@ class AsyncMemoryManager:
             FormatError: the messages are in no known format, or broken.
         """
         config = self._shared.config
-        meter = self._resolver.meter(config if model is None else config.updated({"model": model}))
+        if model is not None:
+            config = config.updated({"model": check_model(model)})
+        meter = self._resolver.meter(config)
         if system is not None:
             system = check_text(system, "system")
         encoded = tools_json(tools) if tools is not None else NO_TOOLS
@@ -830,25 +832,34 @@ class AsyncMemoryManager:
         return await (await self._sessions.known(session_id)).build(asked)
 
     def _configure(self, config: MemoryConfig) -> None:
-        self._check(config, config)
+        self._check_change(self._shared.config, config, config)
         for session in self._sessions:
-            self._check(config.updated(session.settings), config)
+            self._check(config.updated(readable(session.settings)), config)
         self._shared.configure(config)
 
+    def _check_change(
+        self, before: MemoryConfig, config: MemoryConfig, managers: MemoryConfig | None = None
+    ) -> None:
+        """Refuses what `_check` does, and a change that leaves no room beside `overhead_tokens`.
+
+        Where there was none before, by other limits of the model or settings of the manager that came
+        later, a change of something else is no reason to refuse.
+        """
+        self._check(config, managers)
+        limits = self._resolver.limits(config.model)
+        room = room_of(config, limits)
+        if room < 1 and room != room_of(before, self._resolver.limits(before.model)):
+            raise no_room(config, limits)
+
     def _check(self, config: MemoryConfig, managers: MemoryConfig | None = None) -> None:
-        """Refuses settings that name what is not there, or leave no room for the model.
+        """Refuses settings that name what is not there, or of which `reserve_output` leaves nothing.
 
         `managers` are the manager's own, where they are about to change.
         """
         stages_of(config.strategy)
         if callable(config.summary_prompt):
             check_function(config.summary_prompt, "summary_prompt")
-        most = resolve_budget(config, self._resolver.limits(config.model)).max_tokens
-        if config.overhead_tokens >= most:
-            raise ConfigError(
-                f"overhead_tokens={config.overhead_tokens} leaves no room in {most} tokens: lower it, or "
-                "raise max_tokens"
-            )
+        resolve_budget(config, self._resolver.limits(config.model))
         self._summarizers.check(config.summarizer, (managers or self._shared.config).summarizer)
         self._resolver.meter(config)
 

@@ -15,6 +15,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from memman.entries import is_blank, names_nothing
 from memman.errors import ConfigError
 from memman.presets import SUMMARISE, Preset, preset_named
 from memman.showing import shown
@@ -95,8 +96,8 @@ class MemoryConfig(
             value = getattr(self, name)
             if not isinstance(value, str | None):
                 raise ConfigError(f"{name} must be a name or None, not {shown(value, 60)}")
-            if value is not None and not value.strip():
-                raise ConfigError(f"{name}={value!r} names nothing: give a name, or None")
+            if value is not None and is_blank(value):
+                raise ConfigError(names_nothing(name, value))
         _check_prompt(self.summary_prompt)
         if self._summarises and self.target_ratio * (1 + self.max_summary_ratio) > 1:
             raise ConfigError(
@@ -155,6 +156,17 @@ class MemoryConfig(
             if variable in given:
                 changes[name] = _parsed(name, variable, given[variable])
         return cls().updated(changes)
+
+
+def readable(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that a log has of its session, as they are taken today.
+
+    A blank name was taken once, and meant what None means.
+    """
+    return {
+        name: None if name in _NAMES and isinstance(value, str) and is_blank(value) else value
+        for name, value in stored.items()
+    }
 
 
 def _unknown(name: object, known: Sequence[str]) -> str:
@@ -228,6 +240,31 @@ def resolve_budget(
         summary_tokens=int(config.max_summary_ratio * target),
         entry_tokens=int(config.max_entry_ratio * max_tokens),
     )
+
+
+def room_of(config: MemoryConfig, limits: tuple[int, int, int] | None) -> int:
+    """The tokens that `overhead_tokens` leaves of the budget."""
+    return resolve_budget(config, limits).max_tokens - config.overhead_tokens
+
+
+def no_room(config: MemoryConfig, limits: tuple[int, int, int] | None) -> ConfigError:
+    """The error for overhead that leaves no room: it says where the budget comes from."""
+    tokens = resolve_budget(config, limits).max_tokens
+    if config.max_tokens is not None and "max_tokens" in config.given:
+        found = f"max_tokens={tokens}: lower it, or raise max_tokens"
+    elif config.max_tokens is not None:
+        found = f"max_tokens={tokens}, as strategy={config.strategy!r} has it: lower it, or set max_tokens"
+    elif limits is None:
+        unknown = (
+            f"the limits of {config.model!r} are not known" if config.model else "no model is set"
+        )
+        found = f"the {tokens} tokens taken where {unknown}: lower it, or set max_tokens"
+    else:
+        found = (
+            f"the {tokens} tokens that trigger_ratio={config.trigger_ratio} and the limits of "
+            f"{config.model!r} make: lower it, or set max_tokens"
+        )
+    return ConfigError(f"overhead_tokens={config.overhead_tokens} leaves no room in {found}")
 
 
 def _target_entries(config: MemoryConfig, max_entries: int | None) -> int | None:

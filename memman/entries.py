@@ -442,9 +442,19 @@ def check_id(value: object, what: str) -> str:
 def check_model(name: object) -> str:
     """A model's name as a plain string. Refuses one of blanks, which an unset variable leaves."""
     plain = check_text(name, "model")
-    if not plain or plain.isspace():
-        raise InvalidInput(f"model={plain!r} names no model: give its name, or leave it out")
+    if is_blank(plain):
+        raise InvalidInput(names_nothing("model", plain))
     return plain
+
+
+def is_blank(name: str) -> bool:
+    """Whether a name has nothing in it."""
+    return not name or name.isspace()
+
+
+def names_nothing(what: str, name: str) -> str:
+    """What is said of a blank name, wherever one is given."""
+    return f"{what}={name!r} names nothing: give a name, or None"
 
 
 def is_path(text: str) -> bool:

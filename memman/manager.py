@@ -119,7 +119,7 @@ class MemoryManager:
 
         Raises:
             InvalidInput: something cannot be taken (a lone surrogate, NaN); nothing was changed.
-            IdConflict: this id was added before with other content.
+            IdConflict: this id was added before with other content, or was deleted.
         """
         draft = drafts.said("user", content, message_id)
         return self._now(self._adding, session_id, draft, id, pinned, metadata, compress)
@@ -284,8 +284,7 @@ class MemoryManager:
 
         Raises:
             InvalidInput: no model is set or given, or `error` is neither an exception nor text.
-            ConfigError: the new limit leaves no room for `reserve_output` or `overhead_tokens`; nothing was
-                changed.
+            ConfigError: the new limit leaves no room for `reserve_output`; nothing was changed.
         """
         return self._run(self._verbs.record_overflow(error, model=model))
 

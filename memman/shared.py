@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import msgspec
 
 from memman.compression import Craft, Step, stages_of
-from memman.config import Budget, MemoryConfig, resolve_budget
+from memman.config import Budget, MemoryConfig, readable, resolve_budget
 from memman.counting import Meter, RemoteMeter
 from memman.doors import Door
 from memman.entries import NO_JSON, Draft, Entry, check_draft, encode_json, entry_of
@@ -83,6 +83,7 @@ class Shared:
         summarizer: Callable[[MemoryConfig], Any],
         format_named: Callable[[str], Format],
         check: Callable[[MemoryConfig], None],
+        check_change: Callable[[MemoryConfig, MemoryConfig], None],
     ) -> None:
         self.door = door
         self.store = store
@@ -97,6 +98,7 @@ class Shared:
         self.summarizer = summarizer
         self.format_named = format_named
         self.check = check
+        self.check_change = check_change
         self._uses = count(1).__next__
         self.version = 0  # grows when the manager's settings change
         self.configure(MemoryConfig())
@@ -124,7 +126,7 @@ class Shared:
     def settled(self, settings: Mapping[str, Any]) -> Settled:
         """The manager's settings with a session's own; sessions without their own share them."""
         if settings:
-            return self._settle(self.config.updated(settings))
+            return self._settle(self.config.updated(readable(settings)))
         if self._settled is None or self._settled[0] != self.version:
             self._settled = (self.version, self._settle(self.config))
         return self._settled[1]

@@ -1,6 +1,7 @@
 """The settings: where they come from, which wins, and that none of them is ignored."""
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,6 +22,8 @@ from memman.compression.stages import clip_large, drop_oldest
 from memman.config import resolve_budget
 from memman.plugins import shared_plugins
 from memman.presets import preset_named
+from memman.stores import MemoryStore
+from memman.testing.stores.records import configuring
 
 
 def manager(summarizer: Any = None, **settings: Any) -> MemoryManager:
@@ -302,7 +305,7 @@ def test_max_entry_ratio_says_to_what_size_older_entries_are_clipped_first() -> 
 
 def test_overhead_that_leaves_no_room_is_refused_wherever_it_is_given() -> None:
     for tokens in (1_000, 4_000):
-        with pytest.raises(ConfigError, match=f"overhead_tokens={tokens} leaves no room in 1000 "):
+        with pytest.raises(ConfigError, match=f"overhead_tokens={tokens} leaves no room in max_t"):
             manager(max_tokens=1_000, overhead_tokens=tokens)
     memory = manager(max_tokens=1_000, overhead_tokens=900)
     memory.add_user_message("s", "hello")
@@ -310,6 +313,86 @@ def test_overhead_that_leaves_no_room_is_refused_wherever_it_is_given() -> None:
         with pytest.raises(ConfigError, match="overhead_tokens"):
             memory.update_config(session, max_tokens=900)
     assert memory.get_stats("s").max_tokens == 1_000
+
+
+@pytest.mark.parametrize(
+    ("settings", "where"),
+    [
+        ({"max_tokens": 1_000}, "max_tokens=1000: lower it, or raise max_tokens"),
+        ({"strategy": "summary_buffer"}, "max_tokens=2000, as strategy='summary_buffer' has it: "),
+        ({}, "the 50000 tokens taken where no model is set: "),
+        (
+            {"model": "acme/none"},
+            "the 50000 tokens taken where the limits of 'acme/none' are not known: ",
+        ),
+        ({"model": "gpt-4o"}, "tokens that trigger_ratio=0.8 and the limits of 'gpt-4o' make: "),
+    ],
+)
+def test_overhead_that_leaves_no_room_is_told_with_where_the_room_comes_from(
+    settings: dict[str, Any], where: str
+) -> None:
+    with pytest.raises(ConfigError, match=re.escape(where)) as refused:
+        manager(**settings, overhead_tokens=10**6)
+    assert "leaves no room in " in str(refused.value)
+
+
+def test_overhead_of_another_managers_session_is_no_reason_to_refuse_something_else() -> None:
+    store = MemoryStore()
+    roomy = MemoryManager(store, config=MemoryConfig(max_tokens=1_000))
+    roomy.add_user_message("big", "hello")
+    roomy.update_config("big", overhead_tokens=900)
+    exported = roomy.export_session("big")
+    memory = MemoryManager(store, config=MemoryConfig(max_tokens=500))
+    assert memory.get_stats("big").max_tokens == 500
+    memory.update_config(recent_window=3)
+    memory.update_config(max_tokens=600)
+    memory.update_config("big", recent_window=4)
+    with pytest.raises(ConfigError, match="overhead_tokens=800 leaves no room in max_tokens=600"):
+        memory.update_config("big", overhead_tokens=800)
+    with pytest.raises(ConfigError, match="overhead_tokens=900 leaves no room in max_tokens=700"):
+        memory.update_config("big", max_tokens=700)
+    memory.update_config("big", max_tokens=950)
+    assert memory.get_stats("big").max_tokens == 950
+    assert memory.import_session(exported, "new_session") != "big"
+
+
+def test_settings_of_a_session_are_checked_with_those_that_it_has_in_the_store() -> None:
+    store = MemoryStore()
+    MemoryManager(store).update_config("s", max_tokens=500)
+    with pytest.raises(ConfigError, match="overhead_tokens=900 leaves no room in max_tokens=500"):
+        MemoryManager(store).update_config("s", overhead_tokens=900)
+
+
+@pytest.mark.parametrize("name", ["model", "summarizer"])
+@pytest.mark.parametrize("blank", ["", " \n"])
+def test_a_blank_name_that_was_stored_once_is_none(name: str, blank: str, tmp_path: Path) -> None:
+    store = MemoryStore()
+    stored = configuring("c1", **{name: blank, "max_tokens": 300})
+    store.append("s", (stored,))
+    memory = MemoryManager(store, config=MemoryConfig(max_tokens=1_000))
+    memory.add_user_message("s", "hello")
+    assert memory.get_stats("s").max_tokens == 300
+    memory.export_archive("s", tmp_path / "s.memman")
+    for exported in (memory.export_session("s"), memory.export_session("s").to_json()):
+        copied = memory.import_session(exported, "new_session")
+        assert memory.get_stats(copied).max_tokens == 300
+    copied = memory.import_archive(tmp_path / "s.memman", "new_session")
+    assert memory.get_stats(copied).max_tokens == 300
+    memory.update_config(recent_window=3)
+    memory.update_config("s", recent_window=4)
+    with pytest.raises(ConfigError, match="names nothing"):
+        memory.update_config("s", **{name: blank})
+    memory.update_config("s", **{name: None}, max_tokens=400)
+    assert memory.get_stats("s").max_tokens == 400
+
+
+def test_what_is_set_may_repair_what_was_stored() -> None:
+    store = MemoryStore()
+    store.append("s", (configuring("c1", max_tokens=300, recent_window=-1),))
+    memory = MemoryManager(store, config=MemoryConfig(max_tokens=1_000))
+    assert memory.get_stats("s").max_tokens == 1_000
+    memory.update_config("s", recent_window=3)
+    assert memory.get_stats("s").max_tokens == 300
 
 
 @pytest.mark.parametrize("blank", ["", " \n"])
@@ -327,8 +410,11 @@ def test_a_name_of_blanks_is_refused_wherever_it_is_given(blank: str) -> None:
         lambda: memory.record_overflow("the limit is 4000 tokens", model=blank),
         lambda: memory.update_config("s", model=blank),
     ):
-        with pytest.raises(InvalidInput, match=re.escape(f"model={blank!r} names no")):
+        with pytest.raises(InvalidInput, match=re.escape(f"model={blank!r} names nothing: give")):
             call()
+    with pytest.raises(InvalidInput) as refused:
+        memory.count_tokens("hello", model=blank)
+    assert type(refused.value) is InvalidInput, "no setting is at fault"
     assert memory.build_context("s") == before
     assert MemoryConfig.from_env({"MEMMAN_MODEL": blank}).model is None
 

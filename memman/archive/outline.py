@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from memman.config import MemoryConfig
+from memman.config import MemoryConfig, readable
 from memman.errors import EntryNotFound, InvalidInput, Refused
 from memman.ports import Place
 from memman.records import (
@@ -100,7 +100,7 @@ class Outline:
             case Cleared():
                 self._clear()
             case Configured():
-                MemoryConfig().updated(self.settings | record.changes)
+                MemoryConfig().updated(readable(self.settings | record.changes))
                 self.settings = self.settings | record.changes
         if isinstance(record, SHAPES):
             self.floor = seq

@@ -13,7 +13,7 @@ import click
 
 from memman.cli.archives import limit
 from memman.cli.databases import choose
-from memman.entries import MOST_TOKENS
+from memman.entries import MOST_TOKENS, is_blank
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -53,6 +53,11 @@ def ratio(text: str | float) -> float:
     return share
 
 
+def _named(_context: click.Context, _option: click.Parameter, name: str | None) -> str | None:
+    """A name that was given; blanks, which an unset variable leaves, are none."""
+    return None if name is None or is_blank(name) else name
+
+
 def session_argument(command: F) -> F:
     """S, a session file or a database, and `--session`, which session of a database."""
     option = click.option(
@@ -78,6 +83,7 @@ def model_option(command: F) -> F:
         "--model",
         metavar="NAME",
         envvar="MEMMAN_MODEL",
+        callback=_named,
         show_envvar=True,
         help="The model whose token counter and limits apply.",
     )
@@ -97,6 +103,7 @@ def summarizer_option(command: F) -> F:
         "--summarizer",
         metavar="NAME",
         envvar="MEMMAN_SUMMARIZER",
+        callback=_named,
         show_envvar=True,
         help='Who writes the summaries: "anthropic:MODEL", "cmd:PROGRAM ARGS"; digests if none.',
     )

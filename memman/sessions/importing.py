@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from memman import events
 from memman.archive import ArchiveLimits, Intake, SessionState, Source, checked, with_entries
+from memman.config import readable
 from memman.counting import Meter
 from memman.entries import Entry, TokenCount
 from memman.errors import MemmanError, SessionExists, StateError, StoreConflict
@@ -73,7 +74,7 @@ class Importing:
     def _check_settings(self, settings: Mapping[str, Any]) -> None:
         """Raises `StateError` where a session's settings do not go with this manager."""
         try:
-            self._shared.check(self._shared.config.updated(settings))
+            self._shared.check(self._shared.config.updated(readable(settings)))
         except MemmanError as error:
             raise StateError([f"its settings do not work here: {error}"]) from error
 

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from memman import events
-from memman.config import MANAGER_SETTINGS
+from memman.config import MANAGER_SETTINGS, readable
 from memman.contexts import Contexts, recounted
 from memman.counting import model_key, predicted
 from memman.doors import Lock, SyncLock
@@ -176,15 +176,14 @@ class LiveWindow(Telling):
     async def configure(self, changes: Mapping[str, Any]) -> None:
         """Changes settings of this session alone; they persist with it."""
         plain = _plain_settings(changes)
-        self._shared.check(self._shared.config.updated(self._settings).updated(plain))
-        encoded = json_bytes(plain, "what is set")
-        record = Configured(
-            id=self._shared.new_id(),
-            at=self._shared.clock(),
-            changes=msgspec.json.decode(encoded),
-        )
+        shared = self._shared
         async with self._lock:
             await self._refresh()
+            # Together, so that what is set may repair what was stored.
+            together = {**readable(self._settings), **plain}
+            shared.check_change(self._config, shared.config.updated(together))
+            as_stored = msgspec.json.decode(json_bytes(plain, "what is set"))
+            record = Configured(id=shared.new_id(), at=shared.clock(), changes=as_stored)
             await self._append((record,))
         await self._drain()
 
@@ -348,7 +347,7 @@ class LiveWindow(Telling):
         self._recount()
         if inflight:
             ids = [record.id for record in inflight]
-            for seq, record in await shared.door.call(shared.store, shared.store.get, self.id, ids):
+            for seq, record in await self._get(ids):
                 self._paid(record)
                 if seq > seen:  # what was there before is a retry, told in its time
                     self._queue(seq, record)
@@ -394,6 +393,14 @@ class LiveWindow(Telling):
             if len(page) < _PAGE:
                 return records
             after = page[-1][0]
+
+    async def _get(self, names: Sequence[str]) -> Sequence[tuple[int, Record]]:
+        """The records that the store has under these names, in log order."""
+        shared = self._shared
+        found: Sequence[tuple[int, Record]] = await shared.door.call(
+            shared.store, shared.store.get, self.id, names
+        )
+        return found
 
     # ------------------------------------------------------------ writing
 

@@ -6,8 +6,6 @@ cleared away, or logged by an older version), the answer is None, and whoever as
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import msgspec
 
 from memman.entries import Entry
@@ -21,13 +19,6 @@ class Past(LiveWindow):
     """Follows ids from a hidden entry to the window, and from a compression to what it hides."""
 
     __slots__ = ()
-
-    async def _get(self, names: Sequence[str]) -> Sequence[tuple[int, Record]]:
-        shared = self._shared
-        found: Sequence[tuple[int, Record]] = await shared.door.call(
-            shared.store, shared.store.get, self.id, names
-        )
-        return found
 
     async def _hidden_entry(self, entry_id: str) -> Entry | None:
         """An entry that the window does not show, and what does; a step for each time it was compressed."""

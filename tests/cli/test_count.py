@@ -27,6 +27,14 @@ def test_the_model_may_come_from_the_environment(command, monkeypatch):
     assert "tiktoken" in command("count", "hello").stdout
 
 
+@pytest.mark.parametrize("blank", ["", " "])
+def test_a_blank_model_is_none(command, monkeypatch, blank):
+    without = command("count", "hello world").stdout
+    assert command("count", "hello world", "--model", blank).stdout == without
+    monkeypatch.setenv("MEMMAN_MODEL", blank)
+    assert command("count", "hello world").stdout == without
+
+
 def test_a_counter_can_be_named(command):
     assert command("count", "x", "--counter", "chars4").stdout.endswith("chars4)\n")
 
