@@ -11,7 +11,7 @@ from memman import events
 from memman.entries import NO_JSON, Draft, Entry, TokenCount, entry_of
 from memman.errors import IdConflict
 from memman.ports import Appended
-from memman.records import Added, deleted_in
+from memman.records import Added, deleted_in, taken
 from memman.sessions.automatic import Automatic
 
 T = TypeVar("T")
@@ -200,9 +200,7 @@ class Adding(Automatic):
 
         A store that lost the answer to a write writes again, and finds what it had written.
         """
-        shared = self._shared
-        ids = [record.id for record in records]
-        found = await shared.door.call(shared.store, shared.store.get, self.id, ids)
+        found = await self._get([record.id for record in records])
         there = {record.id: record.entry for _, record in found if isinstance(record, Added)}
         for record in records:
             entry = there.get(record.id)
@@ -211,23 +209,33 @@ class Adding(Automatic):
 
     async def _as_added_before(self, entry: Entry) -> Entry:
         """The entry that was added under this id, if it is the same; the retry was a no-op."""
-        shared = self._shared
-        found = await shared.door.call(shared.store, shared.store.get, self.id, [entry.id])
-        same = [
-            msgspec.structs.replace(record.entry, seq=seq)
-            for seq, record in found
-            if isinstance(record, Added) and _same(record.entry, entry)
-        ]
-        # What is left of a deleted entry is like one that never had any content.
-        if same and same[0].content:
-            return same[0]
-        gone = entry.id in deleted_in([record for _, record in await self._log(0)])
-        if same and not gone:
-            return same[0]
+        found = await self._get([entry.id])
+        stored = next(
+            (
+                msgspec.structs.replace(record.entry, seq=seq)
+                for seq, record in found
+                if isinstance(record, Added)
+            ),
+            None,
+        )
+        gone = stored is not None and await self._is_deleted(stored)
+        if stored is not None and not gone and _same(stored, entry):
+            return stored
         raise IdConflict(
             f"the id {entry.id!r} was {'deleted' if gone else 'added before with other content'}; "
             "nothing was changed. Give each entry its own id, or leave ids to memman"
         )
+
+    async def _is_deleted(self, stored: Entry) -> bool:
+        """Whether an added entry of the log was deleted. Under the lock, refreshed.
+
+        What is left of one is like an entry that never had any content; of the others it is certain.
+        """
+        if stored.content or self._window.find(stored.id) is not None:
+            return False
+        # A store need not answer to what was taken away; one that does not is asked for everything.
+        records = [record for _, record in await self._get([taken(stored.id)])]
+        return stored.id in deleted_in(records or [record for _, record in await self._log(0)])
 
 
 def _is_unnamed(entry: Entry) -> bool:
