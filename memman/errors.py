@@ -3,7 +3,7 @@
 MemmanError
 ├── InvalidInput (ValueError)        an argument cannot be taken; nothing changed
 │   ├── ConfigError                  a setting is unknown, of the wrong type, or contradicts another
-│   ├── IdConflict                   the same id was added before with other content
+│   ├── IdConflict                   the same id was added before with other content, or was deleted
 │   ├── FormatError                  messages in no known format, or broken ones
 │   ├── StateError                   a session document that cannot be imported (`problems`)
 │   └── AsyncPortRefused             an async store, counter or summarizer given to the sync door
@@ -42,7 +42,7 @@ class ConfigError(InvalidInput):
 
 
 class IdConflict(InvalidInput):
-    """An entry with this id exists and its content differs."""
+    """An entry with this id was added before with other content, or was deleted."""
 
 
 class FormatError(InvalidInput):

@@ -15,12 +15,12 @@ from typing import Any
 import msgspec
 
 from memman.archive.soundness import Recount, check_record, ids_of, verified, with_entry
-from memman.config import MemoryConfig
+from memman.config import MemoryConfig, readable
 from memman.entries import Entry, check_id
 from memman.errors import EntryNotFound, InvalidInput, Refused, StateError
 from memman.history import History
 from memman.ports import Place
-from memman.records import Added, Configured, Deleted, Record, tainted_by, tombstone
+from memman.records import Added, Configured, Deleted, Record, deleted_in, tainted_by, tombstone
 from memman.results import Summary, summary_of
 from memman.showing import shown
 
@@ -220,7 +220,7 @@ def _folded(records: Sequence[Record], problems: list[str]) -> History:
         try:
             check_record(record)
             if isinstance(record, Configured):
-                MemoryConfig().updated(history.ledger.settings | record.changes)
+                MemoryConfig().updated(readable(history.ledger.settings | record.changes))
             history.apply(seq, record)
         except (Refused, EntryNotFound, InvalidInput, KeyError) as error:
             problems.append(f"record {seq} ({type(record).__name__}): {error}")
@@ -230,7 +230,7 @@ def _folded(records: Sequence[Record], problems: list[str]) -> History:
 
 def _erased(log: Sequence[tuple[int, Record]]) -> list[tuple[int, Record]]:
     """The log with tombstones for all that was deleted, also where a store had not come to it yet."""
-    gone = frozenset(name for _, r in log if isinstance(r, Deleted) for name in r.ids)
+    gone = deleted_in([record for _, record in log])
     if not gone:
         return list(log)
     tainted = tainted_by([record for _, record in log], gone)
@@ -239,8 +239,7 @@ def _erased(log: Sequence[tuple[int, Record]]) -> list[tuple[int, Record]]:
 
 def _recounted(records: Sequence[Record], meter: Recount) -> list[Record]:
     """The records with their entries' counts verified; what was erased keeps the count it had."""
-    gone = frozenset(name for r in records if isinstance(r, Deleted) for name in r.ids)
-    erased = tainted_by(list(records), gone)
+    erased = tainted_by(list(records), deleted_in(records))
 
     def recounted(entry: Entry) -> Entry:
         return entry if entry.id in erased else verified(entry, meter)

@@ -86,7 +86,7 @@ def _null_last(schema: Any) -> Any:
         return schema
     plain = {key: _null_last(value) for key, value in schema.items()}
     if "anyOf" in plain:
-        plain["anyOf"].sort(key=_NULL.__eq__)
+        plain["anyOf"].sort(key=lambda kind: kind == _NULL)
     return plain
 
 
