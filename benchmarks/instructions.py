@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import gc
 import logging
+import os
 import re
 import shutil
 import subprocess
@@ -25,7 +26,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -34,7 +35,7 @@ from benchmarks.shapes import InTurns
 from benchmarks.subjects import Memman, Parts, Subject
 from benchmarks.tables import table
 from benchmarks.tokens import chars4
-from benchmarks.workload import Item, items
+from benchmarks.workload import Item, items, transcripts
 from memman import MemoryConfig, MemoryManager
 
 _BUDGET = 8_000
@@ -82,9 +83,19 @@ def _in_turns(workload: Sequence[Item]) -> Iterator[Step]:
     """As W3: an entry for each session in turns, each with a transcript of its own."""
     instruments = _instruments(_BUDGET)
     starts = range(0, len(workload), _SESSION_ENTRIES)
-    transcripts = [workload[start : start + _SESSION_ENTRIES] for start in starts]
+    by_session = [workload[start : start + _SESSION_ENTRIES] for start in starts]
     subject = InTurns([Memman(instruments, _BUDGET, f"s{start}") for start in starts])
-    return (_step(subject, item) for turn in zip(*transcripts, strict=True) for item in turn)
+    return (_step(subject, item) for turn in zip(*by_session, strict=True) for item in turn)
+
+
+def _whole_sessions(number: int) -> list[Item]:
+    """So many entries of sessions, one session after the other."""
+    sessions, rest = divmod(number, _SESSION_ENTRIES)
+    if rest:
+        raise ValueError(
+            f"in-turns walks whole sessions: {number} entries are no multiple of {_SESSION_ENTRIES}"
+        )
+    return [item for each in transcripts(sessions, _SESSION_ENTRIES) for item in each]
 
 
 def _parts(workload: Sequence[Item]) -> Iterator[Step]:
@@ -101,12 +112,23 @@ def _step(subject: Subject, item: Item, context: bool = True) -> Step:
     return step
 
 
-WALKS: dict[str, Callable[[Sequence[Item]], Iterator[Step]]] = {
-    "append": lambda workload: _appends(workload, False),
-    "append+context": lambda workload: _appends(workload, True),
-    "compressed": _compressed,
-    "in-turns": _in_turns,
-    "parts": _parts,
+class Walk(NamedTuple):
+    """What is walked through, and how: its steps, the items of so many entries, and after how many of them
+    bytecodes are counted.
+    """
+
+    steps: Callable[[Sequence[Item]], Iterator[Step]]
+    items: Callable[[int], list[Item]] = items
+    warm: int = _FROM
+
+
+WALKS: dict[str, Walk] = {
+    "append": Walk(lambda workload: _appends(workload, False)),
+    "append+context": Walk(lambda workload: _appends(workload, True)),
+    "compressed": Walk(_compressed),
+    # All of them, since those after the first hundreds would be the later ones of every session.
+    "in-turns": Walk(_in_turns, _whole_sessions, warm=0),
+    "parts": Walk(_parts),
 }
 
 
@@ -117,7 +139,7 @@ def instructions(walk: str) -> float:
     """Machine instructions per entry: what a longer walk takes more than a shorter one."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "workload.json")
-        path.write_bytes(msgspec.json.encode(items(_TO)))
+        path.write_bytes(msgspec.json.encode(WALKS[walk].items(_TO)))
         shorter, longer = (_collected(walk, path, number) for number in (_FROM, _TO))
     return (longer - shorter) / (_TO - _FROM)
 
@@ -125,7 +147,9 @@ def instructions(walk: str) -> float:
 def _collected(walk: str, path: Path, number: int) -> int:
     command = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", sys.executable]
     command += ["-m", "benchmarks.instructions", walk, "--walk", str(path), str(number)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    # Else the order of sets and the collisions of names differ in each process, by a hundredth or two.
+    environ = {**os.environ, "PYTHONHASHSEED": "0"}
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environ)
     found = _COLLECTED.search(done.stderr)
     if found is None:
         raise RuntimeError(f"valgrind told no count: {done.stderr[-500:]}")
@@ -136,7 +160,7 @@ def _walk(walk: str, path: Path, number: int) -> None:
     """What valgrind looks at. A collection would come at another moment in each length of walk."""
     gc.disable()
     workload = msgspec.json.decode(path.read_bytes(), type=list[Item])
-    for step in WALKS[walk](workload[:number]):
+    for step in WALKS[walk].steps(workload[:number]):
         step()
 
 
@@ -155,9 +179,15 @@ class Bytecodes(msgspec.Struct, frozen=True):
         return table(("function", "bytecodes", "calls"), rows)
 
 
-def bytecodes(walk: str, warm: int = _FROM, number: int = _TO) -> Bytecodes:
-    """What the entries from `warm` to `number` run, on any thread; their own frames here are in it."""
-    steps = WALKS[walk](items(number))
+def bytecodes(walk: str, warm: int | None = None, number: int = _TO) -> Bytecodes:
+    """What the entries from `warm` to `number` run, on any thread; their own frames here are in it.
+
+    By default `warm` is the walk's. What the first entries of a process run alone was run before.
+    """
+    walked = WALKS[walk]
+    warm, workload = walked.warm if warm is None else warm, walked.items(number)
+    for step in walked.steps(workload[:_SESSION_ENTRIES]):
+        step()
     run: Counter[CodeType] = Counter()
     called: Counter[CodeType] = Counter()
 
@@ -171,14 +201,15 @@ def bytecodes(walk: str, warm: int = _FROM, number: int = _TO) -> Bytecodes:
         called[frame.f_code] += 1
         return inside
 
-    for _, step in zip(range(warm), steps, strict=False):
-        step()
     before = sys.gettrace(), threading.gettrace(), gc.isenabled()
     gc.disable()  # a collection runs the callbacks of whoever has any, at another moment each time
-    threading.settrace(entered)
+    threading.settrace(entered)  # before the first step: only threads that start later are reached
     sys.settrace(entered)
     try:
-        for step in steps:
+        for done, step in enumerate(walked.steps(workload)):
+            if done == warm:
+                run.clear()
+                called.clear()
             step()
     finally:
         sys.settrace(before[0])

@@ -28,7 +28,7 @@ from benchmarks.tables import table
 from benchmarks.tokens import o200k
 from benchmarks.validity import Checker
 from benchmarks.walk import walk
-from benchmarks.workload import SEED, Item, items
+from benchmarks.workload import Item, items, transcripts
 
 Open = Callable[[Instruments, int, str], Showing]
 SUBJECTS: dict[str, Open] = {
@@ -115,13 +115,12 @@ def one_session(make: Open, workload: Sequence[Item]) -> Walked:
 
 def in_turns(make: Open, sessions: int, each: int) -> Walked:
     """W3: `each` entries for every session, in turns; each session has a transcript of its own."""
-    transcripts = [items(each, SEED + number) for number in range(sessions)]
     instruments = _instruments()
     threads = threading.active_count()
     began = process_time()
     opened = [make(instruments, _BUDGET, f"s{number}") for number in range(sessions)]
     opening = 1e6 * (process_time() - began) / sessions
-    workload = [item for turn in zip(*transcripts, strict=True) for item in turn]
+    workload = [item for turn in zip(*transcripts(sessions, each), strict=True) for item in turn]
     walked = _walked(InTurns(opened), workload, instruments)
     return msgspec.structs.replace(
         walked, open_microseconds=opening, threads=threading.active_count() - threads

@@ -52,6 +52,11 @@ def items(number: int, seed: int = SEED) -> list[Item]:
     return list(islice(_endless(random.Random(seed)), number))
 
 
+def transcripts(sessions: int, each: int) -> list[list[Item]]:
+    """The first `each` items of so many transcripts, each of a seed of its own."""
+    return [items(each, SEED + number) for number in range(sessions)]
+
+
 def _endless(draw: random.Random) -> Iterator[Item]:
     calls = 0
     while True:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import gc
+import subprocess
 import sys
 from collections.abc import Iterator
+from subprocess import CompletedProcess
 
 import pytest
 
 from benchmarks import instructions
+from benchmarks.workload import SEED, items
 
 
 @pytest.fixture
@@ -48,6 +51,38 @@ def test_a_walk_does_what_it_is_named_after() -> None:
     assert "add_here" in named["append"]
     assert "Rendering.update" not in named["append"]
     assert "Rendering.update" in named["append+context"]
+
+
+def test_what_a_summarizers_thread_runs_is_counted_wherever_it_began() -> None:
+    counted = instructions.bytecodes("compressed", 300, 400)
+    assert any(name.startswith("_work (doors.py") for name, _, _ in counted.functions)
+
+
+def test_in_turns_each_session_has_a_transcript_of_its_own() -> None:
+    walked = instructions.WALKS["in-turns"].items(150)
+    assert walked == [item for number in range(3) for item in items(50, SEED + number)]
+    with pytest.raises(ValueError, match="60 entries are no multiple of 50"):
+        instructions.bytecodes("in-turns", 20, 60)
+
+
+def test_bytecodes_in_turns_are_those_of_whole_sessions() -> None:
+    assert instructions.bytecodes("in-turns", number=100) == instructions.bytecodes(
+        "in-turns", 0, 100
+    )
+
+
+def test_machine_instructions_are_counted_with_the_same_hashes_each_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told: list[str] = []
+
+    def run(command: list[str], env: dict[str, str], **_: object) -> CompletedProcess[str]:
+        told.append(env["PYTHONHASHSEED"])
+        return CompletedProcess(command, 0, "", f"Collected : {command[-1]}")
+
+    monkeypatch.setattr(subprocess, "run", run)
+    assert instructions.instructions("parts") == 1
+    assert told == ["0", "0"]
 
 
 def test_an_unknown_walk_is_named(capsys: pytest.CaptureFixture[str]) -> None:
