@@ -41,7 +41,7 @@ from memman.entries import (
     check_text,
     file_mode,
 )
-from memman.errors import InvalidInput
+from memman.errors import ConfigError, InvalidInput
 from memman.explaining import Explanation
 from memman.formats import plain_messages
 from memman.formats.plain import reported_usage
@@ -834,7 +834,11 @@ class AsyncMemoryManager:
     def _configure(self, config: MemoryConfig) -> None:
         self._check_change(self._shared.config, config, config)
         for session in self._sessions:
-            self._check(config.updated(readable(session.settings)), config)
+            try:
+                self._check(config.updated(readable(session.settings)), config)
+            except ConfigError as error:
+                whose = f"with what session {session.id!r} has set"
+                raise ConfigError(f"{whose}: {error}") from error
         self._shared.configure(config)
 
     def _check_change(
