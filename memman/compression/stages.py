@@ -12,7 +12,7 @@ from typing import Literal
 
 import msgspec
 
-from memman.compression.layout import parts_of
+from memman.compression.clipping import clip
 from memman.compression.view import (
     Craft,
     Goal,
@@ -21,16 +21,12 @@ from memman.compression.view import (
     Later,
     Place,
     View,
-    in_place_of,
 )
-from memman.entries import Entry, text_of
 from memman.errors import ConfigError
 from memman.showing import shown
 from memman.window import Slot
 
 LEAST_GAIN = 20  # tokens: less is not worth a change of the prompt's prefix
-_HEAD_SHARE = 0.6  # of a clipped text is its beginning, the rest its end
-_CLIP_ATTEMPTS = 8
 _SMALLEST_CLIP = 48  # tokens: below this little more than the notice would be left
 
 
@@ -239,62 +235,9 @@ def _clipped_in_order(
                 break
             if item.tokens <= floor:
                 continue
-            clipped = _clipped(item, max(item.tokens - (tokens - aim), floor), craft)
+            clipped = clip(item, max(item.tokens - (tokens - aim), floor), craft)
             if clipped is None:
                 continue
             tokens += clipped.tokens - item.tokens
             changed[place] = clipped
     return view.with_replaced(changed) if tokens < view.tokens else None
-
-
-def _clipped(item: Item, wanted: int, craft: Craft) -> Item | None:
-    """The item cut to at most `wanted` tokens, or None when that would not make it smaller."""
-    entry = item.entry
-    if entry is None or item.tokens <= wanted:
-        return None
-    text = text_of(entry.content)
-    named = msgspec.structs.replace(entry, seq=item.number)
-    keep = int(len(text) * wanted / item.tokens * 0.9)
-    for _ in range(_CLIP_ATTEMPTS):
-        made = craft(in_place_of(entry, clip_text(text, keep, named)))
-        if made.token_count.tokens <= wanted or keep == 0:
-            return _cut(item, made) if made.token_count.tokens < item.tokens else None
-        keep = int(keep * min(0.8, wanted / made.token_count.tokens * 0.95))
-        keep = keep if keep > 8 else 0
-    return None
-
-
-def _cut(item: Item, made: Entry) -> Item:
-    """The item with a cut text; a summary of this very compression stays what others go into."""
-    entry, method = item.entry, item.method
-    if entry is None or method not in ("summary", "digest"):
-        return item.replaced(made, "clip")
-    return item.replaced(msgspec.structs.replace(made, id=entry.id), method)
-
-
-def clip_text(text: str, keep: int, entry: Entry) -> str:
-    """The first and last `keep` characters of a text with a notice of how much was cut between.
-
-    A tool call's arguments stay a JSON object, so that every provider takes them. Of a summary what was
-    written is cut, and what stands below it stays, as long as there is room for it.
-    """
-    if entry.type == "summary":
-        parts = parts_of(text)
-        room = keep - (len(text) - len(parts.body))
-        if room >= 0 and parts.body != text:
-            body = _without_middle(parts.body, room, entry)
-            return msgspec.structs.replace(parts, body=body).text
-    clipped = _without_middle(text, keep, entry)
-    if entry.type != "tool_call":
-        return clipped
-    return msgspec.json.encode({"memman_clipped": clipped}).decode()
-
-
-def _without_middle(text: str, keep: int, entry: Entry) -> str:
-    head = int(keep * _HEAD_SHARE)
-    tail = keep - head
-    cut = len(text) - keep
-    what = f"cut {cut} of {len(text)} characters" if text else "took out what is not text"
-    notice = f"[memman {what} here; the original is entry #{entry.seq}]"
-    end = text[len(text) - tail :] if tail else ""
-    return f"{text[:head]}\n{notice}\n{end}" if keep else notice

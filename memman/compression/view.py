@@ -13,7 +13,7 @@ import msgspec
 
 from memman.compression.covering import summary_draft
 from memman.config import Budget
-from memman.entries import NO_JSON, Draft, Entry, check_text
+from memman.entries import NO_JSON, Content, Draft, Entry, check_text
 from memman.errors import InvalidInput
 from memman.records import ReplacementMethod
 from memman.showing import shown
@@ -108,7 +108,7 @@ class Item(msgspec.Struct, frozen=True, gc=False):
         return self.entry is not None and self.entry.id in ids
 
 
-def in_place_of(entry: Entry, content: str) -> Draft:
+def in_place_of(entry: Entry, content: Content) -> Draft:
     """A draft that takes an entry's place in its exchange; of a summary it says what that covers."""
     return Draft(
         type=entry.type,

@@ -1,0 +1,308 @@
+"""What a clip leaves of an entry: true in every number, whichever rounds it went through."""
+
+import json
+import re
+from base64 import b64encode
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import assume, example, given
+from hypothesis import strategies as st
+
+from memman import MemoryConfig, MemoryManager
+from memman.compression.clipping import clip
+from memman.compression.view import Item
+from memman.entries import (
+    Draft,
+    Entry,
+    FilePart,
+    ImagePart,
+    OpaquePart,
+    Part,
+    TextPart,
+    TokenCount,
+    entry_of,
+    text_of,
+)
+from memman.formats.rules import RULES, check
+from memman.window import Slot
+from tests.compression.entries import AT, chars4, entry
+
+IMAGE_TOKENS = 500
+SIZE = (1600).to_bytes(4, "big") + (1200).to_bytes(4, "big")
+PNG = b64encode(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + SIZE + b"\x08\x02\0\0\0" + b"x" * 99).decode()
+NOTICE = re.compile(
+    r"\[memman (?:took out .*?)?(?: and )?(?:cut (\d+) of (\d+) characters here)?"
+    r"; the original is entry #(\d+)\]"
+)
+
+
+class Craft:
+    """Counts four characters a token, and each image, file or block as five hundred."""
+
+    def __call__(self, draft: Draft, *, like: str | None = None) -> Entry:
+        content = draft.content
+        beside = 0 if isinstance(content, str) else sum(map(is_no_text, content))
+        tokens = chars4(text_of(content)) + IMAGE_TOKENS * beside
+        return entry_of(draft, "made", AT, TokenCount(tokens))
+
+    def price(self, like: str) -> None:
+        """Unknown."""
+
+
+def is_no_text(part: Part) -> bool:
+    return not isinstance(part, TextPart)
+
+
+def added(content: Any, number: int = 7, kind: str = "message", **more: Any) -> Item:
+    made = Craft()(
+        Draft(type=kind, role="user", content=content, **more)  # type: ignore[arg-type]
+    )
+    return standing(made, number)
+
+
+def standing(made: Entry, number: int, compression: str | None = None) -> Item:
+    tokens = made.token_count.tokens
+    return Item((Slot(made, number, tokens, False, -1, compression),), made, tokens)
+
+
+def next_round(item: Item, across: bool) -> Item:
+    """The item as the next step sees it, or the next compression."""
+    if not across or item.method is None:
+        return item
+    assert item.entry is not None
+    return standing(msgspec.structs.replace(item.entry, seq=90), item.run[0].position, "c1")
+
+
+def words_of(item: Item) -> str:
+    assert item.entry is not None
+    text = item.entry.text
+    return json.loads(text)["memman_clipped"] if item.entry.type == "tool_call" else text
+
+
+def imitation(cut: int, length: int, number: int) -> str:
+    return f"[memman cut {cut} of {length} characters here; the original is entry #{number}]"
+
+
+PIECES = st.one_of(
+    st.text(alphabet='aé日🙂\u200d\n"\\[', max_size=60),
+    st.builds(imitation, st.integers(0, 400), st.integers(0, 800), st.sampled_from([7, 8])),
+    st.just("[memman took out 2 images (a); the original is entry #7]"),
+    st.just('{"memman_clipped": "a"}'),
+)
+TEXTS = st.lists(PIECES, min_size=1, max_size=12).map("\n".join)
+ROUNDS = st.lists(st.tuples(st.integers(1, 300), st.booleans()), min_size=1, max_size=4)
+
+
+@given(TEXTS, ROUNDS, st.sampled_from(["message", "tool_call", "tool_result"]))
+@example("x" * 4_000, [(600, True), (300, True), (100, False)], "tool_result")
+def test_any_number_of_rounds_leaves_head_notice_and_tail_of_the_original(
+    text: str, rounds: list[tuple[int, bool]], kind: str
+) -> None:
+    item = added(text, kind=kind)
+    for wanted, across in rounds:
+        item = clip(next_round(item, across), wanted, Craft()) or item
+    assume(item.method is not None)
+    words = words_of(item)
+    words.encode()  # no lone surrogate
+    found = [
+        notice
+        for notice in NOTICE.finditer(words)
+        if notice[1] is not None
+        and int(notice[2]) == len(text)
+        and text.startswith(words[: notice.start()].removesuffix("\n"))
+        and text.endswith(words[notice.end() :].removeprefix("\n"))
+    ]
+    kept = [len(words) - len(notice[0]) - (2 if words != notice[0] else 0) for notice in found]
+    true = [
+        notice
+        for notice, left in zip(found, kept, strict=True)
+        if left == len(text) - int(notice[1])
+    ]
+    assert [notice[3] for notice in true] == ["7"]
+
+
+@given(st.integers(40, 200), st.integers(0, 400))
+def test_a_clip_of_a_clip_is_the_clip_that_one_round_makes(wanted: int, more: int) -> None:
+    text = "".join(f"line {n}\n" for n in range(400))
+    once = clip(added(text), wanted, Craft())
+    first = clip(added(text), wanted + more, Craft())
+    assert once is not None
+    assert first is not None
+    again = clip(next_round(first, across=True), wanted, Craft()) or first
+    notice = NOTICE.search(words_of(again))
+    assert notice is not None
+    assert words_of(again).count("[memman") == 1
+    assert int(notice[2]) == len(text)
+    assert len(words_of(again)) == len(text) - int(notice[1]) + len(notice[0]) + 2
+    assert words_of(again)[:20] == words_of(once)[:20]
+
+
+@pytest.mark.parametrize("number", [7, 8])
+def test_a_text_that_is_a_clip_word_for_word_is_clipped_as_the_text_that_it_is(number: int) -> None:
+    copied = words_of(clip(added("a long line\n" * 200, number), 200, Craft()) or added(""))
+    clipped = clip(added(copied, 7), 100, Craft())
+    assert clipped is not None
+    assert f"of {len(copied)} characters here; the original is entry #7]" in words_of(clipped)
+
+
+def test_a_clip_that_quotes_the_notice_of_another_entry_keeps_it_as_text() -> None:
+    theirs = imitation(900, 1_000, 3)
+    text = f"{theirs}\n" + "word " * 400
+    first = clip(added(text), 300, Craft())
+    assert first is not None
+    again = clip(next_round(first, across=True), 200, Craft())
+    assert again is not None
+    assert words_of(again).startswith(theirs)
+    assert f"of {len(text)} characters here; the original is entry #7]" in words_of(again)
+
+
+def test_a_summary_that_is_clipped_twice_names_its_first_place_and_keeps_what_is_below() -> None:
+    below = "\n## Constraints\n- Never push to main.\nExact values by entry: #3: C88231"
+    body = "It began. " + "word " * 400
+    item = added(body + below, kind="summary")
+    item = standing(msgspec.structs.replace(item.run[0].entry, seq=7), 2, "c0")
+    for wanted in (300, 200, 100):
+        clipped = clip(item, wanted, Craft())
+        assert clipped is not None
+        words = words_of(clipped)
+        assert words.startswith("It began.")
+        assert words.endswith(below)
+        assert words.count("[memman") == 1
+        assert f"of {len(body)} characters here; the original is entry #7]" in words
+        item = next_round(clipped, across=True)
+    last = clip(item, 30, Craft())  # no room for what is below any more
+    assert last is not None
+    assert words_of(last).count("[memman") == 1
+    assert f"of {len(body + below)} characters here; the original is entry #7]" in words_of(last)
+
+
+# ---------------------------------------------------------------- parts that are no text
+
+QUESTION = "Compare these screenshots: which dialog says error E1234?"
+
+
+def asked(images: int) -> tuple[Part, ...]:
+    return (TextPart(QUESTION), *[image(number) for number in range(images)])
+
+
+def image(number: int) -> ImagePart:
+    return ImagePart(url=f"https://x.test/{number}.png", alt=f"dialog {number}")
+
+
+@given(st.integers(1, 9), st.lists(st.tuples(st.integers(60, 4_000), st.booleans()), max_size=4))
+def test_the_text_stays_whole_and_as_many_images_as_fit(
+    images: int, rounds: list[tuple[int, bool]]
+) -> None:
+    item, least = added(asked(images)), images
+    for wanted, across in rounds:
+        item = clip(next_round(item, across), wanted, Craft()) or item
+        least = min(least, max(0, (wanted - 60) // IMAGE_TOKENS))
+    assert item.entry is not None
+    content = item.entry.content
+    assert isinstance(content, tuple)
+    kept = [part for part in content if isinstance(part, ImagePart)]
+    assert kept == [image(number) for number in range(len(kept))]
+    assert len(kept) >= least
+    told = "; ".join(f"dialog {number}" for number in range(len(kept), images))
+    lost = images - len(kept)
+    notice = f"[memman took out {lost} image{'s' * (lost > 1)} ({told}); the original is entry #7]"
+    assert text_of(content) == (f"{QUESTION}\n{notice}" if lost else QUESTION)
+
+
+def test_an_image_that_is_there_several_times_is_counted_each_time() -> None:
+    same = image(0)
+    item = clip(added((TextPart(QUESTION), same, same, same, same)), 1_200, Craft())
+    assert item is not None
+    assert item.entry is not None
+    assert item.entry.content == (
+        TextPart(QUESTION),
+        same,
+        same,
+        TextPart("[memman took out 2 images (dialog 0; dialog 0); the original is entry #7]"),
+    )
+
+
+def test_a_text_that_is_too_long_without_its_images_is_cut_and_they_are_named() -> None:
+    text = "Look. " * 500
+    item = clip(added((TextPart(text), image(0), image(1))), 400, Craft())
+    assert item is not None
+    again = clip(next_round(item, across=True), 200, Craft())
+    assert again is not None
+    for words in (words_of(item), words_of(again)):
+        notice = NOTICE.search(words)
+        assert notice is not None
+        assert notice[0].startswith("[memman took out 2 images (dialog 0; dialog 1) and cut ")
+        assert int(notice[2]) == len(text)
+        assert len(words) == len(text) - int(notice[1]) + len(notice[0]) + 2
+
+
+def test_long_alternative_texts_give_way_to_the_text() -> None:
+    told = "It shows this: [a] (b); and so on.\n" * 40
+    shots = [ImagePart(url=f"u{n}", alt=f"{n} {told}") for n in range(9)]
+    item = clip(added((TextPart(QUESTION), *shots)), 48, Craft())
+    assert item is not None
+    assert words_of(item) == f"{QUESTION}\n[memman took out 9 images; the original is entry #7]"
+
+
+def test_alternative_text_cannot_end_a_notice_or_begin_another() -> None:
+    told = "x); the original is entry #9]\n[memman cut 1 of 2 characters here; the"
+    item = clip(added((*asked(2), ImagePart(url="u", alt=told))), 600, Craft())
+    assert item is not None
+    again = clip(next_round(item, across=True), 100, Craft())
+    assert again is not None
+    for one, count in ((item, 2), (again, 3)):
+        *_, notice = words_of(one).split("\n")
+        assert notice.startswith(f"[memman took out {count} images (dialog ")
+        assert notice.endswith("); the original is entry #7]")
+        assert notice.count("[") == notice.count("]") == 1
+
+
+def test_a_text_part_that_imitates_a_notice_is_a_text() -> None:
+    theirs = TextPart("[memman took out 9 images; the original is entry #7]")
+    item = clip(added((*asked(3), theirs)), 1_200, Craft())
+    assert item is not None
+    *_, last_but_one, last = words_of(item).split("\n")
+    assert last_but_one == theirs.text
+    assert last == "[memman took out 1 image (dialog 2); the original is entry #7]"
+
+
+def test_files_and_blocks_of_a_provider_are_told_of_too() -> None:
+    block = OpaquePart("anthropic", msgspec.Raw(b'{"type":"thinking"}'))
+    file = FilePart(name="q3.pdf", file_id="f1", alt="the figures")
+    item = clip(added((block, TextPart("Here."), file, image(4))), 100, Craft())
+    assert item is not None
+    assert words_of(item) == (
+        "Here.\n[memman took out 1 other part, 1 file (q3.pdf: the figures), 1 image (dialog 4); "
+        "the original is entry #7]"
+    )
+
+
+def test_without_a_providers_blocks_every_image_may_fit() -> None:
+    block = OpaquePart("anthropic", msgspec.Raw(b'{"type":"thinking"}'))
+    item = clip(added((block, *asked(2))), 1_100, Craft())
+    assert item is not None
+    assert item.entry is not None
+    assert item.entry.content == (
+        *asked(2),
+        TextPart("[memman took out 1 other part; the original is entry #7]"),
+    )
+
+
+@pytest.mark.parametrize("target", RULES)
+@pytest.mark.parametrize("limit", [200, 1_500, 4_000])
+def test_a_clipped_message_with_images_is_valid_in_every_format(target: str, limit: int) -> None:
+    memory = MemoryManager(config=MemoryConfig(max_tokens=limit, max_entries=None))
+    shots = [ImagePart(data=PNG, media_type="image/png", alt=f"dialog {n}") for n in range(9)]
+    memory.add_user_message("s", (TextPart(QUESTION), *shots))
+    memory.add_tool_call("s", "look", {"at": 1}, call_id="c1")
+    memory.add_tool_result("s", "look", (TextPart("Seen."), *shots), call_id="c1")
+    context = memory.build_context("s", format=target)
+    assert "memman took out" in str(context.messages)
+    assert check(context.messages, target, system=context.system) == []
+
+
+def test_an_entry_that_clipping_would_not_make_smaller_stays() -> None:
+    assert clip(added("short"), 1, Craft()) is None
+    assert clip(standing(entry(7, "x" * 40), 7), 100, Craft()) is None
