@@ -98,11 +98,13 @@ class Composer:
         told = parts_of_reply(text)
         below = self._below(told.constraints, cap)
         self.forgotten = below.forgotten
-        values = ledger(self._originals, int(LEDGER_SHARE * cap) * _CHARS_A_TOKEN)
+        room = int(LEDGER_SHARE * cap) * _CHARS_A_TOKEN
+        values = ledger(self._originals, room, below.declared)
         return Parts(told.body, below.constraints, below.declared, values)
 
     def _with_fewer_values(self, parts: Parts, plain: Entry, cap: int) -> Entry:
-        values = ledger(self._originals, (cap - plain.token_count.tokens) * _CHARS_A_TOKEN)
+        room = (cap - plain.token_count.tokens) * _CHARS_A_TOKEN
+        values = ledger(self._originals, room, parts.declared)
         if not values:
             return plain
         made = self.entry(msgspec.structs.replace(parts, ledger=values).text)

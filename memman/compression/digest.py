@@ -71,7 +71,7 @@ def digest(
 
     `below` are constraints that stand in it word for word.
     """
-    coverage, ranked = _Coverage(_lines_of(entries)), ranked_values(entries)
+    coverage, ranked = _Coverage(_lines_of(entries)), ranked_values(entries, above=below.declared)
     least = Parts("", below.constraints, below.declared).text
 
     def composed(room: int) -> str:

@@ -2,7 +2,8 @@
 
 Exact values (paths, identifiers, numbers, dates, addresses) are what the next steps need and what summaries
 lose. A ledger among the entries is read back, so that its values keep the entries they came from from
-summary to summary. No value has a blank or a bracket in it, so none can end the line.
+summary to summary. What an earlier summary's text alone tells has no entry, and stands last, after `#?`. No
+value has a blank or a bracket in it, so none can end the line.
 """
 
 from __future__ import annotations
@@ -25,38 +26,46 @@ _CHOICE: Final = 1.3  # times the room, of values to choose from
 _READ: Final = 100  # times the room, of text
 _READ_OF_ONE: Final = 600  # characters
 _DIGIT: Final = re.compile(r"\d")
-_KEPT: Final = re.compile(r"#(\d+): ([^;]*)")
+_UNPLACED: Final = "?"  # stands for the number of an entry that is not known
+_KEPT: Final = re.compile(r"#(\d+|\?): ([^;]*)")
 
-Found = tuple[str, int]  # a value, and the number of its entry
+Found = tuple[str, int | None]  # a value, and the number of its entry where that is known
 
 
-def ledger(entries: Sequence[Entry], characters: int) -> str:
+def ledger(entries: Sequence[Entry], characters: int, above: Sequence[str] = ()) -> str:
     """The exact values alone, at most so many characters of them; "" where there are none.
 
     Read are the newest entries, until there is enough to choose from, and the ledgers of all summaries.
+    What stands in the texts right `above` it is not said again.
     """
     if characters <= len(LEDGER_HEAD) + _LEAST_ROOM:
         return ""
-    return ledger_line(ranked_values(entries, characters), characters)
+    return ledger_line(ranked_values(entries, characters, above), characters)
 
 
-def ranked_values(entries: Sequence[Entry], room: int | None = None) -> list[Found]:
-    """The values with their entries: what was seen often first, then what was seen lately.
+def ranked_values(
+    entries: Sequence[Entry], room: int | None = None, above: Sequence[str] = ()
+) -> list[Found]:
+    """The values with their entries, except those of the texts `above`: what was seen often first, then
+    what was seen lately.
 
     With a `room` in characters only as much is read as that is worth.
     """
     ranking = _Ranking()
+    unplaced: dict[str, None] = {}
     read = 0
     for order, entry in enumerate(reversed(entries)):
         if entry.type == "summary":
-            ranking.see_summary(entry, order, sure=room is not None)
+            unplaced |= ranking.see_summary(entry, order, sure=room is not None)
         elif room is None:
             ranking.see(exact_values(entry.text), order, entry.seq)
         elif ranking.chars < _CHOICE * room and read < _READ * room:
             text = entry.text
             read += min(len(text), _READ_OF_ONE)
             ranking.see(sure_values(text, _READ_OF_ONE), order, entry.seq)
-    return ranking.ranked()
+    ranking.see(tuple(unplaced), len(entries), None)
+    said = {value for text in above for value in exact_values(text)}
+    return [found for found in ranking.ranked() if found[0] not in said]
 
 
 class _Ranking:
@@ -66,10 +75,12 @@ class _Ranking:
 
     def __init__(self) -> None:
         self._seen: dict[str, int] = {}  # in how many entries, as far as that counts
-        self._found: list[tuple[str, int, int]] = []  # value, how late it stood, in which entry
+        self._found: list[
+            tuple[str, int, int | None]
+        ] = []  # value, how late it stood, in which entry
         self.chars = 0
 
-    def see(self, values: Sequence[str], order: int, seq: int) -> None:
+    def see(self, values: Sequence[str], order: int, seq: int | None) -> None:
         """Takes in the values of an entry, each given once."""
         seen = self._seen
         fresh = [value for value in values if value not in seen]
@@ -81,16 +92,16 @@ class _Ranking:
         self._found += [(value, order, seq) for value in fresh]
         self.chars += len("".join(fresh)) + len(fresh)
 
-    def see_summary(self, entry: Entry, order: int, sure: bool) -> None:
-        """Takes in an earlier summary: its own values, and those of its ledger, the newest first."""
+    def see_summary(self, entry: Entry, order: int, sure: bool) -> dict[str, None]:
+        """Takes in what an earlier summary's ledger has by entry; returns its values without one."""
         text, kept = without_ledger(entry.text)
-        known = {value for value, _ in kept}
+        for value, seq in reversed(kept):
+            if seq is not None:
+                self.see((value,), order, seq)
+        placed = {value for value, seq in kept if seq is not None}
         values = sure_values(text, len(text)) if sure else exact_values(text)
-        own = [value for value in values if value not in known]
-        self.see(own, order, entry.seq)
-        late = order + len(own)
-        for at, (value, seq) in enumerate(reversed(kept)):
-            self.see((value,), late + at, seq)
+        told = dict.fromkeys([*values, *(value for value, _ in kept)])
+        return {value: None for value in told if value not in placed}
 
     def ranked(self) -> list[Found]:
         """The values with their entries, what is worth most first."""
@@ -113,19 +124,29 @@ def without_ledger(text: str) -> tuple[str, list[Found]]:
     if above is text:
         return text, []
     kept = _KEPT.findall(text, text.rfind("\n") + 1)
-    return above, [(v, int(seq)) for seq, values in kept for v in values.split()]
+    return above, [
+        (value, None if seq == _UNPLACED else int(seq))
+        for seq, values in kept
+        for value in values.split()
+    ]
 
 
 def ledger_line(ranked: Sequence[Found], room: int) -> str:
     """As many values as there is room for, those of one entry together."""
     left = room - len(LEDGER_HEAD)
-    kept: dict[int, list[str]] = {}
+    kept: dict[int | None, list[str]] = {}
     for value, seq in ranked:
-        cost = len(value) + 1 + (0 if seq in kept else len(str(seq)) + 4)
+        cost = len(value) + 1 + (0 if seq in kept else len(_number(seq)) + 4)
         if cost <= left:
             kept.setdefault(seq, []).append(value)
             left -= cost
         elif left < _LEAST_ROOM:
             break
-    parts = [f"#{seq}: {' '.join(values)}" for seq, values in sorted(kept.items())]
-    return LEDGER_HEAD + "; ".join(parts) if kept else ""
+    unplaced = kept.pop(None, None)
+    groups = [*sorted(kept.items()), *([(None, unplaced)] if unplaced else [])]
+    parts = [f"#{_number(seq)}: {' '.join(values)}" for seq, values in groups]
+    return LEDGER_HEAD + "; ".join(parts) if parts else ""
+
+
+def _number(seq: int | None) -> str:
+    return _UNPLACED if seq is None else str(seq)

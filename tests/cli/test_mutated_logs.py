@@ -29,7 +29,9 @@ def logged(path: Path, random: Random, changes: int) -> bytes:
     """The log with so many places changed, and now and then cut off or with a byte too many."""
     text = path.read_text(encoding="utf-8")
     in_lines = path.suffix == ".jsonl"
-    log: list[Any] = [json.loads(line) for line in text.splitlines()] if in_lines else [json.loads(text)]
+    log: list[Any] = (
+        [json.loads(line) for line in text.splitlines()] if in_lines else [json.loads(text)]
+    )
     for _ in range(changes):
         change(log, random)
     raw = "\n".join(json.dumps(item, default=str) for item in log).encode()
@@ -41,7 +43,9 @@ def logged(path: Path, random: Random, changes: int) -> bytes:
 @pytest.mark.parametrize("path", LOGS, ids=lambda path: path.name)
 @settings(max_examples=examples(40), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(random=st.randoms(use_true_random=False), changes=st.integers(0, 5))
-def test_a_changed_log_is_imported_or_refused(path: Path, tmp_path: Path, random: Random, changes: int):
+def test_a_changed_log_is_imported_or_refused(
+    path: Path, tmp_path: Path, random: Random, changes: int
+):
     given_, session = tmp_path / path.name, tmp_path / "session.json"
     session.unlink(missing_ok=True)
     given_.write_bytes(logged(path, random, changes))

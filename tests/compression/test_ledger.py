@@ -28,6 +28,60 @@ def test_values_of_an_earlier_ledger_keep_their_entries() -> None:
     )
 
 
+def test_what_only_the_text_of_an_earlier_summary_tells_stands_without_a_number() -> None:
+    earlier = summary(64, f"The build on host-77 failed.\n{LEDGER_HEAD}#2: OPS-4411")
+    made = ledger([earlier, entry(65, "Now C88231.")], 200)
+    assert made == f"{LEDGER_HEAD}#2: OPS-4411; #65: C88231; #?: host-77"
+    again = ledger([summary(80, f"Well.\n{made}"), entry(81, "Again OPS-4411.")], 200)
+    assert again == f"{LEDGER_HEAD}#65: C88231; #81: OPS-4411; #?: host-77"
+
+
+def test_a_value_takes_the_number_of_an_entry_as_soon_as_one_is_known() -> None:
+    unplaced = summary(64, f"It was host-77.\n{LEDGER_HEAD}#?: OPS-4411")
+    earlier = summary(30, f"Well.\n{LEDGER_HEAD}#2: host-77")
+    made = ledger([earlier, unplaced, entry(65, "Again OPS-4411.")], 200)
+    assert made == f"{LEDGER_HEAD}#2: host-77; #65: OPS-4411"
+
+
+def test_what_has_an_entry_goes_before_what_has_none() -> None:
+    told = " ".join(f"id-{number:04d}" for number in range(20))
+    earlier = summary(64, f"{told}\n{LEDGER_HEAD}#2: OPS-4411")
+    assert "#2: OPS-4411" in ledger([earlier], len(LEDGER_HEAD) + 32)
+
+
+def test_what_stands_right_above_a_ledger_is_not_said_again() -> None:
+    said = [entry(1, "Use port 7001 and ORD-4711."), entry(2, "Now C88231.")]
+    made = ledger(said, 200, ["Never touch port 7001."])
+    assert made == f"{LEDGER_HEAD}#1: ORD-4711; #2: C88231"
+
+
+_ROUNDS = st.lists(
+    st.lists(st.sampled_from(["id-1", "id-22", "/srv/a.txt", "and so on"]), max_size=4),
+    min_size=1,
+    max_size=5,
+)
+
+
+@given(
+    _ROUNDS, st.sampled_from(["", "Told: id-1 and id-22.", "See /srv/a.txt"]), st.integers(30, 90)
+)
+def test_a_number_in_a_ledger_is_that_of_an_added_entry_with_the_value(
+    rounds: list[list[str]], told: str, most: int
+) -> None:
+    added: dict[int, str] = {}
+    text, seq = "", 0
+    for texts in rounds:
+        run = [summary(seq, text)] if text else []
+        for said in texts:
+            seq += 1
+            added[seq] = said
+            run.append(entry(seq, said))
+        seq += 1  # the compression's record
+        text = f"{told}\n{ledger(run, most)}".strip()
+        _, kept = without_ledger(text)
+        assert all(value in added.get(number, "") for value, number in kept if number is not None)
+
+
 def test_where_there_is_little_room_what_came_often_goes_before_what_came_lately() -> None:
     said = [entry(n, "id-0001" if n % 2 else f"id-{n:04d}") for n in range(1, 20)]
     kept = ledger(said, len(LEDGER_HEAD) + 32)
@@ -50,7 +104,7 @@ def test_no_value_breaks_out_of_the_ledger(texts: list[str]) -> None:
     made = ledger(said, 10_000)
     _, kept = without_ledger(f"x\n{made}")
     by_seq = {one.seq: one.text for one in said}
-    assert all(value in by_seq[seq] for value, seq in kept)
+    assert all(seq is not None and value in by_seq[seq] for value, seq in kept)
     assert "[" not in made
 
 
