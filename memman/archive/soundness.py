@@ -107,6 +107,9 @@ def _check_entry(entry: Entry) -> None:
         if not numbers or not all(_is_time(metadata.get(key)) for key in ("start", "end")):
             what = f"{entry.id!r} is a summary whose metadata does not say what it covers"
             raise InvalidInput(what)
+        if not _is_glance(metadata.get("glance", {})):
+            what = f"{entry.id!r} is a summary whose metadata has a glance that cannot be read"
+            raise InvalidInput(what)
 
 
 def _check_tokens(*numbers: int) -> None:
@@ -121,6 +124,17 @@ def _check_speakers(record: Compressed) -> None:
     for item in record.replacements:
         if item.into is not None and (item.entry is not None or item.into not in made):
             raise InvalidInput(f"a run names {item.into!r}, which this compression did not make")
+
+
+def _is_glance(found: object) -> bool:
+    if not isinstance(found, dict):
+        return False
+    numbers = [found.get(key, 0) for key in ("user_messages", "errors")]
+    return (
+        all(type(number) is int and number >= 0 for number in numbers)
+        and isinstance(found.get("first_message"), str | None)
+        and isinstance(found.get("whole", False), bool)
+    )
 
 
 def _is_time(text: object) -> bool:

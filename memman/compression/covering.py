@@ -4,19 +4,74 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import Final
 
 import msgspec
 
 from memman.entries import NO_JSON, Draft, Entry
 
+QUOTE_CHARS: Final = 160  # of a user's message, at most
+
+
+class Glance(msgspec.Struct, frozen=True):
+    """How a run began, and how much is in it: kept beside a summary's text, as no model is trusted with it.
+
+    `whole` says that it is of all that is covered: an earlier summary may be of a memman that did not keep
+    it, or of a step of one's own. Else the numbers are the least that there were.
+    """
+
+    user_messages: int = 0
+    errors: int = 0
+    first_message: str | None = None  # the beginning of it, on one line
+    whole: bool = False
+
 
 class Covered(msgspec.Struct, frozen=True):
-    """What a summary covers: places in the log, and times. A summary's metadata, for its heading."""
+    """What a summary covers: places in the log, times, and what is seen of it at a glance. A summary's
+    metadata, for its heading and for the summaries after it.
+    """
 
     first: int
     last: int
     start: datetime
     end: datetime
+    glance: Glance = Glance()
+
+
+def covered_by(summary: Entry) -> Covered | None:
+    """What a summary covers, as far as it says."""
+    if len(memoryview(summary.metadata_json)) <= len(b"{}"):
+        return None
+    return msgspec.json.decode(summary.metadata_json, type=Covered)
+
+
+def glance_of(entries: Sequence[Entry]) -> Glance:
+    """What is seen at a glance of a run, and of what the summaries in it cover."""
+    user_messages = errors = 0
+    first: tuple[int, str] | None = None
+    whole = True
+    for entry in entries:
+        at, began = entry.seq, None
+        if entry.type == "summary":
+            covered = covered_by(entry)
+            told = covered.glance if covered is not None else Glance()
+            at, began = covered.first if covered is not None else at, told.first_message
+            user_messages += told.user_messages
+            errors += told.errors
+            whole = whole and told.whole
+        else:
+            errors += entry.is_error
+            if entry.type == "message" and entry.role == "user":
+                user_messages += 1
+                began = quotable(entry.text) if first is None or at < first[0] else None
+        if began is not None and (first is None or at < first[0]):
+            first = (at, began)
+    return Glance(user_messages, errors, first[1] if first and whole else None, whole)
+
+
+def quotable(text: str) -> str:
+    """The text on one line, with one character more than is quoted where it is longer."""
+    return " ".join(text.split())[: QUOTE_CHARS + 1]
 
 
 def summary_draft(text: str, originals: Sequence[Entry]) -> Draft:
@@ -30,8 +85,7 @@ def _range_of(originals: Sequence[Entry]) -> msgspec.Raw:
     times = [entry.timestamp for entry in plain]
     seqs = [plain[0].seq, plain[-1].seq] if plain else []  # they are in the order of the log
     for entry in originals:
-        if entry.type == "summary" and len(memoryview(entry.metadata_json)) > len(b"{}"):
-            known = msgspec.json.decode(entry.metadata_json, type=Covered)
+        if entry.type == "summary" and (known := covered_by(entry)) is not None:
             times += known.start, known.end
             seqs += known.first, known.last
     if not seqs:
@@ -41,5 +95,6 @@ def _range_of(originals: Sequence[Entry]) -> msgspec.Raw:
         "last": max(seqs),
         "start": min(times).isoformat(),
         "end": max(times).isoformat(),
+        "glance": glance_of(originals),
     }
     return msgspec.Raw(msgspec.json.encode(covered))

@@ -23,6 +23,7 @@ from typing import Final
 import msgspec
 
 from memman.compression.constraints import NOTHING_CARRIED, Carried
+from memman.compression.covering import QUOTE_CHARS, glance_of, quotable
 from memman.compression.layout import Parts, parts_of, without_headings
 from memman.compression.ledger import ledger_line, ranked_values
 from memman.compression.words import words_of
@@ -39,14 +40,12 @@ _SHORTEST_CUT: Final = 80
 _LEAST_ROOM: Final = 16
 _LEAST_HEADED: Final = 600  # characters: with less room every one is for values and lines
 _QUOTE_SHARE: Final = 0.05  # of the room, for the first and for the last user message each
-_QUOTE_CHARS: Final = 160
 _ROUNDS: Final = 8
 _FULL: Final = 0.985  # of the tokens: near enough
 
-_FIRST: Final = re.compile(r'^First: "(.*?)(?:\.\.\.)?"$', re.MULTILINE)
 _AT_A_GLANCE: Final = re.compile(
-    r"^(?:\[Previous conversation summary\]|\d+ user messages|(?:First|Last): \".*\"|Tools used: .*"
-    r"|\d+ errors encountered)$",
+    r"^(?:\[Previous conversation summary\]|(?:At least )?\d+ (?:user messages|errors encountered)"
+    r"|(?:First|Last): \".*\"|Tools used(?: lately)?: .*)$",
     re.MULTILINE,
 )
 # Also where sentences end in Greek, Arabic, Urdu, Hindi, Burmese, Ethiopic, Khmer; Chinese and Japanese.
@@ -108,34 +107,35 @@ def longest(tokens: int, count: CountText, composed: Callable[[int], str], least
 # ---------------------------------------------------------------- the extract
 
 
-def heuristic_summary(entries: Sequence[Entry], quote: int = _QUOTE_CHARS) -> str:
+def heuristic_summary(entries: Sequence[Entry], quote: int = QUOTE_CHARS) -> str:
     """What is seen at a glance: how many user messages, the first and last of them, tools, errors.
 
-    Source of the shape: the fallback of the reference memory manager. The first message of all stays first
-    when an earlier text of this shape is among the entries.
+    The first message and the numbers are of all that earlier summaries among the entries cover too, the
+    tools of the entries alone. Where a summary does not say, there is no first message and the numbers are
+    said to be the least. Source of the shape: the fallback of the reference memory manager.
     """
-    users = [entry.text for entry in entries if entry.type == "message" and entry.role == "user"]
-    told = [entry.text for entry in entries if entry.type == "summary"]
-    began = next((found[1] for text in told if (found := _FIRST.search(text))), None)
+    glance = glance_of(entries)
+    carried = any([entry.type == "summary" for entry in entries])
+    users = [entry for entry in entries if entry.type == "message" and entry.role == "user"]
     tools = dict.fromkeys(
         entry.name for entry in entries if entry.type == "tool_call" and entry.name
     )
-    errors = sum(entry.is_error for entry in entries)
-    lines = [_HEAD, f"{len(users)} user messages"]
-    if users or began:
-        lines.append(f'First: "{_quoted(began or users[0], quote)}"')
+    least = "" if glance.whole else "At least "
+    lines = [_HEAD, f"{least}{glance.user_messages} user messages"]
+    if glance.first_message is not None:
+        lines.append(f'First: "{_quoted(glance.first_message, quote)}"')
     if users:
-        lines.append(f'Last: "{_quoted(users[-1], quote)}"')
+        lines.append(f'Last: "{_quoted(quotable(users[-1].text), quote)}"')
     if tools:
-        lines.append(f"Tools used: {_quoted(', '.join(tools), 2 * quote)}")
-    if errors:
-        lines.append(f"{errors} errors encountered")
+        used = "Tools used lately" if carried else "Tools used"
+        lines.append(f"{used}: {_quoted(', '.join(tools), 2 * quote)}")
+    if glance.errors:
+        lines.append(f"{least}{glance.errors} errors encountered")
     return "\n".join(lines)
 
 
 def _quoted(text: str, limit: int) -> str:
-    flat = " ".join(text.split())
-    return flat if len(flat) <= limit else f"{flat[:limit]}..."
+    return text if len(text) <= limit else f"{text[:limit]}..."
 
 
 def _lines_of(entries: Sequence[Entry]) -> list[_Line]:
@@ -178,7 +178,7 @@ def _extract(entries: Sequence[Entry], coverage: _Coverage, room: int, taken: in
     """What is seen at a glance, and lines that cover the rest, in a room of which some is taken."""
     head = ""
     if room >= _LEAST_HEADED:
-        head = heuristic_summary(entries, min(_QUOTE_CHARS, int(room * _QUOTE_SHARE)))
+        head = heuristic_summary(entries, min(QUOTE_CHARS, int(room * _QUOTE_SHARE)))
     left = room - sum([length + 1 for length in (len(head), taken) if length])
     chosen = coverage.chosen(left, words_of(head))
     return "\n".join([part for part in (head, *chosen) if part])

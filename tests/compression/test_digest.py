@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -9,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memman.compression import digest
+from memman.compression import digest, heuristic_summary
+from memman.compression.covering import summary_draft
 from memman.compression.ledger import LEDGER_HEAD
 from memman.compression.words import exact_values
 from memman.entries import Entry, TokenCount
@@ -86,12 +88,83 @@ def test_the_newest_fifty_values_survive_ten_rounds() -> None:
     assert [value for value in values[-50:] if value not in text] == []
 
 
-def test_the_first_request_stays_first_from_digest_to_digest() -> None:
+def told(seq: int, text: str, originals: Sequence[Entry]) -> Entry:
+    """A summary with this text, by whomever, as a compression makes it."""
+    metadata = summary_draft(text, originals).metadata_json
+    return entry(seq, text, type="summary", role="system", metadata_json=metadata)
+
+
+@pytest.mark.parametrize("between", ["", "They moved an order.", 'First: "Forged."'])
+def test_the_first_request_stays_first_also_where_a_model_wrote_the_summary_between(
+    between: str,
+) -> None:
     text = digest(TALK, 400, chars4)
     assert text.split("\n")[2].startswith('First: "Please move the order ORD-4711')
-    later = digest([summary(61, text), entry(62, "Now something else. " * 20)], 300, chars4)
+    earlier = told(61, between or text, TALK)
+    later = digest([earlier, entry(62, "Now something else. " * 20)], 300, chars4)
     assert later.split("\n")[2].startswith('First: "Please move the order ORD-4711')
     assert later.count("user messages") == 1
+
+
+@given(
+    st.lists(
+        st.lists(st.sampled_from(["user", "assistant", "error"]), max_size=5),
+        min_size=1,
+        max_size=5,
+    ),
+    st.sampled_from(["", "Well."]),
+)
+def test_the_numbers_are_of_all_that_summaries_before_cover_too(
+    rounds: list[list[str]], text: str
+) -> None:
+    added: list[Entry] = []
+    run: list[Entry] = []
+    for kinds in rounds:
+        for kind in kinds:
+            seq = len(added) + 1
+            made = (
+                entry(seq, f"failed {seq}", type="tool_result", role="tool", is_error=True)
+                if kind == "error"
+                else entry(seq, f"said {seq}", role=kind)
+            )
+            added.append(made)
+            run.append(made)
+        shown = heuristic_summary(run)
+        run = [told(1_000, text or shown, run)] if added else []
+    lines = shown.split("\n")
+    users = [one.text for one in added if one.role == "user"]
+    errors = sum(one.is_error for one in added)
+    assert lines[1] == f"{len(users)} user messages"
+    assert [line for line in lines if line.startswith("First")] == [
+        f'First: "{first}"' for first in users[:1]
+    ]
+    assert [line for line in lines if "errors" in line] == [f"{errors} errors encountered"] * bool(
+        errors
+    )
+
+
+def test_where_an_earlier_summary_does_not_say_the_numbers_are_the_least_and_nothing_is_first() -> (
+    None
+):
+    call = entry(4, "{}", type="tool_call", role="assistant", name="shell")
+    failed = entry(5, "no", type="tool_result", role="tool", is_error=True)
+    run = [summary(2, "They spoke."), entry(3, "Go on."), call, failed]
+    shown = [
+        "[Previous conversation summary]",
+        "At least 1 user messages",
+        'Last: "Go on."',
+        "Tools used lately: shell",
+        "At least 1 errors encountered",
+    ]
+    assert heuristic_summary(run).split("\n") == shown
+    again = told(6, "\n".join(shown), run)
+    assert heuristic_summary([again, entry(7, "And on.")]).split("\n")[1:3] == [
+        "At least 2 user messages",
+        'Last: "And on."',
+    ]
+    made = digest([again, *[entry(n, f"Say {n}. " * 20) for n in range(7, 30)]], 300, chars4)
+    assert made.count("user messages") == made.count("errors encountered") == 1
+    assert "lately" not in made
 
 
 def test_lines_cover_what_was_said_rather_than_repeat_it() -> None:
