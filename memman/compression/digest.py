@@ -26,8 +26,9 @@ from memman.compression.constraints import NOTHING_CARRIED, Carried
 from memman.compression.covering import QUOTE_CHARS, glance_of, quotable
 from memman.compression.layout import Parts, parts_of, without_headings
 from memman.compression.ledger import ledger_line, ranked_values
+from memman.compression.material import placeholder
 from memman.compression.words import words_of
-from memman.entries import Entry
+from memman.entries import Entry, FilePart, ImagePart
 
 _HEAD: Final = "[Previous conversation summary]"
 # The shares of a digest's room were chosen on recorded conversations (benchmarks/facts.py): values are
@@ -158,6 +159,9 @@ def _pieces(entry: Entry) -> Iterator[str]:
         text = _AT_A_GLANCE.sub("", parts_of(text).body)
     elif entry.type == "tool_call":
         text = f"{entry.name}({text})"
+    elif not isinstance(entry.content, str):
+        told = [part for part in entry.content if isinstance(part, ImagePart | FilePart) and part.alt]
+        text = "\n".join([text, *map(placeholder, told)])
     for sentence in _SENTENCE.split(text):
         piece = sentence.strip()
         while len(piece) > _LINE_CHARS:

@@ -14,7 +14,7 @@ from memman.compression import digest, heuristic_summary
 from memman.compression.covering import summary_draft
 from memman.compression.ledger import LEDGER_HEAD
 from memman.compression.words import exact_values
-from memman.entries import Entry, TokenCount
+from memman.entries import Content, Entry, FilePart, ImagePart, TextPart, TokenCount
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -27,7 +27,7 @@ def chars3(text: str) -> int:
     return (len(text) + 2) // 3
 
 
-def entry(seq: int, content: str, **given: Any) -> Entry:
+def entry(seq: int, content: Content, **given: Any) -> Entry:
     fields: dict[str, Any] = {"type": "message", "role": "user"} | given
     return Entry(id=f"e{seq}", seq=seq, content=content, timestamp=AT, **fields)
 
@@ -220,3 +220,11 @@ def test_a_value_is_found_in_linear_time_in_a_text_made_to_be_slow() -> None:
     for text in ("a-" * 50_000, "a/" * 50_000, "a." * 50_000, "_" * 100_000, "#1: " * 20_000):
         assert isinstance(exact_values(text), list)
         assert chars4(digest([entry(1, text)], 100, chars4)) <= 100
+
+
+def test_what_images_and_files_were_told_to_show_is_in_the_digest() -> None:
+    shot = ImagePart(url="https://x.test/1.png", alt="KeyError in ledger.py at line 771")
+    sheet = FilePart(name="q3.pdf", file_id="f1", alt="turnover of the third quarter")
+    told = digest([entry(1, (TextPart("Look."), shot)), entry(2, (sheet,))], 200, chars4)
+    assert "[image, at https://x.test/1.png: KeyError in ledger.py at line 771]" in told
+    assert "[file q3.pdf, at f1: turnover of the third quarter]" in told
