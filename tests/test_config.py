@@ -359,7 +359,7 @@ def test_overhead_of_another_managers_session_is_no_reason_to_refuse_something_e
 def test_settings_that_contradict_a_live_sessions_name_it() -> None:
     memory = manager(max_tokens=1_000)
     memory.update_config("small", max_summary_ratio=0.9)
-    with pytest.raises(ConfigError, match="with what session 'small' has set: target_ratio=0.6 "):
+    with pytest.raises(ConfigError, match=r"with what session 'small' has set: target_ratio=0\.6 "):
         memory.update_config(target_ratio=0.6)
 
 
