@@ -31,7 +31,11 @@ _STILL_HANG = f"{_MOST_ABANDONED} earlier calls of the summarizer still hang; no
 
 
 class SummarizerTimeout(MemmanError):
-    """The summarizer took longer than `summarize_timeout`, or earlier calls of it still hang."""
+    """The summarizer took longer than `summarize_timeout`."""
+
+
+class SummarizerBusy(MemmanError):
+    """The summarizer was not called: earlier calls of it still hang."""
 
 
 class SummarizerCancelled(MemmanError):
@@ -289,11 +293,11 @@ class SyncDoor:
         return answer()
 
     def _worker(self) -> _Worker:
-        """One that has nothing to do. Raises `SummarizerTimeout` while two calls hang."""
+        """One that has nothing to do. Raises `SummarizerBusy` while two calls hang."""
         with self._lock:
             self._abandoned = _hanging(self._abandoned)
             if len(self._abandoned) >= _MOST_ABANDONED:
-                raise SummarizerTimeout(_STILL_HANG)
+                raise SummarizerBusy(_STILL_HANG)
             return self._idle.pop() if self._idle else _Worker()
 
     async def price(self, meter: Any, rendered: Any) -> Any:
@@ -464,7 +468,7 @@ class AsyncDoor:
 
         self._abandoned = [thread for thread in self._abandoned if thread.is_alive()]
         if len(self._abandoned) >= _MOST_ABANDONED:
-            raise SummarizerTimeout(_STILL_HANG)
+            raise SummarizerBusy(_STILL_HANG)
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Callable[[], Any]] = loop.create_future()
         context = contextvars.copy_context()

@@ -61,7 +61,11 @@ class EntryAdded(Event, frozen=True, kw_only=True):
 
 
 class CompressionResult(Event, frozen=True, kw_only=True):
-    """What a compression did, or in `reason` why it did nothing (`compression_id` is None then)."""
+    """What a compression did, or in `reason` why it did nothing (`compression_id` is None then).
+
+    `tokens_before` and `tokens_after` are the window's when it landed, with what came and went while a
+    summarizer wrote; the `reason` tells of the window that the compression set out from.
+    """
 
     compression_id: str | None
     tokens_before: int

@@ -84,7 +84,7 @@ class Added(msgspec.Struct, frozen=True, gc=False, tag="added", tag_field="kind"
 
 
 class Compressed(msgspec.Struct, frozen=True, tag="compressed", tag_field="kind", kw_only=True):
-    """Runs of the window were replaced."""
+    """Runs of the window were replaced; `tokens_before` and `tokens_after` are of the whole window."""
 
     id: str
     at: datetime

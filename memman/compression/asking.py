@@ -49,9 +49,16 @@ class SummaryProblem(msgspec.Struct, frozen=True):
 
 
 class SummaryFailure(msgspec.Struct, frozen=True):
-    """What the driver sends instead of a reply when the summarizer raised or was too slow."""
+    """What the driver sends instead of a reply when the summarizer raised or was too slow.
+
+    `unasked` where it could not even be called.
+    """
 
     reason: str
+    unasked: bool = False
+
+
+_NO_REPLY: Final = SummaryFailure("it gave no reply")
 
 
 class OriginalsWanted(msgspec.Struct, frozen=True):
@@ -180,9 +187,8 @@ def _one(
         reply = yield request
         if not isinstance(reply, SummaryReply):
             # One that raised or hung is not asked again: its time is the agent's time.
-            raise NoSummary(
-                reply.reason if isinstance(reply, SummaryFailure) else "it gave no reply"
-            )
+            failure = reply if isinstance(reply, SummaryFailure) else _NO_REPLY
+            raise NoSummary(failure.reason, unasked=failure.unasked)
         reply = msgspec.structs.replace(reply, text=answer_of(reply.text))
         problem = fault_of(reply, request)
         if problem:

@@ -23,10 +23,11 @@ from memman.compression import (
     View,
     make_plan,
 )
+from memman.doors import SummarizerBusy
 from memman.entries import Entry
 from memman.errors import InvalidInput
 from memman.ports import SummaryReply, SummaryRequest, SummaryUsage
-from memman.records import Added, Compressed, Cost
+from memman.records import NO_COST, Added, Compressed, Cost
 from memman.sessions.leasing import Lease
 from memman.sessions.live import LiveWindow
 from memman.sessions.pacing import Pace, Rest
@@ -108,6 +109,8 @@ class Asking(LiveWindow):
                 unasked = wanted.reason if wanted.unasked else unasked
                 # A clipped reply, say, is worth telling and no reason to leave the summarizer alone.
                 rest = pace.failed(shared.clock(), wanted.reason) if wanted.failed else None
+                if wanted.unasked:
+                    rest = pace.rest(shared.clock)  # if it was put off
                 self.notice(
                     failure_notice(self.id, wanted.reason, wanted.fallback, rest, self._spent)
                 )
@@ -187,6 +190,9 @@ class Asking(LiveWindow):
                 self._config.summarize_timeout,
                 summarizer.is_async,
             )
+        except SummarizerBusy as error:
+            self.pace.put_off(self._shared.clock(), str(error))
+            return SummaryFailure(str(error), unasked=True)
         except Exception as error:
             logger.debug("summarizer failed", exc_info=True)
             return SummaryFailure(told(error))
@@ -200,7 +206,9 @@ class Asking(LiveWindow):
 
 
 def _cost(answer: SummaryReply | SummaryFailure, seconds: float) -> Cost:
-    """What one call of the summarizer cost, whether it answered or failed."""
+    """What one call of the summarizer cost, whether it answered or failed; nothing if it was not made."""
+    if isinstance(answer, SummaryFailure) and answer.unasked:
+        return NO_COST
     reply = answer if isinstance(answer, SummaryReply) else None
     usage = (reply.usage if reply else None) or SummaryUsage()
     model = reply.model if reply else None

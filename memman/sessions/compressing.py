@@ -149,9 +149,10 @@ class Compressing(Asking):
             if not replacements:
                 return self._nothing(self._why_nothing(attempt.view, attempt.goal), self._spent)
             record = self._record(attempt, after, replacements, automatic, unasked)
-            if await self._land(record):
-                self._note(attempt.goal, after, rest, record.cost)
-                return _logged(events.result_of(self.id, record))
+            landed = await self._land(record)
+            if landed is not None:
+                self._note(attempt.goal, after, rest, landed.cost)
+                return _logged(events.result_of(self.id, landed))
         return self._nothing("the window changed shape each time; try again", self._spent)
 
     async def _attempt(
@@ -229,27 +230,36 @@ class Compressing(Asking):
             cost=self._owed.plus(self._spent),  # plans that came to nothing were paid for too
         )
 
-    async def _land(self, record: Compressed) -> bool:
-        """Commits the replacements if every run is still active, unpinned and contiguous."""
+    async def _land(self, record: Compressed) -> Compressed | None:
+        """Commits the replacements if every run is still active, unpinned and contiguous.
+
+        What is committed has the tokens of the window in which it lands: entries may have come, and
+        others have gone, while it was made.
+        """
         for _ in range(_LANDINGS):
             async with self._lock:
                 if self._shared.closed:
-                    return False
+                    return None
                 await self._refresh()
                 try:
                     window = self._window
                     slots, touched = replaced_in(window.slots, record, window.head + 1)
                 except Refused:
-                    return False
+                    return None
                 for slot in slots:
                     if slot.compression == record.id:  # the counter may be another one by now
                         slot.tokens = self._meter.recount(slot.entry)
+                record = msgspec.structs.replace(
+                    record,
+                    tokens_before=window.tokens,
+                    tokens_after=sum([slot.tokens for slot in slots]),
+                )
                 try:
                     await self._write(self._commit(record, slots, touched))
                 except StoreConflict:
                     continue  # another process was faster: the same plan, on what there is now
-                return True
-        return False
+                return record
+        return None
 
     # ------------------------------------------------------------ what to do
 

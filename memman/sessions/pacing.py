@@ -15,6 +15,7 @@ FIRST_PAUSE: Final = timedelta(seconds=15)  # a limit per minute is often free a
 LONGEST_PAUSE: Final = timedelta(minutes=5)  # so that a summarizer that is back is noticed soon
 FAILURES_TO_OPEN: Final = 3
 ASIDE: Final = timedelta(seconds=1)  # between looks whether another worker still pays
+_LEFT_ALONE: Final = "the summarizer is left alone"
 LEAST_GAIN: Final = 0.1  # of the window: with less, the next call comes before much is new
 
 Progress = tuple[int, int]
@@ -38,10 +39,12 @@ class Rest(msgspec.Struct, frozen=True):
         return self.failures >= FAILURES_TO_OPEN
 
     def __str__(self) -> str:
-        times = "1 failure" if self.failures == 1 else f"{self.failures} failures in a row"
+        times = {0: "", 1: ", after 1 failure"}.get(
+            self.failures, f", after {self.failures} failures in a row"
+        )
         until = self.until.isoformat(timespec="seconds")
         sooner = "" if self.open else " or until much is new"
-        return f"{self.what} until {until}{sooner}, after {times} ({self.reason})"
+        return f"{self.what} until {until}{sooner}{times} ({self.reason})"
 
     def lasts(self, clock: Callable[[], datetime]) -> bool:
         """Whether it lasts now. A clock that went back ends it."""
@@ -60,10 +63,10 @@ class Pace:
 
     After a failure nobody asks for 15 s, after the next one for 30 s, and so on up to 5 minutes. The
     first two pauses end too when a room is filled with what the summarizer has not seen, or by hand;
-    from the third failure in a row on only time ends one. A compression that gained less than a
-    tenth of the window is such a failure. A good answer ends it all. So it is, by itself, with a strategy
-    whose stage failed, or for which `redact` did: an add does not run it, and only a compression by hand
-    always does.
+    from the third failure in a row on only time ends one. A compression that gained less than a tenth
+    of the window is such a failure; a call that could not be made is none, and is put off for 15 s. A
+    good answer ends it all. So it is, by itself, with a strategy whose stage failed, or for which
+    `redact` did: an add does not run it, and only a compression by hand always does.
     """
 
     __slots__ = (
@@ -106,7 +109,17 @@ class Pace:
         if self._counted and before is not None:
             return before
         self._counted, self._failed_at = True, self._begun_at
-        self._rest = _longer("the summarizer is left alone", before, now, reason)
+        self._rest = _longer(_LEFT_ALONE, before, now, reason)
+        return self._rest
+
+    def put_off(self, now: datetime, reason: str) -> Rest:
+        """It could not be called, which is no failure; trying so with every add would be for nothing."""
+        before = self._rest
+        if self._counted and before is not None:
+            return before
+        failures = before.failures if before is not None else 0
+        self._counted, self._failed_at = True, self._begun_at
+        self._rest = Rest(_LEFT_ALONE, failures, reason, now, now + FIRST_PAUSE)
         return self._rest
 
     def answered(self, gain: float, now: datetime) -> Rest | None:

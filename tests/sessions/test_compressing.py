@@ -24,6 +24,7 @@ from memman.doors import AsyncLock, drive
 from memman.stores import MemoryStore
 from memman.testing import Delayed, record_events
 from tests.doors import DOORS, SESSION, SyncUse, words
+from tests.patience import PATIENCE
 
 DOWN = OSError("429")
 Make = Callable[..., SyncUse]
@@ -385,6 +386,62 @@ def test_a_plan_that_lost_its_window_may_ask_again_and_three_calls_are_the_most(
     assert (result.compression_id, use.asked, result.cost.calls) == (None, 3, 3)
     assert "changed shape" in result.reason
     assert [entry.id for entry in use.do("get_active_entries")] == ids
+
+
+def test_the_tokens_told_are_those_of_the_window_in_which_it_lands(make: Make) -> None:
+    store = MemoryStore()
+    use = make(store=store)
+    other = MemoryManager(store, counter=words)
+    ids = fill(use, compress=False)
+
+    def meddling(request: SummaryRequest) -> str:
+        other.delete_entries(SESSION, ids[-1:])
+        other.add_user_message(SESSION, "three words more")
+        return "short"
+
+    use.scripted.replies = (meddling,)
+    result = use.do("compress")
+    assert result.summary_id is not None
+    assert result.tokens_before == 8 * 10 + 3
+    assert result.tokens_after == use.do("get_stats").active_tokens
+    [*_, record] = use.do("export_session").log
+    assert (record.tokens_before, record.tokens_after) == (83, result.tokens_after)
+
+
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("on_failure", ["fallback", "keep"])
+def test_a_call_that_is_not_made_since_others_hang_costs_nothing_and_is_no_failure(
+    door: str, on_failure: str
+) -> None:
+    going = threading.Event()
+    called = []
+
+    def hanging(prompt: str) -> str:
+        called.append(prompt)
+        going.wait(PATIENCE)
+        return "late"
+
+    use = DOORS[door](summarize_timeout=0.05, on_failure=on_failure)
+    use.swap(hanging)
+    try:
+        outcomes = []
+        for session in ("one", "two", "three", "three", "three", "three"):
+            for number in range(9):
+                text = f"n{number} " + "word " * 9
+                use.do("add_user_message", text, compress=False, session=session)
+            with record_events(use.memory) as told:
+                result = use.do("compress", session=session)
+            [notice] = failures(told)
+            outcomes.append((result.cost.calls, notice.cost.calls, notice.failures))
+            assert use.do("get_stats", session=session).cost.calls == result.cost.calls
+        assert outcomes == [(1, 1, 1)] * 2 + [(0, 0, 0)] * 4
+        assert "2 earlier calls of the summarizer still hang" in result.reason
+        assert notice.retry_at is not None, "adds do not try again and again"
+        assert len(called) == 2
+    finally:
+        going.set()
+        use.close()
+        use.end()
 
 
 def test_an_automatic_plan_that_lost_its_window_asks_again(make: Make) -> None:

@@ -81,6 +81,21 @@ def test_many_problems_of_one_plan_are_one_failure():
     assert pace.rest(clock).failures == 1, "another part of the plan that went well changes nothing"
 
 
+def test_a_call_that_could_not_be_made_is_no_failure_and_puts_the_next_off():
+    clock, pace = FakeClock(), Pace()
+    for failed in (0, 1, 2):
+        pace.begin(None, (100, 1))
+        pause = pace.put_off(clock(), "others hang")
+        assert (pause.failures, pause.until - clock()) == (failed, FIRST_PAUSE)
+        assert not pause.open
+        assert pace.failed_lately((100, 1), budget())
+        assert pace.answered(0.01, clock()) is None, "the digest in its place is not its answer"
+        fail(pace, clock)
+    assert str(pause).endswith("or until much is new, after 2 failures in a row (others hang)")
+    pace = Pace()
+    assert str(pace.put_off(clock(), "others hang")).endswith("or until much is new (others hang)")
+
+
 def test_a_good_answer_begins_the_row_anew():
     clock, pace = FakeClock(), Pace()
     fail(pace, clock, 5)
