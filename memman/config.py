@@ -147,13 +147,14 @@ class MemoryConfig(
     def from_env(cls, environ: Mapping[str, str] | None = None) -> MemoryConfig:
         """Settings from `MEMMAN_MAX_TOKENS`, `MEMMAN_MODEL` and so on: `MEMMAN_` and the name in capitals.
 
-        Read when called, never at import. Other `MEMMAN_*` variables are somebody else's and ignored.
+        Read when called, never at import. A blank one counts as not set; `none` is None. Other `MEMMAN_*`
+        variables are somebody else's and ignored.
         """
         given = os.environ if environ is None else environ
         changes = {}
         for name in cls.__struct_fields__:
             variable = f"MEMMAN_{name.upper()}"
-            if variable in given:
+            if given.get(variable, "").strip():
                 changes[name] = _parsed(name, variable, given[variable])
         return cls().updated(changes)
 
@@ -322,6 +323,7 @@ _CHOICES: dict[str, Sequence[str]] = {
     "on_failure": ("fallback", "keep", "raise"),
 }
 _NAMES = ("model", "summarizer")
+_MAY_BE_NONE = (*_NAMES, "summary_prompt")
 
 
 def _check_range(name: str, value: Any, low: float, high: float, kinds: tuple[type, ...]) -> None:
@@ -370,16 +372,14 @@ def _placeholders(template: str) -> list[str]:
 def _parsed(name: str, variable: str, text: str) -> Any:
     """The value that an environment variable's text means for a setting."""
     lowered = text.strip().lower()
+    kinds = _RANGES[name][2] if name in _RANGES else ()
+    if lowered == "none" and (type(None) in kinds or name in _MAY_BE_NONE):
+        return None
     if name in _RANGES:
-        kinds = _RANGES[name][2]
-        if lowered in ("", "none") and type(None) in kinds:
-            return None
         if kinds == (bool,) and lowered in ("1", "true", "yes", "on", "0", "false", "no", "off"):
             return lowered in ("1", "true", "yes", "on")
         try:
             return float(text) if float in kinds else int(text)
         except ValueError:
             raise ConfigError(f"{variable}={text!r} is not a value for {name}") from None
-    if name in _NAMES:
-        return None if lowered in ("", "none") else text
     return text

@@ -488,10 +488,12 @@ def test_the_environment_is_read_when_asked_and_never_before(
         ("MEMMAN_TARGET_RATIO", "0.4", "target_ratio", 0.4),
         ("MEMMAN_AUTO_COMPRESS", "no", "auto_compress", False),
         ("MEMMAN_BACKGROUND", "TRUE", "background", True),
-        ("MEMMAN_SUMMARIZE_TIMEOUT", "", "summarize_timeout", None),
+        ("MEMMAN_SUMMARIZE_TIMEOUT", "None", "summarize_timeout", None),
         ("MEMMAN_SUMMARIZE_TIMEOUT", "2.5", "summarize_timeout", 2.5),
         ("MEMMAN_ON_FAILURE", "keep", "on_failure", "keep"),
         ("MEMMAN_MODEL", "gpt-5", "model", "gpt-5"),
+        ("MEMMAN_MODEL", "none", "model", None),
+        ("MEMMAN_SUMMARY_PROMPT", "none", "summary_prompt", None),
         ("MEMMAN_STRATEGY", "default", "strategy", "default"),
     ],
 )
@@ -499,6 +501,14 @@ def test_a_variable_is_memman_and_the_settings_name(
     variable: str, text: str, name: str, value: Any
 ) -> None:
     assert getattr(MemoryConfig.from_env({variable: text}), name) == value
+
+
+@pytest.mark.parametrize("blank", ["", " \n"])
+@pytest.mark.parametrize("name", MemoryConfig.__struct_fields__)
+def test_a_variable_that_is_blank_counts_as_not_set(name: str, blank: str) -> None:
+    config = MemoryConfig.from_env({f"MEMMAN_{name.upper()}": blank})
+    assert config == MemoryConfig()
+    assert config.given == MemoryConfig().given
 
 
 @pytest.mark.parametrize(
