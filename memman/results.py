@@ -22,8 +22,9 @@ class Context(msgspec.Struct, frozen=True, eq=False, gc=False):  # nothing in it
     `system` is the system prompt where the format has it apart, else None. `tokens` is the price of
     the whole, `budget` what it had to fit. `trimmed` lists what was replaced in this copy to make it
     fit; the session keeps it. `unchanged_prefix` is how many leading messages equal those of the
-    session's previous context, which is what a provider's prompt cache can reuse where what stands before
-    them (`system`, tools) stayed as well.
+    session's last context that was another one, which is what a provider's prompt cache can reuse where
+    what stands before them (`system`, tools) stayed as well. Where nothing has changed since the last
+    context, as in a retry, the same object is given again, and still compares with the one before it.
     """
 
     format: str

@@ -134,6 +134,7 @@ def test_an_append_leaves_all_earlier_messages_unchanged() -> None:
     memory.build_context("s")
     memory.add_user_message("s", "more")
     assert memory.build_context("s").unchanged_prefix == 5
+    assert memory.build_context("s").unchanged_prefix == 5, "of the last one that was different"
 
 
 def test_an_unchanged_session_gives_the_same_context_object() -> None:
