@@ -50,12 +50,16 @@ def tools_json(tools: Any) -> bytes:
 
 
 def check_goal(target_tokens: Any, focus: Any) -> None:
-    """Refuses a target that is no number of tokens, and a focus that is no text."""
+    """Refuses a target that is no number of tokens, and a focus that is no text or has no words."""
     number = isinstance(target_tokens, int) and not isinstance(target_tokens, bool)
-    if target_tokens is not None and (not number or target_tokens < 0):
-        raise InvalidInput(f"target_tokens must be a number of tokens, not {shown(target_tokens)}")
-    if focus is not None:
-        check_text(focus, "focus")
+    if target_tokens is not None and (not number or target_tokens < 1):
+        raise InvalidInput(
+            f"target_tokens must be a number of tokens, at least 1, not {shown(target_tokens)}"
+        )
+    if focus is not None and not check_text(focus, "focus").strip():
+        raise InvalidInput(
+            f"focus={shown(focus)} names nothing to attend to: say what, or leave it out"
+        )
 
 
 def check_on_conflict(on_conflict: str) -> None:

@@ -431,13 +431,13 @@ class AsyncMemoryManager:
 
         Args:
             session_id: must exist.
-            target_tokens: how many tokens the window shall have at most; at or below `max_tokens`.
+            target_tokens: how many tokens the window shall have at most; from 1 to `max_tokens`.
             focus: what a summary should pay special attention to, in words.
 
         Raises:
             CompressionFailed: a stage of the strategy or `redact` failed, or the summarizer did and
                 `on_failure="raise"`; nothing was changed.
-            InvalidInput: the target is above the trigger.
+            InvalidInput: the target is below 1 or above the trigger, or the focus is blank.
         """
         check_goal(target_tokens, focus)
         return await (await self._sessions.known(session_id)).compress(

@@ -356,7 +356,7 @@ def test_metadata_at_the_edge_of_json_survives_unchanged() -> None:
     assert restored.get_entries("s")[0].metadata == value
 
 
-@pytest.mark.parametrize("tokens", ["3", 3.5, True, -1, float("nan")], ids=repr)
+@pytest.mark.parametrize("tokens", ["3", 3.5, True, -1, 0, float("nan")], ids=repr)
 def test_target_tokens_must_be_a_number_of_tokens(tokens: Any) -> None:
     refused(InvalidInput, "target_tokens", lambda m: m.compress("s", target_tokens=tokens))
     refused(InvalidInput, "target_tokens", lambda m: m.plan_compression("s", target_tokens=tokens))
@@ -367,9 +367,10 @@ def test_a_budget_must_be_a_number_of_tokens(budget: Any) -> None:
     refused(InvalidInput, "budget", lambda memory: memory.build_context("s", budget=budget))
 
 
-@pytest.mark.parametrize("focus", [7, ["x"], LONE], ids=repr)
-def test_focus_must_be_text(focus: Any) -> None:
+@pytest.mark.parametrize("focus", [7, ["x"], LONE, "", " \n"], ids=repr)
+def test_focus_must_be_text_that_is_not_blank(focus: Any) -> None:
     refused(InvalidInput, "focus", lambda memory: memory.compress("s", focus=focus))
+    refused(InvalidInput, "focus", lambda memory: memory.plan_compression("s", focus=focus))
 
 
 @pytest.mark.parametrize("system", [7, b"x", ["x"], LONE], ids=repr)

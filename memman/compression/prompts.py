@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from string import Formatter
 from typing import Final
 
 import msgspec
@@ -85,14 +86,16 @@ def summary_request(
     content = material(originals)
     words = max(10, int(cap * (1 - LEDGER_SHARE) * _WORDS_A_TOKEN))
     template = prompt if isinstance(prompt, str) else PROMPT
-    # In our own prompt a sentence; in a caller's template the words alone.
     special = f"\n\nPay special attention to: {focus}." if focus else ""
+    # In our own prompt a sentence; in a caller's template the words alone, and below one that has no place.
     filled = template.format(
         content=content,
         words=words,
         tokens=cap,
         focus=special if template is PROMPT else focus or "",
     )
+    if not _has_focus(template):
+        filled += special
     request = SummaryRequest(
         prompt=filled,
         entries=tuple(originals),
@@ -107,6 +110,11 @@ def summary_request(
         stricter = _STRICTER.format(problem=problem, words=words // 2)
         request = msgspec.structs.replace(request, prompt=stricter + request.prompt)
     return request
+
+
+def _has_focus(template: str) -> bool:
+    """Whether a template says where the focus goes."""
+    return any(name == "focus" for _, name, _, _ in Formatter().parse(template))
 
 
 def _asked_of(prompt: Callable[[SummaryRequest], str], request: SummaryRequest) -> str:

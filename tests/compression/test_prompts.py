@@ -49,6 +49,15 @@ def test_a_template_is_filled_in() -> None:
     assert "mind !" in summary_request(SAID, 600, None, prompt=template).prompt
 
 
+def test_a_template_with_no_place_for_the_focus_has_it_below() -> None:
+    template = "{{focus}} {content}"
+    request = summary_request(SAID, 600, "the tests", prompt=template)
+    below = "\n\nPay special attention to: the tests."
+    assert request.prompt == f"{{focus}} {request.content}{below}"
+    plain = summary_request(SAID, 600, None, prompt=template)
+    assert plain.prompt == f"{{focus}} {plain.content}"
+
+
 def test_a_function_gets_the_request_with_our_prompt_in_it() -> None:
     asked: list[SummaryRequest] = []
 
