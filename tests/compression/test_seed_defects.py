@@ -546,11 +546,11 @@ def test_langchain_a_history_in_a_store_is_pruned_and_summarised_once() -> None:
 
 
 @pytest.mark.parametrize(("strategy", "most"), [("summary_buffer", 40), ("default", 40)])
-def test_langchain_a_stream_asks_a_tenth_as_often(strategy: str, most: int) -> None:
+def test_langchain_a_stream_asks_a_fifth_as_often_or_less(strategy: str, most: int) -> None:
     scripted = ScriptedSummarizer("abcd" * 200)
     memory = manager(scripted, strategy=strategy, max_tokens=2_000, max_entries=None)
     talk(memory, 400)
-    assert 0 < len(scripted.requests) <= most  # the others: 190 and 380
+    assert 0 < len(scripted.requests) <= most  # the others: 191 and 381
 
 
 @pytest.mark.parametrize("strategy", [name for name in PRESETS if name != "buffer"])
