@@ -32,7 +32,7 @@ def check_fit(memory: MemoryManager, session_id: str, target: int | None = None)
     if window > stats.max_tokens:
         raise FindingError(
             f"the window still has {window:,} tokens, over its budget of {stats.max_tokens:,}: "
-            "the rest is pinned or recent (a context is cut to fit)"
+            "the rest is pinned or recent (a context is cut to fit where what is pinned leaves room for it)"
         )
     if target is not None and stats.active_tokens > target:
         raise FindingError(

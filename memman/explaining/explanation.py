@@ -18,7 +18,8 @@ class Trigger(msgspec.Struct, frozen=True, kw_only=True):
     A compression is due (`over`) when `tokens` and `overhead_tokens`, which are in no entry, are together
     over `max_tokens`, or when `entries` are over `max_entries`. None is no limit. An automatic one starts
     beyond `starts_at_tokens` or `starts_at_entries`: the same, or less where it is prepared in the
-    background. `compresses` is whether the strategy has any step.
+    background. `compresses` is whether the strategy has any step, `pinned_tokens` how many of the tokens
+    may neither be compressed nor cut from a context.
     """
 
     tokens: int
@@ -33,6 +34,7 @@ class Trigger(msgspec.Struct, frozen=True, kw_only=True):
     over: bool
     auto_compress: bool
     compresses: bool = True
+    pinned_tokens: int = 0
 
 
 class SummarizerState(msgspec.Struct, frozen=True, kw_only=True):
@@ -127,13 +129,13 @@ def _prospect(
     if waits or plan is None:
         return (
             f"over the limits, and {waits}",
-            "nothing before that is over; a context is cut to fit as it is built",
+            f"nothing before that is over; {_context(trigger)}",
         )
     if plan.tokens_after == plan.tokens_before and plan.entries_after == plan.entries_before:
         reason = (
             "over the limits, and nothing may go: what is left is pinned, recent, or too little"
         )
-        return reason, "nothing until other entries come; a context is cut to fit as it is built"
+        return reason, f"nothing until other entries come; {_context(trigger)}"
     would = (
         f"about {plan.tokens_before:,} -> {plan.tokens_after:,} tokens and "
         f"{plan.entries_before:,} -> {plan.entries_after:,} entries"
@@ -144,6 +146,17 @@ def _prospect(
         "over the limits, and auto_compress is off",
         f"nothing by itself; compress would: {would}",
     )
+
+
+def _context(trigger: Trigger) -> str:
+    """What becomes of a context of a window that stays over its limits."""
+    if trigger.pinned_tokens + trigger.overhead_tokens > trigger.max_tokens:
+        return (
+            "build_context raises BudgetExceeded, since what is pinned is over the limit alone: unpin "
+            "some of it, or raise max_tokens"
+        )
+    room = " where what is pinned leaves room for it" if trigger.pinned_tokens else ""
+    return f"a context is cut to fit as it is built{room}"
 
 
 def _until(trigger: Trigger) -> str:

@@ -269,6 +269,35 @@ def test_over_the_limits_with_a_strategy_without_steps_says_that_contexts_are_re
         memory.build_context("s")
 
 
+def test_what_is_pinned_and_over_the_limit_alone_is_told_and_no_context_is_promised() -> None:
+    memory = manager(max_tokens=1_000, on_failure="keep", auto_compress=True)
+    rules = memory.add_user_message("s", "rules " * 1_000, pinned=True)
+    memory.add_user_message("s", "hello")
+    told = memory.explain("s")
+    assert told.trigger.pinned_tokens == 1_500
+    assert "build_context raises BudgetExceeded, since what is pinned is over" in told.next
+    with pytest.raises(BudgetExceeded):
+        memory.build_context("s")
+    memory.update_config("s", max_tokens=1_600)
+    memory.build_context("s")
+    assert "BudgetExceeded" not in memory.explain("s").next
+    memory.update_config("s", max_tokens=1_000)
+    memory.unpin("s", rules.id)
+    memory.add_user_message("s", "rules " * 1_000, compress=False)
+    assert memory.build_context("s").tokens.tokens <= 1_000
+
+
+def test_what_is_pinned_may_leave_no_room_and_that_is_told() -> None:
+    memory = manager(max_tokens=1_000)
+    memory.add_system_message("s", "x" * 3_990)
+    memory.add_user_message("s", "hello " * 6)
+    assert memory.explain("s").next.endswith(
+        "as it is built where what is pinned leaves room for it"
+    )
+    with pytest.raises(BudgetExceeded):
+        memory.build_context("s")
+
+
 def test_a_compression_under_way_is_told() -> None:
     told: list[Explanation] = []
 
