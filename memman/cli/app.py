@@ -147,7 +147,8 @@ def _notes() -> Iterator[None]:
 def memman(ctx: click.Context, no_color: bool) -> None:
     """Keeps an LLM agent's conversation inside its context window without losing a word of it.
 
-    A session S is the JSON document that `import` and `demo` write; "-" reads it from stdin.
+    A session S is what `import` and `demo` write: a JSON document or an archive ("-" reads either from
+    stdin), or a database, where --session says which of its sessions.
     Data goes to stdout, notes to stderr.
     Exit codes: 0 done, 1 a finding, 2 usage, 3 unreadable input, 4 a failure under --strict.
     """

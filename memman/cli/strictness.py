@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -28,6 +29,20 @@ def strict_option(command: F) -> F:
 
 
 @contextmanager
+def _silent(logger: logging.Logger) -> Iterator[None]:
+    """Drops what the library logs of summaries, which points at an event that nobody sees in a terminal."""
+    logger.addFilter(_nothing)
+    try:
+        yield
+    finally:
+        logger.removeFilter(_nothing)
+
+
+def _nothing(_record: logging.LogRecord) -> bool:
+    return False
+
+
+@contextmanager
 def strictly(memory: MemoryManager, strict: bool) -> Iterator[None]:
     """Notes each summary that failed within; with `strict` raises `FailedError` for it or a count."""
     if strict:
@@ -43,6 +58,7 @@ def strictly(memory: MemoryManager, strict: bool) -> Iterator[None]:
         failures.append(f"{event.counter} failed and its count was estimated: {event.reason}")
 
     with (
+        _silent(logging.getLogger("memman.summaries")),
         events.compression_failed.connected_to(failed, sender=memory),
         events.count_fell_back.connected_to(fell_back, sender=memory),
     ):

@@ -35,6 +35,8 @@ from memman.showing import told
 from memman.window import Slot
 
 logger = logging.getLogger("memman")
+# Apart, so that one who tells of the event need not tell this too.
+summary_logger = logging.getLogger("memman.summaries")
 
 _MOST_TIMEOUTS = 10  # that the calls of one compression, as of a summary in pieces, may take in all
 
@@ -116,7 +118,9 @@ class Asking(LiveWindow):
                 )
                 # A provider's error may quote the conversation, which is for no log.
                 kind = wanted.reason.partition(":")[0]
-                logger.warning("summary of session %s: %s (see compression_failed)", self.id, kind)
+                summary_logger.warning(
+                    "summary of session %s: %s (see compression_failed)", self.id, kind
+                )
                 await self._drain()
                 answer = None
             elif isinstance(wanted, OriginalsWanted):

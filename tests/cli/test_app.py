@@ -58,6 +58,8 @@ def test_without_a_command_the_help_is_shown(command):
 
 def test_help_lists_every_command(command):
     shown = command("--help").stdout
+    assert "a JSON document or an archive" in " ".join(shown.split())
+    assert "or a database" in " ".join(shown.split())
     for name in ("demo", "import", "stats", "show", "compress", "export", "count", "plugins"):
         assert f"\n  {name} " in shown
         assert command(name, "--help").exit_code == 0
