@@ -36,6 +36,8 @@ from memman.compression.stages import (
     clip_large,
     clip_rest,
     drop_oldest,
+    drop_over_limit,
+    drop_summaries,
 )
 from memman.compression.strategies import PRESETS, TRIM, Stage, Step, stages_of
 from memman.compression.view import Craft, Goal, Group, Item, View, view_of
@@ -66,6 +68,8 @@ __all__ = [
     "describe",
     "digest",
     "drop_oldest",
+    "drop_over_limit",
+    "drop_summaries",
     "fold_repeats",
     "heuristic_summary",
     "ledger",

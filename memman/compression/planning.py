@@ -10,7 +10,7 @@ import msgspec
 from memman.compression.asking import Answer, Request, SummaryOptions
 from memman.compression.checking import WatchedCraft, fault_of
 from memman.compression.stages import ClearToolResults
-from memman.compression.strategies import TRIM, Stage, Step
+from memman.compression.strategies import PRESETS, Stage, Step
 from memman.compression.summaries import summarise
 from memman.compression.view import Craft, Goal, Item, View
 from memman.errors import CompressionFailed
@@ -18,7 +18,7 @@ from memman.records import Replacement, ReplacementMethod
 from memman.showing import shown, told
 from memman.window import Slot
 
-_OWN = frozenset(map(id, TRIM))
+_OWN = frozenset([id(step) for steps in PRESETS.values() for step in steps])
 
 
 def make_plan(

@@ -7,6 +7,8 @@ of proportion, drop the oldest, clip the rest.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from functools import cache
 from typing import Literal
 
@@ -139,9 +141,31 @@ def drop_oldest(view: View, goal: Goal, _craft: Craft) -> View | None:
 
     Recent exchanges go only while the limit is exceeded, and a summary of what went before last.
     """
+    return _without(view, goal, _dropping_order(view))
+
+
+def drop_over_limit(view: View, goal: Goal, _craft: Craft) -> View | None:
+    """Drops as `drop_oldest` does, but no summary, and only where a limit is exceeded or low water was
+    asked for by hand. What fits is kept until there is enough of it for a summary.
+    """
+    if goal.within_limits(view) and not goal.demanded:
+        return None
+    order = [number for number in _dropping_order(view) if not view.groups[number].is_summary]
+    return _without(view, goal, order)
+
+
+def drop_summaries(view: View, goal: Goal, _craft: Craft) -> View | None:
+    """Drops summaries, oldest first, when nothing else kept the limit and that does."""
+    order = [number for number in _dropping_order(view) if view.groups[number].is_summary]
+    least = view.tokens - sum([view.groups[number].tokens for number in order])
+    return _without(view, goal, order) if least <= goal.limit else None
+
+
+def _without(view: View, goal: Goal, order: Sequence[int]) -> View | None:
+    """The view without the first of these groups that it needs to lose."""
     tokens, entries = view.tokens, view.entries
     dropped: set[int] = set()
-    for number in _dropping_order(view):
+    for number in order:
         group = view.groups[number]
         if group.standing == "old" and not group.is_summary:
             enough = tokens <= goal.tokens and (goal.entries is None or entries <= goal.entries)
@@ -175,15 +199,18 @@ def clip_large(view: View, goal: Goal, craft: Craft) -> View | None:
 
     Older entries above `max_entry_ratio` of the budget first, then the newest exchange, each entry down
     to an even share, tool results first; the largest first each time. Pinned entries are never cut.
+    An exchange that no summary may take, such as one with an unanswered call, is held to that ratio whole.
     """
     if goal.within_limit(view):
         return None
     allowed = max(goal.budget.entry_tokens, _SMALLEST_CLIP)
     older, newest = _clippable(view)
+    fixed = Counter([number for number, _ in older if view.groups[number].standing == "fixed"])
+    floors = [
+        (p, max(_SMALLEST_CLIP, allowed // fixed[p[0]]) if fixed[p[0]] else allowed) for p in older
+    ]
     share = max(_SMALLEST_CLIP, goal.limit // max(1, 2 * len(newest)))
-    return _clipped_in_order(
-        view, goal, craft, [(place, allowed) for place in older], [(p, share) for p in newest]
-    )
+    return _clipped_in_order(view, goal, craft, floors, [(p, share) for p in newest])
 
 
 def clip_rest(view: View, goal: Goal, craft: Craft) -> View | None:

@@ -9,7 +9,14 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from memman.compression.folding import fold_repeats
-from memman.compression.stages import clear_tool_results, clip_large, clip_rest, drop_oldest
+from memman.compression.stages import (
+    clear_tool_results,
+    clip_large,
+    clip_rest,
+    drop_oldest,
+    drop_over_limit,
+    drop_summaries,
+)
 from memman.compression.view import Craft, Goal, View
 from memman.doors import is_async_callable
 from memman.errors import ConfigError
@@ -22,7 +29,7 @@ Stage = Callable[[View, Goal, Craft], View | None]
 Step = Stage | Literal["summarise"]
 """What a strategy is a tuple of: stages, and the one step that asks the summarizer."""
 
-_KEEP_THE_LIMIT = (clip_large, drop_oldest, clip_rest)
+_KEEP_THE_LIMIT = (clip_large, drop_over_limit, clip_rest, drop_summaries)
 
 PRESETS: dict[str, tuple[Step, ...]] = {
     "default": (clear_tool_results, fold_repeats, SUMMARISE, *_KEEP_THE_LIMIT),

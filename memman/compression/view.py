@@ -38,13 +38,15 @@ class Goal(msgspec.Struct, frozen=True, kw_only=True):
     """Where a compression must get to.
 
     `tokens` and `entries` are low water; `limit` is the size that must not be exceeded whatever it
-    costs. `budget` has the settings behind them.
+    costs. `budget` has the settings behind them. `demanded` says that low water was asked for by hand, with
+    a `target_tokens`: then it is worth more than what would have to be dropped for it.
     """
 
     tokens: int
     entries: int | None
     limit: int
     budget: Budget
+    demanded: bool = False
 
     def met(self, view: View) -> bool:
         """Whether the view is at low water in both dimensions."""
@@ -53,6 +55,11 @@ class Goal(msgspec.Struct, frozen=True, kw_only=True):
     def within_limit(self, view: View) -> bool:
         """Whether the view is at most the limit."""
         return view.tokens <= self.limit
+
+    def within_limits(self, view: View) -> bool:
+        """Whether it is that, and has no more entries than would start a compression."""
+        most = self.budget.max_entries if self.entries is not None else None
+        return self.within_limit(view) and (most is None or view.entries <= most)
 
 
 class Later(msgspec.Struct, frozen=True, gc=False):

@@ -25,10 +25,12 @@ from memman.compression import (
 from memman.config import resolve_budget
 from memman.doors import Lock
 from memman.errors import CompressionFailed, InvalidInput, MemmanError, Refused, StoreConflict
+from memman.presets import SUMMARISE
 from memman.records import NO_COST, Compressed, Cost, Replacement
 from memman.sessions.asking import Asking, Attempt, RedactFailed, failure_notice
 from memman.sessions.leasing import Lease, LeaseHeld, WindowMoved
 from memman.sessions.pacing import Rest
+from memman.sessions.reasons import why_hopeless, why_old_stay, why_short
 from memman.window import replaced_in
 
 logger = logging.getLogger("memman")
@@ -174,6 +176,9 @@ class Compressing(Asking):
             if rest is not None and not options.write:
                 return self._given_up(str(rest), automatic)
             view, goal = self._view(target_tokens, spare=lately and not options.ask)
+            if hopeless := why_hopeless(view, goal):
+                self.notice(_over_budget(self.id, view.tokens, goal.limit, hopeless))
+                return self._nothing(f"nothing was changed: {hopeless}")
             pace.begin(summarizer, self._progress)
             return Attempt(view, goal, options, self._window.epoch, summarizer)
 
@@ -219,7 +224,7 @@ class Compressing(Asking):
         reason = self._why_due(attempt.view) if automatic else "manual"
         if any([item.method == "digest" for item in replacements]):
             reason += self._why_digest(unasked)
-        reason += _why_short(after, attempt.goal)
+        reason += why_short(after, attempt.goal, self._settled.stages)
         return Compressed(
             id=self._shared.new_id(),
             at=self._shared.clock(),
@@ -289,6 +294,7 @@ class Compressing(Asking):
             entries=budget.target_entries,
             limit=limit,
             budget=budget,
+            demanded=target_tokens is not None,
         )
         if spare:
             goal = msgspec.structs.replace(goal, tokens=goal.limit, entries=budget.max_entries)
@@ -332,7 +338,7 @@ class Compressing(Asking):
             view, goal = self._view(target_tokens, spare=lately and not options.ask)
             epoch = self._window.epoch
         after = view
-        if rest is None or options.write:
+        if (rest is None or options.write) and not why_hopeless(view, goal):
             dry = msgspec.structs.replace(options, dry_run=True)
             attempt = Attempt(view, goal, dry, epoch, summarizer)
             after, _, _ = await self._carried_out(attempt, None)
@@ -359,7 +365,9 @@ class Compressing(Asking):
             return never
         if goal.met(view):
             return f"already at low water ({view.tokens} of {goal.tokens} tokens)"
-        return "nothing may go: all that is left is pinned, recent, or too little to be worth it"
+        left = why_old_stay(view, goal, stages) if goal.within_limits(view) else ""
+        left = left or "all that is left is pinned, recent, or too little to be worth it"
+        return f"nothing may go: {left}"
 
     def _why_due(self, view: View) -> str:
         tokens = view.tokens + self.overhead
@@ -373,20 +381,10 @@ class Compressing(Asking):
 
     def _why_digest(self, unasked: str) -> str:
         """Why the text is ours although there is a summarizer; `unasked` if it could not be asked."""
-        if self._summarizer() is None:
+        if self._summarizer() is None or SUMMARISE not in self._settled.stages:
             return ""
         rest = self.pace.rest(self._shared.clock)
         return f"; a digest: {unasked or rest or 'the summarizer was asked lately'}"
-
-
-def _why_short(after: View, goal: Goal) -> str:
-    """What to say of a compression that did not come down to low water; "" where it did."""
-    if goal.met(after):
-        return ""
-    stays = f"{after.tokens} tokens stay instead of {goal.tokens}"
-    if after.tokens <= goal.tokens:
-        stays = f"{after.entries} entries stay instead of {goal.entries}"
-    return f"; {stays}: pinned, recent, newest, or a summary"
 
 
 def _gain(before: View, after: View, goal: Goal) -> float:

@@ -14,6 +14,7 @@ from memman import BudgetExceeded, CompressionResult, MemoryConfig, MemoryManage
 from memman.compression import ClearToolResults, clip_rest, drop_oldest, fold_repeats
 from memman.config import resolve_budget
 from memman.formats.rules import check
+from memman.testing import ScriptedSummarizer, record_events
 from tests.examples import examples
 
 S = "s"
@@ -173,7 +174,7 @@ def test_what_is_cut_twice_or_cut_and_then_cleared_names_the_entry_that_was_adde
     assert notices(memory) == [f"#{original.seq}"]  # cut, and in the same compression once more
     assert "#3]" in memory.build_context(S, budget=1_700).messages[-1]["content"]
     memory.unpin(S, pinned.id)
-    for _ in range(8):
+    for _ in range(2):
         memory.add_user_message(S, "abc " * 200)
     memory.update_config(strategy=(ClearToolResults(),))
     memory.compress(S, target_tokens=400)
@@ -221,6 +222,81 @@ def test_pinned_entries_larger_than_the_budget_refuse_and_say_which(strategy: st
 
 
 # ---------------------------------------------------------------- a stable prefix
+
+
+def test_pinned_entries_over_the_limit_cost_no_other_entry_its_place() -> None:
+    memory = MemoryManager(counter="chars4", config=MemoryConfig(max_tokens=1_000))
+    with record_events(memory, [events.OverBudget]) as told:
+        pinned = memory.add_user_message(S, "abc " * 1_300, pinned=True)
+        for number in range(10):
+            memory.add_user_message(S, f"question {number}")
+    assert "pinned entries alone take 1300 of " in str(told[-1])
+    assert "pinned entries alone take" in memory.explain(S).last_attempt
+    assert memory.plan_compression(S).tokens_after == memory.get_stats(S).active_tokens
+    with pytest.raises(BudgetExceeded):
+        memory.build_context(S)
+    memory.unpin(S, pinned.id)
+    assert len(memory.get_active_entries(S)) == 11
+
+
+# ---------------------------------------------------------------- what goes, and what need not
+
+
+def methods(memory: MemoryManager) -> set[str]:
+    return {method for one in memory.explain(S).compressions for method in one.replaced}
+
+
+def test_a_task_is_not_dropped_for_a_low_water_that_is_out_of_reach() -> None:
+    scripted = ScriptedSummarizer("They fix report.py.")
+    memory = MemoryManager(
+        counter="chars4", summarizer=scripted, config=MemoryConfig(max_tokens=8_000)
+    )
+    task = memory.add_user_message(S, "Fix report.py.", metadata={"constraint": True})
+    for number in range(2):
+        memory.add_tool_call(S, "read_file", {"path": f"f{number}.py"}, call_id=f"c{number}")
+        memory.add_tool_result(S, "read_file", "abc " * 5_400, call_id=f"c{number}")
+    assert memory.explain(S).compressions[-1].replaced == {"stub": 1}
+    assert task.id in [entry.id for entry in memory.get_active_entries(S)]
+    why = "too few old entries for a summary (3, min_entries_to_compress=5), and they fit"
+    assert why in memory.explain(S).last_attempt
+    for number in range(4):  # with enough old entries there is a summary, and it has the constraint
+        memory.add_tool_call(S, "read_file", {"path": f"g{number}.py"}, call_id=f"d{number}")
+        memory.add_tool_result(S, "read_file", "abc " * 5_400, call_id=f"d{number}")
+    assert "Fix report.py." in memory.build_context(S).messages[0]["content"]
+    assert "drop" not in methods(memory)
+
+
+def test_an_exchange_with_an_unanswered_call_leaves_room_for_the_rest_of_the_session() -> None:
+    scripted = ScriptedSummarizer("They look at the parts.")
+    memory = MemoryManager(
+        counter="chars4", summarizer=scripted, config=MemoryConfig(max_tokens=8_000)
+    )
+    for number in range(6):
+        memory.add_tool_call(S, "read", {"n": number}, call_id=f"c{number}", message_id="m1")
+    for number in range(5):
+        memory.add_tool_result(S, "read", "abc " * 2_000, call_id=f"c{number}")
+    for number in range(200):
+        memory.add_user_message(S, f"{number} " + "abc " * 80)
+    assert "drop" not in methods(memory)
+    assert scripted.requests
+    assert len(memory.explain(S).compressions) < 30  # 16,000 tokens through what is left of 8,000
+
+
+def test_a_summary_that_was_paid_for_is_not_dropped_for_what_a_clip_would_save() -> None:
+    scripted = ScriptedSummarizer("They look after order ORD-8841.")
+    memory = MemoryManager(
+        counter="chars4", summarizer=scripted, config=MemoryConfig(max_tokens=2_000)
+    )
+    with record_events(memory, [CompressionResult]) as results:
+        for number in range(7):
+            memory.add_tool_call(S, "read", {"n": number}, call_id=f"c{number}", message_id="m1")
+        for number in range(6):
+            memory.add_tool_result(S, "read", "abc " * 400, call_id=f"c{number}")
+        for number in range(60):
+            memory.add_user_message(S, f"{number} " + "abc " * 40)
+    paid = [one for one in results if isinstance(one, CompressionResult) and one.cost.calls]
+    assert paid
+    assert all(one.summary_id for one in paid)
 
 
 def broken_prefixes(memory: MemoryManager, entries: int) -> tuple[int, int, int]:

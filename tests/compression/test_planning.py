@@ -14,6 +14,8 @@ from memman.compression import (
     clip_large,
     clip_rest,
     drop_oldest,
+    drop_over_limit,
+    drop_summaries,
     fold_repeats,
     stages_of,
 )
@@ -42,8 +44,9 @@ def test_a_presets_name_gives_its_stages(name: str) -> None:
     assert stages_of(name) == PRESETS[name]
 
 
-def test_the_default_clears_folds_summarises_clips_the_large_drops_and_clips_the_rest() -> None:
-    steps = (clear_tool_results, fold_repeats, "summarise", clip_large, drop_oldest, clip_rest)
+def test_the_default_gives_up_what_is_missed_least_first() -> None:
+    keeping_the_limit = (clip_large, drop_over_limit, clip_rest, drop_summaries)
+    steps = (clear_tool_results, fold_repeats, "summarise", *keeping_the_limit)
     assert stages_of("default") == steps
     assert tuple(stage for stage in steps if stage != "summarise") == TRIM
 

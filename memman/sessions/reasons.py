@@ -1,0 +1,41 @@
+"""What a compression says of what it left as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from memman.compression import Goal, Step, View
+from memman.presets import SUMMARISE
+
+
+def why_short(after: View, goal: Goal, stages: Sequence[Step]) -> str:
+    """What to say of a compression that did not come down to low water; "" where it did."""
+    if goal.met(after):
+        return ""
+    stays = f"{after.tokens} tokens stay instead of {goal.tokens}"
+    if after.tokens <= goal.tokens:
+        stays = f"{after.entries} entries stay instead of {goal.entries}"
+    return (
+        f"; {stays}: {why_old_stay(after, goal, stages) or 'pinned, recent, newest, or a summary'}"
+    )
+
+
+def why_old_stay(after: View, goal: Goal, stages: Sequence[Step]) -> str:
+    """Why entries are left that might have gone; "" where there are none."""
+    groups = [one for one in after.groups if one.standing == "old" and not one.is_summary]
+    old = sum([group.entries for group in groups])
+    if not old:
+        return ""
+    if SUMMARISE in stages and old < goal.budget.min_entries:
+        least = f"min_entries_to_compress={goal.budget.min_entries}"
+        return f"too few old entries for a summary ({old}, {least}), and they fit"
+    return f"the strategy leaves {old} old entries"
+
+
+def why_hopeless(view: View, goal: Goal) -> str:
+    """Why no compression can help; "" where one can: what is pinned alone is over the limit."""
+    fixed = [group for group in view.groups if group.standing == "fixed"]
+    tokens = sum([slot.tokens for group in fixed for slot in group.slots if slot.pinned])
+    if tokens <= goal.limit:
+        return ""
+    return f"pinned entries alone take {tokens} of {goal.limit} tokens: unpin some, or raise max_tokens"
