@@ -30,9 +30,10 @@ _ESCAPED_TWICE: Final = re.compile(
 )
 _NESTED: Final = ('{\\"', '[\\"')  # a text within the JSON that is JSON itself
 # Beside ASCII only letters of scripts that leave a blank before and after a value: Latin, Greek, Cyrillic.
-_NOT_OF_VALUES: Final = re.compile(
-    "[^\x00-\x7f\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u024f\u0300-\u037d\u037f-\u0386\u0388-\u052f\u1e00-\u1eff]+"
+_LETTERS: Final = (
+    "\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u024f\u0300-\u037d\u037f-\u0386\u0388-\u052f\u1e00-\u1eff"
 )
+_NOT_OF_VALUES: Final = re.compile(f"[^\x00-\x7f{_LETTERS}]+")
 _COMMA: Final = re.compile(r"(?<!\d),|,(?!\d)")
 _AFTER_WORDS: Final = ".,:!?"
 _EDGES: Final = ".:!?=&#-+"
@@ -59,7 +60,20 @@ _SIGNS: Final = (
     "\u06d6-\u06dc\u06df-\u06e8\u06ea-\u06ed\u0711\u0730-\u074a\u07a6-\u07b0\u0900-\u0963\u0971-\u0df3"
     "\u200c\u200d"
 )
-_WORD_WITH_SIGNS: Final = re.compile(rf"[\w{_SIGNS}{_UNSPACED}]+")
+_IN_WORDS: Final = rf"\w{_SIGNS}{_UNSPACED}"
+_WORD_WITH_SIGNS: Final = re.compile(f"[{_IN_WORDS}]+")
+# A path may have names in other scripts. Such a name is whole where the path goes on after it, with an
+# extension that is ASCII, or where no letter stands beside the path; else nobody can say where it ends.
+_OTHER: Final = rf"(?![\x00-\x7f{_LETTERS}])[{_IN_WORDS}]"  # a letter of another script
+_NAME: Final = rf"{_OTHER}[{_IN_WORDS}-]*+"
+_PLAIN: Final = rf"!#$%&+.0-9:=?@A-Z\\^_a-z~{_LETTERS}-"  # what else a path is made of
+_STEP: Final = re.compile(f"/[^\\x00-\\x7f{_LETTERS}]")  # most texts have none
+_PATH_OR_OTHER: Final = re.compile(
+    rf"(?<![/{_PLAIN}])(?P<head>[/{_PLAIN}]++)(?<=/)(?={_OTHER})(?:(?:{_NAME}|[{_PLAIN}]++)/)*+"
+    rf"(?:{_NAME}(?:\.[A-Za-z0-9]++)++|(?P<last>{_NAME})(?=[.,:;!?]*+(?![/{_PLAIN}{_IN_WORDS}]))"
+    rf"|(?P<torn>{_NAME})|[{_PLAIN}]*+)"
+    rf"|[^\x00-\x7f{_LETTERS}]+"
+)
 
 
 @cache
@@ -161,8 +175,27 @@ def _unescaped(text: str, like: str = "") -> str:
 def _spaced(text: str) -> bytes:
     """The text with a space for everything that no value has in it."""
     if not text.isascii():
-        text = _NOT_OF_VALUES.sub(" ", text)
+        text = (
+            _PATH_OR_OTHER.sub(_only_a_whole_path, text)
+            if _STEP.search(text)
+            else _NOT_OF_VALUES.sub(" ", text)
+        )
     return text.encode().translate(_APART)
+
+
+def _only_a_whole_path(found: re.Match[str]) -> str:
+    """A path with names in other scripts as it is, and nothing of one of which the end is not known."""
+    head = found["head"]
+    if head is None:
+        return " "
+    path, at = found[0], found.start()
+    if found["last"] is None and found["torn"] is None:
+        return path
+    begins = not (at and _WORD_WITH_SIGNS.match(found.string, at - 1))
+    if begins and found["torn"] is None and _is_path(path):
+        return path
+    root = head.rpartition("=")[2]
+    return " " if _is_path(root) and not root[0].isdigit() else f"{head} "
 
 
 def _without_lines(values: list[str]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from time import process_time
 
 import pytest
 from hypothesis import given
@@ -59,6 +60,31 @@ def test_exact_values(text: str, values: list[str]) -> None:
     assert exact_values(text) == values
 
 
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("配置文件在/etc/应用/设置.toml。端口8080", ["/etc/应用/设置.toml", "8080"]),
+        ("อยู่ที่ /srv/แอป/config.toml และ id_17", ["/srv/แอป/config.toml", "id_17"]),
+        ("फ़ाइल /srv/साझा/टिप्पणी में है", ["/srv/साझा/टिप्पणी"]),
+        ('{"path": "/home/사용자/문서"}', ["/home/사용자/문서"]),
+        ("في /home/أحمد/ملف.txt، و https://ar.wikipedia.org/wiki/القاهرة.",
+         ["/home/أحمد/ملف.txt", "https://ar.wikipedia.org/wiki/القاهرة"]),
+        ("log=/var/日志/a_1.log:12在", ["/var/日志/a_1.log:12"]),
+        ("在/etc/应用/里", []),
+        ("在/etc/应用服务器上运行\uff0c请看/etc/b.yaml", ["/etc/b.yaml"]),
+        ("/etc/a.yaml和/etc/b.yaml", ["/etc/a.yaml", "/etc/b.yaml"]),
+        ("/etc/应用/a.yaml和/etc/b.yaml", ["/etc/应用/a.yaml", "/etc/b.yaml"]),
+        ("日期2024/11/21/星期四", ["2024/11/21/"]),
+        ("读/写/执行 user_id/用户编号在", ["user_id/"]),
+    ],
+)  # fmt: skip
+def test_a_path_with_names_in_another_script_is_whole_or_not_told(
+    text: str, values: list[str]
+) -> None:
+    assert exact_values(text) == values
+    assert sure_values(text, 1_000) == values
+
+
 def test_of_a_long_text_the_beginning_and_the_end_are_read_and_no_value_is_cut_in_two() -> None:
     text = " ".join(f"id-{number:06d}" for number in range(1_000))
     found = sure_values(text, 200)
@@ -80,7 +106,22 @@ def test_sure_values_are_the_exact_ones_that_have_a_mark(text: str) -> None:
     assert sure_values(text, 1_000) == marked
 
 
-@given(st.text(max_size=200) | st.text('{["\\nu01a_ ', max_size=60), st.integers(0, 100))
+def test_a_path_in_two_scripts_is_found_in_linear_time() -> None:
+    def seconds(piece: str, times: int) -> float:
+        began = process_time()
+        exact_values(piece * times)
+        return process_time() - began
+
+    for piece in ("a/应", "/应", "/应-", "应.a", "/a.应", "应/a/", "a-"):
+        assert seconds(piece, 20_000) < 1
+
+
+@given(
+    st.text(max_size=200)
+    | st.text('{["\\nu01a_ ', max_size=60)
+    | st.text("a1_/. ,=-\u5e94\u0e01", max_size=40),
+    st.integers(0, 100),
+)
 def test_a_value_stands_in_its_text_and_holds_no_blank_or_bracket(text: str, most: int) -> None:
     sure = sure_values(text, most)
     assert set(sure) <= set(exact_values(text)) or len(text) > most
