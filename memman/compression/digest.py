@@ -160,7 +160,9 @@ def _pieces(entry: Entry) -> Iterator[str]:
     elif entry.type == "tool_call":
         text = f"{entry.name}({text})"
     elif not isinstance(entry.content, str):
-        told = [part for part in entry.content if isinstance(part, ImagePart | FilePart) and part.alt]
+        told = [
+            part for part in entry.content if isinstance(part, ImagePart | FilePart) and part.alt
+        ]
         text = "\n".join([text, *map(placeholder, told)])
     for sentence in _SENTENCE.split(text):
         piece = sentence.strip()
