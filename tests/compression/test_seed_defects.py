@@ -119,7 +119,7 @@ tinygent
   with a filter every message vanishes
     test_requirements.py::test_r15_a_context_for_a_smaller_budget_is_a_view_and_changes_nothing
   the model is asked for nearly every message
-    test_langchain_a_stream_asks_a_tenth_as_often
+    test_langchain_a_stream_asks_a_fifth_as_often_or_less
   the summary is neither counted nor bounded
     test_langchain_the_limit_holds_with_the_summary
   sync and async fill different histories
@@ -140,7 +140,7 @@ LangChain
   pruning a restored history counts quadratically
     test_requirements.py::test_r11_a_restored_session_compresses_with_at_most_one_count_an_entry
   the model is asked for nearly every message
-    test_langchain_a_stream_asks_a_tenth_as_often
+    test_langchain_a_stream_asks_a_fifth_as_often_or_less
   what is left begins with a result without its call
     test_synaptic_no_preset_splits_a_call_from_its_result
   one large turn empties the buffer
