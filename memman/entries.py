@@ -368,7 +368,7 @@ def check_content(content: object, what: str) -> Content:
 def _check_part(part: object, what: str) -> Part:
     if not isinstance(part, TextPart | ImagePart | FilePart | OpaquePart):
         raise InvalidInput(f"{what} has a part of type {type(part).__name__}")
-    odd = {}
+    changed = {}
     for name in part.__struct_fields__:
         value = getattr(part, name)
         if isinstance(part, OpaquePart) and name == "block":
@@ -376,8 +376,8 @@ def _check_part(part: object, what: str) -> Part:
         elif value is not None:
             plain = check_text(value, f"{what}: {name} of a {type(part).__name__}")
             if plain is not value:
-                odd[name] = plain
-    return msgspec.structs.replace(part, **odd) if odd else part
+                changed[name] = plain
+    return msgspec.structs.replace(part, **changed) if changed else part
 
 
 def _check_block(block: object, what: str) -> None:
@@ -398,22 +398,22 @@ def _check_block(block: object, what: str) -> None:
 
 def check_draft(draft: D) -> D:
     """The draft with plain strings. Refuses what a store, an export or a provider would refuse."""
-    odd: dict[str, Any] = {}
+    changed: dict[str, Any] = {}
     content: Content = draft.content
     if type(content) is not str or not content.isascii():
         plain = check_content(content, "content")
         if plain is not content:
-            odd["content"] = plain
+            changed["content"] = plain
     name, call_id, message_id = draft.name, draft.call_id, draft.message_id
     if name is not None and (plain := check_text(name, "a name")) is not name:
-        odd["name"] = plain
+        changed["name"] = plain
     if call_id is not None and (plain := check_id(call_id, "call_id")) is not call_id:
-        odd["call_id"] = plain
+        changed["call_id"] = plain
     if message_id is not None and (plain := check_id(message_id, "message_id")) is not message_id:
-        odd["message_id"] = plain
+        changed["message_id"] = plain
     if draft.is_error is not False and draft.is_error is not True:
         raise InvalidInput(f"is_error must be True or False, not {shown(draft.is_error)}")
-    return msgspec.structs.replace(draft, **odd) if odd else draft
+    return msgspec.structs.replace(draft, **changed) if changed else draft
 
 
 def check_id(value: object, what: str) -> str:
