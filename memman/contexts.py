@@ -35,6 +35,7 @@ logger = logging.getLogger("memman")
 _TRIM_ROUNDS = 6
 # A context is trimmed by multiples of this part of its budget, so that the next ones begin as it does.
 _TRIM_STEPS = 8
+_FEW = 8  # messages that are compared one by one as fast as at once
 # By how much a figure may be off: that of an exact tokenizer by framing, tools and images; an estimate
 # by what nine in ten recorded requests were (docs/explanation/accuracy.md).
 _OWN_ERROR: dict[Accuracy, float] = {"high": 0.03, "medium": 0.1, "low": 0.3}
@@ -72,38 +73,61 @@ class Doubt(msgspec.Struct, frozen=True):
 class _Built(msgspec.Struct, frozen=True, gc=False):
     """A context, what it was asked to be, for which model, and of which window.
 
-    `rendering` is the session's, where its messages are from that.
+    `messages` began with its messages, so many, and more may have come to the list since. `reserved` is
+    what is set aside in its price.
     """
 
     head: int
     epoch: int
     asked: Asked
     context: Context
-    rendering: Rendering | None
+    messages: list[dict[str, Any]]
+    length: int
     model: str | None
+    reserved: int
 
     @property
     def priced(self) -> Priced:
         """What of it a report is held against."""
-        context = self.context
-        estimated, reserved = context.tokens.tokens, context._beside[2]  # noqa: SLF001 - made here
-        whole = not context.trimmed and self.asked.format != "text"
-        return Priced(estimated, estimated - reserved, whole)
+        estimated = self.context.tokens.tokens
+        whole = not self.context.trimmed and self.asked.format != "text"
+        return Priced(estimated, estimated - self.reserved, whole)
+
+    def shared_with(self, form: str, messages: list[dict[str, Any]], known: int) -> int:
+        """How many of its leading messages a later context in a format has too, none in another format; of
+        so many it is known.
+        """
+        if form != self.asked.format:
+            return 0
+        mine, most = self.messages, min(self.length, len(messages))
+        # By halves, since lists are compared without running a line here: what is one object at once.
+        while most - known > _FEW:
+            middle = (known + most) // 2
+            if mine[known:middle] == messages[known:middle]:
+                known = middle
+            else:
+                most = middle
+        while known < most and mine[known] == messages[known]:
+            known += 1
+        return known
 
 
 class Contexts:
     """Builds a session's contexts and remembers the last one, and its rendering in each format.
 
+    `_before` is the last one as long as nothing has outdated it, `_sent` the last one in any case: with
+    that the next one's `unchanged_prefix` is found.
     `fixed` and `framing` are what the last context had around its entries: tokens once per request,
     and per entry.
     """
 
-    __slots__ = ("_before", "_priced", "_renderings", "_shared", "fixed", "framing")
+    __slots__ = ("_before", "_priced", "_renderings", "_sent", "_shared", "fixed", "framing")
 
     def __init__(self, shared: Shared) -> None:
         self._shared = shared
         self._renderings: dict[str, Rendering] = {}
         self._before: _Built | None = None
+        self._sent: _Built | None = None
         self._priced: dict[str, Priced] = {}  # the last context of each model but the newest one's
         self.fixed = 0
         self.framing = 0.0
@@ -144,24 +168,19 @@ class Contexts:
         made = self._made(asked, window, settled, beyond)
         if before is not None and before.model != made.model:
             self._priced[model_key(before.model)] = before.priced
-        self._before = made
+        self._before = self._sent = made
         return made.context
 
-    def _made(
-        self,
-        asked: Asked,
-        window: Window,
-        settled: Settled,
-        beyond: Beyond | None,
-    ) -> _Built:
+    def _made(self, asked: Asked, own: Window, settled: Settled, beyond: Beyond | None) -> _Built:
         """A context made anew: what stands beside the window priced, and a copy trimmed if it must be."""
-        own, meter, most = window, settled.meter, settled.budget.max_tokens
-        limit = most if asked.budget is None else asked.budget
-        if asked.model is not None and asked.model != settled.config.model:
-            window, meter, limit = self._elsewhere(asked, window, settled)
-        rendering = self._renderings.get(asked.format)
-        if rendering is None or window is not own:
-            rendering = self._rendering(asked.format, window is own, meter)
+        window, meter, most = own, settled.meter, settled.budget.max_tokens
+        model, limit = settled.config.model, most if asked.budget is None else asked.budget
+        if asked.model is not None and asked.model != model:
+            model = asked.model
+            window, meter, limit = self._elsewhere(asked, own, settled)
+        rendering = self._renderings.get(asked.format) if window is own else None
+        if rendering is None:
+            rendering = self._begun(asked.format, meter, window is own)
         rendering.update(window)
         prompt, defined, unseen = 0, 0, settled.config.overhead_tokens
         if asked.system or asked.tools:
@@ -185,22 +204,17 @@ class Contexts:
         if limit <= most and window is own:  # a larger budget tells of another model
             self.fixed = prompt + defined + rendering.edges
             self.framing = rendering.added / (len(slots) or 1)
-        messages, unchanged = rendering.take(asked.system)
-        before = self._before
-        if before is None or before.rendering is not rendering:
-            unchanged = 0  # a rendering knows only what it gave itself
-        if before is not None:
-            last = before.context
-            if unchanged < last._length:  # noqa: SLF001 - made here
-                unchanged = last.shared_with(asked.format, messages, unchanged)
-        system = None if rendering.inline else rendering.system(asked.system)
+        sent = self._sent
+        messages, unchanged = rendering.take(asked.system, None if sent is None else sent.messages)
+        if sent is not None and unchanged < sent.length:
+            unchanged = sent.shared_with(asked.format, messages, unchanged)
+        length = len(messages)
+        system = None if rendering.inline else rendering.system(asked.system)  # one call less
         context = Context(
-            asked.format, limit, meter.total(total), system, trimmed, unchanged, messages, len(messages),
+            asked.format, limit, meter.total(total), system, trimmed, unchanged, messages, length,
             slots, len(slots), (prompt, defined, unseen, around),
         )  # fmt: skip
-        kept = rendering if window is own else None
-        model = asked.model or settled.config.model
-        return _Built(own.head, own.epoch, asked, context, kept, model)
+        return _Built(own.head, own.epoch, asked, context, messages, length, model, unseen)
 
     def _elsewhere(
         self, asked: Asked, window: Window, settled: Settled
@@ -220,7 +234,7 @@ class Contexts:
         the limit or of the trigger. None where no count could change what is done.
         """
         meter = settled.meter
-        rendering = self._rendering(asked.format, True, meter)
+        rendering = self._renderings.get(asked.format) or self._begun(asked.format, meter, True)
         rendering.update(window)
         prompt, defined = price_given(asked.system, asked.tools, meter, rendering.format)
         counted = window.tokens + rendering.added + rendering.edges + prompt + defined
@@ -235,7 +249,8 @@ class Contexts:
         except InvalidInput as error:  # a count is never a reason for a context to fail
             logger.warning("%s", error)
             return None
-        shown = self._rendering(form, clean is window, meter)
+        kept = self._renderings.get(form) if clean is window else None
+        shown = kept or self._begun(form, meter, clean is window)
         shown.update(clean)
         request = {
             "model": settled.config.model,
@@ -263,14 +278,12 @@ class Contexts:
         if self._before is not None:
             self._before = msgspec.structs.replace(self._before, head=-1)
 
-    def _rendering(self, format_name: str, own: bool, meter: Meter) -> Rendering:
-        """The session's rendering in a format, kept up to date; a fresh one for another window."""
-        kept = self._renderings.get(format_name) if own else None
-        if kept is None:
-            kept = rendering_in(self._shared.format_named(format_name), meter)
-            if own:
-                self._renderings[format_name] = kept
-        return kept
+    def _begun(self, form: str, meter: Meter, own: bool) -> Rendering:
+        """An empty rendering in a format; the session's own is kept."""
+        rendering = rendering_in(self._shared.format_named(form), meter)
+        if own:
+            self._renderings[form] = rendering
+        return rendering
 
     def _trimmed(
         self,

@@ -21,10 +21,11 @@ class Context(msgspec.Struct, frozen=True, eq=False, gc=False):  # nothing in it
     `messages` gives fresh plain dicts at each read, so that changing them changes nothing here.
     `system` is the system prompt where the format has it apart, else None. `tokens` is the price of
     the whole, `budget` what it had to fit. `trimmed` lists what was replaced in this copy to make it
-    fit; the session keeps it. `unchanged_prefix` is how many leading messages equal those of the
-    session's last context that was another one, which is what a provider's prompt cache can reuse where
-    what stands before them (`system`, tools) stayed as well. Where nothing has changed since the last
-    context, as in a retry, the same object is given again, and still compares with the one before it.
+    fit; the session keeps it. `unchanged_prefix` is how many leading messages equal those of the last
+    other context that this manager has built of the session: what a provider's prompt cache can reuse
+    where the model and what stands before them (`system`, tools) stayed as well. It is 0 where there was
+    none since the session was loaded, and where that one was in another format. Where nothing has changed
+    since the last context, as in a retry, the same object is given again, with the figure that it had.
     """
 
     format: str
@@ -71,15 +72,6 @@ class Context(msgspec.Struct, frozen=True, eq=False, gc=False):  # nothing in it
         return shares | {
             part: tokens for part, tokens in zip(_BESIDE, beside, strict=True) if tokens
         }
-
-    def shared_with(self, form: str, messages: Sequence[dict[str, Any]], known: int) -> int:
-        """How many leading messages another request has too, of which so many are known to be the same."""
-        if form != self.format:
-            return 0
-        mine, most = self._messages, min(self._length, len(messages))
-        while known < most and mine[known] == messages[known]:
-            known += 1
-        return known
 
     def __len__(self) -> int:
         return self._length

@@ -63,10 +63,11 @@ class Rendering:
     def _begin(self) -> None:
         """Becomes the rendering of nothing."""
         self._done: list[_Rendered] = []
-        # Handed out as it is, and never changed in its first `_stable` messages, which others may have.
+        # Handed out as it is, and never changed in its first `_stable` messages, which others may have:
+        # they are the first of `_taken` too, the list that was handed out last.
         self._messages: list[_Message] = []
+        self._taken = self._messages
         self._stable = 0
-        self._plain = False  # whether they were handed out as they are, with nothing added
         self._around = 0.0
         self.added = 0
 
@@ -138,7 +139,7 @@ class Rendering:
             tokens += rendered.framing if framing is None else _billed(framing, len(said), turn)
             if rendered.extras:
                 tokens += sum(map(self._price, rendered.extras))
-            messages += said
+            messages += tuple(said)  # a stranger's format may give a list
         if len(slots) <= 2 and not (slots[0].nth or slots[-1].nth):
             return _Rendered(slots, messages, tokens, system)
         repeats = tuple([slot.nth for slot in slots if slot.nth])
@@ -197,16 +198,18 @@ class Rendering:
         own = "\n\n".join(text for text in texts if text.strip())
         return "\n\n".join(text for text in (prompt, own) if text) or None
 
-    def take(self, prompt: str | None = None) -> tuple[list[_Message], int]:
-        """What `messages` gives, and of how many of the first it is known that they are as they were when
-        they were last taken.
+    def take(
+        self, prompt: str | None = None, before: list[_Message] | None = None
+    ) -> tuple[list[_Message], int]:
+        """What `messages` gives, to be kept, and of how many of the first it is known that the list taken
+        before has them too.
 
         More may come to the list later: what it has now stays as it is.
         """
-        stable, self._stable = self._stable, len(self._messages)
-        messages = self.messages(prompt)
-        plain, self._plain = self._plain, messages is self._messages
-        return messages, stable if plain and self._plain else 0
+        own, messages = self._messages, self.messages(prompt)
+        known = self._stable if messages is own and before is self._taken else 0
+        self._taken, self._stable = own, len(own)
+        return messages, known
 
 
 def prompt_in(form: Format, prompt: str) -> Rendered:

@@ -1,6 +1,10 @@
 """Rendering is kept up to date, and what it says is what rendering from scratch would say."""
 
+import asyncio
+import gc
 import json
+import weakref
+from collections.abc import Iterator
 from itertools import takewhile
 from typing import Any
 
@@ -8,11 +12,21 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from memman import MemoryConfig, MemoryManager
-from memman.formats import BUILTIN_FORMATS
+from memman import (
+    AsyncMemoryManager,
+    BudgetExceeded,
+    Context,
+    MemoryConfig,
+    MemoryManager,
+    hookimpl,
+)
+from memman.formats import BUILTIN_FORMATS, OpenAIChatFormat
 from memman.formats.anthropic import AnthropicFormat
 from memman.formats.rendering import Rendering
 from memman.formats.rules import check
+from memman.plugins import shared_plugins
+from memman.ports import Rendered, Turn
+from memman.stores import MemoryStore
 from memman.testing.formats import user, window_of
 from memman.window import Window
 from tests.examples import examples
@@ -109,22 +123,180 @@ def test_every_context_is_valid(steps: list[str]) -> None:
                 assert check(context.messages, target, system=context.system) == []
 
 
+BUILDS = st.fixed_dictionaries(
+    {},
+    optional={
+        "format": st.sampled_from(FORMATS),
+        "system": st.sampled_from([None, "be brief"]),
+        "model": st.sampled_from(["gpt-5", "claude-sonnet-4-5"]),
+        "tools": st.sampled_from([[], [{"name": "find"}]]),
+        "budget": st.sampled_from([40, 10**6]),
+    },
+)
+BETWEEN = st.sampled_from(["nothing", "session settings", "manager settings", "other writer"])
+
+
+class Building:
+    """A session in a store that a second manager writes to, and its contexts by either door."""
+
+    def __init__(self, doors: str) -> None:
+        store = MemoryStore()
+        self.memory, self.other = (
+            MemoryManager(store, counter="chars4", config=MemoryConfig(max_tokens=10**7))
+            for _ in range(2)
+        )
+        self._async = AsyncMemoryManager(
+            store, counter="chars4", config=MemoryConfig(max_tokens=10**7)
+        )
+        self._awaited = doors == "async"
+        self.memory.add_user_message("s", "begin")
+
+    def context(self, settings_: dict[str, Any]) -> Context | None:
+        try:
+            if self._awaited:
+                return asyncio.run(self._async.build_context("s", **settings_))
+            return self.memory.build_context("s", **settings_)
+        except BudgetExceeded:
+            return None
+
+    def between(self, what: str, number: int) -> None:
+        """What lets go of what was made of the session."""
+        match what:
+            case "session settings":
+                self._change("s", recent_window=number % 3)
+            case "manager settings":
+                self._change(None, recent_window=number % 3)
+            case "other writer":
+                self.other.add_user_message("s", f"from elsewhere {number}")
+
+    def _change(self, session: str | None, **changes: Any) -> None:
+        if self._awaited:
+            asyncio.run(self._async.update_config(session, **changes))
+        else:
+            self.memory.update_config(session, **changes)
+
+
 @settings(max_examples=examples(60))
-@given(STEPS, st.sampled_from(FORMATS))
-@example(["call", "result"], "openai-chat")  # the call's message is made anew, and the same
-def test_the_unchanged_prefix_is_what_two_contexts_share(steps: list[str], form: str) -> None:
-    memory = manager(max_tokens=10**7)
-    memory.add_user_message("s", "begin")
-    last = memory.build_context("s", format=form)
+@given(
+    STEPS,
+    st.lists(st.tuples(BUILDS, BETWEEN), min_size=1, max_size=6),
+    st.sampled_from(FORMATS),
+    st.sampled_from(["sync", "async"]),
+)
+@example(
+    ["call", "result"], [({}, "nothing")], "openai-chat", "sync"
+)  # the call's message is made anew
+@example(["user"] * 3, [({}, "session settings")], "openai-chat", "sync")
+@example(["user"] * 3, [({}, "manager settings")], "openai-chat", "async")
+@example(["user"] * 3, [({}, "other writer")], "openai-chat", "sync")
+@example(["assistant"] * 12, [({}, "nothing")], "mistral", "sync")  # a note comes to the end
+def test_the_unchanged_prefix_is_what_two_contexts_share(
+    steps: list[str], builds: list[tuple[dict[str, Any], str]], form: str, door: str
+) -> None:
+    session = Building(door)
+    last = session.context({"format": form})
+    assert last is not None
     for number, what in enumerate(steps):
-        step(memory, what, number)
-        prompt = "be brief" if number % 4 == 3 else None
-        context = memory.build_context("s", format=form, system=prompt)
-        if context is not last:
-            pairs = zip(last.messages, context.messages, strict=False)
-            shared = list(takewhile(lambda pair: pair[0] == pair[1], pairs))
-            assert context.unchanged_prefix == len(shared)
+        step(session.memory, what, number)
+        asked, between = builds[number % len(builds)]
+        session.between(between, number)
+        context = session.context({"format": form, **asked})
+        if context is None or context is last:
+            continue
+        pairs = zip(last.messages, context.messages, strict=False)
+        shared = list(takewhile(lambda pair: pair[0] == pair[1], pairs))
+        alike = context.format == last.format
+        assert context.unchanged_prefix == (len(shared) if alike else 0)
         last = context
+
+
+class Fails(OpenAIChatFormat):
+    """A format that raises where it puts a request together, as often as it is told to."""
+
+    name = "fails"
+    left = 0
+
+    def frame(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        if self.left:
+            self.left -= 1
+            raise KeyboardInterrupt
+        return super().frame(messages)
+
+
+class Lists(OpenAIChatFormat):
+    """A format that renders lists instead of tuples, as strangers' do."""
+
+    name = "lists"
+
+    def render(self, turn: Turn) -> Rendered:
+        made = super().render(turn)
+        return Rendered([*made.messages], made.framing, [*made.extras])  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def fails() -> Iterator[Fails]:
+    form = Fails()
+
+    class Plugin:
+        @hookimpl
+        def memman_formats(self) -> list[Any]:
+            return [form, Lists()]
+
+    plugins = shared_plugins()
+    plugins.register(Plugin(), "formats of a test")
+    yield form
+    plugins._manager.unregister(name="formats of a test")
+
+
+def test_a_context_that_came_to_nothing_is_not_the_one_before(fails: Fails) -> None:
+    memory = manager()
+    for number in range(4):
+        memory.add_user_message("s", str(number))
+    memory.build_context("s", format="fails")
+    memory.delete_entries("s", [memory.get_entries("s")[1].id])
+    memory.add_user_message("s", "more")
+    fails.left = 1
+    with pytest.raises(KeyboardInterrupt):
+        memory.build_context("s", format="fails")
+    assert memory.build_context("s", format="fails").unchanged_prefix == 1
+
+
+@pytest.mark.usefixtures("fails")
+def test_a_format_may_render_lists() -> None:
+    memory = manager()
+    for number in range(3):
+        step(memory, "call", number)
+        step(memory, "result", number)
+    context = memory.build_context("s", format="lists")
+    assert context.messages == memory.build_context("s", format="openai-chat").messages
+
+
+def test_a_manager_whose_counter_refers_to_it_is_let_go_of() -> None:
+    class Counts:
+        memory: MemoryManager
+
+        def __call__(self, text: str) -> int:
+            return len(text)
+
+    counts = Counts()
+    counts.memory = memory = MemoryManager(counter=counts)
+    memory.add_user_message("s", "hello")
+    memory.build_context("s")
+    left = weakref.ref(memory)
+    del counts, memory
+    gc.collect()
+    assert left() is None
+
+
+@pytest.mark.parametrize("size", [0, 1, 8, 9, 40])
+def test_the_first_difference_is_found_wherever_it_is(size: int) -> None:
+    for at in range(size):
+        memory = manager(max_tokens=10**7)
+        for number in range(size):
+            memory.add_user_message("s", str(number))
+        memory.build_context("s")
+        memory.delete_entries("s", [memory.get_entries("s")[at].id])
+        assert memory.build_context("s").unchanged_prefix == at
 
 
 def test_an_append_leaves_all_earlier_messages_unchanged() -> None:
