@@ -213,6 +213,19 @@ class Window:
             self._write_down(self._growing)
         return self._exchanges
 
+    @property
+    def pinned_tokens(self) -> int:
+        """How many of the tokens are those of pinned entries."""
+        return sum(
+            [
+                slot.tokens
+                for one in self.exchanges
+                if one.pinned
+                for slot in one.slots
+                if slot.pinned
+            ]
+        )
+
     def _write_down(self, growing: Sequence[Slot]) -> None:
         """Gives the last exchange the slots that it has by now."""
         last = self._exchanges[-1]

@@ -75,9 +75,8 @@ class _Ranking:
 
     def __init__(self) -> None:
         self._seen: dict[str, int] = {}  # in how many entries, as far as that counts
-        self._found: list[
-            tuple[str, int, int | None]
-        ] = []  # value, how late it stood, in which entry
+        # value, how late it stood, in which entry
+        self._found: list[tuple[str, int, int | None]] = []
         self.chars = 0
 
     def see(self, values: Sequence[str], order: int, seq: int | None) -> None:

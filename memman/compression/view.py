@@ -386,10 +386,7 @@ def view_of(window: Window, goal: Goal) -> View:
         )
         for exchange in exchanges
     ]
-    room = goal.tokens - budget.summary_tokens
-    room -= sum(
-        [slot.tokens for one in exchanges if one.pinned for slot in one.slots if slot.pinned]
-    )
+    room = goal.tokens - budget.summary_tokens - window.pinned_tokens
     remaining = budget.recent_window
     for group in reversed(groups):
         if group.standing == "fixed":

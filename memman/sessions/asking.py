@@ -146,15 +146,12 @@ class Asking(LiveWindow):
 
     async def _originals(self, slots: Sequence[Slot]) -> list[tuple[Entry, ...]]:
         """The added entries that stubs or clipped entries stand for, as the store has them."""
-        shared = self._shared
         added: dict[str, Entry] = {}
         stands_for: dict[str, tuple[str, ...]] = {}
         asked = [slot.entry.id for slot in slots]
         while asked:
             wanted, asked = asked, []
-            for seq, record in await shared.door.call(
-                shared.store, shared.store.get, self.id, wanted
-            ):
+            for seq, record in await self._get(wanted):
                 if isinstance(record, Added):
                     added[record.id] = msgspec.structs.replace(record.entry, seq=seq)
                 elif isinstance(record, Compressed):

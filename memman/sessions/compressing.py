@@ -176,7 +176,7 @@ class Compressing(Asking):
             if rest is not None and not options.write:
                 return self._given_up(str(rest), automatic)
             view, goal = self._view(target_tokens, spare=lately and not options.ask)
-            if hopeless := why_hopeless(view, goal):
+            if hopeless := why_hopeless(self._window.pinned_tokens, goal):
                 self.notice(_over_budget(self.id, view.tokens, goal.limit, hopeless))
                 return self._nothing(f"nothing was changed: {hopeless}")
             pace.begin(summarizer, self._progress)
@@ -337,8 +337,9 @@ class Compressing(Asking):
             options, rest = self._options(summarizer, focus, automatic, lately)
             view, goal = self._view(target_tokens, spare=lately and not options.ask)
             epoch = self._window.epoch
+            hopeless = why_hopeless(self._window.pinned_tokens, goal)
         after = view
-        if (rest is None or options.write) and not why_hopeless(view, goal):
+        if (rest is None or options.write) and not hopeless:
             dry = msgspec.structs.replace(options, dry_run=True)
             attempt = Attempt(view, goal, dry, epoch, summarizer)
             after, _, _ = await self._carried_out(attempt, None)

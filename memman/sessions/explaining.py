@@ -56,7 +56,7 @@ class Explaining(Compressing, Reading):
             over=budget.over(window.tokens + overhead, len(window.slots)),
             auto_compress=self._config.auto_compress,
             compresses=bool(self._settled.stages),
-            pinned_tokens=sum([slot.tokens for slot in window.slots if slot.pinned]),
+            pinned_tokens=window.pinned_tokens,
         )
 
     def _summarizer_state(self) -> SummarizerState:

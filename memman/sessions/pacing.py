@@ -39,9 +39,9 @@ class Rest(msgspec.Struct, frozen=True):
         return self.failures >= FAILURES_TO_OPEN
 
     def __str__(self) -> str:
-        times = {0: "", 1: ", after 1 failure"}.get(
-            self.failures, f", after {self.failures} failures in a row"
-        )
+        times = ", after 1 failure" if self.failures == 1 else ""
+        if self.failures > 1:
+            times = f", after {self.failures} failures in a row"
         until = self.until.isoformat(timespec="seconds")
         sooner = "" if self.open else " or until much is new"
         return f"{self.what} until {until}{sooner}{times} ({self.reason})"

@@ -32,10 +32,8 @@ def why_old_stay(after: View, goal: Goal, stages: Sequence[Step]) -> str:
     return f"the strategy leaves {old} old entries"
 
 
-def why_hopeless(view: View, goal: Goal) -> str:
-    """Why no compression can help; "" where one can: what is pinned alone is over the limit."""
-    fixed = [group for group in view.groups if group.standing == "fixed"]
-    tokens = sum([slot.tokens for group in fixed for slot in group.slots if slot.pinned])
-    if tokens <= goal.limit:
+def why_hopeless(pinned: int, goal: Goal) -> str:
+    """Why no compression can help; "" where one can: the pinned tokens alone are over the limit."""
+    if pinned <= goal.limit:
         return ""
-    return f"pinned entries alone take {tokens} of {goal.limit} tokens: unpin some, or raise max_tokens"
+    return f"pinned entries alone take {pinned} of {goal.limit} tokens: unpin some, or raise max_tokens"
