@@ -41,7 +41,7 @@ from memman.entries import (
     check_text,
     file_mode,
 )
-from memman.errors import ConfigError, InvalidInput
+from memman.errors import ConfigError, InvalidInput, MemmanError
 from memman.explaining import Explanation
 from memman.formats import plain_messages
 from memman.formats.plain import reported_usage
@@ -832,14 +832,25 @@ class AsyncMemoryManager:
         return await (await self._sessions.known(session_id)).build(asked)
 
     def _configure(self, config: MemoryConfig) -> None:
-        self._check_change(self._shared.config, config, config)
+        before = self._shared.config
+        self._check_change(before, config, config)
         for session in self._sessions:
-            try:
-                self._check(config.updated(readable(session.settings)), config)
-            except ConfigError as error:
+            fault = self._fault_with(session.settings, config)
+            # What did not work before, as a stored setting that names what is not here, is no reason.
+            if fault is not None and self._fault_with(session.settings, before) is None:
                 whose = f"with what session {session.id!r} has set"
-                raise ConfigError(f"{whose}: {error}") from error
+                raise ConfigError(f"{whose}: {fault}") from fault
         self._shared.configure(config)
+
+    def _fault_with(
+        self, settings: Mapping[str, Any], managers: MemoryConfig
+    ) -> MemmanError | None:
+        """Why a session's settings do not work with the manager's; None where they do."""
+        try:
+            self._check(managers.updated(readable(settings)), managers)
+        except MemmanError as error:
+            return error
+        return None
 
     def _check_change(
         self, before: MemoryConfig, config: MemoryConfig, managers: MemoryConfig | None = None

@@ -105,7 +105,8 @@ class Summarizers:
         self._named: dict[str, Asker | None] = {DIGEST: None}
         self._given: Asker | None = None
         self._is_given = False
-        self._refusing = self._accepted(_refuse)
+        self._refusing = self._accepted(_refusal(_NOT_BY_A_SESSION))
+        self._missing: dict[str, Asker] = {}
 
     def give(self, summarizer: Any) -> None:
         """Takes one that goes before all that settings name; None takes it back.
@@ -131,13 +132,25 @@ class Summarizers:
         self.named(name)
 
     def chosen(self, name: str | None, managers: str | None) -> Asker | None:
-        """Who is asked under a session's setting; None for nobody."""
+        """Who is asked under a session's setting; None for nobody.
+
+        A log may come from elsewhere: what its settings name must not run here, or is not here. Whoever is
+        asked then fails with the reason, as any summarizer may.
+        """
         if self._is_given:
             return self._given
         if name is None:
             return None
-        # A log may come from elsewhere, and what its settings say must not run here.
-        return self._refusing if _is_strangers_command(name, managers) else self.named(name)
+        return self._refusing if _is_strangers_command(name, managers) else self._found(name)
+
+    def _found(self, name: str) -> Asker | None:
+        """The one of a stored name, or one that says why there is none."""
+        if name in self._named or name not in self._missing:
+            try:
+                return self.named(name)
+            except MemmanError as error:
+                self._missing[name] = self._accepted(_refusal(str(error)))
+        return self._missing[name]
 
     def named(self, name: str) -> Asker | None:
         """The summarizer of a name, made once."""
@@ -169,8 +182,13 @@ class Summarizers:
         return Asker(summarizer, self._door, self._limits)
 
 
-def _refuse(prompt: str) -> str:
-    raise SummarizerUnavailable(_NOT_BY_A_SESSION)
+def _refusal(why: str) -> Callable[[str], str]:
+    """A summarizer that cannot be asked."""
+
+    def refuse(_prompt: str) -> str:
+        raise SummarizerUnavailable(why)
+
+    return refuse
 
 
 def _is_strangers_command(name: str, managers: str | None) -> bool:

@@ -12,6 +12,7 @@ import pytest
 from memman import (
     AsyncMemoryManager,
     AsyncPortRefused,
+    ConfigError,
     InvalidInput,
     MemoryConfig,
     MemoryManager,
@@ -28,6 +29,7 @@ from memman import (
 )
 from memman.doors import AsyncDoor, SyncDoor
 from memman.plugins import PluginInfo, Plugins
+from memman.stores import MemoryStore
 from memman.summarizers import Asker, Summarizers
 from memman.testing import ScriptedSummarizer, record_events
 
@@ -323,8 +325,6 @@ def test_a_document_that_names_a_command_is_not_imported(filled: Fill) -> None:
 
 
 def test_a_command_in_a_shared_log_does_not_run(filled: Fill, tmp_path: Any) -> None:
-    from memman.stores import MemoryStore
-
     name = f"cmd:touch {tmp_path / 'ran'}"
     store = MemoryStore()
     memory = filled(MemoryManager(store, config=CONFIG.updated({"summarizer": name})))
@@ -334,6 +334,47 @@ def test_a_command_in_a_shared_log_does_not_run(filled: Fill, tmp_path: Any) -> 
     assert "may not name a command" in told
     assert other.get_summaries("s"), "the digest took its place"
     assert not (tmp_path / "ran").exists()
+
+
+# ---------------------------------------------------------------- what is not here
+
+
+@pytest.fixture
+def elsewhere(found: Plugins, filled: Fill) -> MemoryStore:
+    """A store whose session names a summarizer that only another process has."""
+    store = MemoryStore()
+    # Names are not looked up where a summarizer is given.
+    there = filled(MemoryManager(store, config=CONFIG, summarizer="digest"))
+    there.update_config("s", summarizer="acme:m")
+    return store
+
+
+def test_a_stored_name_that_nobody_answers_to_here_is_a_summarizer_that_fails(
+    elsewhere: MemoryStore,
+) -> None:
+    memory = MemoryManager(elsewhere, config=CONFIG)
+    [told] = reasons(memory)
+    assert told.startswith("SummarizerUnavailable: no installed plugin has a summarizer for 'acme")
+    assert memory.get_summaries("s"), "the digest took its place"
+
+
+def test_a_session_whose_summarizer_is_not_here_keeps_no_setting_from_the_manager(
+    elsewhere: MemoryStore,
+) -> None:
+    memory = MemoryManager(elsewhere, config=CONFIG)
+    memory.get_active_entries("s")
+    memory.update_config(max_entries=77)
+    assert memory.get_stats("s").max_entries == 77
+
+
+def test_a_live_session_that_a_change_of_the_manager_takes_its_summarizer_from_is_named(
+    filled: Fill,
+) -> None:
+    memory = filled(MemoryManager(config=CONFIG.updated({"summarizer": TRUSTED})))
+    memory.update_config("s", summarizer=TRUSTED)
+    with pytest.raises(ConfigError, match=r"with what session 's' has set: .*name a command"):
+        memory.update_config(summarizer="digest")
+    assert memory.export_session("s").settings["summarizer"] == TRUSTED
 
 
 # ---------------------------------------------------------------- limits
