@@ -23,16 +23,14 @@ from benchmarks.goals import RATIO_NOISE, TIME_NOISE, Goal, any_failed, report
 from benchmarks.instruments import Instruments
 from benchmarks.subjects import Memman, Reference, Subject
 from benchmarks.tables import table
-from benchmarks.tokens import Count, chars4, o200k
+from benchmarks.tokens import FAST, Count, chars4, o200k, o200k_counts
 from benchmarks.walk import walk
 from benchmarks.workload import SEED, Item, items
 from memman import MemoryManager
-from memman.errors import CounterUnavailable
 
 ENCODING = "o200k_base"
 BUDGET = 8_000
 SIZES = (50, 2_000, 20_000)  # characters
-FAST = ("toktok", "quicktok")
 _ROUNDS = 7
 _ALLOWED_SHARE, _ALLOWED_MICROSECONDS = 1.1, 10.0
 _HIT_MICROSECONDS = 3.0
@@ -70,30 +68,12 @@ def measure(sizes: Sizes) -> Measurement:
     """Everything, in one process and one run."""
     found = Measurement()
     workload = items(sizes.entries)
-    counts, missing = _counts()
+    counts, missing = o200k_counts()
     found.tables += [f"note: {reason}" for reason in missing]
     _adds(found, sizes, "".join(item.content for item in workload[:5_000]))
     _hits(found, sizes)
     _w1(found, workload, counts)
     return found
-
-
-def _counts() -> tuple[dict[str, Count], list[str]]:
-    """`str -> int` with each backend that is here, and why the others are not."""
-    counts: dict[str, Count] = {}
-    missing = []
-    for backend in ("tiktoken", *FAST):
-        try:
-            counter = counter_in(ENCODING, backend)
-        except CounterUnavailable as error:
-            missing.append(error.reason)
-            continue
-        counts[backend] = _alone(counter.count_texts)
-    return counts, missing
-
-
-def _alone(count_texts: Callable[[Sequence[str]], list[int]]) -> Count:
-    return lambda text: count_texts((text,))[0]
 
 
 # ---------------------------------------------------------------- an add

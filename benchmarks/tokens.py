@@ -13,15 +13,41 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from memman_tiktoken import counter_in
 from memman_tiktoken.vocabulary import encoding
 
+from memman.errors import CounterUnavailable
+
 Count = Callable[[str], int]
+FAST = ("toktok", "quicktok")
 _REQUEST, _MESSAGE, _TOOL = 3, 4, 8
 
 
 def o200k() -> Callable[[str], Sequence[int]]:
     """`text -> tokens` of o200k_base, gpt-4o's vocabulary; special tokens are ordinary text."""
     return encoding("o200k_base").encode_ordinary
+
+
+def o200k_counts() -> tuple[dict[str, Count], list[str]]:
+    """Tokens of o200k_base as each backend counts them, and why the backends that are not here are not.
+
+    All count the same (`benchmarks.exactness`); those of `FAST` do it faster, and memman takes the first
+    of them that is installed.
+    """
+    counts: dict[str, Count] = {}
+    missing = []
+    for backend in ("tiktoken", *FAST):
+        try:
+            counter = counter_in("o200k_base", backend)
+        except CounterUnavailable as error:
+            missing.append(error.reason)
+            continue
+        counts[backend] = _alone(counter.count_texts)
+    return counts, missing
+
+
+def _alone(count_texts: Callable[[Sequence[str]], list[int]]) -> Count:
+    return lambda text: count_texts((text,))[0]
 
 
 def chars4(text: str) -> int:

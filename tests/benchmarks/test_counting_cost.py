@@ -6,6 +6,7 @@ import pytest
 
 from benchmarks import counting_cost
 from benchmarks.counting_cost import Sizes
+from benchmarks.tokens import Count, o200k_counts
 
 TINY = Sizes(chars=40_000, texts=20, hits=50, entries=400)
 
@@ -21,11 +22,11 @@ def test_every_goal_is_measured_and_no_backend_is_missing() -> None:
 def test_a_missing_backend_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     from memman_tiktoken import backends
 
-    def missing(_encoding: str) -> counting_cost.Count:
+    def missing(_encoding: str) -> Count:
         raise ModuleNotFoundError("no", name="quicktok")
 
     monkeypatch.setattr(backends, "_found", {})
     monkeypatch.setitem(backends._MAKERS, "quicktok", missing)
-    counts, reasons = counting_cost._counts()
+    counts, reasons = o200k_counts()
     assert set(counts) == {"tiktoken", "toktok"}
     assert "quicktok is not installed" in reasons[0]

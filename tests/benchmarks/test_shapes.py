@@ -27,6 +27,18 @@ def test_no_context_of_any_shape_is_invalid(make: shapes.Open) -> None:
     assert found.read.items > 1
 
 
+def test_what_counts_is_what_is_given() -> None:
+    counted = []
+
+    def count(text: str) -> int:
+        counted.append(text)
+        return chars4(text)
+
+    found = shapes.measure(Reference, TINY, count)
+    assert found.one.counts >= 1
+    assert len(counted) > TINY.entries + TINY.sessions * TINY.each + TINY.history
+
+
 def test_sessions_in_turns_are_sessions_of_one_manager() -> None:
     instruments = Instruments(chars4)
     opened = [Memman(instruments, BUDGET, f"s{number}") for number in range(3)]
