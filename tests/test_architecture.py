@@ -22,7 +22,7 @@ PACKAGE = Path(memman.__file__).parent
 # The table of design.md, section 3. Packages of layer 2 know nothing of each other.
 LAYERS = {
     "errors": 0, "showing": 0, "entries": 0, "presets": 0, "config": 0, "ids": 0, "about": 0,
-    "records": 1, "ports": 1, "window": 1, "events": 1, "hookspecs": 1, "plugins": 1,
+    "covered": 1, "records": 1, "ports": 1, "window": 1, "events": 1, "hookspecs": 1, "plugins": 1,
     "drafts": 1, "history": 1, "tools": 1, "tables": 1, "results": 1, "doors": 1, "usage": 1,
     "arguments": 1,
     "counting": 2, "compression": 2, "formats": 2, "stores": 2, "archive": 2,
@@ -35,8 +35,8 @@ LAYERS = {
     "cli": 5, "report": 5, "testing": 5,
 }  # fmt: skip
 ORDER_IN_LAYER_1 = (
-    "records", "ports", "window", "history", "events", "results", "hookspecs", "plugins", "doors",
-    "usage", "arguments",
+    "covered", "records", "ports", "window", "history", "events", "results", "hookspecs", "plugins",
+    "doors", "usage", "arguments",
 )  # fmt: skip
 THIRD_PARTY = {"blinker", "cachetools", "msgspec", "pluggy"}
 OF_THE_COMMAND = {"click", "rich"}

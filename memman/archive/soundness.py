@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import datetime
 from typing import Protocol
 
 import msgspec
 
+from memman.covered import covered_by
 from memman.entries import MOST_TOKENS, Entry, TokenCount, check_draft, check_id, decode_json
 from memman.errors import InvalidInput
 from memman.records import Added, Compressed, Record, UsageReported
@@ -102,14 +102,12 @@ def _check_entry(entry: Entry) -> None:
         raise InvalidInput(f"the metadata of {entry.id!r} cannot be read: {error}") from None
     if not isinstance(metadata, dict):
         raise InvalidInput(f"the entry {entry.id!r} has metadata that is no object")
-    if entry.type == "summary" and metadata:
-        numbers = all(type(metadata.get(key)) is int for key in ("first", "last"))
-        if not numbers or not all(_is_time(metadata.get(key)) for key in ("start", "end")):
-            what = f"{entry.id!r} is a summary whose metadata does not say what it covers"
-            raise InvalidInput(what)
-        if not _is_glance(metadata.get("glance", {})):
-            what = f"{entry.id!r} is a summary whose metadata has a glance that cannot be read"
-            raise InvalidInput(what)
+    if entry.type == "summary":
+        try:
+            covered_by(entry)
+        except msgspec.MsgspecError as error:
+            what = f"{entry.id!r} is a summary whose metadata does not say what it covers: {error}"
+            raise InvalidInput(what) from None
 
 
 def _check_tokens(*numbers: int) -> None:
@@ -124,21 +122,3 @@ def _check_speakers(record: Compressed) -> None:
     for item in record.replacements:
         if item.into is not None and (item.entry is not None or item.into not in made):
             raise InvalidInput(f"a run names {item.into!r}, which this compression did not make")
-
-
-def _is_glance(found: object) -> bool:
-    if not isinstance(found, dict):
-        return False
-    numbers = [found.get(key, 0) for key in ("user_messages", "errors")]
-    return (
-        all(type(number) is int and number >= 0 for number in numbers)
-        and isinstance(found.get("first_message"), str | None)
-        and isinstance(found.get("whole", False), bool)
-    )
-
-
-def _is_time(text: object) -> bool:
-    try:
-        return datetime.fromisoformat(str(text)).tzinfo is not None
-    except ValueError:
-        return False

@@ -9,10 +9,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import get_args
 
-import msgspec
-
-from memman.compression.covering import Covered
 from memman.compression.view import Craft, Group, Item, View
+from memman.covered import covered_by
 from memman.entries import ENTRY_TYPES, NO_JSON, Draft, Entry, Role, check_draft
 from memman.errors import InvalidInput
 from memman.records import ReplacementMethod
@@ -54,8 +52,8 @@ def _checked(draft: Draft) -> Draft:
         raise InvalidInput("a draft of one's own has no raw")
     if draft.metadata_json is not NO_JSON and draft.type != "summary":
         raise InvalidInput("a draft of one's own has no metadata")
-    if draft.type == "summary" and draft.metadata_json is not NO_JSON:
-        msgspec.json.decode(draft.metadata_json, type=Covered)
+    if draft.type == "summary":
+        covered_by(draft)
     return draft
 
 

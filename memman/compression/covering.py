@@ -3,46 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
 from typing import Final
 
 import msgspec
 
+from memman.covered import Glance, covered_by
 from memman.entries import NO_JSON, Draft, Entry
 
 QUOTE_CHARS: Final = 160  # of a user's message, at most
-
-
-class Glance(msgspec.Struct, frozen=True):
-    """How a run began, and how much is in it: kept beside a summary's text, as no model is trusted with it.
-
-    `whole` says that it is of all that is covered: an earlier summary may be of a memman that did not keep
-    it, or of a step of one's own. Else the numbers are the least that there were.
-    """
-
-    user_messages: int = 0
-    errors: int = 0
-    first_message: str | None = None  # the beginning of it, on one line
-    whole: bool = False
-
-
-class Covered(msgspec.Struct, frozen=True):
-    """What a summary covers: places in the log, times, and what is seen of it at a glance. A summary's
-    metadata, for its heading and for the summaries after it.
-    """
-
-    first: int
-    last: int
-    start: datetime
-    end: datetime
-    glance: Glance = Glance()
-
-
-def covered_by(summary: Entry) -> Covered | None:
-    """What a summary covers, as far as it says."""
-    if len(memoryview(summary.metadata_json)) <= len(b"{}"):
-        return None
-    return msgspec.json.decode(summary.metadata_json, type=Covered)
 
 
 def glance_of(entries: Sequence[Entry]) -> Glance:

@@ -231,12 +231,11 @@ def _cycle(documents: list[dict[str, Any]]) -> None:
     item["ids"] = [item["entry"]["id"]]
 
 
-def _of_glance(glance: object) -> Callable[[list[dict[str, Any]]], object]:
+def _of_summary(**covers: object) -> Callable[[list[dict[str, Any]]], object]:
     def edit(documents: list[dict[str, Any]]) -> None:
         summary = _line_of(documents, "compressed")["replacements"][0]["entry"]
         moment = "2026-01-01T00:00:00Z"
-        covers = {"first": 1, "last": 2, "start": moment, "end": moment}
-        summary["metadata"] = {**covers, "glance": glance}
+        summary["metadata"] = {"first": 1, "last": 2, "start": moment, "end": moment, **covers}
 
     return edit
 
@@ -246,10 +245,15 @@ HOSTILE_LOGS: dict[str, tuple[Callable[[list[dict[str, Any]]], object], str]] = 
     "a summary of what is not there": (_of_replacement(ids=["nowhere"]), "not in the window"),
     "a summary of nothing": (_of_replacement(ids=[]), "not in the window"),
     "a summary of itself": (_cycle, "not in the window"),
-    "a glance that is a list": (_of_glance([1]), "glance"),
-    "a glance with a number of words": (_of_glance({"errors": "two"}), "glance"),
-    "a glance with fewer than none": (_of_glance({"user_messages": -1}), "glance"),
-    "a glance at what is no text": (_of_glance({"first_message": 5}), "glance"),
+    "a glance that is a list": (_of_summary(glance=[1]), "glance"),
+    "a glance with a number of words": (_of_summary(glance={"errors": "two"}), "glance"),
+    "a glance with fewer than none": (_of_summary(glance={"user_messages": -1}), "glance"),
+    "a glance at what is no text": (_of_summary(glance={"first_message": 5}), "glance"),
+    "a glance with more than a number": (_of_summary(glance={"errors": 10**30}), "errors"),
+    "a summary of no place": (_of_summary(first=-1), "covers"),
+    "a summary until a place that is a word": (_of_summary(last="2"), "last"),
+    "a summary since a time without a zone": (_of_summary(start="2026-01-01T00:00:00"), "start"),
+    "a summary until a time spelled otherwise": (_of_summary(end="20260101T000000Z"), "end"),
     "a run that names a speaker elsewhere": (_of_replacement(into="id-1"), "did not make"),
     "an undo of what is not in force": (_set("undone", compression_id="id-1"), "is in force"),
     "a pin on what is not active": (_set("pinned", entry_id="nowhere"), "not active"),
