@@ -170,44 +170,35 @@ class _Worker:
     """A daemon thread that makes one call after another; it ends when nobody keeps it."""
 
     def __init__(self) -> None:
-        self.busy = False
         self._calls: SimpleQueue[Callable[[], Any] | None] = SimpleQueue()
         self._done: SimpleQueue[Callable[[], Any]] = SimpleQueue()
-        thread = threading.Thread(
+        self._thread = threading.Thread(
             target=_work, args=(self._calls, self._done), name="memman-summarizer", daemon=True
         )
-        thread.start()
+        self._thread.start()
 
-    def run(self, call: Callable[[], Any], timeout: float) -> Callable[[], Any]:
-        """What gives the call's answer or raises its error; `busy` stays true after a time-out."""
-        self.busy = True
+    @property
+    def is_alive(self) -> bool:
+        """Whether its thread is there: one that was left ends after its call, and a fork has none."""
+        return self._thread.is_alive()
+
+    def run(self, call: Callable[[], Any], timeout: float) -> Callable[[], Any] | None:
+        """What gives the call's answer or raises its error; None where none came in time."""
         self._calls.put(call)
         try:
-            outcome = self._done.get(timeout=timeout)
+            return self._done.get(timeout=timeout)
         except Empty:
-            return _no_answer
-        self.busy = False
-        return outcome
+            return None
 
     def leave(self) -> None:
-        """Lets the thread end after the call that it is at, and notes when it has."""
-        self._calls.put(None)
-        threading.Thread(target=self._await_end, daemon=True).start()
-
-    def _await_end(self) -> None:
-        self._done.get()
-        self.busy = False
-
-    def __del__(self) -> None:
+        """Lets the thread end after the call that it is at."""
         self._calls.put(None)
 
-
-def _hanging(workers: list[_Worker]) -> list[_Worker]:
-    return [worker for worker in workers if worker.busy]
+    __del__ = leave
 
 
-def _no_answer() -> None:
-    """Stands for the answer of a call that gave none in time."""
+def _living(workers: list[_Worker]) -> list[_Worker]:
+    return [worker for worker in workers if worker.is_alive]
 
 
 def _work(
@@ -283,7 +274,7 @@ class SyncDoor:
         worker = self._worker()
         context = contextvars.copy_context()
         answer = worker.run(lambda: context.run(call), timeout)
-        if worker.busy:
+        if answer is None:
             worker.leave()
             with self._lock:
                 self._abandoned.append(worker)
@@ -295,7 +286,7 @@ class SyncDoor:
     def _worker(self) -> _Worker:
         """One that has nothing to do. Raises `SummarizerBusy` while two calls hang."""
         with self._lock:
-            self._abandoned = _hanging(self._abandoned)
+            self._abandoned, self._idle = _living(self._abandoned), _living(self._idle)
             if len(self._abandoned) >= _MOST_ABANDONED:
                 raise SummarizerBusy(_STILL_HANG)
             return self._idle.pop() if self._idle else _Worker()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import itertools
+import os
 import random
 import signal
 import sys
@@ -620,3 +621,28 @@ async def _some_awaited_verb(
                 await memory.update_config(SESSION, recent_window=rng.randint(0, 3))
     except MemmanError:
         return  # nothing to undo, pinned: defined answers
+
+
+# ---------------------------------------------------------------- forks
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+# Python counts the thread that waits for the next summary.
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_forked_child_asks_the_summarizer_though_its_parent_asked_before():
+    config = CONFIG.updated({"summarize_timeout": PATIENCE})
+    memory = MemoryManager(config=config, counter=words, summarizer=lambda prompt: "short")
+    for number in range(12):
+        memory.add_user_message(SESSION, f"{number} " + "word " * 20)
+    assert memory.compress(SESSION, target_tokens=200).summary_id
+    pid = os.fork()
+    if pid == 0:
+        try:
+            for number in range(12):
+                memory.add_user_message("child", f"{number} " + "word " * 20)
+            began = time.monotonic()
+            methods = {one.method for one in memory.compress("child", target_tokens=200).replacements}
+            os._exit(0 if "summary" in methods and time.monotonic() - began < PATIENCE else 1)
+        finally:
+            os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
