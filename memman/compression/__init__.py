@@ -33,6 +33,7 @@ from memman.compression.prompts import summary_request
 from memman.compression.stages import (
     ClearToolResults,
     clear_tool_results,
+    clip_few,
     clip_large,
     clip_rest,
     drop_oldest,
@@ -63,6 +64,7 @@ __all__ = [
     "SummaryProblem",
     "View",
     "clear_tool_results",
+    "clip_few",
     "clip_large",
     "clip_rest",
     "describe",

@@ -22,6 +22,7 @@ from memman.compression.view import (
     Item,
     Later,
     Place,
+    Standing,
     View,
 )
 from memman.errors import ConfigError
@@ -30,6 +31,8 @@ from memman.window import Slot
 
 LEAST_GAIN = 20  # tokens: less is not worth a change of the prompt's prefix
 _SMALLEST_CLIP = 48  # tokens: below this little more than the notice would be left
+Floor = tuple[Place, int]
+"""A place, and the tokens that a clip leaves of it at least."""
 
 
 class ClearToolResults(msgspec.Struct, frozen=True, kw_only=True):
@@ -198,73 +201,120 @@ def clip_large(view: View, goal: Goal, craft: Craft) -> View | None:
     """Cuts the middle out of what is out of proportion, until the limit is kept.
 
     Older entries above `max_entry_ratio` of the budget first, then the newest exchange, each entry down
-    to an even share, tool results first; the largest first each time. Pinned entries are never cut.
+    to an even share, tool results first; the largest are cut to one size. Pinned entries are never cut.
     An exchange that no summary may take, such as one with an unanswered call, is held to that ratio whole.
     """
     if goal.within_limit(view):
         return None
     allowed = max(goal.budget.entry_tokens, _SMALLEST_CLIP)
-    older, newest = _clippable(view)
+    older, results, others = _clippable(view)
     fixed = Counter([number for number, _ in older if view.groups[number].standing == "fixed"])
     floors = [
         (p, max(_SMALLEST_CLIP, allowed // fixed[p[0]]) if fixed[p[0]] else allowed) for p in older
     ]
-    share = max(_SMALLEST_CLIP, goal.limit // max(1, 2 * len(newest)))
-    return _clipped_in_order(view, goal, craft, floors, [(p, share) for p in newest])
+    share = max(_SMALLEST_CLIP, goal.limit // max(1, 2 * len(results + others)))
+    newest = [[(p, share) for p in places] for places in (results, others)]
+    return _clipped_in_order(view, goal, craft, floors, newest)
+
+
+def clip_few(view: View, goal: Goal, craft: Craft) -> View | None:
+    """Cuts old entries that are too few for a summary, then recent ones, where that keeps the limit.
+
+    The largest are cut to one size. `drop_over_limit` would take them away; so something of each stays
+    until there is enough for a summary.
+    """
+    aim = goal.tokens if goal.demanded else goal.limit
+    old, recent = _of_standing(view, "old"), _of_standing(view, "recent")
+    if view.tokens <= aim or len(old) >= goal.budget.min_entries:
+        return None
+    clipped = _clipped(view, craft, old, aim if goal.demanded else _half_way(goal))
+    if not goal.within_limit(clipped):
+        clipped = _clipped(clipped, craft, recent, _half_way(goal))
+    return clipped if clipped.tokens <= aim else None
+
+
+def _of_standing(view: View, standing: Standing) -> list[Floor]:
+    """The places in exchanges that stand so, summaries left out."""
+    return [
+        ((number, index), _SMALLEST_CLIP)
+        for number, group in enumerate(view.groups)
+        if group.standing == standing and not group.is_summary
+        for index, item in enumerate(group.items)
+        if item.entry is not None
+    ]
 
 
 def clip_rest(view: View, goal: Goal, craft: Craft) -> View | None:
     """Cuts whatever may be cut, as far down as a notice allows, when nothing else kept the limit."""
     if goal.within_limit(view):
         return None
-    older, newest = _clippable(view)
-    floor = _SMALLEST_CLIP
-    return _clipped_in_order(
-        view, goal, craft, [(place, floor) for place in older], [(p, floor) for p in newest]
-    )
+    older, *newest = [[(place, _SMALLEST_CLIP) for place in places] for places in _clippable(view)]
+    return _clipped_in_order(view, goal, craft, older, newest)
 
 
-def _clippable(view: View) -> tuple[list[Place], list[Place]]:
-    """The places of older entries and of the newest exchange, in the order in which they are clipped."""
-    older: list[tuple[int, Place]] = []
-    newest: list[tuple[bool, int, Place]] = []
+def _half_way(goal: Goal) -> int:
+    """Half-way from the limit to low water, so that the next small entry does not ask for the same."""
+    return (goal.limit + min(goal.tokens, goal.limit)) // 2
+
+
+def _clippable(view: View) -> tuple[list[Place], list[Place], list[Place]]:
+    """The places of older entries, and of the newest exchange those of tool results and the others."""
+    older: list[Place] = []
+    results: list[Place] = []
+    others: list[Place] = []
     for number, group in enumerate(view.groups):
         for index, item in enumerate(group.items):
             if item.entry is None or any(slot.pinned for slot in item.run):
                 continue
             if number < len(view.groups) - 1:
-                older.append((item.tokens, (number, index)))
+                older.append((number, index))
             else:
                 result = item.entry.type == "tool_result"
-                newest.append((result, item.tokens, (number, index)))
-    older.sort(key=lambda found: -found[0])
-    newest.sort(key=lambda found: (not found[0], -found[1]))
-    return [place for _, place in older], [place for _, _, place in newest]
+                (results if result else others).append((number, index))
+    return older, results, others
 
 
 def _clipped_in_order(
     view: View,
     goal: Goal,
     craft: Craft,
-    older: list[tuple[Place, int]],
-    newest: list[tuple[Place, int]],
+    older: list[Floor],
+    newest: list[list[Floor]],
 ) -> View | None:
-    """The view with places clipped, each to no less than its floor, until the limit is kept."""
+    """The view with older places clipped and then, as long as the limit is exceeded, the newest."""
+    clipped = _clipped(view, craft, older, _half_way(goal))
+    for places in newest:
+        if not goal.within_limit(clipped):
+            clipped = _clipped(clipped, craft, places, goal.limit)
+    return clipped if clipped.tokens < view.tokens else None
+
+
+def _clipped(view: View, craft: Craft, places: list[Floor], aim: int) -> View:
+    """The view with the largest of these places clipped to one size, but each to no less than its floor."""
+    sizes = {(n, index): view.groups[n].items[index].tokens for (n, index), _ in places}
+    level = _level([(sizes[place], floor) for place, floor in places], view.tokens - aim)
     changed: dict[Place, Item] = {}
     tokens = view.tokens
-    # Older ones half-way to low water, so that the next small entry does not ask for the same again.
-    between = (goal.limit + min(goal.tokens, goal.limit)) // 2
-    for places, aim in ((older, between), (newest, goal.limit)):
-        for place, floor in places:
-            number, index = place
-            item = view.groups[number].items[index]
-            if tokens <= aim or tokens <= goal.limit:
-                break
-            if item.tokens <= floor:
-                continue
-            clipped = clip(item, max(item.tokens - (tokens - aim), floor), craft)
-            if clipped is None:
-                continue
+    for place, floor in sorted(places, key=lambda one: -sizes[one[0]]):
+        number, index = place
+        item = view.groups[number].items[index]
+        wanted = max(item.tokens - (tokens - aim), level, floor)
+        if tokens <= aim or item.tokens <= wanted:
+            continue
+        clipped = clip(item, wanted, craft)
+        if clipped is not None:
             tokens += clipped.tokens - item.tokens
             changed[place] = clipped
-    return view.with_replaced(changed) if tokens < view.tokens else None
+    return view.with_replaced(changed) if changed else view
+
+
+def _level(sizes: Sequence[tuple[int, int]], excess: int) -> int:
+    """The size down to which all that is larger must be cut to save so much, each not below its floor."""
+    low, high = 0, max([size for size, _ in sizes], default=0)
+    while low < high:
+        level = (low + high + 1) // 2
+        if sum([max(0, size - max(level, floor)) for size, floor in sizes]) >= excess:
+            low = level
+        else:
+            high = level - 1
+    return low

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from memman.compression.folding import fold_repeats
 from memman.compression.stages import (
     clear_tool_results,
+    clip_few,
     clip_large,
     clip_rest,
     drop_oldest,
@@ -29,7 +30,7 @@ Stage = Callable[[View, Goal, Craft], View | None]
 Step = Stage | Literal["summarise"]
 """What a strategy is a tuple of: stages, and the one step that asks the summarizer."""
 
-_KEEP_THE_LIMIT = (clip_large, drop_over_limit, clip_rest, drop_summaries)
+_KEEP_THE_LIMIT = (clip_large, clip_few, drop_over_limit, clip_rest, drop_summaries)
 
 PRESETS: dict[str, tuple[Step, ...]] = {
     "default": (clear_tool_results, fold_repeats, SUMMARISE, *_KEEP_THE_LIMIT),

@@ -175,7 +175,7 @@ class Compressing(Asking):
             options, rest = self._options(summarizer, focus, automatic, lately)
             if rest is not None and not options.write:
                 return self._given_up(str(rest), automatic)
-            view, goal = self._view(target_tokens, spare=lately and not options.ask)
+            view, goal = self._view(target_tokens)
             if hopeless := why_hopeless(self._window.pinned_tokens, goal):
                 self.notice(_over_budget(self.id, view.tokens, goal.limit, hopeless))
                 return self._nothing(f"nothing was changed: {hopeless}")
@@ -271,10 +271,8 @@ class Compressing(Asking):
     def _summarizer(self) -> Any:
         return self._shared.summarizer(self._config)
 
-    def _view(self, target_tokens: int | None, spare: bool = False) -> tuple[View, Goal]:
-        """The window as stages see it, and where to get it: to low water, or with `spare` just below
-        the limits, so that a summary is not spent while its summarizer may not be asked again.
-        """
+    def _view(self, target_tokens: int | None) -> tuple[View, Goal]:
+        """The window as stages see it, and where to get it."""
         window = self._window
         budget = self._budget
         overhead = self.overhead
@@ -296,8 +294,6 @@ class Compressing(Asking):
             budget=budget,
             demanded=target_tokens is not None,
         )
-        if spare:
-            goal = msgspec.structs.replace(goal, tokens=goal.limit, entries=budget.max_entries)
         return view_of(window, goal), goal
 
     def _asked_lately(self) -> bool:
@@ -323,8 +319,8 @@ class Compressing(Asking):
             rest = None if again else rest
         ask = configured and rest is None and not lately
         on_failure = self._config.on_failure
-        # With "keep" or "raise" no text of ours takes a summarizer's place while it may not be asked.
-        write = ask or not configured or on_failure == "fallback"
+        # With "keep" or "raise" no text of ours takes the place of a summarizer that fails.
+        write = rest is None or on_failure == "fallback"
         return SummaryOptions(ask=ask, write=write, on_failure=on_failure, focus=focus), rest
 
     async def plan(
@@ -335,7 +331,7 @@ class Compressing(Asking):
             await self.require()
             lately, summarizer = automatic and self._asked_lately(), self._summarizer()
             options, rest = self._options(summarizer, focus, automatic, lately)
-            view, goal = self._view(target_tokens, spare=lately and not options.ask)
+            view, goal = self._view(target_tokens)
             epoch = self._window.epoch
             hopeless = why_hopeless(self._window.pinned_tokens, goal)
         after = view

@@ -266,6 +266,34 @@ def test_a_task_is_not_dropped_for_a_low_water_that_is_out_of_reach() -> None:
     assert "drop" not in methods(memory)
 
 
+@pytest.mark.parametrize(("share", "most"), [(0.6, 30), (0.7, 45), (0.8, 85)])
+def test_beside_many_pins_nothing_is_dropped_and_not_every_add_compresses(
+    share: float, most: int
+) -> None:
+    scripted = ScriptedSummarizer("They ship orders.")
+    memory = MemoryManager(
+        counter="chars4", summarizer=scripted, config=MemoryConfig(max_tokens=2_000)
+    )
+    memory.add_user_message(S, "pin " * int(2_000 * share), pinned=True)
+    for number in range(200):
+        memory.add_user_message(S, f"{number} order " + "abc " * (30 + number * 37 % 60))
+        assert memory.get_stats(S).active_tokens <= 2_000
+    assert "drop" not in methods(memory)
+    assert scripted.requests
+    assert len(memory.explain(S).compressions) <= most
+
+
+def test_a_message_is_cut_rather_than_dropped_for_a_target_given_by_hand() -> None:
+    memory = MemoryManager(counter="chars4", config=MemoryConfig(max_tokens=4_000))
+    task = memory.add_user_message(S, "The order is ORD-8841. " + "abc " * 3_000)
+    memory.add_assistant_message(S, "It is on its way.")
+    result = memory.compress(S, target_tokens=500)
+    assert result.tokens_after <= 500
+    [left, _] = memory.get_active_entries(S)
+    assert left.text.startswith("The order is ORD-8841.")
+    assert memory.get_entry(S, task.id).text == task.text
+
+
 def test_an_exchange_with_an_unanswered_call_leaves_room_for_the_rest_of_the_session() -> None:
     scripted = ScriptedSummarizer("They look at the parts.")
     memory = MemoryManager(

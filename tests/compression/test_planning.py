@@ -11,6 +11,7 @@ from memman.compression import (
     TRIM,
     ClearToolResults,
     clear_tool_results,
+    clip_few,
     clip_large,
     clip_rest,
     drop_oldest,
@@ -45,7 +46,7 @@ def test_a_presets_name_gives_its_stages(name: str) -> None:
 
 
 def test_the_default_gives_up_what_is_missed_least_first() -> None:
-    keeping_the_limit = (clip_large, drop_over_limit, clip_rest, drop_summaries)
+    keeping_the_limit = (clip_large, clip_few, drop_over_limit, clip_rest, drop_summaries)
     steps = (clear_tool_results, fold_repeats, "summarise", *keeping_the_limit)
     assert stages_of("default") == steps
     assert tuple(stage for stage in steps if stage != "summarise") == TRIM

@@ -15,6 +15,7 @@ from memman.compression.folding import fold_repeats
 from memman.compression.stages import (
     ClearToolResults,
     clear_tool_results,
+    clip_few,
     clip_large,
     clip_rest,
     drop_oldest,
@@ -326,6 +327,46 @@ def test_in_the_newest_exchange_tool_results_are_clipped_first() -> None:
     assert after is not None
     assert after.tokens <= 1_000
     assert changed(after) == {"e2": "clip"}
+
+
+def test_parallel_results_are_cut_to_one_size_and_small_ones_stay() -> None:
+    parallel = [message(1, 10)]
+    parallel += [call(number, f"c{number}") for number in range(2, 7)]
+    sizes = (900, 60, 1_000, 950, 800)
+    parallel += [
+        result(number, f"c{number - 5}", tokens) for number, tokens in enumerate(sizes, start=7)
+    ]
+    found = view(parallel, 1_000, 2_000)
+    after = clip_large(*found, Craft())
+    assert after is not None
+    assert after.tokens <= 2_000
+    left = [entry.token_count.tokens for entry in shown(after)[-5:]]
+    assert left[1] == 60
+    large = [left[0], *left[2:]]
+    assert min(large) > 0.8 * max(large)
+    assert sum(left) > 0.85 * 2_000
+
+
+def test_what_is_too_few_for_a_summary_is_cut_where_that_keeps_the_limit() -> None:
+    few = [message(number, tokens) for number, tokens in enumerate((500, 60, 400, 450), start=1)]
+    after = clip_few(*view(few, 500, 1_000, recent_window=0), Craft())
+    assert after is not None
+    assert len(shown(after)) == 4
+    assert after.tokens <= 1_000
+    assert shown(after)[1].text == few[1].text
+    assert shown(after)[-1].text == few[-1].text  # the newest is for `clip_large`
+    assert clip_few(*view(few, 300, 500, recent_window=0), Craft()) is None  # cut, it would not fit either
+    many = [message(number, 200) for number in range(1, 10)]
+    assert clip_few(*view(many, 500, 1_000, recent_window=0), Craft()) is None
+
+
+def test_recent_entries_are_cut_before_one_is_dropped() -> None:
+    entries = [message(number, 150) for number in range(1, 5)] + [message(5, 500)]
+    after = clip_few(*view(entries, 1_000, 1_000, recent_window=5, max_summary_ratio=0.1), Craft())
+    assert after is not None
+    assert len(shown(after)) == 5
+    assert after.tokens <= 1_000
+    assert min(entry.token_count.tokens for entry in shown(after)) > 100
 
 
 def test_a_pinned_entry_is_never_clipped() -> None:

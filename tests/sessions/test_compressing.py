@@ -302,16 +302,21 @@ def test_entries_that_became_few_have_paid_whatever_their_tokens(make: Make) -> 
     assert failures(told) == []
 
 
-def test_what_is_over_again_before_much_is_new_goes_just_below_the_limit(make: Make) -> None:
-    use = make("short", recent_window=0)
+@pytest.mark.parametrize("on_failure", ["fallback", "keep"])
+def test_what_is_over_again_before_much_is_new_goes_to_low_water_without_a_call(
+    make: Make, on_failure: str
+) -> None:
+    use = make("short", recent_window=0, on_failure=on_failure)
     use.do("add_user_message", "word " * 60, pinned=True)
     with record_events(use.memory) as told:
         fill(use, 5)
         assert use.do("get_stats").active_tokens < 80
         fill(use, 3)
-    _, spared = results(told)
+    _, again = results(told)
     assert use.asked == 1
-    assert 85 < spared.tokens_after <= 100
+    assert again.tokens_after < 85
+    assert methods(again) == {"digest"}  # nobody failed: a digest is no substitute, and loses least
+    assert "the summarizer was asked lately" in again.reason
 
 
 # ---------------------------------------------------------------- one at a time
