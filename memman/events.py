@@ -227,25 +227,42 @@ LOG_SIGNALS: dict[type[Record], Signal] = {
 }
 
 
-async def emit(
-    sender: Any,
-    event: Event,
-    settle: Callable[[Callable[..., Any], Awaitable[Any]], Awaitable[None]],
-) -> None:
-    """Tells every receiver, each in its own guard: one that raises is logged and disturbs nobody.
+Settle = Callable[[Callable[..., Any], Awaitable[Any]], Awaitable[None]]
+"""Deals with a receiver that returned an awaitable: the async door awaits it, the sync one cannot."""
 
-    `settle(receiver, awaitable)` deals with a receiver that returns an awaitable: the async door
-    awaits it, the sync door says that it cannot.
+
+class Emission:
+    """One event on its way to its receivers, each of which is called once at most.
+
+    Who is interrupted while a receiver runs may go on later with those that come after it.
     """
-    for receiver in SIGNALS[type(event)].receivers_for(sender):
-        try:
-            answer = receiver(sender, event=event)
-            if inspect.isawaitable(answer):
-                await settle(receiver, answer)
-        except BaseException as error:
-            if not isinstance(error, Exception) and not _is_from_within(error):
-                raise
-            logger.exception("receiver %r of %s raised", receiver, type(event).__name__)
+
+    __slots__ = ("_begun", "_receivers", "_sender", "event")
+
+    def __init__(self, sender: Any, event: Event) -> None:
+        self.event = event
+        self._sender = sender
+        self._receivers = list(SIGNALS[type(event)].receivers_for(sender))
+        self._begun = 0
+
+    async def go_on(self, settle: Settle) -> None:
+        """Tells the rest, each in its own guard: one that raises is logged and disturbs nobody."""
+        while self._begun < len(self._receivers):
+            receiver = self._receivers[self._begun]
+            self._begun += 1  # with nothing before the call in which a signal could strike
+            try:
+                answer = receiver(self._sender, event=self.event)
+                if inspect.isawaitable(answer):
+                    await settle(receiver, answer)
+            except BaseException as error:
+                if not isinstance(error, Exception) and not _is_from_within(error):
+                    raise
+                logger.exception("receiver %r of %s raised", receiver, type(self.event).__name__)
+
+
+async def emit(sender: Any, event: Event, settle: Settle) -> None:
+    """Tells every receiver."""
+    await Emission(sender, event).go_on(settle)
 
 
 def is_cancellation(error: BaseException) -> bool:

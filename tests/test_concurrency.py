@@ -14,15 +14,18 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+import memman
 from memman import AsyncMemoryManager, MemmanError, MemoryConfig, MemoryManager, events
 from memman.history import History
 from memman.records import Added, Compressed, Record
+from memman.sessions import compressing
 from memman.stores import MemoryStore
 from memman.testing import FakeClock, record_events, sequential_ids
 from tests.examples import examples
@@ -550,6 +553,101 @@ def _assert_all_there(store: MemoryStore, acknowledged: list[str]) -> None:
     deleted = sum(not record.entry.text for record in logged)
     missing = [text for text in acknowledged if text not in set(texts)]
     assert len(missing) <= deleted, f"acknowledged and not in the log: {missing[:3]}"
+
+
+class Struck(Exception):
+    """Says that an interruption came where it was due."""
+
+
+class Heard:
+    """The kinds of the log events that a manager told."""
+
+    def __init__(self, memory: MemoryManager) -> None:
+        self.kinds: list[str] = []
+        for signal_ in events.LOG_SIGNALS.values():
+            signal_.connect(self._hear, sender=memory)
+
+    def _hear(self, sender: Any, event: events.Event) -> None:
+        self.kinds.append(type(event).__name__)
+
+
+@contextmanager
+def interrupted_at_call(number: int) -> Iterator[None]:
+    """A KeyboardInterrupt at the nth call of a function of memman's; `Struck` where it was that far."""
+    calls = itertools.count(1)
+    here = str(Path(memman.__file__).parent)
+
+    def strike(frame: Any, event: str, _arg: Any) -> None:
+        if frame.f_code.co_filename.startswith(here) and next(calls) == number:
+            sys.settrace(None)
+            raise KeyboardInterrupt
+
+    before = sys.gettrace()
+    sys.settrace(strike)
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise Struck from None
+    finally:
+        sys.settrace(before)
+
+
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("exclusive", [True, False])
+@pytest.mark.parametrize(
+    "verb",
+    [
+        lambda memory: memory.add_user_message(SESSION, "one more"),
+        lambda memory: memory.add_messages(SESSION, [{"role": "user", "content": "one more"}]),
+        lambda memory: memory.compress(SESSION, target_tokens=60),
+        lambda memory: memory.pin(SESSION, memory.get_active_entries(SESSION)[-1].id),
+    ],
+    ids=["add", "add_messages", "compress", "pin"],
+)
+def test_an_interruption_at_any_call_costs_no_receiver_an_event(verb, exclusive):
+    for number in itertools.count(1):
+        store = MemoryStore()
+        memory = MemoryManager(
+            store, config=CONFIG, counter=words, summarizer=lambda prompt: "short",
+            exclusive=exclusive,
+        )  # fmt: skip
+        for text in range(9):
+            memory.add_user_message(SESSION, f"{text} " + "word " * 20)
+        first, second = Heard(memory), Heard(memory)
+        ended = True
+        try:
+            with interrupted_at_call(number):
+                verb(memory)
+        except Struck:
+            ended = False
+        memory.add_user_message(SESSION, "the last")
+        logged = [record for seq, record in log_of(store) if seq > 9]
+        assert first.kinds == second.kinds
+        assert len(first.kinds) == len(logged), f"an event for each record, at call {number}"
+        memory.close()
+        if ended:
+            return
+
+
+def test_after_an_interruption_before_its_first_step_a_compression_may_run(monkeypatch):
+    memory = MemoryManager(config=CONFIG, counter=words, summarizer=lambda prompt: "short")
+    for number in range(9):
+        memory.add_user_message(SESSION, f"{number} " + "word " * 20)
+    real = compressing._compressing
+
+    class StruckBehind:
+        get, reset = real.get, real.reset
+
+        def set(self, running: Any) -> Any:
+            real.set(running)
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(compressing, "_compressing", StruckBehind())
+        with pytest.raises(KeyboardInterrupt):
+            memory.compress(SESSION, target_tokens=60)
+    assert memory.compress(SESSION, target_tokens=60).compression_id
 
 
 @pytest.mark.parametrize("exclusive", [True, False])

@@ -161,6 +161,27 @@ def test_a_receiver_that_raises_neither_stops_the_others_nor_the_verb(
     assert all(record.exc_info for record in records)
 
 
+def test_an_interruption_in_a_receiver_costs_the_others_nothing() -> None:
+    memory = MemoryManager()
+    heard: list[tuple[int, str]] = []
+
+    def hear(number: int, text: str) -> None:
+        heard.append((number, text))
+        if len(heard) == 1:  # whoever is told first
+            raise KeyboardInterrupt
+
+    receivers = [
+        lambda sender, event, number=number: hear(number, event.entry.text) for number in range(3)
+    ]
+    for receiver in receivers:
+        events.entry_added.connect(receiver, sender=memory)
+    with pytest.raises(KeyboardInterrupt):
+        memory.add_user_message("s", "one")
+    memory.add_user_message("s", "two")
+    assert [text for _, text in heard] == ["one"] * 3 + ["two"] * 3
+    assert sorted(heard[:3]) == [(number, "one") for number in range(3)]
+
+
 def test_an_async_receiver_of_the_sync_manager_is_skipped_with_a_log_line(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -69,10 +69,12 @@ class Adding(Automatic):
                 return self._added_elsewhere(records, appended, compress)
             if not shared.quick:
                 entry = msgspec.structs.replace(entry, seq=seq)
+            if events.entry_added.receivers:
+                event = events.EntryAdded(session_id=self.id, entry=entry)
+                self._told = seq  # one step with the next, in which no signal strikes
+                self._outbox.append(event)
             self._take(entry)
             self._told = seq
-            if events.entry_added.receivers:
-                self._outbox.append(events.EntryAdded(session_id=self.id, entry=entry))
             self._inflight = None
         if count.counter != meter.fingerprint:
             self._check_counter(count)

@@ -81,10 +81,11 @@ class Compressing(Asking):
     ) -> events.CompressionResult:
         """Brings the window down to low water, one compression at a time per session."""
         running = _compressing.get()
-        # Asked for by the summarizer or a receiver of this very compression.
-        if self._run in running:
-            return self._nothing(_ANOTHER_RUNS)
         lock = self._compression_lock()
+        # Asked for by the summarizer or a receiver of this very compression, and not after one that an
+        # interruption ended in the middle.
+        if self._run in running and not lock.is_free():
+            return self._nothing(_ANOTHER_RUNS)
         if automatic:
             if not await lock.try_enter():
                 return self._nothing(_ANOTHER_RUNS)

@@ -303,7 +303,7 @@ class LiveWindow(Telling):
                 self._recount()
             case UsageReported():
                 self._learn(record)
-        self._window.head = seq  # another counter has made it another window
+        self._window.head = self._told = seq  # another counter has made it another window
 
     def _price(self, entry: Entry) -> int:
         """What an entry costs by the counter in use, whichever counted it first."""
@@ -326,13 +326,12 @@ class LiveWindow(Telling):
         """
         shared = self._shared
         inflight, self._inflight = self._inflight, self._inflight or ()
-        seen = self._window.head if before is None else before
+        seen = self._told if before is None else before
         snapshot = await shared.door.call(shared.store, shared.store.load, self.id)
         if snapshot is None:
             self._forget()
             return
         self._window = Window.from_snapshot(snapshot)
-        self._told = min(self._told, snapshot.head)  # of a log that was begun anew nothing is told
         if self._contexts is not None:
             self._contexts.forget()
         ledger = snapshot.ledger
@@ -351,6 +350,7 @@ class LiveWindow(Telling):
                 self._paid(record)
                 if seq > seen:  # what was there before is a retry, told in its time
                     self._queue(seq, record)
+        self._told = snapshot.head  # nothing of what others wrote, nor of a log that was begun anew
         self._inflight = None
 
     def _forget(self) -> None:
@@ -504,9 +504,10 @@ class LiveWindow(Telling):
             self._inflight = ()
             raise
         if appended.head == head + 1:
+            self._queue(appended.head, record)
             window.reshape(slots, appended.head, appended.epoch, touched)
             self._account(record)
-            self._queue(appended.seqs[0], record)
+            self._told = appended.head
             self._inflight = None
         else:
             await self._reload()

@@ -13,23 +13,24 @@ from memman.shared import Shared
 class Telling:
     """A session's outbox: events are noted where they arise, and told when nothing is held any more."""
 
-    __slots__ = ("_drain_lock", "_outbox", "_shared", "_thread_lock", "_told", "id")
+    __slots__ = ("_drain_lock", "_emission", "_outbox", "_shared", "_thread_lock", "_told", "id")
 
     def __init__(self, session_id: str, shared: Shared, thread_lock: threading.Lock) -> None:
         self.id = session_id
         self._shared = shared
         self._thread_lock = thread_lock
-        self._outbox: list[events.Event] = []
+        self._outbox: list[events.Event] = []  # what is being told comes first
+        self._emission: events.Emission | None = None
         self._drain_lock: SyncLock | None = None  # made when first needed
-        self._told = 0  # the seq of the last record whose event was noted
+        # The seq of the last record that is to be told no more: its event was noted, or is not ours.
+        self._told = 0
 
     def _queue(self, seq: int, record: Record) -> None:
         """Notes the event of a committed record, once, in log order."""
-        if seq <= self._told:
-            return
-        self._told = seq
-        if events.LOG_SIGNALS[type(record)].receivers:
-            self._outbox.append(events.event_of(self.id, seq, record))
+        if seq > self._told and events.LOG_SIGNALS[type(record)].receivers:
+            event = events.event_of(self.id, seq, record)
+            self._told = seq  # one step with the next, in which no signal strikes
+            self._outbox.append(event)
 
     def notice(self, event: events.Event) -> None:
         """Notes something that is not in the log."""
@@ -60,8 +61,13 @@ class Telling:
 
     async def _tell_each(self) -> None:
         while self._outbox:
-            event = self._outbox.pop(0)
-            await events.emit(self._shared.sender, event, self._shared.door.settle)
+            emission = self._emission  # of one who was interrupted
+            if emission is None:
+                emission = events.Emission(self._shared.sender, self._outbox[0])
+                self._emission = emission
+            await emission.go_on(self._shared.door.settle)
+            self._emission = None  # one step with the next
+            del self._outbox[0]
 
     def _telling(self) -> SyncLock:
         if self._drain_lock is None:
