@@ -1,14 +1,18 @@
 """The window: the active entries in order, their total, and the exchanges they form.
 
 An exchange is an assistant message, its tool calls and all their results. A call and its result
-belong together by `call_id` *and* order (real logs repeat ids), or by name and order without an id.
+belong together by `call_id` *and* order (real logs repeat ids), or by name and order without an id: of
+the calls that one result could answer it answers the first of the assistant's newest turn, since no
+provider lets an assistant go on before its calls are answered. What was left open before stays so.
 Cuts fall only between exchanges.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
+from itertools import chain
 
 import msgspec
 
@@ -79,7 +83,10 @@ class Exchange(msgspec.Struct, eq=False, gc=False):
 
 
 class OpenCalls:
-    """The calls without a result, in order: each is found and closed without a look at the others."""
+    """The calls without a result, in order: each is found and closed without a look at the others.
+
+    `slots` is always the window, where what stands between two calls tells of which turn they are.
+    """
 
     __slots__ = ("_bare", "_by_id", "_named")
 
@@ -89,15 +96,21 @@ class OpenCalls:
         # Those with an id by name: made when a result without one asks, and kept from then on.
         self._named: dict[str | None, _Calls] | None = None
 
-    def open(self, call: Slot) -> None:
+    @property
+    def crowded(self) -> bool:
+        """Whether a result may have to choose between calls by what stands between them."""
+        queues = self._by_id, self._bare, self._named or {}
+        return any([isinstance(calls, list) for queue in queues for calls in queue.values()])
+
+    def open(self, call: Slot, slots: Sequence[Slot]) -> None:
         """Puts a call behind the others."""
         entry = call.entry
         if entry.call_id is None:
-            _put(self._bare, entry.name, call)
+            _put(self._bare, entry.name, call, slots)
         else:
-            _put(self._by_id, entry.call_id, call)
+            _put(self._by_id, entry.call_id, call, slots)
             if self._named is not None:
-                _put(self._named, entry.name, call)
+                _put(self._named, entry.name, call, slots)
 
     def close(self, call: Slot) -> None:
         """Takes out a call that has its result."""
@@ -109,61 +122,88 @@ class OpenCalls:
             if self._named is not None:
                 _take_out(self._named, entry.name, call)
 
-    def first(self, call_id: str | None, name: str | None) -> Slot | None:
-        """The first that a result with this id answers, or without one, of this name.
+    def first(self, call_id: str | None, name: str | None, slots: Sequence[Slot]) -> Slot | None:
+        """The one that a result with this id answers, or without one, of this name.
 
         A result without an id goes to a call without one where there is such a call.
         """
         if call_id is not None:
             return _first(self._by_id.get(call_id))
-        return _first_named(self._bare, name) or _first_named(self._with_ids(), name)
+        return _first_named(self._bare, name, slots) or _first_named(
+            self._with_ids(slots), name, slots
+        )
 
-    def _with_ids(self) -> dict[str | None, _Calls]:
+    def _with_ids(self, slots: Sequence[Slot]) -> dict[str | None, _Calls]:
         if self._named is None:
             self._named = {}
             waiting = [call for calls in self._by_id.values() for call in _each(calls)]
             for call in sorted(waiting, key=_position):
-                _put(self._named, call.entry.name, call)
+                _put(self._named, call.entry.name, call, slots)
         return self._named
 
 
-# One call, as nearly always, or several in order. Ordered as no dict is from which the first are taken
-# out: finding the next would take longer and longer.
-_Calls = Slot | OrderedDict[Slot, None]
+# One call, as nearly always, or several: by the assistant's turns, and of each in order. Ordered as no
+# dict is from which the first are taken out: finding the next would take longer and longer.
+_Calls = Slot | list[OrderedDict[Slot, None]]
 
 
-def _put(queues: dict[str | None, _Calls], key: str | None, call: Slot) -> None:
+def _put(
+    queues: dict[str | None, _Calls], key: str | None, call: Slot, slots: Sequence[Slot]
+) -> None:
     waiting = queues.setdefault(key, call)
     if waiting is call:
         return
-    if isinstance(waiting, OrderedDict):
-        waiting[call] = None
+    if isinstance(waiting, Slot):
+        waiting = queues[key] = [OrderedDict.fromkeys((waiting,))]
+    if _of_one_turn(next(reversed(waiting[-1])), call, slots):
+        waiting[-1][call] = None
     else:
-        queues[key] = OrderedDict.fromkeys((waiting, call))
+        waiting.append(OrderedDict.fromkeys((call,)))
 
 
 def _take_out(queues: dict[str | None, _Calls], key: str | None, call: Slot) -> None:
-    waiting = queues[key]
-    if isinstance(waiting, OrderedDict) and len(waiting) > 1:
-        del waiting[call]
-    else:
+    turns = queues[key]
+    if isinstance(turns, Slot):
         del queues[key]
+        return
+    at = len(turns) - 1
+    while call not in turns[at]:
+        at -= 1
+    del turns[at][call]
+    if not turns[at]:
+        del turns[at]
+    if len(turns) == 1 and len(turns[0]) == 1:
+        queues[key] = next(iter(turns[0]))
+
+
+def _of_one_turn(earlier: Slot, later: Slot, slots: Sequence[Slot]) -> bool:
+    """Whether the assistant made two calls before anybody else came to word."""
+    message_id = earlier.entry.message_id
+    if message_id is not None or later.entry.message_id is not None:
+        return message_id == later.entry.message_id
+    at = min(bisect_left(slots, later.position, key=_position), len(slots) - 1)  # or still to come
+    while slots[at].entry.role == "assistant" and slots[at] is not earlier:
+        at -= 1
+    return slots[at] is earlier
 
 
 def _each(calls: _Calls) -> Iterable[Slot]:
-    return calls if isinstance(calls, OrderedDict) else (calls,)
+    return (calls,) if isinstance(calls, Slot) else chain.from_iterable(calls)
 
 
 def _first(calls: _Calls | None) -> Slot | None:
-    return next(iter(calls)) if isinstance(calls, OrderedDict) else calls
+    """The first of the newest turn: what an earlier turn still waits for has been passed over."""
+    return next(iter(calls[-1])) if isinstance(calls, list) else calls
 
 
-def _first_named(queues: dict[str | None, _Calls], name: str | None) -> Slot | None:
-    """The first call of a name; of any name where the result has none."""
+def _first_named(
+    queues: dict[str | None, _Calls], name: str | None, slots: Sequence[Slot]
+) -> Slot | None:
+    """The one to answer of a name; of any name where the result has none."""
     if name is not None:
         return _first(queues.get(name))
-    firsts = [next(iter(_each(calls))) for calls in queues.values()]
-    return min(firsts, key=_position, default=None)
+    firsts = sorted(filter(None, map(_first, queues.values())), key=_position)
+    return next((call for call in firsts if _of_one_turn(call, firsts[-1], slots)), None)
 
 
 def _position(slot: Slot) -> int:
@@ -300,7 +340,7 @@ class Window:
     def _patch(self, slots: list[Slot], start: int, stop: int) -> bool:
         """Ties anew only what was touched; False, with nothing changed, where ties may go beyond."""
         exchanges = self.exchanges
-        if self._repeats or not exchanges:
+        if self._repeats or not exchanges or (self._open is not None and self._open.crowded):
             return False
         first = begin = 0
         while begin + len(exchanges[first].slots) <= start:
@@ -376,17 +416,17 @@ class Window:
         return call
 
     def open_call(self, call_id: str | None, name: str | None) -> Slot | None:
-        """The first open call that a result with this id answers, or without one, of this name.
+        """The open call that a result with this id answers, or without one, of this name.
 
         A result without an id goes to a call without one where there is such a call.
         """
-        return None if self._open is None else self._open.first(call_id, name)
+        return None if self._open is None else self._open.first(call_id, name, self.slots)
 
     def _register(self, call: Slot) -> Slot | None:
         """Opens a call; a call without ids that directly follows another runs in parallel with it."""
         if self._open is None:
             self._open = OpenCalls()
-        self._open.open(call)
+        self._open.open(call, self.slots)
         entry = call.entry
         if entry.call_id is not None:
             if self._call_ids is None:

@@ -34,7 +34,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from datetime import timedelta
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import pytest
@@ -348,6 +348,14 @@ def document(state: Any) -> Any:
     return json.loads(re.sub(r',?"latency":[-+.e\d]+', "", state.to_json()))
 
 
+class OpenCall(NamedTuple):
+    """A call without a result. Of one message, or of the same turn, are those with equal turns."""
+
+    id: str
+    call_id: str | None
+    turn: str | int
+
+
 class Laws(RuleBasedStateMachine):
     """Random operations on one session through both doors, and what must hold after each."""
 
@@ -361,7 +369,7 @@ class Laws(RuleBasedStateMachine):
         self.stack = ExitStack()
         self.number = 0
         self.texts: dict[str, str] = {}  # acknowledged entry id -> its mark
-        self.open_calls: list[tuple[str, str | None, str]] = []
+        self.open_calls: list[OpenCall] = []
         self.pairs: list[tuple[str, str]] = []
         self.last: Operation | None = None
 
@@ -432,6 +440,11 @@ class Laws(RuleBasedStateMachine):
         """The added entries of the era."""
         return list(Oracle.of(self._log()).era)
 
+    def _turn(self) -> int:
+        """Where somebody else than the assistant spoke last."""
+        added = [(seq, record.entry) for seq, record in self._log() if isinstance(record, Added)]
+        return max(seq for seq, entry in added if entry.role != "assistant")
+
     def _active(self) -> list[str]:
         return Oracle.of(self._log()).window()
 
@@ -478,7 +491,7 @@ class Laws(RuleBasedStateMachine):
             call = self._do(
                 "add_tool_call", "read", arguments, call_id=call_id, message_id=message_id
             )
-            self.open_calls.append((call.id, call_id, "read"))
+            self.open_calls.append(OpenCall(call.id, call_id, message_id or self._turn()))
 
     @rule(
         data=st.data(),
@@ -488,16 +501,16 @@ class Laws(RuleBasedStateMachine):
     )
     @precondition(lambda self: self.open_calls)
     def add_result(self, data: st.DataObject, size: int, is_error: bool, elsewhere: bool) -> None:
-        _, call_id, name = data.draw(st.sampled_from(self.open_calls))
+        call_id = data.draw(st.sampled_from(self.open_calls)).call_id
         text = " ".join([self._mark(), *["word"] * size])
-        result = self._do("add_tool_result", name, text, call_id=call_id, is_error=is_error,
+        result = self._do("add_tool_result", "read", text, call_id=call_id, is_error=is_error,
                           elsewhere=elsewhere)  # fmt: skip
-        for open_call in self.open_calls:
-            # By id and order; a result without an id goes to a call without one where there is one.
-            if open_call[1] == call_id:
-                self.open_calls.remove(open_call)
-                self.pairs.append((open_call[0], result.id))
-                break
+        # By id and order; a result without an id goes to a call without one where there is one. What an
+        # earlier turn left open comes last.
+        able = [each for each in self.open_calls if each.call_id == call_id]
+        answered = next(each for each in able if each.turn == able[-1].turn)
+        self.open_calls.remove(answered)
+        self.pairs.append((answered.id, result.id))
 
     @rule(call_id=st.sampled_from([None, "gone"]))
     def add_orphan(self, call_id: str | None) -> None:
@@ -981,7 +994,7 @@ KEPT = settings(PROFILE, max_examples=examples(10), stateful_step_count=20)
 FAR = settings(PROFILE, max_examples=examples(2), stateful_step_count=12)
 # A store that is wrong must be found each time: among the same examples.
 HUNT = settings(
-    PROFILE, max_examples=300, phases=[Phase.generate], derandomize=True, database=None,
+    PROFILE, max_examples=2_000, phases=[Phase.generate], derandomize=True, database=None,
     print_blob=False, report_multiple_bugs=False,
 )  # fmt: skip
 

@@ -151,6 +151,48 @@ def test_a_result_with_neither_id_nor_name_answers_the_earliest_call() -> None:
     assert pairs(made) == {"c": "r", "d": "s", "e": "u", "f": "t", "v": None}
 
 
+@pytest.mark.parametrize("call_id", ["1", None])
+def test_a_call_that_was_passed_over_takes_no_result_of_a_later_one(call_id: str | None) -> None:
+    made = window(
+        call("c", call_id), entry("u"), call("d", call_id), result("r", call_id),
+        call("e", call_id), result("s", call_id), entry("v"), call("f", call_id),
+        result("t", call_id), result("late", call_id),
+    )  # fmt: skip
+    assert pairs(made) == {"c": "late", "d": "r", "e": "s", "f": "t"}
+
+
+@pytest.mark.parametrize("call_id", ["1", None])
+def test_a_call_that_was_passed_over_is_an_exchange_of_its_own(call_id: str | None) -> None:
+    made = window(
+        call("c", call_id), entry("u"), call("d", call_id), result("r", call_id),
+        call("e", call_id), result("s", call_id),
+    )  # fmt: skip
+    assert groups(made) == ["c", "u", "d r", "e s"]
+
+
+@pytest.mark.parametrize("between", [(), (entry("a", role="assistant"),)])
+def test_calls_of_one_turn_are_answered_in_order_whatever_was_said_beside_them(
+    between: tuple[Entry, ...],
+) -> None:
+    made = window(
+        call("c"), entry("u"), call("d"), *between, call("e"), result("r"), result("s"), result("t")
+    )
+    assert pairs(made) == {"c": "t", "d": "r", "e": "s"}
+
+
+def test_calls_of_two_messages_are_two_turns_even_if_nothing_stands_between_them() -> None:
+    made = window(call("c", message_id="m"), call("d", message_id="n"), result("r"))
+    assert pairs(made) == {"c": None, "d": "r"}
+
+
+def test_a_result_with_neither_id_nor_name_answers_a_call_of_the_newest_turn() -> None:
+    made = window(
+        call("c", tool="x"), entry("u"), call("d", tool="y"), call("e", tool="z"),
+        *[result(name, tool=None) for name in "rst"],
+    )  # fmt: skip
+    assert pairs(made) == {"c": "t", "d": "r", "e": "s"}
+
+
 def test_an_exchange_that_has_grown_is_another_tuple() -> None:
     made = window(call("c", "1"), call("d", "2"))
     before = made.exchanges[-1].slots
