@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 from collections.abc import Sequence
@@ -31,9 +32,9 @@ class CommandSummarizer:
         MemoryManager(summarizer=CommandSummarizer(["llm", "-m", "gpt-4o-mini"]))
 
     The prompt goes to stdin and stdout is the summary, both in UTF-8; the environment and the folder
-    are those of this process. At `request.timeout` the program is ended with all that it started; a
-    compression that is cancelled leaves it until then. Its arguments are in no error, since they may hold a
-    secret.
+    are those of this process. At `request.timeout`, and when this process ends, the program is ended
+    with all that it started; a compression that is cancelled leaves it until then. Its arguments are in
+    no error, since they may hold a secret.
 
     Args:
         arguments: the program and its arguments, each a text of its own.
@@ -83,6 +84,8 @@ class CommandSummarizer:
     def _run(self, prompt: bytes, timeout: float | None) -> bytes:
         ends = None if timeout is None else monotonic() + timeout
         process = self._started()
+        at_exit = partial(_end_of, os.getpid(), process)
+        atexit.register(at_exit)  # an interrupted main thread leaves the one that waits here behind
         begun(lambda: _fed(process.stdin, prompt))
         last_words = begun(lambda: _tail(process.stderr))
         try:
@@ -96,6 +99,7 @@ class CommandSummarizer:
             ) from None
         finally:
             _end(process)
+            atexit.unregister(at_exit)
         if status != 0:
             self._fail(status, last_words)
         return output
@@ -166,16 +170,29 @@ def _end(process: Popen[bytes]) -> None:
     """Ends the program, if it was not seen to end, with all that it started."""
     if process.returncode is not None:
         return
+    if _killed(process):
+        process.wait()
+    else:
+        begun(process.wait)
+
+
+def _end_of(owner: int, process: Popen[bytes]) -> None:
+    """Kills the program where its owner ends, not where a process forked from it does."""
+    if os.getpid() == owner and process.returncode is None:
+        _killed(process)
+
+
+def _killed(process: Popen[bytes]) -> bool:
+    """Whether the program and all that it started were killed: not what runs as somebody else (sudo)."""
     if sys.platform == "win32":
         process.kill()
-    else:
-        from signal import SIGKILL
+        return True
+    from signal import SIGKILL
 
-        try:
-            os.killpg(process.pid, SIGKILL)
-        except ProcessLookupError:
-            pass
-        except PermissionError:  # it runs as somebody else (sudo), and ends when it likes
-            begun(process.wait)
-            return
-    process.wait()
+    try:
+        os.killpg(process.pid, SIGKILL)
+    except ProcessLookupError:
+        pass
+    except PermissionError:
+        return False
+    return True

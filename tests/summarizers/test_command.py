@@ -6,6 +6,7 @@ import asyncio
 import os
 import shlex
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -228,6 +229,37 @@ def test_at_the_time_out_all_that_it_started_is_ended(
     pids = [int(pid) for pid in note.read_text().split()]
     assert len(pids) == 2
     assert all(gone(pid) for pid in pids)
+
+
+@pytest.mark.parametrize("end", ["", "os.kill(os.getpid(), signal.SIGINT); time.sleep(60)"])
+def test_a_program_ends_with_the_process_that_asked_and_not_with_a_fork_of_it(
+    end: str, tmp_path: Path
+) -> None:
+    told = tmp_path / "pid"
+    asking = f"""
+import os, signal, sys, threading, time
+from pathlib import Path
+from memman import SummaryRequest
+from memman.summarizers import CommandSummarizer
+
+told = Path({str(told)!r})
+asked = CommandSummarizer(["sh", "-c", 'echo $$ > "$0.new"; mv "$0.new" "$0"; sleep 60', str(told)])
+request = SummaryRequest(prompt="", entries=(), target_tokens=9, previous_summary=None, timeout=60)
+threading.Thread(target=asked.summarize, args=(request,), daemon=True).start()
+while not told.exists():
+    time.sleep(0.01)
+signal.signal(signal.SIGINT, signal.default_int_handler)
+child = os.fork()
+if not child:
+    sys.exit()
+os.waitpid(child, 0)
+os.kill(int(told.read_text()), 0)
+print("still there", flush=True)
+{end}
+"""
+    done = subprocess.run([PYTHON, "-c", asking], capture_output=True, text=True, timeout=PATIENCE)
+    assert "still there" in done.stdout, done.stderr
+    assert gone(int(told.read_text()))
 
 
 def test_a_program_that_may_not_be_ended_is_left_and_told(
