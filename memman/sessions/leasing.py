@@ -46,8 +46,11 @@ class Lease:
         seconds = (call_seconds or _WITHOUT_TIMEOUT) + _MARGIN
         first = not self._holder
         self._holder = self._holder or new_id()
-        ours = await shared.door.call(
-            shared.store, shared.store.lease, self._session_id, self._holder, seconds
+        # To its end: one that was cancelled might be taken after it was given back.
+        ours = await shared.door.to_the_end(
+            shared.door.call(
+                shared.store, shared.store.lease, self._session_id, self._holder, seconds
+            )
         )
         if not first:
             return  # one that ran out in the middle: what was paid already is worth the rest

@@ -12,11 +12,12 @@ from typing import Any
 
 import pytest
 
-from memman import CompressionFailed, StoreError
+from memman import AsyncMemoryManager, CompressionFailed, MemoryConfig, StoreError
 from memman.sessions import leasing
 from memman.stores import MemoryStore, SQLiteStore
 from memman.testing import Delayed
-from tests.doors import SESSION, AsyncUse, SyncUse
+from tests.doors import SESSION, AsyncUse, SyncUse, words
+from tests.patience import PATIENCE
 
 NOISE = "word " * 9
 
@@ -72,6 +73,38 @@ def test_two_managers_on_one_file_pay_for_one_summary(use: Any, path: str) -> No
     assert answer().compression_id is not None
     assert (len(slow.requests), second.asked) == (1, 0)
     assert any("a summary" in entry.text for entry in second.do("get_active_entries"))
+    assert holder(path) is None
+
+
+def test_a_lease_that_is_being_taken_when_its_task_is_cancelled_is_given_back(path: str) -> None:
+    asked, go = threading.Event(), threading.Event()
+    config = MemoryConfig(
+        auto_compress=False, max_tokens=2_000, recent_window=2, min_entries_to_compress=2
+    )
+
+    class SlowToLend(SQLiteStore):
+        def lease(self, session_id: str, holder: str, seconds: float) -> bool:
+            if seconds:
+                asked.set()
+                go.wait(PATIENCE)
+            return super().lease(session_id, holder, seconds)
+
+    async def work() -> None:
+        memory = AsyncMemoryManager(
+            SlowToLend(path), config=config, summarizer=lambda _: "short", counter=words
+        )
+        for number in range(12):
+            await memory.add_user_message(SESSION, f"{number} " + 4 * NOISE)
+        task = asyncio.ensure_future(memory.compress(SESSION, target_tokens=300))
+        assert await asyncio.to_thread(asked.wait, PATIENCE)
+        task.cancel()
+        await asyncio.sleep(0.05)
+        go.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await memory.close()
+
+    asyncio.run(work())
     assert holder(path) is None
 
 
