@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import threading
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -42,6 +44,41 @@ def test_unloading_is_told() -> None:
         memory.add_user_message("a", "x")
         memory.add_user_message("b", "x")
     assert told == [events.SessionEvicted(session_id="a")]
+
+
+def test_a_session_that_is_unloaded_just_before_a_thread_adds_to_it_stays_the_only_one() -> None:
+    begun: list[str] = []
+
+    def count(text: str) -> int:
+        if text == "second" and not begun:  # counted before the session is at work
+            begun.append(text)
+            other = threading.Thread(target=between)
+            other.start()
+            other.join()
+        return 1
+
+    def between() -> None:
+        memory.add_user_message("b", "x")
+        assert live_in(memory) == ["b"]
+        assert len(memory.get_active_entries("a")) == 1
+
+    memory = MemoryManager(counter=count, config=MemoryConfig(max_sessions=1))
+    memory.add_user_message("a", "first")
+    memory.add_user_message("a", "second")
+    assert [entry.text for entry in memory.get_active_entries("a")] == ["first", "second"]
+
+
+def test_of_a_session_that_was_unloaded_nothing_is_kept() -> None:
+    memory = manager(max_sessions=1)
+    gc.collect()
+    gc.disable()
+    try:
+        for name in "abc":
+            memory.add_user_message(name, "x")
+            memory.build_context(name)
+        assert [session.id for session in memory._verbs._sessions.in_use()] == ["c"]
+    finally:
+        gc.enable()
 
 
 def test_a_bound_by_memory_unloads_what_was_used_longest_ago() -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
 from collections.abc import Iterator
+from weakref import WeakValueDictionary
 
 from memman import events
 from memman.entries import check_id
@@ -22,13 +24,19 @@ class LiveSessions:
     """Live sessions by id, the least recently used unloaded where they are too many or too large.
 
     Unloading deletes nothing: the next verb loads the session again, and a summarizer that failed is left
-    alone for as long as if the session had stayed. One that is in the middle of something stays. The limits
-    are the manager's settings, looked at when a session is opened.
+    alone for as long as if the session had stayed. One that is in the middle of something stays. One that a
+    thread was given and has not begun with is what the next one is given too, though it was unloaded
+    meanwhile: of two at once neither would know what the other writes. The limits are the manager's
+    settings, looked at when a session is opened.
     """
 
     def __init__(self, shared: Shared) -> None:
         self._shared = shared
         self._live: dict[str, Session] = {}
+        self._left: WeakValueDictionary[str, Session] = (
+            WeakValueDictionary()
+        )  # unloaded, and in use
+        self._moving = threading.Lock()  # from one to the other
         self._paces: OrderedDict[str, Pace] = OrderedDict()  # of sessions that were unloaded
         self._openings = 0
 
@@ -38,6 +46,10 @@ class LiveSessions:
 
     def __iter__(self) -> Iterator[Session]:
         return iter(list(self._live.values()))
+
+    def in_use(self) -> list[Session]:
+        """Those that are live, and those that were unloaded while somebody had them."""
+        return [*self, *self._left.values()]
 
     def find(self, session_id: str) -> Session | None:
         """The session if it is live."""
@@ -75,13 +87,22 @@ class LiveSessions:
         """
         if self._shared.closed:
             raise StoreError(CLOSED)
-        session = self._live.setdefault(session_id, Session(session_id, self._shared))
-        pace = self._paces.pop(session_id, None)
-        if pace is not None:
-            session.resume(pace)
+        session = self._entered(session_id)
         self._openings += 1
         session.used = self._shared.moment()
         self._make_room(session)
+        return session
+
+    def _entered(self, session_id: str) -> Session:
+        with self._moving:
+            session = self._live.get(session_id) or self._left.get(session_id)
+            pace = self._paces.pop(session_id, None)
+            if session is None:
+                session = Session(session_id, self._shared)
+                if pace is not None:
+                    session.resume(pace)
+            self._live[session_id] = session
+            self._left.pop(session_id, None)
         return session
 
     def _make_room(self, opened: Session) -> None:
@@ -104,7 +125,9 @@ class LiveSessions:
             self._unload(session, opened)
 
     def _unload(self, session: Session, opened: Session) -> None:
-        self._live.pop(session.id, None)
+        with self._moving:
+            self._left[session.id] = session
+            self._live.pop(session.id, None)
         pace = session.leave()
         if pace is not None:
             self._paces[session.id] = pace
