@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
@@ -168,6 +169,7 @@ class AsyncMemoryManager:
             check_change=self._check_change,
         )
         self._sessions = LiveSessions(self._shared)
+        self._settling = threading.RLock()  # a signal's handler may change settings too
         if config is not None and not isinstance(config, MemoryConfig):
             raise InvalidInput(f"config must be a MemoryConfig, not {type(config).__name__}")
         settings = config or MemoryConfig()
@@ -736,7 +738,7 @@ class AsyncMemoryManager:
         if isinstance(session_id, Mapping | MemoryConfig):
             raise InvalidInput("settings are given by name: update_config(max_tokens=16_000)")
         if session_id is None:
-            self._configure(self._shared.config.updated(settings))
+            self._reconfigure(settings)
         else:
             await self._sessions.named(session_id).configure(settings)
 
@@ -831,6 +833,11 @@ class AsyncMemoryManager:
     async def _built(self, session_id: str, asked: Asked) -> Context:
         return await (await self._sessions.known(session_id)).build(asked)
 
+    def _reconfigure(self, settings: Mapping[str, Any]) -> None:
+        """Changes settings of the manager; one change at a time, or one would take back another."""
+        with self._settling:
+            self._configure(self._shared.config.updated(settings))
+
     def _configure(self, config: MemoryConfig) -> None:
         before = self._shared.config
         self._check_change(before, config, config)
@@ -880,13 +887,14 @@ class AsyncMemoryManager:
 
     def _learn_limits(self, model: str, info: ModelInfo) -> None:
         """Takes other limits of a model, if no settings contradict them."""
-        before = self._resolver.models
-        self._resolver.models = before.with_limits(model, info)
-        try:
-            self._configure(self._shared.config)
-        except BaseException:
-            self._resolver.models = before
-            raise
+        with self._settling:
+            before = self._resolver.models
+            self._resolver.models = before.with_limits(model, info)
+            try:
+                self._configure(self._shared.config)
+            except BaseException:
+                self._resolver.models = before
+                raise
 
     def _opened(self, store: Any) -> Any:
         """The store of a path or URL, or the store itself."""
@@ -933,5 +941,5 @@ class AsyncMemoryManager:
 
     def _heal(self) -> None:
         """Frees the locks that this thread was interrupted in."""
-        for session in self._sessions:
+        for session in self._sessions.in_use():
             session.heal()

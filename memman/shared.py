@@ -127,9 +127,10 @@ class Shared:
         """The manager's settings with a session's own; sessions without their own share them."""
         if settings:
             return self._settle(self.config.updated(readable(settings)))
-        if self._settled is None or self._settled[0] != self.version:
-            self._settled = (self.version, self._settle(self.config))
-        return self._settled[1]
+        version, known = self.version, self._settled  # in this order: they may change meanwhile
+        if known is None or known[0] != version:
+            known = self._settled = version, self._settle(self.config)
+        return known[1]
 
     def _settle(self, config: MemoryConfig) -> Settled:
         budget = resolve_budget(config, self.limits(config.model))

@@ -1,6 +1,7 @@
 """The settings: where they come from, which wins, and that none of them is ignored."""
 
 import re
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -362,6 +363,46 @@ def test_settings_that_contradict_a_live_sessions_name_it() -> None:
     memory.update_config("small", max_summary_ratio=0.9)
     with pytest.raises(ConfigError, match=r"with what session 'small' has set: target_ratio=0\.6 "):
         memory.update_config(target_ratio=0.6)
+
+
+def test_a_change_of_settings_takes_no_other_threads_back(monkeypatch: Any) -> None:
+    memory = MemoryManager()
+    resolver = memory._verbs._resolver
+    plain, others = resolver.limits, []
+
+    def limits(model: str | None) -> Any:
+        if not others:  # the change under way is being checked
+            others.append(threading.Thread(target=lambda: memory.update_config(max_entries=77)))
+            others[0].start()
+            others[0].join(0.2)
+        return plain(model)
+
+    monkeypatch.setattr(resolver, "limits", limits)
+    memory.update_config(recent_window=3)
+    others[0].join()
+    config = memory._verbs._shared.config
+    assert (config.max_entries, config.recent_window) == (77, 3)
+
+
+def test_settings_that_change_while_a_session_takes_them_in_are_taken_in_next(
+    monkeypatch: Any,
+) -> None:
+    memory = manager(max_entries=50)
+    memory.add_user_message("s", "hello")
+    shared = memory._verbs._shared
+    plain, taken = shared.settled, []
+
+    def settled(settings: Any) -> Any:
+        found = plain(settings)
+        if not taken:
+            taken.append(found)
+            memory.update_config(max_entries=77)  # as another thread would
+        return found
+
+    memory.update_config(max_entries=60)
+    monkeypatch.setattr(shared, "settled", settled)
+    memory.get_stats("s")
+    assert memory.get_stats("s").max_entries == 77
 
 
 def test_settings_of_a_session_are_checked_with_those_that_it_has_in_the_store() -> None:

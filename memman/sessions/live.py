@@ -73,6 +73,7 @@ class LiveWindow(Telling):
     """A session in this process: its window, its settings, and what is still to be told."""
 
     __slots__ = (
+        "__weakref__",
         "_anchors",
         "_budget",
         "_compress_lock",
@@ -155,13 +156,14 @@ class LiveWindow(Telling):
     def _configure(self) -> None:
         """Takes in the manager's and the session's settings."""
         shared = self._shared
+        version = shared.version  # before them: another thread may change them meanwhile
         try:
             settled = shared.settled(self._settings)
         except MemmanError as error:
             # The session's own settings do not go with the manager's: reading must not fail on that.
             logger.warning("settings of session %s are left aside: %s", self.id, error)
             settled = shared.settled({})
-        self._version = shared.version
+        self._version = version
         self._settled = settled
         self._config, self._budget, self._meter = settled.config, settled.budget, settled.meter
         self._trigger = settled.trigger
