@@ -321,6 +321,9 @@ class RemoteCounter(Protocol):
 
     `rendered` has `model`, `messages`, `system` (None or text) and `tools` (a list, maybe empty), in
     the provider's own shape. Raises whatever its SDK raises: the caller maps, caches and falls back.
+
+    A method `ready()` may raise `CounterUnavailable` where a key or a setting is missing, and asks nobody:
+    the command lists the counter with that reason.
     """
 
     fingerprint: str

@@ -62,6 +62,10 @@ class Clients:
         known.set_result(made)
         return known
 
+    def ready(self) -> None:
+        """Makes a client, which asks nobody; raises `CounterUnavailable` as making it does."""
+        self._client("client" if self._makers["client"] else "async_client")
+
     def _client(self, kind: str) -> Any:
         with self._lock:
             if kind not in self._made:

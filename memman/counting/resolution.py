@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from memman.counting.strangers import make, strangers_own
+from memman.counting.strangers import check_ready, make, strangers_own
 from memman.errors import CounterUnavailable, PluginNotFound
 from memman.ports import CounterSpec, ModelRef
 from memman.showing import shown
@@ -107,7 +107,7 @@ def explain(model: ModelRef, specs: Sequence[CounterSpec]) -> tuple[Candidate, .
 def missing(spec: CounterSpec, model: ModelRef) -> str:
     """Why a counter cannot work here, "" where it can. To see that it is made, with all it loads."""
     try:
-        make(spec, model)
+        check_ready(make(spec, model))
     except CounterUnavailable as error:
         return error.reason
     return ""

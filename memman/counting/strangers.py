@@ -98,6 +98,23 @@ def make(spec: CounterSpec, model: ModelRef) -> Any:
     return counter
 
 
+def check_ready(counter: Any) -> None:
+    """Raises `CounterUnavailable` where a counter can say by itself that a key or a setting is missing."""
+    ready = getattr(counter, "ready", None)
+    if not callable(ready):
+        return
+    try:
+        _in_time(ready, MAKE_SECONDS, "it did not say whether it can work")
+    except CounterUnavailable:
+        raise
+    except _SilentError as silent:
+        raise CounterUnavailable(str(silent)) from None
+    except BaseException as error:
+        if not strangers_own(error):
+            raise
+        raise CounterUnavailable(told(error)) from error
+
+
 def strangers_own(error: BaseException) -> bool:
     """Whether an error is the stranger's, and not what ends the program or cancels the task.
 

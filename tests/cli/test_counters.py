@@ -110,6 +110,45 @@ def test_a_remote_counter_is_explained_but_not_asked_for_texts(command, plugin):
     assert (remote["remote"], remote["chosen"], remote["reason"]) == (True, False, "no key is set")
 
 
+@pytest.mark.parametrize(
+    ("fails", "told"),
+    [(CounterUnavailable("set ACME_KEY"), "set ACME_KEY"), (KeyError("x"), "KeyError: 'x'")],
+)
+def test_what_a_remote_counter_says_itself_is_missing_is_told(command, fails, told):
+    class Acme:
+        fingerprint = "acme"
+
+        def count_request(self, rendered: Any, *, timeout: float) -> int:
+            raise AssertionError("nobody is asked")
+
+        def ready(self) -> None:
+            raise fails
+
+    class Listing:
+        @hookimpl
+        def memman_token_counters(self) -> list[CounterSpec]:
+            match = {"acme-1": 1}.get
+            spec = CounterSpec(
+                name="acme",
+                match=lambda model: match(model.name, 0),
+                factory=lambda model: Acme(),
+                remote=True,
+                format="anthropic",
+            )
+            return [spec]
+
+    shared_plugins().register(Listing(), "acme")
+    try:
+        explained = json.loads(command("counters", "explain", "acme-1", "--json").stdout)
+        listed = json.loads(command("counters", "--json").stdout)
+    finally:
+        shared_plugins()._manager.unregister(name="acme")
+    [row] = [row for row in explained["candidates"] if row["name"] == "acme"]
+    assert row["reason"] == told
+    [row] = [row for row in listed["counters"] if row["name"] == "acme"]
+    assert row["missing"] == told
+
+
 def test_an_option_belongs_behind_the_name_of_explain(command):
     assert command("counters", "--json", "explain", "gpt-4o").exit_code == 2
     assert command("counters", "explain").exit_code == 2

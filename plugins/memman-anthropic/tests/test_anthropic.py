@@ -14,11 +14,19 @@ from memman_anthropic import AnthropicCounter
 from memman_anthropic.request import request_of
 
 from memman import plugins
-from memman.counting import Fallen, RemoteMeter, model_ref, resolve_remote
+from memman.counting import (
+    Fallen,
+    RemoteMeter,
+    builtin_specs,
+    explain,
+    model_ref,
+    resolve_remote,
+)
 from memman.errors import CounterUnavailable
 from memman.testing import Answer, RemoteCounterConformance, loopback
 
 SPEC = memman_anthropic.memman_token_counters()[0]
+SPECS = [SPEC, *builtin_specs()]
 KEY = "key-of-the-test"
 MODEL = "claude-sonnet-4-5"
 TOOL = {
@@ -170,6 +178,14 @@ def test_without_a_key_the_reason_says_what_to_set(no_environment: pytest.Monkey
         assert isinstance(answer, Fallen)
         assert answer.kind == "unavailable"
         assert "ANTHROPIC_API_KEY" in answer.reason
+
+
+def test_explain_says_that_a_key_is_missing(no_environment: pytest.MonkeyPatch) -> None:
+    [row] = [row for row in explain(model_ref(MODEL), SPECS) if row.name == SPEC.name]
+    assert "set ANTHROPIC_API_KEY" in row.reason
+    no_environment.setenv("ANTHROPIC_API_KEY", KEY)
+    [row] = [row for row in explain(model_ref(MODEL), SPECS) if row.name == SPEC.name]
+    assert row.reason == "prices whole contexts with count_policy='confirm'"
 
 
 def _awaited(counter: Any, rendered: Any) -> Any:

@@ -37,6 +37,10 @@ class OpenAICounter:
         self._model = model
         self.fingerprint = f"openai:{self._clients.endpoint}"
 
+    def ready(self) -> None:
+        """Raises `CounterUnavailable` where a key or a setting is missing; asks nobody."""
+        self._clients.ready()
+
     def count_request(self, rendered: Mapping[str, Any], *, timeout: float) -> int:
         """The input tokens of a request of items; raises what the SDK raises."""
         asked = request_of(rendered, self._model)

@@ -13,7 +13,14 @@ from memman_openai import OpenAICounter
 from memman_openai.request import request_of
 
 from memman import plugins
-from memman.counting import Fallen, RemoteMeter, model_ref, resolve_remote
+from memman.counting import (
+    Fallen,
+    RemoteMeter,
+    builtin_specs,
+    explain,
+    model_ref,
+    resolve_remote,
+)
 from memman.errors import CounterUnavailable
 from memman.testing import Answer, RemoteCounterConformance, loopback
 
@@ -22,6 +29,7 @@ MODEL = "gpt-5"
 SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}}}
 TOOL = {"type": "function", "name": "read_file", "description": "Reads it", "parameters": SCHEMA}
 [SPEC] = memman_openai.memman_token_counters()
+SPECS = [SPEC, *builtin_specs()]
 
 
 def request(text: str, **changes: Any) -> dict[str, Any]:
@@ -121,6 +129,16 @@ def test_without_a_key_the_reason_says_what_to_set(monkeypatch: pytest.MonkeyPat
     assert isinstance(answer, Fallen)
     assert answer.kind == "unavailable"
     assert "OPENAI_API_KEY" in answer.reason
+
+
+def test_explain_says_that_a_key_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("OPENAI_API_KEY", "OPENAI_ADMIN_KEY", "OPENAI_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    [row] = [row for row in explain(model_ref(MODEL), SPECS) if row.name == SPEC.name]
+    assert "set OPENAI_API_KEY" in row.reason
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    [row] = [row for row in explain(model_ref(MODEL), SPECS) if row.name == SPEC.name]
+    assert row.reason == "prices whole contexts with count_policy='confirm'"
 
 
 def test_without_an_azure_endpoint_the_reason_says_what_to_set(
