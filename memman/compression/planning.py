@@ -100,17 +100,16 @@ _STANDING_REASONS = {
     "fixed": "its exchange is pinned, or a call in it has no result yet",
     "newest": "the newest exchange",
     "recent": "in the recent window",
-    "old": "old; the target was met first, or replacing it would save too little",
 }
-
-
 _METHOD_REASONS = {"clip": "too large for the limit", "fold": "read again later"}
 
 
-def _rows(view: View) -> Iterator[PlannedEntry]:
+def _rows(view: View, why_old: str) -> Iterator[PlannedEntry]:
     """What becomes of each entry of the window."""
     for group in view.groups:
-        reason = _STANDING_REASONS[group.standing]
+        reason = _STANDING_REASONS.get(group.standing, why_old)
+        if group.standing == "old" and group.is_summary:
+            reason = "the summary of what was before"
         if group.made is None:
             for slot in group.slots:
                 yield _kept(slot, reason)
@@ -137,9 +136,11 @@ def _replaced(item: Item, method: ReplacementMethod) -> Iterator[PlannedEntry]:
         after = 0
 
 
-def describe(session_id: str, before: View, after: View, goal: Goal, asks: bool) -> CompressionPlan:
-    """The difference of two views, entry by entry."""
-    rows = tuple(_rows(after))
+def describe(
+    session_id: str, before: View, after: View, goal: Goal, asks: bool, why_old: str
+) -> CompressionPlan:
+    """The difference of two views, entry by entry; `why_old` says why old entries stay that do."""
+    rows = tuple(_rows(after, f"old; {why_old}"))
     return CompressionPlan(
         session_id=session_id,
         tokens_before=before.tokens,

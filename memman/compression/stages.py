@@ -149,12 +149,19 @@ def drop_oldest(view: View, goal: Goal, _craft: Craft) -> View | None:
 
 def drop_over_limit(view: View, goal: Goal, _craft: Craft) -> View | None:
     """Drops as `drop_oldest` does, but no summary, and only where a limit is exceeded or low water was
-    asked for by hand. What fits is kept until there is enough of it for a summary.
+    asked for by hand and is not out of reach. What fits is kept until there is enough for a summary.
     """
-    if goal.within_limits(view) and not goal.demanded:
+    if goal.within_limits(view) and (not goal.demanded or _out_of_reach(view, goal)):
         return None
     order = [number for number in _dropping_order(view) if not view.groups[number].is_summary]
     return _without(view, goal, order)
+
+
+def _out_of_reach(view: View, goal: Goal) -> bool:
+    """Whether low water is not met even without old entries that are too few for a summary."""
+    old = [group for group in view.groups if group.standing == "old" and not group.is_summary]
+    few = sum([group.entries for group in old]) < goal.budget.min_entries
+    return few and view.tokens - sum([group.tokens for group in old]) > goal.tokens
 
 
 def drop_summaries(view: View, goal: Goal, _craft: Craft) -> View | None:
@@ -230,7 +237,8 @@ def clip_few(view: View, goal: Goal, craft: Craft) -> View | None:
     clipped = _clipped(view, craft, old, aim if goal.demanded else _half_way(goal))
     if not goal.within_limit(clipped):
         clipped = _clipped(clipped, craft, recent, _half_way(goal))
-    return clipped if clipped.tokens <= aim else None
+    fits = clipped.tokens <= aim or (goal.within_limit(clipped) and _out_of_reach(view, goal))
+    return clipped if fits else None
 
 
 def _of_standing(view: View, standing: Standing) -> list[Floor]:

@@ -133,7 +133,8 @@ def _prospect(
         )
     if plan.tokens_after == plan.tokens_before and plan.entries_after == plan.entries_before:
         reason = (
-            "over the limits, and nothing may go: what is left is pinned, recent, or too little"
+            "over the limits, and nothing may go: "
+            "what is left is pinned, recent, without a result, or too little"
         )
         return reason, f"nothing until other entries come; {_context(trigger)}"
     would = (

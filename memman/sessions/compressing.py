@@ -30,14 +30,14 @@ from memman.records import NO_COST, Compressed, Cost, Replacement
 from memman.sessions.asking import Asking, Attempt, RedactFailed, failure_notice
 from memman.sessions.leasing import Lease, LeaseHeld, WindowMoved
 from memman.sessions.pacing import Rest
-from memman.sessions.reasons import why_hopeless, why_old_stay, why_short
+from memman.sessions.reasons import why_hopeless, why_kept, why_old_stay, why_short
 from memman.window import replaced_in
 
 logger = logging.getLogger("memman")
 
 _REPLANS = 2  # how often a compression plans again after the window changed shape meanwhile
 _LANDINGS = 5  # how often the same plan is committed again after another process was faster
-_STAYS = "what is left is pinned or the newest exchange"
+_STAYS = "what is left is pinned, waits for a result, is the newest exchange, or is cut as far as it can be"
 _ANOTHER_RUNS = "another compression of this session is running"
 _ANOTHER_PAYS = (
     "another worker is summarising this session; what it makes of it is there for this one too"
@@ -335,12 +335,13 @@ class Compressing(Asking):
             view, goal = self._view(target_tokens)
             epoch = self._window.epoch
             hopeless = why_hopeless(self._window.pinned_tokens, goal)
-        after = view
-        if (rest is None or options.write) and not hopeless:
+        after, unchanged = view, hopeless or ("" if rest is None or options.write else str(rest))
+        if not unchanged:
             dry = msgspec.structs.replace(options, dry_run=True)
             attempt = Attempt(view, goal, dry, epoch, summarizer)
             after, _, _ = await self._carried_out(attempt, None)
-        return describe(self.id, view, after, goal, options.ask)
+        why_old = unchanged or why_kept(after, goal, self._settled.stages)
+        return describe(self.id, view, after, goal, options.ask, why_old)
 
     def _nothing(self, reason: str, cost: Cost = NO_COST) -> events.CompressionResult:
         tokens = self._window.tokens
@@ -364,7 +365,10 @@ class Compressing(Asking):
         if goal.met(view):
             return f"already at low water ({view.tokens} of {goal.tokens} tokens)"
         left = why_old_stay(view, goal, stages) if goal.within_limits(view) else ""
-        left = left or "all that is left is pinned, recent, or too little to be worth it"
+        left = (
+            left
+            or "all that is left is pinned, recent, without a result, or too little to be worth it"
+        )
         return f"nothing may go: {left}"
 
     def _why_due(self, view: View) -> str:

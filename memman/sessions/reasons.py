@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from memman.compression import Goal, Step, View
 from memman.presets import SUMMARISE
 
+_STAY = "pinned, without a result, recent, newest, or a summary"
+
 
 def why_short(after: View, goal: Goal, stages: Sequence[Step]) -> str:
     """What to say of a compression that did not come down to low water; "" where it did."""
@@ -15,9 +17,12 @@ def why_short(after: View, goal: Goal, stages: Sequence[Step]) -> str:
     stays = f"{after.tokens} tokens stay instead of {goal.tokens}"
     if after.tokens <= goal.tokens:
         stays = f"{after.entries} entries stay instead of {goal.entries}"
-    return (
-        f"; {stays}: {why_old_stay(after, goal, stages) or 'pinned, recent, newest, or a summary'}"
-    )
+    return f"; {stays}: {why_old_stay(after, goal, stages) or _STAY}"
+
+
+def why_kept(after: View, goal: Goal, stages: Sequence[Step]) -> str:
+    """Why a plan leaves old entries that it might take."""
+    return "the target was met first" if goal.met(after) else why_old_stay(after, goal, stages)
 
 
 def why_old_stay(after: View, goal: Goal, stages: Sequence[Step]) -> str:
@@ -28,7 +33,8 @@ def why_old_stay(after: View, goal: Goal, stages: Sequence[Step]) -> str:
         return ""
     if SUMMARISE in stages and old < goal.budget.min_entries:
         least = f"min_entries_to_compress={goal.budget.min_entries}"
-        return f"too few old entries for a summary ({old}, {least}), and they fit"
+        fit = ", and they fit" if goal.within_limits(after) else ""
+        return f"too few old entries for a summary ({old}, {least}){fit}"
     return f"the strategy leaves {old} old entries"
 
 

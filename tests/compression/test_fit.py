@@ -121,7 +121,9 @@ def test_a_target_given_by_hand_is_reached_or_the_result_says_why(
     if tokens > target:
         assert "stay instead of" in result.reason or "nothing may go" in result.reason
         left = memory.plan_compression(S, target_tokens=target).entries
-        assert all(row.type == "summary" or not row.reason.startswith("old") for row in left)
+        old = [row for row in left if row.reason.startswith("old") and row.type != "summary"]
+        assert all("too few old entries for a summary" in row.reason for row in old)
+        assert sum(row.tokens_after for row in old) <= 4 * 48
 
 
 @pytest.mark.parametrize(
@@ -292,6 +294,43 @@ def test_a_message_is_cut_rather_than_dropped_for_a_target_given_by_hand() -> No
     [left, _] = memory.get_active_entries(S)
     assert left.text.startswith("The order is ORD-8841.")
     assert memory.get_entry(S, task.id).text == task.text
+
+
+def test_a_target_that_cannot_be_reached_costs_no_message_its_place() -> None:
+    memory = MemoryManager(counter="chars4", config=MemoryConfig(max_tokens=4_000))
+    memory.add_user_message(S, "Never deploy on Friday. " * 10, pinned=True)
+    memory.add_user_message(S, "The order is ORD-8841. " + "abc " * 1_000)
+    memory.add_assistant_message(S, "It is on its way.")
+    plan = memory.plan_compression(S, target_tokens=40)
+    result = memory.compress(S, target_tokens=40)
+    assert [row.action for row in plan.entries] == ["keep", "clip", "keep"]
+    assert "ORD-8841" in str(memory.build_context(S).messages)
+    assert f"{result.tokens_after} tokens stay instead of 40" in result.reason
+
+
+def test_a_plan_says_truly_why_old_entries_stay() -> None:
+    memory = MemoryManager(
+        counter="chars4",
+        summarizer=ScriptedSummarizer(*[ValueError("down")] * 9),
+        config=MemoryConfig(max_tokens=1_000, on_failure="keep", auto_compress=False),
+    )
+    for number in range(3):
+        memory.add_user_message(S, f"{number} " + "abc " * 180)
+    few = "too few old entries for a summary (1, min_entries_to_compress=5), and they fit"
+    assert told(memory) == {f"old; {few}"}
+    for number in range(9):
+        memory.add_user_message(S, f"{number} " + "abc " * 180)
+    for _ in range(3):
+        memory.compress(S)
+    assert "; the summarizer is left alone until" in told(memory).pop()
+    memory.add_user_message(S, "abc " * 1_100, pinned=True)
+    assert "; pinned entries alone take" in told(memory).pop()
+
+
+def told(memory: MemoryManager) -> set[str]:
+    """What a plan says of the old entries that it leaves."""
+    rows = memory.plan_compression(S).entries
+    return {row.reason for row in rows if row.reason.startswith("old") and row.action == "keep"}
 
 
 def test_an_exchange_with_an_unanswered_call_leaves_room_for_the_rest_of_the_session() -> None:
