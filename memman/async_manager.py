@@ -898,6 +898,10 @@ class AsyncMemoryManager:
 
     def _opened(self, store: Any) -> Any:
         """The store of a path or URL, or the store itself."""
+        if isinstance(store, MemoryConfig):
+            raise InvalidInput(
+                "the first argument says where sessions are kept: write config=MemoryConfig(...)"
+            )
         if isinstance(store, type):
             raise InvalidInput(f"{store.__name__} is a class: pass {store.__name__}(...)")
         if not isinstance(store, str | os.PathLike):

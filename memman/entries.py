@@ -511,5 +511,5 @@ def transcript_line(entry: Entry, text: str) -> str:
     if kind == "tool_call":
         return f"Tool call {entry.name}({text})"
     if kind == "tool_result":
-        return f"Tool {entry.name}: {text}"
+        return f"Tool {entry.name or 'result'}: {text}"
     return f"Context {entry.name}: {text}" if kind == "context" else f"Summary: {text}"

@@ -717,6 +717,11 @@ def test_a_model_given_as_the_store_is_refused_and_makes_no_file(
     MemoryManager("gpt-4.1").close()  # by now it is the file
 
 
+def test_a_config_given_as_the_store_is_refused_with_its_name() -> None:
+    with pytest.raises(InvalidInput, match=r"write config=MemoryConfig\(\.\.\.\)"):
+        MemoryManager(MemoryConfig(max_tokens=8_000))  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
     "given",
     [{"store": MemoryStore}, {"counter": dict}, {"summarizer": FirstWords}],

@@ -325,6 +325,15 @@ def test_a_stream_that_nobody_has_read_is_refused_with_what_to_do() -> None:
     assert "the async_generator has not been read" in asyncio.run(asynchronous())
 
 
+def test_a_call_that_nobody_has_awaited_is_refused_with_what_to_do() -> None:
+    async def create() -> Any:
+        raise AssertionError("nobody awaits it")
+
+    call = create()
+    assert "the coroutine has not been awaited: add what `await` makes of it" in refusal(call)
+    call.close()
+
+
 def test_pieces_among_messages_are_refused_by_their_number() -> None:
     said = refusal([{"role": "user", "content": "x"}, *CHAT_STREAM])
     assert said.startswith("message 0 is no piece of the stream")

@@ -89,5 +89,5 @@ def detect_format(messages: Sequence[Any], formats: Iterable[Format] = BUILTIN_F
     first = shown(messages[0], 80) if messages else "nothing"
     raise FormatError(
         f"these messages are in no known format ({', '.join(form.name for form in known)}); "
-        f"the first is {first}. Name the format, or check what is given."
+        f"the first is {first}. Name the format, or give whole messages or the response itself."
     )

@@ -31,16 +31,24 @@ _NOT_AS_WRITTEN = (KeyError, TypeError, ValueError, AttributeError, RecursionErr
 _ENDS = ("response.completed", "response.incomplete", "response.failed")
 
 
+def _refuse_unread(given: Any) -> None:
+    """Raises `FormatError` for a call that nobody has awaited, and for a stream that nobody has read."""
+    kind = type(given).__name__
+    if hasattr(given, "__await__"):
+        raise FormatError(f"the {kind} has not been awaited: add what `await` makes of it")
+    if hasattr(given, "__next__") or hasattr(given, "__anext__"):
+        raise FormatError(
+            f"the {kind} has not been read: collect its pieces in a list and add the list"
+        )
+
+
 def whole(given: Any) -> Any:
     """The response that a list of a stream's pieces makes; anything else as it was given.
 
     A stream that broke off gives what had come by then. Raises `FormatError` for one piece alone, for
-    pieces among other things, and for a stream that nobody has read.
+    pieces among other things, and for a stream that nobody has read or a call that nobody has awaited.
     """
-    if hasattr(given, "__next__") or hasattr(given, "__anext__"):
-        raise FormatError(
-            f"the {type(given).__name__} has not been read: collect its pieces in a list and add the list"
-        )
+    _refuse_unread(given)
     if isinstance(given, str | bytes | bytearray | Mapping) or not isinstance(given, Sequence):
         if _joiner(given) is not None:
             raise FormatError(

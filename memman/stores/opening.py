@@ -51,10 +51,8 @@ def _sqlite_store(given: str, *, create: bool = True) -> SQLiteStore | None:
 
     Raises `StoreError` for a URL with anything else in it, or whose file cannot be opened.
     """
-    if not is_url(given):
-        return _in_file(given, create)
     if not given.startswith("sqlite:"):
-        return None
+        return None if is_url(given) else _in_file(given, create)
     if not given.startswith(_SQLITE) or given == _SQLITE:
         raise StoreError(f"{given!r} names no file: write {_SQLITE}PATH")
     from urllib.parse import unquote

@@ -56,6 +56,13 @@ def test_each_kind_of_entry_has_its_line() -> None:
     )
 
 
+def test_a_result_without_a_name_is_a_result() -> None:
+    memory = manager()
+    memory.add_messages("s", [{"role": "tool", "tool_call_id": "a", "content": "42"}], format="openai-chat")
+    assert memory.get_context_for_llm("s") == "=== Recent Conversation ===\nTool result: 42"
+    assert said(read_again(memory)) == [("tool_result", "tool", "result", "42")]
+
+
 def test_summaries_come_first_with_the_days_they_cover() -> None:
     memory = manager(
         summarizer=lambda prompt: "They fixed\nthe build.",

@@ -425,6 +425,7 @@ def test_a_path_that_cannot_be_opened_names_it(tmp_path: Path, where: str, told:
     [
         ("sqlite:///", "names no file"),
         ("sqlite://chat.db", "names no file"),
+        ("sqlite:chat.db", "names no file: write sqlite:///PATH"),
         ("sqlite:///chat.db?journal=off", "journal=off is no option"),
         ("sqlite:///chat.db?timeout=soon", "timeout=soon is no option"),
         ("sqlite:///chat.db?durability=maybe", "durability='maybe'"),
