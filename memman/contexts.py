@@ -12,6 +12,7 @@ import msgspec
 
 from memman.compression import (
     TRIM,
+    TRIM_ALL,
     Goal,
     SummaryOptions,
     View,
@@ -327,10 +328,13 @@ class Contexts:
     def _cut(
         self, window: Window, room: int, budget: Budget, meter: Meter, rendering: Rendering
     ) -> tuple[Window, Rendering, tuple[Replacement, ...]]:
-        """A copy of the window brought down to `room` tokens as far as that goes, rendered."""
+        """A copy of the window brought down to `room` tokens as far as that goes, rendered; without room
+        only what must stay is in it.
+        """
         goal = Goal(tokens=room, entries=None, limit=room, budget=budget)
         view = view_of(window, goal)
-        plan = make_plan(view, goal, self._shared.craft(meter), TRIM, SummaryOptions())
+        stages = TRIM if room else TRIM_ALL
+        plan = make_plan(view, goal, self._shared.craft(meter), stages, SummaryOptions())
         after = _finished(plan)
         copy = _window_of(after, window.epoch)
         shown = rendering_in(rendering.format, meter)

@@ -40,12 +40,13 @@ from memman.compression.stages import (
     drop_over_limit,
     drop_summaries,
 )
-from memman.compression.strategies import PRESETS, TRIM, Stage, Step, stages_of
+from memman.compression.strategies import PRESETS, TRIM, TRIM_ALL, Stage, Step, stages_of
 from memman.compression.view import Craft, Goal, Group, Item, View, view_of
 
 __all__ = [
     "PRESETS",
     "TRIM",
+    "TRIM_ALL",
     "ClearToolResults",
     "UNKNOWN_WINDOW",
     "CompressionPlan",

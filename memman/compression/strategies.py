@@ -42,6 +42,9 @@ PRESETS: dict[str, tuple[Step, ...]] = {
     "summary_buffer": (SUMMARISE, *_KEEP_THE_LIMIT),
 }
 TRIM: tuple[Stage, ...] = (clear_tool_results, fold_repeats, *_KEEP_THE_LIMIT)
+"""The steps by which a context is cut to its budget."""
+TRIM_ALL: tuple[Stage, ...] = (*TRIM, drop_oldest)
+"""The same where nothing that may go can be kept: summaries go too, whether or not that is enough."""
 
 
 def stages_of(strategy: Any) -> tuple[Step, ...]:

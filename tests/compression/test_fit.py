@@ -457,3 +457,27 @@ def test_trimmed_contexts_are_cut_in_steps_so_that_most_begin_like_the_one_befor
     assert trimmed > 200
     assert broken <= 1.25 * memory.get_stats(S).total_tokens / (4_000 / 8)
     assert broken < trimmed / 8
+
+
+@pytest.mark.parametrize("pinned", [1, 30, 60])
+@pytest.mark.parametrize("newest", [1, 60])
+def test_a_budget_is_refused_only_where_the_least_that_must_stay_is_above_it(
+    pinned: int, newest: int
+) -> None:
+    config = MemoryConfig(max_tokens=2_000, max_entries=None, recent_window=2)
+    memory = MemoryManager(counter="chars4", config=config)
+    for number in range(10):
+        memory.add_user_message(S, f"message {number} " + "word " * 40)
+    assert memory.compress(S, target_tokens=200).summary_id is not None
+    memory.add_user_message(S, "keep this " + "word " * pinned, pinned=True)
+    memory.add_user_message(S, "and now? " + "word " * newest)
+    with pytest.raises(BudgetExceeded) as told:
+        memory.build_context(S, budget=1)
+    least = told.value.required
+    assert not any("summary" in culprit for culprit, _ in told.value.culprits)
+    for budget in range(2, least):
+        with pytest.raises(BudgetExceeded) as refused:
+            memory.build_context(S, budget=budget)
+        assert refused.value.required == least
+    for budget in range(least, 300):
+        assert memory.build_context(S, budget=budget).tokens.tokens <= budget
