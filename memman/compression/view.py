@@ -386,7 +386,9 @@ def view_of(window: Window, goal: Goal) -> View:
         )
         for exchange in exchanges
     ]
-    room = goal.tokens - budget.summary_tokens - window.pinned_tokens
+    # What waits for a result may be clipped: however large, it does not push out recent ones.
+    waiting = [min(each.tokens, budget.entry_tokens) for each in exchanges if each.unanswered]
+    room = goal.tokens - budget.summary_tokens - window.pinned_tokens - sum(waiting)
     remaining = budget.recent_window
     for group in reversed(groups):
         if group.standing == "fixed":

@@ -111,12 +111,12 @@ def test_what_is_said_beside_a_call_is_left_alone_too() -> None:
 
 
 def test_what_is_pinned_recent_or_newest_is_not_folded() -> None:
-    memory = manager(recent_window=6)
-    memory.add_tool_call("s", "wait", {"for": "abc " * 400}, call_id="open")  # stays, however large
+    memory = manager(recent_window=6, max_entry_ratio=0.01)
+    memory.add_tool_call("s", "wait", {"for": "abc " * 4_000}, call_id="open")  # stays, however large
     pinned, old = read(memory, pinned=True), read(memory)
     recent, newest = read(memory), read(memory)
-    result = memory.compress("s", target_tokens=600)
-    assert result.tokens_after > 600
+    result = memory.compress("s", target_tokens=1_200)
+    assert result.tokens_after > 1_200
     assert [entry_id for item in result.replacements for entry_id in item.ids] == [old.id]
     active = {entry.id for entry in memory.get_active_entries("s")}
     assert {pinned.id, recent.id, newest.id} <= active

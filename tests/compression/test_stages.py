@@ -152,6 +152,14 @@ def test_recent_entries_are_recent_only_as_far_as_they_fit() -> None:
 # ---------------------------------------------------------------- clearing tool results
 
 
+def test_recent_entries_leave_room_for_calls_that_wait_for_a_result() -> None:
+    for tokens, recent in ((2, 3), (200, 1), (10_000, 1)):  # at most `max_entry_ratio`
+        window = [call(1, "open", tokens), *(message(number, 100) for number in range(2, 6))]
+        window.append(message(6, 10))
+        seen, _ = view(window, 500, 1_000)
+        assert [group.standing for group in seen.groups].count("recent") == recent
+
+
 def exchange_window(results: int, tokens: int) -> list[Entry]:
     entries = []
     for number in range(results):
@@ -272,11 +280,12 @@ def test_dropping_meets_low_water_in_entries_too() -> None:
 
 def test_recent_exchanges_are_dropped_only_while_the_limit_is_exceeded() -> None:
     window = [call(1, "open", 500), *(message(number, 100) for number in range(2, 10))]
-    within, goal = view(window, 700, limit=1_200, max_summary_ratio=0.01)
+    small = {"max_summary_ratio": 0.01, "max_entry_ratio": 0.01}
+    within, goal = view(window, 700, limit=1_200, **small)
     after = drop_oldest(within, goal, Craft())
     assert after is not None
     assert changed(after) == dict.fromkeys(["e2", "e3"], "drop")
-    beyond, goal = view(window, 700, limit=750, max_summary_ratio=0.01)
+    beyond, goal = view(window, 700, limit=750, **small)
     after = drop_oldest(beyond, goal, Craft())
     assert after is not None
     assert changed(after) == dict.fromkeys(["e2", "e3", "e4", "e5", "e6", "e7"], "drop")
