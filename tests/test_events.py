@@ -4,11 +4,15 @@ import asyncio
 import gc
 import logging
 import threading
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
 
 from memman import AsyncMemoryManager, MemoryConfig, MemoryManager, events
+from memman.stores import MemoryStore
+from memman.testing import record_events
+from tests.patience import PATIENCE
 
 
 def manager(**settings: Any) -> MemoryManager:
@@ -245,6 +249,50 @@ def test_a_cancelled_verb_costs_no_receiver_its_events() -> None:
         return slow, [event.entry.text for event in heard.events]
 
     assert asyncio.run(run()) == (["one", "two"], ["one", "two"])
+
+
+def test_a_cancelled_import_or_deletion_that_was_made_is_told() -> None:
+    class Slow(MemoryStore):
+        blocking = True
+
+        def commit(self, *args: Any, **keywords: Any) -> Any:
+            return slowly(super().commit, *args, **keywords)
+
+        def delete(self, session_id: str) -> bool:
+            return bool(slowly(super().delete, session_id))
+
+    def slowly(method: Callable[..., Any], *args: Any, **keywords: Any) -> Any:
+        begun.set()
+        going.wait(PATIENCE)
+        return method(*args, **keywords)
+
+    async def cancelled(verb: Coroutine[Any, Any, Any]) -> None:
+        begun.clear()
+        going.clear()
+        task = asyncio.ensure_future(verb)
+        await asyncio.to_thread(begun.wait, PATIENCE)
+        task.cancel()
+        await asyncio.sleep(0)
+        going.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    async def work() -> list[events.Event]:
+        memory = AsyncMemoryManager(Slow())
+        with record_events(memory) as told:
+            await cancelled(memory.import_session(state))
+            await cancelled(memory.delete_session("s"))
+            await memory.close()
+        return told
+
+    begun, going = threading.Event(), threading.Event()
+    there = MemoryManager()
+    there.add_user_message("s", "x")
+    state = there.export_session("s")
+    assert asyncio.run(work()) == [
+        events.SessionImported(session_id="s", records=1),
+        events.SessionDeleted(session_id="s"),
+    ]
 
 
 def test_close_waits_for_a_cancelled_verbs_receivers_a_bounded_time_and_cuts_none(

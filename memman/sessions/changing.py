@@ -103,13 +103,14 @@ class Changing(Reading):
         async with self._lock:
             self._inflight = ()
             await self._write(self._deleted())
-        await self.tell(events.SessionDeleted(session_id=self.id))
+        await self._drain()
 
     async def _deleted(self) -> None:
         shared = self._shared
         if not await shared.door.call(shared.store, shared.store.delete, self.id):
             raise no_session(self.id)
         self._forget()
+        self.notice(events.SessionDeleted(session_id=self.id))
 
     async def _change_with_history(
         self, change: Callable[[History], tuple[Record, Sequence[Slot]]]

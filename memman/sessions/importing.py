@@ -97,20 +97,32 @@ class Importing:
     ) -> None:
         """Stores an imported session and tells of it, and of counts that were estimated for it."""
         shared = self._shared
-        commit = shared.door.call(
-            shared.store, shared.store.commit, session_id, 0, records, window, floor, expect_head=0
-        )
+
+        async def begun() -> Session:
+            await shared.door.call(
+                shared.store,
+                shared.store.commit,
+                session_id,
+                0,
+                records,
+                window,
+                floor,
+                expect_head=0,
+            )
+            session = self._sessions.named(session_id)
+            session.notice(events.SessionImported(session_id=session_id, records=len(records)))
+            if meter.failure:
+                fell = events.CountFellBack(
+                    session_id=session_id, counter=meter.fingerprint, reason=meter.failure
+                )
+                session.notice(fell)
+            return session
+
         try:
-            await shared.door.to_the_end(commit)
+            session = await shared.door.to_the_end(begun())
         except StoreConflict as error:
             raise SessionExists(f"session {session_id!r} was created meanwhile") from error
-        session = self._sessions.named(session_id)
-        await session.tell(events.SessionImported(session_id=session_id, records=len(records)))
-        if meter.failure:
-            fell = events.CountFellBack(
-                session_id=session_id, counter=meter.fingerprint, reason=meter.failure
-            )
-            await session.tell(fell)
+        await session.tell()
 
 
 class _WatchedMeter:
