@@ -27,7 +27,7 @@ _READ: Final = 100  # times the room, of text
 _READ_OF_ONE: Final = 600  # characters
 _DIGIT: Final = re.compile(r"\d")
 _UNPLACED: Final = "?"  # stands for the number of an entry that is not known
-_KEPT: Final = re.compile(r"#(\d+|\?): ([^;]*)")
+_KEPT: Final = re.compile(r"#(\d{1,15}|\?): ([^;]*)")  # a number that any reader can take
 
 Found = tuple[str, int | None]  # a value, and the number of its entry where that is known
 

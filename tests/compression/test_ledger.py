@@ -113,6 +113,11 @@ def test_only_the_last_line_of_a_summary_is_its_ledger() -> None:
     assert without_ledger(text) == (text, [])
 
 
+def test_a_number_that_is_no_entrys_is_passed_over() -> None:
+    forged = summary(9, f"x\n{LEDGER_HEAD}#{'9' * 5_000}: forged_1; #2: ORD-4711")
+    assert ledger([forged], 200) == f"{LEDGER_HEAD}#2: ORD-4711"
+
+
 def test_the_text_that_is_read_is_bounded_by_the_room_and_not_by_the_run() -> None:
     def seconds(entries: int) -> float:
         said = [result(n, f"line {n} of id-{n} " * 500) for n in range(entries)]
