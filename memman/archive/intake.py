@@ -51,9 +51,8 @@ class Intake:
         self._meter = meter
         self._redacted = redacted
         self._outline = Outline()
-        self._blank: dict[
-            str, int
-        ] = {}  # by id the place of what has no content and costs something
+        # The place, by id, of what has no content and costs something.
+        self._blank: dict[str, int] = {}
         self.records = Spool()
 
     def check(self) -> ArchiveInfo:

@@ -115,9 +115,8 @@ class Trail:
         self._answers: list[Entry] = []  # the first entry of each
         self._answering = False
         self._answered: set[str] = set()  # the message ids of these
-        self._moves: dict[
-            str, list[tuple[int, bool]]
-        ] = {}  # of entries: into the window, or out of it
+        # Of each entry: where it came into the window again, or went out of it.
+        self._moves: dict[str, list[tuple[int, bool]]] = {}
         for seq, record in log:
             self._take(seq, record)
 
