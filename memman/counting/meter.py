@@ -48,7 +48,9 @@ _RECENT_NAMES = 256
 _TEXTS_KEPT = 1_024
 _TOOLS_KEPT = 64
 _TEXT_TTL_SECONDS = 300.0
-_SPELLED = b'"spelled":'
+# How a message was written, in what a format keeps of it: no model reads that, nor what an API says of it.
+_HOW_WRITTEN = frozenset({"blank", "order", "spelled", "style"})
+_OF_THE_API = frozenset({"id", "response_metadata", "status", "type", "usage_metadata"})
 _SMALLEST_IMAGE = 1_024  # bytes of JSON that are looked into for images
 
 
@@ -240,14 +242,33 @@ class Meter:
 
 
 def _bytes_beside(raw: msgspec.Raw) -> int:
-    """The bytes of what goes out beside an entry's text; how keys were spelled is not sent itself."""
-    size = len(memoryview(raw))
-    if _SPELLED in bytes(raw):
-        given = msgspec.json.decode(raw)
-        for kept in given.values() if isinstance(given, dict) else ():
-            if isinstance(kept, dict) and "spelled" in kept:
-                size -= len(msgspec.json.encode(kept["spelled"])) + len(_SPELLED)
+    """The bytes of what goes out beside an entry's text and may be read by the model, by format."""
+    given = _json(raw)
+    if not isinstance(given, dict):
+        return len(memoryview(raw))
+    return sum([_bytes_kept(kept) for kept in given.values()])
+
+
+def _bytes_kept(kept: Any) -> int:
+    """Those of what one format keeps; of a stranger's making all of them."""
+    if not isinstance(kept, dict):
+        return len(msgspec.json.encode(kept))
+    size = 0
+    for place, value in kept.items():
+        if place in _HOW_WRITTEN:
+            continue
+        held = value if isinstance(value, dict) else {place: value}
+        for each in held.values() if place == "parts" else (held,):
+            size += _bytes_read(each)
     return size
+
+
+def _bytes_read(held: Any) -> int:
+    """Those of a block's keys, but for the API's own: ids, states, what is empty."""
+    if not isinstance(held, dict):
+        return len(msgspec.json.encode(held))
+    read = {key: value for key, value in held.items() if value and key not in _OF_THE_API}
+    return len(msgspec.json.encode(read)) if read else 0
 
 
 def _json(raw: msgspec.Raw) -> Any:

@@ -421,3 +421,52 @@ def test_the_model_finds_its_counter() -> None:
     memory = MemoryManager(model="gpt-4o")
     entry: Entry = memory.add_user_message("s", "hello world")
     assert (entry.token_count.tokens, entry.token_count.method) == (2, "client")
+
+
+REPLY = {"type": "output_text", "text": "It is fine.", "annotations": [], "logprobs": []}
+CALL = {"type": "function_call", "call_id": "c1", "name": "read", "arguments": "{}"}
+SAID = {"role": "assistant", "content": "It is fine."}
+
+
+@pytest.mark.parametrize(
+    ("form", "item", "bare"),
+    [
+        (
+            "openai-responses",
+            {"type": "message", "role": "assistant", "id": "msg_" + "0" * 50, "status": "completed"}
+            | {"content": [REPLY]},
+            SAID,
+        ),
+        ("openai-responses", CALL | {"id": "fc_" + "0" * 50, "status": "completed"}, CALL),
+        (
+            "langchain",
+            {
+                "type": "ai",
+                "data": {
+                    "content": "It is fine.",
+                    "id": "run-" + "0" * 50,
+                    "name": None,
+                    "additional_kwargs": {},
+                    "response_metadata": {"finish_reason": "stop", "model_name": "gpt-5"},
+                    "usage_metadata": {"input_tokens": 9, "output_tokens": 4, "total_tokens": 13},
+                },
+            },
+            {"type": "ai", "data": {"content": "It is fine."}},
+        ),
+    ],
+    ids=["message", "call", "langchain"],
+)
+def test_what_only_the_api_reads_of_a_message_costs_no_token(form: str, item: Any, bare: Any) -> None:
+    memory = MemoryManager(counter="estimate")
+    [entry] = memory.add_messages("as it came", [item], format=form)
+    [other] = memory.add_messages("bare", [bare], format=form)
+    assert entry.token_count.tokens == other.token_count.tokens
+    assert item in memory.build_context("as it came", format=form).messages
+
+
+def test_what_a_model_may_read_beside_a_text_costs_its_bytes() -> None:
+    memory = MemoryManager(counter="estimate")
+    plain = {"role": "user", "content": "Hi"}
+    memory.add_messages("s", [plain, plain | {"annex": "x" * 400}], format="openai-chat")
+    first, second = memory.get_entries("s")
+    assert second.token_count.tokens - first.token_count.tokens > 150
