@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import secrets
 import stat
 from collections.abc import Iterable
 from contextlib import suppress
@@ -47,7 +48,7 @@ class ArchiveWriter:
             )
         self._packing = packing_for(self._path.name if self._path else "", packing)
         self._part: Path | None = None
-        self._out: Any = to
+        self._out: Any = None if self._path is not None else to
         self._packed: Any = None
         self._tainted = gone
         self._digest = hashlib.sha256()
@@ -58,7 +59,7 @@ class ArchiveWriter:
         """Opens the file and writes the first line. Raises `OSError`."""
         self._header = header
         if self._path is not None:
-            self._out = self._opened(self._path)
+            self._open(self._path)
         plain = self._packing == "none"
         self._packed = self._out if plain else packed(self._out, self._packing)
         self._put(sealed(msgspec.json.encode(header)))
@@ -98,7 +99,8 @@ class ArchiveWriter:
     def abandon(self) -> None:
         """Leaves nothing of a path's file behind."""
         if self._part is not None:
-            self._out.close()
+            if self._out is not None:
+                self._out.close()
             with suppress(OSError):
                 self._part.unlink()
 
@@ -118,20 +120,22 @@ class ArchiveWriter:
         self._digest.update(data)
         self._bytes += len(data)
 
-    def _opened(self, path: Path) -> BinaryIO:
-        """The file beside its place that will be renamed."""
-        part = path.with_name(f".{path.name}.{os.getpid()}.part")
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
+    def _open(self, path: Path) -> None:
+        """Opens the file beside its place that will be renamed.
+
+        Its name is its own: what a process that was killed left behind is in nobody's way.
+        """
+        self._part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
         try:
-            descriptor = os.open(part, flags, _PRIVATE)
-        except (
-            FileNotFoundError
-        ) as error:  # named as it was given, not by what would have become it
+            self._out = open(self._part, "xb", opener=_opened_privately)  # noqa: SIM115 - `finish` and `abandon` close it
+        except FileNotFoundError as error:
+            # Named as it was given, not by what would have become it.
             raise FileNotFoundError(
                 error.errno, "there is no such folder", str(path.parent)
             ) from None
-        self._part = part
-        there = path.lstat() if path.exists() and not path.is_symlink() else None
-        if there is not None:
-            os.fchmod(descriptor, stat.S_IMODE(there.st_mode))
-        return os.fdopen(descriptor, "wb")
+        if path.exists() and not path.is_symlink():
+            os.fchmod(self._out.fileno(), stat.S_IMODE(path.lstat().st_mode))
+
+
+def _opened_privately(path: str, flags: int) -> int:
+    return os.open(path, flags, _PRIVATE)

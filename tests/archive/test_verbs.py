@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import io
+import os
 import stat
 import subprocess
 import sys
@@ -167,6 +168,31 @@ def test_a_file_that_was_there_keeps_its_permissions_and_is_whole_or_untouched(
     with pytest.raises(SessionNotFound):
         memory.export_archive("nobody", path)
     assert path.read_bytes() == before
+
+
+def test_what_a_killed_export_left_behind_is_in_nobodys_way(tmp_path: Path) -> None:
+    to = tmp_path / "s.memman"
+    (tmp_path / f".{to.name}.{os.getpid()}.part").touch()  # a container gives the same number again
+    memory = lived()
+    memory.export_archive("s", to)
+    assert verify(to).session_id == "s"
+
+
+def test_an_export_that_is_interrupted_as_it_opens_its_file_leaves_the_one_that_was_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(descriptor: int, mode: int) -> None:
+        raise KeyboardInterrupt
+
+    to = tmp_path / "s.memman"
+    to.write_bytes(b"what was there")
+    memory = lived()
+    monkeypatch.setattr(os, "fchmod", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        memory.export_archive("s", to)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {
+        to.name: b"what was there"
+    }
 
 
 def test_a_write_that_fails_leaves_nothing(tmp_path: Path) -> None:
