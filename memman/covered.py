@@ -24,6 +24,7 @@ class Glance(msgspec.Struct, frozen=True):
     errors: _Number = 0
     first_message: str | None = None  # the beginning of it, on one line
     whole: bool = False
+    tools: tuple[str, ...] = ()  # that were called, the first so many of them
 
 
 class Covered(msgspec.Struct, frozen=True):

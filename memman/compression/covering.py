@@ -11,12 +11,14 @@ from memman.covered import Glance, covered_by
 from memman.entries import NO_JSON, Draft, Entry
 
 QUOTE_CHARS: Final = 160  # of a user's message, at most
+_MOST_TOOLS: Final = 2 * QUOTE_CHARS  # more names than a digest has characters for
 
 
 def glance_of(entries: Sequence[Entry]) -> Glance:
     """What is seen at a glance of a run, and of what the summaries in it cover."""
     user_messages = errors = 0
     first: tuple[int, str] | None = None
+    tools: dict[str, None] = {}
     whole = True
     for entry in entries:
         at, began = entry.seq, None
@@ -26,15 +28,19 @@ def glance_of(entries: Sequence[Entry]) -> Glance:
             at, began = covered.first if covered is not None else at, told.first_message
             user_messages += told.user_messages
             errors += told.errors
+            tools |= dict.fromkeys(told.tools)
             whole = whole and told.whole
         else:
             errors += entry.is_error
-            if entry.type == "message" and entry.role == "user":
+            if entry.type == "tool_call" and entry.name:
+                tools[entry.name] = None
+            elif entry.type == "message" and entry.role == "user":
                 user_messages += 1
                 began = quotable(entry.text) if first is None or at < first[0] else None
         if began is not None and (first is None or at < first[0]):
             first = (at, began)
-    return Glance(user_messages, errors, first[1] if first and whole else None, whole)
+    began = first[1] if first and whole else None
+    return Glance(user_messages, errors, began, whole, tuple(tools)[:_MOST_TOOLS])
 
 
 def quotable(text: str) -> str:

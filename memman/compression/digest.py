@@ -46,7 +46,7 @@ _FULL: Final = 0.985  # of the tokens: near enough
 
 _AT_A_GLANCE: Final = re.compile(
     r"^(?:\[Previous conversation summary\]|(?:At least )?\d+ (?:user messages|errors encountered)"
-    r"|(?:First|Last): \".*\"|Tools used(?: lately)?: .*)$",
+    r"|(?:First|Last): \".*\"|(?:At least these tools|Tools) used: .*)$",
     re.MULTILINE,
 )
 # Also where sentences end in Greek, Arabic, Urdu, Hindi, Burmese, Ethiopic, Khmer; Chinese and Japanese.
@@ -111,25 +111,21 @@ def longest(tokens: int, count: CountText, composed: Callable[[int], str], least
 def heuristic_summary(entries: Sequence[Entry], quote: int = QUOTE_CHARS) -> str:
     """What is seen at a glance: how many user messages, the first and last of them, tools, errors.
 
-    The first message and the numbers are of all that earlier summaries among the entries cover too, the
-    tools of the entries alone. Where a summary does not say, there is no first message and the numbers are
-    said to be the least. Source of the shape: the fallback of the reference memory manager.
+    All but the last message is of what earlier summaries among the entries cover too. Where a summary does
+    not say, there is no first message, and the numbers and tools are said to be the least. Source of the
+    shape: the fallback of the reference memory manager.
     """
     glance = glance_of(entries)
-    carried = any([entry.type == "summary" for entry in entries])
     users = [entry for entry in entries if entry.type == "message" and entry.role == "user"]
-    tools = dict.fromkeys(
-        entry.name for entry in entries if entry.type == "tool_call" and entry.name
-    )
     least = "" if glance.whole else "At least "
     lines = [_HEAD, f"{least}{glance.user_messages} user messages"]
     if glance.first_message is not None:
         lines.append(f'First: "{_quoted(glance.first_message, quote)}"')
     if users:
         lines.append(f'Last: "{_quoted(quotable(users[-1].text), quote)}"')
-    if tools:
-        used = "Tools used lately" if carried else "Tools used"
-        lines.append(f"{used}: {_quoted(', '.join(tools), 2 * quote)}")
+    if glance.tools:
+        used = "Tools used" if glance.whole else "At least these tools used"
+        lines.append(f"{used}: {_quoted(', '.join(glance.tools), 2 * quote)}")
     if glance.errors:
         lines.append(f"{least}{glance.errors} errors encountered")
     return "\n".join(lines)

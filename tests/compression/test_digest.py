@@ -153,7 +153,7 @@ def test_where_an_earlier_summary_does_not_say_the_numbers_are_the_least_and_not
         "[Previous conversation summary]",
         "At least 1 user messages",
         'Last: "Go on."',
-        "Tools used lately: shell",
+        "At least these tools used: shell",
         "At least 1 errors encountered",
     ]
     assert heuristic_summary(run).split("\n") == shown
@@ -164,7 +164,21 @@ def test_where_an_earlier_summary_does_not_say_the_numbers_are_the_least_and_not
     ]
     made = digest([again, *[entry(n, f"Say {n}. " * 20) for n in range(7, 30)]], 300, chars4)
     assert made.count("user messages") == made.count("errors encountered") == 1
-    assert "lately" not in made
+    assert "Tools used" not in made
+    assert made.count("At least these tools used: shell") == 1
+
+
+def test_the_tools_are_of_all_that_summaries_before_cover_too() -> None:
+    used: list[str] = []
+    run: list[Entry] = []
+    for number, names in enumerate((["shell", "read_file"], [], ["shell", "search"]), start=1):
+        used += [name for name in names if name not in used]
+        run += [
+            entry(10 * number + at, "{}", type="tool_call", role="assistant", name=name)
+            for at, name in enumerate(names)
+        ]
+        run = [told(1_000, "They went on.", run)]
+    assert heuristic_summary(run).split("\n")[-1] == f"Tools used: {', '.join(used)}"
 
 
 def test_lines_cover_what_was_said_rather_than_repeat_it() -> None:
