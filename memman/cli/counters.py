@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import click
 
@@ -86,8 +87,8 @@ def _listed(spec: CounterSpec, known: Sequence[ModelRef]) -> ListedCounter:
         said = f"its match() failed: {told(error)}"
         return ListedCounter(spec.name, spec.remote, spec.accuracy, (), 0, said)
     families = {ref.family for ref in matched}
-    # Any model will do to see whether it can be made; one that it knows is fairest.
-    example = max(matched, key=spec.match, default=model_ref("a model"))
+    # Any model will do to see whether it can be made; one that it knows, on its own service, is fairest.
+    example = max(matched, key=partial(_fitness, spec), default=model_ref("a model"))
     return ListedCounter(
         name=spec.name,
         remote=spec.remote,
@@ -96,6 +97,11 @@ def _listed(spec: CounterSpec, known: Sequence[ModelRef]) -> ListedCounter:
         models=len(matched),
         missing=missing(spec, example),
     )
+
+
+def _fitness(spec: CounterSpec, ref: ModelRef) -> tuple[int, bool]:
+    """How well a model shows what a counter wants."""
+    return spec.match(ref), ref.provider in (None, spec.name)
 
 
 def _row(counter: ListedCounter, known: int) -> Row:

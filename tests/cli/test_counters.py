@@ -68,6 +68,14 @@ def test_a_counter_that_cannot_work_says_why(command, plugin):
     assert listed["tiktoken"]["missing"] == ""
 
 
+def test_a_counter_is_tried_on_its_own_service(command, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("OPENAI_API_KEY", "OPENAI_ADMIN_KEY", "OPENAI_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    listed = json.loads(command("counters", "--json").stdout)["counters"]
+    [openai] = [row for row in listed if row["name"] == "openai"]
+    assert "set OPENAI_API_KEY" in openai["missing"]  # and not what Azure wants
+
+
 def test_strict_makes_a_finding_of_it(command, plugin):
     assert command("counters", "--strict").exit_code != 0
     from memman.cli.app import memman
