@@ -333,7 +333,7 @@ def _check_range(name: str, value: Any, low: float, high: float, kinds: tuple[ty
         raise ConfigError(f"{name} must be {allowed}, not {shown(value)}")
     if isinstance(value, int | float) and not low <= value <= high:
         raise ConfigError(
-            f"{name}={shown(value)} is out of range: it must be from {low:g} to {high:g}"
+            f"{name}={shown(value)} is out of range: it must be from {low:,} to {high:,}"
         )
 
 

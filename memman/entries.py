@@ -251,10 +251,10 @@ def _there_and_back(value: Any, what: str) -> tuple[bytes, Any]:
         if encoded.count(b"[") + encoded.count(b"{") > _MAX_DEPTH:
             same = same and depth_of(back, _MAX_DEPTH) <= _MAX_DEPTH
     except (TypeError, ValueError, RecursionError, OverflowError) as error:
-        raise InvalidInput(f"{what} is not plain JSON: {fault_in_json(value) or error}") from None
+        raise InvalidInput(f"{what} must be plain JSON: {fault_in_json(value) or error}") from None
     if not same:
         raise InvalidInput(
-            f"{what} is not plain JSON: {fault_in_json(value) or 'it does not survive'}"
+            f"{what} must be plain JSON: {fault_in_json(value) or 'it does not survive'}"
         )
     return encoded, back
 

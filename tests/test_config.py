@@ -232,6 +232,13 @@ def test_without_summaries_low_water_may_be_the_limit() -> None:
         MemoryConfig(strategy="buffer", target_ratio=1.1)
 
 
+def test_a_range_is_told_in_figures_that_can_be_typed() -> None:
+    with pytest.raises(ConfigError, match=r"must be from 1 to 9,007,199,254,740,992$"):
+        MemoryConfig(max_tokens=0)
+    with pytest.raises(ConfigError, match=r"must be from 0\.01 to 1$"):
+        MemoryConfig(target_ratio=0.0)
+
+
 # ---------------------------------------------------------------- none of them is ignored
 
 
