@@ -70,9 +70,7 @@ class Adding(Automatic):
             if not shared.quick:
                 entry = msgspec.structs.replace(entry, seq=seq)
             if events.entry_added.receivers:
-                event = events.EntryAdded(session_id=self.id, entry=entry)
-                self._told = seq  # one step with the next, in which no signal strikes
-                self._outbox.append(event)
+                self._note_event(seq, events.EntryAdded(session_id=self.id, entry=entry))
             self._take(entry)
             self._told = seq
             self._inflight = None

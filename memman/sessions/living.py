@@ -33,9 +33,8 @@ class LiveSessions:
     def __init__(self, shared: Shared) -> None:
         self._shared = shared
         self._live: dict[str, Session] = {}
-        self._left: WeakValueDictionary[str, Session] = (
-            WeakValueDictionary()
-        )  # unloaded, and in use
+        # Unloaded, and in use.
+        self._left: WeakValueDictionary[str, Session] = WeakValueDictionary()
         self._moving = threading.Lock()  # from one to the other
         self._paces: OrderedDict[str, Pace] = OrderedDict()  # of sessions that were unloaded
         self._openings = 0

@@ -28,9 +28,12 @@ class Telling:
     def _queue(self, seq: int, record: Record) -> None:
         """Notes the event of a committed record, once, in log order."""
         if seq > self._told and events.LOG_SIGNALS[type(record)].receivers:
-            event = events.event_of(self.id, seq, record)
-            self._told = seq  # one step with the next, in which no signal strikes
-            self._outbox.append(event)
+            self._note_event(seq, events.event_of(self.id, seq, record))
+
+    def _note_event(self, seq: int, event: events.Event) -> None:
+        """Notes the event of the record at a place, which is told no more."""
+        self._told = seq  # one step with the next, in which no signal strikes
+        self._outbox.append(event)
 
     def notice(self, event: events.Event) -> None:
         """Notes something that is not in the log."""
