@@ -1,57 +1,24 @@
-"""Identifiers: UUIDv7 (RFC 9562), monotone within a process.
+"""Identifiers: UUIDv7 (RFC 9562).
 
-An id is made before the first attempt to store a record, so that a retry is recognised. It is never
-an order: the log's `seq` is.
+An id is created before the first attempt to store a record, so that a retry is recognised. Ids do not
+order records: the log's `seq` does.
 """
 
 from __future__ import annotations
 
 import os
-import threading
 import time
-from collections.abc import Callable, Iterator
-from itertools import count
 
-_RANDOM_MASK = (1 << 47) - 1  # of the counter's 48 bits the top one stays free, to grow
-_TWELVE_DIGITS = (
-    1 << 44
-)  # so that a counter is written without padding, which costs as much as the rest
 _MILLISECOND = 1_000_000  # nanoseconds
+_VERSION_AND_VARIANT = 0xF << 76 | 0x3 << 62  # the bits that RFC 9562 fixes
+_IS_UUID7 = 0x7 << 76 | 0x2 << 62
 
 
-def uuid7_factory(
-    now_ns: Callable[[], int] = time.time_ns,
-    random_bytes: Callable[[int], bytes] = os.urandom,
-) -> Callable[[], str]:
-    """A generator of UUIDv7 strings that never go backwards, even when the clock does.
+def new_id() -> str:
+    """Return a new UUIDv7: the time in milliseconds and 74 random bits.
 
-    Within a millisecond the random part counts up from a random start (RFC 9562, method 1).
+    It has no state, so threads share nothing and a forked process makes other ids.
     """
-    lock = threading.Lock()
-    state: tuple[int, str, Iterator[int]] = (0, "", count())
-
-    def new_id() -> str:
-        nonlocal state
-        until, pattern, counter = state
-        now = now_ns()
-        if now >= until:
-            with lock:
-                if now >= state[0]:
-                    state = _millisecond(now // _MILLISECOND, random_bytes(10))
-                _, pattern, counter = state
-        return pattern % next(counter)
-
-    return new_id
-
-
-def _millisecond(ms: int, random: bytes) -> tuple[int, str, Iterator[int]]:
-    """When a millisecond ends, in nanoseconds, and the pattern and the counter of its ids."""
-    stamp = f"{ms:012x}"
-    rand_a = int.from_bytes(random[:2]) & 0xFFF
-    variant = 0x8000 | (int.from_bytes(random[2:4]) & 0x3FFF)
-    pattern = f"{stamp[:8]}-{stamp[8:]}-7{rand_a:03x}-{variant:04x}-%x"
-    first = int.from_bytes(random[4:]) & _RANDOM_MASK | _TWELVE_DIGITS
-    return (ms + 1) * _MILLISECOND, pattern, count(first)
-
-
-new_id = uuid7_factory()
+    bits = time.time_ns() // _MILLISECOND << 80 | int.from_bytes(os.urandom(10))
+    digits = f"{bits & ~_VERSION_AND_VARIANT | _IS_UUID7:032x}"
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
