@@ -13,8 +13,10 @@ from typing import Any, Final
 import msgspec
 
 from memman.errors import ConfigError
+from memman.showing import shown
 
 SUMMARISE: Final = "summarise"  # in a strategy: the one step that asks somebody
+_LONGEST = 60  # characters of a name, far more than any has
 _WINDOW = 5  # entries that "window" keeps: what systems with a memory of that name do
 
 
@@ -51,12 +53,12 @@ _PRESETS = {
 
 def preset_named(strategy: str) -> Preset:
     """The preset of a name such as "default" or "window(5)". Raises `ConfigError` for anything else."""
-    found = re.fullmatch(r"\s*(\w+)\s*(?:\((.*)\))?\s*", strategy)
-    name, number = found.groups() if found else (strategy, None)
+    found = re.fullmatch(r"(\w+)\s*(?:\(([^()]*)\))?", strategy[: _LONGEST + 1].strip())
+    name, number = found.groups() if found and len(strategy) <= _LONGEST else (strategy, None)
     preset = _PRESETS.get(name)
     if preset is None:
         known = ", ".join("window(n)" if preset.size else name for name, preset in _PRESETS.items())
-        raise ConfigError(f"strategy={strategy!r} is no preset; known are {known}")
+        raise ConfigError(f"strategy={shown(strategy, _LONGEST)} is no preset; known are {known}")
     if preset.size is None:
         if number is not None:
             raise ConfigError(
@@ -69,7 +71,7 @@ def preset_named(strategy: str) -> Preset:
 
 
 def _size(strategy: str, number: str) -> int:
-    size = int(number) if re.fullmatch(r"\s*[0-9]{1,15}\s*", number) else 0
+    size = int(number) if re.fullmatch(r"[0-9]{1,15}", number.strip()) else 0
     if size < 1:
         raise ConfigError(
             f"strategy={strategy!r}: the n of window(n) is how many entries stay, a whole number "

@@ -23,7 +23,8 @@ _TOOL_MARKUP: Final = re.compile(
     r"|<\|(?:tool|python_tag|channel\|>\s*commentary)|<\uff5ctool|\[TOOL_CALLS?\]|\[TOOL_REQUEST\]|```tool_(?:code|call))",
     re.IGNORECASE,
 )
-_FENCE: Final = re.compile(r"```\w*\s*(.*?)\s*```", re.DOTALL)
+_FENCE: Final = "```"
+_LANGUAGE: Final = re.compile(r"\w*")
 _THINKING: Final = re.compile(
     r"\s*<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)", re.DOTALL | re.IGNORECASE
 )
@@ -62,14 +63,20 @@ def _is_tool_syntax(text: str) -> bool:
     """Whether a reply begins like a tool call, as markup or as the JSON of one."""
     if _TOOL_MARKUP.match(text):
         return True
-    fenced = _FENCE.fullmatch(text)
-    inside = fenced[1] if fenced else text
+    inside = _without_fence(text)
     if not inside.startswith(("{", "[")):
         return False
     try:
         return _is_call(msgspec.json.decode(inside))
     except (msgspec.DecodeError, RecursionError):
         return False
+
+
+def _without_fence(text: str) -> str:
+    """The text inside a Markdown code fence, or the text itself if it has none."""
+    if not (text.startswith(_FENCE) and text.endswith(_FENCE)):
+        return text
+    return _LANGUAGE.sub("", text[len(_FENCE) : -len(_FENCE)], count=1).strip()
 
 
 def _is_call(value: Any) -> bool:

@@ -24,7 +24,7 @@ _MOST_TOLD_OF_ONE: Final = 80
 _WRAPPED: Final = "memman_clipped"  # where in a call's arguments the clipped text is
 _PLAIN: Final = str.maketrans("[]();", "    ,")  # what a list in a notice is made of
 _LOST: Final = r"[0-9]{1,9} (?:image|file|other part)s?(?: \([^()\[\]\n]*\))?"
-_ONE_LOST: Final = re.compile(r"([0-9]+) (image|file|other part)s?(?: \(([^()]*)\))?")
+_ONE_LOST: Final = re.compile(r"([0-9]{1,15}) (image|file|other part)s?(?: \(([^()]*)\))?")
 _NOTICE: Final = re.compile(
     rf"\[memman (?:took out (?P<lost>{_LOST}(?:, {_LOST})*))?(?: and )?"
     r"(?:cut (?P<cut>[0-9]{1,15}) of (?P<length>[0-9]{1,15}) characters here)?"

@@ -20,7 +20,7 @@ _ITEM: Final = "\n- "
 _NESTED: Final = "\n  - "
 _HEADING: Final = re.compile(r"[#*\s]*(declared\s+)?constraints[:*\s]*\Z", re.IGNORECASE)
 _ANY_HEADING: Final = re.compile(r"#{1,6}\s|\*\*[^*]+\*\*:?\s*\Z")
-_LEDGER: Final = re.compile(rf"^(\s*){re.escape(LEDGER_HEAD.strip())}", re.MULTILINE)
+_LEDGER: Final = re.compile(rf"^([^\S\n]*){re.escape(LEDGER_HEAD.strip())}", re.MULTILINE)
 _BULLET: Final = re.compile(r"\s*(?:[-*\u2022]\s+)?")
 
 

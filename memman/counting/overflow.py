@@ -63,7 +63,7 @@ def _pattern(text: str) -> re.Pattern[str]:
     `<limit>`, `<requested>`, `<input>` and `<output>` stand for numbers.
     """
     for name in ("limit", "requested", "input", "output"):
-        text = text.replace(f"<{name}>", rf"(?P<{name}>\d[\d,_]*)")
+        text = text.replace(f"<{name}>", rf"(?P<{name}>\d[\d,_]{{0,19}}(?!\d))")
     return re.compile(text, _FLAGS)
 
 

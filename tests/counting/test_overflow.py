@@ -404,3 +404,9 @@ def test_errors_that_are_each_others_cause_come_to_an_end() -> None:
     one, other = ValueError("one"), ValueError("other")
     one.__cause__, other.__cause__ = other, one
     assert parse_overflow(one) is None
+
+
+def test_number_of_thousands_of_digits_is_no_limit() -> None:
+    """An error whose number has thousands of digits raises nothing"""
+    found = parse_overflow("maximum context length is " + "9" * 8_000 + " tokens")
+    assert found is None or found.limit is None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +9,7 @@ from typing import Any, Final
 
 from memman.errors import CounterUnavailable, InvalidInput
 
-_QUOTED: Final = re.compile(r", value: .*?(?=, type: <class)")
+_QUOTE, _TYPE = ", value: ", ", type: <class"  # a rejected value stands between them
 _SET_CREDENTIALS: Final = (
     "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, or AWS_BEARER_TOKEN_BEDROCK"
 )
@@ -80,6 +79,10 @@ def told() -> Iterator[None]:
             f"AWS has no credentials to ask with ({error}): {_SET_CREDENTIALS}"
         ) from error
     except of_boto.ParamValidationError as error:
-        # Its message quotes the conversation.
-        said = _QUOTED.sub("", " ".join(str(error).split()))
-        raise InvalidInput(f"boto3 does not take the request: {said}") from error
+        raise InvalidInput(f"boto3 does not take the request: {_unquoted(str(error))}") from error
+
+
+def _unquoted(message: str) -> str:
+    """A message of boto3's without the values that it quotes: they are the conversation."""
+    *pieces, last = " ".join(message.split()).split(_TYPE)
+    return _TYPE.join([*(piece.partition(_QUOTE)[0] for piece in pieces), last])
