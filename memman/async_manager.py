@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequen
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, overload
 
 import msgspec
 
@@ -29,7 +29,7 @@ from memman.compression import CompressionPlan, stages_of
 from memman.config import MemoryConfig, no_room, readable, resolve_budget, room_of
 from memman.contexts import Asked, price_given, rendering_in
 from memman.counting import Meter, parse_overflow
-from memman.doors import AsyncDoor, Door, refuse_async_port, settled
+from memman.doors import AsyncDoor, Door, is_async_callable, refuse_async_port, settled
 from memman.entries import (
     NO_JSON,
     Content,
@@ -42,7 +42,7 @@ from memman.entries import (
     check_text,
     file_mode,
 )
-from memman.errors import ConfigError, InvalidInput, MemmanError
+from memman.errors import AsyncPortRefused, ConfigError, InvalidInput, MemmanError
 from memman.explaining import Explanation
 from memman.formats import plain_messages
 from memman.formats.plain import reported_usage
@@ -64,6 +64,7 @@ from memman.results import Context, SessionStats, Summary
 from memman.sessions import Feed, Following, Importing, LiveSessions, OnConflict
 from memman.shared import ClosedStore, Shared
 from memman.showing import shown
+from memman.signals import Subscription
 from memman.stores import MemoryStore, open_store
 from memman.summarizers import Asker, Summarizers
 from memman.usage import usage_of
@@ -169,6 +170,7 @@ class AsyncMemoryManager:
             check_change=self._check_change,
         )
         self._sessions = LiveSessions(self._shared)
+        self._subscriptions: set[Subscription] = set()
         self._settling = threading.RLock()  # a signal's handler may change settings too
         if config is not None and not isinstance(config, MemoryConfig):
             raise InvalidInput(f"config must be a MemoryConfig, not {type(config).__name__}")
@@ -750,6 +752,34 @@ class AsyncMemoryManager:
         Raises `PluginNotFound`, `SummarizerUnavailable` or `InvalidInput`; nothing was changed then.
         """
         self._summarizers.give(summarizer)
+
+    @overload
+    def on(self, event: type[events.E], callback: Callable[[events.E], object]) -> Subscription: ...
+    @overload
+    def on(self, event: events.EventName, callback: Callable[[Any], object]) -> Subscription: ...
+    def on(self, event: Any, callback: Callable[[Any], object]) -> Subscription:
+        """Call `callback(event)` for every event of this kind that this manager emits.
+
+        Unlike a signal's `connect`, it holds the callback, and other managers do not reach it.
+
+        Args:
+            event: a name (`"compressed"`, `"entry_added"`, ...) or a payload's type
+                (`events.CompressionResult`), which lets a type checker check the callback.
+            callback: takes the event. Only `AsyncMemoryManager` takes a coroutine function.
+
+        Returns:
+            The subscription; its `off()` ends it.
+
+        Raises:
+            InvalidInput: the event is unknown, or the callback does not take one argument.
+            AsyncPortRefused: the callback is async and the manager is not.
+        """
+        if is_async_callable(callback) and not self._door.is_async:
+            raise AsyncPortRefused(
+                "the callback is async and MemoryManager is not: use AsyncMemoryManager, or a plain "
+                "function"
+            )
+        return events.subscribe(event, callback, self._shared.sender, self._subscriptions)
 
     async def close(self) -> None:
         """Waits at most 5 s for background compressions, then closes the store.

@@ -20,10 +20,9 @@ import logging
 import sys
 from collections.abc import AsyncIterable, Awaitable, Callable, Coroutine, Iterable
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal, TypeVar
 
 import msgspec
-from blinker import Signal, signal
 
 from memman.entries import Entry
 from memman.errors import InvalidInput
@@ -43,6 +42,7 @@ from memman.records import (
     UsageReported,
     summary_in,
 )
+from memman.signals import EventSignal, Subscription, check_callback, meant_by
 
 logger = logging.getLogger("memman.events")
 
@@ -174,31 +174,37 @@ class SessionEvicted(Event, frozen=True, kw_only=True):
     """A session was unloaded from this process; its store still has it."""
 
 
-entry_added = signal("entry:added", "An entry is in the log. Payload: `EntryAdded`.")
-compressed = signal("compressed", "Runs of the window were replaced. Payload: `CompressionResult`.")
-compression_undone = signal(
+entry_added = EventSignal("entry:added", "An entry is in the log. Payload: `EntryAdded`.")
+compressed = EventSignal(
+    "compressed", "Runs of the window were replaced. Payload: `CompressionResult`."
+)
+compression_undone = EventSignal(
     "compression:undone", "A compression was taken back. Payload: `CompressionUndone`."
 )
-session_cleared = signal("session:cleared", "The window was emptied. Payload: `SessionCleared`.")
-entries_deleted = signal("entries:deleted", "Entries are gone. Payload: `EntriesDeleted`.")
-entry_pinned = signal("entry:pinned", "A pin was set or lifted. Payload: `EntryPinned`.")
-session_configured = signal(
+session_cleared = EventSignal(
+    "session:cleared", "The window was emptied. Payload: `SessionCleared`."
+)
+entries_deleted = EventSignal("entries:deleted", "Entries are gone. Payload: `EntriesDeleted`.")
+entry_pinned = EventSignal("entry:pinned", "A pin was set or lifted. Payload: `EntryPinned`.")
+session_configured = EventSignal(
     "session:configured", "Settings of a session changed. Payload: `SessionConfigured`."
 )
-usage_reported = signal("usage:reported", "A provider's usage came in. Payload: `Usage`.")
+usage_reported = EventSignal("usage:reported", "A provider's usage came in. Payload: `Usage`.")
 
-compression_failed = signal(
+compression_failed = EventSignal(
     "compression:failed", "A summarizer failed. Payload: `CompressionFailedNotice`. A notice."
 )
-count_fell_back = signal(
+count_fell_back = EventSignal(
     "count:fell-back", "The estimator answered for a counter. Payload: `CountFellBack`. A notice."
 )
-over_budget = signal("over-budget", "Nothing could bring the window under. Payload: `OverBudget`.")
-session_imported = signal("session:imported", "Payload: `SessionImported`. A notice.")
-session_deleted = signal("session:deleted", "Payload: `SessionDeleted`. A notice.")
-session_evicted = signal("session:evicted", "Payload: `SessionEvicted`. A notice.")
+over_budget = EventSignal(
+    "over-budget", "Nothing could bring the window under. Payload: `OverBudget`."
+)
+session_imported = EventSignal("session:imported", "Payload: `SessionImported`. A notice.")
+session_deleted = EventSignal("session:deleted", "Payload: `SessionDeleted`. A notice.")
+session_evicted = EventSignal("session:evicted", "Payload: `SessionEvicted`. A notice.")
 
-SIGNALS: dict[type[Event], Signal] = {
+SIGNALS: dict[type[Event], EventSignal] = {
     EntryAdded: entry_added,
     CompressionResult: compressed,
     CompressionUndone: compression_undone,
@@ -215,7 +221,7 @@ SIGNALS: dict[type[Event], Signal] = {
     SessionEvicted: session_evicted,
 }
 
-LOG_SIGNALS: dict[type[Record], Signal] = {
+LOG_SIGNALS: dict[type[Record], EventSignal] = {
     Added: entry_added,
     Compressed: compressed,
     Undone: compression_undone,
@@ -225,6 +231,46 @@ LOG_SIGNALS: dict[type[Record], Signal] = {
     Configured: session_configured,
     UsageReported: usage_reported,
 }
+
+EventName = Literal[
+    "entry_added", "compressed", "compression_undone", "session_cleared", "entries_deleted",
+    "entry_pinned", "session_configured", "usage_reported", "compression_failed", "count_fell_back",
+    "over_budget", "session_imported", "session_deleted", "session_evicted",
+    "entry:added", "compression:undone", "session:cleared", "entries:deleted", "entry:pinned",
+    "session:configured", "usage:reported", "compression:failed", "count:fell-back", "over-budget",
+    "session:imported", "session:deleted", "session:evicted",
+]  # fmt: skip
+"""The names that `memory.on` takes: of the signals as in this module, or as `signal.name`."""
+E = TypeVar("E", bound=Event)
+
+
+def subscribe(
+    event: str | type[Event],
+    callback: Callable[[Any], object],
+    sender: Any,
+    kept: set[Subscription],
+) -> Subscription:
+    """Call `callback(event)` for the events of one sender, as long as `kept` holds the subscription.
+
+    Raises `InvalidInput` for an unknown event, and for a callback that does not take one argument.
+    """
+    check_callback(callback)
+    return Subscription(_signal_named(event), sender, callback, kept)
+
+
+def _signal_named(event: Any) -> EventSignal:
+    """Return the signal of a payload type or of a name, in either style."""
+    if isinstance(event, type) and event in SIGNALS:
+        return SIGNALS[event]
+    by_name = {_in_python(signal.name): signal for signal in SIGNALS.values()}
+    found = by_name.get(_in_python(event)) if isinstance(event, str) else None
+    if found is None:
+        raise InvalidInput(meant_by(event, list(by_name)))
+    return found
+
+
+def _in_python(name: str) -> str:
+    return name.replace(":", "_").replace("-", "_")
 
 
 Settle = Callable[[Callable[..., Any], Awaitable[Any]], Awaitable[None]]
@@ -242,7 +288,7 @@ class Emission:
     def __init__(self, sender: Any, event: Event) -> None:
         self.event = event
         self._sender = sender
-        self._receivers = list(SIGNALS[type(event)].receivers_for(sender))
+        self._receivers = SIGNALS[type(event)].delivered_to(sender)
         self._begun = 0
 
     async def go_on(self, settle: Settle) -> None:

@@ -6,7 +6,7 @@ import os
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping, Sequence
 from datetime import datetime
 from types import CoroutineType
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, overload
 
 from memman import drafts, events
 from memman.archive import ArchiveInfo, ArchiveLimits, Packing, SessionState, Source, Target
@@ -19,6 +19,7 @@ from memman.explaining import Explanation
 from memman.ports import FeedItem, LocalCounter, ModelInfo, Store, Summarizer
 from memman.results import Context, SessionStats, Summary
 from memman.sessions import OnConflict
+from memman.signals import Subscription
 
 T = TypeVar("T")
 
@@ -575,6 +576,29 @@ class MemoryManager:
         Raises `PluginNotFound`, `SummarizerUnavailable` or `InvalidInput`; nothing was changed then.
         """
         self._run(self._verbs.set_summarize_callback(summarizer))
+
+    @overload
+    def on(self, event: type[events.E], callback: Callable[[events.E], object]) -> Subscription: ...
+    @overload
+    def on(self, event: events.EventName, callback: Callable[[Any], object]) -> Subscription: ...
+    def on(self, event: Any, callback: Callable[[Any], object]) -> Subscription:
+        """Call `callback(event)` for every event of this kind that this manager emits.
+
+        Unlike a signal's `connect`, it holds the callback, and other managers do not reach it.
+
+        Args:
+            event: a name (`"compressed"`, `"entry_added"`, ...) or a payload's type
+                (`events.CompressionResult`), which lets a type checker check the callback.
+            callback: takes the event. Only `AsyncMemoryManager` takes a coroutine function.
+
+        Returns:
+            The subscription; its `off()` ends it.
+
+        Raises:
+            InvalidInput: the event is unknown, or the callback does not take one argument.
+            AsyncPortRefused: the callback is async and the manager is not.
+        """
+        return self._verbs.on(event, callback)
 
     def close(self) -> None:
         """Waits at most 5 s for background compressions, then closes the store.

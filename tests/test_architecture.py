@@ -23,7 +23,7 @@ PACKAGE = Path(memman.__file__).parent
 LAYERS = {
     "errors": 0, "showing": 0, "entries": 0, "presets": 0, "config": 0, "ids": 0, "about": 0,
     "covered": 1, "records": 1, "ports": 1, "window": 1, "events": 1, "hookspecs": 1, "plugins": 1,
-    "drafts": 1, "history": 1, "tools": 1, "tables": 1, "results": 1, "doors": 1, "usage": 1,
+    "drafts": 1, "history": 1, "tools": 1, "signals": 1, "tables": 1, "results": 1, "doors": 1, "usage": 1,
     "arguments": 1,
     "counting": 2, "compression": 2, "formats": 2, "stores": 2, "archive": 2,
     "summarizers": 3,
@@ -35,8 +35,8 @@ LAYERS = {
     "cli": 5, "report": 5, "testing": 5,
 }  # fmt: skip
 ORDER_IN_LAYER_1 = (
-    "covered", "records", "ports", "window", "history", "events", "results", "hookspecs", "plugins",
-    "doors", "usage", "arguments",
+    "covered", "records", "ports", "window", "history", "signals", "events", "results", "hookspecs",
+    "plugins", "doors", "usage", "arguments",
 )  # fmt: skip
 THIRD_PARTY = {"blinker", "cachetools", "msgspec", "pluggy"}
 OF_THE_COMMAND = {"click", "rich"}
@@ -313,7 +313,8 @@ def test_no_loop_lets_an_interruption_pass_by_a_with_or_a_finally(name):
 
 
 # ---------------------------------------------------------------- the doors
-ITERATED = "follow"  # the one verb that is neither awaited nor gives its answer at once
+ITERATED = "follow"  # it gives items one by one
+AWAITED_IN_NEITHER = {ITERATED, "on"}
 
 
 def verbs(manager: type) -> dict[str, inspect.Signature]:
@@ -364,5 +365,5 @@ def test_both_doors_are_made_alike():
 def test_every_verb_of_the_async_door_is_awaited_and_none_of_the_sync_door():
     for verb in verbs(AsyncMemoryManager):
         awaited = inspect.iscoroutinefunction(getattr(AsyncMemoryManager, verb))
-        assert awaited == (verb != ITERATED), verb
+        assert awaited == (verb not in AWAITED_IN_NEITHER), verb
         assert not inspect.iscoroutinefunction(getattr(MemoryManager, verb)), verb

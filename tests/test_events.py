@@ -4,12 +4,22 @@ import asyncio
 import gc
 import logging
 import threading
+import weakref
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, get_args
 
+import blinker
 import pytest
 
-from memman import AsyncMemoryManager, MemoryConfig, MemoryManager, events
+from memman import (
+    AsyncMemoryManager,
+    AsyncPortRefused,
+    InvalidInput,
+    MemoryConfig,
+    MemoryManager,
+    events,
+    signals,
+)
 from memman.stores import MemoryStore
 from memman.testing import record_events
 from tests.patience import PATIENCE
@@ -405,3 +415,144 @@ def test_over_budget_is_told_when_nothing_can_bring_the_window_under() -> None:
     memory.add_user_message("s", "abc " * 200, pinned=True)
     [event] = heard.events
     assert (event.session_id, event.tokens, event.max_tokens) == ("s", 200, 100)
+
+
+# ---------------------------------------------------------------- memory.on
+
+
+def test_on_calls_the_callback_with_the_event_until_off() -> None:
+    memory, other = manager(), manager()
+    heard: list[Any] = []
+    subscription = memory.on("entry_added", heard.append)
+    gc.collect()
+    entry = memory.add_user_message("s", "x")
+    other.add_user_message("s", "y")
+    assert heard == [events.EntryAdded(session_id="s", entry=entry)]
+    subscription.off()
+    subscription.off()
+    memory.add_user_message("s", "z")
+    assert len(heard) == 1
+
+
+def test_on_holds_a_lambda_but_not_its_manager() -> None:
+    def used() -> weakref.ref[MemoryManager]:
+        memory = manager()
+        memory.on("entry:added", lambda event: heard.append(f"{memory!r}: {event.entry.text}"))
+        gc.collect()
+        memory.add_user_message("s", "x")
+        return weakref.ref(memory)
+
+    heard: list[str] = []
+    gone = used()
+    gc.collect()
+    assert len(heard) == 1
+    assert gone() is None
+
+
+@pytest.mark.parametrize("kind", events.SIGNALS)
+def test_on_takes_names_of_both_styles_and_types(kind: type[events.Event]) -> None:
+    memory = manager()
+    signal = events.SIGNALS[kind]
+    attribute = next(name for name, value in vars(events).items() if value is signal)
+    heard: list[Any] = []
+    for name in (attribute, signal.name, kind):
+        memory.on(name, heard.append)  # type: ignore[call-overload]
+    signal.send(memory, event="it")
+    assert heard == ["it"] * 3
+    assert {attribute, signal.name} <= set(get_args(events.EventName))
+
+
+def test_on_suggests_the_name_that_was_meant() -> None:
+    with pytest.raises(InvalidInput, match="did you mean 'compressed'"):
+        manager().on("compresed", print)  # type: ignore[call-overload]
+
+
+def test_on_refuses_a_callback_of_another_signature() -> None:
+    with pytest.raises(InvalidInput, match="callback\\(event\\)"):
+        manager().on("compressed", lambda sender, event: None)  # type: ignore[call-overload]
+
+
+def test_on_refuses_an_async_callback_in_the_sync_manager() -> None:
+    async def callback(event: Any) -> None:
+        """Never called."""
+
+    with pytest.raises(AsyncPortRefused, match="AsyncMemoryManager"):
+        manager().on("compressed", callback)
+
+
+def test_on_awaits_an_async_callback_in_the_async_manager() -> None:
+    async def run() -> list[str]:
+        memory = AsyncMemoryManager(counter="chars4")
+        heard: list[str] = []
+
+        async def callback(event: events.EntryAdded) -> None:
+            await asyncio.sleep(0)
+            heard.append(event.entry.text)
+
+        memory.on(events.EntryAdded, callback)
+        await memory.add_user_message("s", "x")
+        return heard
+
+    assert asyncio.run(run()) == ["x"]
+
+
+# ---------------------------------------------------------------- mistakes that blinker leaves silent
+
+
+def test_signals_of_other_libraries_do_not_reach_receivers() -> None:
+    heard: list[Any] = []
+
+    def receive(sender: Any, event: Any) -> None:
+        heard.append(event)
+
+    with events.compressed.connected_to(receive):
+        blinker.signal("compressed").send("another library", path="x.gz")
+    assert heard == []
+
+
+@pytest.fixture
+def warned(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> Any:
+    """The log, of a process that has warned of nothing yet."""
+    monkeypatch.setattr(signals, "_warned", set())
+    caplog.set_level(logging.WARNING, logger="memman.events")
+    return caplog
+
+
+def test_collected_lambda_is_one_warning_per_process(warned: Any) -> None:
+    memory = manager()
+    for _ in range(3):
+        events.entry_added.connect(lambda sender, event: None)
+    gc.collect()
+    memory.add_user_message("s", "x")
+    [record] = warned.records
+    assert "hold receivers weakly" in record.getMessage()
+    assert "memory.on('entry:added', callback)" in record.getMessage()
+
+
+def test_receiver_that_received_an_event_may_go_silently(warned: Any) -> None:
+    memory = manager()
+    receivers = [lambda sender, event: None, lambda sender, event: None]
+    for receiver in receivers:
+        events.entry_added.connect(receiver, sender=memory)
+    memory.add_user_message("s", "x")
+    events.compressed.connect(receivers[0])
+    events.compressed.disconnect(receivers[0])
+    del receiver
+    receivers.clear()
+    gc.collect()
+    assert warned.records == []
+
+
+def test_wrong_signature_is_one_warning_and_no_error_per_event(warned: Any) -> None:
+    memory = manager()
+
+    def receive(sender: Any, e: Any) -> None:
+        """Never called: blinker passes the event by name."""
+
+    for _ in range(2):
+        events.entry_added.connect(receive)
+    memory.add_user_message("s", "x")
+    memory.add_user_message("s", "y")
+    [record] = warned.records
+    assert "receiver(sender, event=...)" in record.getMessage()
+    assert "memory.on('entry:added', callback)" in record.getMessage()

@@ -46,10 +46,10 @@ def settings(**given: Any) -> dict[str, MemoryConfig]:
 def test_both_managers_have_the_same_verbs() -> None:
     public = {name for name in vars(MemoryManager) if not name.startswith("_")}
     assert public == {name for name in vars(AsyncMemoryManager) if not name.startswith("_")}
-    assert {*VERBS, "follow"} == public
+    assert {*VERBS, "follow", "on"} == public
 
 
-@pytest.mark.parametrize("verb", ["__init__", *VERBS, "follow"])
+@pytest.mark.parametrize("verb", ["__init__", *VERBS, "follow", "on"])
 @pytest.mark.parametrize("manager", [MemoryManager, AsyncMemoryManager])
 def test_the_types_of_a_verb_are_there_when_it_runs(manager: type, verb: str) -> None:
     hints = typing.get_type_hints(getattr(manager, verb))

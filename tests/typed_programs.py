@@ -73,6 +73,10 @@ def told(sender: MemoryManager, event: events.CompressionResult) -> list[str]:
     return [item.method for item in event.replacements] if event.tokens_saved else []
 
 
+def saved(event: events.CompressionResult) -> int:
+    return event.tokens_saved
+
+
 async def awaited() -> str:
     store: AsyncStore = AsyncPostgresStore("postgresql://db")
     async with AsyncMemoryManager(store, summarizer=summary) as memory:
@@ -87,6 +91,9 @@ def made() -> MemoryManager:
     config = MemoryConfig(strategy=(step, "summarise", drop_oldest), max_tokens=500)
     MemoryManager("chat.db", counter=lambda text: len(text), summarizer=lambda prompt: prompt)
     events.compressed.connect(told)
+    memory = MemoryManager()
+    memory.on("compressed", saved).off()
+    memory.on(events.CompressionResult, saved)
     return MemoryManager(store, config=config, counter=Words(), summarizer="digest")
 
 
@@ -105,3 +112,5 @@ def wrong(memory: MemoryManager, store: AsyncStore) -> None:
     memory.add_tool_result("s", "f", {"a": 1})  # type: ignore[arg-type]
     memory.build_context("s", budget="5")  # type: ignore[arg-type]
     memory.import_session({}, on_conflict="replace")  # type: ignore[arg-type]
+    memory.on("compresed", saved)  # type: ignore[call-overload]
+    memory.on(events.EntryAdded, saved)  # type: ignore[arg-type]
