@@ -11,6 +11,7 @@ from typing import Any
 from memman.errors import FormatError, PluginNotFound
 from memman.formats.anthropic import AnthropicFormat
 from memman.formats.bedrock import BedrockFormat
+from memman.formats.foreign import fault_of
 from memman.formats.gemini import GeminiFormat
 from memman.formats.langchain import LangChainFormat
 from memman.formats.mistral import MistralFormat
@@ -86,6 +87,9 @@ def detect_format(messages: Sequence[Any], formats: Iterable[Format] = BUILTIN_F
         raise FormatError(f"these messages may be {names}: name the format")
     if found:
         return found[0]
+    fault, index = fault_of(messages) or ("", None)
+    if fault:
+        raise FormatError(fault, index)
     first = shown(messages[0], 80) if messages else "nothing"
     raise FormatError(
         f"these messages are in no known format ({', '.join(form.name for form in known)}); "

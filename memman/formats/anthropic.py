@@ -68,7 +68,9 @@ class AnthropicFormat:
     def detect(self, messages: Sequence[Any]) -> int:
         """Sure of blocks that only Anthropic has."""
         if not messages or not all(
-            isinstance(item, dict) and item.get("role") in ("user", "assistant")
+            isinstance(item, dict)
+            and item.get("role") in ("user", "assistant")
+            and "content" in item
             for item in messages
         ):
             return 0

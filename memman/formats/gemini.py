@@ -76,6 +76,11 @@ _SNAKE = {
 _ABOUT = {
     "thought", "videoMetadata", "mediaResolution", "media_resolution", "partMetadata", "part_metadata",
 }  # fmt: skip
+_KNOWN = frozenset(
+    ("text", "toolCall", "tool_call", "toolResponse", "tool_response",
+     "audioTranscription", "audio_transcription", *_ABOUT, *_SNAKE,
+     *_SNAKE.values())
+)  # fmt: skip
 _NESTED = ("functionCall", "functionResponse", "inlineData", "fileData")
 _URL_SAFE = "-_"
 _STANDARD_BASE64 = str.maketrans(_URL_SAFE, "+/")
@@ -97,7 +102,10 @@ class GeminiFormat:
 
     def detect(self, messages: Sequence[Any]) -> int:
         """Sure of contents with parts: no other format has them."""
-        return 4 if messages and all(map(_is_content, messages)) else 0
+        if not messages or not all(map(_is_content, messages)):
+            return 0
+        parts = [part for message in messages for part in message["parts"]]
+        return 4 if all(not part or _KNOWN & part.keys() for part in parts) else 0
 
     def parse(self, messages: Sequence[Any]) -> list[Draft]:
         """One entry for a content's text and other parts, one for each call and response."""

@@ -22,6 +22,7 @@ from memman.formats.chat import (
     spoken_part,
     wire_name,
 )
+from memman.formats.foreign import has_content
 from memman.formats.parts import data_of
 from memman.ports import Call, Rendered, Turn
 
@@ -50,7 +51,8 @@ class MistralFormat:
     def detect(self, messages: Sequence[Any]) -> int:
         """Sure of a `prefix`, of its own chunks, and of calls whose ids have all nine characters."""
         if not messages or not all(
-            isinstance(item, dict) and item.get("role") in _ROLES for item in messages
+            isinstance(item, dict) and item.get("role") in _ROLES and has_content(item)
+            for item in messages
         ):
             return 0
         if any("prefix" in item for item in messages) or any(map(_is_own, _chunks(messages))):

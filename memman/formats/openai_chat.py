@@ -12,6 +12,7 @@ from typing import Any
 
 from memman.entries import Draft, FilePart, ImagePart, Part
 from memman.formats.chat import MESSAGE_FRAMING, Dialect, parse_messages, render_turn, spoken_part
+from memman.formats.foreign import has_content
 from memman.ports import Rendered, Turn
 
 _NAME = "openai-chat"
@@ -33,7 +34,8 @@ class OpenAIChatFormat:
     def detect(self, messages: Sequence[Any]) -> int:
         """Sure of tool roles and `tool_calls`; any list of role and content will do otherwise."""
         if not messages or not all(
-            isinstance(item, dict) and item.get("role") in _ROLES for item in messages
+            isinstance(item, dict) and item.get("role") in _ROLES and has_content(item)
+            for item in messages
         ):
             return 0
         if any(item["role"] in ("tool", "function", "developer", "system") for item in messages):

@@ -8,6 +8,7 @@ from typing import Any
 
 from memman.entries import Draft, check_draft, plain_json
 from memman.errors import FormatError, InvalidInput
+from memman.formats.foreign import advice_for, has_content
 from memman.showing import told
 
 _ONLY_IN_RESPONSES = frozenset(("annotations", "parsed", "parsed_output"))
@@ -85,6 +86,9 @@ def _plain(index: int, message: Any, inside: bool) -> Any:
     else:
         plain = message
     if not isinstance(plain, Mapping):
+        advice = advice_for(message)
+        if advice:
+            raise FormatError(f"message {index}: {advice}", index)
         raise FormatError(
             f"message {index} must be a dict or an SDK's message object, "
             f"not {type(message).__name__}"
@@ -135,7 +139,8 @@ def _as_base64(value: Any) -> Any:
 def _dumped(index: int, message: Any, dump: Callable[..., Any]) -> Any:
     """An SDK's object as plain data, without what is only in responses."""
     try:
-        if hasattr(message, "additional_kwargs"):  # LangChain's, as it writes them down itself
+        if hasattr(message, "additional_kwargs") and hasattr(message, "type"):
+            # LangChain's, as it writes them down itself
             return {"type": message.type, "data": dump(mode="json")}
         if hasattr(message, "parts"):  # Google's: fields that were not set, and the wire's names
             return {"parts": []} | dump(mode="json", by_alias=True, exclude_none=True)
@@ -165,6 +170,8 @@ def _sendable(message: Mapping[str, Any]) -> dict[str, Any]:
         if value is None or key in _ONLY_IN_RESPONSES:
             continue
         kept[key] = [_filled(item) for item in value] if isinstance(value, list) else value
+    if "content" in message and not has_content(kept):
+        kept["content"] = None  # a reply that ended before it began
     return kept
 
 
