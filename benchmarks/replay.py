@@ -53,7 +53,7 @@ _LOG_SIGNALS = (
     events.session_configured,
     events.usage_reported,
 )
-_ID = re.compile(r" [0-9a-f]{8}-[0-9a-f-]{27}$")
+_WHICH = re.compile(r""", #.*$|#[0-9.]+ ?|['"].*$""")  # of a culprit: its address and first words
 _KEPT_FINDINGS = 20
 _SAYS_WHY = "stay instead of"  # what a compression says of itself that ends above its target
 
@@ -227,7 +227,9 @@ class _Replay:
         try:
             return self._memory.build_context(_SESSION, format=form)
         except BudgetExceeded as error:
-            culprits = tuple((_ID.sub("", what), tokens) for what, tokens in error.culprits)
+            culprits = tuple(
+                (_WHICH.sub("", what).strip(), tokens) for what, tokens in error.culprits
+            )
             self._outcome.refusals.append(
                 Refusal(self._outcome.trajectory, index, form, error.required, culprits)
             )

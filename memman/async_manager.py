@@ -530,7 +530,10 @@ class AsyncMemoryManager:
         return await (await self._sessions.known(session_id)).entries()
 
     async def get_entry(self, session_id: str, id: str) -> Entry:
-        """One entry by id, active or compressed. Raises `EntryNotFound`."""
+        """One entry, active or compressed, by its id or its address (`#556`, or `#556.2`).
+
+        Raises `EntryNotFound`.
+        """
         entry_id = check_id(id, "id")
         return await (await self._sessions.known(session_id)).entry(entry_id)
 

@@ -22,21 +22,21 @@ from memman.compression import (
 )
 from memman.config import Budget, resolve_budget
 from memman.counting import Meter, framing_in, model_key
-from memman.entries import Accuracy, Entry
+from memman.entries import Accuracy, Entry, excerpt
 from memman.errors import BudgetExceeded, InvalidInput
 from memman.formats import Rendering, prompt_in
 from memman.ports import Format
 from memman.records import Replacement
 from memman.results import Context
 from memman.shared import Settled, Shared
-from memman.window import Slot, Window
+from memman.window import Exchange, Slot, Window
 
 logger = logging.getLogger("memman")
 
 _TRIM_ROUNDS = 6
 # A context is trimmed by multiples of this part of its budget, so that the next ones begin as it does.
 _TRIM_STEPS = 8
-_FEW = 8  # messages that are compared one by one as fast as at once
+_FEW = 8  # messages that are compared one by one as fast as at once; entries that are listed singly
 # By how much a figure may be off: that of an exact tokenizer by framing, tools and images; an estimate
 # by what nine in ten recorded requests were (docs/explanation/accuracy.md).
 _OWN_ERROR: dict[Accuracy, float] = {"high": 0.03, "medium": 0.1, "low": 0.3}
@@ -301,7 +301,7 @@ class Contexts:
         """
         if not settled.stages:
             total = window.tokens + rendering.added + rendering.edges + beside
-            raise BudgetExceeded(total, limit, _culprits(window, beside))
+            raise _exceeded(total, limit, window, beside)
         budget = msgspec.structs.replace(
             settled.budget,
             max_tokens=limit,
@@ -323,7 +323,7 @@ class Contexts:
             if cut == window.tokens:
                 break
             cut += max(1, _without_framing(total - limit, copy, shown))
-        raise BudgetExceeded(total, limit, _culprits(copy, beside))
+        raise _exceeded(total, limit, copy, beside)
 
     def _cut(
         self, window: Window, room: int, budget: Budget, meter: Meter, rendering: Rendering
@@ -416,12 +416,40 @@ def recounted(window: Window, meter: Meter) -> Window:
     return copy
 
 
-def _culprits(window: Window, beside: int) -> list[tuple[str, int]]:
-    """What must stay, largest first."""
-    found = [
-        (f"{'pinned ' if slot.pinned else ''}{slot.entry.type} {slot.entry.id}", slot.tokens)
-        for slot in window.slots
-    ]
+def _exceeded(required: int, available: int, window: Window, beside: int) -> BudgetExceeded:
+    """The error that names what must stay, largest first: entries, and exchanges of many entries."""
+    found: list[tuple[str, int]] = []
+    for exchange in window.exchanges:
+        if len(exchange.slots) > _FEW:
+            found.append((_crowd(exchange, exchange is window.exchanges[-1]), exchange.tokens))
+        else:
+            found += [(_named(slot), slot.tokens) for slot in exchange.slots]
     if beside > 0:
         found.append(("system prompt, tools and overhead", beside))
-    return sorted(found, key=lambda pair: -pair[1])
+    return BudgetExceeded(
+        required,
+        available,
+        sorted(found, key=lambda pair: -pair[1]),
+        pinned=any(slot.pinned for slot in window.slots),
+    )
+
+
+def _named(slot: Slot) -> str:
+    """An entry by its address and first words; one that was cut for this context by its original's."""
+    entry = slot.entry
+    pin = "pinned" if slot.pinned else ""
+    kind = entry.type if entry.type != "message" else ""
+    words = repr(excerpt(" ".join(entry.text[:200].split()), 24))
+    return " ".join(filter(None, (pin, _address(slot), kind, entry.name, words)))
+
+
+def _address(slot: Slot) -> str:
+    return slot.entry.address or f"#{slot.position}"
+
+
+def _crowd(exchange: Exchange, newest: bool) -> str:
+    """An exchange of more entries than can be listed."""
+    calls = sum(slot.entry.type == "tool_call" for slot in exchange.slots)
+    which = "the newest exchange" if newest else "an exchange"
+    first, last = _address(exchange.slots[0]), _address(exchange.slots[-1])
+    return f"{which} has {calls:,} calls, {first} to {last}"

@@ -32,6 +32,7 @@ NO_JSON = msgspec.Raw()
 MOST_TOKENS = 2**53  # exact in every store, and in what other programs make of JSON
 _MAX_ID_BYTES = 255
 _IMITATION = re.compile(r"\[(?=\s*(?:end\s+of\s+)?memman\b)", re.IGNORECASE)
+_ADDRESS = re.compile(r"#([1-9][0-9]{0,17})(?:\.([1-9][0-9]{0,8}))?")
 _ODD_BRACKETS = "\uff3b\u3010\u3014\u27e6\u301a"
 _UNSEEN = r"[\s\u00ad\u034f\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff]*"
 # Cyrillic, Greek and other letters that are printed like those of our delimiters, beside the wide, the
@@ -120,8 +121,9 @@ class Entry(
 
     `content` is a string or a tuple of parts; `text` is always a string. A tool call's content is
     its arguments as they were received. A context's `name` is its source. `seq` is the place in the
-    session's log (for a replacement: of the compression that made it). `compressed` and
-    `summary_id` are derived from the log when the entry is read.
+    session's log. An entry that a compression made has the `seq` of that compression, and `replacement` is
+    its number there, from 1. `seq`, `replacement`, `compressed` and `summary_id` are derived from the log
+    when the entry is read.
     """
 
     id: str
@@ -140,13 +142,23 @@ class Entry(
     raw_json: msgspec.Raw = NO_JSON
     compressed: bool = False
     summary_id: str | None = None
+    replacement: int = 0
 
     def __repr__(self) -> str:
         """Short enough for a prompt; every field is an attribute."""
-        name = f" {self.name}" if self.name else ""
-        text = self.text if len(self.text) <= 40 else f"{self.text[:40]}..."
-        what = f"#{self.seq} {self.role} {self.type}{name}"
-        return f"<Entry {what}, {self.token_count.tokens} tokens: {text!r}>"
+        kind = f"{self.role} message" if self.type == "message" else self.type
+        what = " ".join(filter(None, (self.address, kind, self.name)))
+        return f"<Entry {what}, {self.token_count.tokens:,} tokens: {excerpt(self.text)!r}>"
+
+    @property
+    def address(self) -> str:
+        """Its place in the log: `#556`, or `#556.2` for the second replacement of the compression at #556.
+
+        "" while it has no place. `get_entry` and the command accept it as they accept an id.
+        """
+        if not self.seq:
+            return ""
+        return f"#{self.seq}.{self.replacement}" if self.replacement else f"#{self.seq}"
 
     @property
     def text(self) -> str:
@@ -206,6 +218,17 @@ def entry_of(
         metadata_json=metadata_json if draft.metadata_json is NO_JSON else draft.metadata_json,
         raw_json=draft.raw_json,
     )
+
+
+def parse_address(text: str) -> tuple[int, int] | None:
+    """The `seq` and the `replacement` of an address such as `#556` or `#556.2`; None for other text."""
+    found = _ADDRESS.fullmatch(text)
+    return None if found is None else (int(found[1]), int(found[2] or 0))
+
+
+def excerpt(text: str, most: int = 40) -> str:
+    """The beginning of a text."""
+    return text if len(text) <= most else f"{text[:most]}..."
 
 
 def text_of(content: Content) -> str:

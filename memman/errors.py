@@ -96,17 +96,26 @@ class Refused(MemmanError):
 class BudgetExceeded(MemmanError):
     """What must stay in the context does not fit the budget.
 
-    `required` and `available` are tokens; `culprits` are (what, tokens), largest first.
+    `required` and `available` are tokens; `culprits` are (what, tokens), largest first. Entries are
+    named by their addresses in the log and their first words. `pinned` is whether any is pinned.
     """
 
-    def __init__(self, required: int, available: int, culprits: Sequence[tuple[str, int]]) -> None:
+    def __init__(
+        self,
+        required: int,
+        available: int,
+        culprits: Sequence[tuple[str, int]],
+        *,
+        pinned: bool = True,
+    ) -> None:
         self.required = required
         self.available = available
         self.culprits = tuple(culprits)
         named = ", ".join(f"{what} ({tokens:,})" for what, tokens in self.culprits[:4])
         super().__init__(
-            f"the context needs at least {required:,} tokens and the budget is {available:,}: "
-            f"{named or 'framing alone'} must stay. Raise the budget, unpin entries, or shorten them."
+            f"the context needs at least {required:,} tokens and the budget is {available:,}. "
+            f"What must stay: {named or 'framing alone'}. Raise the budget, "
+            f"{'unpin entries, ' if pinned else ''}or shorten them."
         )
 
 

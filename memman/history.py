@@ -36,6 +36,7 @@ class History:
         self.ledger = Ledger()
         self.added: dict[str, Entry] = {}
         self.compressions: dict[str, Compressed] = {}  # those in force, in log order
+        self._seqs: dict[str, int] = {}  # compression id -> its place in the log
         self._undone: dict[str, int] = {}  # compression id -> the seq of its undo
         self._hidden: dict[str, list[Slot]] = {}  # compression id -> the slots that it replaced
         self._hider: dict[str, str] = {}  # entry id -> compression id
@@ -201,11 +202,13 @@ class History:
         return [
             msgspec.structs.replace(
                 item.entry,
+                seq=self._seqs[name],
+                replacement=number,
                 compressed=item.entry.id in shown,
                 summary_id=shown[item.entry.id][1] if item.entry.id in shown else None,
             )
-            for record in self.compressions.values()
-            for item in record.replacements
+            for name, record in self.compressions.items()
+            for number, item in enumerate(record.replacements, 1)
             if item.entry is not None
         ]
 
@@ -242,6 +245,7 @@ class History:
         before = {slot.entry.id: slot for slot in self.slots}
         self.slots = compress_slots(self.slots, record, seq)
         self.compressions[record.id] = record
+        self._seqs[record.id] = seq
         self._hidden[record.id] = [before[i] for item in record.replacements for i in item.ids]
         for item in record.replacements:
             for entry_id in item.ids:
@@ -256,6 +260,7 @@ class History:
         return sorted(kept + self._hidden[compression_id], key=lambda slot: slot.position)
 
     def _forget(self, compression_id: str) -> None:
+        del self._seqs[compression_id]
         for item in self.compressions.pop(compression_id).replacements:
             self._speaks_for.pop(speaker_of(item) or "", None)
         for slot in self._hidden.pop(compression_id):
@@ -284,6 +289,7 @@ class History:
         self.slots = []
         self.added.clear()
         self.compressions.clear()
+        self._seqs.clear()
         self._undone.clear()
         self._hidden.clear()
         self._hider.clear()

@@ -389,7 +389,10 @@ class MemoryManager:
         return self._run(self._verbs.get_entries(session_id))
 
     def get_entry(self, session_id: str, id: str) -> Entry:
-        """One entry by id, active or compressed. Raises `EntryNotFound`."""
+        """One entry, active or compressed, by its id or its address (`#556`, or `#556.2`).
+
+        Raises `EntryNotFound`.
+        """
         return self._run(self._verbs.get_entry(session_id, id))
 
     def get_summaries(self, session_id: str) -> list[Summary]:

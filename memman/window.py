@@ -469,12 +469,13 @@ def _slot_of(place: Place, record: Record) -> Slot:
     if isinstance(record, Compressed):
         entry = record.replacements[place.index].entry
         compression: str | None = record.id
+        replacement = place.index + 1
     else:
         entry = record.entry if isinstance(record, Added) else None
-        compression = None
+        compression, replacement = None, 0
     if entry is None:
         raise StoreError(f"the window refers to seq {place.seq}, which holds no entry")
-    entry = msgspec.structs.replace(entry, seq=place.seq)
+    entry = msgspec.structs.replace(entry, seq=place.seq, replacement=replacement)
     tokens = entry.token_count.tokens
     return Slot(entry, place.position, tokens, place.pinned, place.index, compression)
 
@@ -510,7 +511,7 @@ def replaced_in(
         _check_run(run, item.ids)
         result += slots[done:at]
         if item.entry is not None:
-            entry = msgspec.structs.replace(item.entry, seq=seq)
+            entry = msgspec.structs.replace(item.entry, seq=seq, replacement=number + 1)
             tokens = entry.token_count.tokens
             result.append(Slot(entry, run[0].position, tokens, False, number, record.id))
         done = at + len(run)

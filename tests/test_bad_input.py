@@ -554,9 +554,11 @@ def test_a_budget_smaller_than_what_must_stay_says_what_is_needed_and_by_whom() 
     error = raised.value
     assert error.available == 300
     assert error.required >= 750
-    assert error.culprits[0] == ("pinned message keep", 500)
-    assert error.culprits[1] == ("pinned message head", 250)
-    assert "pinned message keep (500)" in str(error)
+    head, keep = (memory.get_entry("s", name).address for name in ("head", "keep"))
+    assert error.culprits[0] == (f"pinned {keep} 'keep keep keep keep keep...'", 500)
+    assert error.culprits[1] == (f"pinned {head} 'rule rule rule rule rule...'", 250)
+    assert f"pinned {keep} 'keep keep keep keep keep...' (500)" in str(error)
+    assert "unpin entries" in str(error)
     assert memory.export_session("s") == before
     # What it says is needed is enough.
     assert memory.build_context("s", budget=error.required).tokens.tokens <= error.required

@@ -177,16 +177,22 @@ def _records(state: SessionState, problems: list[str]) -> tuple[Record, ...]:
     entries = {entry.id: entry for entry in state.entries}
     records: list[Record] = []
     for seq, record in enumerate(state.log, 1):
-        if not isinstance(record, Shown):
+        if isinstance(record, Added):
+            records.append(Added(_bare(record.entry, record.entry.pinned)))
+        elif not isinstance(record, Shown):
             records.append(record)
         elif record.id in entries:
-            bare = msgspec.structs.replace(
-                entries[record.id], seq=0, pinned=record.pinned, compressed=False, summary_id=None
-            )
-            records.append(Added(bare))
+            records.append(Added(_bare(entries[record.id], record.pinned)))
         else:
             problems.append(f"record {seq}: no entry {record.id!r} is under entries")
     return tuple(records)
+
+
+def _bare(entry: Entry, pinned: bool) -> Entry:
+    """An entry without what is derived from the log."""
+    return msgspec.structs.replace(
+        entry, seq=0, replacement=0, pinned=pinned, compressed=False, summary_id=None
+    )
 
 
 def _as_shown(record: Record, history: History) -> Record | Shown:

@@ -244,8 +244,10 @@ class ArchiveReader:
 
     def _check_entry(self, entry: Entry) -> None:
         """Raises `InvalidInput` for what is too large, or is derived and not a fact."""
-        if entry.seq or entry.compressed or entry.summary_id is not None:
-            raise InvalidInput("seq, compressed and summary_id of an entry are derived, not stored")
+        if entry.seq or entry.replacement or entry.compressed or entry.summary_id is not None:
+            raise InvalidInput(
+                "seq, replacement, compressed and summary_id of an entry are derived, not stored"
+            )
         content = entry.content
         if type(content) is str:
             self._check_text(entry, content)

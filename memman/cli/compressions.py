@@ -6,6 +6,7 @@ import click
 
 from memman.cli.display import counted, harmless
 from memman.cli.problems import FindingError
+from memman.entries import parse_address
 from memman.explaining import CompressionFate, Trail
 
 _MOST_LISTED = 5
@@ -14,7 +15,9 @@ compression_argument = click.argument("compression", metavar="[COMPRESSION]", re
 
 
 def found_compression(trail: Trail, wanted: str | None) -> str:
-    """The id of a compression: by its id, its place in the log, or the id of an entry that it made.
+    """The id of a compression: by its id, its place in the log, or an entry that it made.
+
+    The entry is given by its id or by its address.
 
     The newest in force for None. Raises `FindingError` that names those there are.
     """
@@ -22,11 +25,10 @@ def found_compression(trail: Trail, wanted: str | None) -> str:
         if not trail.history.compressions:
             raise FindingError(f"no compression is in force in this session{_there_are(trail)}")
         return trail.history.latest()
-    number = wanted.removeprefix("#")
-    place = int(number) if number.isdecimal() and number.isascii() else None
-    for name, (seq, record) in trail.compressions.items():
+    seq, number = parse_address(f"#{wanted.removeprefix('#')}") or (0, 0)
+    for name, (place, record) in trail.compressions.items():
         made = [item.entry.id for item in record.replacements if item.entry is not None]
-        if place == seq or wanted in (name, *made):
+        if wanted in (name, *made) or (place == seq and number <= len(record.replacements)):
             return name
     raise FindingError(f"no compression {wanted!r} is in this session{_there_are(trail)}")
 

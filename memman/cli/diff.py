@@ -104,7 +104,7 @@ def _pair(compared: ComparedReplacement) -> tuple[str, str]:
     whole = compared.method in _SUMMARIES
     after = counted(compared.tokens_after, "token")
     text = (entry.text if whole else first_line(entry.text, _EXCERPT)) or _NO_TEXT
-    return "\n".join(before), f"{compared.method} #{entry.seq}, {after}\n{text}"
+    return "\n".join(before), f"{compared.method} {entry.address}, {after}\n{text}"
 
 
 def _cost(compared: ComparedReplacement) -> str:

@@ -71,7 +71,7 @@ def show_plan(opened: Session, target: int | None, as_json: bool) -> None:
 def _row(planned: PlannedEntry, entry: Entry) -> Row:
     return Row(
         (
-            f"#{entry.seq}",
+            entry.address,
             f"{planned.tokens:,}",
             f"{planned.tokens_after:,}",
             planned.action,

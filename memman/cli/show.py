@@ -14,7 +14,7 @@ from memman.cli.display import Row, arrow, console, counted, first_line, harmles
 from memman.cli.options import json_option, note, session_argument
 from memman.cli.problems import FindingError
 from memman.cli.session_files import Session, load
-from memman.entries import ENTRY_TYPES, Entry, Role
+from memman.entries import ENTRY_TYPES, Entry, Role, parse_address
 
 _ROOMY = 80  # columns; below it the state of an entry is shortened
 _HEADINGS = (">seq", "type", "role/name", ">tokens", "state", "text")
@@ -26,7 +26,9 @@ _HEADINGS = (">seq", "type", "role/name", ">tokens", "state", "text")
 @click.option("--role", type=click.Choice(get_args(Role)), help="Only entries of this role.")
 @click.option("--grep", metavar="REGEX", help="Only entries whose text matches.")
 @click.option("--active", is_flag=True, help="The window as the model sees it, summaries included.")
-@click.option("--entry", "wanted", metavar="ID|SEQ", help="One entry with its full text.")
+@click.option(
+    "--entry", "wanted", metavar="ID|ADDRESS", help="One entry with its full text, as 12 or 556.2."
+)
 @json_option
 def show(
     session: str,
@@ -80,18 +82,9 @@ def _tokens(entries: Sequence[Entry]) -> int:
 
 
 def _found(opened: Session, wanted: str) -> Entry:
-    """The entry of an id, or of a place in the log such as #12."""
-    number = wanted.removeprefix("#")
-    if not (number.isdecimal() and number.isascii()):
-        return opened.memory.get_entry(opened.id, wanted)
-    every = [
-        *opened.memory.get_entries(opened.id),
-        *opened.memory.get_active_entries(opened.id),
-    ]
-    for entry in every:
-        if entry.seq == int(number):
-            return entry
-    raise FindingError(f"no entry is at #{number} of the log; `memman show` lists them")
+    """The entry of an id, or of an address such as #12 or 556.2."""
+    address = f"#{wanted.removeprefix('#')}"
+    return opened.memory.get_entry(opened.id, address if parse_address(address) else wanted)
 
 
 def _show_one(entry: Entry, opened: Session, as_json: bool) -> None:
@@ -100,13 +93,13 @@ def _show_one(entry: Entry, opened: Session, as_json: bool) -> None:
         return
     state, name = _state(entry, opened.places), harmless(entry.name or entry.role)
     tokens = counted(entry.token_count.tokens, "token")
-    note(f"#{entry.seq} {entry.type} {name}, {tokens}, {state}, id {entry.id}")
+    note(f"{entry.address} {entry.type} {name}, {tokens}, {state}, id {entry.id}")
     click.echo(harmless(entry.text) if sys.stdout.isatty() else entry.text)
 
 
 def _row(entry: Entry, opened: Session, to: str) -> Row:
     cells = (
-        f"#{entry.seq}",
+        entry.address,
         entry.type,
         entry.name or entry.role,
         f"{entry.token_count.tokens:,}",
@@ -127,4 +120,4 @@ def _state(entry: Entry, places: dict[str, Entry], to: str = "") -> str:
     if stand_in is None:
         return "dropped"
     kind = "summary" if stand_in.type == "summary" else "stub"
-    return f"{to or f'in {kind} '}#{stand_in.seq}"
+    return f"{to or f'in {kind} '}{stand_in.address}"

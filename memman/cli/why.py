@@ -82,8 +82,8 @@ def _window(survives: tuple[Remnant, ...]) -> list[str]:
 
 def _remnant(each: Remnant) -> str:
     if each.where == "text":
-        return f"#{each.seq} {each.type} has it"
-    return f"#{each.seq} {each.type} has {', '.join(map(harmless, each.values))} in its ledger"
+        return f"{each.address} {each.type} has it"
+    return f"{each.address} {each.type} has {', '.join(map(harmless, each.values))} in its ledger"
 
 
 def _excerpt(found: Found) -> str:
@@ -120,8 +120,7 @@ def _replaced(one: Found, fates: dict[str, CompressionFate]) -> list[str]:
         return ["cleared away: a clear emptied the window, and is not undone"]
     again = len(one.replaced_by) - 1
     times = f"replaced again {counted(again, 'time')}; " if again else ""
-    at = one.fate.shown_at
-    now = "nothing" if at is None else f"#{at}"
+    now = one.fate.shown_address or "nothing"
     first = fates[one.replaced_by[0]]
     change = f"{first.tokens_before:,} -> {first.tokens_after:,} tokens ({first.reason})"
     return [

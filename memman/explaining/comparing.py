@@ -69,8 +69,9 @@ def compare(trail: Trail, compression_id: str) -> Comparison:
     history.apply(seq, record)
     known = Values()
     window = known.shown_in(slot.entry for slot in history.slots)
+    placed = {slot.entry.id: slot.entry for slot in history.slots if slot.compression == record.id}
     compared = tuple(
-        _compared(item, pieces, history, tokens, window, known)
+        _compared(item, pieces, history, tokens, window, known, placed)
         for item, pieces in with_pieces(record)
     )
     kept = {each.value: False for item in compared for each in item.values}
@@ -112,13 +113,14 @@ def _compared(
     tokens: dict[str, int],
     window: set[str],
     known: Values,
+    placed: dict[str, Entry],
 ) -> ComparedReplacement:
     originals = tuple(history.unfolded(ids))
-    entry = item.entry
+    entry = None if item.entry is None else placed[item.entry.id]
     return ComparedReplacement(
         method=item.method,
         originals=originals,
-        entry=msgspec.structs.replace(entry, seq=history.head) if entry is not None else None,
+        entry=entry,
         tokens_before=sum(tokens[name] for name in ids),
         tokens_after=entry.token_count.tokens if entry is not None else 0,
         values=_judged(originals, entry.text if entry is not None else "", window, known),

@@ -188,9 +188,9 @@ def _told(last: CompressionFate) -> str:
 
 def _by_state(entries: Sequence[EntryFate]) -> list[str]:
     """A line for each state, and for each summary, with the entries that are in it."""
-    places: dict[tuple[EntryState, int | None], list[int]] = {}
+    places: dict[tuple[EntryState, str | None], list[int]] = {}
     for place, fate in enumerate(entries):
-        spoken = fate.shown_at if fate.state == "summarised" else None
+        spoken = fate.shown_address if fate.state == "summarised" else None
         places.setdefault((fate.state, spoken), []).append(place)
     return [
         _line(state, at, [entries[n] for n in held], held) for (state, at), held in places.items()
@@ -198,9 +198,9 @@ def _by_state(entries: Sequence[EntryFate]) -> list[str]:
 
 
 def _line(
-    state: EntryState, shown_at: int | None, fates: Sequence[EntryFate], places: Sequence[int]
+    state: EntryState, shown_by: str | None, fates: Sequence[EntryFate], places: Sequence[int]
 ) -> str:
-    by = "" if shown_at is None else f" in #{shown_at}"
+    by = "" if shown_by is None else f" in {shown_by}"
     tokens = sum(fate.tokens for fate in fates)
     noun = "entry" if len(fates) == 1 else "entries"
     return f"{state}{by}: {len(fates):,} {noun}, {tokens:,} tokens: {_stretches(fates, places)}"

@@ -39,6 +39,7 @@ class Remnant(msgspec.Struct, frozen=True, kw_only=True):
 
     entry_id: str
     seq: int
+    address: str
     type: str
     where: Literal["text", "ledger"]
     values: tuple[str, ...] = ()
@@ -102,8 +103,17 @@ def _remnants(trail: Trail, pattern: re.Pattern[str], values: frozenset[str]) ->
         body, ledger = without_ledger(entry.text) if entry.type == "summary" else (entry.text, [])
         kept = tuple(value for value, _ in ledger if value in values or pattern.search(value))
         if pattern.search(body):
-            yield Remnant(entry_id=entry.id, seq=entry.seq, type=entry.type, where="text")
+            yield _remnant(entry, "text")
         elif kept:
-            yield Remnant(
-                entry_id=entry.id, seq=entry.seq, type=entry.type, where="ledger", values=kept
-            )
+            yield _remnant(entry, "ledger", kept)
+
+
+def _remnant(entry: Entry, where: Literal["text", "ledger"], kept: tuple[str, ...] = ()) -> Remnant:
+    return Remnant(
+        entry_id=entry.id,
+        seq=entry.seq,
+        address=entry.address,
+        type=entry.type,
+        where=where,
+        values=kept,
+    )

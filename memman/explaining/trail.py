@@ -48,9 +48,10 @@ class EntryFate(msgspec.Struct, frozen=True, kw_only=True):
 
     `state` is by what stands for it in the window: a stub that was summarised later makes its original
     "summarised". `compression_id` is the compression that took the entry itself out of the window.
-    `shown_by` and `shown_at` are the id and the place in the log of the window's entry that shows it or
-    speaks for it: its own while it is active, None where nothing does. `undone` has the compressions that
-    had replaced it and were taken back. `retrievable` says whether `get_entry` still gives the original.
+    `shown_by`, `shown_at` and `shown_address` are the id, the place in the log and the address of the
+    window's entry that shows it or speaks for it: its own while it is active, None where nothing does.
+    `undone` has the compressions that had replaced it and were taken back. `retrievable` says whether
+    `get_entry` still gives the original.
     """
 
     entry_id: str
@@ -62,6 +63,7 @@ class EntryFate(msgspec.Struct, frozen=True, kw_only=True):
     compression_id: str | None = None
     shown_by: str | None = None
     shown_at: int | None = None
+    shown_address: str | None = None
     undone: tuple[str, ...] = ()
     retrievable: bool = True
 
@@ -189,10 +191,10 @@ class Trail:
         """What became of every added entry, by id, in log order."""
         shown = self.history.shown()
         slots = {slot.entry.id: slot for slot in self.history.slots}
-        places = {name: slot.entry.seq for name, slot in slots.items()}
         fates: dict[str, EntryFate] = {}
         for name, entry in self.entries.items():
             state, shower = self._standing(name, shown)
+            shower_slot = slots.get(shower or "")
             fates[name] = EntryFate(
                 entry_id=name,
                 seq=entry.seq,
@@ -202,7 +204,8 @@ class Trail:
                 pinned=name in slots and slots[name].pinned,
                 compression_id=self.history.hider(name),
                 shown_by=shower,
-                shown_at=places.get(shower or ""),
+                shown_at=shower_slot.entry.seq if shower_slot else None,
+                shown_address=shower_slot.entry.address if shower_slot else None,
                 undone=tuple(self._undone.get(name, ())),
                 retrievable=name not in self.deleted,
             )

@@ -31,8 +31,9 @@ class Past(LiveWindow):
         if entry is None or not way:
             return None
         shown_by = way[-1]
+        entry = msgspec.structs.replace(entry, seq=seq)
         if isinstance(record, Added):
-            entry = msgspec.structs.replace(entry, seq=seq, pinned=False)
+            entry = msgspec.structs.replace(entry, pinned=False)
         # An active end proves that all on the way holds. Without one an added entry of this era is hidden
         # by the newest compression that names it, while a replacement may have been taken back.
         if shown_by is None and (isinstance(record, Compressed) or seq <= await self._era()):
@@ -111,7 +112,7 @@ class Past(LiveWindow):
     async def _position(self, name: str, seq: int, maker: Record) -> int:
         """Where an entry stood in the window: an added one by its seq, another as the first of its run."""
         while isinstance(maker, Compressed):
-            name = _replacement(maker, name).ids[0]
+            name = _replacement(maker, name)[1].ids[0]
             [(seq, maker)] = await self._get([name])
         return seq
 
@@ -124,8 +125,7 @@ def _slot(name: str, seq: int, maker: Record, position: int) -> Slot:
     tokens = entry.token_count.tokens
     if not isinstance(maker, Compressed):
         return Slot(entry, position, tokens)
-    index = maker.replacements.index(_replacement(maker, name))
-    return Slot(entry, position, tokens, False, index, maker.id)
+    return Slot(entry, position, tokens, False, entry.replacement - 1, maker.id)
 
 
 def _ids_in(record: Record) -> list[str]:
@@ -136,14 +136,18 @@ def _ids_in(record: Record) -> list[str]:
 
 
 def _entry_in(record: Record, name: str) -> Entry | None:
-    """The entry of this id that a record brought."""
+    """The entry of this id that a record brought, with its number among the replacements."""
     if isinstance(record, Added):
         return record.entry
-    made = name in _ids_in(record)
-    return _replacement(record, name).entry if isinstance(record, Compressed) and made else None
+    if not isinstance(record, Compressed) or name not in _ids_in(record):
+        return None
+    number, item = _replacement(record, name)
+    return item.entry and msgspec.structs.replace(item.entry, replacement=number)
 
 
-def _replacement(record: Compressed, name: str) -> Replacement:
+def _replacement(record: Compressed, name: str) -> tuple[int, Replacement]:
     return next(
-        item for item in record.replacements if item.entry is not None and item.entry.id == name
+        (number, item)
+        for number, item in enumerate(record.replacements, 1)
+        if item.entry is not None and item.entry.id == name
     )

@@ -19,10 +19,10 @@ from memman.archive import (
 )
 from memman.contexts import Asked, Contexts
 from memman.counting import Fallen, learn, model_key
-from memman.entries import Entry
+from memman.entries import Entry, parse_address
 from memman.errors import EntryNotFound, StoreConflict
 from memman.history import History
-from memman.records import Added, Deleted, Record, deleted_in
+from memman.records import Added, Compressed, Deleted, Record, deleted_in
 from memman.results import Context, SessionStats, Summary, summary_of
 from memman.sessions.live import Confirmed, no_session
 from memman.sessions.past import Past
@@ -63,17 +63,44 @@ class Reading(Past):
             await self.require()
             return (await self._history()).entries()
 
-    async def entry(self, entry_id: str) -> Entry:
-        """One entry, active or not, of this era or an earlier one; a replacement too."""
+    async def entry(self, wanted: str) -> Entry:
+        """One entry or replacement by id or address, active or not, of this era or an earlier one."""
         async with self._lock:
             await self.require()
+            entry_id = await self._id_of(wanted)
             slot = self._window.find(entry_id)
             if slot is not None:
                 return _shown(slot)
             found = await self._hidden_entry(entry_id) or await self._entry_in_log(entry_id)
         if found is None:
-            raise EntryNotFound(f"no entry {entry_id!r} in session {self.id!r}")
+            raise EntryNotFound(f"no entry {wanted!r} in session {self.id!r}")
         return found
+
+    async def _id_of(self, wanted: str) -> str:
+        """The id of the entry at an address; what is no address, or is an entry's id, is an id itself."""
+        address = parse_address(wanted)
+        if address is None or self._window.find(wanted) or await self._get([wanted]):
+            return wanted
+        seq, number = address
+        store = self._shared.store
+        found = await self._shared.door.call(store, store.read, self.id, seq - 1, 1)
+        record = found[0][1] if found else None
+        if isinstance(record, Added):
+            return record.id if not number else wanted
+        if not isinstance(record, Compressed):
+            return wanted
+        made = [item.entry for item in record.replacements]
+        if number:
+            entry = made[number - 1] if number <= len(made) else None
+        else:
+            numbers = [at for at, each in enumerate(made, 1) if each is not None]
+            if len(numbers) > 1:
+                raise EntryNotFound(
+                    f"#{seq} is a compression that made {len(numbers)} entries, "
+                    f"#{seq}.{numbers[0]} to #{seq}.{numbers[-1]}: name one of them"
+                )
+            entry = made[numbers[0] - 1] if numbers else None
+        return wanted if entry is None else entry.id
 
     async def _entry_in_log(self, entry_id: str) -> Entry | None:
         history = await self._history()

@@ -39,9 +39,9 @@ def test_originals_and_their_summary_stand_beside_each_other(command, saved):
     original, replacement = first.split("│")
     assert original.strip() == "#2 user: Where is my parcel?"
     assert replacement.strip() == f"Order {ORDER} left."
-    heads = [line.split("│") for line in result.stdout.splitlines() if "summary #26" in line]
+    heads = [line.split("│") for line in result.stdout.splitlines() if "summary #26.1" in line]
     assert [[cell.strip() for cell in line] for line in heads] == [
-        ["22 entries, 1,067 tokens", "summary #26, 5 tokens"]
+        ["22 entries, 1,067 tokens", "summary #26.1, 5 tokens"]
     ]
 
 

@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+from memman import MemoryConfig, MemoryManager
+
 
 def rows(result):
     return [line for line in result.stdout.splitlines() if line.lstrip().startswith("#")]
@@ -99,3 +101,25 @@ def test_control_characters_do_not_reach_the_table(command, tmp_path):
 def test_a_role_can_be_chosen(command, session_file, role):
     document = json.loads(command("show", session_file, "--role", role, "--json").stdout)
     assert {entry["role"] for entry in document["entries"]} == {role}
+
+
+def test_replacements_of_one_compression_have_their_own_addresses(command, tmp_path):
+    memory = MemoryManager(config=MemoryConfig(auto_compress=False))
+    for number in range(12):
+        memory.add_tool_call("s", "read", "{}", call_id=f"c{number}")
+        memory.add_tool_result("s", "read", f"file {number} " * 200, call_id=f"c{number}")
+        memory.add_user_message("s", f"question {number}")
+    memory.compress("s", target_tokens=3_000)
+    path = tmp_path / "s.json"
+    path.write_text(memory.export_session("s").to_json())
+    first, second = [entry for entry in memory.get_active_entries("s") if entry.replacement][:2]
+    listed = command("show", path, "--active").stdout
+    assert first.address in listed
+    assert second.address in listed
+    for spelling in (second.address, second.address.removeprefix("#"), second.id):
+        shown = command("show", path, "--entry", spelling)
+        assert shown.stdout.rstrip("\n") == second.text
+        assert f"{second.address} tool_result read" in shown.stderr
+        assert command("diff", path, spelling).exit_code == 0
+        assert command("undo", path, spelling, "-o", "-").exit_code == 0
+    assert command("diff", path, f"{second.seq}.99").exit_code == 1

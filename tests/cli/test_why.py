@@ -40,7 +40,7 @@ def test_a_forgotten_text_is_found_with_what_replaced_it(command, saved):
     )
     assert f"#4 tool_result get_order: order {ORDER} left the hub" in result.stdout
     assert "summary by compression #26, 2026-01-01 00:00: " in result.stdout
-    assert "#26 stands for it in the window" in result.stdout
+    assert "#26.1 stands for it in the window" in result.stdout
 
 
 def test_it_says_how_often_the_model_had_the_text(command, saved):
@@ -81,13 +81,13 @@ def test_the_command_that_it_names_reads_the_entry(command, saved):
 
 def test_a_text_that_survives_says_where(command, saved):
     result = command("why", saved(f"Order {ORDER} left."), ORDER)
-    assert "in the window: #26 summary has it" in result.stdout
+    assert "in the window: #26.1 summary has it" in result.stdout
 
 
 def test_a_text_whose_value_is_in_a_ledger_says_which(command, saved):
     path = saved(f"It left.\nExact values by entry: #4: {ORDER}")
     result = command("why", path, f"order {ORDER} left")
-    assert f"in the window: #26 summary has {ORDER} in its ledger" in result.stdout
+    assert f"in the window: #26.1 summary has {ORDER} in its ledger" in result.stdout
 
 
 def test_a_text_that_never_stood_is_a_finding(command, saved):
@@ -102,7 +102,7 @@ def test_what_only_a_summary_says_is_told_so(command, saved):
     result = command("why", saved("It is in Lisbon."), "lisbon")
     assert result.exit_code == 0
     assert '"lisbon" stood in no entry that was added' in result.stdout
-    assert "#26 summary has it" in result.stdout
+    assert "#26.1 summary has it" in result.stdout
 
 
 def test_what_was_cleared_away_is_read_by_its_id_and_not_restored(command, saved):

@@ -216,7 +216,9 @@ def test_pinned_entries_larger_than_the_budget_refuse_and_say_which(strategy: st
     assert result.reason
     with pytest.raises(BudgetExceeded) as refused:
         memory.build_context(S)
-    assert refused.value.culprits[0] == (f"pinned message {pinned.id}", pinned.token_count.tokens)
+    what, tokens = refused.value.culprits[0]
+    assert what.startswith(f"pinned {pinned.address} ")
+    assert tokens == pinned.token_count.tokens
     assert refused.value.available == 2_000
     memory.unpin(S, pinned.id)
     if strategy != "buffer":
@@ -481,3 +483,17 @@ def test_a_budget_is_refused_only_where_the_least_that_must_stay_is_above_it(
         assert refused.value.required == least
     for budget in range(least, 300):
         assert memory.build_context(S, budget=budget).tokens.tokens <= budget
+
+
+def test_budget_exceeded_names_a_crowded_exchange_by_its_calls() -> None:
+    memory = MemoryManager(counter="chars4", config=MemoryConfig(max_tokens=2_000))
+    memory.add_user_message(S, "Read them all.")
+    calls = [
+        memory.add_tool_call(S, "read", '{"path": "a.py"}', call_id=f"c{number}")
+        for number in range(1_000)
+    ]
+    with pytest.raises(BudgetExceeded) as refused:
+        memory.build_context(S)
+    first, last = calls[0].address, calls[-1].address
+    assert refused.value.culprits[0][0] == f"the newest exchange has 1,000 calls, {first} to {last}"
+    assert "unpin" not in str(refused.value)

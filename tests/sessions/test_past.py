@@ -176,3 +176,41 @@ def test_a_log_that_never_noted_what_was_taken_answers_the_same(
     for name in ids:
         if name not in active:
             assert memory.get_entry("s", name) == told(memory, name)
+
+
+def test_every_entry_of_a_window_is_found_by_its_own_address() -> None:
+    memory = MemoryManager(counter="chars4", config=MemoryConfig(auto_compress=False))
+    for number in range(12):
+        memory.add_user_message("s", f"question {number}")
+        memory.add_tool_call("s", "read", "{}", call_id=f"c{number}")
+        memory.add_tool_result("s", "read", "line of a file " * 80, call_id=f"c{number}")
+    memory.compress("s", target_tokens=2_000)
+    window = memory.get_active_entries("s")
+    stubs = [entry for entry in window if entry.replacement]
+    assert len(stubs) > 2
+    assert stubs[1].address == f"#{stubs[1].seq}.2"
+    everything = [*window, *memory.get_entries("s")]
+    assert len({entry.address for entry in everything}) == len({entry.id for entry in everything})
+    for entry in everything:
+        assert memory.get_entry("s", entry.address) == memory.get_entry("s", entry.id)
+        assert memory.get_entry("s", entry.address).address == entry.address
+    memory.compress("s", target_tokens=100)
+    assert stubs[1].id not in {entry.id for entry in memory.get_active_entries("s")}
+    assert memory.get_entry("s", stubs[1].address).id == stubs[1].id  # hidden by now
+    with pytest.raises(EntryNotFound, match=rf"#{stubs[1].seq}\.1 to #{stubs[1].seq}\."):
+        memory.get_entry("s", f"#{stubs[1].seq}")
+
+
+def test_an_id_that_looks_like_an_address_is_an_id() -> None:
+    memory = MemoryManager(counter="chars4")
+    memory.add_user_message("s", "one")
+    two = memory.add_user_message("s", "two", id="#1")
+    assert memory.get_entry("s", "#1") == two
+
+
+@pytest.mark.parametrize("address", ["#99", "#1.1", "#0", "#1.0", "#-1", "#"])
+def test_an_address_of_nothing_is_no_entry(address: str) -> None:
+    memory = MemoryManager(counter="chars4")
+    memory.add_user_message("s", "one")
+    with pytest.raises(EntryNotFound, match="no entry"):
+        memory.get_entry("s", address)
