@@ -283,19 +283,16 @@ class Emission:
     Who is interrupted while a receiver runs may go on later with those that come after it.
     """
 
-    __slots__ = ("_begun", "_receivers", "_sender", "event")
+    __slots__ = ("_left", "_sender", "event")
 
     def __init__(self, sender: Any, event: Event) -> None:
         self.event = event
         self._sender = sender
-        self._receivers = SIGNALS[type(event)].delivered_to(sender)
-        self._begun = 0
+        self._left = iter(SIGNALS[type(event)].delivered_to(sender))
 
     async def go_on(self, settle: Settle) -> None:
         """Tells the rest, each in its own guard: one that raises is logged and disturbs nobody."""
-        while self._begun < len(self._receivers):
-            receiver = self._receivers[self._begun]
-            self._begun += 1  # with nothing before the call in which a signal could strike
+        for receiver in self._left:
             try:
                 answer = receiver(self._sender, event=self.event)
                 if inspect.isawaitable(answer):

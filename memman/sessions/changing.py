@@ -101,7 +101,7 @@ class Changing(Reading):
     async def delete_all(self) -> None:
         """Removes the session with its log; a compression under way will find nothing to replace."""
         async with self._lock:
-            self._inflight = ()
+            self._inflight = self._inflight or ()
             await self._write(self._deleted())
         await self._drain()
 

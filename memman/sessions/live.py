@@ -19,7 +19,7 @@ from memman.contexts import Contexts, recounted
 from memman.counting import model_key, predicted
 from memman.doors import Lock, SyncLock
 from memman.entries import Entry, TokenCount, json_bytes
-from memman.errors import InvalidInput, MemmanError, SessionNotFound, StoreConflict
+from memman.errors import InvalidInput, MemmanError, SessionNotFound, StoreError
 from memman.ports import Appended, Place
 from memman.records import (
     NO_COST,
@@ -489,22 +489,18 @@ class LiveWindow(Telling):
         # With the deletion, or a process that dies between the two would leave what was deleted.
         erased = {"erase": await self._doomed(record)} if isinstance(record, Deleted) else {}
         self._inflight = (record,)
-        try:
-            appended: Appended = await shared.door.call(
-                shared.store,
-                shared.store.commit,
-                self.id,
-                epoch,
-                (record,),
-                places,
-                head,
-                # A clear covers all that is in the log before it, so nothing may come between.
-                expect_head=head if isinstance(record, Cleared) else None,
-                **erased,
-            )
-        except StoreConflict:
-            self._inflight = ()
-            raise
+        appended: Appended = await shared.door.call(
+            shared.store,
+            shared.store.commit,
+            self.id,
+            epoch,
+            (record,),
+            places,
+            head,
+            # A clear covers all that is in the log before it, so nothing may come between.
+            expect_head=head if isinstance(record, Cleared) else None,
+            **erased,
+        )
         if appended.head == head + 1:
             self._queue(appended.head, record)
             window.reshape(slots, appended.head, appended.epoch, touched)
@@ -590,10 +586,22 @@ class LiveWindow(Telling):
         self._preparing = False  # at worst a second one is started, and steps back
 
     async def settle(self) -> None:
-        """Waits for a write of a compression under way, and tells what is to be told."""
+        """Wait for a write under way, and emit the events of everything that was committed."""
         if self._run is not None:
             async with self._lock:
                 pass
+        try:
+            await self.catch_up()
+        except StoreError as error:
+            logger.warning(
+                "events of session %s may be missing, the store does not answer: %s", self.id, error
+            )
+
+    async def catch_up(self) -> None:
+        """Emit what was committed by a call that failed or was interrupted after the commit."""
+        if self._inflight:
+            async with self._lock:
+                await self._refresh()
         await self._drain()
 
 

@@ -67,12 +67,13 @@ class LiveSessions:
         return self.find(session_id) or self.open(check_id(session_id, "session_id"))
 
     async def known(self, session_id: str) -> Session:
-        """The session of this id, if there is one: asking for what is not there leaves nothing behind.
+        """Return the session of this id, with the events of all that was committed emitted.
 
-        Raises `SessionNotFound`, and as `named` does.
+        Raises `SessionNotFound` if there is none, which leaves nothing behind, and as `named` does.
         """
         session = self.find(session_id)
         if session is not None:
+            await session.catch_up()
             return session
         session_id, shared = check_id(session_id, "session_id"), self._shared
         if await shared.door.call(shared.store, shared.store.state, session_id) is None:

@@ -63,14 +63,15 @@ class Telling:
                 lock.heal()
 
     async def _tell_each(self) -> None:
+        # An interruption, and a verb that a receiver calls, may leave an emission for another frame.
         while self._outbox:
-            emission = self._emission  # of one who was interrupted
-            if emission is None:
-                emission = events.Emission(self._shared.sender, self._outbox[0])
-                self._emission = emission
+            event, emission = self._outbox[0], self._emission
+            if emission is None or emission.event is not event:
+                emission = self._emission = events.Emission(self._shared.sender, event)
             await emission.go_on(self._shared.door.settle)
-            self._emission = None  # one step with the next
-            del self._outbox[0]
+            if self._outbox and self._outbox[0] is event:
+                del self._outbox[0]
+                self._emission = None
 
     def _telling(self) -> SyncLock:
         if self._drain_lock is None:
