@@ -33,15 +33,9 @@ pytest.register_assert_rewrite("memman.testing")
 
 # A machine that is busy is no fault of what is tested; times are measured in benchmarks/.
 settings.register_profile(
-    "memman",
-    max_examples=25,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow],
-    print_blob=True,
+    "memman", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
 )
-settings.register_profile(
-    "ci", settings.get_profile("memman"), max_examples=100, derandomize=True, database=None
-)
+settings.register_profile("ci", settings.get_profile("memman"), derandomize=True, database=None)
 settings.register_profile("thorough", settings.get_profile("memman"), max_examples=2_000)
 settings.load_profile("memman")
 
@@ -135,12 +129,6 @@ def _pages(
         fixtures=fixtures,
         teardown=_forget,
     )
-
-
-def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
-    """Run files that are named one by one in this process: for them, workers take long to start."""
-    named = all(Path(name.partition("::")[0]).is_file() for name in config.args)
-    return 0 if named else None
 
 
 def pytest_collection_finish() -> None:

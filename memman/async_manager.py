@@ -28,7 +28,7 @@ from memman.arguments import (
 from memman.compression import CompressionPlan, stages_of
 from memman.config import MemoryConfig, no_room, readable, resolve_budget, room_of
 from memman.contexts import Asked, price_given, rendering_in
-from memman.counting import Meter, parse_overflow
+from memman.counting import Meter, parse_overflow, sound_limits
 from memman.doors import AsyncDoor, Door, is_async_callable, refuse_async_port, settled
 from memman.entries import (
     NO_JSON,
@@ -44,7 +44,7 @@ from memman.entries import (
 )
 from memman.errors import AsyncPortRefused, ConfigError, InvalidInput, MemmanError
 from memman.explaining import Explanation
-from memman.formats import plain_messages
+from memman.formats import FormatName, plain_messages
 from memman.formats.plain import reported_usage
 from memman.formats.streams import whole
 from memman.ids import new_id as uuid7
@@ -95,6 +95,8 @@ class AsyncMemoryManager:
         summarizer: None asks nobody unless the settings name somebody; a `str -> str` callable (sync or
             async), a `Summarizer`, or a name: `anthropic:MODEL`, `cmd:PROGRAM ARGS`, `digest` for nobody.
         counter: None is resolved by `model`; a counter's name, a `str -> int`, or a counter.
+        format: the message format of contexts, "openai-chat" by default.
+        model_info: the limits of `model`, in place of those that memman knows.
         redact: `Entry -> Entry`, called before an entry is counted and stored, and again before a
             summarizer or a remote counter sees it.
         clock: aware datetimes; for tests.
@@ -106,7 +108,7 @@ class AsyncMemoryManager:
 
     Raises:
         ConfigError: a setting, or two together, cannot be.
-        PluginNotFound: no counter, summarizer or store answers to a name; nothing was opened.
+        PluginNotFound: no counter, format, summarizer or store answers to a name; nothing was opened.
         InvalidInput: an argument is of the wrong kind.
         StoreError: the store cannot be opened.
     """
@@ -119,14 +121,16 @@ class AsyncMemoryManager:
         config: MemoryConfig | None = None,
         summarizer: str | SummarizeCallback | Summarizer | None = None,
         counter: str | Callable[[str], int] | LocalCounter | None = None,
+        format: FormatName | str | None = None,
+        model_info: ModelInfo | None = None,
         redact: Redact | None = None,
         clock: Callable[[], datetime] | None = None,
         new_id: Callable[[], str] | None = None,
         exclusive: bool = False,
     ) -> None:
         self._start(
-            AsyncDoor(), self, store, model, config, summarizer, counter, redact, clock, new_id,
-            exclusive,
+            AsyncDoor(), self, store, model, config, summarizer, counter, format, model_info, redact,
+            clock, new_id, exclusive,
         )  # fmt: skip
 
     def _start(
@@ -138,6 +142,8 @@ class AsyncMemoryManager:
         config: MemoryConfig | None,
         summarizer: Any,
         counter: Any,
+        format: str | None,
+        model_info: ModelInfo | None,
         redact: Redact | None,
         clock: Callable[[], datetime] | None,
         new_id: Callable[[], str] | None,
@@ -147,6 +153,7 @@ class AsyncMemoryManager:
         self._resolver = resolver = Resolver(counter)
         self._summarizers = Summarizers(door, shared_plugins, resolver.limits)
         self._summarizers.give(summarizer)
+        form = resolver.format_named(DEFAULT_FORMAT if format is None else format)
         for name, port in (("redact", redact), ("clock", clock), ("new_id", new_id)):
             check_function(port, name)
         if not isinstance(exclusive, bool):
@@ -165,6 +172,7 @@ class AsyncMemoryManager:
             remote=resolver.remote,
             limits=resolver.limits,
             summarizer=self._summarizer_for,
+            format=form.name,
             format_named=resolver.format_named,
             check=self._check,
             check_change=self._check_change,
@@ -175,7 +183,13 @@ class AsyncMemoryManager:
         if config is not None and not isinstance(config, MemoryConfig):
             raise InvalidInput(f"config must be a MemoryConfig, not {type(config).__name__}")
         settings = config or MemoryConfig()
-        self._configure(settings.updated({"model": model}) if model is not None else settings)
+        if model is not None:
+            settings = settings.updated({"model": model})
+        if model_info is not None:
+            resolver.models = resolver.models.with_limits(
+                *_checked_limits(settings.model, model_info)
+            )
+        self._configure(settings)
 
     # ------------------------------------------------------------ adding
 
@@ -319,7 +333,7 @@ class AsyncMemoryManager:
         return await settled(self._adding(session_id, draft, id, pinned, metadata, compress))
 
     async def add_messages(
-        self, session_id: str, messages: Any, format: str = "auto"
+        self, session_id: str, messages: Any, format: FormatName | str = "auto"
     ) -> list[Entry]:
         """Adds a provider's messages, atomically: all or none.
 
@@ -494,7 +508,7 @@ class AsyncMemoryManager:
         self,
         session_id: str,
         *,
-        format: str = "openai-chat",
+        format: FormatName | str | None = None,
         model: str | None = None,
         budget: int | None = None,
         system: str | None = None,
@@ -505,7 +519,7 @@ class AsyncMemoryManager:
         Args:
             session_id: must exist.
             format: "openai-chat", "openai-responses", "anthropic", "gemini", "bedrock", "mistral",
-                "langchain", "text", or a plugin's.
+                "langchain", "text", or a plugin's; the manager's by default.
             model: another model than the session's; the window is priced by its counter and its reports.
             budget: tokens; the session's `max_tokens` by default.
             system: a system prompt that precedes the session's own system messages.
@@ -842,7 +856,7 @@ class AsyncMemoryManager:
     def _building(
         self,
         session_id: str,
-        format: str,
+        format: str | None,
         model: str | None,
         budget: int | None,
         system: str | None,
@@ -855,10 +869,9 @@ class AsyncMemoryManager:
             system = check_text(system, "system")
         if model is not None:
             model = check_model(model)
-        if type(format) is not str:
-            self._resolver.format_named(format)
+        form = self._shared.format if format is None else self._resolver.format_named(format).name
         encoded = tools_json(tools) if tools is not None and tools != [] else None
-        asked = Asked(format, model, budget, system, encoded)
+        asked = Asked(form, model, budget, system, encoded)
         session = self._sessions.find(session_id)
         context = session.build_here(asked) if session is not None else None
         return self._built(session_id, asked) if context is None else context
@@ -958,7 +971,7 @@ class AsyncMemoryManager:
         if system is None and tools is None:
             return 0
         prompt = meter.text_cached(system) if system else 0
-        return prompt + (meter.tools_cached(tools, DEFAULT_FORMAT) if tools else 0)
+        return prompt + (meter.tools_cached(tools, self._shared.format) if tools else 0)
 
     def _priced(self, messages: Any, system: str | None, tools: bytes | None, meter: Meter) -> int:
         """A provider's messages as they would be sent: content and framing."""
@@ -980,3 +993,15 @@ class AsyncMemoryManager:
         """Frees the locks that this thread was interrupted in."""
         for session in self._sessions.in_use():
             session.heal()
+
+
+def _checked_limits(model: str | None, info: ModelInfo) -> tuple[str, ModelInfo]:
+    """Return the model and its limits. Raises `ConfigError` without a model or for unusable limits."""
+    if model is None:
+        raise ConfigError("model_info= has the limits of a model: give model= too")
+    if not isinstance(info, ModelInfo) or not sound_limits(info):
+        raise ConfigError(
+            "model_info must be a ModelInfo(context, max_input, max_output) of positive numbers of "
+            f"tokens, not {shown(info, 60)}"
+        )
+    return model, info

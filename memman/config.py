@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from difflib import get_close_matches
+from dataclasses import dataclass, fields
 from string import Formatter
-from typing import Any, Literal
+from typing import Any, Final, Literal, Self
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from memman.entries import is_blank, names_nothing
 from memman.errors import ConfigError
-from memman.presets import SUMMARISE, Preset, preset_named
-from memman.showing import shown
+from memman.presets import SUMMARISE, Preset, PresetName, preset_named
+from memman.showing import among, shown
 
 CountPolicy = Literal["local", "confirm", "estimate"]
 OnFailure = Literal["fallback", "keep", "raise"]
@@ -41,16 +41,15 @@ _BY_PRESET: Any = UNSET  # not given: filled in with the preset's default, else 
 MANAGER_SETTINGS = frozenset({"max_sessions", "max_live_bytes", "session_ttl"})
 
 
-class MemoryConfig(
-    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True
-):
+@dataclass(frozen=True, kw_only=True)
+class MemoryConfig:
     """How a session is kept inside its window. Every field is a setting of the reference table.
 
     Some defaults are the preset's: with `strategy="summary_buffer"` and no `max_tokens` given, that is
     2,000, and it changes with the strategy.
 
-    Raises `ConfigError` naming the setting when a value has the wrong type or range, or when two
-    settings contradict each other.
+    Raises `ConfigError` naming the setting when it is unknown, when a value has the wrong type or range,
+    or when two settings contradict each other.
     """
 
     max_tokens: int | None = _BY_PRESET
@@ -66,7 +65,7 @@ class MemoryConfig(
     reserve_output: int | None = None
     auto_compress: bool = True
     background: bool = False
-    strategy: str | tuple[str | Callable[..., Any], ...] = "default"
+    strategy: PresetName | str | tuple[str | Callable[..., Any], ...] = "default"
     count_policy: CountPolicy = "local"
     summarize_timeout: float | None = 60.0
     on_failure: OnFailure = "fallback"
@@ -77,6 +76,11 @@ class MemoryConfig(
     max_sessions: int | None = 1_000
     max_live_bytes: int | None = 256 * 2**20
     session_ttl: float | None = None
+
+    def __new__(cls, **settings: Any) -> Self:
+        """Refuse unknown settings before the generated `__init__` raises a bare TypeError for them."""
+        _check_names(settings)
+        return super().__new__(cls)
 
     def __post_init__(self) -> None:
         if not isinstance(self.strategy, str | tuple):
@@ -106,20 +110,18 @@ class MemoryConfig(
             )
 
     def _fill_in(self) -> None:
-        """Gives what was not given its default, and remembers what was."""
-        fill = msgspec.structs.force_setattr
-        given = [name for name in self.__struct_fields__ if getattr(self, name) is not UNSET]
-        fill(self, "_given", frozenset(given))
+        """Set the defaults of settings that were not given, and remember which were."""
+        given = [name for name in SETTINGS if getattr(self, name) is not UNSET]
+        object.__setattr__(self, "_given", frozenset(given))  # frozen: only here, before first use
         own = self.preset.defaults if self.preset else {}
         for name, default in (_DEFAULTS | dict(own)).items():
             if name not in given:
-                fill(self, name, default)
+                object.__setattr__(self, name, default)
 
     @property
     def given(self) -> frozenset[str]:
         """The settings whose value does not come from the preset."""
-        # A copy made behind our back has no such note: then all of them are taken as given.
-        found: frozenset[str] = self.__dict__.get("_given", frozenset(self.__struct_fields__))
+        found: frozenset[str] = self.__dict__["_given"]
         return found
 
     @property
@@ -135,8 +137,7 @@ class MemoryConfig(
         """These settings with `changes` on top. Raises `ConfigError` for an unknown name."""
         if not changes:
             return self
-        if unknown := changes.keys() - set(self.__struct_fields__):
-            raise ConfigError(_unknown(min(unknown, key=shown), self.__struct_fields__))
+        _check_names(changes)
         values = {
             name: tuple(value) if name == "strategy" and isinstance(value, list) else value
             for name, value in changes.items()
@@ -152,11 +153,14 @@ class MemoryConfig(
         """
         given = os.environ if environ is None else environ
         changes = {}
-        for name in cls.__struct_fields__:
+        for name in SETTINGS:
             variable = f"MEMMAN_{name.upper()}"
             if given.get(variable, "").strip():
                 changes[name] = _parsed(name, variable, given[variable])
         return cls().updated(changes)
+
+
+SETTINGS: Final = tuple(field.name for field in fields(MemoryConfig))
 
 
 def readable(stored: Mapping[str, Any]) -> dict[str, Any]:
@@ -170,10 +174,11 @@ def readable(stored: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _unknown(name: object, known: Sequence[str]) -> str:
-    meant = get_close_matches(name, known, 1) if isinstance(name, str) else []
-    hint = f", did you mean {meant[0]!r}?" if meant else ";"
-    return f"unknown setting {shown(name)}{hint} known are {', '.join(known)}"
+def _check_names(settings: Mapping[str, Any]) -> None:
+    """Raise `ConfigError` for an unknown setting, with a suggestion."""
+    if unknown := settings.keys() - set(SETTINGS):
+        name = min(unknown, key=shown)
+        raise ConfigError(f"unknown setting {shown(name)}{among(name, SETTINGS)}")
 
 
 class Budget(msgspec.Struct, frozen=True):
@@ -228,7 +233,8 @@ def resolve_budget(
     max_tokens = config.max_tokens or _usable(config, limits)
     max_entries = config.max_entries
     if isinstance(max_entries, UnsetType):
-        max_entries = None if limits else UNKNOWN_MODEL_ENTRIES
+        tokens_known = limits is not None or config.max_tokens is not None
+        max_entries = None if tokens_known else UNKNOWN_MODEL_ENTRIES
     target = int(config.target_ratio * max_tokens) if target_tokens is None else target_tokens
     return Budget(
         max_tokens=max_tokens,

@@ -16,6 +16,7 @@ from memman.config import MemoryConfig
 from memman.doors import SyncDoor, suspended
 from memman.entries import Content, Entry, TokenCount
 from memman.explaining import Explanation
+from memman.formats import FormatName
 from memman.ports import FeedItem, LocalCounter, ModelInfo, Store, Summarizer
 from memman.results import Context, SessionStats, Summary
 from memman.sessions import OnConflict
@@ -35,6 +36,8 @@ class MemoryManager:
         summarizer: None asks nobody unless the settings name somebody; a `str -> str` callable, a
             `Summarizer`, or a name: `anthropic:MODEL`, `cmd:PROGRAM ARGS`, `digest` for nobody.
         counter: None is resolved by `model`; a counter's name, a `str -> int`, or a counter.
+        format: the message format of contexts, "openai-chat" by default.
+        model_info: the limits of `model`, in place of those that memman knows.
         redact: `Entry -> Entry`, called before an entry is counted and stored, and again before a
             summarizer or a remote counter sees it.
         clock: aware datetimes; for tests.
@@ -47,7 +50,7 @@ class MemoryManager:
 
     Raises:
         ConfigError: a setting, or two together, cannot be.
-        PluginNotFound: no counter, summarizer or store answers to a name; nothing was opened.
+        PluginNotFound: no counter, format, summarizer or store answers to a name; nothing was opened.
         AsyncPortRefused: the store, counter or summarizer is async: use `AsyncMemoryManager`.
         InvalidInput: an argument is of the wrong kind.
         StoreError: the store cannot be opened.
@@ -61,6 +64,8 @@ class MemoryManager:
         config: MemoryConfig | None = None,
         summarizer: str | Callable[[str], str] | Summarizer | None = None,
         counter: str | Callable[[str], int] | LocalCounter | None = None,
+        format: FormatName | str | None = None,
+        model_info: ModelInfo | None = None,
         redact: Redact | None = None,
         clock: Callable[[], datetime] | None = None,
         new_id: Callable[[], str] | None = None,
@@ -68,8 +73,8 @@ class MemoryManager:
     ) -> None:
         self._verbs = verbs = AsyncMemoryManager.__new__(AsyncMemoryManager)
         verbs._start(  # noqa: SLF001 - the two doors are one class in two forms
-            SyncDoor(), self, store, model, config, summarizer, counter, redact, clock, new_id,
-            exclusive,
+            SyncDoor(), self, store, model, config, summarizer, counter, format, model_info, redact,
+            clock, new_id, exclusive,
         )  # fmt: skip
         self._adding, self._building = verbs._adding, verbs._building  # noqa: SLF001 - likewise
 
@@ -234,7 +239,9 @@ class MemoryManager:
         draft = drafts.context(source, content, message_id)
         return self._now(self._adding, session_id, draft, id, pinned, metadata, compress)
 
-    def add_messages(self, session_id: str, messages: Any, format: str = "auto") -> list[Entry]:
+    def add_messages(
+        self, session_id: str, messages: Any, format: FormatName | str = "auto"
+    ) -> list[Entry]:
         """Adds a provider's messages, atomically: all or none.
 
         Args:
@@ -353,7 +360,7 @@ class MemoryManager:
         self,
         session_id: str,
         *,
-        format: str = "openai-chat",
+        format: FormatName | str | None = None,
         model: str | None = None,
         budget: int | None = None,
         system: str | None = None,
@@ -364,7 +371,7 @@ class MemoryManager:
         Args:
             session_id: must exist.
             format: "openai-chat", "openai-responses", "anthropic", "gemini", "bedrock", "mistral",
-                "langchain", "text", or a plugin's.
+                "langchain", "text", or a plugin's; the manager's by default.
             model: another model than the session's; the window is priced by its counter and its reports.
             budget: tokens; the session's `max_tokens` by default.
             system: a system prompt that precedes the session's own system messages.

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 
 from memman.errors import ConfigError
-from memman.showing import shown
+from memman.showing import among, shown
 
+PresetName = Literal[
+    "default", "buffer", "window", "token_buffer", "summary", "summary_buffer"
+]  # for type checkers, beside `window(n)`
 SUMMARISE: Final = "summarise"  # in a strategy: the one step that asks somebody
 _LONGEST = 60  # characters of a name, far more than any has
 _WINDOW = 5  # entries that "window" keeps: what systems with a memory of that name do
@@ -57,8 +60,8 @@ def preset_named(strategy: str) -> Preset:
     name, number = found.groups() if found and len(strategy) <= _LONGEST else (strategy, None)
     preset = _PRESETS.get(name)
     if preset is None:
-        known = ", ".join("window(n)" if preset.size else name for name, preset in _PRESETS.items())
-        raise ConfigError(f"strategy={shown(strategy, _LONGEST)} is no preset; known are {known}")
+        known = ["window(n)" if preset.size else name for name, preset in _PRESETS.items()]
+        raise ConfigError(f"strategy={shown(strategy, _LONGEST)} is no preset{among(name, known)}")
     if preset.size is None:
         if number is not None:
             raise ConfigError(

@@ -81,6 +81,7 @@ class Shared:
         remote: Callable[[MemoryConfig], Remote | None],
         limits: Callable[[str | None], tuple[int, int, int] | None],
         summarizer: Callable[[MemoryConfig], Any],
+        format: str,
         format_named: Callable[[str], Format],
         check: Callable[[MemoryConfig], None],
         check_change: Callable[[MemoryConfig, MemoryConfig], None],
@@ -96,6 +97,7 @@ class Shared:
         self.remote = remote
         self.limits = limits
         self.summarizer = summarizer
+        self.format = format
         self.format_named = format_named
         self.check = check
         self.check_change = check_change

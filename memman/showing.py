@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import reprlib
+from collections.abc import Iterable
+from difflib import get_close_matches
 from typing import Final
 
 _MOST: Final = 200  # characters; far more than tells which value it was
 _MOST_SAID: Final = 1_000  # characters of an error, which may quote a whole conversation
+
+
+_ALIKE: Final = 0.7  # of 1; below it, `nope` is like `openai`
 
 
 class _Brief(reprlib.Repr):
@@ -36,6 +41,21 @@ def shown(value: object, most: int = _MOST) -> str:
         return _BRIEF.repr(value)[:most]
     except Exception:  # noqa: BLE001 - a stranger's object may fail in ways of its own
         return _unshowable(value)[:most]
+
+
+def did_you_mean(name: object, known: Iterable[str]) -> str:
+    """Return `, did you mean 'x'?` for the known name most like `name`, "" if none is like it."""
+    if not isinstance(name, str):
+        return ""
+    by_lower = {each.lower(): each for each in known}
+    close = get_close_matches(name.lower(), by_lower, 1, _ALIKE)
+    return f", did you mean {by_lower[close[0]]!r}?" if close else ""
+
+
+def among(name: object, known: Iterable[str]) -> str:
+    """Return the end of an error about an unknown name: a suggestion, and the known names."""
+    names = list(known)
+    return f"{did_you_mean(name, names) or ';'} known are {', '.join(names)}"
 
 
 def told(error: BaseException) -> str:

@@ -1,7 +1,6 @@
 """What tests need of the machine: each is marked, and skips with its reason where it is missing.
 
 `MEMMAN_REQUIRE=shared,service,browser` turns such a skip into a failure: CI has all of them.
-`MEMMAN_REQUIRE=long` runs the tests that take long; without it they skip.
 """
 
 from __future__ import annotations
@@ -37,28 +36,14 @@ def _missing_browser() -> str | None:
     return None
 
 
-def _missing_time() -> str | None:
-    if "long" in _required():
-        return None
-    return "it takes long, and CI runs it: set MEMMAN_REQUIRE=long to run it here"
-
-
-def _required() -> list[str]:
-    return os.environ.get("MEMMAN_REQUIRE", "").split(",")
-
-
-MISSING = {
-    "shared": _missing_shared,
-    "service": _missing_service,
-    "browser": _missing_browser,
-    "long": _missing_time,
-}
+MISSING = {"shared": _missing_shared, "service": _missing_service, "browser": _missing_browser}
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skips a marked test whose part of the machine is missing, or fails it where it is required."""
+    required = os.environ.get("MEMMAN_REQUIRE", "").split(",")
     for mark, missing in MISSING.items():
         if item.get_closest_marker(mark) and (reason := missing()):
-            if mark in _required():
+            if mark in required:
                 pytest.fail(f"{mark} is required here: {reason}")
             pytest.skip(reason)

@@ -390,7 +390,7 @@ def test_a_model_must_be_a_name(model: Any) -> None:
     refused(InvalidInput, "model", lambda memory: memory.record_usage("s", 3, model=model))
 
 
-@pytest.mark.parametrize("name", [7, "nope", None], ids=repr)
+@pytest.mark.parametrize("name", [7, "nope"], ids=repr)
 def test_an_unknown_format_is_named_beside_the_known_ones(name: Any) -> None:
     refused(MemmanError, repr(name), lambda memory: memory.build_context("s", format=name))
     messages = [{"role": "user", "content": "x"}]

@@ -20,7 +20,7 @@ from memman import (
     hookimpl,
 )
 from memman.compression.stages import clip_large, drop_oldest
-from memman.config import resolve_budget
+from memman.config import SETTINGS, resolve_budget
 from memman.plugins import shared_plugins
 from memman.presets import preset_named
 from memman.stores import MemoryStore
@@ -82,6 +82,26 @@ def test_of_an_unknown_model_fifty_thousand_tokens_and_a_hundred_entries_trigger
     budget = resolve_budget(MemoryConfig(), None)
     assert (budget.max_tokens, budget.max_entries) == (50_000, 100)
     assert (budget.target_tokens, budget.target_entries) == (25_000, 50)
+
+
+def test_entries_do_not_trigger_beside_a_token_limit() -> None:
+    assert resolve_budget(MemoryConfig(max_tokens=100_000), None).max_entries is None
+    memory = manager(max_tokens=100_000)
+    for number in range(120):
+        memory.add_user_message("s", f"short note number {number}, nothing else")
+    assert memory.get_stats("s").compressed_entries == 0
+    assert memory.get_stats("s").max_entries is None
+
+
+@pytest.mark.parametrize("strategy", ["window(4)", "summary"])
+def test_presets_that_mean_entries_keep_their_number(strategy: str) -> None:
+    config = MemoryConfig(strategy=strategy, max_tokens=100_000)
+    assert resolve_budget(config, LIMITS).max_entries == (4 if strategy == "window(4)" else 20)
+
+
+def test_misspelt_setting_is_a_config_error_with_suggestion() -> None:
+    with pytest.raises(ConfigError, match="unknown setting 'max_token', did you mean 'max_tokens'"):
+        MemoryConfig(max_token=5)  # type: ignore[call-arg]
 
 
 def test_entries_do_not_trigger_for_a_known_model_unless_they_are_set() -> None:
@@ -158,7 +178,8 @@ def test_an_n_that_is_no_number_of_entries_is_named(strategy: str) -> None:
 @pytest.mark.parametrize("strategy", ["", "Window", "windows", "window(5", "a b", "summarise"])
 def test_an_unknown_strategy_is_named_beside_the_known_ones(strategy: str) -> None:
     with pytest.raises(
-        ConfigError, match=r"is no preset; known are default, buffer, window\(n\), "
+        ConfigError,
+        match=r"is no preset(;|, did you mean .*\?) known are default, buffer, window\(n\), ",
     ):
         MemoryConfig(strategy=strategy)
 
@@ -553,7 +574,7 @@ def test_a_variable_is_memman_and_the_settings_name(
 
 
 @pytest.mark.parametrize("blank", ["", " \n"])
-@pytest.mark.parametrize("name", MemoryConfig.__struct_fields__)
+@pytest.mark.parametrize("name", SETTINGS)
 def test_a_variable_that_is_blank_counts_as_not_set(name: str, blank: str) -> None:
     config = MemoryConfig.from_env({f"MEMMAN_{name.upper()}": blank})
     assert config == MemoryConfig()

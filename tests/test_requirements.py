@@ -29,6 +29,7 @@ from memman import (
     StateError,
     events,
 )
+from memman import config as settings_of
 from memman.compression import clip_large, clip_rest
 from memman.config import resolve_budget
 from memman.formats.rules import check
@@ -880,7 +881,7 @@ def test_r20_this_setting_does_what_it_says(name):
 
 
 def test_r20_every_setting_has_such_a_test():
-    assert set(SETTINGS) == set(MemoryConfig.__struct_fields__)
+    assert set(SETTINGS) == set(settings_of.SETTINGS)
 
 
 def test_r20_a_setting_that_cannot_be_is_refused_and_changes_nothing():

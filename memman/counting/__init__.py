@@ -17,7 +17,7 @@ from memman.counting.failures import Fallen, failure_of
 from memman.counting.framing import Billing, framing_in, framing_of
 from memman.counting.images import image_tokens
 from memman.counting.limits import known_limits, limits_of
-from memman.counting.lookup import Models
+from memman.counting.lookup import Models, sound_limits
 from memman.counting.meter import Meter
 from memman.counting.models import FAMILIES, family_of, model_key, model_ref
 from memman.counting.overflow import Overflow, parse_overflow
@@ -69,5 +69,6 @@ __all__ = [
     "read_body",
     "resolve",
     "resolve_remote",
+    "sound_limits",
     "sound_specs",
 ]

@@ -72,7 +72,7 @@ class Models:
         if learned is not None:
             return learned
         answer = self._plugins().first("memman_model_info", model=ref)
-        if isinstance(answer, ModelInfo) and _sound(answer):
+        if isinstance(answer, ModelInfo) and sound_limits(answer):
             return answer
         _refused("memman_model_info", answer)
         return limits_of(ref)
@@ -83,7 +83,8 @@ def _refused(hook: str, answer: Any) -> None:
         logger.warning("the answer of a plugin to %s is of no use: %r", hook, answer)
 
 
-def _sound(info: ModelInfo) -> bool:
+def sound_limits(info: ModelInfo) -> bool:
+    """Whether all limits are positive numbers."""
     numbers = (info.context, info.max_input, info.max_output)
     return all(type(number) is int and number > 0 for number in numbers)
 

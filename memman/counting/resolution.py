@@ -15,7 +15,7 @@ import msgspec
 from memman.counting.strangers import check_ready, make, strangers_own
 from memman.errors import CounterUnavailable, PluginNotFound
 from memman.ports import CounterSpec, ModelRef
-from memman.showing import shown
+from memman.showing import among, shown
 
 logger = logging.getLogger("memman.counting")
 _ACCURACY = {"high": 2, "medium": 1, "low": 0}
@@ -128,8 +128,8 @@ def _by_name(model: ModelRef, specs: Sequence[CounterSpec], name: str) -> Resolu
             counter = make(spec, model)
             chosen = _candidate(spec, _match(spec, model), chosen=True, reason="asked for by name")
             return Resolution(model=model, spec=spec, counter=counter, candidates=(chosen,))
-    known = ", ".join(sorted(spec.name for spec in specs))
-    raise PluginNotFound(f"no token counter is called {shown(name)}; known are {known}")
+    known = sorted(spec.name for spec in specs)
+    raise PluginNotFound(f"no token counter is called {shown(name)}{among(name, known)}")
 
 
 def _match(spec: CounterSpec, model: ModelRef) -> int:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Final, Literal
 
 from memman.errors import FormatError, PluginNotFound
 from memman.formats.anthropic import AnthropicFormat
@@ -21,9 +21,10 @@ from memman.formats.plain import plain_items, plain_messages
 from memman.formats.rendering import Rendering, prompt_in
 from memman.formats.text import TextFormat
 from memman.ports import Format
-from memman.showing import shown
+from memman.showing import among, shown
 
 __all__ = [
+    "ALIASES",
     "BUILTIN_FORMATS",
     "AnthropicFormat",
     "BedrockFormat",
@@ -32,6 +33,7 @@ __all__ = [
     "MistralFormat",
     "OpenAIChatFormat",
     "OpenAIResponsesFormat",
+    "FormatName",
     "Rendering",
     "TextFormat",
     "candidates",
@@ -42,6 +44,17 @@ __all__ = [
     "prompt_in",
 ]
 
+FormatName = Literal[
+    "openai-chat", "openai-responses", "anthropic", "gemini", "bedrock", "mistral", "langchain", "text",
+    "openai", "responses", "claude", "google",
+]  # fmt: skip
+"""The names of memman's own formats, for type checkers; plugins have others."""
+ALIASES: Final = {
+    "openai": "openai-chat",
+    "responses": "openai-responses",
+    "claude": "anthropic",
+    "google": "gemini",
+}
 BUILTIN_FORMATS: tuple[Format, ...] = (
     OpenAIChatFormat(),
     AnthropicFormat(),
@@ -55,13 +68,12 @@ BUILTIN_FORMATS: tuple[Format, ...] = (
 
 
 def format_named(name: str, formats: Iterable[Format] = BUILTIN_FORMATS) -> Format:
-    """The format of this name. Raises `PluginNotFound` that lists the known ones."""
+    """Return the format of this name or alias. Raises `PluginNotFound` that lists the known ones."""
     known = {known.name: known for known in formats}
-    if not isinstance(name, str) or name not in known:
-        raise PluginNotFound(
-            f"no message format is called {shown(name)}; known are {', '.join(known)}"
-        )
-    return known[name]
+    form = (known.get(name) or known.get(ALIASES.get(name, ""))) if isinstance(name, str) else None
+    if form is None:
+        raise PluginNotFound(f"no message format is called {shown(name)}{among(name, known)}")
+    return form
 
 
 def candidates(

@@ -7,7 +7,7 @@ Data flows down once (record, store) and up once (window, event), under the sess
 from __future__ import annotations
 
 import logging
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -37,6 +37,7 @@ from memman.records import (
 from memman.sessions.pacing import Pace, Progress
 from memman.sessions.telling import Telling
 from memman.shared import Shared
+from memman.showing import did_you_mean
 from memman.window import Slot, Window
 
 logger = logging.getLogger("memman")
@@ -605,10 +606,11 @@ class LiveWindow(Telling):
         await self._drain()
 
 
-def no_session(session_id: str) -> SessionNotFound:
-    """The error for a session that nothing was ever recorded in."""
+def no_session(session_id: str, known: Iterable[str] = ()) -> SessionNotFound:
+    """The error for a session that nothing was ever recorded in; `known` are ids to suggest."""
+    hint = did_you_mean(session_id, known) or ";"
     return SessionNotFound(
-        f"there is no session {session_id!r}; an add_* verb or import_session creates one"
+        f"there is no session {session_id!r}{hint} an add_* verb or import_session creates one"
     )
 
 

@@ -77,7 +77,7 @@ class LiveSessions:
             return session
         session_id, shared = check_id(session_id, "session_id"), self._shared
         if await shared.door.call(shared.store, shared.store.state, session_id) is None:
-            raise no_session(session_id)
+            raise no_session(session_id, list(self._live))
         return self.named(session_id)
 
     def open(self, session_id: str) -> Session:

@@ -10,6 +10,7 @@ from msgspec import UNSET
 
 from memman import MemoryConfig, compression
 from memman.compression import PRESETS, stages_of
+from memman.config import SETTINGS
 from tests.docs.pages import code, table
 
 ROWS = table("reference/settings.md", "setting")
@@ -21,13 +22,13 @@ def _default(cell: str) -> Any:
 
 
 def test_the_table_has_every_setting_in_the_order_of_the_config() -> None:
-    assert [code(row["setting"])[0] for row in ROWS] == list(MemoryConfig.__struct_fields__)
+    assert [code(row["setting"])[0] for row in ROWS] == list(SETTINGS)
 
 
 def test_each_default_is_the_one_in_the_config() -> None:
     shown = {code(row["setting"])[0]: _default(row["default"]) for row in ROWS}
     config = MemoryConfig()
-    actual = {name: getattr(config, name) for name in MemoryConfig.__struct_fields__}
+    actual = {name: getattr(config, name) for name in SETTINGS}
     assert shown == actual
     assert [type(value) for value in shown.values()] == [type(value) for value in actual.values()]
 
@@ -54,7 +55,7 @@ def test_a_preset_changes_the_defaults_of_its_row_and_no_others(name: str) -> No
     config = MemoryConfig(strategy=name.replace("(n)", "(7)"))
     changed = [
         f"{setting}={getattr(config, setting)!r}"
-        for setting in MemoryConfig.__struct_fields__
+        for setting in SETTINGS
         if setting != "strategy" and getattr(config, setting) != getattr(plain, setting)
     ]
     assert code(PRESET_ROWS[name]["its defaults"].replace("=n`", "=7`")) == changed

@@ -1,0 +1,86 @@
+"""Names of formats, counters and sessions: aliases are accepted, misspelt names get a suggestion."""
+
+from __future__ import annotations
+
+import pytest
+
+from memman import (
+    ConfigError,
+    MemoryConfig,
+    MemoryManager,
+    ModelInfo,
+    PluginNotFound,
+    SessionNotFound,
+)
+
+ALIASES = {
+    "openai": "openai-chat",
+    "responses": "openai-responses",
+    "claude": "anthropic",
+    "google": "gemini",
+}
+
+
+def manager(**given: object) -> MemoryManager:
+    memory = MemoryManager(**given)  # type: ignore[arg-type]
+    memory.add_user_message("chat", "hello")
+    return memory
+
+
+@pytest.mark.parametrize(("alias", "name"), ALIASES.items())
+def test_format_aliases_are_accepted(alias: str, name: str) -> None:
+    memory = manager()
+    context = memory.build_context("chat", format=alias)
+    assert context.format == name
+    assert context is memory.build_context("chat", format=name)
+    memory.add_messages("copy", context.messages, format=alias)
+    assert memory.get_entries("copy")[0].text == "hello"
+
+
+@pytest.mark.parametrize(("typed", "meant"), [("antropic", "anthropic"), ("Gemini", "gemini")])
+def test_misspelt_format_gets_a_suggestion(typed: str, meant: str) -> None:
+    with pytest.raises(PluginNotFound, match=f"did you mean '{meant}'"):
+        manager().build_context("chat", format=typed)
+
+
+def test_misspelt_counter_gets_a_suggestion() -> None:
+    with pytest.raises(PluginNotFound, match="did you mean 'chars4'"):
+        MemoryManager(counter="char4")
+
+
+def test_misspelt_session_gets_a_suggestion() -> None:
+    with pytest.raises(SessionNotFound, match="no session 'chta', did you mean 'chat'"):
+        manager().get_stats("chta")
+
+
+def test_misspelt_preset_gets_a_suggestion() -> None:
+    with pytest.raises(ConfigError, match="did you mean 'summary_buffer'"):
+        MemoryConfig(strategy="summary_bufer")
+
+
+def test_managers_format_is_that_of_its_contexts() -> None:
+    memory = manager(format="claude")
+    assert memory.build_context("chat").format == "anthropic"
+    assert memory.build_context("chat", format="openai").format == "openai-chat"
+    assert memory.get_context_for_llm("chat").endswith("hello")
+
+
+def test_unknown_format_of_a_manager_is_refused() -> None:
+    with pytest.raises(PluginNotFound, match="did you mean 'gemini'"):
+        MemoryManager(format="gemni")
+
+
+def test_model_info_replaces_the_table() -> None:
+    memory = manager(model="gpt-4o", model_info=ModelInfo(1_000_000, 900_000, 50_000))
+    assert memory.get_stats("chat").max_tokens == int(0.8 * 900_000)
+
+
+@pytest.mark.parametrize("info", [ModelInfo(0, 1, 1), (1, 1, 1)])
+def test_model_info_of_no_use_is_refused(info: object) -> None:
+    with pytest.raises(ConfigError, match="model_info must be"):
+        MemoryManager(model="gpt-4o", model_info=info)  # type: ignore[arg-type]
+
+
+def test_model_info_without_a_model_is_refused() -> None:
+    with pytest.raises(ConfigError, match="give model= too"):
+        MemoryManager(model_info=ModelInfo(10, 10, 10))
