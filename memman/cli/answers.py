@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-import click
 import msgspec
 
 from memman.archive import ArchiveInfo, SessionState
+from memman.cli.output import write_json
 from memman.compression import CompressionPlan
 from memman.counting import Candidate
 from memman.entries import Accuracy, Entry, Method, TokenCount
@@ -36,12 +36,12 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, tag_field="memman"):
 
 def answer(document: Answer) -> None:
     """Writes the JSON document of a command to stdout."""
-    click.echo(msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n", nl=False)
+    write_json(msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n")
 
 
 def answer_line(document: Answer) -> None:
     """Writes one of many documents to stdout: a line each."""
-    click.echo(msgspec.json.encode(document) + b"\n", nl=False)
+    write_json(msgspec.json.encode(document) + b"\n")
 
 
 # ---------------------------------------------------------------- of a session

@@ -13,6 +13,7 @@ import click
 
 from memman import __version__
 from memman.cli.commands import COMMANDS
+from memman.cli.output import say
 from memman.cli.problems import USAGE, exit_code, lines_of
 from memman.errors import MemmanError
 from memman.plugins import shared_plugins
@@ -113,7 +114,7 @@ def _leave_pipe() -> None:
 
 def _end(lines: Sequence[str], code: int) -> NoReturn:
     for number, line in enumerate(lines):
-        click.echo(line if number else f"memman: {line}", err=True)
+        say(line if number else f"memman: {line}", err=True)
     sys.exit(code)
 
 
@@ -121,7 +122,7 @@ class _OneLine(logging.Handler):
     """What the library logs, as notes on stderr: one line each, without traces."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        click.echo(f"memman: {record.getMessage()}", err=True)
+        say(f"memman: {' '.join(record.getMessage().split())}", err=True)
 
 
 @contextmanager
@@ -155,7 +156,7 @@ def memman(ctx: click.Context, no_color: bool) -> None:
     if no_color:
         ctx.color = False  # for this command and those below it
     if ctx.invoked_subcommand is None:
-        click.echo(ctx.get_help())
+        say(ctx.get_help())
         ctx.exit(USAGE)
 
 

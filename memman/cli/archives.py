@@ -25,6 +25,7 @@ from memman.archive import (
 )
 from memman.cli.databases import check_file
 from memman.cli.lines import STDIN
+from memman.cli.output import json_output
 from memman.cli.problems import UnreadableError, UnusableError
 from memman.cli.progress import Watch
 from memman.entries import file_mode
@@ -85,13 +86,19 @@ def write_archive(
     memory: MemoryManager, session_id: str, path: str, packing: Packing | None = None
 ) -> ArchiveInfo:
     """Writes a session's archive to a file, or to stdout for "-". Raises `UnusableError`."""
-    to = sys.stdout.buffer if path == STDIN else path
+    to = _stdout(packing) if path == STDIN else path
     try:
         return memory.export_archive(session_id, to, packing=packing)
     except BrokenPipeError:
         raise
     except OSError as error:
         raise UnusableError(f"cannot write {path}: {error.strerror or error}") from None
+
+
+def _stdout(packing: Packing | None) -> BinaryIO:
+    if packing not in (None, "none") and sys.stdout.isatty():
+        raise UnusableError("a packed archive is no text for a terminal; name a file with -o")
+    return json_output()
 
 
 @contextmanager

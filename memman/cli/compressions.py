@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from memman.cli.display import counted, harmless
+from memman.cli.display import counted
+from memman.cli.output import harmless
 from memman.cli.problems import FindingError
 from memman.entries import parse_address
 from memman.explaining import CompressionFate, Trail

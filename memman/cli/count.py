@@ -13,6 +13,7 @@ from memman.cli.answers import CountAnswer, Counted, CountsAnswer, answer
 from memman.cli.display import Row, console, counted, table
 from memman.cli.lines import STDIN, read_bytes
 from memman.cli.options import json_option, model_option, note
+from memman.cli.output import say
 from memman.cli.problems import FailedError, UnreadableError, UnusableError
 from memman.cli.strictness import strict_option
 from memman.counting import explain, model_ref
@@ -58,7 +59,7 @@ def count(
         answer(CountAnswer(model=model, characters=len(given), **asdict(found)))
         return
     said = counted(found.tokens, "token")
-    click.echo(f"{said} ({found.method}, {found.accuracy} accuracy, {found.counter})")
+    say(f"{said} ({found.method}, {found.accuracy} accuracy, {found.counter})")
 
 
 def _count_by_all(text: str, model: str | None, strict: bool, as_json: bool) -> None:

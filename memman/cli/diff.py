@@ -16,12 +16,12 @@ from memman.cli.display import (
     console,
     counted,
     first_line,
-    harmless,
     print_lines,
     speaker,
     table,
 )
 from memman.cli.options import json_option, note, ratio, session_argument
+from memman.cli.output import harmless
 from memman.cli.problems import FindingError
 from memman.cli.session_files import load
 from memman.entries import Entry

@@ -1,15 +1,16 @@
-"""What is shown: the use of a context window, and text that cannot harm a terminal."""
+"""What is shown: the use of a context window, and tables."""
 
 from __future__ import annotations
 
 import os
 import sys
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Literal, TextIO
+from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 import click
 import msgspec
 
+from memman.cli.output import harmless
 from memman.entries import Entry, TokenCount
 from memman.report.usage import Usage
 
@@ -118,10 +119,16 @@ def _percent(part: int, whole: int) -> str:
 def console(stream: Literal["stdout", "stderr"] = "stdout") -> Console:
     """A rich console: colours on a terminal only, and never with NO_COLOR or `--no-color`."""
     from rich.console import Console
+    from rich.segment import Segment
 
     class Shown(Console):
         def on_broken_pipe(self) -> None:
             raise BrokenPipeError  # rich would end the process with 1; the command decides
+
+        def render(self, renderable: Any, options: Any = None) -> Iterable[Segment]:
+            """Escape everything that is printed, whoever made it; rich's own controls pass."""
+            for piece in super().render(renderable, options):
+                yield piece if piece.control else Segment(harmless(piece.text), piece.style)
 
     file: TextIO = getattr(sys, stream)
     terminal = file.isatty()
@@ -271,11 +278,3 @@ def first_line(text: str, limit: int = 120) -> str:
     """The beginning of a text on one line, harmless to a terminal."""
     line = " ".join(text[: 4 * limit].split())
     return harmless(line if len(line) <= limit else f"{line[: limit - 3]}...")
-
-
-def harmless(text: str) -> str:
-    """The text with control characters shown as escapes, so that it cannot steer a terminal."""
-    return "".join(
-        char if char.isprintable() or char in "\n\t" else char.encode("unicode_escape").decode()
-        for char in text
-    )

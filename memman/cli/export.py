@@ -10,7 +10,7 @@ import msgspec
 from memman.archive import Packing
 from memman.cli.answers import ArchiveAnswer, ExportAnswer, answer
 from memman.cli.archives import FORMAT, write_archive
-from memman.cli.display import counted, harmless
+from memman.cli.display import counted
 from memman.cli.fitting import enough
 from memman.cli.lines import STDIN
 from memman.cli.options import (
@@ -21,6 +21,7 @@ from memman.cli.options import (
     note,
     session_argument,
 )
+from memman.cli.output import write_data, write_json
 from memman.cli.problems import FindingError, UnusableError
 from memman.cli.progress import working
 from memman.cli.session_files import Session, check_target, load
@@ -81,12 +82,12 @@ def export(
     if as_json:
         answer(_told(context, faults))
     elif target == "text":
-        click.echo(context.text)
+        write_data(f"{context.text}\n")
     else:
-        click.echo(_request(context))
+        write_json(_request(context))
     _notes(context)
     for fault in faults:
-        note(harmless(f"message {fault.index}: {fault.rule}: {fault.message}"))
+        note(f"message {fault.index}: {fault.rule}: {fault.message}")
     if faults:
         raise FindingError(f"the context breaks {counted(len(faults), 'rule')} of {target}")
 
@@ -129,11 +130,11 @@ def _built(opened: Session, target: str, budget: int | None) -> Context:
         ) from None
 
 
-def _request(context: Context) -> str:
+def _request(context: Context) -> bytes:
     body: Any = context.messages
     if context.system is not None or context.format == "gemini":
         body = _REQUESTS.get(context.format, _plain_request)(context.system, context.messages)
-    return msgspec.json.format(msgspec.json.encode(body), indent=2).decode()
+    return msgspec.json.format(msgspec.json.encode(body), indent=2) + b"\n"
 
 
 def _plain_request(system: str | None, messages: list[Any]) -> dict[str, Any]:

@@ -9,8 +9,9 @@ import click
 
 from memman.cli.answers import FollowAnswer, answer_line
 from memman.cli.databases import check_database, there
-from memman.cli.display import counted, harmless
+from memman.cli.display import counted
 from memman.cli.options import json_option
+from memman.cli.output import say
 from memman.entries import transcript_line
 from memman.ports import FeedItem
 from memman.records import (
@@ -64,7 +65,7 @@ def _show(items: Iterator[FeedItem], as_json: bool) -> None:
         else:
             told = " ".join(_told(item.record).split())
             shown = told if len(told) <= _MOST_CHARS else f"{told[:_MOST_CHARS]}..."
-            click.echo(harmless(f"{item.session_id}  {item.seq:,}  {shown}"))
+            say(f"{item.session_id}  {item.seq:,}  {shown}")
 
 
 def _told(record: Record) -> str:

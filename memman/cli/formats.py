@@ -7,8 +7,9 @@ from shlex import quote
 import click
 
 from memman.cli.answers import CheckAnswer, FormatRow, FormatsAnswer, answer
-from memman.cli.display import Row, console, counted, harmless, table
+from memman.cli.display import Row, console, counted, table
 from memman.cli.options import format_option, json_option, note
+from memman.cli.output import say
 from memman.cli.problems import FindingError, UnusableError
 from memman.cli.reading import read_log
 from memman.formats.logs import IMPORT_FORMATS
@@ -58,7 +59,7 @@ def check_log(log: str, target: str | None, message_format: str, as_json: bool) 
         answer(CheckAnswer(format=found.format, target=whose, violations=tuple(faults)))
     else:
         for fault in faults:
-            click.echo(harmless(f"message {fault.index}: {fault.rule}: {fault.message}"))
+            say(f"message {fault.index}: {fault.rule}: {fault.message}")
     if faults:
         raise FindingError(f"{found.name} breaks {counted(len(faults), 'rule')} of {whose}")
     note(f"{found.name}: {counted(len(found.messages), 'message')}, no rule of {whose} is broken")

@@ -23,7 +23,7 @@ from memman.cli.archives import (
     write_archive,
 )
 from memman.cli.databases import database, quiet_manager
-from memman.cli.display import counted, counted_by, harmless
+from memman.cli.display import counted, counted_by
 from memman.cli.fitting import check_fit
 from memman.cli.lines import STDIN, File
 from memman.cli.logs import MOST_IN_DOCUMENT, records_of_log
@@ -245,7 +245,7 @@ def _take(
         document = _in_database(into, kept)
         told = memory, kept
     stats = told[0].get_stats(told[1])
-    note(f"session {harmless(repr(told[1]))}: {counted(stats.total_entries, 'entry', 'entries')}")
+    note(f"session {told[1]!r}: {counted(stats.total_entries, 'entry', 'entries')}")
     if as_json:
         answer(document(format="session", stats=stats))
 

@@ -13,6 +13,7 @@ import click
 
 from memman.cli.archives import limit
 from memman.cli.databases import choose
+from memman.cli.output import say
 from memman.entries import MOST_TOKENS, is_blank
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -170,7 +171,7 @@ def format_option(text: str) -> Callable[[F], F]:
 
 def note(text: str) -> None:
     """Writes a note for the person at the terminal to stderr."""
-    click.echo(text, err=True)
+    say(text, err=True)
 
 
 def own_command() -> str:

@@ -17,6 +17,7 @@ from memman.cli.answers import (
 )
 from memman.cli.display import Row, console, counted, first_line, table
 from memman.cli.options import json_option, note
+from memman.cli.output import say
 from memman.cli.problems import FindingError
 from memman.cli.scaffolding import KINDS, scaffold
 from memman.plugins import PluginInfo, shared_plugins
@@ -129,10 +130,10 @@ def _judge(checked: CheckedPluginAnswer, as_json: bool) -> None:
 
 def _show(head: str, laws: Sequence[Law]) -> None:
     """What was checked, and below it a line a law."""
-    click.echo(head)
+    say(head)
     for law in laws:
         reason = f": {first_line(law.reason, 300)}" if law.reason else ""
-        click.echo(f"  {law.outcome:7}  {law.law}{reason}")
+        say(f"  {law.outcome:7}  {law.law}{reason}")
 
 
 def _scaffold(name: str, into: Path, kind: str, as_json: bool) -> None:
@@ -141,7 +142,7 @@ def _scaffold(name: str, into: Path, kind: str, as_json: bool) -> None:
         answer(ScaffoldAnswer(folder=str(folder), files=tuple(files)))
         return
     for file in files:
-        click.echo(folder / file)
+        say(str(folder / file))
     asked = f" --summarizer {name}:MODEL" if kind == "summarizer" else ""
     note(f"next: pip install -e {folder}, then memman plugins --check {name}{asked}")
 

@@ -14,6 +14,7 @@ from memman.cli.databases import is_database, quiet_manager
 from memman.cli.lines import STDIN, File
 from memman.cli.logs import MOST_IN_DOCUMENT
 from memman.cli.options import FILE, json_option, model_option, note, session_argument
+from memman.cli.output import write_data
 from memman.cli.problems import UnusableError
 from memman.cli.progress import working
 from memman.cli.reading import is_log, log_in
@@ -71,7 +72,7 @@ def report(
         opened = _opened(session, model)
     if output == STDIN:
         for piece in pieces(opened.memory, opened.id, **hidden):
-            click.echo(piece, nl=False)
+            write_data(piece)
         return
     with working("writing the page"):
         _write(opened, output, hidden)

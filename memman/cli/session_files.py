@@ -10,7 +10,6 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
-import click
 import msgspec
 
 from memman.archive import FORMAT, SessionState, document_bytes, records_of
@@ -23,6 +22,7 @@ from memman.cli.archives import (
 )
 from memman.cli.databases import check_readable, chosen, is_database, opened, quiet_manager
 from memman.cli.lines import STDIN, File, decode, read_bytes, text_of
+from memman.cli.output import write_json
 from memman.cli.problems import UnreadableError, UnusableError
 from memman.cli.reading import is_log
 from memman.entries import Entry, file_mode
@@ -129,7 +129,7 @@ def save(state: SessionState, path: str, force: bool = False) -> int:
     """
     data = document_bytes(state, indent=2) + b"\n"
     if path == STDIN:
-        click.echo(data, nl=False)
+        write_json(data)
         return len(data)
     check_target(path, state.session_id, force)
     if is_archive_name(path) or archived_session(path) is not None:

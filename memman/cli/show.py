@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Sequence
 from typing import get_args
 
 import click
 
 from memman.cli.answers import EntryAnswer, ShowAnswer, answer
-from memman.cli.display import Row, arrow, console, counted, first_line, harmless, table
+from memman.cli.display import Row, arrow, console, counted, first_line, table
 from memman.cli.options import json_option, note, session_argument
+from memman.cli.output import write_data
 from memman.cli.problems import FindingError
 from memman.cli.session_files import Session, load
 from memman.entries import ENTRY_TYPES, Entry, Role, parse_address
@@ -91,10 +91,10 @@ def _show_one(entry: Entry, opened: Session, as_json: bool) -> None:
     if as_json:
         answer(EntryAnswer(session_id=opened.id, entry=entry))
         return
-    state, name = _state(entry, opened.places), harmless(entry.name or entry.role)
+    state, name = _state(entry, opened.places), entry.name or entry.role
     tokens = counted(entry.token_count.tokens, "token")
     note(f"{entry.address} {entry.type} {name}, {tokens}, {state}, id {entry.id}")
-    click.echo(harmless(entry.text) if sys.stdout.isatty() else entry.text)
+    write_data(f"{entry.text}\n")
 
 
 def _row(entry: Entry, opened: Session, to: str) -> Row:

@@ -11,9 +11,10 @@ from memman.archive import verify as verify_archive
 from memman.cli.answers import VerifyAnswer, answer
 from memman.cli.archives import FORMAT, archived_session, limits, spooled
 from memman.cli.databases import quiet_manager
-from memman.cli.display import counted, harmless
+from memman.cli.display import counted
 from memman.cli.lines import STDIN, read_bytes
 from memman.cli.options import json_option, limit_option
+from memman.cli.output import say
 from memman.cli.problems import UNREADABLE
 from memman.cli.progress import working
 from memman.cli.session_files import document_of
@@ -76,14 +77,13 @@ def _checked(path: str, name: str) -> VerifyAnswer:
 def _tell(found: VerifyAnswer) -> None:
     records = counted(found.records or 0, "record")
     entries = counted(found.entries or 0, "entry", "entries")
-    session = harmless(repr(found.session_id))
-    click.echo(f"{found.file}: OK, {found.format} of session {session}, {records}, {entries}")
-    click.echo(f"SHA-256 {found.sha256}")
+    say(f"{found.file}: OK, {found.format} of session {found.session_id!r}, {records}, {entries}")
+    say(f"SHA-256 {found.sha256}")
 
 
 def _tell_faults(found: VerifyAnswer) -> None:
     faults = counted(len(found.problems), "fault")
-    click.echo(f"memman: {found.file} is not sound: {faults}", err=True)
+    say(f"memman: {found.file} is not sound: {faults}", err=True)
     for problem in found.problems:
-        click.echo(harmless(f"  - {problem}"), err=True)
+        say(f"  - {problem}", err=True)
     click.get_current_context().exit(UNREADABLE)

@@ -14,12 +14,12 @@ from memman.cli.display import (
     counted,
     cut_lines,
     first_line,
-    harmless,
     print_lines,
     speaker,
 )
 from memman.cli.lines import STDIN
 from memman.cli.options import json_option, note, own_command, session_argument
+from memman.cli.output import harmless
 from memman.cli.problems import FindingError
 from memman.cli.session_files import load
 from memman.explaining import CompressionFate, Found, Remnant, Trace, trace
