@@ -3,17 +3,25 @@
 A block marked `output` must equal what the Python block before it printed. The pages with a provider's
 SDK run against a server on the loopback interface (`tests/docs/loopback.py`). The pages of the command
 run in a folder of their own; their blocks marked `console` must show what each `$ memman ...` prints.
+
+Tests are marked by what they need of the machine, and skip with the reason where it is missing.
+`MEMMAN_REQUIRE=shared,service,browser` turns such a skip into a failure: CI has all of them.
+`MEMMAN_REQUIRE=long` runs the tests that take long; without it they skip.
 """
 
 from __future__ import annotations
 
 import gc
 import io
+import os
 import re
 import shlex
+import shutil
+import socket
 import sys
 from collections.abc import Iterator
 from contextlib import redirect_stdout
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -27,15 +35,22 @@ from sybil.sybil import SybilCollection
 from sybil.typing import Evaluator
 
 from memman.cli.app import memman
+from tests.conftest import SHARED
 from tests.docs.loopback import Loopback, running
 
 pytest.register_assert_rewrite("memman.testing")
 
 # A machine that is busy is no fault of what is tested; times are measured in benchmarks/.
 settings.register_profile(
-    "memman", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+    "memman",
+    max_examples=25,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    print_blob=True,
 )
-settings.register_profile("ci", settings.get_profile("memman"), derandomize=True, database=None)
+settings.register_profile(
+    "ci", settings.get_profile("memman"), max_examples=100, derandomize=True, database=None
+)
 settings.register_profile("thorough", settings.get_profile("memman"), max_examples=2_000)
 settings.load_profile("memman")
 
@@ -129,6 +144,59 @@ def _pages(
         fixtures=fixtures,
         teardown=_forget,
     )
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
+    """Run files that are named one by one in this process: for them, workers take long to start."""
+    named = all(Path(name.partition("::")[0]).is_file() for name in config.args)
+    return 0 if named else None
+
+
+def _missing_shared() -> str | None:
+    return None if SHARED.is_dir() else f"the conversations of {SHARED} are not here"
+
+
+def _missing_service() -> str | None:
+    try:
+        socket.create_connection(("127.0.0.1", 5432), timeout=1).close()
+    except OSError as error:
+        return f"no PostgreSQL answers on this machine ({error})"
+    return None
+
+
+def _missing_browser() -> str | None:
+    if shutil.which("chromium") is None:
+        return "there is no Chromium: install your system's `chromium`"
+    if find_spec("playwright") is None:
+        return "there is no Playwright: run with `uv run --group browser`"
+    return None
+
+
+def _missing_time() -> str | None:
+    if "long" in _required():
+        return None
+    return "it takes long, and CI runs it: set MEMMAN_REQUIRE=long to run it here"
+
+
+def _required() -> list[str]:
+    return os.environ.get("MEMMAN_REQUIRE", "").split(",")
+
+
+MISSING = {
+    "shared": _missing_shared,
+    "service": _missing_service,
+    "browser": _missing_browser,
+    "long": _missing_time,
+}
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skips a marked test whose part of the machine is missing, or fails it where it is required."""
+    for mark, missing in MISSING.items():
+        if item.get_closest_marker(mark) and (reason := missing()):
+            if mark in _required():
+                pytest.fail(f"{mark} is required here: {reason}")
+            pytest.skip(reason)
 
 
 def pytest_collection_finish() -> None:

@@ -4,5 +4,5 @@ from hypothesis import settings
 
 
 def examples(number: int) -> int:
-    """`number`, scaled as the profile scales Hypothesis's own 100: 20 times as many by `thorough`."""
-    return number * settings.default.max_examples // 100
+    """Scale `number` by the profile: all of it by `ci`, a quarter by default, 20 times by `thorough`."""
+    return max(1, number * settings.default.max_examples // 100)
