@@ -239,9 +239,7 @@ def text_of(content: Content) -> str:
 
 
 def opaque_tokens(part: Part) -> int:
-    """The tokens of a part that is neither text nor image, by its bytes."""
-    if isinstance(part, OpaquePart):
-        return len(bytes(part.block)) // 3
+    """The tokens of a file that is given inline, by its bytes."""
     return len(part.data) // 3 if isinstance(part, FilePart) and part.data else 0
 
 

@@ -18,6 +18,7 @@ from zlib import crc32
 import msgspec
 from cachetools import LRUCache, TTLCache
 
+from memman.counting.beside import beside_block, beside_entry
 from memman.counting.estimator import estimator_for
 from memman.counting.framing import api_of, framing_in
 from memman.counting.images import IMAGE_TYPES, image_tokens, images_inside, size_of
@@ -48,9 +49,6 @@ _RECENT_NAMES = 256
 _TEXTS_KEPT = 1_024
 _TOOLS_KEPT = 64
 _TEXT_TTL_SECONDS = 300.0
-# How a message was written, in what a format keeps of it: no model reads that, nor what an API says of it.
-_HOW_WRITTEN = frozenset({"blank", "order", "spelled", "style"})
-_OF_THE_API = frozenset({"id", "response_metadata", "status", "type", "usage_metadata"})
 _SMALLEST_IMAGE = 1_024  # bytes of JSON that are looked into for images
 
 
@@ -207,16 +205,18 @@ class Meter:
         block = _json(part.block)
         if isinstance(block, dict) and block.get("type") in IMAGE_TYPES:
             return sum(self._image(source) for source in images_inside(block))
-        shown, size = self._shown(block)
-        return shown + max(0, opaque_tokens(part) - size // 3)
+        shown, drawn = self._shown(block)
+        found = beside_block(block)
+        return shown + found.tokens + max(0, found.size - drawn) // 3
 
     def _beside(self, raw: msgspec.Raw) -> int:
         """What goes out beside an entry's text: by its bytes, but for the images in it."""
-        size = _bytes_beside(raw)
-        if size < _SMALLEST_IMAGE:
-            return size // 2
-        shown, drawn = self._shown(_json(raw))
-        return shown + max(0, size - drawn) // 2
+        given = _json(raw)
+        found = beside_entry(given)
+        if found.size < _SMALLEST_IMAGE:
+            return found.tokens + found.size // 2
+        shown, drawn = self._shown(given)
+        return found.tokens + shown + max(0, found.size - drawn) // 2
 
     def _shown(self, value: Any) -> tuple[int, int]:
         """The tokens of the images in JSON, and the bytes that they take in it."""
@@ -239,36 +239,6 @@ class Meter:
     def plus(count: TokenCount, extra: int) -> TokenCount:
         """A count with tokens added that were known otherwise."""
         return msgspec.structs.replace(count, tokens=count.tokens + extra) if extra else count
-
-
-def _bytes_beside(raw: msgspec.Raw) -> int:
-    """The bytes of what goes out beside an entry's text and may be read by the model, by format."""
-    given = _json(raw)
-    if not isinstance(given, dict):
-        return len(memoryview(raw))
-    return sum([_bytes_kept(kept) for kept in given.values()])
-
-
-def _bytes_kept(kept: Any) -> int:
-    """Those of what one format keeps; of a stranger's making all of them."""
-    if not isinstance(kept, dict):
-        return len(msgspec.json.encode(kept))
-    size = 0
-    for place, value in kept.items():
-        if place in _HOW_WRITTEN:
-            continue
-        held = value if isinstance(value, dict) else {place: value}
-        for each in held.values() if place == "parts" else (held,):
-            size += _bytes_read(each)
-    return size
-
-
-def _bytes_read(held: Any) -> int:
-    """Those of a block's keys, but for the API's own: ids, states, what is empty."""
-    if not isinstance(held, dict):
-        return len(msgspec.json.encode(held))
-    read = {key: value for key, value in held.items() if value and key not in _OF_THE_API}
-    return len(msgspec.json.encode(read)) if read else 0
 
 
 def _json(raw: msgspec.Raw) -> Any:

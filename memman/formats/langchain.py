@@ -217,8 +217,15 @@ def _render_assistant(turn: Turn) -> Rendered:
     message = _message(_kind(kept), beside(data, kept.message), kept)
     framing = MESSAGE_FRAMING + sum([parts_framing(entry.content) for entry in texts])
     framing += (MESSAGE_FRAMING + _CALL_FRAMING) * len(calls)
-    results = [_wire_result(call, extras) for call in turn.answers]
+    results = [_wire_result(call, extras) for call in turn.answers if _is_answered(call)]
     return Rendered((message, *results), framing, tuple(extras))
+
+
+def _is_answered(call: Call) -> bool:
+    """Whether a tool message answers a call: LangChain wants none for an invalid call without an id."""
+    if call.result is not None or call.entry.call_id is not None:
+        return True
+    return kept_of(call.entry, _NAME).style != "invalid"
 
 
 def _kind(kept: Kept) -> str:
@@ -269,7 +276,8 @@ def _wire_call(call: Call, extras: list[str]) -> dict[str, Any]:
 def _wire_invalid(call: Call) -> dict[str, Any]:
     entry = call.entry
     kept = kept_of(entry, _NAME)
-    base = {"name": entry.name, "args": entry.text, "id": call.unique_id}
+    call_id = call.unique_id if _is_answered(call) else None
+    base = {"name": entry.name, "args": entry.text, "id": call_id}
     return beside({**base, "type": "invalid_tool_call"}, kept.body)
 
 
@@ -277,8 +285,9 @@ def _wire_result(call: Call, extras: list[str]) -> dict[str, Any]:
     data: dict[str, Any] = {"content": NO_RESULT, "tool_call_id": call.unique_id}
     result = call.result
     if result is None:
-        extras.append(NO_RESULT)
-        return _message("tool", data)
+        name = call.entry.name or "tool"
+        extras += [NO_RESULT, name]
+        return _message("tool", {**data, "name": name, "status": "error"})
     kept = kept_of(result, _NAME)
     data["content"] = _wire_content(result.content, kept, extras)
     if result.is_error:

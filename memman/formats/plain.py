@@ -93,7 +93,7 @@ def _plain(index: int, message: Any, inside: bool) -> Any:
             f"message {index} must be a dict or an SDK's message object, "
             f"not {type(message).__name__}"
         )
-    found = dict(plain)
+    found = _with_plain_artifact(dict(plain))
     if inside and "parts" in found:
         found = {"role": "model"} | found
     try:
@@ -140,8 +140,7 @@ def _dumped(index: int, message: Any, dump: Callable[..., Any]) -> Any:
     """An SDK's object as plain data, without what is only in responses."""
     try:
         if hasattr(message, "additional_kwargs") and hasattr(message, "type"):
-            # LangChain's, as it writes them down itself
-            return {"type": message.type, "data": dump(mode="json")}
+            return {"type": message.type, "data": _dumped_langchain(message, dump)}
         if hasattr(message, "parts"):  # Google's: fields that were not set, and the wire's names
             return {"parts": []} | dump(mode="json", by_alias=True, exclude_none=True)
         if _is_responses_item(message):  # as OpenAI's SDK itself sends it back
@@ -151,6 +150,28 @@ def _dumped(index: int, message: Any, dump: Callable[..., Any]) -> Any:
         reason = told(error)
         raise FormatError(f"message {index} cannot be read: {reason}") from error
     return _sendable(dumped) if isinstance(dumped, Mapping) else dumped
+
+
+def _dumped_langchain(message: Any, dump: Callable[..., Any]) -> Any:
+    """A LangChain message as it writes itself down; an artifact that is no JSON is left out."""
+    if getattr(message, "artifact", None) is None:
+        return dump(mode="json")
+    try:
+        return dump(mode="json")
+    except Exception:  # noqa: BLE001 - an artifact may be any object, and no model sees it
+        return {**dump(mode="json", exclude={"artifact"}), "artifact": None}
+
+
+def _with_plain_artifact(message: dict[str, Any]) -> dict[str, Any]:
+    """A message of LangChain without an artifact that is no JSON."""
+    for key in ("data", "kwargs"):
+        data = message.get(key)
+        if isinstance(data, Mapping) and data.get("artifact") is not None:
+            try:
+                plain_json(data["artifact"], "artifact")
+            except InvalidInput:
+                return {**message, key: {**data, "artifact": None}}
+    return message
 
 
 def _is_responses_item(message: Any) -> bool:

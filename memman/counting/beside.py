@@ -1,0 +1,124 @@
+"""What a message carries beside its text, and how much of it a provider bills.
+
+Measured on recorded requests: cache marks and signatures cost nothing, a repeated reasoning text is billed
+once, and an encrypted one costs about a token for four characters beyond the first 200.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+# How a message was written, in what a format keeps of it. No model reads that.
+_HOW_WRITTEN: Final = frozenset({"blank", "order", "spelled", "style"})
+# What only an API or a framework reads of a message.
+_OF_THE_API: Final = frozenset({
+    "additional_kwargs", "artifact", "id", "response_metadata", "status", "type", "usage_metadata",
+})  # fmt: skip
+_UNREAD: Final = frozenset({"cache_control", "cachePoint", "signature"})  # at any depth
+_ENCRYPTED: Final = frozenset({"thoughtSignature", "thought_signature"})  # at any depth
+_THOUGHTS: Final = ("reasoning_content", "reasoning", "reasoning_details", "thinking_blocks")
+_UNBILLED_CHARACTERS: Final = 200
+_ENCRYPTED_CHARACTERS: Final = 4  # to a token
+_PROSE_BYTES: Final = 3  # to a token
+
+
+class Beside(msgspec.Struct, frozen=True):
+    """The bytes of JSON that a model may read, and the `tokens` of reasoning apart from them."""
+
+    size: int = 0
+    tokens: int = 0
+
+    def __add__(self, other: Beside) -> Beside:
+        return Beside(self.size + other.size, self.tokens + other.tokens)
+
+
+_NOTHING: Final = Beside()
+
+
+def beside_entry(raw: Any) -> Beside:
+    """Return what goes out beside an entry's text: `raw` as decoded, what each format keeps by its name."""
+    if not isinstance(raw, dict):
+        return Beside(_bytes(raw))
+    return sum(map(_beside_kept, raw.values()), _NOTHING)
+
+
+def beside_block(block: Any) -> Beside:
+    """Return what a provider's own block costs; the summary of encrypted reasoning is billed with it."""
+    if not isinstance(block, Mapping):
+        return Beside(_bytes(block))
+    encrypted = block.get("encrypted_content")
+    if isinstance(encrypted, str):
+        return Beside(0, encrypted_tokens(encrypted))
+    if block.get("type") == "redacted_thinking" and isinstance(block.get("data"), str):
+        return Beside(0, encrypted_tokens(block["data"]))
+    if block.get("type") == "thinking" and not block.get("thinking"):
+        signature = block.get("signature")
+        return Beside(0, encrypted_tokens(signature) if isinstance(signature, str) else 0)
+    read, tokens = _read(block)
+    return Beside(_bytes(read), tokens)
+
+
+def encrypted_tokens(text: str) -> int:
+    """Return about what an encrypted text or a signature costs."""
+    return max(0, len(text) - _UNBILLED_CHARACTERS) // _ENCRYPTED_CHARACTERS
+
+
+def _beside_kept(kept: Any) -> Beside:
+    """Return the cost of what one format keeps; of an unknown shape everything."""
+    if not isinstance(kept, dict):
+        return Beside(_bytes(kept))
+    found = _NOTHING
+    for place, value in kept.items():
+        if place in _HOW_WRITTEN:
+            continue
+        held = value if isinstance(value, dict) else {place: value}
+        for each in held.values() if place == "parts" else (held,):
+            found += _beside_keys(each)
+    return found
+
+
+def _beside_keys(held: Any) -> Beside:
+    """Return the cost of a block's keys, without the API's own and without empty ones."""
+    if not isinstance(held, dict):
+        return Beside(_bytes(held))
+    thoughts = max((_thought(held.get(key)) for key in _THOUGHTS), key=len)
+    unread = _OF_THE_API.union(_THOUGHTS)
+    read, tokens = _read({key: value for key, value in held.items() if value and key not in unread})
+    return Beside(_bytes(read) if read else 0, tokens + len(thoughts.encode()) // _PROSE_BYTES)
+
+
+def _thought(value: Any) -> str:
+    """Return the reasoning in a text, or in a list of its blocks; encrypted blocks have none."""
+    if isinstance(value, str):
+        return value
+    texts = [
+        block.get("text") or block.get("summary") or block.get("thinking")
+        for block in (value if isinstance(value, list) else ())
+        if isinstance(block, dict)
+    ]
+    return "\n".join(text for text in texts if isinstance(text, str))
+
+
+def _read(value: Any) -> tuple[Any, int]:
+    """Return a JSON value without what no model reads, and the tokens of the signatures left out."""
+    if isinstance(value, list):
+        items = [_read(item) for item in value]
+        return [item for item, _ in items], sum(tokens for _, tokens in items)
+    if not isinstance(value, Mapping):
+        return value, 0
+    found: dict[str, Any] = {}
+    tokens = 0
+    for key, item in value.items():
+        if key in _ENCRYPTED and isinstance(item, str):
+            tokens += encrypted_tokens(item)
+        elif key not in _UNREAD:
+            found[key], inside = _read(item)
+            tokens += inside
+    return found, tokens
+
+
+def _bytes(value: Any) -> int:
+    return len(msgspec.json.encode(value))
