@@ -36,6 +36,7 @@ from memman.errors import (
     StoreFull,
     SummarizerFailed,
     SummarizerUnavailable,
+    WrongEventLoop,
 )
 from memman.events import CompressionResult
 from memman.explaining import CompressionFate, EntryFate, Explanation, SummarizerState, Trigger
@@ -115,4 +116,5 @@ __all__ = [
     "StoreFull",
     "SummarizerFailed",
     "SummarizerUnavailable",
+    "WrongEventLoop",
 ]

@@ -104,7 +104,8 @@ class AsyncMemoryManager:
         exclusive: this manager is the only writer of the store, so that it need not be asked for
             news at each operation. Always so for the store in memory that `None` makes.
 
-    One manager belongs to one event loop. Receivers of its events may be coroutine functions.
+    One manager belongs to one event loop of asyncio, and to the next one after that is closed; in another
+    its methods raise `WrongEventLoop`. Receivers of its events may be coroutine functions.
 
     Raises:
         ConfigError: a setting, or two together, cannot be.
@@ -872,6 +873,7 @@ class AsyncMemoryManager:
         form = self._shared.format if format is None else self._resolver.format_named(format).name
         encoded = tools_json(tools) if tools is not None and tools != [] else None
         asked = Asked(form, model, budget, system, encoded)
+        self._door.enter()
         session = self._sessions.find(session_id)
         context = session.build_here(asked) if session is not None else None
         return self._built(session_id, asked) if context is None else context

@@ -20,7 +20,7 @@ from queue import Empty, SimpleQueue
 from types import CoroutineType
 from typing import Any, NoReturn, Protocol, TypeVar
 
-from memman.errors import AsyncPortRefused, InvalidInput, MemmanError
+from memman.errors import AsyncPortRefused, InvalidInput, MemmanError, WrongEventLoop
 from memman.events import is_cancellation, skip
 
 logger = logging.getLogger("memman")
@@ -57,6 +57,7 @@ class Door(Protocol):
 
     is_async: bool
 
+    def enter(self) -> None: ...
     def lock(self) -> Lock: ...
     async def call(self, port: Any, method: Callable[..., Any], *args: Any, **kw: Any) -> Any: ...
     async def to_the_end(self, work: Coroutine[Any, Any, T]) -> T: ...
@@ -235,6 +236,9 @@ class SyncDoor:
         self._started: list[threading.Thread] = []
         self._closing = False
 
+    def enter(self) -> None:
+        """Do nothing: any thread may use the manager."""
+
     def lock(self) -> SyncLock:
         return SyncLock()
 
@@ -336,28 +340,42 @@ class SyncDoor:
                 thread.join(max(0.0, deadline - time.monotonic()))
 
 
+_OTHER_LOOP = (
+    "this AsyncMemoryManager belongs to another event loop, which is still open: make one manager for "
+    "each loop, or use MemoryManager, which any number of threads and loops may use"
+)
+_NO_LOOP = (
+    "AsyncMemoryManager needs a running event loop of asyncio (or uvloop): under trio, and without a "
+    "loop, use MemoryManager, for example by trio.to_thread.run_sync"
+)
+
+
 class AsyncLock:
-    """An asyncio lock, made when first used so that it belongs to the running loop."""
+    """An asyncio lock of the door's event loop; another loop, after the first was closed, gets another."""
 
-    __slots__ = ("_lock", "_waiting")
+    __slots__ = ("_door", "_lock", "_loop", "_waiting")
 
-    def __init__(self) -> None:
+    def __init__(self, door: AsyncDoor) -> None:
+        self._door = door
         self._lock: Any = None
-        self._waiting = 0
+        self._loop: Any = None
+        self._waiting: set[object] = set()
 
     def _real(self) -> Any:
-        if self._lock is None:
+        loop = self._door.loop()
+        if self._loop is not loop:
             import asyncio
 
-            self._lock = asyncio.Lock()
+            self._loop, self._lock, self._waiting = loop, asyncio.Lock(), set()
         return self._lock
 
     async def __aenter__(self) -> None:
-        self._waiting += 1
+        lock, row, place = self._real(), self._waiting, object()
+        row.add(place)
         try:
-            await self._real().acquire()
+            await lock.acquire()
         finally:
-            self._waiting -= 1
+            row.discard(place)
 
     async def __aexit__(self, *exc: object) -> None:
         self._lock.release()
@@ -378,20 +396,46 @@ class AsyncLock:
 
 
 class AsyncDoor:
-    """One event loop; blocking ports go to its worker threads."""
+    """One event loop at a time; blocking ports go to its worker threads."""
 
     is_async = True
 
     def __init__(self) -> None:
+        import asyncio
+
+        self._running = asyncio.get_running_loop
+        self._binding = threading.Lock()
+        self._loop: Any = None
         self._tasks: set[Any] = set()
         self._apart: set[Any] = set()
         self._closing = False
         self._abandoned: list[threading.Thread] = []
 
+    def loop(self) -> Any:
+        """Return the running event loop. Raises `WrongEventLoop` while the manager belongs to another."""
+        try:
+            loop = self._running()
+        except RuntimeError:
+            raise WrongEventLoop(_NO_LOOP) from None
+        if loop is not self._loop:
+            self._bind(loop)
+        return loop
+
+    enter = loop
+
+    def _bind(self, loop: Any) -> None:
+        with self._binding:
+            if self._loop not in (None, loop) and not self._loop.is_closed():
+                raise WrongEventLoop(_OTHER_LOOP)
+            self._loop = loop
+            self._tasks.clear()  # they ended with their loop
+            self._apart.clear()
+
     def lock(self) -> AsyncLock:
-        return AsyncLock()
+        return AsyncLock(self)
 
     async def call(self, port: Any, method: Callable[..., Any], *args: Any, **kw: Any) -> Any:
+        self.enter()
         if getattr(port, "blocking", False) and not inspect.iscoroutinefunction(method):
             import asyncio
 
@@ -493,6 +537,7 @@ class AsyncDoor:
 
     def flag(self) -> Any:
         """What `wait` waits for; set in the manager's event loop."""
+        self.enter()
         import asyncio
 
         return asyncio.Event()
@@ -525,6 +570,7 @@ class AsyncDoor:
 
         What is apart is waited for as long, and left alone.
         """
+        self.enter()
         self._closing = True
         if not self._tasks and not self._apart:
             return

@@ -17,6 +17,7 @@ MemmanError
 ├── CounterUnavailable               a counter cannot work here (`reason`)
 ├── SummarizerFailed                 a summarizer gave no summary
 │   └── SummarizerUnavailable        it cannot work here: an SDK, a key or a program is missing
+├── WrongEventLoop (RuntimeError)    an async manager is used outside of its event loop
 └── StoreError
     ├── StoreBusy                    another process held it too long; nothing changed, try again
     ├── StoreConflict                the window changed shape meanwhile
@@ -139,6 +140,10 @@ class SummarizerFailed(MemmanError):
 
 class SummarizerUnavailable(SummarizerFailed):
     """A summarizer cannot work here: an SDK, a key or a program is missing; the message says which."""
+
+
+class WrongEventLoop(MemmanError, RuntimeError):
+    """`AsyncMemoryManager` was used in a second event loop while its first is open, or without asyncio."""
 
 
 class StoreError(MemmanError):

@@ -62,8 +62,9 @@ class LiveSessions:
     def named(self, session_id: str) -> Session:
         """The session of this id, opened where it is not live; it need not exist yet.
 
-        Raises `InvalidInput` for what is no id, and as `open` does.
+        Raises `InvalidInput` for what is no id, `WrongEventLoop` in another event loop, and as `open` does.
         """
+        self._shared.door.enter()
         return self.find(session_id) or self.open(check_id(session_id, "session_id"))
 
     async def known(self, session_id: str) -> Session:
@@ -71,6 +72,7 @@ class LiveSessions:
 
         Raises `SessionNotFound` if there is none, which leaves nothing behind, and as `named` does.
         """
+        self._shared.door.enter()
         session = self.find(session_id)
         if session is not None:
             await session.catch_up()

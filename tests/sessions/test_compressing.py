@@ -20,7 +20,7 @@ from memman import (
     SummaryRequest,
     events,
 )
-from memman.doors import AsyncLock, drive
+from memman.doors import AsyncDoor, AsyncLock, drive
 from memman.stores import MemoryStore
 from memman.testing import Delayed, record_events
 from tests.doors import DOORS, SESSION, SyncUse, words
@@ -354,7 +354,7 @@ def test_an_add_during_a_compression_does_not_wait_for_it(make: Make) -> None:
 
 def test_an_automatic_compression_never_waits_behind_one_by_hand() -> None:
     async def race() -> bool:
-        lock = AsyncLock()
+        lock = AsyncLock(AsyncDoor())
         await lock.__aenter__()
         waiting = asyncio.ensure_future(lock.__aenter__())
         await asyncio.sleep(0)
