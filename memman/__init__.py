@@ -56,6 +56,12 @@ from memman.results import Context, SessionStats, Summary
 
 __version__ = about.VERSION
 
+
+def __dir__() -> list[str]:
+    """The public names alone."""
+    return [*__all__, "__version__"]
+
+
 __all__ = [
     # the managers and their settings
     "AsyncMemoryManager",

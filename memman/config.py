@@ -118,6 +118,13 @@ class MemoryConfig:
             if name not in given:
                 object.__setattr__(self, name, default)
 
+    def __repr__(self) -> str:
+        """The settings that differ from their defaults, as they are written."""
+        plain = dict(zip(self.__struct_fields__, self.__struct_defaults__, strict=True))
+        given = {name: getattr(self, name) for name in self.__struct_fields__ if name in self.given}
+        changed = [f"{name}={value!r}" for name, value in given.items() if value != plain[name]]
+        return f"MemoryConfig({', '.join(changed)})"
+
     @property
     def given(self) -> frozenset[str]:
         """The settings whose value does not come from the preset."""

@@ -105,6 +105,9 @@ class TokenCount(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     latency: float = 0.0
     expected_output: int | None = None
 
+    def __int__(self) -> int:
+        return self.tokens
+
 
 NOT_COUNTED = TokenCount(tokens=0)
 

@@ -74,6 +74,13 @@ class CompressionResult(Event, frozen=True, kw_only=True):
     replacements: tuple[Replacement, ...] = ()
     cost: Cost = Cost()
 
+    def __repr__(self) -> str:
+        """Short enough for a prompt; every field is an attribute."""
+        if self.compression_id is None:
+            return f"<CompressionResult nothing done, {self.tokens_after:,} tokens: {self.reason}>"
+        change = f"{self.tokens_before:,} -> {self.tokens_after:,} tokens"
+        return f"<CompressionResult {change}, {len(self.replaced_ids):,} entries replaced: {self.reason}>"
+
     @property
     def tokens_saved(self) -> int:
         """Tokens that left the window."""

@@ -8,7 +8,8 @@ from typing import Any
 
 import msgspec
 
-from memman.entries import Entry, TokenCount
+from memman.entries import Entry, TokenCount, excerpt
+from memman.notebooks import bar_html
 from memman.records import NO_COST, Cost, Replacement
 from memman.window import Slot
 
@@ -82,13 +83,19 @@ class Context(msgspec.Struct, frozen=True, eq=False, gc=False):  # nothing in it
             f"{self.tokens.tokens} of {self.budget} tokens, {len(self.trimmed)} trimmed)"
         )
 
+    def _repr_html_(self) -> str:
+        """The context as a bar, for notebooks."""
+        title = f"{self._length} messages, {self.tokens.tokens:,} of {self.budget:,} tokens"
+        return bar_html(title, self.breakdown, self.budget)
+
 
 class SessionStats(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a session stands.
+    """The numbers of a session.
 
-    `total_entries`, `active_entries` and `compressed_entries` count added entries of the era, never
-    summaries. `total_tokens` is what was added, `active_tokens` what is in the window, summaries and
-    stubs included. `drift` is reported over estimated input tokens less one (0.05: the provider
+    `active_entries` and `active_tokens` are those of the window, summaries and stubs included: as many as
+    `get_active_entries` returns, and what `max_entries` and `max_tokens` limit. `total_entries` and
+    `total_tokens` count what was added in this era, `compressed_entries` those of them that are not in the
+    window any more. `drift` is reported over estimated input tokens less one (0.05: the provider
     counts 5 % more), None before the first report. `cost` is what the era's compressions took, those that
     came to nothing in this process too: calls of the summarizer, their seconds, and what they were billed.
     """
@@ -108,6 +115,38 @@ class SessionStats(msgspec.Struct, frozen=True, kw_only=True):
     drift: float | None = None
     cost: Cost = NO_COST
 
+    def __repr__(self) -> str:
+        return f"<SessionStats {self.session_id}: {self._filled}>"
+
+    def __str__(self) -> str:
+        summaries = f", {self.summaries:,} of them summaries" if self.summaries else ""
+        lines = [
+            f"session {self.session_id}: {self._filled}{summaries}",
+            f"added: {self.total_tokens:,} tokens in {self.total_entries:,} entries, "
+            f"{self.compressed_entries:,} of them compressed",
+            f"counter: {self.counter}",
+        ]
+        if self.overhead_tokens:
+            lines.append(f"overhead: {self.overhead_tokens:,} tokens")
+        if self.drift is not None:
+            lines.append(f"drift: {100 * self.drift:+.1f} % reported over estimated")
+        if self.cost.calls:
+            lines.append(f"summarizer: {self.cost.calls:,} calls, {self.cost.seconds:.1f} s")
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        """The window as a bar, for notebooks."""
+        parts = {"in the window": self.active_tokens, "overhead": self.overhead_tokens}
+        return bar_html(f"{self.session_id}: {self._filled}", parts, self.max_tokens)
+
+    @property
+    def _filled(self) -> str:
+        most = "" if self.max_entries is None else f" of {self.max_entries:,}"
+        return (
+            f"{self.active_tokens:,} of {self.max_tokens:,} tokens, "
+            f"{self.active_entries:,}{most} entries in the window"
+        )
+
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """A summary in force: what it says, and what it stands for. `ratio` is original over summary."""
@@ -120,6 +159,13 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     ratio: float
     created_at: datetime
     time_range: tuple[datetime, datetime]
+
+    def __repr__(self) -> str:
+        """Short enough for a prompt; every field is an attribute."""
+        return (
+            f"<Summary of {len(self.original_entry_ids):,} entries, {self.token_count:,} tokens for "
+            f"{self.original_token_count:,}: {excerpt(self.content)!r}>"
+        )
 
 
 def summary_of(slot: Slot, originals: Sequence[Entry]) -> Summary:

@@ -24,7 +24,7 @@ LAYERS = {
     "errors": 0, "showing": 0, "entries": 0, "presets": 0, "config": 0, "ids": 0, "about": 0,
     "covered": 1, "records": 1, "ports": 1, "window": 1, "events": 1, "hookspecs": 1, "plugins": 1,
     "drafts": 1, "history": 1, "tools": 1, "signals": 1, "tables": 1, "results": 1, "doors": 1, "usage": 1,
-    "arguments": 1,
+    "arguments": 1, "notebooks": 1,
     "counting": 2, "compression": 2, "formats": 2, "stores": 2, "archive": 2,
     "summarizers": 3,
     "shared": 3,
@@ -35,8 +35,8 @@ LAYERS = {
     "cli": 5, "report": 5, "testing": 5,
 }  # fmt: skip
 ORDER_IN_LAYER_1 = (
-    "covered", "records", "ports", "window", "history", "signals", "events", "results", "hookspecs",
-    "plugins", "doors", "usage", "arguments",
+    "covered", "records", "ports", "window", "history", "signals", "events", "notebooks", "results",
+    "hookspecs", "plugins", "doors", "usage", "arguments",
 )  # fmt: skip
 THIRD_PARTY = {"blinker", "cachetools", "msgspec", "pluggy"}
 OF_THE_COMMAND = {"click", "rich"}

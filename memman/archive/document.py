@@ -57,6 +57,10 @@ class SessionState(msgspec.Struct, frozen=True, kw_only=True):
     format: str = FORMAT
     version: int = VERSION
 
+    def __repr__(self) -> str:
+        """Short enough for a prompt; `to_json` has the whole."""
+        return f"<SessionState {self.session_id}: {len(self.log):,} records, {len(self.entries):,} entries>"
+
     def to_json(self, *, indent: int = 0) -> str:
         """The document; `indent` makes it readable."""
         return document_bytes(self, indent).decode()

@@ -52,7 +52,7 @@ def _totals(opened: Session, numbers: SessionStats) -> list[str]:
     rows = {
         "session": numbers.session_id,
         "entries": f"{numbers.total_entries:,} added, {numbers.compressed_entries:,} compressed",
-        "window": _window(opened, numbers),
+        "window": _window(numbers),
         "tokens": f"{numbers.total_tokens:,} added, {numbers.active_tokens:,} in the window",
         "summaries": f"{numbers.summaries:,}{stands}",
         "limits": f"{numbers.max_tokens:,} tokens, {_limit(numbers)} entries",
@@ -67,11 +67,11 @@ def _limit(numbers: SessionStats) -> str:
     return "unlimited" if numbers.max_entries is None else f"{numbers.max_entries:,}"
 
 
-def _window(opened: Session, numbers: SessionStats) -> str:
+def _window(numbers: SessionStats) -> str:
     """How many entries the window has, and what they are."""
-    active = len(opened.places)
-    stubs = active - numbers.active_entries - numbers.summaries
-    kinds = [counted(numbers.active_entries, "original")]
+    active, originals = numbers.active_entries, numbers.total_entries - numbers.compressed_entries
+    stubs = active - originals - numbers.summaries
+    kinds = [counted(originals, "original")]
     if numbers.summaries:
         kinds.append(counted(numbers.summaries, "summary", "summaries"))
     if stubs:

@@ -88,6 +88,6 @@ def _told(trail: Trail, undone: Sequence[str]) -> str:
 
 
 def _change(before: SessionStats, after: SessionStats) -> str:
-    back = counted(after.active_entries - before.active_entries, "entry", "entries")
+    back = counted(before.compressed_entries - after.compressed_entries, "entry", "entries")
     change = f"{before.active_tokens:,} -> {after.active_tokens:,} tokens"
     return f"{back} in the window again, {change} (limit {after.max_tokens:,})"

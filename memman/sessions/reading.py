@@ -130,13 +130,13 @@ class Reading(Past):
         async with self._lock:
             await self.require()
             window = self._window
-            active = sum(slot.compression is None for slot in window.slots)
+            originals = sum(slot.compression is None for slot in window.slots)
             usage = self._usage
             return SessionStats(
                 session_id=self.id,
                 total_entries=self._entries,
-                active_entries=active,
-                compressed_entries=self._entries - active,
+                active_entries=len(window.slots),
+                compressed_entries=self._entries - originals,
                 summaries=sum(slot.entry.type == "summary" for slot in window.slots),
                 total_tokens=self._tokens,
                 active_tokens=window.tokens,

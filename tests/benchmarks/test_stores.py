@@ -24,7 +24,7 @@ def test_a_grown_session_is_one_that_a_manager_could_have_made(kind: str, tmp_pa
     assert len(snapshot.window) == 41
     memory = MemoryManager(store, counter="chars4")
     stats = memory.get_stats("s")
-    assert (stats.total_entries, stats.active_entries, stats.summaries) == (2_500, 40, 1)
+    assert (stats.total_entries, stats.active_entries, stats.summaries) == (2_500, 41, 1)
     [summary] = memory.get_summaries("s")
     assert len(summary.original_entry_ids) == 2_460
     memory.close()
