@@ -490,7 +490,7 @@ def _some_verb(memory: MemoryManager, rng: random.Random, text: str) -> str | No
 # The alarm may strike between making a coroutine and starting it, or in a destructor: Python says so.
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-@pytest.mark.parametrize("exclusive", [True, False])
+@pytest.mark.parametrize("exclusive", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_an_interruption_leaves_log_and_window_equal_and_no_lock_held(exclusive):
     rng = random.Random(11)
     left = INTERRUPTIONS // 2

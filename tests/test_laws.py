@@ -1010,6 +1010,7 @@ KINDS = [
 ]
 
 
+@pytest.mark.hypothesis
 @pytest.mark.parametrize(("where", "store"), KINDS[1:])
 @pytest.mark.parametrize("laws", [Laws, MeddledLaws])
 def test_the_laws_hold_on_stores_that_outlive_a_process(laws: Any, where: Any, store: Any) -> None:
@@ -1035,6 +1036,7 @@ def test_the_laws_catch_a_store(
         run_state_machine_as_test(machine, settings=HUNT)
 
 
+@pytest.mark.long
 def test_the_laws_catch_a_session_that_commits_the_window_of_its_plan(monkeypatch):
     real_view, real_commit = Compressing._view, Compressing._commit
     planned: dict[int, list[Slot]] = {}
@@ -1055,6 +1057,7 @@ def test_the_laws_catch_a_session_that_commits_the_window_of_its_plan(monkeypatc
         run_state_machine_as_test(MeddledLaws, settings=HUNT)
 
 
+@pytest.mark.long
 def test_the_laws_catch_a_summary_that_lands_on_whatever_is_left_of_its_plan(monkeypatch):
     def landed(slots: list[Slot], record: Compressed, seq: int) -> Any:
         try:

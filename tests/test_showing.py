@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -22,6 +23,7 @@ class Silent:
         raise ZeroDivisionError("no words for it")
 
 
+@functools.cache  # to make one takes longer than most of what it is given to
 def deep(levels: int = 100_000) -> list[Any]:
     made: list[Any] = []
     for _ in range(levels):

@@ -188,14 +188,19 @@ def test_what_is_looked_for_is_what_using_them_would_import() -> None:
     assert "tiktoken" in set(done.stdout.split()) & _heavy()
 
 
-@pytest.mark.parametrize("fault", BROKEN)
+@pytest.mark.parametrize(
+    "faults",
+    [[*BROKEN], *(pytest.param([fault], marks=pytest.mark.long) for fault in BROKEN)],
+    ids=["all", *BROKEN],
+)
 def test_a_broken_one_disturbs_none_of_them(
-    alone: dict[str, Any], fault: str, tmp_path: Path
+    alone: dict[str, Any], faults: list[str], tmp_path: Path
 ) -> None:
-    module = f"memman_{fault.replace('-', '_')}"
-    (tmp_path / f"{module}.py").write_text(BROKEN[fault])
-    _install(tmp_path, f"memman-{fault}", fault, module)
+    for fault in faults:
+        module = f"memman_{fault.replace('-', '_')}"
+        (tmp_path / f"{module}.py").write_text(BROKEN[fault])
+        _install(tmp_path, f"memman-{fault}", fault, module)
     seen = _registered(tmp_path)
     assert {name: seen["errors"][name] for name in POINTS} == dict.fromkeys(POINTS)
     assert seen["counts"] == alone["counts"]
-    assert fault in seen["errors"]
+    assert set(faults) <= set(seen["errors"])

@@ -65,6 +65,7 @@ def test_a_compression_that_ends_above_its_target_and_does_not_say_why_is_seen(
     assert outcome.unexplained
 
 
+@pytest.mark.long
 def test_importing_memman_loads_nothing_heavy() -> None:
     assert imports.measure().loaded == ()
 

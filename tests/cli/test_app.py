@@ -15,6 +15,7 @@ import pytest
 import memman
 
 ROOT = Path(memman.__file__).parent.parent
+LONG = pytest.mark.long
 
 
 def run(*args, given=None, path=(), **environ):
@@ -180,7 +181,10 @@ def test_a_reader_that_goes_away_is_no_traceback(demo_file):
     assert len(done.stdout.splitlines()) == 1
 
 
-@pytest.mark.parametrize("args", [["show"], ["show", "--json"], ["export"]])
+@pytest.mark.parametrize(
+    "args",
+    [["show"], *(pytest.param(each, marks=LONG) for each in (["show", "--json"], ["export"]))],
+)
 def test_a_closed_pipe_is_no_failure(demo_file, args):
     command = [sys.executable, "-m", "memman.cli", args[0], str(demo_file), *args[1:]]
     with subprocess.Popen(
@@ -297,7 +301,7 @@ def test_a_terminal_gets_colours(demo_file):
     assert "\x1b[" in on_a_terminal("stats", demo_file)
 
 
-@pytest.mark.parametrize("columns", ["60", "80"])
+@pytest.mark.parametrize("columns", ["60", pytest.param("80", marks=LONG)])
 def test_a_narrow_terminal_keeps_what_a_dry_run_is_about(demo_file, columns):
     options = ["compress", demo_file, "--budget", "4k", "--dry-run"]
     lines = on_a_terminal(*options, NO_COLOR="1", COLUMNS=columns).splitlines()
@@ -309,7 +313,7 @@ def test_a_narrow_terminal_keeps_what_a_dry_run_is_about(demo_file, columns):
     assert all(re.fullmatch(r"#\d+", row[0]) and row[1].replace(",", "").isdigit() for row in rows)
 
 
-@pytest.mark.parametrize("columns", [60, 80])
+@pytest.mark.parametrize("columns", [60, pytest.param(80, marks=LONG)])
 def test_a_narrow_terminal_has_the_bar_on_one_line(demo_file, columns):
     lines = on_a_terminal("stats", demo_file, NO_COLOR="1", COLUMNS=str(columns)).splitlines()
     assert len(lines[1]) == min(68, columns)
@@ -324,7 +328,7 @@ def test_a_narrow_terminal_shows_where_an_entry_went_and_its_text(demo_file):
     assert max(map(len, lines)) <= 60
 
 
-@pytest.mark.parametrize("args", [["stats"], ["show"], ["compress", "--dry-run"]])
+@pytest.mark.parametrize("args", [["stats"], pytest.param(["compress", "--dry-run"], marks=LONG)])
 def test_no_color_is_obeyed(demo_file, args):
     assert "\x1b" not in on_a_terminal(args[0], demo_file, *args[1:], NO_COLOR="1")
 

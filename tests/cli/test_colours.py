@@ -96,6 +96,7 @@ def test_a_terminal_has_colours(folder: Path) -> None:
     assert ESCAPE in on_a_terminal(folder, ["import log.json -o s.json --force", "stats s.json"])
 
 
+@pytest.mark.long
 def test_no_color_is_heard_by_every_command(folder: Path) -> None:
     assert "\x1b[3" not in on_a_terminal(folder, LINES, NO_COLOR="1")
 

@@ -403,6 +403,7 @@ def test_a_new_plugin_passes_its_tests_and_the_check(scaffolded, kind):
         assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.long
 def test_a_new_plugin_is_clean_for_the_linters(scaffolded):
     for args in (
         ["ruff", "check", "."],

@@ -78,7 +78,7 @@ class Hole:
         return [(*kind, self.address)]
 
 
-@pytest.fixture(params=["drops", "only accepts"])
+@pytest.fixture(params=["drops", pytest.param("only accepts", marks=pytest.mark.long)])
 def hole(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hole]:
     for name, value in ENVIRONMENT.items():
         monkeypatch.setenv(name, value)
@@ -134,7 +134,9 @@ def test_a_local_counter_asks_nobody(hole: Hole, name: str) -> None:
     assert hole.asked == []
 
 
-@pytest.mark.parametrize("door", [MemoryManager, AsyncMemoryManager])
+@pytest.mark.parametrize(
+    "door", [MemoryManager, pytest.param(AsyncMemoryManager, marks=pytest.mark.long)]
+)
 @pytest.mark.parametrize(("name", "model"), REMOTE)
 def test_a_remote_counter_holds_up_no_add_and_nobody_past_its_deadline(
     hole: Hole, name: str, model: str, door: Any

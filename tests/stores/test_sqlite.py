@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import multiprocessing
 import os
 import random
 import sqlite3
@@ -130,47 +129,6 @@ def test_a_forked_child_writes_beside_its_parent(store: SQLiteStore) -> None:
     os.waitpid(pid, 0)
     store.append("s", (added("b"),))
     assert ids_in(store) == ["a", "of the child", "b"]
-
-
-def _writer(path: str, name: str, notes: str) -> None:
-    store = SQLiteStore(path)
-    with Path(notes).open("a", buffering=1) as told:
-        for number in range(100_000):
-            store.append("s", (added(f"{name}-{number}", "text " * 50),))
-            told.write(f"{name}-{number}\n")
-
-
-def test_killed_writers_lose_and_double_nothing(tmp_path: Path, path: str) -> None:
-    spawn = multiprocessing.get_context("spawn")
-    noted: list[str] = []
-    for round_number in range(3):
-        names = [f"{round_number}.{writer}" for writer in range(2)]
-        notes = [str(tmp_path / name) for name in names]
-        writers = [
-            spawn.Process(target=_writer, args=(path, name, note), daemon=True)
-            for name, note in zip(names, notes, strict=True)
-        ]
-        for writer in writers:
-            writer.start()
-        deadline = time.monotonic() + PATIENCE
-        while not all(Path(note).exists() and Path(note).stat().st_size > 50 for note in notes):
-            assert time.monotonic() < deadline, "the writers did not begin"
-            time.sleep(0.01)
-        for writer in writers:
-            writer.kill()
-            writer.join()
-        # A line that the kill cut short was not told to anybody.
-        noted += [line for note in notes for line in Path(note).read_text().split("\n")[:-1]]
-    store = SQLiteStore(path)
-    log = store.read("s", 0, 10**9)
-    ids = [record.id for _, record in log]
-    assert [seq for seq, _ in log] == list(range(1, len(log) + 1))
-    assert len(set(ids)) == len(ids)
-    assert set(noted) <= set(ids)
-    for name in {one.partition("-")[0] for one in ids}:
-        own = [int(one.partition("-")[2]) for one in ids if one.startswith(f"{name}-")]
-        assert own == sorted(own)
-    store.close()
 
 
 # ---------------------------------------------------------------- faults

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import functools
 from collections.abc import Callable, Iterator, Mapping
 from time import monotonic
 from typing import Any
@@ -60,8 +61,13 @@ def in_environment(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL_BEDROCK_RUNTIME", url)
 
 
+@functools.cache  # boto3 reads its description of the service once for a session, and slowly
+def _session() -> boto3.Session:
+    return boto3.Session()
+
+
 def client_of(url: str, region: str = "us-east-1") -> Any:
-    return boto3.Session().client(
+    return _session().client(
         "bedrock-runtime",
         region_name=region,
         endpoint_url=url,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -35,8 +36,13 @@ def environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
 
 
+@functools.cache  # boto3 reads its description of the service once for a session, and slowly
+def _session() -> boto3.Session:
+    return boto3.Session()
+
+
 def client_of(url: str) -> Any:
-    return boto3.Session().client(
+    return _session().client(
         "bedrock-runtime",
         region_name="us-east-1",
         endpoint_url=url,

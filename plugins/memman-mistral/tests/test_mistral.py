@@ -50,6 +50,7 @@ def counters() -> dict[str, MistralCounter]:
 # ---------------------------------------------------------------- models
 
 
+@pytest.mark.long
 def test_every_model_of_mistral_commons_table_has_the_vocabulary_it_has_there() -> None:
     theirs = {
         model: make().instruct_tokenizer.tokenizer

@@ -72,6 +72,7 @@ GOLDEN = [
     (" " * 1_000, 9, 9),
     ("high \ud83d low \ude00 end", 5, 5),
 ]
+LONG = pytest.mark.long
 PIECES = [text for text, _, _ in GOLDEN] + list("aB7 \n\r\t\u3000\u017f'!/éǅ\u0301")
 # Assigned in Unicode 17, which the faster backends know and tiktoken 0.14 does not: whether such a one is a
 # letter is where they part, and what tells them from others costs more than the count itself.
@@ -386,7 +387,7 @@ def test_whitespace_runs_up_to_the_limit_are_exact(
     assert counters[name].count_texts([text]) == [len(genuine[name].encode_ordinary(text))]
 
 
-@pytest.mark.parametrize("name", ENCODINGS)
+@pytest.mark.parametrize("name", [O200K, pytest.param(CL100K, marks=LONG)])
 @pytest.mark.parametrize("unit", [" ", "\t", "\n", "\u3000", " \t\n"])
 def test_longer_runs_are_within_a_token_for_each_cut(
     counters: dict[str, LocalCounter],
@@ -601,7 +602,14 @@ def test_every_backend_has_one_fingerprint_because_the_numbers_are_the_same(
 
 
 @pytest.mark.parametrize("backend", ["toktok", "quicktok"])
-@pytest.mark.parametrize("unit", [" ", "\t", " \t\n", "\u3000", "\u0301", "1", "!"])
+@pytest.mark.parametrize(
+    "unit",
+    [
+        " ",
+        "\u3000",
+        *(pytest.param(each, marks=LONG) for each in ("\t", " \t\n", "\u0301", "1", "!")),
+    ],
+)
 def test_a_backend_is_exact_on_a_run_that_is_long_for_tiktoken(
     fresh: None,
     genuine: dict[str, tiktoken.Encoding],
