@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-import secrets
-import stat
 from collections.abc import Iterable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -18,12 +15,12 @@ from memman.archive.packing import packed, packing_for
 from memman.archive.reading import ArchiveInfo
 from memman.entries import is_path
 from memman.errors import InvalidInput
+from memman.files import NewFile
 from memman.records import Added, Record, tainted_by, tombstone
 from memman.showing import shown
 
 Target = str | os.PathLike[str] | BinaryIO
 """Where an archive is written: a path, or a file open for bytes."""
-_PRIVATE = 0o600
 
 
 class ArchiveWriter:
@@ -47,7 +44,7 @@ class ArchiveWriter:
                 f"an archive cannot be written to {shown(to)}: it is no path of a file"
             )
         self._packing = packing_for(self._path.name if self._path else "", packing)
-        self._part: Path | None = None
+        self._new = None if self._path is None else NewFile(self._path)
         self._out: Any = None if self._path is not None else to
         self._packed: Any = None
         self._tainted = gone
@@ -58,8 +55,8 @@ class ArchiveWriter:
     def begin(self, header: Header) -> None:
         """Opens the file and writes the first line. Raises `OSError`."""
         self._header = header
-        if self._path is not None:
-            self._open(self._path)
+        if self._new is not None:
+            self._out = self._new.open()
         plain = self._packing == "none"
         self._packed = self._out if plain else packed(self._out, self._packing)
         self._put(sealed(msgspec.json.encode(header)))
@@ -80,11 +77,10 @@ class ArchiveWriter:
         self._put(sealed(msgspec.json.encode(trailer)))
         if self._packed is not self._out:
             self._packed.close()
-        self._out.flush()
-        if self._path is not None and self._part is not None:
-            os.fsync(self._out.fileno())
-            self._out.close()
-            self._part.replace(self._path)
+        if self._new is None:
+            self._out.flush()
+        else:
+            self._new.commit()
         return ArchiveInfo(
             session_id=header.session_id,
             records=self._records,
@@ -98,11 +94,8 @@ class ArchiveWriter:
 
     def abandon(self) -> None:
         """Leaves nothing of a path's file behind."""
-        if self._part is not None:
-            if self._out is not None:
-                self._out.close()
-            with suppress(OSError):
-                self._part.unlink()
+        if self._new is not None:
+            self._new.abandon()
 
     def _as_archived(self, record: Record) -> Record:
         """The record without what was deleted, and without an entry's place: that is its line's."""
@@ -119,23 +112,3 @@ class ArchiveWriter:
         self._packed.write(data)
         self._digest.update(data)
         self._bytes += len(data)
-
-    def _open(self, path: Path) -> None:
-        """Opens the file beside its place that will be renamed.
-
-        Its name is its own: what a process that was killed left behind is in nobody's way.
-        """
-        self._part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
-        try:
-            self._out = open(self._part, "xb", opener=_opened_privately)  # noqa: SIM115 - `finish` and `abandon` close it
-        except FileNotFoundError as error:
-            # Named as it was given, not by what would have become it.
-            raise FileNotFoundError(
-                error.errno, "there is no such folder", str(path.parent)
-            ) from None
-        if path.exists() and not path.is_symlink():
-            os.fchmod(self._out.fileno(), stat.S_IMODE(path.lstat().st_mode))
-
-
-def _opened_privately(path: str, flags: int) -> int:
-    return os.open(path, flags, _PRIVATE)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +18,15 @@ from memman.cli.problems import UnusableError
 from memman.cli.progress import working
 from memman.cli.reading import is_log, log_in
 from memman.cli.redacting import redactor
-from memman.cli.session_files import Session, document_of, is_session, load, session_name
+from memman.cli.session_files import (
+    Session,
+    behind_links,
+    document_of,
+    is_session,
+    load,
+    session_name,
+)
 from memman.entries import file_mode
-from memman.errors import MemmanError
 from memman.report import GENERATOR, pieces, write
 
 _HEAD = 2_000  # bytes: where a page says who made it
@@ -129,15 +134,7 @@ def _is_report(target: Path) -> bool:
 
 def _write(opened: Session, output: str, hidden: dict[str, Any]) -> None:
     """Writes the whole page or none of it."""
-    target = Path(output).resolve()
-    part = target.with_name(f".{target.name}.part")
     try:
-        write(opened.memory, opened.id, part, **hidden)
-        part.replace(target)
-    except MemmanError:
-        part.unlink(missing_ok=True)
-        raise
+        write(opened.memory, opened.id, behind_links(output), **hidden)
     except OSError as error:
-        with suppress(OSError):
-            part.unlink()
         raise UnusableError(f"cannot write {output}: {error.strerror or error}") from None

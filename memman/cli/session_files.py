@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import stat
-from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from shlex import quote
@@ -27,6 +25,7 @@ from memman.cli.problems import UnreadableError, UnusableError
 from memman.cli.reading import is_log
 from memman.entries import Entry, file_mode
 from memman.explaining import Trail
+from memman.files import replacing
 from memman.manager import MemoryManager
 from memman.stores import without_password
 
@@ -135,19 +134,18 @@ def save(state: SessionState, path: str, force: bool = False) -> int:
     if is_archive_name(path) or archived_session(path) is not None:
         memory = quiet_manager()
         return write_archive(memory, memory.import_session(state), path).bytes
-    target = Path(path).resolve()
-    part = target.with_name(f".{target.name}.part")
     try:
-        part.touch()
-        if target.exists():  # who may read a conversation stays as it was
-            part.chmod(stat.S_IMODE(target.stat().st_mode))
-        part.write_bytes(data)
-        part.replace(target)
+        with replacing(behind_links(path)) as file:
+            file.write(data)
     except OSError as error:
-        with suppress(OSError):
-            part.unlink()
         raise UnusableError(f"cannot write {path}: {error.strerror or error}") from None
     return len(data)
+
+
+def behind_links(path: str) -> Path:
+    """The checked file that a link leads to; a link to nothing is itself what is replaced."""
+    target = Path(path)
+    return target.resolve() if file_mode(target) else target
 
 
 def target_of(session: str, output: str | None, in_place: bool, as_json: bool) -> str:

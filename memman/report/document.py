@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
+from memman.files import replacing
 from memman.manager import MemoryManager
 from memman.report.data import Report, report_of
 from memman.report.hiding import Redact, redacted, without_content
@@ -66,10 +67,11 @@ def write(
 ) -> int:
     """Writes the report of a session to a file, over one that is there; returns its size in bytes.
 
+    Only its owner may read the file, which is written whole or not at all; a symbolic link is replaced.
     `redact` and `content` as in `render`. Raises also `OSError` for a file that cannot be written.
     """
     made = pieces(memory, session_id, redact=redact, content=content)
-    with Path(path).open("wb") as file:
+    with replacing(Path(path)) as file:
         return sum(file.write(piece.encode()) for piece in made)
 
 

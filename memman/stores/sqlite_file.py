@@ -10,12 +10,14 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from stat import S_ISDIR
 from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeVar
 
 from memman.entries import file_mode
 from memman.errors import StoreBusy, StoreError, StoreFull
+from memman.files import make_private
 from memman.stores.drivers import Driver, error_code, library
 from memman.stores.forks import tell_of_forks
 from memman.stores.rows import UNREADABLE
@@ -227,7 +229,13 @@ class SQLiteFile:
                 return db
 
     def _place(self) -> str:
-        """What is opened: the file, by its path or as a URI of SQLite's."""
+        """What is opened: the file, by its path or as a URI of SQLite's.
+
+        SQLite gives the -wal and -shm files the permissions of the database.
+        """
+        if not self._in_memory:
+            with suppress(OSError):  # SQLite says better why there can be no file
+                make_private(self._file)
         return self._file
 
     def _set_up(self, db: Connection) -> None:

@@ -209,6 +209,7 @@ def test_a_database_of_another_user_is_read_and_not_written_to(
     reachable: Path, command: Command
 ) -> None:
     filled(reachable / "chat.db", "trip")
+    (reachable / "chat.db").chmod(0o644)  # a new database is its owner's alone
     arguments: list[list[str]] = [["sessions"], ["stats"], ["show"], ["follow", "--timeout", "0"]]
     told = [command(*words, reachable / "chat.db").stdout for words in arguments]
 

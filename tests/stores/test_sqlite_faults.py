@@ -442,6 +442,7 @@ def test_who_may_only_read_sees_what_another_writes_meanwhile(open_folder: Path)
     file = open_folder / "chat.db"
     with closing(SQLiteStore(file)) as store:
         append(store, "0")
+    file.chmod(0o644)  # a new database is its owner's alone
     (asks, asked), (says, said) = os.pipe(), os.pipe()
 
     def work() -> None:
@@ -488,6 +489,7 @@ def test_what_keeps_this_user_from_reading_is_said(
         append(store, "a")
         for part in ("", "-wal") if end else ("",):
             shutil.copy(open_folder / f"live.db{part}", f"{file}{part}")
+            Path(f"{file}{part}").chmod(0o644)  # a new database is its owner's alone
     if mode is not None:
         Path(f"{file}{end}").chmod(mode)
     open_folder.chmod(0o555)
