@@ -439,7 +439,10 @@ class Format(Protocol):
         """The messages of one turn."""
 
     def join(self, left: dict[str, Any], right: dict[str, Any]) -> dict[str, Any] | None:
-        """Two neighbours as one new message where the format wants that, else None."""
+        """Two neighbours as one new message where the format wants that, else None.
+
+        Joining is associative: what was joined is joined again with its neighbours.
+        """
 
     def frame(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """The whole request's messages: what must stand first or last is added."""

@@ -118,7 +118,7 @@ class AnthropicFormat:
         if left["role"] != right["role"]:
             return None
         joined = _listed(left["content"]) + _listed(right["content"])
-        return {**right, **left, "content": joined}
+        return {**beside(left, right), "content": joined}
 
     def frame(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """A conversation begins and ends with the user: the newest models refuse a prefilled end."""

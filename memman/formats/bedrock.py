@@ -128,7 +128,7 @@ class BedrockFormat:
         """Neighbours of one role become one message: results first, as the provider wants them."""
         if left["role"] != right["role"]:
             return None
-        return {**right, **left, "content": [*left["content"], *right["content"]]}
+        return {**beside(left, right), "content": [*left["content"], *right["content"]]}
 
     def frame(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """A conversation begins and ends with the user, and its documents have different names."""
@@ -141,9 +141,9 @@ def _with_different_names(messages: list[dict[str, Any]]) -> list[dict[str, Any]
     names = [name for message in messages for name in _document_names(message["content"])]
     if len(set(names)) == len(names):
         return messages
-    taken, seen = {*names}, set[str]()
+    renamer = _Renamer(names)
     return [
-        {**message, "content": [_renamed(block, taken, seen) for block in message["content"]]}
+        {**message, "content": [renamer.renamed(block) for block in message["content"]]}
         for message in messages
     ]
 
@@ -163,21 +163,34 @@ def _document_name(block: dict[str, Any]) -> str | None:
     return name if isinstance(name, str) else None
 
 
-def _renamed(block: dict[str, Any], taken: set[str], seen: set[str]) -> dict[str, Any]:
-    """The block with names that no block before it has; `taken` and `seen` take them in."""
-    if "toolResult" in block:
-        result = block["toolResult"]
-        content = [_renamed(held, taken, seen) for held in result["content"]]
-        return {**block, "toolResult": {**result, "content": content}}
-    name = _document_name(block)
-    if name is None:
-        return block
-    if name in seen:
+class _Renamer:
+    """Numbers the documents of a request whose name an earlier one has."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._taken = {*names}
+        self._seen: set[str] = set()
+        self._numbers: dict[str, Iterator[int]] = {}
+
+    def renamed(self, block: dict[str, Any]) -> dict[str, Any]:
+        """The block with names that no block before it has."""
+        if "toolResult" in block:
+            result = block["toolResult"]
+            content = [self.renamed(held) for held in result["content"]]
+            return {**block, "toolResult": {**result, "content": content}}
+        name = _document_name(block)
+        if name is None:
+            return block
+        if name in self._seen:
+            name = self._other_name(name)
+        self._seen.add(name)
+        return {**block, "document": {**block["document"], "name": name}}
+
+    def _other_name(self, name: str) -> str:
         stem = name[:_LONGEST_STEM].rstrip()
-        name = next(one for n in count(2) if (one := f"{stem} ({n})") not in taken)
-        taken.add(name)
-    seen.add(name)
-    return {**block, "document": {**block["document"], "name": name}}
+        numbers = self._numbers.setdefault(stem, count(2))
+        found = next(one for n in numbers if (one := f"{stem} ({n})") not in self._taken)
+        self._taken.add(found)
+        return found
 
 
 def sdk_messages(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -7,6 +7,7 @@ a provider refuses beyond that is the format's own affair.
 from __future__ import annotations
 
 import re
+from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
@@ -291,24 +292,29 @@ class _Calls:
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}
-        self._unnamed: list[str] = []  # the open calls without an id, in order
+        # The open calls without an id by their number, in order, and the numbers by name.
+        self._open: OrderedDict[int, str] = OrderedDict()
+        self._numbers: dict[str, deque[int]] = {}
+        self._made = 0
 
     def made(self, draft: Draft) -> None:
         """Takes note of a call."""
         name = draft.name or ""
-        if draft.call_id is None:
-            self._unnamed.append(name)
-        else:
+        if draft.call_id is not None:
             self._names[draft.call_id] = name
+            return
+        self._made += 1
+        self._open[self._made] = name
+        self._numbers.setdefault(name, deque()).append(self._made)
 
     def answered(self, call_id: str | None, name: str | None) -> str | None:
         """The name of a result: its own, or that of its call by id, else by order."""
         if call_id is not None:
             return name or self._names.get(call_id)
-        if name in self._unnamed:
-            self._unnamed.remove(name)
-        elif name is None and self._unnamed:
-            return self._unnamed.pop(0)
+        if name is None and self._open:
+            name = self._open[next(iter(self._open))]
+        if name is not None and self._numbers.get(name):
+            del self._open[self._numbers[name].popleft()]
         return name
 
 

@@ -130,7 +130,7 @@ class GeminiFormat:
         """Neighbours of one role become one content; responses to calls stand alone."""
         if _role(left) != _role(right) or _has_response(left) or _has_response(right):
             return None
-        return {**right, **left, "parts": [*left["parts"], *right["parts"]]}
+        return {**beside(left, right), "parts": [*left["parts"], *right["parts"]]}
 
     def frame(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """A conversation begins and ends with the user."""

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from memman.entries import Entry
+from memman.errors import FormatError
 from memman.formats.turns import turns
 from memman.ports import Format, Framing, Rendered, Turn
 from memman.window import Exchange, Slot, Window
@@ -24,9 +25,8 @@ _HAIR = 1e-6  # sums of fractions come out a hair off
 class _Rendered(msgspec.Struct, gc=False):
     """One exchange as rendered: its messages and system entries, and the tokens around its entries.
 
-    `before` is how many messages stood before it, and `displaced` the last of them where this
-    exchange's first message was joined to it. `repeats` says which of its calls repeat an earlier
-    call's id, since their ids on the wire depend on it.
+    `before` is how many messages stood before it, as they were rendered. `repeats` says which of its
+    calls repeat an earlier call's id, since their ids on the wire depend on it.
     """
 
     slots: tuple[Slot, ...]
@@ -35,7 +35,6 @@ class _Rendered(msgspec.Struct, gc=False):
     system: tuple[Entry, ...] = ()
     repeats: tuple[int, ...] = ()
     before: int = 0
-    displaced: _Message | None = None
 
 
 class Rendering:
@@ -63,6 +62,11 @@ class Rendering:
     def _begin(self) -> None:
         """Becomes the rendering of nothing."""
         self._done: list[_Rendered] = []
+        self._pieces: list[
+            _Message
+        ] = []  # the messages as they were rendered, before they are joined
+        self._joined = 0  # so many of them are in `_messages`
+        self._starts: list[int] = []  # for each of `_messages` the place of its first piece
         # Handed out as it is, and never changed in its first `_stable` messages, which others may have:
         # they are the first of `_taken` too, the list that was handed out last.
         self._messages: list[_Message] = []
@@ -90,13 +94,11 @@ class Rendering:
             made = known.get(slots[0]) if known else None
             if made is None or not self._stands(made, slots):
                 made = self._rendered(slots)
-            made.before = len(self._messages)
+            made.before = len(self._pieces)
             done.append(made)
             self._around += made.tokens
-            if self._joins:
-                self._join(made)
-            else:
-                self._messages += made.messages
+            self._pieces += made.messages
+        self._join()
         self.added = ceil(self._around - _HAIR)
         self._epoch = window.epoch
 
@@ -130,7 +132,7 @@ class Rendering:
         tokens = 0.0
         framing = self._framing
         for turn in turns(slots, self._results_anywhere):
-            if turn.kind == "system" and not (self.inline or messages or self._messages):
+            if turn.kind == "system" and not (self.inline or messages or self._pieces):
                 system += turn.entries
                 tokens += self.format.message_framing if framing is None else framing.message
                 continue
@@ -145,28 +147,59 @@ class Rendering:
         repeats = tuple([slot.nth for slot in slots if slot.nth])
         return _Rendered(slots, messages, tokens, system, repeats)
 
-    def _join(self, exchange: _Rendered) -> None:
-        """Appends an exchange's messages, each joined to the one before where the format wants that."""
-        exchange.displaced = None
-        join = self.format.join
-        for message in exchange.messages:
-            messages = self._messages
-            joined = join(messages[-1], message) if messages else None
-            if joined is not None:
-                if len(messages) == exchange.before and exchange.displaced is None:
-                    exchange.displaced = messages[-1]
-                self._cut(len(messages) - 1)
-            self._messages.append(message if joined is None else joined)
+    def _join(self) -> None:
+        """Appends the pieces that are new, each run of neighbours that the format joins as one message."""
+        pieces, first = self._pieces, self._joined
+        if not self._joins:
+            self._starts += range(first, len(pieces))
+            self._messages += pieces[first:]
+        else:
+            run: list[_Message] = []
+            if first < len(pieces) and self._follows(self._messages, pieces[first]):
+                run = [self._messages[-1]]
+                self._joined = self._starts.pop()
+                self._cut(len(self._messages) - 1)
+            for number in range(first, len(pieces)):
+                if run and not self._follows(run, pieces[number]):
+                    self._close(run, number)
+                    run = []
+                run.append(pieces[number])
+            if run:
+                self._close(run, len(pieces))
+        self._joined = len(pieces)
+
+    def _follows(self, run: Sequence[_Message], piece: _Message) -> bool:
+        """Whether the format joins a message to the last of a run."""
+        return bool(run) and self.format.join(run[-1], piece) is not None
+
+    def _close(self, run: list[_Message], end: int) -> None:
+        """Appends a run as one message, joined in halves: from the left it would be copied for each."""
+        while len(run) > 1:
+            halves = [self._joined_pair(*pair) for pair in zip(run[::2], run[1::2], strict=False)]
+            run = [*halves, *run[2 * len(halves) :]]
+        self._starts.append(self._joined)
+        self._messages += run
+        self._joined = end
+
+    def _joined_pair(self, left: _Message, right: _Message) -> _Message:
+        joined = self.format.join(left, right)
+        if joined is None:
+            raise FormatError(
+                f"the format {self.format.name} joins no message that it joined itself"
+            )
+        return joined
 
     def _truncate(self, count: int) -> None:
         """Forgets all but the first `count` exchanges."""
         if count < len(self._done):
-            first = self._done[count]
-            if first.displaced is None:
-                self._cut(first.before)
-            else:
-                self._cut(first.before - 1)
-                self._messages.append(first.displaced)
+            cut = self._done[count].before
+            del self._pieces[cut:]
+            whole = len(self._starts)
+            while self._joined > cut:
+                whole -= 1
+                self._joined = self._starts[whole]
+            del self._starts[whole:]
+            self._cut(whole)
             for exchange in self._done[count:]:
                 self._around -= exchange.tokens
             del self._done[count:]

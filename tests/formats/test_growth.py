@@ -1,0 +1,138 @@
+"""Parsing and rendering grow with the conversation, not with its square."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import process_time
+from typing import Any
+
+import pytest
+
+from memman import MemoryConfig, MemoryManager
+from memman.entries import Draft
+from memman.formats import (
+    BUILTIN_FORMATS,
+    AnthropicFormat,
+    BedrockFormat,
+    GeminiFormat,
+    format_named,
+)
+from memman.formats.rendering import Rendering
+from memman.testing.formats import window_of
+
+SMALL = 1_000
+Make = Callable[[int], Any]
+
+
+def growth(work: Callable[[Any], Any], make: Make) -> float:
+    """Return how many times longer four times as much takes; 4 is linear, 16 quadratic."""
+
+    def fastest(size: int) -> float:
+        given = make(size)
+        times = []
+        for _ in range(3):
+            began = process_time()
+            work(given)
+            times.append(process_time() - began)
+        return min(times)
+
+    return min(fastest(4 * SMALL) / fastest(SMALL) for _ in range(3))
+
+
+def users(size: int) -> list[Any]:
+    return [{"role": "user", "content": "u"}] * size
+
+
+def replies(size: int) -> list[Any]:
+    return [{"role": "user", "content": "q"}, *[{"role": "assistant", "content": "r"}] * size]
+
+
+def orphans(size: int) -> list[Any]:
+    results = [{"role": "tool", "tool_call_id": f"c{n}", "content": "r"} for n in range(size)]
+    return [{"role": "user", "content": "q"}, *results]
+
+
+@pytest.mark.parametrize("form", [each.name for each in BUILTIN_FORMATS])
+@pytest.mark.parametrize("make", [users, replies, orphans])
+def test_rendering_one_role_is_linear(form: str, make: Make) -> None:
+    def render(window: Any) -> None:
+        rendering = Rendering(format_named(form), len)
+        rendering.update(window)
+        rendering.messages()
+
+    def window(size: int) -> Any:
+        return window_of(format_named("openai-chat").parse(make(size)))
+
+    assert growth(render, window) < 9
+
+
+@pytest.mark.parametrize("of", [AnthropicFormat, BedrockFormat, GeminiFormat])
+def test_joined_messages_are_copied_few_times(of: Any) -> None:
+    copied = 0
+
+    class Counted(of):  # type: ignore[misc]
+        def join(self, left: Any, right: Any) -> Any:
+            nonlocal copied
+            joined = super().join(left, right)
+            if joined is not None:
+                copied += len(joined["parts" if of is GeminiFormat else "content"])
+            return joined
+
+    size = 4_096
+    drafts = [Draft(type="message", role="user", content="u")] * size
+    rendering = Rendering(Counted(), len)
+    rendering.update(window_of(drafts))
+    [message] = rendering.messages()
+    assert len(message["parts" if of is GeminiFormat else "content"]) == size
+    assert copied <= 16 * size
+
+
+def unnamed_calls(size: int) -> list[Any]:
+    calls = [{"type": "function", "function": {"name": f"t{n}", "arguments": "{}"}} for n in range(size)]
+    results = [{"role": "tool", "content": "r", "name": f"t{size - 1 - n}"} for n in range(size)]
+    return [{"role": "assistant", "content": None, "tool_calls": calls}, *results]
+
+
+def unnamed_results(size: int) -> list[Any]:
+    return [{"role": one["role"], "content": "r"} if one["role"] == "tool" else one
+            for one in unnamed_calls(size)]  # fmt: skip
+
+
+@pytest.mark.parametrize("form", ["openai-chat", "mistral"])
+@pytest.mark.parametrize("make", [unnamed_calls, unnamed_results])
+def test_parsing_calls_without_ids_is_linear(form: str, make: Make) -> None:
+    assert growth(format_named(form).parse, make) < 9
+
+
+def test_results_without_ids_find_their_calls_by_name_and_order() -> None:
+    calls = [{"type": "function", "function": {"name": n, "arguments": "{}"}} for n in "abac"]
+    named = [{"role": "tool", "content": "r", **({"name": n} if n else {})} for n in ("a", "", "", "")]
+    drafts = format_named("openai-chat").parse(
+        [{"role": "assistant", "content": None, "tool_calls": calls}, *named]
+    )
+    assert [draft.name for draft in drafts[4:]] == ["a", "b", "a", "c"]
+
+
+def test_naming_documents_alike_is_linear() -> None:
+    def documents(size: int) -> Any:
+        source = {"source": {"bytes": "aGk="}, "format": "pdf", "name": "same"}
+        blocks = [{"document": source}, {"text": "see"}]
+        return [{"role": "user", "content": blocks * size}]
+
+    assert growth(BedrockFormat().frame, documents) < 9
+
+
+@pytest.mark.parametrize("form", ["anthropic", "bedrock", "gemini"])
+def test_joined_rendering_grows_and_shrinks_with_the_window(form: str) -> None:
+    """What is rendered step by step is equal to what is rendered at once."""
+    memory = MemoryManager(counter="chars4", config=MemoryConfig(auto_compress=False))
+    entries = []
+    for number in range(12):
+        entries.append(memory.add_user_message("s", f"question {number}"))
+        if number % 4 == 3:
+            memory.delete_entries("s", [entries[number - 1].id])
+        context = memory.build_context("s", format=form)
+        other = MemoryManager(counter="chars4")
+        other.import_session(memory.export_session("s"))
+        assert context.messages == other.build_context("s", format=form).messages
+    assert len(context.messages) == 1
