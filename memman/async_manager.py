@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
@@ -180,7 +179,6 @@ class AsyncMemoryManager:
         )
         self._sessions = LiveSessions(self._shared)
         self._subscriptions: set[Subscription] = set()
-        self._settling = threading.RLock()  # a signal's handler may change settings too
         if config is not None and not isinstance(config, MemoryConfig):
             raise InvalidInput(f"config must be a MemoryConfig, not {type(config).__name__}")
         settings = config or MemoryConfig()
@@ -883,7 +881,7 @@ class AsyncMemoryManager:
 
     def _reconfigure(self, settings: Mapping[str, Any]) -> None:
         """Changes settings of the manager; one change at a time, or one would take back another."""
-        with self._settling:
+        with self._shared.settling:
             self._configure(self._shared.config.updated(settings))
 
     def _configure(self, config: MemoryConfig) -> None:
@@ -935,7 +933,7 @@ class AsyncMemoryManager:
 
     def _learn_limits(self, model: str, info: ModelInfo) -> None:
         """Takes other limits of a model, if no settings contradict them."""
-        with self._settling:
+        with self._shared.settling:
             before = self._resolver.models
             self._resolver.models = before.with_limits(model, info)
             try:

@@ -22,6 +22,7 @@ from typing import Any, NoReturn, Protocol, TypeVar
 
 from memman.errors import AsyncPortRefused, InvalidInput, MemmanError, WrongEventLoop
 from memman.events import is_cancellation, skip
+from memman.forks import renew_in_child
 
 logger = logging.getLogger("memman")
 T = TypeVar("T")
@@ -230,11 +231,16 @@ class SyncDoor:
     is_async = False
 
     def __init__(self) -> None:
+        self._closing = False
+        self._renew()
+        renew_in_child(self._renew)
+
+    def _renew(self) -> None:
+        """Begin without threads and with a lock that nobody holds."""
         self._lock = threading.Lock()  # for the lists
         self._idle: list[_Worker] = []
         self._abandoned: list[_Worker] = []
         self._started: list[threading.Thread] = []
-        self._closing = False
 
     def enter(self) -> None:
         """Do nothing: any thread may use the manager."""
@@ -404,11 +410,16 @@ class AsyncDoor:
         import asyncio
 
         self._running = asyncio.get_running_loop
+        self._closing = False
+        self._renew()
+        renew_in_child(self._renew)
+
+    def _renew(self) -> None:
+        """Begin without an event loop, tasks and threads."""
         self._binding = threading.Lock()
         self._loop: Any = None
         self._tasks: set[Any] = set()
         self._apart: set[Any] = set()
-        self._closing = False
         self._abandoned: list[threading.Thread] = []
 
     def loop(self) -> Any:

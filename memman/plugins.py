@@ -16,6 +16,7 @@ import msgspec
 import pluggy
 
 from memman import hookspecs
+from memman.forks import renew_in_child
 from memman.showing import told
 
 logger = logging.getLogger("memman.plugins")
@@ -123,6 +124,15 @@ def _load(manager: pluggy.PluginManager, point: Any) -> PluginInfo:
 
 _lock = threading.Lock()
 _shared: Plugins | None = None
+
+
+def _renew_lock() -> None:
+    """Begin with a lock that nobody holds."""
+    global _lock
+    _lock = threading.Lock()
+
+
+renew_in_child(_renew_lock)
 
 
 def shared_plugins() -> Plugins:

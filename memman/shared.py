@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from itertools import count
@@ -15,6 +16,7 @@ from memman.counting import Meter, RemoteMeter
 from memman.doors import Door
 from memman.entries import NO_JSON, Draft, Entry, check_draft, encode_json, entry_of
 from memman.errors import InvalidInput, StoreError
+from memman.forks import renew_in_child
 from memman.ports import Format
 from memman.stores import MemoryStore
 
@@ -101,6 +103,8 @@ class Shared:
         self.format_named = format_named
         self.check = check
         self.check_change = check_change
+        self._renew()
+        renew_in_child(self._renew)
         self._uses = count(1).__next__
         self.version = 0  # grows when the manager's settings change
         self.configure(MemoryConfig())
@@ -113,6 +117,9 @@ class Shared:
         self.direct = self.quick or (
             not door.is_async and getattr(store, "blocking", False) is True
         )
+
+    def _renew(self) -> None:
+        self.settling = threading.RLock()  # re-entrant: a signal's handler may change settings too
 
     def configure(self, config: MemoryConfig) -> None:
         """Takes other settings of the manager."""

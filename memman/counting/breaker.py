@@ -7,6 +7,8 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Final
 
+from memman.forks import renew_in_child
+
 FAILURES_IN_A_ROW: Final = 3
 PAUSE_SECONDS: Final = 30.0
 LONGEST_PAUSE_SECONDS: Final = 300.0
@@ -23,12 +25,16 @@ class Breaker:
     def __init__(self, timer: Callable[[], float] = monotonic) -> None:
         self.reason = ""  # of the last failure
         self._timer = timer
-        self._lock = threading.Lock()
+        self._renew()
+        renew_in_child(self._renew)
         self._failures = 0
         self._pause = PAUSE_SECONDS
         self._open_until: float | None = None
         # Calls let through in an earlier era say nothing of this one.
         self._era = 0
+
+    def _renew(self) -> None:
+        self._lock = threading.Lock()
 
     def admit(self) -> int | None:
         """A pass to hand back with how the call went, or None while the endpoint rests."""

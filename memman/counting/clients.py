@@ -14,6 +14,7 @@ from typing import Any
 
 from memman.counting.aside import aside
 from memman.errors import CounterUnavailable
+from memman.forks import renew_in_child
 from memman.ports import ModelRef
 
 Make = Callable[[], Any]
@@ -30,6 +31,11 @@ class Clients:
         self.endpoint = endpoint
         self.only_sync = make_async is None
         self._makers = {"client": make, "async_client": make_async}
+        self._renew()
+        renew_in_child(self._renew)
+
+    def _renew(self) -> None:
+        """Begin without clients: a child must not share its parent's connections."""
         self._lock = threading.Lock()
         self._made: dict[str, Any] = {}
 

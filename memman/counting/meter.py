@@ -39,6 +39,7 @@ from memman.entries import (
     opaque_tokens,
     text_of,
 )
+from memman.forks import renew_in_child
 from memman.ports import ModelRef
 from memman.showing import shown, told
 
@@ -76,13 +77,20 @@ class Meter:
         self._method: Method = "estimation" if accuracy == "low" else "client"
         self.failure = ""
         self._timer = timer
+        self._renew()
+        renew_in_child(self._renew)
+
+    def _renew(self) -> None:
+        """Begin with empty caches and a lock that nobody holds."""
         self._lock = threading.Lock()
         self._names: LRUCache[str, int] = LRUCache(_NAMES_KEPT)
         self._recent: dict[
             str, int
         ] = {}  # read without the lock: an LRU moves what it is asked for
         self._tools: LRUCache[bytes, int] = LRUCache(_TOOLS_KEPT)
-        self._texts: TTLCache[bytes, TokenCount] = TTLCache(_TEXTS_KEPT, _TEXT_TTL_SECONDS, timer)
+        self._texts: TTLCache[bytes, TokenCount] = TTLCache(
+            _TEXTS_KEPT, _TEXT_TTL_SECONDS, self._timer
+        )
 
     def count_draft(self, draft: Draft | Entry) -> TokenCount:
         """What an entry costs: its text, its name where that is sent, its images and opaque parts."""

@@ -21,6 +21,7 @@ from memman.counting.breaker import FAILURES_IN_A_ROW, Breaker
 from memman.counting.failures import Fallen, Kind, failure_of
 from memman.counting.flight import Flight, TakenDown
 from memman.entries import MOST_TOKENS, Accuracy, TokenCount
+from memman.forks import renew_in_child
 from memman.ports import ModelRef, RemoteCounter
 from memman.showing import shown
 
@@ -88,8 +89,13 @@ class RemoteMeter:
         self._accuracy: Accuracy = accuracy
         self._timer = timer
         self._breaker = breaker or Breaker(timer)
+        self._renew()
+        renew_in_child(self._renew)
+
+    def _renew(self) -> None:
+        """Begin with nothing known or under way, and a lock that nobody holds."""
         self._lock = threading.Lock()
-        self._answers: TLRUCache[bytes, TokenCount | Fallen] = TLRUCache(_KEPT, _until, timer)
+        self._answers: TLRUCache[bytes, TokenCount | Fallen] = TLRUCache(_KEPT, _until, self._timer)
         self._flights: dict[bytes, Flight] = {}
         self._held: tuple[float, Fallen] | None = None  # until when no request is made, and why
         self._refused_in_a_row = 0

@@ -17,6 +17,7 @@ from cachetools import TTLCache
 from memman.counting.aside import begun
 from memman.entries import Accuracy
 from memman.errors import CounterUnavailable
+from memman.forks import renew_in_child
 from memman.ports import CounterSpec, ModelRef
 from memman.showing import shown, told
 
@@ -34,6 +35,15 @@ _METHODS: Final = {False: ("count_texts",), True: ("count_request", "acount_requ
 
 _lock = threading.Lock()
 _hung: TTLCache[tuple[Any, ...], str] = TTLCache(_REMEMBERED, _REMEMBERED_SECONDS)
+
+
+def _renew() -> None:
+    """Begin with nothing remembered and a lock that nobody holds."""
+    global _lock, _hung
+    _lock, _hung = threading.Lock(), TTLCache(_REMEMBERED, _REMEMBERED_SECONDS)
+
+
+renew_in_child(_renew)
 
 
 def sound_specs(listed: Iterable[tuple[str, Any]]) -> list[CounterSpec]:

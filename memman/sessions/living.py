@@ -10,6 +10,7 @@ from weakref import WeakValueDictionary
 from memman import events
 from memman.entries import check_id
 from memman.errors import StoreError
+from memman.forks import renew_in_child
 from memman.sessions.live import no_session
 from memman.sessions.pacing import Pace
 from memman.sessions.session import Session
@@ -32,12 +33,17 @@ class LiveSessions:
 
     def __init__(self, shared: Shared) -> None:
         self._shared = shared
+        self._openings = 0
+        self._renew()
+        renew_in_child(self._renew)
+
+    def _renew(self) -> None:
+        """Begin without live sessions: in a child, threads of the parent may have held their locks."""
         self._live: dict[str, Session] = {}
         # Unloaded, and in use.
         self._left: WeakValueDictionary[str, Session] = WeakValueDictionary()
         self._moving = threading.Lock()  # from one to the other
         self._paces: OrderedDict[str, Pace] = OrderedDict()  # of sessions that were unloaded
-        self._openings = 0
 
     def forget(self) -> None:
         """Gives out none of those that are live any more; who is in the middle of something has his own."""

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from memman.errors import StoreConflict
+from memman.forks import tell_of_forks
 from memman.ports import Appended, FeedItem, Place, SessionInfo, Snapshot
 from memman.records import Added, Ledger, Record, taken_by, tombstone
 from memman.stores.order import Order
@@ -121,6 +122,19 @@ class MemoryStore:
         self._first_epoch = 0  # later than any epoch of a deleted session
         self._order = Order()  # of the feed: laid when somebody asks, an append pays nothing
         self._leases: dict[str, tuple[str, float]] = {}  # who holds it, and until when
+        tell_of_forks(self)
+
+    def before_fork(self) -> None:
+        """Wait for a change under way, which the child would have by half."""
+        self._lock.acquire()
+
+    def after_fork(self) -> None:
+        """Let other threads go on."""
+        self._lock.release()
+
+    def in_child(self) -> None:
+        """Begin with a lock that nobody holds."""
+        self._lock = threading.Lock()
 
     def append(
         self, session_id: str, records: Sequence[Record], *, expect_head: int | None = None

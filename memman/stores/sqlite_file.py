@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeVar
 from memman.entries import file_mode
 from memman.errors import StoreBusy, StoreError, StoreFull
 from memman.files import make_private
+from memman.forks import tell_of_forks
 from memman.stores.drivers import Driver, error_code, library
-from memman.stores.forks import tell_of_forks
 from memman.stores.rows import UNREADABLE
 from memman.stores.schema import APPLICATION_ID, VERSIONS
 from memman.stores.settings import check_choice, check_seconds, checked_path

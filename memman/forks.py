@@ -1,10 +1,16 @@
-"""What is open across a fork: told before it, and after it on both sides."""
+"""Forks: what comes to rest before one, and what is made anew in the child.
+
+A child has only the thread that forked. A lock that another thread held stays held in it, and a structure
+that another thread was changing stays half changed.
+"""
 
 from __future__ import annotations
 
 import os
 import threading
 import weakref
+from collections.abc import Callable
+from types import MethodType
 from typing import Protocol
 
 
@@ -12,22 +18,31 @@ class Forking(Protocol):
     """Something that must not be carried over a fork as it is."""
 
     def before_fork(self) -> None:
-        """Comes to rest, and keeps others out until `after_fork`."""
+        """Come to rest, and keep others out until `after_fork`."""
 
     def after_fork(self) -> None:
-        """In the parent: lets others go on."""
+        """Let others go on, in the parent."""
 
     def in_child(self) -> None:
-        """In the child, where no other thread is; `before_fork` may not have been called."""
+        """Start in the child, where no other thread is; `before_fork` may not have been called."""
 
 
 _known: weakref.WeakValueDictionary[int, Forking] = weakref.WeakValueDictionary()
+_renewals: set[Callable[[], Callable[[], None] | None]] = set()
 _at_rest = threading.local()
 
 
 def tell_of_forks(one: Forking) -> None:
-    """Tells `one` of every fork for as long as it lives."""
+    """Tell `one` of every fork for as long as it lives."""
     _known[id(one)] = one
+
+
+def renew_in_child(renew: Callable[[], None]) -> None:
+    """Call `renew` in each forked child; a method only as long as its object lives."""
+    if isinstance(renew, MethodType):
+        _renewals.add(weakref.WeakMethod(renew, _renewals.discard))
+    else:
+        _renewals.add(lambda: renew)
 
 
 def _living() -> list[Forking]:
@@ -50,6 +65,10 @@ def _after() -> None:
 def _in_child() -> None:
     for one in _living():
         one.in_child()
+    for ref in list(_renewals):
+        renew = ref()
+        if renew is not None:
+            renew()
 
 
 if hasattr(os, "register_at_fork"):  # where processes can fork
