@@ -1,8 +1,17 @@
-"""The tables of a SQLite store, as an ordered list of versions: forward only, each in one transaction."""
+"""The tables of a SQLite store, as an ordered list of versions: forward only, each in one transaction.
+
+A file may come from somebody else, so its schema is compared with ours before anything is read.
+"""
 
 from __future__ import annotations
 
-from typing import Final
+from functools import cache
+from typing import TYPE_CHECKING, Final
+
+from memman.stores.drivers import Library
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
 
 APPLICATION_ID: Final = 0x6D656D6E  # "memn": a file of another program is told apart by it
 
@@ -97,3 +106,38 @@ VERSIONS: Final[tuple[tuple[str, ...], ...]] = (
     _APPENDS_TO_TWO_TABLES,
     _NAMES_WRITTEN_LATER,
 )
+
+_PARTS: Final = """
+SELECT type || ' ' || name,
+    (SELECT group_concat(name || ' ' || type || ' ' || hidden) FROM pragma_table_xinfo(part.name))
+FROM sqlite_master AS part WHERE name NOT LIKE 'sqlite~_%' ESCAPE '~'
+"""
+
+
+def distrust(db: Connection) -> None:
+    """Make a connection run no functions that the file's schema names, and check its pages."""
+    db.execute("PRAGMA trusted_schema = OFF")
+    db.execute("PRAGMA cell_size_check = ON")
+
+
+def strange_part(db: Connection, library: Library) -> str | None:
+    """The table or index that differs from ours, with its columns; None if there is none."""
+    differing = _parts(db) ^ _our_parts(library)
+    return min(name for name, _ in differing) if differing else None
+
+
+def _parts(db: Connection) -> frozenset[tuple[str, str | None]]:
+    return frozenset((name, columns) for name, columns in db.execute(_PARTS))
+
+
+@cache
+def _our_parts(library: Library) -> frozenset[tuple[str, str | None]]:
+    """The parts of a file that was made just now."""
+    db: Connection = library.connect(":memory:", 1.0)
+    try:
+        for statements in VERSIONS:
+            for statement in statements:
+                db.execute(statement)
+        return _parts(db)
+    finally:
+        db.close()

@@ -19,9 +19,10 @@ from memman.entries import file_mode
 from memman.errors import StoreBusy, StoreError, StoreFull
 from memman.files import make_private
 from memman.forks import tell_of_forks
+from memman.showing import shown
 from memman.stores.drivers import Driver, error_code, library
 from memman.stores.rows import UNREADABLE
-from memman.stores.schema import APPLICATION_ID, VERSIONS
+from memman.stores.schema import APPLICATION_ID, VERSIONS, distrust, strange_part
 from memman.stores.settings import check_choice, check_seconds, checked_path
 
 if TYPE_CHECKING:
@@ -213,6 +214,7 @@ class SQLiteFile:
             try:
                 db: Connection = self._library.connect(self._place(), self._timeout)
                 try:
+                    distrust(db)
                     self._set_up(db)
                 except BaseException:
                     db.close()
@@ -253,14 +255,16 @@ class SQLiteFile:
                 db.execute(f"PRAGMA user_version = {number}")
             db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             db.execute("COMMIT")
+        self._check_schema(db)
         [(self._seen,)] = db.execute("PRAGMA data_version")
         self._files = self._found_files()
 
     def _version(self, db: Connection) -> int:
         """The version of the file's tables, 0 for an empty file."""
         # In one look: another process may be making the tables.
-        [(application, version, tables)] = db.execute(
-            "SELECT application_id, user_version, (SELECT count(*) FROM sqlite_master)"
+        [(application, version, tables, active)] = db.execute(
+            "SELECT application_id, user_version, (SELECT count(*) FROM sqlite_master),"
+            " (SELECT min(type || ' ' || name) FROM sqlite_master WHERE type IN ('trigger', 'view'))"
             " FROM pragma_application_id, pragma_user_version"
         )
         if application != APPLICATION_ID and (tables or version or application):
@@ -270,7 +274,20 @@ class SQLiteFile:
                 f"{self.path} is of version {version} and this memman knows up to {len(VERSIONS)}: "
                 "install a newer memman-core"
             )
+        if active is not None:
+            raise self._foreign_schema(active)
         return int(version)
+
+    def _check_schema(self, db: Connection) -> None:
+        """Raise `StoreError` if the file has other tables or columns than ours."""
+        if strange := strange_part(db, self._library):
+            raise self._foreign_schema(strange)
+
+    def _foreign_schema(self, part: str) -> StoreError:
+        return StoreError(
+            f"{self.path} has {shown(part, 60)}, which is not of memman and could run on its own; "
+            "nothing was read. Ask whoever made the file for archives of its sessions"
+        )
 
     def _empty_wal(self) -> None:
         """Moves all that is in the write-ahead log into the file, so that nothing erased stays in it."""

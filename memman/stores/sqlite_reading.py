@@ -45,6 +45,7 @@ class SQLiteReader(SQLiteStore):
                 f"{self.path} is of version {version}, and this user, who may only read it, cannot bring "
                 f"it to version {len(VERSIONS)}: let its owner open it once, or work on a copy"
             )
+        self._check_schema(db)
         [(self._seen,)] = db.execute("PRAGMA data_version")
         self._files = self._found_files()
 
