@@ -13,6 +13,7 @@ from typing import Any, Literal
 import msgspec
 
 from memman.entries import NO_JSON, Entry
+from memman.errors import InvalidInput
 
 LEAST_RATIO, MOST_RATIO = 0.5, 3.0  # of reported to counted tokens: beyond, something else is wrong
 
@@ -178,8 +179,18 @@ _decoder: msgspec.json.Decoder[Record] = msgspec.json.Decoder(Record)
 
 
 def encode(record: Record) -> bytes:
-    """A record as JSON. `seq` is a column of the store, not part of the payload."""
-    return _encoder.encode(record)
+    """Return a record as JSON. `seq` is a column of the store, not part of the payload.
+
+    Raises `InvalidInput` for a record that `decode` would refuse: nothing unreadable is ever written.
+    """
+    try:
+        payload = _encoder.encode(record)
+        _decoder.decode(payload)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise InvalidInput(
+            f"a {type(record).__name__} record could not be read again, and nothing was written: {error}"
+        ) from error
+    return payload
 
 
 def decode(payload: bytes) -> Record:

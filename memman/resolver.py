@@ -14,6 +14,7 @@ from memman.counting import (
     RemoteMeter,
     builtin_specs,
     estimator_for,
+    fingerprint_of,
     model_ref,
     resolve,
     resolve_remote,
@@ -87,7 +88,7 @@ class Resolver:
         except PluginNotFound as error:  # a count is never a reason for a context to fail
             logger.warning("remote counter %s is not asked: %s", spec.name, error)
             return None
-        breaker = self._breakers.setdefault(counter.fingerprint, Breaker())
+        breaker = self._breakers.setdefault(fingerprint_of(counter), Breaker())
         meter = RemoteMeter(counter, model, accuracy=spec.accuracy, breaker=breaker)
         return Remote(meter, form)
 

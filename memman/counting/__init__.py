@@ -31,7 +31,7 @@ from memman.counting.resolution import (
     resolve,
     resolve_remote,
 )
-from memman.counting.strangers import sound_specs
+from memman.counting.strangers import fingerprint_of, sound_specs
 
 __all__ = [
     "BYTES4",
@@ -53,6 +53,7 @@ __all__ = [
     "explain",
     "failure_of",
     "family_of",
+    "fingerprint_of",
     "framing_in",
     "framing_of",
     "image_tokens",

@@ -24,7 +24,7 @@ from memman.counting.framing import api_of, framing_in
 from memman.counting.images import IMAGE_TYPES, image_tokens, images_inside, size_of
 from memman.counting.models import model_ref
 from memman.counting.requests import price_tools
-from memman.counting.strangers import strangers_own
+from memman.counting.strangers import fingerprint_of, strangers_own
 from memman.entries import (
     MOST_TOKENS,
     NO_JSON,
@@ -67,7 +67,7 @@ class Meter:
         model: ModelRef | None = None,
     ) -> None:
         self.model = model
-        self.fingerprint: str = counter.fingerprint
+        self.fingerprint = fingerprint_of(counter)
         # A plain function need not be wrapped in lists for each text.
         plain = isinstance(counter, CallableCounter)
         self._ask: Callable[[str], Any] = (

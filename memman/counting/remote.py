@@ -20,6 +20,7 @@ from cachetools import TLRUCache
 from memman.counting.breaker import FAILURES_IN_A_ROW, Breaker
 from memman.counting.failures import Fallen, Kind, failure_of
 from memman.counting.flight import Flight, TakenDown
+from memman.counting.strangers import fingerprint_of
 from memman.entries import MOST_TOKENS, Accuracy, TokenCount
 from memman.forks import renew_in_child
 from memman.ports import ModelRef, RemoteCounter
@@ -82,10 +83,10 @@ class RemoteMeter:
         breaker: Breaker | None = None,
         timer: Callable[[], float] = monotonic,
     ) -> None:
-        self.fingerprint = counter.fingerprint
+        self.fingerprint = fingerprint_of(counter)
         self.timeout = timeout
         self._counter = counter
-        self._whose = (counter.fingerprint, model.name, model.region)
+        self._whose = (self.fingerprint, model.name, model.region)
         self._accuracy: Accuracy = accuracy
         self._timer = timer
         self._breaker = breaker or Breaker(timer)

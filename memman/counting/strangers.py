@@ -15,8 +15,8 @@ from typing import Any, Final, TypeVar, get_args
 from cachetools import TTLCache
 
 from memman.counting.aside import begun
-from memman.entries import Accuracy
-from memman.errors import CounterUnavailable
+from memman.entries import Accuracy, check_id
+from memman.errors import CounterUnavailable, InvalidInput
 from memman.forks import renew_in_child
 from memman.ports import CounterSpec, ModelRef
 from memman.showing import shown, told
@@ -133,6 +133,15 @@ def strangers_own(error: BaseException) -> bool:
     return isinstance(error, Exception) or type(error).__name__ == "PanicException"
 
 
+def fingerprint_of(counter: Any) -> str:
+    """Return the name of a counter's counts, which is stored. Raises `InvalidInput` for a wrong one."""
+    try:
+        fingerprint = counter.fingerprint
+    except Exception as error:
+        raise InvalidInput(f"{type(counter).__name__} has no fingerprint: {told(error)}") from error
+    return check_id(fingerprint, f"the fingerprint of {type(counter).__name__}")
+
+
 def _check(spec: CounterSpec, counter: Any) -> None:
     methods = [name for name in _METHODS[spec.remote] if callable(getattr(counter, name, None))]
     if not methods:
@@ -140,9 +149,10 @@ def _check(spec: CounterSpec, counter: Any) -> None:
         raise CounterUnavailable(
             f"its factory made a {type(counter).__name__}, which has no {needed}"
         )
-    fingerprint = getattr(counter, "fingerprint", None)
-    if not isinstance(fingerprint, str) or not fingerprint:
-        raise CounterUnavailable(f"its fingerprint is {shown(fingerprint, 60)}, not a name")
+    try:
+        fingerprint_of(counter)
+    except InvalidInput as error:
+        raise CounterUnavailable(str(error)) from error
 
 
 def _probe(counter: Any) -> None:

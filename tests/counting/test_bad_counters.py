@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,7 +30,14 @@ from memman import (
     hookimpl,
     plugins,
 )
-from memman.counting import Meter, builtin_specs, model_ref, resolve, strangers
+from memman.counting import (
+    Meter,
+    RemoteMeter,
+    builtin_specs,
+    model_ref,
+    resolve,
+    strangers,
+)
 from memman.testing import record_events
 from tests.patience import PATIENCE
 
@@ -396,7 +404,7 @@ def test_nonsense_disturbs_no_other_plugin(install: Install, what: str) -> None:
     [
         ("a factory that makes nothing", "its factory made a NoneType, which has no count_texts"),
         ("a factory that panics", "PanicException: no memory"),
-        ("a counter without a name", "its fingerprint is None, not a name"),
+        ("a counter without a name", "must be a string, not NoneType"),
     ],
 )
 def test_asked_for_by_name_nonsense_is_an_error(install: Install, what: str, told: str) -> None:
@@ -406,6 +414,50 @@ def test_asked_for_by_name_nonsense_is_an_error(install: Install, what: str, tol
 
 
 # ---------------------------------------------------------------- what a caller may do wrong
+
+
+class Named:
+    """A counter whose fingerprint is what it was made with, raised if it is an error."""
+
+    def __init__(self, name: Any) -> None:
+        self.name = name
+
+    @property
+    def fingerprint(self) -> Any:
+        if isinstance(self.name, Exception):
+            raise self.name
+        return self.name
+
+    def count_texts(self, texts: Sequence[str]) -> list[int]:
+        return [len(text) for text in texts]
+
+
+@pytest.mark.parametrize(
+    "name", [None, 5, "", b"x", ["x"], "a\ud800", "x" * 300, "a\n", RuntimeError("not yet")]
+)
+@pytest.mark.parametrize("manager", [MemoryManager, AsyncMemoryManager])
+def test_wrong_fingerprint_is_refused_before_a_session_has_it(manager: Any, name: Any) -> None:
+    with pytest.raises(InvalidInput, match="fingerprint"):
+        manager(counter=Named(name))
+
+
+def test_fingerprint_of_a_string_subclass_leaves_a_readable_session(tmp_path: Path) -> None:
+    class Name(str):
+        """A library's own kind of string, as a member of an enum is."""
+
+    path = tmp_path / "chat.db"
+    with MemoryManager(path, counter=Named(Name("acme:1"))) as memory:
+        entry = memory.add_user_message("s", "hello")
+        state = memory.export_session("s").to_json()
+    assert entry.token_count.counter == "acme:1"
+    with MemoryManager(path) as memory:
+        assert [each.text for each in memory.get_entries("s")] == ["hello"]
+    assert MemoryManager().import_session(state) == "s"
+
+
+def test_remote_counter_with_a_wrong_fingerprint_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="fingerprint"):
+        RemoteMeter(Named(None), model_ref("gpt-4o"))  # type: ignore[arg-type]
 
 
 @DOORS

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from memman import (
@@ -27,6 +28,7 @@ from memman import (
 )
 from memman.plugins import shared_plugins
 from memman.ports import Place
+from memman.records import Added
 from memman.stores import SQLiteStore, no_store, open_store, without_password
 from memman.testing import StoreConformance
 from memman.testing.stores import added, summary_of
@@ -507,3 +509,14 @@ def test_a_deletion_by_the_manager_reaches_the_file(path: str) -> None:
         memory.delete_entries("s", ["a"])
         assert CANARY.encode() not in files_of(path)
         assert b"this stays" in files_of(path)
+
+
+def test_record_that_could_not_be_read_again_is_never_written(tmp_path: Path) -> None:
+    store = SQLiteStore(tmp_path / "chat.db")
+    sound = added("sound")
+    broken = msgspec.structs.replace(sound.entry, id="broken", call_id=5)
+    for records in ((Added(broken),), (sound, Added(broken))):
+        with pytest.raises(InvalidInput, match="nothing was written"):
+            store.append("s", records)
+    assert store.read("s", 0, 10) == []
+    assert store.append("s", (sound,)).fresh == 1
