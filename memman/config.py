@@ -120,9 +120,9 @@ class MemoryConfig:
 
     def __repr__(self) -> str:
         """The settings that differ from their defaults, as they are written."""
-        plain = dict(zip(self.__struct_fields__, self.__struct_defaults__, strict=True))
-        given = {name: getattr(self, name) for name in self.__struct_fields__ if name in self.given}
-        changed = [f"{name}={value!r}" for name, value in given.items() if value != plain[name]]
+        given = [field for field in fields(self) if field.name in self.given]
+        values = [(field.name, getattr(self, field.name), field.default) for field in given]
+        changed = [f"{name}={value!r}" for name, value, default in values if value != default]
         return f"MemoryConfig({', '.join(changed)})"
 
     @property

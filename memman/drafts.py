@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from memman.entries import Content, Draft, check_text, json_bytes
+from memman.entries import Content, Draft, check_name, check_text, json_bytes
 from memman.errors import InvalidInput
 
 
@@ -20,7 +20,7 @@ def tool_call(
     name: str, arguments: Mapping[str, Any] | str, call_id: str | None, message_id: str | None
 ) -> Draft:
     """A call of a tool."""
-    name = check_text(name, "a tool's name")
+    name = check_name(name, "tool_call")
     if not name:  # providers refuse it
         raise InvalidInput("a tool call names its tool, not ''")
     return Draft(
@@ -37,7 +37,7 @@ def tool_result(
     name: str, content: Content, call_id: str | None, is_error: bool, message_id: str | None
 ) -> Draft:
     """What a tool returned."""
-    name = check_text(name, "a tool's name")
+    name = check_name(name, "tool_result")
     return Draft(
         type="tool_result",
         role="tool",
@@ -51,7 +51,7 @@ def tool_result(
 
 def context(source: str, content: Content, message_id: str | None) -> Draft:
     """Material from a source."""
-    source = check_text(source, "a context's source")
+    source = check_name(source, "context")
     return Draft(type="context", role="system", content=content, name=source, message_id=message_id)
 
 

@@ -17,6 +17,7 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from memman.errors import InvalidInput
+from memman.extents import MAX_DEPTH, MAX_ENTRY_BYTES, check_extent
 from memman.showing import shown
 
 EntryType = Literal["message", "tool_call", "tool_result", "context", "summary"]
@@ -30,6 +31,8 @@ Accuracy = Literal["high", "medium", "low"]
 ENTRY_TYPES: tuple[EntryType, ...] = ("message", "tool_call", "tool_result", "context", "summary")
 NO_JSON = msgspec.Raw()
 MOST_TOKENS = 2**53  # exact in every store, and in what other programs make of JSON
+MAX_NAME_CHARACTERS = 1_000
+MAX_SOURCE_CHARACTERS = 4_096
 _MAX_ID_BYTES = 255
 _IMITATION = re.compile(r"\[(?=\s*(?:end\s+of\s+)?memman\b)", re.IGNORECASE)
 _ADDRESS = re.compile(r"#([1-9][0-9]{0,17})(?:\.([1-9][0-9]{0,8}))?")
@@ -45,7 +48,6 @@ _ALIKE = {
     "n": "\u0578\u039d",
     "o": "\u043e\u03bf",
 }
-_MAX_DEPTH = 64
 
 
 class TextPart(msgspec.Struct, frozen=True, gc=False, tag="text"):
@@ -255,7 +257,8 @@ def json_bytes(value: Any, what: str) -> bytes:
     """Plain JSON data as bytes, or `InvalidInput` that names the part that is not JSON.
 
     Values that an encoder would silently change (NaN to null, a key 1 to "1", a tuple to a list)
-    are refused: what is read back must equal what was given.
+    are refused: what is read back must equal what was given. So is data of more than a million values,
+    64 levels or `MAX_ENTRY_BYTES` characters.
     """
     return _there_and_back(value, what)[0]
 
@@ -267,13 +270,11 @@ def plain_json(value: Any, what: str) -> Any:
 
 def _there_and_back(value: Any, what: str) -> tuple[bytes, Any]:
     """JSON data encoded, and that decoded, which is equal to it."""
+    check_extent(value, what)
     try:
         encoded = _encoder.encode(value)
         back = msgspec.json.decode(encoded)
         same = back == value
-        # Where Python's own limit is depends on its version, and on who calls.
-        if encoded.count(b"[") + encoded.count(b"{") > _MAX_DEPTH:
-            same = same and depth_of(back, _MAX_DEPTH) <= _MAX_DEPTH
     except (TypeError, ValueError, RecursionError, OverflowError) as error:
         raise InvalidInput(f"{what} must be plain JSON: {fault_in_json(value) or error}") from None
     if not same:
@@ -314,8 +315,8 @@ def decode_json(raw: msgspec.Raw) -> Any:
 
 def fault_in_json(value: Any, path: str = "$", depth: int = 0) -> str:
     """Names the first place in `value` that JSON cannot hold; "" when there is none."""
-    if depth >= _MAX_DEPTH and isinstance(value, dict | list):
-        return f"{path[:40]}... is nested deeper than {_MAX_DEPTH} levels"
+    if depth >= MAX_DEPTH and isinstance(value, dict | list):
+        return f"{path[:40]}... is nested deeper than {MAX_DEPTH} levels"
     if isinstance(value, dict):
         odd = [key for key in value if not isinstance(key, str)]
         if odd:
@@ -397,7 +398,7 @@ def _check_part(part: object, what: str) -> Part:
         value = getattr(part, name)
         if isinstance(part, OpaquePart) and name == "block":
             _check_block(value, what)
-        elif value is not None:
+        elif value is not None or isinstance(part, TextPart | OpaquePart):
             plain = check_text(value, f"{what}: {name} of a {type(part).__name__}")
             if plain is not value:
                 changed[name] = plain
@@ -411,12 +412,12 @@ def _check_block(block: object, what: str) -> None:
             f"{what}: block of an OpaquePart must be msgspec.Raw with JSON in it, not {shown(block, 60)}"
         )
     try:
-        deep = depth_of(msgspec.json.decode(block), _MAX_DEPTH) > _MAX_DEPTH
+        deep = depth_of(msgspec.json.decode(block), MAX_DEPTH) > MAX_DEPTH
     except (ValueError, RecursionError) as error:
         raise InvalidInput(f"{what}: block of an OpaquePart is not JSON: {error}") from None
     if deep:
         raise InvalidInput(
-            f"{what}: block of an OpaquePart is nested deeper than {_MAX_DEPTH} levels"
+            f"{what}: block of an OpaquePart is nested deeper than {MAX_DEPTH} levels"
         )
 
 
@@ -429,7 +430,7 @@ def check_draft(draft: D) -> D:
         if plain is not content:
             changed["content"] = plain
     name, call_id, message_id = draft.name, draft.call_id, draft.message_id
-    if name is not None and (plain := check_text(name, "a name")) is not name:
+    if name is not None and (plain := check_name(name, draft.type)) is not name:
         changed["name"] = plain
     if call_id is not None and (plain := check_id(call_id, "call_id")) is not call_id:
         changed["call_id"] = plain
@@ -437,7 +438,45 @@ def check_draft(draft: D) -> D:
         changed["message_id"] = plain
     if draft.is_error is not False and draft.is_error is not True:
         raise InvalidInput(f"is_error must be True or False, not {shown(draft.is_error)}")
+    _check_size(draft)
     return msgspec.structs.replace(draft, **changed) if changed else draft
+
+
+def check_name(name: object, kind: EntryType) -> str:
+    """The name of a tool, or a context's source, as a plain string. Refuses one that is too long to send.
+
+    A context may be cut to fit, a name may not.
+    """
+    what, most = "a tool's name", MAX_NAME_CHARACTERS
+    if kind == "context":
+        what, most = "a context's source", MAX_SOURCE_CHARACTERS
+    plain = check_text(name, what)
+    if len(plain) > most:
+        raise InvalidInput(f"{what} has {len(plain):,} characters; at most {most:,} are taken")
+    return plain
+
+
+def _check_size(draft: Draft | Entry) -> None:
+    """Refuses an entry that is larger than `MAX_ENTRY_BYTES`, with what its provider sent beside it."""
+    content = draft.content
+    parts = (content,) if isinstance(content, str) else content
+    size = len(memoryview(draft.raw_json)) + len(memoryview(draft.metadata_json))
+    size += sum(map(_bytes_of, parts))
+    if size > MAX_ENTRY_BYTES:
+        raise InvalidInput(
+            f"an entry of {size:,} bytes is too large; at most {MAX_ENTRY_BYTES:,} bytes are taken"
+        )
+
+
+def _bytes_of(part: Part | str) -> int:
+    """The bytes of a text, or of all texts of a part."""
+    if isinstance(part, str):
+        exact = part.isascii() or len(part) > MAX_ENTRY_BYTES
+        return len(part) if exact else len(part.encode())
+    if isinstance(part, OpaquePart):
+        return len(memoryview(part.block))
+    values = (getattr(part, name) for name in part.__struct_fields__)
+    return sum(_bytes_of(value) for value in values if value is not None)
 
 
 def check_id(value: object, what: str) -> str:

@@ -42,7 +42,7 @@ def usage_of(usage: Any, record_id: str, at: datetime, model: str | None) -> Usa
     Raises `InvalidInput` when no input tokens are in it, or fewer than were cached.
     """
     if isinstance(usage, int) and not isinstance(usage, bool):
-        total, output, cached = usage, 0, 0
+        total, output, cached = int.__index__(usage), 0, 0
     else:
         total, output, cached = billed_tokens(usage)
     for number in (total, output, cached):
@@ -129,4 +129,4 @@ def _number(usage: Any, key: str) -> int:
         return 0
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise InvalidInput(f"usage has {key}={shown(value)}, which is not a number of tokens")
-    return value
+    return int.__index__(value)  # a plain one, whatever kind of int a library has

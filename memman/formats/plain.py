@@ -8,6 +8,7 @@ from typing import Any
 
 from memman.entries import Draft, check_draft, plain_json
 from memman.errors import FormatError, InvalidInput
+from memman.extents import check_extent
 from memman.formats.foreign import advice_for, has_content
 from memman.showing import told
 
@@ -120,6 +121,7 @@ def _is_converse(message: Mapping[str, Any]) -> bool:
 def _without_bytes(index: int, message: dict[str, Any]) -> dict[str, Any]:
     """A Converse message as JSON data; its bytes, as boto3 takes and gives them, are base64."""
     try:
+        check_extent(message, f"message {index}")
         found: dict[str, Any] = plain_json(_as_base64(message), f"message {index}")
     except InvalidInput as error:
         raise FormatError(str(error)) from None

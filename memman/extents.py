@@ -1,0 +1,82 @@
+"""How large plain data is once it is written as JSON, measured before anybody writes it.
+
+A list that holds the same list twice is written twice: thirty lists can stand for a thousand million
+values. Each container is measured once, so measuring takes no longer than the data is large in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from memman.errors import InvalidInput
+
+MAX_DEPTH: Final = 64
+MAX_VALUES: Final = 1_000_000
+MAX_ENTRY_BYTES: Final = 64 * 2**20
+_CONTAINERS: Final = (dict, list, tuple, set, frozenset)
+_Extent = tuple[int, int, int]  # values, characters, levels
+
+
+def check_extent(
+    value: Any,
+    what: str,
+    *,
+    values: int = MAX_VALUES,
+    characters: int = MAX_ENTRY_BYTES,
+    depth: int = MAX_DEPTH,
+) -> None:
+    """Refuse data with too many values, too many characters or too many levels.
+
+    Raises `InvalidInput` that names what there is too much of.
+    """
+    if isinstance(value, _CONTAINERS):
+        _Measure(what, values, characters, depth).measured(value, 1)
+
+
+class _Measure:
+    """Measures containers, each once, and stops at the first that is too large."""
+
+    def __init__(self, what: str, values: int, characters: int, depth: int) -> None:
+        self._what = what
+        self._values = values
+        self._characters = characters
+        self._depth = depth
+        self._known: dict[int, _Extent] = {}
+
+    def measured(self, container: Any, level: int) -> _Extent:
+        """Return the extent of a container that stands at a level."""
+        known = self._known.get(id(container))
+        if known is None:
+            known = self._known[id(container)] = self._measure(container, level)
+        if level - 1 + known[2] > self._depth:
+            self._refuse(f"is nested deeper than {self._depth} levels")
+        return known
+
+    def _measure(self, container: Any, level: int) -> _Extent:
+        if level > self._depth:  # a container that holds itself ends here too
+            self._refuse(f"is nested deeper than {self._depth} levels")
+        values, characters, levels = len(container), 0, 0
+        if values > self._values:
+            self._refuse(f"has more than {self._values:,} values")
+        for item in _items(container):
+            if isinstance(item, str):
+                characters += len(item)
+            elif isinstance(item, _CONTAINERS):
+                inside = self.measured(item, level + 1)
+                values += inside[0]
+                characters += inside[1]
+                levels = max(levels, inside[2])
+                if values > self._values:
+                    self._refuse(f"has more than {self._values:,} values")
+        if characters > self._characters:
+            self._refuse(f"has more than {self._characters:,} characters")
+        return values, characters, levels + 1
+
+    def _refuse(self, fault: str) -> None:
+        raise InvalidInput(f"{self._what} {fault}")
+
+
+def _items(container: Any) -> Iterable[Any]:
+    """Return what a container holds, of a dict its keys too."""
+    return (*container, *container.values()) if isinstance(container, dict) else container
