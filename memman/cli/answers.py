@@ -17,7 +17,7 @@ from memman.compression import CompressionPlan
 from memman.counting import Candidate
 from memman.entries import Accuracy, Entry, Method, TokenCount
 from memman.events import CompressionResult
-from memman.explaining import Comparison, Trace
+from memman.explaining import Comparison, Shares, Trace
 from memman.formats.rules import Violation
 from memman.plugins import PluginInfo
 from memman.ports import FeedItem, ModelInfo, ModelRef, SessionInfo
@@ -48,10 +48,11 @@ def answer_line(document: Answer) -> None:
 
 
 class StatsAnswer(Answer, frozen=True, kw_only=True, tag="stats"):
-    """`memman stats`: a session's totals, and how its window is filled."""
+    """`memman stats`: a session's totals, and what fills its window."""
 
     stats: SessionStats
     usage: Usage
+    shares: Shares
 
 
 class ShowAnswer(Answer, frozen=True, kw_only=True, tag="show"):

@@ -64,7 +64,7 @@ def usage_block(
     rows = [*usage.parts.items(), ("free", max(0, usage.free))]
     head = Text.assemble(
         ("Context window", "bold"),
-        f"   {usage.used:,} of {usage.window:,} tokens, {_percent(usage.used, usage.window)}",
+        f"   {usage.used:,} of {usage.window:,} tokens, {percent(usage.used, usage.window)}",
     )
     if usage.free < 0:
         head.append(f"   over by {-usage.free:,}", "red")
@@ -106,13 +106,14 @@ def _row(name: str, tokens: int, window: int, colours: bool, hints: bool) -> Tex
     row = Text("  ")
     square = "□" if name in _EMPTY else "■"
     row.append(square if colours else letter, style)
-    row.append(f" {name:<12}{tokens:>9,}  {_percent(tokens, window):>7}", "" if tokens else "dim")
+    row.append(f" {name:<12}{tokens:>9,}  {percent(tokens, window):>7}", "" if tokens else "dim")
     if hints and name in _HINTS:
         row.append(f"   {_HINTS[name]}", "dim")
     return row
 
 
-def _percent(part: int, whole: int) -> str:
+def percent(part: int, whole: int) -> str:
+    """A share of a whole, as 12.3 %."""
     return f"{100 * part / whole:.1f} %"
 
 

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import click
 
 from memman.cli.answers import ReportAnswer, answer
 from memman.cli.archives import spooled
-from memman.cli.databases import is_database, quiet_manager
+from memman.cli.databases import chosen, is_database, quiet_manager
 from memman.cli.lines import STDIN, File
 from memman.cli.logs import MOST_IN_DOCUMENT
-from memman.cli.options import FILE, json_option, model_option, note, session_argument
+from memman.cli.options import (
+    FILE,
+    json_option,
+    model_option,
+    note,
+    own_command,
+    session_argument,
+)
 from memman.cli.output import write_data
 from memman.cli.problems import UnusableError
 from memman.cli.progress import working
@@ -75,6 +83,7 @@ def report(
         raise UnusableError("-o - and --json both want stdout; name a file for the page")
     with working("reading the session"):
         opened = _opened(session, model)
+    hidden["undo"] = _undo(session, opened)
     if output == STDIN:
         for piece in pieces(opened.memory, opened.id, **hidden):
             write_data(piece)
@@ -101,11 +110,20 @@ def _opened(session: str, model: str | None) -> Session:
     return _of_log(file, model)
 
 
+def _undo(session: str, opened: Session) -> str:
+    """The command that undoes a compression of S, without the compression; "" for a log, which has none."""
+    if opened.is_log:
+        return ""
+    file = "S" if session == STDIN else quote(Path(session).name)
+    named = chosen()
+    return f"{own_command()} undo {file}" + ("" if named is None else f" --session {quote(named)}")
+
+
 def _of_log(file: File, model: str | None) -> Session:
     """The messages of a log as a session that is kept nowhere; nothing more of it is compressed."""
     log, memory, name = log_in(file), quiet_manager(), session_name(file.name)
     log.fill(memory, name, {} if model is None else {"model": model}, MOST_IN_DOCUMENT)
-    return Session(memory, name)
+    return Session(memory, name, is_log=True)
 
 
 def _check_target(output: str, force: bool) -> None:

@@ -31,11 +31,12 @@ from memman.stores import without_password
 
 
 class Session:
-    """A session that was read, in a manager of its own."""
+    """A session that was read, in a manager of its own; `is_log` if it was read from a plain log."""
 
-    def __init__(self, memory: MemoryManager, session_id: str) -> None:
+    def __init__(self, memory: MemoryManager, session_id: str, is_log: bool = False) -> None:
         self.memory = memory
         self.id = session_id
+        self.is_log = is_log
 
     @classmethod
     def of(cls, state: SessionState, model: str | None = None) -> Session:

@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING
 import click
 
 from memman.cli.answers import StatsAnswer, answer
-from memman.cli.display import console, counted, has_colours, print_lines, usage_block
+from memman.cli.display import (
+    Row,
+    console,
+    counted,
+    has_colours,
+    percent,
+    print_lines,
+    table,
+    usage_block,
+)
 from memman.cli.options import json_option, model_option, session_argument
 from memman.cli.problems import FindingError
 from memman.cli.session_files import Session, load
@@ -15,7 +24,12 @@ from memman.counting.estimator import NAME
 from memman.report.usage import usage_of
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
+    from memman.explaining import LargeEntry, Share, Shares
     from memman.results import SessionStats
+
+_MOST_SHARES = 10  # of tools, and of sources
 
 
 @click.command()
@@ -33,13 +47,15 @@ def stats(session: str, model: str | None, fail_over: float | None, as_json: boo
     opened = load(session, model)
     numbers = opened.memory.get_stats(opened.id)
     usage = usage_of(opened.memory, opened.id)
+    shares = opened.memory.explain(opened.id).shares
     if as_json:
-        answer(StatsAnswer(stats=numbers, usage=usage))
+        answer(StatsAnswer(stats=numbers, usage=usage, shares=shares))
     else:
         shown_on = console()
         colours = has_colours(shown_on)
         print_lines(shown_on, usage_block(usage, colours, shown_on.width, zeros=False))
         print_lines(shown_on, ["", *_totals(opened, numbers)])
+        _show_shares(shown_on, shares)
     used = 100 * usage.used / usage.window
     if fail_over is not None and used > fail_over:
         raise FindingError(f"{used:.1f} % of the window is used, more than {fail_over:g} %")
@@ -61,6 +77,36 @@ def _totals(opened: Session, numbers: SessionStats) -> list[str]:
     if numbers.drift is not None:
         rows["drift"] = f"{100 * numbers.drift:+.1f} % reported over estimated"
     return [f"{name:<10} {said}" for name, said in rows.items()]
+
+
+def _show_shares(shown_on: Console, shares: Shares) -> None:
+    """The tokens by tool and by source, the largest entries, and the advice."""
+    for head, found in (("tool", shares.tools), ("source", shares.sources)):
+        if found:
+            print_lines(shown_on, [""])
+            rows = [_share_row(share, shares.tokens) for share in found[:_MOST_SHARES]]
+            table(shown_on, (">tokens", ">share", ">entries", head), rows)
+            if len(found) > _MOST_SHARES:
+                print_lines(shown_on, [f"and {len(found) - _MOST_SHARES:,} more"])
+    if shares.largest:
+        print_lines(shown_on, [""])
+        rows = [_large_row(each, shares.tokens) for each in shares.largest]
+        table(shown_on, (">tokens", ">share", ">largest", "entry"), rows)
+        print_lines(shown_on, ["", shares.advice])
+
+
+def _share_row(share: Share, whole: int) -> Row:
+    return Row(
+        (f"{share.tokens:,}", percent(share.tokens, whole), f"{share.entries:,}", share.name)
+    )
+
+
+def _large_row(each: LargeEntry, whole: int) -> Row:
+    kind = each.role if each.type == "message" else each.type
+    what = f"{kind} {each.name}" if each.name else kind
+    return Row(
+        (f"{each.tokens:,}", percent(each.tokens, whole), each.address, f"{what}: {each.text}")
+    )
 
 
 def _limit(numbers: SessionStats) -> str:

@@ -12,6 +12,7 @@ from memman.explaining.comparing import (
     compare,
 )
 from memman.explaining.explanation import Explanation, SummarizerState, Trigger, explained
+from memman.explaining.shares import LargeEntry, Share, Shares, shares_of
 from memman.explaining.surviving import Survival, SurvivingValues, survivals
 from memman.explaining.tracing import Found, Remnant, Trace, trace
 from memman.explaining.trail import CompressionFate, EntryFate, Trail
@@ -26,7 +27,10 @@ __all__ = [
     "Explanation",
     "Found",
     "KeptIn",
+    "LargeEntry",
     "Remnant",
+    "Share",
+    "Shares",
     "SummarizerState",
     "Survival",
     "SurvivingValues",
@@ -35,6 +39,7 @@ __all__ = [
     "Trigger",
     "compare",
     "explained",
+    "shares_of",
     "survivals",
     "trace",
 ]

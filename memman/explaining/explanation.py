@@ -7,9 +7,11 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from memman.compression import CompressionPlan
+from memman.explaining.shares import Shares
 from memman.explaining.trail import CompressionFate, EntryFate, EntryState
 
 _MOST_STRETCHES = 6  # of entries in a line
+_MOST_SHARES = 5  # of tools, and of sources
 
 
 class Trigger(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,6 +58,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     `compress`. `running` is whether a compression is under way, `last_attempt` what the last one that this
     process tried said of itself ("" before the first). `entries` has what became of each entry
     that was added since the last clear, `compressions` the same of each compression; both in log order.
+    `shares` has what fills the window: tokens by tool and source, and the largest entries.
     `str()` of it is for people; for JSON it is plain data (`msgspec.to_builtins`).
     """
 
@@ -68,6 +71,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     summarizer: SummarizerState
     compressions: tuple[CompressionFate, ...]
     entries: tuple[EntryFate, ...]
+    shares: Shares
 
     def __str__(self) -> str:
         last = self.compressions[-1] if self.compressions else None
@@ -79,6 +83,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
             f"last compression: {_told(last) if last else 'none'}",
             *([f"last attempt: {self.last_attempt}"] if self._failed_since(last) else []),
             *_by_state(self.entries),
+            *_filled(self.shares),
         ]
         return "\n".join(lines)
 
@@ -97,6 +102,7 @@ def explained(
     plan: CompressionPlan | None,
     compressions: Iterable[CompressionFate],
     entries: Iterable[EntryFate],
+    shares: Shares,
 ) -> Explanation:
     """The explanation; `waits` is why none is to be expected where one is due, "" if one is, and then
     `plan` is what it would do.
@@ -112,6 +118,7 @@ def explained(
         summarizer=summarizer,
         compressions=tuple(compressions),
         entries=tuple(entries),
+        shares=shares,
     )
 
 
@@ -184,6 +191,19 @@ def _told(last: CompressionFate) -> str:
     change = f"{last.tokens_before:,} -> {last.tokens_after:,} tokens"
     state = "" if last.state == "in force" else f", {last.state} since"
     return f"#{last.seq}, {last.at:%Y-%m-%d %H:%M}, {change}{state} ({last.reason})"
+
+
+def _filled(shares: Shares) -> list[str]:
+    """What fills the window: the largest tools, sources and entries, and the advice."""
+    if not shares.largest:
+        return []
+    lines = [
+        f"{what}: " + ", ".join(f"{share.name} {share.tokens:,}" for share in found[:_MOST_SHARES])
+        for what, found in (("tools", shares.tools), ("sources", shares.sources))
+        if found
+    ]
+    large = ", ".join(f"{each.address} {each.tokens:,}" for each in shares.largest)
+    return [*lines, f"largest entries: {large}", f"advice: {shares.advice}"]
 
 
 def _by_state(entries: Sequence[EntryFate]) -> list[str]:

@@ -13,7 +13,15 @@ from memman.compression.words import exact_values
 from memman.config import usable_input
 from memman.counting import Models
 from memman.entries import Entry, FilePart, ImagePart, OpaquePart, Part
-from memman.explaining import KeptIn, Survival, SurvivingValues, Trail, survivals
+from memman.explaining import (
+    KeptIn,
+    Share,
+    Survival,
+    SurvivingValues,
+    Trail,
+    shares_of,
+    survivals,
+)
 from memman.manager import MemoryManager
 from memman.plugins import shared_plugins
 from memman.records import (
@@ -71,6 +79,7 @@ class ShownEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     at: datetime
     tokens: int
     text: str
+    replacement: int = 0
     name: str | None = None
     call: str | None = None
     message: str | None = None
@@ -136,8 +145,22 @@ class Limits(msgspec.Struct, frozen=True):
     target: int
 
 
+class ShownShares(msgspec.Struct, frozen=True):
+    """What fills the window; `largest` has the numbers of entries."""
+
+    tokens: int
+    tools: list[Share]
+    sources: list[Share]
+    largest: list[int]
+    advice: str
+
+
 class Report(msgspec.Struct, frozen=True):
-    """Everything about a session that its page shows; `content` says whether something was hidden."""
+    """Everything about a session that its page shows; `content` says whether something was hidden.
+
+    `undo` is the command that undoes a compression, without the compression; "" where none can, None where
+    only a program can.
+    """
 
     session: str
     model: str | None
@@ -148,6 +171,8 @@ class Report(msgspec.Struct, frozen=True):
     entries: list[ShownEntry]
     steps: list[ShownStep]
     values: list[str]
+    shares: ShownShares
+    undo: str | None = None
     content: Content = "whole"
     version: int = VERSION
 
@@ -156,8 +181,9 @@ def report_of(
     memory: MemoryManager,
     session_id: str,
     change: Callable[[Sequence[Record]], Sequence[Record]] | None = None,
+    undo: str | None = None,
 ) -> Report:
-    """The data for a session's report, of its records as `change` leaves them.
+    """The data for a session's report, of its records as `change` leaves them; `undo` as in `Report`.
 
     Raises `SessionNotFound`.
     """
@@ -176,6 +202,8 @@ def report_of(
         entries=shown.entries,
         steps=shown.steps,
         values=list(shown.values),
+        shares=shown.shares,
+        undo=undo,
         content="whole" if change is None else "redacted",
     )
 
@@ -205,6 +233,18 @@ class _Shown:
         self.entries = [
             shown for seq, record in trail.log for shown in self._entries_of(seq, record)
         ]
+
+    @property
+    def shares(self) -> ShownShares:
+        """What fills the window at the end of the log."""
+        found = shares_of(self._trail.history.slots)
+        return ShownShares(
+            tokens=found.tokens,
+            tools=list(found.tools),
+            sources=list(found.sources),
+            largest=[self._numbers[each.entry_id] for each in found.largest],
+            advice=found.advice,
+        )
 
     def _read_steps(self) -> Iterator[ShownStep]:
         survived = survivals(self._trail)
@@ -277,9 +317,9 @@ class _Shown:
             yield self._entry(seq, record.entry)
         elif isinstance(record, Compressed):
             step = self._places[record.id]
-            for item in record.replacements:
+            for number, item in enumerate(record.replacements, 1):
                 if item.entry is not None:
-                    yield self._entry(seq, item.entry, step, item.method)
+                    yield self._entry(seq, item.entry, step, item.method, number)
 
     def _entry(
         self,
@@ -287,6 +327,7 @@ class _Shown:
         entry: Entry,
         step: int | None = None,
         method: ReplacementMethod | None = None,
+        number: int = 0,
     ) -> ShownEntry:
         count = entry.token_count
         parts = () if isinstance(entry.content, str) else entry.content
@@ -295,6 +336,7 @@ class _Shown:
             seq=seq,
             type=entry.type,
             role=entry.role,
+            replacement=number,
             at=entry.timestamp,
             tokens=count.tokens,
             text=entry.text,

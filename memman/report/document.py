@@ -39,6 +39,7 @@ def render(
     *,
     redact: Redact | None = None,
     content: bool = True,
+    undo: str | None = None,
 ) -> str:
     """The report of a session as one HTML document.
 
@@ -49,12 +50,14 @@ def render(
             stays that of the session.
         content: False leaves out all that anybody said, with what it was called: what is left are numbers,
             times, types, the names of tools, and ids.
+        undo: the command that undoes a compression, to which the page adds the compression, such as
+            `memman undo chat.json`; the page shows a call of the library if None, nothing if "".
 
     Raises:
         SessionNotFound: there is no such session.
         InvalidInput: `redact` failed, or returned another entry.
     """
-    return "".join(pieces(memory, session_id, redact=redact, content=content))
+    return "".join(pieces(memory, session_id, redact=redact, content=content, undo=undo))
 
 
 def write(
@@ -64,13 +67,14 @@ def write(
     *,
     redact: Redact | None = None,
     content: bool = True,
+    undo: str | None = None,
 ) -> int:
     """Writes the report of a session to a file, over one that is there; returns its size in bytes.
 
     Only its owner may read the file, which is written whole or not at all; a symbolic link is replaced.
-    `redact` and `content` as in `render`. Raises also `OSError` for a file that cannot be written.
+    `redact`, `content` and `undo` as in `render`. Raises also `OSError` for a file that cannot be written.
     """
-    made = pieces(memory, session_id, redact=redact, content=content)
+    made = pieces(memory, session_id, redact=redact, content=content, undo=undo)
     with replacing(Path(path)) as file:
         return sum(file.write(piece.encode()) for piece in made)
 
@@ -81,9 +85,11 @@ def pieces(
     *,
     redact: Redact | None = None,
     content: bool = True,
+    undo: str | None = None,
 ) -> Iterator[str]:
     """The document piece by piece, so that a long session is never in memory as text at once."""
-    data = report_of(memory, session_id, partial(redacted, redact=redact) if redact else None)
+    change = partial(redacted, redact=redact) if redact else None
+    data = report_of(memory, session_id, change, undo)
     if not content:
         data = without_content(data)
     style = _file("report.css")

@@ -10,6 +10,7 @@ import msgspec
 from memman.archive import with_entries
 from memman.entries import Entry
 from memman.errors import InvalidInput
+from memman.explaining import Share
 from memman.records import Record
 from memman.report.data import Report, ShownEntry, ShownPart, ShownReplacement, ShownStep
 
@@ -45,6 +46,14 @@ def without_content(report: Report) -> Report:
         entries=[_entry(entry) for entry in report.entries],
         steps=[_step(step) for step in report.steps],
         values=[],
+        shares=msgspec.structs.replace(
+            report.shares,
+            sources=[
+                Share("left out", each.entries, each.tokens) for each in report.shares.sources
+            ],
+            advice="",
+        ),
+        undo=None if report.undo is None else "",
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from memman.errors import CompressionFailed
-from memman.explaining import Explanation, SummarizerState, Trail, Trigger, explained
+from memman.explaining import Explanation, SummarizerState, Trail, Trigger, explained, shares_of
 from memman.sessions.compressing import Compressing
 from memman.sessions.reading import Reading
 
@@ -19,6 +19,7 @@ class Explaining(Compressing, Reading):
             await self.require()
             trail = Trail(await self._era_log())
             trigger, summarizer = self._sized(), self._summarizer_state()
+            shares = shares_of(self._window.slots)
             running = self._run is not None or self._preparing
         automatic = self._config.auto_compress
         waits = summarizer.reason if summarizer.holds_up else str(self._stages_rest or "")
@@ -39,6 +40,7 @@ class Explaining(Compressing, Reading):
             plan,
             trail.compression_fates(),
             fates,
+            shares,
         )
 
     def _sized(self) -> Trigger:

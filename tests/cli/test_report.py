@@ -25,7 +25,14 @@ def test_a_page_is_written(command, demo_file, tmp_path):
 def test_stdout_has_the_same_page(command, session_file, tmp_path):
     command("report", session_file, "-o", tmp_path / "s.html")
     piped = command("report", "-", "-o", "-", given=session_file.read_bytes())
-    assert piped.stdout == (tmp_path / "s.html").read_text(encoding="utf-8")
+    written = (tmp_path / "s.html").read_text(encoding="utf-8")
+    assert piped.stdout == written.replace("memman undo session.json", "memman undo S")
+
+
+def test_a_page_has_the_command_that_undoes(command, session_file, log_file, tmp_path):
+    for source, undo in ((session_file, "memman undo session.json"), (log_file, "")):
+        command("report", source, "-o", tmp_path / "page.html", "--force")
+        assert f'"undo":"{undo}"' in (tmp_path / "page.html").read_text(encoding="utf-8")
 
 
 def test_a_log_has_a_page_without_being_imported(command, log_file, tmp_path):

@@ -76,3 +76,18 @@ def test_more_use_than_allowed_is_a_finding(command, demo_file):
     assert result.exit_code == 1
     assert "of the window is used, more than 30 %" in result.stderr
     assert command("stats", demo_file, "--fail-over", "50").exit_code == 0
+
+
+def test_tools_and_the_largest_entries_are_listed_with_advice(command, demo_file):
+    shares = json.loads(command("stats", demo_file, "--json").stdout)["shares"]
+    assert len(shares["largest"]) == 10
+    shown = command("stats", demo_file).stdout.splitlines()
+    largest = shares["largest"][0]
+    assert any(
+        line.split()[0] == f"{largest['tokens']:,}" and largest["address"] in line
+        for line in shown
+        if line.strip()
+    )
+    for tool in shares["tools"]:
+        assert any(line.split()[-1:] == [tool["name"]] for line in shown)
+    assert shown[-1] == shares["advice"] != ""

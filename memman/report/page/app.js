@@ -23,7 +23,7 @@ function describe(item) {
 function stepRow(step) {
   const change = step.kind === "compressed" ? `${n(step.before || 0)} → ${n(step.after || 0)}` : "";
   return el("div", { class: `row step k-${step.kind}${step.state === "undone" ? " undone" : ""}${later(step.seq)}` },
-    el("span", { class: "seq" }, `#${n(step.seq)}`), el("span", { class: "who" }, stepTitle(step)),
+    el("span", { class: "seq" }, `#${step.seq}`), el("span", { class: "who" }, stepTitle(step)),
     el("span", { class: "tokens" }, change), el("span", { class: "text" }, plain(stepLine(step))));
 }
 
@@ -31,7 +31,7 @@ function entryRow(item) {
   const entry = entries[item.entry];
   const found = hitsIn(item);
   return el("div", { class: `row t-${entry.type}${stateOf(item.entry)}${page.query && !found ? " miss" : ""}` },
-    el("span", { class: "seq" }, `#${n(entry.seq)}`),
+    el("span", { class: "seq" }, addressOf(entry)),
     el("span", { class: "who" }, who(entry), entry.name ? el("code", {}, name(entry.name)) : null,
       entry.error ? el("em", { class: "over" }, "error") : null, entry.pinned ? el("em", {}, "pinned") : null),
     el("span", { class: "tokens" }, n(entry.tokens)),
@@ -56,7 +56,7 @@ function stateWords(number, found) {
   const step = page.view.taken.get(number);
   if (entries[number].deleted) return "deleted";
   if (page.mode === "window" || entries[number].seq > page.view.seq || !step) return "";
-  return step.kind === "compressed" ? `→ #${n(step.seq)}` : step.kind;
+  return step.kind === "compressed" ? `→ #${step.seq}` : step.kind;
 }
 
 function excerpt(entry) {
@@ -71,6 +71,7 @@ function excerpt(entry) {
 
 const list = new List(byId("list"), describe, (item) => detail.show(item));
 const detail = new Detail(byId("detail"), {
+  changed: () => remember(),
   latest: () => now,
   step: (step) => select((item) => item.step === step),
   entry: (number) => select((item) => item.entry === number),
@@ -112,6 +113,7 @@ function setMoment(seq, scroll = false) {
   chart.show(page.view.seq);
   tellMoment();
   fill();
+  remember();
   if (scroll && page.mode === "log") {
     const at = list.items.findIndex((item) => item.seq >= page.view.seq);
     list.reveal(at < 0 ? list.items.length - 1 : at, true);
@@ -124,9 +126,9 @@ function tellMoment() {
   const step = steps[stepAt[seq]];
   const what = step ? stepTitle(step) : `${who(entries[addedAt[seq]])} added`;
   const at = step ? step.at : entries[addedAt[seq]].at;
-  byId("when").replaceChildren(strong(seq === head ? "At the end" : `At #${n(seq)}`), ` · ${time(at)} UTC · ${what} · `,
-    strong(n(tokens)), ` tokens in ${counted(slots.length, "entry", "entries")}`);
-  byId("tab-window").textContent = `As the model saw it${seq === head ? "" : ` at #${n(seq)}`}`;
+  byId("when").replaceChildren(strong(seq === head ? "At the end" : `At #${seq}`), ` · ${time(at)} UTC · ${what} · `,
+    strong(n(tokens)), ` tokens in ${counted(slots.length, "entry", "entries")}, without framing`);
+  byId("tab-window").textContent = `As the model saw it${seq === head ? "" : ` at #${seq}`}`;
   byId("moment").setAttribute("aria-valuetext", `record ${seq} of ${head}, ${n(tokens)} tokens in the window`);
 }
 
@@ -145,6 +147,40 @@ function neighbour(direction) {
   if (!near) return;
   setMoment(near.seq, true);
   if (page.mode === "log") select((item) => item.step === near);
+}
+
+// ------------------------------------------------------------ links
+
+// What an address of this page ends with: `at-120` for a moment, `entry-556.2` for an entry, `record-556` for
+// what else is in the log; a moment and what is chosen are joined by a slash.
+function hashOf(item) {
+  return item.step ? `record-${item.step.seq}` : `entry-${addressOf(entries[item.entry]).slice(1)}`;
+}
+
+function hash() {
+  const parts = page.view.seq === head ? [] : [`at-${page.view.seq}`];
+  return [...parts, ...(detail.item ? [hashOf(detail.item)] : [])].join("/");
+}
+
+const url = () => `${location.href.split("#")[0]}${hash() && `#${hash()}`}`;
+
+// Puts the moment and what is chosen into the page's address, not more often than browsers allow.
+function remember() {
+  clearTimeout(page.due);
+  if (page.started) page.due = setTimeout(() => history.replaceState(null, "", url()), 250);
+}
+
+// Goes to what the page's address names; false where it names nothing.
+function follow() {
+  const found = location.hash.slice(1).split("/").map((part) => part.match(/^(at|entry|record)-([0-9.]+)$/)).filter(Boolean);
+  for (const [, kind, place] of found) {
+    const at = kind === "entry" ? entries.findIndex((entry) => addressOf(entry) === `#${place}`) : -1;
+    const step = kind === "record" && steps[stepAt[Number.parseInt(place, 10)]];
+    if (kind === "at") setMoment(Number.parseInt(place, 10), true);
+    else if (step) select((item) => item.step === step);
+    else if (at >= 0) select((item) => item.entry === at);
+  }
+  return found.length > 0;
 }
 
 // ------------------------------------------------------------ types and search
@@ -263,6 +299,7 @@ function listen() {
     event.preventDefault();
     KEYS[event.key]();
   });
+  addEventListener("hashchange", follow);
   addEventListener("beforeprint", () => list.space.replaceChildren(...list.items.slice(0, PRINTED).map((_, at) => list.row(at))));
   addEventListener("afterprint", () => list.draw(true));
 }
@@ -281,10 +318,9 @@ function start() {
   document.documentElement.dataset.ready = "yes";
   // The page stands before the largest part of it is made.
   requestAnimationFrame(() => setTimeout(() => {
-    const newest = now.slots.filter((number) => entries[number].type === "summary").pop();
     const last = compressions.filter((step) => step.state === "in force").pop();
-    if (!last || narrow() || list.chosen >= 0) return;
-    select((item) => (newest === undefined ? item.step === last : item.entry === newest));
+    if (!follow() && last && !narrow() && list.chosen < 0) select((item) => item.step === last);
+    page.started = true;
   }));
 }
 

@@ -63,7 +63,7 @@ class Chart {
       made.push(label(SPACE.left - 10, this.y(tokens) + 4, short(tokens), "end"));
     }
     for (const seq of ticks(head, this.width < 600 ? 4 : 8)) {
-      if (seq) made.push(label(this.x(seq), this.height - 6, `#${n(seq)}`, "middle"));
+      if (seq) made.push(label(this.x(seq), this.height - 6, `#${seq}`, "middle"));
     }
     const total = totalAt[head];
     made.push(label(SPACE.left - 10, this.floor(1) - SPACE.lower + 8, short(total), "end"));
@@ -111,14 +111,10 @@ class Chart {
     return made;
   }
 
-  // Where it is narrow a name would stand on what is drawn, so it stands in the key.
+  // Their names are in the key: here they would cover what is drawn.
   lines() {
-    const narrow = this.width < 600;
-    byId("key").classList.toggle("narrow", narrow);
-    return this.levels().flatMap(([tokens, kind, said]) => [
-      svg("line", { class: `level ${kind}`, x1: SPACE.left, x2: this.width - SPACE.right, y1: this.y(tokens), y2: this.y(tokens) }),
-      ...(narrow ? [] : [label(SPACE.left + 8, this.y(tokens) - 6, said, "start", kind)]),
-    ]);
+    return this.levels().map(([tokens, kind]) =>
+      svg("line", { class: `level ${kind}`, x1: SPACE.left, x2: this.width - SPACE.right, y1: this.y(tokens), y2: this.y(tokens) }));
   }
 
   events() {
@@ -149,9 +145,11 @@ class Chart {
     if (has("undone")) rows.push(["back", "taken back"]);
     if (has("cleared")) rows.push(["cleared", "cleared"]);
     if (has("usage")) rows.push(["usage", "usage reported"]);
-    const levels = this.levels().map(([, kind, said]) => [kind, said, "level"]);
-    byId("key").append(...[...rows, ...levels].map(([kind, said, of]) =>
-      el("li", of ? { class: of } : {}, el("span", { class: `sign ${kind}` }), said)));
+    rows.push(...this.levels().map(([, kind, said]) => [kind, said]));
+    byId("key").append(...rows.map(([kind, said]) => el("li", {}, el("span", { class: `sign ${kind}` }), said)));
+    if (compressions.length && this.highest > limits.trigger) {
+      byId("peaks").textContent = "A peak above the trigger is the window before its compression. No context was larger than its budget: one that was built there was cut to fit.";
+    }
   }
 
   show(seq) {
@@ -173,7 +171,7 @@ class Chart {
     this.pointer.setAttribute("x2", x);
     const step = steps[stepAt[seq]];
     this.tip.replaceChildren(
-      el("b", {}, `#${n(seq)} `), step ? stepTitle(step) : SINGLE[entries[addedAt[seq]].type],
+      el("b", {}, `#${seq} `), step ? stepTitle(step) : SINGLE[entries[addedAt[seq]].type],
       el("br"), `${n(activeAt[seq])} tokens in the window`, el("br"), `${n(totalAt[seq])} added in all`);
     const wide = this.tip.offsetWidth;
     this.tip.style.left = `${Math.min(this.width - wide - 4, Math.max(4, x + (x > this.width / 2 ? -wide - 12 : 12)))}px`;

@@ -1,12 +1,13 @@
 // What was chosen: an entry in full, or what a compression replaced beside what stands for it.
 
 const WHERE = {
-  lost: ["lost", "The window had it no more."],
+  lost: ["lost to the model, still in the log", "The window had it no more; the log has it."],
   replacement: ["in the replacement", "The replacement says it."],
   ledger: ["in its ledger", "The ledger below the summary has it."],
   elsewhere: ["elsewhere", "Another entry of the window had it."],
 };
 const LONG = 12000; // characters of one text shown before somebody asks for the rest
+const BRIEF = 900; // and of one that stands for others
 const MANY = 40; // originals, and values, shown likewise
 
 class Detail {
@@ -26,6 +27,7 @@ class Detail {
     this.place.classList.toggle("open", Boolean(item));
     this.place.replaceChildren(...(item ? [closing] : []), ...made);
     if (this.place.scrollTop) this.place.scrollTop = 0;
+    this.go.changed();
   }
 
   nothing() {
@@ -38,24 +40,35 @@ class Detail {
   entry(at) {
     const entry = entries[at];
     return [
-      this.title(entry, `#${n(entry.seq)}`),
-      this.meta(entry, this.fate(at)),
+      this.title(entry, at),
+      this.meta(entry, at),
       ...this.content(entry, occurrences(entry.text, this.query)),
     ];
   }
 
-  title(entry, place) {
+  title(entry, at) {
     return el("h3", {}, el("span", { class: `dot t-${entry.type}` }), el("span", {}, who(entry)),
-      entry.name ? el("code", {}, name(entry.name)) : null, el("span", { class: "place" }, place));
+      entry.name ? el("code", {}, name(entry.name)) : null, ...this.here({ entry: at }, addressOf(entry)));
   }
 
-  meta(entry, fate) {
-    const rows = [["Tokens", `${n(entry.tokens)}${entry.counted ? ` by ${entry.counted}` : ""}`], ["Added", `${time(entry.at)} UTC`], ["Now", fate]];
-    if (entry.call) rows.push(["Call", name(entry.call)]);
-    if (entry.message) rows.push(["Message", name(entry.message)]);
+  // The place of what is shown, as a link to it, and a button that copies the link.
+  here(item, said) {
+    return [el("a", { class: "place", href: `#${hashOf(item)}` }, said), copyButton("Copy link", url)];
+  }
+
+  meta(entry, at) {
+    const rows = [["Tokens", `${n(entry.tokens)}${entry.counted ? ` by ${entry.counted}` : ""}`], ["Added", `${time(entry.at)} UTC`], ["Now", this.fate(at)]];
+    if (entry.call) rows.push(["Call", idOf(entry.call)]);
+    if (entry.message) rows.push(["Message", idOf(entry.message)]);
     if (entry.error) rows.push(["Result", "an error"]);
-    rows.push(["Id", name(entry.id)]);
+    rows.push(["Id", idOf(entry.id)], ...this.restore(this.go.latest().taken.get(at)));
     return facts(rows);
+  }
+
+  // How to have in the window again what a step took out of it.
+  restore(step) {
+    const command = step ? restoring(step) : "";
+    return command ? [["Restore", copyable(command)]] : [];
   }
 
   // What became of an entry, as links to what replaced it, outwards.
@@ -64,30 +77,36 @@ class Detail {
     const now = this.go.latest();
     if (now.shown.has(at)) return entries[at].pinned ? "in the window, pinned" : "in the window";
     const made = el("span");
-    for (let number = at, turns = 0; turns < 100; turns += 1) {
-      const step = now.taken.get(number);
-      if (!step) break;
-      if (made.childNodes.length) made.append(", then ");
-      if (step.kind !== "compressed") { made.append(`gone: ${stepTitle(step).toLowerCase()} `, this.link(step)); break; }
+    const groups = []; // of compressions that replaced by the same method one after the other
+    let number = at;
+    for (let step = now.taken.get(number); step; step = now.taken.get(number)) {
+      if (step.kind !== "compressed") { groups.push([`gone: ${stepTitle(step).toLowerCase()} `, [step]]); break; }
       const item = replacementIn(step, number);
-      made.append(item ? `${DID[item.method]} by ` : "replaced by ", this.link(step));
-      if (!item || item.entry === undefined) break;
-      number = item.entry;
-      if (now.shown.has(number)) break;
+      const method = item ? item.method : "drop";
+      if (groups.length && groups[groups.length - 1][0] === method) groups[groups.length - 1][1].push(step);
+      else groups.push([method, [step]]);
+      number = item ? item.entry : undefined;
+      if (number === undefined || now.shown.has(number)) break;
     }
+    for (const [method, taken] of groups) {
+      if (made.childNodes.length) made.append(", then ");
+      if (taken.length > 1) made.append(`${counted(taken.length, method, SEVERAL[method])}, `, this.link(taken[0]), " to ", this.link(taken[taken.length - 1]));
+      else made.append(DID[method] ? `${DID[method]} by ` : method, this.link(taken[0]));
+    }
+    if (now.shown.has(number)) made.append(", now in ", this.reference(number));
     return made.childNodes.length ? made : "not in the window";
   }
 
   link(step) {
-    return el("button", { type: "button", class: "link", onclick: () => this.go.step(step) }, `#${n(step.seq)}`);
+    return el("button", { type: "button", class: "link", onclick: () => this.go.step(step) }, `#${step.seq}`);
   }
 
-  content(entry, marks) {
+  content(entry, marks, most = LONG) {
     const parts = (entry.parts || []).map((part) => el("li", {}, el("b", {}, part.kind), " ",
       [part.media_type, part.size !== undefined ? bytes(part.size) : null].filter(Boolean).join(", "), " ",
       part.name ? name(part.name) : null, part.link ? el("span", { class: "where" }, " ", name(part.link)) : null,
       part.alt ? el("q", {}, name(part.alt)) : null));
-    return [parts.length ? el("ul", { class: "parts" }, ...parts) : null, body(entry, marks)].filter(Boolean);
+    return [parts.length ? el("ul", { class: "parts" }, ...parts) : null, body(entry, marks, most)].filter(Boolean);
   }
 
   // ------------------------------------------------------------ what a compression did
@@ -97,17 +116,18 @@ class Detail {
     const step = steps[entry.step];
     const item = replacementOf(at);
     return [
-      this.title(entry, `made at #${n(entry.seq)}`),
+      this.title(entry, at),
       facts([
         ["Tokens", `${n(item.before)} → ${n(item.after)}`], ["Compression", this.link(step)],
-        ["Why", name(step.reason || "no reason was given")], ["Now", this.fate(at)], ["Id", name(entry.id)],
+        ["Why", name(step.reason || "no reason was given")], ["Now", this.fate(at)], ["Id", idOf(entry.id)],
+        ...this.restore(step),
       ]),
       this.pair(item),
     ];
   }
 
   step(step) {
-    const heading = el("h3", {}, el("span", { class: "dot t-step" }), el("span", {}, stepTitle(step)), el("span", { class: "place" }, `#${n(step.seq)}`));
+    const heading = el("h3", {}, el("span", { class: "dot t-step" }), el("span", {}, stepTitle(step)), ...this.here({ step }, `#${step.seq}`));
     if (step.kind !== "compressed") return [heading, facts(this.told(step)), this.also(step)].filter(Boolean);
     const items = step.replacements || [];
     const more = el("div", { class: "more" });
@@ -142,7 +162,7 @@ class Detail {
     if (step.value_count) {
       rows.push(["Exact values", `${n(step.values_kept || 0)} of ${n(step.value_count)} kept in the window (${percent(step.values_kept || 0, step.value_count)})`]);
     }
-    rows.push(["Id", name(step.id)]);
+    rows.push(["Id", idOf(step.id)], ...this.restore(step));
     return rows;
   }
 
@@ -163,7 +183,7 @@ class Detail {
   }
 
   reference(at) {
-    return el("button", { type: "button", class: "link", onclick: () => this.go.entry(at) }, `#${n(entries[at].seq)} ${who(entries[at])}`);
+    return el("button", { type: "button", class: "link", onclick: () => this.go.entry(at) }, `${addressOf(entries[at])} ${who(entries[at])}`);
   }
 
   // ------------------------------------------------------------ originals beside a replacement
@@ -203,7 +223,7 @@ class Detail {
     const entry = entries[item.entry];
     const marks = judged.filter((each) => each.where === "replacement" || each.where === "ledger")
       .flatMap((each) => standing(entry.text, each.value).map(([start, end]) => [start, end, `v-${each.where}`, WHERE[each.where][1]]));
-    return el("div", { class: "stands" }, ...this.content(entry, sortedMarks(marks)));
+    return el("div", { class: "stands" }, ...this.content(entry, sortedMarks(marks), BRIEF));
   }
 }
 
@@ -218,7 +238,9 @@ function valuesOf(item, originals) {
 
 function valueTable(judged) {
   const groups = Object.keys(WHERE).map((where) => [where, judged.filter((each) => each.where === where)]);
-  return el("div", { class: "values" }, el("h5", {}, "Exact values"),
+  const lost = judged.filter((each) => each.where === "lost").length;
+  const told = `${n(judged.length - lost)} kept${lost ? `, ${n(lost)} ${WHERE.lost[0]}` : ""}`;
+  return el("details", { class: "values" }, el("summary", {}, el("b", {}, "Exact values: "), told),
     ...groups.filter(([, some]) => some.length).map(([where, some]) => {
       const list = el("ul", {}, ...some.slice(0, MANY).map(chip));
       if (some.length > MANY) {
@@ -233,12 +255,12 @@ function valueTable(judged) {
 const chip = (each) => el("li", {}, el("code", { class: `v-${each.where}`, title: `last in #${each.seq}` }, name(each.value)));
 
 // A text in full, or its beginning and a way to the rest.
-function body(entry, marks) {
+function body(entry, marks, most) {
   const text = entry.text;
   if (!text) return el("p", { class: "hint" }, entry.deleted ? "Deleted." : report.content === "none" ? "Left out." : "No text.");
   const shown = el("pre", { dir: "auto", tabindex: "0" });
-  shown.append(nodes(text.slice(0, LONG), marks.filter(([, end]) => end <= LONG)));
-  if (text.length <= LONG) return shown;
+  shown.append(nodes(text.slice(0, most), marks.filter(([, end]) => end <= most)));
+  if (text.length <= most) return shown;
   const more = el("button", { type: "button", onclick: () => {
     shown.replaceChildren(nodes(text, marks));
     more.remove();
@@ -247,6 +269,6 @@ function body(entry, marks) {
 }
 
 function facts(rows) {
-  const long = (said) => (said.textContent || said).length > 40;
+  const long = (said) => (said.textContent || said).length > 40 || said.className === "copyable";
   return el("dl", { class: "facts small" }, ...rows.map(([term, said]) => el("div", { class: long(said) && "long" }, el("dt", {}, term), el("dd", {}, said))));
 }

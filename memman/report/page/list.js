@@ -8,6 +8,8 @@ const DID = {
   summary: "summarised", digest: "digested", stub: "cleared to stubs", fold: "folded", clip: "clipped", drop: "dropped",
 };
 
+const SEVERAL = { summary: "summaries", digest: "digests", stub: "stubs", fold: "folds", clip: "clips", drop: "drops" };
+
 function who(entry) {
   if (entry.method) return METHODS[entry.method];
   return entry.type === "message" ? entry.role : SINGLE[entry.type];
@@ -16,7 +18,7 @@ function who(entry) {
 function stepTitle(step) {
   switch (step.kind) {
     case "compressed": return `Compressed ${counted(replacedIn(step), "entry", "entries")}`;
-    case "undone": return `Took compression #${n(steps[step.undoes].seq)} back`;
+    case "undone": return `Took compression #${steps[step.undoes].seq} back`;
     case "pinned": return `${step.on ? "Pinned" : "Unpinned"} ${touched(step)}`;
     case "deleted": return `Deleted ${touched(step)}`;
     case "cleared": return "Cleared the window";
@@ -50,7 +52,7 @@ function methodsOf(step) {
 
 function touched(step) {
   const all = [...numbersIn(step.touches)];
-  return all.length === 1 ? `#${n(entries[all[0]].seq)}` : counted(all.length, "entry", "entries");
+  return all.length === 1 ? `#${entries[all[0]].seq}` : counted(all.length, "entry", "entries");
 }
 
 // The rows of the whole log: entries that were added, summaries where they were written, and every other record.

@@ -10,7 +10,10 @@ for (const block of document.querySelectorAll("script[data-name]")) {
   if (block.dataset.name === "about") report = read;
   else for (const each of read) lists[block.dataset.name].push(each);
 }
-const { head, stats, usage, limits } = report;
+const { head, stats, usage, limits, shares } = report;
+
+// Where an entry is in the log: one that a compression made has the compression's place and its own number there.
+const addressOf = (entry) => `#${entry.seq}${entry.replacement ? `.${entry.replacement}` : ""}`;
 
 const addedAt = new Int32Array(head + 1).fill(-1); // place in the log -> number of the entry
 const stepAt = new Int32Array(head + 1).fill(-1); // place in the log -> number of the step
@@ -62,6 +65,21 @@ function spliced(slots, splices) {
 
 function* numbersIn(spans) {
   for (const [first, last] of spans || []) for (let at = first; at <= last; at += 1) yield at;
+}
+
+// The compressions to undo for one of them, the outermost first.
+function undoOrder(step) {
+  const found = new Set([step]);
+  for (const each of found) for (const seq of each.folded_into || []) found.add(steps[stepAt[seq]]);
+  return [...found].sort((one, other) => other.seq - one.seq);
+}
+
+// What undoes a compression: a command, or calls of the library; "" where nothing does.
+function restoring(step) {
+  if (report.undo === "" || !["in force", "folded"].includes(step.state)) return "";
+  const due = undoOrder(step);
+  if (report.undo) return `${report.undo} ${step.seq}${due.length > 1 ? " --outer" : ""} --in-place`;
+  return due.map((each) => `memory.undo_compression(${JSON.stringify(report.session)}, ${JSON.stringify(each.id)})`).join("\n");
 }
 
 // What an entry that a compression made stands for.

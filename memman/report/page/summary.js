@@ -21,6 +21,7 @@ function drawSummary() {
   byId("sentence").append(...sentence());
   drawBar();
   drawFacts();
+  drawShares();
   const hidden = HIDDEN[report.content];
   byId("made").textContent = `Made by memman. This file loads nothing and sends nothing.${hidden ? ` ${hidden}` : ""}`;
 }
@@ -64,7 +65,8 @@ function drawFacts() {
     ["Entries", `${n(stats.active_entries)} in the window, ${n(stats.compressed_entries)} replaced`],
     ["Limits", `${n(limits.trigger)} tokens${stats.max_entries ? `, ${n(stats.max_entries)} entries` : ""}`],
   ];
-  if (stats.summaries) rows.push(["Summaries", n(stats.summaries)]);
+  const written = entries.filter((entry) => entry.step !== undefined && entry.type === "summary").length;
+  if (written) rows.push(["Summaries", `${n(stats.summaries)} in the window, ${n(written)} written`]);
   if (cost.calls) rows.push(["Summarizer", costOf(cost)]);
   if (stats.drift !== null && stats.drift !== undefined) {
     const sign = stats.drift < 0 ? "−" : "+";
@@ -72,6 +74,31 @@ function drawFacts() {
   }
   rows.push(["From", span()]);
   for (const [term, said] of rows) byId("facts").append(el("div", {}, el("dt", {}, term), el("dd", {}, said)));
+}
+
+const MOST_SHARES = 10; // of tools, and of sources
+
+// Tokens by tool and by source, and the largest entries, which are links.
+function drawShares() {
+  byId("advice").append(plain(shares.advice));
+  const most = Math.max(1, ...[...shares.tools, ...shares.sources].map((each) => each.tokens),
+    ...shares.largest.map((at) => entries[at].tokens));
+  const row = (type, said, tokens) => {
+    const taken = el("span", { class: `taken t-${type}` });
+    taken.style.width = `${100 * tokens / most}%`;
+    return el("li", {}, el("span", { class: "what" }, ...said), el("b", {}, n(tokens)),
+      el("span", { class: "share" }, percent(tokens, shares.tokens)), el("span", { class: "meter", "aria-hidden": "true" }, taken));
+  };
+  const group = (title, rows) => (rows.length ? [el("div", {}, el("h3", {}, title), el("ul", {}, ...rows.slice(0, MOST_SHARES)),
+    rows.length > MOST_SHARES ? el("p", { class: "hint" }, `and ${n(rows.length - MOST_SHARES)} more`) : null)] : []);
+  const named = (type) => (each) => row(type, [el("code", {}, name(each.name)), ` ${counted(each.entries, "entry", "entries")}`], each.tokens);
+  const large = (at) => {
+    const entry = entries[at];
+    return row(entry.type, [el("a", { href: `#${hashOf({ entry: at })}` }, addressOf(entry)), ` ${who(entry)} `,
+      entry.name ? el("code", {}, name(entry.name)) : name(entry.text.slice(0, 60).replace(/\s+/g, " "))], entry.tokens);
+  };
+  byId("shares").append(...group("By tool", shares.tools.map(named("tool_result"))),
+    ...group("By source", shares.sources.map(named("context"))), ...group("Largest entries", shares.largest.map(large)));
 }
 
 function costOf(cost) {

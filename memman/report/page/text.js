@@ -79,6 +79,29 @@ function name(text) {
   return el("bdi", {}, plain(String(text)));
 }
 
+// A button that copies a text; without a clipboard it selects what is `shown`, to be copied by hand.
+function copyButton(label, text, shown = null) {
+  const button = el("button", { type: "button", class: "quiet copy", onclick: async () => {
+    try {
+      await navigator.clipboard.writeText(text());
+      button.textContent = "Copied";
+    } catch {
+      if (shown) getSelection().selectAllChildren(shown);
+      button.textContent = shown ? "Selected" : "Not copied";
+    }
+    setTimeout(() => { button.textContent = label; }, 1500);
+  } }, label);
+  return button;
+}
+
+function copyable(text) {
+  const shown = el("code", {}, name(text));
+  return el("span", { class: "copyable" }, shown, copyButton("Copy", () => text, shown));
+}
+
+// An id on one line; all of it is in its title.
+const idOf = (text) => el("span", { class: "id", title: text }, name(text));
+
 // Where a text of one's own stands in another, without regard to case.
 function occurrences(text, query) {
   const found = [];
