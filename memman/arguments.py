@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from memman.doors import is_async_callable
 from memman.entries import check_id, check_text, encode_json, json_bytes
 from memman.errors import AsyncPortRefused, InvalidInput
-from memman.showing import shown
+from memman.showing import shown, told
 
+T = TypeVar("T")
 NO_TOOLS: Final = b"[]"
 
 
@@ -28,7 +29,7 @@ def aware(clock: Callable[[], datetime]) -> Callable[[], datetime]:
     """The clock, whose times are refused where they have no zone."""
 
     def now() -> datetime:
-        time = clock()
+        time = _answer_of(clock, "clock")
         if not isinstance(time, datetime) or time.tzinfo is None:
             raise InvalidInput(f"clock must return an aware datetime, not {shown(time)}")
         return time
@@ -38,7 +39,15 @@ def aware(clock: Callable[[], datetime]) -> Callable[[], datetime]:
 
 def checked_ids(new_id: Callable[[], str]) -> Callable[[], str]:
     """The maker of ids, which are refused where they are none."""
-    return lambda: check_id(new_id(), "what new_id returned")
+    return lambda: check_id(_answer_of(new_id, "new_id"), "what new_id returned")
+
+
+def _answer_of(port: Callable[[], T], name: str) -> T:
+    """Return what a function without arguments returns. Raises `InvalidInput` if it raises."""
+    try:
+        return port()
+    except Exception as error:
+        raise InvalidInput(f"{name} raised {told(error)}; nothing was changed") from error
 
 
 def tools_json(tools: Any) -> bytes:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -41,7 +42,13 @@ from memman.entries import (
     check_text,
     file_mode,
 )
-from memman.errors import AsyncPortRefused, ConfigError, InvalidInput, MemmanError
+from memman.errors import (
+    AsyncPortRefused,
+    ConfigError,
+    FileError,
+    InvalidInput,
+    MemmanError,
+)
 from memman.explaining import Explanation
 from memman.formats import FormatName, plain_messages
 from memman.formats.plain import reported_usage
@@ -699,9 +706,11 @@ class AsyncMemoryManager:
 
         Raises:
             StoreConflict: entries, or the session, were deleted meanwhile; a path has no file then.
-            OSError: the file cannot be written.
+            FileError: the file cannot be written.
         """
-        return await (await self._sessions.known(session_id)).export_archive(to, packing)
+        session = await self._sessions.known(session_id)
+        with _typed(to):
+            return await session.export_archive(to, packing)
 
     async def import_archive(
         self,
@@ -725,11 +734,12 @@ class AsyncMemoryManager:
         Raises:
             StateError: it is not sound, or beyond a limit; `problems` has every fault with its line.
             SessionExists: with `on_conflict="fail"`.
-            OSError: the file cannot be read.
+            FileError: the file cannot be read.
         """
         check_on_conflict(on_conflict)
         importing = Importing(self._shared, self._sessions)
-        return await importing.archive(source, on_conflict, limits)
+        with _typed(source):
+            return await importing.archive(source, on_conflict, limits)
 
     async def clear_session(self, session_id: str) -> None:
         """Empties the window, pins and head included. The log stays; a clear is not undone."""
@@ -1005,3 +1015,16 @@ def _checked_limits(model: str | None, info: ModelInfo) -> tuple[str, ModelInfo]
             f"tokens, not {shown(info, 60)}"
         )
     return model, info
+
+
+@contextmanager
+def _typed(file: Source | Target) -> Iterator[None]:
+    """Turn an `OSError` of a file that memman opened itself into a `FileError`."""
+    try:
+        yield
+    except OSError as error:
+        if not isinstance(file, str | os.PathLike):
+            raise
+        raise FileError(
+            error.errno, error.strerror or str(error), error.filename or os.fspath(file)
+        ) from error

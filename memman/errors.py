@@ -18,6 +18,7 @@ MemmanError
 ├── SummarizerFailed                 a summarizer gave no summary
 │   └── SummarizerUnavailable        it cannot work here: an SDK, a key or a program is missing
 ├── WrongEventLoop (RuntimeError)    an async manager is used outside of its event loop
+├── FileError (OSError)              an archive's file cannot be read or written
 └── StoreError
     ├── StoreBusy                    another process held it too long; nothing changed, try again
     ├── StoreConflict                the window changed shape meanwhile
@@ -144,6 +145,10 @@ class SummarizerUnavailable(SummarizerFailed):
 
 class WrongEventLoop(MemmanError, RuntimeError):
     """`AsyncMemoryManager` was used in a second event loop while its first is open, or without asyncio."""
+
+
+class FileError(MemmanError, OSError):
+    """The file of an archive cannot be read or written."""
 
 
 class StoreError(MemmanError):

@@ -526,7 +526,7 @@ class MemoryManager:
 
         Raises:
             StoreConflict: entries, or the session, were deleted meanwhile; a path has no file then.
-            OSError: the file cannot be written.
+            FileError: the file cannot be written.
         """
         return self._run(self._verbs.export_archive(session_id, to, packing=packing))
 
@@ -552,7 +552,7 @@ class MemoryManager:
         Raises:
             StateError: it is not sound, or beyond a limit; `problems` has every fault with its line.
             SessionExists: with `on_conflict="fail"`.
-            OSError: the file cannot be read.
+            FileError: the file cannot be read.
         """
         return self._run(self._verbs.import_archive(source, on_conflict, limits=limits))
 

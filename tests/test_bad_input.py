@@ -2,6 +2,7 @@
 
 import asyncio
 import copy
+import errno
 import json
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -19,6 +20,7 @@ from memman import (
     CompressionFailed,
     ConfigError,
     EntryNotFound,
+    FileError,
     FormatError,
     IdConflict,
     ImagePart,
@@ -778,11 +780,11 @@ def test_a_path_in_the_place_of_a_document_is_told_so(path: Any) -> None:
 
 def test_an_archive_for_a_missing_folder_names_the_folder(tmp_path: Path) -> None:
     refused(
-        FileNotFoundError,
+        FileError,
         str(tmp_path / "none"),
         lambda memory: memory.export_archive("s", tmp_path / "none" / "s.gz"),
     )
-    with pytest.raises(FileNotFoundError) as raised:
+    with pytest.raises(FileError) as raised:
         conversation().export_archive("s", tmp_path / "none" / "s.gz")
     assert ".part" not in str(raised.value)
 
@@ -1377,3 +1379,29 @@ def test_a_time_without_a_zone_is_refused_at_the_second_add_as_at_the_first() ->
     memory = manager(clock=lambda: next(times))
     memory.add_user_message("s", "x")
     refused(InvalidInput, "clock", lambda memory: memory.add_user_message("s", "y"), memory)
+
+
+@pytest.mark.parametrize("port", ["clock", "new_id"])
+def test_clock_or_new_id_that_raises_is_a_typed_error(port: str) -> None:
+    def broken() -> Any:
+        raise ZeroDivisionError("its own fault")
+
+    memory = manager(**{port: broken})
+    with pytest.raises(InvalidInput, match=f"{port} raised ZeroDivisionError"):
+        memory.add_user_message("s", "x")
+    assert memory.list_sessions() == []
+
+
+def test_archive_path_that_cannot_be_opened_is_a_typed_error(tmp_path: Path) -> None:
+    memory = manager()
+    memory.add_user_message("s", "x")
+    nowhere = tmp_path / "nowhere" / "s.jsonl"
+    for work in (
+        lambda: memory.import_archive(nowhere),
+        lambda: memory.import_archive(tmp_path),
+        lambda: memory.export_archive("s", nowhere),
+    ):
+        with pytest.raises(FileError, match=str(tmp_path)) as raised:
+            work()
+        assert isinstance(raised.value, MemmanError)
+        assert raised.value.errno in (errno.ENOENT, errno.EISDIR)

@@ -10,6 +10,8 @@ import os
 from collections.abc import Callable, Generator
 from typing import Any, Final
 
+import msgspec
+
 from memman.config import usable_input
 from memman.doors import Door, close_awaitable, is_async_callable
 from memman.entries import MOST_TOKENS, is_encodable
@@ -210,7 +212,7 @@ def _own_limit(summarizer: Any) -> int | None:
 def _of_text(answer: Any) -> SummaryReply:
     if not isinstance(answer, str):
         raise TypeError(f"a summarizer must return text, not {type(answer).__name__}")
-    return SummaryReply(text=answer)
+    return SummaryReply(text=_plain(answer))
 
 
 def _sound(reply: Any) -> SummaryReply:
@@ -221,12 +223,18 @@ def _sound(reply: Any) -> SummaryReply:
         value = getattr(reply, name)
         if not isinstance(value, kinds):
             raise TypeError(f"a SummaryReply's {name} cannot be a {type(value).__name__}")
-    if not is_encodable(reply.model or ""):
+    if reply.model is not None and not is_encodable(_plain(reply.model)):
         raise TypeError("a SummaryReply's model cannot hold a lone surrogate")
     usage = reply.usage
     if usage is not None and not all(map(_is_count, (usage.input_tokens, usage.output_tokens))):
         raise TypeError(f"a SummaryReply's usage is in whole tokens, not {shown(usage, 80)}")
-    return reply
+    model = None if reply.model is None else _plain(reply.model)
+    return msgspec.structs.replace(reply, text=_plain(reply.text), model=model)
+
+
+def _plain(text: str) -> str:
+    """Return a string of another kind, whose methods may do anything, as a plain one."""
+    return text if type(text) is str else str.__str__(text)
 
 
 _FIELDS: Final[dict[str, Any]] = {

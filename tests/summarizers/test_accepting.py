@@ -173,6 +173,25 @@ def test_a_callable_that_returns_no_text_is_told(answer: Any, filled: Fill) -> N
     assert f"must return text, not {type(answer).__name__}" in told
 
 
+class Reluctant(str):
+    """A string of a library's own kind, which does nothing that strings do."""
+
+    def strip(self, *args: Any) -> str:
+        raise RuntimeError("no strip")
+
+    __str__ = __len__ = encode = splitlines = strip  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize("is_object", [True, False])
+def test_reply_of_a_string_subclass_is_taken_as_its_text(is_object: bool, filled: Fill) -> None:
+    class Summarizing:
+        def summarize(self, request: SummaryRequest) -> SummaryReply:
+            return SummaryReply(text=Reluctant("Said now."), model=Reluctant("m"))
+
+    summarizer = Summarizing() if is_object else lambda prompt: Reluctant("Said now.")
+    assert "Said now." in summary_of(filled(MemoryManager(config=CONFIG, summarizer=summarizer)))
+
+
 def test_the_time_that_a_summary_may_take_is_handed_on(filled: Fill) -> None:
     script = ScriptedSummarizer("A summary.")
     for timeout in (7.5, None):
