@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from memman.archive.limits import DEFAULT_LIMITS, MOST_FAULTS, ArchiveLimits, too_much
 from memman.archive.soundness import Recount, check_record, ids_of, verified, with_entry
 from memman.config import MemoryConfig, readable
 from memman.entries import Entry, check_id
@@ -67,11 +68,15 @@ class SessionState(msgspec.Struct, frozen=True, kw_only=True):
         return document_bytes(self, indent).decode()
 
     @classmethod
-    def from_json(cls, text: str | bytes | Mapping[str, Any]) -> SessionState:
+    def from_json(
+        cls, text: str | bytes | Mapping[str, Any], *, limits: ArchiveLimits = DEFAULT_LIMITS
+    ) -> SessionState:
         """The document of a text or of plain data. Raises `StateError` that names what is wrong."""
         try:
             if isinstance(text, str):
                 text = text.encode()
+            if isinstance(text, bytes):
+                _check_number(len(text), "bytes", "document_bytes", limits)
             data = msgspec.json.decode(text) if isinstance(text, bytes) else text
         except (msgspec.DecodeError, UnicodeError) as error:
             path = isinstance(text, bytes) and len(text) < _LONGEST_PATH and text[:1] not in b"{["
@@ -93,11 +98,21 @@ class SessionState(msgspec.Struct, frozen=True, kw_only=True):
             )
         try:
             if data is text:  # what was read from a text has the text's size
-                check_extent(data, "it", values=50_000_000, characters=4 * 2**30, depth=100)
+                most = limits.document_bytes
+                check_extent(data, "it", values=50_000_000, characters=most, depth=100)
             # Through compact bytes, so that encoded parts are equal however the text was laid out.
-            return msgspec.json.decode(msgspec.json.encode(data), type=cls)
+            state = msgspec.json.decode(msgspec.json.encode(data), type=cls)
         except (msgspec.ValidationError, TypeError, ValueError, RecursionError) as error:
             raise StateError([str(error)]) from None
+        _check_number(len(state.log), "records", "records", limits)
+        _check_number(len(state.entries), "entries", "entries", limits)
+        return state
+
+
+def _check_number(number: int, of: str, name: str, limits: ArchiveLimits) -> None:
+    most = getattr(limits, name)
+    if number > most:
+        raise StateError([too_much(f"it has {number:,} {of}", name, most)])
 
 
 def document_bytes(state: SessionState, indent: int = 0) -> bytes:
@@ -161,7 +176,7 @@ def checked(state: SessionState, meter: Recount) -> Imported:
     if not problems:
         _check_derived(state, history, problems)
     if problems:
-        raise StateError(problems)
+        raise StateError(_first(problems))
     # Places refer to records of the commit: 0 is the first (see `Store.commit`).
     window = tuple(
         Place(1 - slot.entry.seq, slot.index, slot.position, slot.pinned) for slot in history.slots
@@ -175,8 +190,14 @@ def records_of(state: SessionState) -> tuple[Record, ...]:
     problems: list[str] = []
     records = _records(state, problems)
     if problems:
-        raise StateError(problems)
+        raise StateError(_first(problems))
     return records
+
+
+def _first(problems: Sequence[str]) -> list[str]:
+    """The first faults, and how many more there are."""
+    more = len(problems) - MOST_FAULTS
+    return [*problems[:MOST_FAULTS], *([f"and {more:,} more"] if more > 0 else [])]
 
 
 def _records(state: SessionState, problems: list[str]) -> tuple[Record, ...]:

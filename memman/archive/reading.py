@@ -9,7 +9,7 @@ from typing import Any, BinaryIO, NoReturn
 import msgspec
 
 from memman.archive import lines
-from memman.archive.limits import ArchiveLimits
+from memman.archive.limits import MOST_FAULTS, ArchiveLimits, too_much
 from memman.archive.lines import Header, Read, ReadHeader, fault_of_seal
 from memman.archive.packing import Packing, Unpacked
 from memman.archive.soundness import check_record, entries_of
@@ -18,7 +18,6 @@ from memman.errors import InvalidInput, StateError
 from memman.records import Added, Record, decode, encode
 from memman.showing import shown
 
-_MOST_FAULTS = 100
 _BAD_JSON = (msgspec.MsgspecError, UnicodeError, RecursionError, ValueError)
 _NOT_ONE = "it is no archive of memman: its first line is not a header"
 
@@ -43,27 +42,28 @@ class ArchiveInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Faults:
-    """Faults in the order of the lines; of very many the first ones, and how many more."""
+    """Faults in the order of the lines, up to the number at which reading stops."""
 
     def __init__(self) -> None:
         self._told: list[str] = []
-        self._more = 0
 
     def __bool__(self) -> bool:
         return bool(self._told)
 
     def add(self, line: int, fault: str) -> None:
         """Notes a fault of a line."""
-        if len(self._told) < _MOST_FAULTS:
-            self._told.append(f"line {line}: {fault}")
-        else:
-            self._more += 1
+        self._told.append(f"line {line}: {fault}")
+
+    @property
+    def are_enough(self) -> bool:
+        """Whether there are so many that reading stops."""
+        return len(self._told) >= MOST_FAULTS
 
     def refuse(self) -> None:
         """Raises `StateError` if there are any."""
         if self._told:
-            more = [f"and {self._more:,} more"] if self._more else []
-            raise StateError([*self._told, *more])
+            stopped = [f"reading stopped after {MOST_FAULTS} faults"] if self.are_enough else []
+            raise StateError([*self._told, *stopped])
 
 
 class ArchiveReader:
@@ -151,11 +151,11 @@ class ArchiveReader:
             *whole, rest = (rest + chunk).split(b"\n")
             for line in whole:
                 if len(line) > most:
-                    raise StateError([_too_much(f"it has {len(line):,} bytes", "line_bytes", most)])
+                    raise StateError([too_much(f"it has {len(line):,} bytes", "line_bytes", most)])
                 yield line
             if len(rest) > most:
                 self._look_at(rest)
-                raise StateError([_too_much("it is longer", "line_bytes", most)])
+                raise StateError([too_much("it is longer", "line_bytes", most)])
         if rest:
             self._look_at(rest)
             raise StateError(["it has no end: the file was cut off"])
@@ -225,6 +225,8 @@ class ArchiveReader:
             )
             return None
         self._records += 1
+        if self._records > self._limits.records:
+            self._stop(too_much("there are more records", "records", self._limits.records))
         try:
             payload = bytes(read.record)
             record = decode(payload)
@@ -239,7 +241,7 @@ class ArchiveReader:
         if type(record) is Added:
             self._entries += 1
             if self._entries > self._limits.entries:
-                self._stop(_too_much("there are more entries", "entries", self._limits.entries))
+                self._stop(too_much("there are more entries", "entries", self._limits.entries))
         return record
 
     def _check_entry(self, entry: Entry) -> None:
@@ -263,7 +265,7 @@ class ArchiveReader:
         most = self._limits.string_bytes
         if 4 * len(text) > most and (size := len(text.encode())) > most:
             what = f"a text of entry {entry.id!r} has {size:,} bytes"
-            raise InvalidInput(_too_much(what, "string_bytes", most))
+            raise InvalidInput(too_much(what, "string_bytes", most))
 
     def _check_json(self, raw: msgspec.Raw) -> None:
         """Refuses JSON that is too deep, or whose reading would depend on the reader."""
@@ -273,7 +275,7 @@ class ArchiveReader:
         value = msgspec.json.decode(data)
         most = self._limits.depth
         if data.count(b"[") + data.count(b"{") > most and depth_of(value, most) > most:
-            raise InvalidInput(_too_much("its JSON is nested deeper", "depth", most))
+            raise InvalidInput(too_much("its JSON is nested deeper", "depth", most))
         if msgspec.json.encode(value) != data:
             _loaded(data)
 
@@ -292,9 +294,11 @@ class ArchiveReader:
 
     def _note(self, fault: str) -> None:
         self.faults.add(self.line, fault)
+        if self.faults.are_enough:
+            raise _StoppedError
 
     def _stop(self, fault: str) -> NoReturn:
-        self._note(fault)
+        self.faults.add(self.line, fault)
         raise _StoppedError
 
 
@@ -341,10 +345,6 @@ def _unknown(known: Any, found: Any) -> Iterator[str]:
     elif isinstance(known, tuple) and isinstance(found, list):
         for one, other in zip(known, found, strict=False):
             yield from _unknown(one, other)
-
-
-def _too_much(what: str, name: str, most: int) -> str:
-    return f"{what}; limits.{name} is {most:,} (from somebody you trust: pass ArchiveLimits({name}=...))"
 
 
 class _StoppedError(Exception):

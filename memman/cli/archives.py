@@ -36,7 +36,12 @@ from memman.sessions import OnConflict
 FORMAT = "memman-jsonl"
 _ALL = 2**60
 _OURS = ArchiveLimits(
-    file_bytes=_ALL, unpacked_bytes=_ALL, line_bytes=_ALL, entries=_ALL, string_bytes=_ALL
+    file_bytes=_ALL,
+    unpacked_bytes=_ALL,
+    line_bytes=_ALL,
+    records=_ALL,
+    entries=_ALL,
+    string_bytes=_ALL,
 )  # nobody else wrote it
 _LIMITS = "memman.cli.limits"
 _SUFFIXES = (".jsonl", ".jsonl.gz", ".jsonl.zst")

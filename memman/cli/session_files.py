@@ -14,6 +14,7 @@ from memman.archive import FORMAT, SessionState, document_bytes, records_of
 from memman.cli.archives import (
     archived_session,
     is_archive_name,
+    limits,
     read_archive,
     spooled,
     write_archive,
@@ -102,6 +103,9 @@ def is_session(path: str) -> bool:
 
 def document_of(data: bytes, name: str) -> SessionState:
     """The document in some bytes; `name` says in errors where they came from."""
+    if len(data) > (most := limits().document_bytes):
+        what = f"{name} has {len(data):,} bytes"
+        raise UnreadableError(f"{what}, and a document at most {most:,}; ask for an archive of it")
     text = text_of(data, name)
     if is_log(File(name, data=data)):
         raise UnreadableError(
@@ -113,7 +117,7 @@ def document_of(data: bytes, name: str) -> SessionState:
         raise UnreadableError(
             f"{name} is not a memman session; `memman import LOG -o S.json` makes one of a log"
         )
-    return SessionState.from_json(document)
+    return SessionState.from_json(document, limits=limits())
 
 
 def write(opened: Session, source: str, to: str, force: bool = False) -> None:
