@@ -48,6 +48,7 @@ from memman.errors import (
     FileError,
     InvalidInput,
     MemmanError,
+    SessionNotFound,
 )
 from memman.explaining import Explanation
 from memman.formats import FormatName, plain_messages
@@ -67,7 +68,7 @@ from memman.ports import (
 from memman.records import UsageReported
 from memman.resolver import DEFAULT_FORMAT, Resolver
 from memman.results import Context, SessionStats, Summary
-from memman.sessions import Feed, Following, Importing, LiveSessions, OnConflict
+from memman.sessions import Feed, Following, Importing, LiveSessions, OnConflict, Session
 from memman.shared import ClosedStore, Shared
 from memman.showing import shown
 from memman.signals import Subscription
@@ -519,23 +520,27 @@ class AsyncMemoryManager:
         budget: int | None = None,
         system: str | None = None,
         tools: Sequence[Mapping[str, Any]] | None = None,
+        missing_ok: bool = False,
     ) -> Context:
         """What to send to the model: valid in `format` and within `budget`. Changes nothing.
 
         Args:
-            session_id: must exist.
+            session_id: must exist, unless `missing_ok`.
             format: "openai-chat", "openai-responses", "anthropic", "gemini", "bedrock", "mistral",
                 "langchain", "text", or a plugin's; the manager's by default.
             model: another model than the session's; the window is priced by its counter and its reports.
             budget: tokens; the session's `max_tokens` by default.
             system: a system prompt that precedes the session's own system messages.
             tools: the tool definitions that you will send along; they are counted.
+            missing_ok: a session that nothing was added to has an empty context.
 
         Raises:
             BudgetExceeded: pinned entries, the head and the clipped newest exchange do not fit.
-            SessionNotFound: there is no such session.
+            SessionNotFound: there is no such session, and `missing_ok` is not set.
         """
-        return await settled(self._building(session_id, format, model, budget, system, tools))
+        return await settled(
+            self._building(session_id, format, model, budget, system, tools, missing_ok)
+        )
 
     async def get_context_for_llm(self, session_id: str) -> str:
         """The conversation as one text: summaries with their dates, then what is recent."""
@@ -745,9 +750,16 @@ class AsyncMemoryManager:
         """Empties the window, pins and head included. The log stays; a clear is not undone."""
         await (await self._sessions.known(session_id)).clear()
 
-    async def delete_session(self, session_id: str) -> None:
-        """Removes a session with its log, for good."""
-        await (await self._sessions.known(session_id)).delete_all()
+    async def delete_session(self, session_id: str, *, missing_ok: bool = False) -> None:
+        """Removes a session with its log, for good.
+
+        Raises `SessionNotFound` if there is none; with `missing_ok` it does nothing then.
+        """
+        try:
+            await (await self._sessions.known(session_id)).delete_all()
+        except SessionNotFound:
+            if not missing_ok:
+                raise
 
     # ------------------------------------------------------------ settings
 
@@ -870,6 +882,7 @@ class AsyncMemoryManager:
         budget: int | None,
         system: str | None,
         tools: Sequence[Mapping[str, Any]] | None,
+        missing_ok: bool,
     ) -> Context | Coroutine[Any, Any, Context]:
         """Checks what was given; the session does the rest."""
         if budget is not None and (isinstance(budget, bool) or not isinstance(budget, int)):
@@ -884,10 +897,15 @@ class AsyncMemoryManager:
         self._door.enter()
         session = self._sessions.find(session_id)
         context = session.build_here(asked) if session is not None else None
-        return self._built(session_id, asked) if context is None else context
+        return self._built(session_id, asked, missing_ok) if context is None else context
 
-    async def _built(self, session_id: str, asked: Asked) -> Context:
-        return await (await self._sessions.known(session_id)).build(asked)
+    async def _built(self, session_id: str, asked: Asked, missing_ok: bool) -> Context:
+        try:
+            return await (await self._sessions.known(session_id)).build(asked)
+        except SessionNotFound:
+            if not missing_ok:
+                raise
+            return Session(session_id, self._shared).build_empty(asked)
 
     def _reconfigure(self, settings: Mapping[str, Any]) -> None:
         """Changes settings of the manager; one change at a time, or one would take back another."""

@@ -365,23 +365,27 @@ class MemoryManager:
         budget: int | None = None,
         system: str | None = None,
         tools: Sequence[Mapping[str, Any]] | None = None,
+        missing_ok: bool = False,
     ) -> Context:
         """What to send to the model: valid in `format` and within `budget`. Changes nothing.
 
         Args:
-            session_id: must exist.
+            session_id: must exist, unless `missing_ok`.
             format: "openai-chat", "openai-responses", "anthropic", "gemini", "bedrock", "mistral",
                 "langchain", "text", or a plugin's; the manager's by default.
             model: another model than the session's; the window is priced by its counter and its reports.
             budget: tokens; the session's `max_tokens` by default.
             system: a system prompt that precedes the session's own system messages.
             tools: the tool definitions that you will send along; they are counted.
+            missing_ok: a session that nothing was added to has an empty context.
 
         Raises:
             BudgetExceeded: pinned entries, the head and the clipped newest exchange do not fit.
-            SessionNotFound: there is no such session.
+            SessionNotFound: there is no such session, and `missing_ok` is not set.
         """
-        return self._now(self._building, session_id, format, model, budget, system, tools)
+        return self._now(
+            self._building, session_id, format, model, budget, system, tools, missing_ok
+        )
 
     def get_context_for_llm(self, session_id: str) -> str:
         """The conversation as one text: summaries with their dates, then what is recent."""
@@ -560,9 +564,12 @@ class MemoryManager:
         """Empties the window, pins and head included. The log stays; a clear is not undone."""
         self._run(self._verbs.clear_session(session_id))
 
-    def delete_session(self, session_id: str) -> None:
-        """Removes a session with its log, for good."""
-        self._run(self._verbs.delete_session(session_id))
+    def delete_session(self, session_id: str, *, missing_ok: bool = False) -> None:
+        """Removes a session with its log, for good.
+
+        Raises `SessionNotFound` if there is none; with `missing_ok` it does nothing then.
+        """
+        self._run(self._verbs.delete_session(session_id, missing_ok=missing_ok))
 
     def update_config(self, session_id: str | None = None, /, **settings: Any) -> None:
         """Changes settings of one session, which keeps them, or without an id of the manager.

@@ -18,6 +18,7 @@ from memman import (
     ModelInfo,
     ModelRef,
     Refused,
+    SessionNotFound,
     TextPart,
     hookimpl,
 )
@@ -492,3 +493,40 @@ def test_all_errors_have_one_root_and_a_meaning() -> None:
         assert issubclass(error, memman.MemmanError)
         assert error.__doc__
         assert error.__name__ in (errors.__doc__ or "")
+
+
+# ---------------------------------------------------------------- sessions that are not there
+
+
+@pytest.mark.parametrize("format", ["openai-chat", "openai-responses", "anthropic", "gemini", "text"])
+def test_context_of_a_missing_session_is_empty_if_allowed(format: str) -> None:
+    memory = manager()
+    with pytest.raises(SessionNotFound):
+        memory.build_context("s", format=format)
+    context = memory.build_context("s", format=format, system="Be brief.", missing_ok=True)
+    cleared = manager()
+    cleared.add_user_message("s", "x")
+    cleared.clear_session("s")
+    assert context == cleared.build_context("s", format=format, system="Be brief.")
+    assert memory.list_sessions() == []
+
+
+def test_delete_of_a_missing_session_does_nothing_if_allowed() -> None:
+    memory = manager()
+    with pytest.raises(SessionNotFound):
+        memory.delete_session("s")
+    memory.delete_session("s", missing_ok=True)
+    memory.add_user_message("s", "x")
+    assert memory.build_context("s", missing_ok=True).messages
+    memory.delete_session("s", missing_ok=True)
+    assert memory.list_sessions() == []
+    assert memory.build_context("s", missing_ok=True).messages == []
+
+
+def test_async_manager_allows_missing_sessions_too() -> None:
+    async def run() -> list[Any]:
+        async with AsyncMemoryManager() as memory:
+            await memory.delete_session("s", missing_ok=True)
+            return (await memory.build_context("s", missing_ok=True)).messages
+
+    assert asyncio.run(run()) == []

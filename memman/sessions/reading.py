@@ -241,6 +241,10 @@ class Reading(Past):
             contexts = self._contexts or self._contexts_of()
             return contexts.build(asked, self._window, self._settled, beyond)
 
+    def build_empty(self, asked: Asked) -> Context:
+        """Return the context of a session that nothing was added to."""
+        return self._contexts_of().build(asked, self._window, self._settled)
+
     async def build(self, asked: Asked) -> Context:
         """A context of the window as it is; trims a copy where it does not fit."""
         if self._settled.remote is not None:
