@@ -11,6 +11,7 @@ import msgspec
 from memman.doors import is_async_callable
 from memman.entries import check_id, check_text, encode_json, json_bytes
 from memman.errors import AsyncPortRefused, InvalidInput
+from memman.ids import check_nonce
 from memman.showing import shown, told
 
 T = TypeVar("T")
@@ -48,6 +49,11 @@ def _answer_of(port: Callable[[], T], name: str) -> T:
         return port()
     except Exception as error:
         raise InvalidInput(f"{name} raised {told(error)}; nothing was changed") from error
+
+
+def checked_nonces(new_nonce: Callable[[], str]) -> Callable[[], str]:
+    """Return the maker of nonces; it refuses one that is none."""
+    return lambda: check_nonce(_answer_of(new_nonce, "new_nonce"))
 
 
 def tools_json(tools: Any) -> bytes:

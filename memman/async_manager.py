@@ -22,6 +22,7 @@ from memman.arguments import (
     check_goal,
     check_on_conflict,
     checked_ids,
+    checked_nonces,
     metadata_json,
     tools_json,
 )
@@ -55,6 +56,7 @@ from memman.formats import FormatName, plain_messages
 from memman.formats.plain import reported_usage
 from memman.formats.streams import whole
 from memman.ids import new_id as uuid7
+from memman.ids import new_nonce as random_nonce
 from memman.plugins import shared_plugins
 from memman.ports import (
     AsyncStore,
@@ -108,6 +110,7 @@ class AsyncMemoryManager:
             summarizer or a remote counter sees it.
         clock: aware datetimes; for tests.
         new_id: unique strings, made before the first attempt to store; for tests.
+        new_nonce: 8 to 64 random hexadecimal digits for a new session; for tests.
         exclusive: this manager is the only writer of the store, so that it need not be asked for
             news at each operation. Always so for the store in memory that `None` makes.
 
@@ -134,11 +137,12 @@ class AsyncMemoryManager:
         redact: Redact | None = None,
         clock: Callable[[], datetime] | None = None,
         new_id: Callable[[], str] | None = None,
+        new_nonce: Callable[[], str] | None = None,
         exclusive: bool = False,
     ) -> None:
         self._start(
             AsyncDoor(), self, store, model, config, summarizer, counter, format, model_info, redact,
-            clock, new_id, exclusive,
+            clock, new_id, new_nonce, exclusive,
         )  # fmt: skip
 
     def _start(
@@ -155,6 +159,7 @@ class AsyncMemoryManager:
         redact: Redact | None,
         clock: Callable[[], datetime] | None,
         new_id: Callable[[], str] | None,
+        new_nonce: Callable[[], str] | None,
         exclusive: bool,
     ) -> None:
         self._door = door
@@ -162,7 +167,8 @@ class AsyncMemoryManager:
         self._summarizers = Summarizers(door, shared_plugins, resolver.limits)
         self._summarizers.give(summarizer)
         form = resolver.format_named(DEFAULT_FORMAT if format is None else format)
-        for name, port in (("redact", redact), ("clock", clock), ("new_id", new_id)):
+        ports = {"redact": redact, "clock": clock, "new_id": new_id, "new_nonce": new_nonce}
+        for name, port in ports.items():
             check_function(port, name)
         if not isinstance(exclusive, bool):
             raise InvalidInput(f"exclusive must be True or False, not {shown(exclusive, 60)}")
@@ -174,6 +180,7 @@ class AsyncMemoryManager:
             exclusive=exclusive or store is None,
             clock=partial(datetime.now, UTC) if clock is None else aware(clock),
             new_id=uuid7 if new_id is None else checked_ids(new_id),
+            new_nonce=random_nonce if new_nonce is None else checked_nonces(new_nonce),
             redact=redact,
             sender=sender,
             meter=resolver.meter,

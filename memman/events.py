@@ -35,9 +35,11 @@ from memman.records import (
     Configured,
     Cost,
     Deleted,
+    Opened,
     Pinned,
     Record,
     Replacement,
+    SettingsInEffect,
     Undone,
     UsageReported,
     summary_in,
@@ -52,6 +54,13 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 
     session_id: str
     remote: bool = False
+
+
+class SessionOpened(Event, frozen=True, kw_only=True):
+    """A session began. `metadata` is the caller's; `settings` were in effect then."""
+
+    metadata: dict[str, Any]
+    settings: SettingsInEffect
 
 
 class EntryAdded(Event, frozen=True, kw_only=True):
@@ -181,6 +190,7 @@ class SessionEvicted(Event, frozen=True, kw_only=True):
     """A session was unloaded from this process; its store still has it."""
 
 
+session_opened = EventSignal("session:opened", "A session began. Payload: `SessionOpened`.")
 entry_added = EventSignal("entry:added", "An entry is in the log. Payload: `EntryAdded`.")
 compressed = EventSignal(
     "compressed", "Runs of the window were replaced. Payload: `CompressionResult`."
@@ -212,6 +222,7 @@ session_deleted = EventSignal("session:deleted", "Payload: `SessionDeleted`. A n
 session_evicted = EventSignal("session:evicted", "Payload: `SessionEvicted`. A notice.")
 
 SIGNALS: dict[type[Event], EventSignal] = {
+    SessionOpened: session_opened,
     EntryAdded: entry_added,
     CompressionResult: compressed,
     CompressionUndone: compression_undone,
@@ -229,6 +240,7 @@ SIGNALS: dict[type[Event], EventSignal] = {
 }
 
 LOG_SIGNALS: dict[type[Record], EventSignal] = {
+    Opened: session_opened,
     Added: entry_added,
     Compressed: compressed,
     Undone: compression_undone,
@@ -402,6 +414,10 @@ def _remote(item: FeedItem) -> Event:
 def event_of(session_id: str, seq: int, record: Record) -> Event:
     """The log event of a record at its place."""
     match record:
+        case Opened():
+            return SessionOpened(
+                session_id=session_id, metadata=record.metadata, settings=record.settings
+            )
         case Added(entry):
             added = msgspec.structs.replace(entry, seq=seq)
             return EntryAdded(session_id=session_id, entry=added)

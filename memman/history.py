@@ -18,6 +18,7 @@ from memman.records import (
     Compressed,
     Deleted,
     Ledger,
+    Opened,
     Pinned,
     Record,
     Replacement,
@@ -54,6 +55,8 @@ class History:
     def apply(self, seq: int, record: Record) -> None:
         """Takes the next record of the log."""
         match record:
+            case Opened() if self.ledger.nonce:
+                raise InvalidInput("the session was opened before")
             case Added(entry):
                 entry = msgspec.structs.replace(entry, seq=seq)
                 self.added[entry.id] = entry

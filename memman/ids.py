@@ -1,4 +1,4 @@
-"""Identifiers: UUIDv7 (RFC 9562).
+"""Identifiers, UUIDv7 (RFC 9562), and the nonce of a session.
 
 An id is created before the first attempt to store a record, so that a retry is recognised. Ids do not
 order records: the log's `seq` does.
@@ -7,10 +7,16 @@ order records: the log's `seq` does.
 from __future__ import annotations
 
 import os
+import re
 import time
+from typing import Any
+
+from memman.errors import InvalidInput
+from memman.showing import shown
 
 _MILLISECOND = 1_000_000  # nanoseconds
 _VERSION_AND_VARIANT = 0xF << 76 | 0x3 << 62  # the bits that RFC 9562 fixes
+_NONCE = re.compile(r"[0-9a-f]{8,64}")
 _IS_UUID7 = 0x7 << 76 | 0x2 << 62
 
 
@@ -22,3 +28,15 @@ def new_id() -> str:
     bits = time.time_ns() // _MILLISECOND << 80 | int.from_bytes(os.urandom(10))
     digits = f"{bits & ~_VERSION_AND_VARIANT | _IS_UUID7:032x}"
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+
+
+def new_nonce() -> str:
+    """Return the nonce of a new session: 32 random bits as hexadecimal digits."""
+    return os.urandom(4).hex()
+
+
+def check_nonce(nonce: Any) -> str:
+    """Return the nonce. Raises `InvalidInput` unless it is 8 to 64 hexadecimal digits."""
+    if not isinstance(nonce, str) or not _NONCE.fullmatch(nonce):
+        raise InvalidInput(f"a nonce must be 8 to 64 hexadecimal digits, not {shown(nonce)}")
+    return nonce

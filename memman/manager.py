@@ -42,6 +42,7 @@ class MemoryManager:
             summarizer or a remote counter sees it.
         clock: aware datetimes; for tests.
         new_id: unique strings, made before the first attempt to store; for tests.
+        new_nonce: 8 to 64 random hexadecimal digits for a new session; for tests.
         exclusive: this manager is the only writer of the store, so that it need not be asked for
             news at each operation. Always so for the store in memory that `None` makes.
 
@@ -69,12 +70,13 @@ class MemoryManager:
         redact: Redact | None = None,
         clock: Callable[[], datetime] | None = None,
         new_id: Callable[[], str] | None = None,
+        new_nonce: Callable[[], str] | None = None,
         exclusive: bool = False,
     ) -> None:
         self._verbs = verbs = AsyncMemoryManager.__new__(AsyncMemoryManager)
         verbs._start(  # noqa: SLF001 - the two doors are one class in two forms
             SyncDoor(), self, store, model, config, summarizer, counter, format, model_info, redact,
-            clock, new_id, exclusive,
+            clock, new_id, new_nonce, exclusive,
         )  # fmt: skip
         self._adding, self._building = verbs._adding, verbs._building  # noqa: SLF001 - likewise
 

@@ -68,6 +68,36 @@ class Cost(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 NO_COST = Cost()
 
 
+class SettingsInEffect(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """The settings that a session worked with at a moment, as an observation: it changes nothing.
+
+    `counter` is the counter's fingerprint. None and "" are unknown; `max_entries` may also be unlimited.
+    """
+
+    model: str | None = None
+    max_tokens: int | None = None
+    max_entries: int | None = None
+    target_tokens: int | None = None
+    counter: str = ""
+
+
+NOT_OBSERVED = SettingsInEffect()
+
+
+class Opened(msgspec.Struct, frozen=True, tag="opened", tag_field="kind", kw_only=True):
+    """The session began. This is its first record, written in one append with the second.
+
+    `nonce` is a random text of hexadecimal digits that no earlier text contains: it marks memman's own
+    delimiters in a context. `metadata` is the caller's.
+    """
+
+    id: str
+    at: datetime
+    nonce: str
+    metadata: dict[str, Any] = {}
+    settings: SettingsInEffect = NOT_OBSERVED
+
+
 class Added(msgspec.Struct, frozen=True, gc=False, tag="added", tag_field="kind"):
     """An entry joined the conversation."""
 
@@ -85,7 +115,10 @@ class Added(msgspec.Struct, frozen=True, gc=False, tag="added", tag_field="kind"
 
 
 class Compressed(msgspec.Struct, frozen=True, tag="compressed", tag_field="kind", kw_only=True):
-    """Runs of the window were replaced; `tokens_before` and `tokens_after` are of the whole window."""
+    """Runs of the window were replaced; `tokens_before` and `tokens_after` are of the whole window.
+
+    `settings` is an observation, as in `Opened`.
+    """
 
     id: str
     at: datetime
@@ -94,6 +127,7 @@ class Compressed(msgspec.Struct, frozen=True, tag="compressed", tag_field="kind"
     tokens_before: int
     tokens_after: int
     cost: Cost = NO_COST
+    settings: SettingsInEffect = NOT_OBSERVED
 
 
 class Undone(msgspec.Struct, frozen=True, tag="undone", tag_field="kind", kw_only=True):
@@ -170,7 +204,9 @@ class UsageReported(msgspec.Struct, frozen=True, tag="usage", tag_field="kind", 
     learned: Learned | None = None
 
 
-Record = Added | Compressed | Undone | Pinned | Deleted | Cleared | Configured | UsageReported
+Record = (
+    Opened | Added | Compressed | Undone | Pinned | Deleted | Cleared | Configured | UsageReported
+)
 """Any fact of a log; its JSON names its `kind`."""
 SHAPES = (Compressed, Undone, Pinned, Deleted, Cleared)  # these change the shape of the window
 
@@ -203,7 +239,8 @@ class Ledger(msgspec.Struct, frozen=True, omit_defaults=True):
 
     `entries` and `tokens` are the era's totals, `cost` what its compressions took, those that were undone
     too; `era` is the seq of the last clear, `compressed` that of the newest compression, `learned` what was
-    learned of each model.
+    learned of each model. `nonce` is the session's, `observed` are the settings that were in effect when
+    it was opened or last compressed.
     """
 
     entries: int = 0
@@ -216,10 +253,14 @@ class Ledger(msgspec.Struct, frozen=True, omit_defaults=True):
     counter: str = ""
     cost: Cost = NO_COST
     compressed: int = 0
+    nonce: str = ""
+    observed: SettingsInEffect = NOT_OBSERVED
 
     def after(self, seq: int, record: Record) -> Ledger:
         """The ledger once `record` has been appended at `seq`."""
         match record:
+            case Opened():
+                return msgspec.structs.replace(self, nonce=record.nonce, observed=record.settings)
             case Added(entry):
                 return msgspec.structs.replace(
                     self,
@@ -234,7 +275,9 @@ class Ledger(msgspec.Struct, frozen=True, omit_defaults=True):
                 )
             case Compressed():
                 cost = self.cost.plus(record.cost)
-                return msgspec.structs.replace(self, cost=cost, compressed=seq)
+                return msgspec.structs.replace(
+                    self, cost=cost, compressed=seq, observed=record.settings
+                )
             case Cleared():
                 return msgspec.structs.replace(self, entries=0, tokens=0, era=seq, cost=NO_COST)
             case Configured():

@@ -77,6 +77,7 @@ class Shared:
         exclusive: bool,
         clock: Callable[[], datetime],
         new_id: Callable[[], str],
+        new_nonce: Callable[[], str],
         redact: Callable[[Entry], Entry] | None,
         sender: Any,
         meter: Callable[[MemoryConfig], Meter],
@@ -93,6 +94,7 @@ class Shared:
         self.exclusive = exclusive
         self.clock = clock
         self.new_id = new_id
+        self.new_nonce = new_nonce
         self.redact = redact
         self.sender = sender
         self.meter = meter

@@ -1178,7 +1178,7 @@ EDITS: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
         lambda s: record(s, "compressed")["replacements"][0]["entry"].update(metadata=7),
         "metadata",
     ),
-    "an id with control characters": (lambda s: s["log"][0].update(id="a\nb"), "is under entries"),
+    "an id with control characters": (lambda s: s["log"][1].update(id="a\nb"), "is under entries"),
 }
 
 
@@ -1368,7 +1368,7 @@ def test_bytes_are_no_messages_and_are_named(given: Any) -> None:
 
 
 def test_an_id_that_is_none_is_refused_at_the_second_add_as_at_the_first() -> None:
-    ids = iter(["a", 5, "b"])
+    ids = iter(["a", "opened", 5, "b"])
     memory = manager(new_id=lambda: next(ids))
     memory.add_user_message("s", "x")
     refused(InvalidInput, "new_id", lambda memory: memory.add_user_message("s", "y"), memory)

@@ -629,7 +629,7 @@ def test_an_interruption_at_any_call_costs_no_receiver_an_event(verb, exclusive)
         except Struck:
             ended = False
         memory.add_user_message(SESSION, "the last")
-        logged = [record for seq, record in log_of(store) if seq > 9]
+        logged = [record for seq, record in log_of(store) if seq > 10]
         assert first.kinds == second.kinds
         assert len(first.kinds) == len(logged), f"an event for each record, at call {number}"
         memory.close()
@@ -747,7 +747,9 @@ def test_a_forked_child_asks_the_summarizer_though_its_parent_asked_before():
             for number in range(12):
                 memory.add_user_message("child", f"{number} " + "word " * 20)
             began = time.monotonic()
-            methods = {one.method for one in memory.compress("child", target_tokens=200).replacements}
+            methods = {
+                one.method for one in memory.compress("child", target_tokens=200).replacements
+            }
             os._exit(0 if "summary" in methods and time.monotonic() - began < PATIENCE else 1)
         finally:
             os._exit(2)

@@ -58,7 +58,8 @@ def test_each_change_is_told_once_by_its_own_event() -> None:
     memory.delete_entries("s", [entries[1].id])
     memory.clear_session("s")
     memory.delete_session("s")
-    assert heard.kinds == ["EntryAdded"] * 20 + [
+    assert heard.kinds == [
+        "SessionOpened", *["EntryAdded"] * 20,
         "EntryPinned", "EntryPinned", "CompressionResult", "CompressionUndone",
         "SessionConfigured", "Usage", "EntriesDeleted", "SessionCleared", "SessionDeleted",
     ]  # fmt: skip
@@ -85,7 +86,7 @@ def test_an_import_is_told_once_and_its_entries_are_not_told_as_added() -> None:
     heard = Heard(memory)
     memory.import_session(source.export_session("s"))
     assert heard.kinds == ["SessionImported"]
-    assert heard.events[0].records == 3
+    assert heard.events[0].records == 4
     memory.get_stats("s")
     memory.add_user_message("s", "y")
     assert heard.kinds == ["SessionImported", "EntryAdded"]
@@ -300,7 +301,7 @@ def test_a_cancelled_import_or_deletion_that_was_made_is_told() -> None:
     there.add_user_message("s", "x")
     state = there.export_session("s")
     assert asyncio.run(work()) == [
-        events.SessionImported(session_id="s", records=1),
+        events.SessionImported(session_id="s", records=2),
         events.SessionDeleted(session_id="s"),
     ]
 
@@ -385,7 +386,7 @@ def test_threads_hear_in_log_order() -> None:
     for thread in threads:
         thread.join()
     seqs = [event.entry.seq for event in heard.events]
-    assert seqs == list(range(1, 401))
+    assert seqs == list(range(2, 402))
 
 
 def test_without_receivers_nothing_is_kept_for_later() -> None:

@@ -326,7 +326,7 @@ def test_a_clear_begins_a_new_era_and_the_log_stays() -> None:
     later = memory.add_user_message("s", "later").id
     assert [entry.id for entry in memory.get_entries("s")] == [later]
     assert memory.get_entry("s", ids[0]).id == ids[0]
-    assert len(memory.export_session("s").log) == 5
+    assert len(memory.export_session("s").log) == 6
 
 
 def test_a_system_message_is_pinned_at_the_head_of_each_era_and_not_later() -> None:

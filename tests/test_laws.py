@@ -222,6 +222,7 @@ class DoorUnderTest:
             "counter": words,
             "clock": FakeClock(tick=tick),
             "new_id": sequential_ids("a"),
+            "new_nonce": lambda: "0a0b0c0d",
             "exclusive": exclusive,
         }
         self.summarizer = self._summarizer()
@@ -856,6 +857,7 @@ class Laws(RuleBasedStateMachine):
 
 
 LOG_EVENTS = [
+    events.SessionOpened,
     events.EntryAdded,
     events.CompressionResult,
     events.CompressionUndone,
@@ -869,6 +871,8 @@ LOG_EVENTS = [
 def identity(event: events.Event) -> tuple[str, Any]:
     """An event as (kind of its record, what names it)."""
     match event:
+        case events.SessionOpened():
+            return "Opened", None
         case events.EntryAdded():
             return "Added", event.entry.id
         case events.CompressionResult():

@@ -159,13 +159,13 @@ def test_an_add_returns_the_entry_as_it_is_in_the_log() -> None:
     memory = manager()
     entry = memory.add_user_message("s", "x", metadata={"a": 1}, message_id="m", pinned=True)
     assert memory.get_entry("s", entry.id) == entry
-    assert (entry.seq, entry.message_id, entry.pinned, entry.metadata) == (1, "m", True, {"a": 1})
+    assert (entry.seq, entry.message_id, entry.pinned, entry.metadata) == (2, "m", True, {"a": 1})
 
 
-def test_entries_have_gapless_seqs() -> None:
+def test_entries_have_gapless_seqs_behind_the_opening() -> None:
     memory = manager()
     seqs = [memory.add_user_message("s", str(n)).seq for n in range(5)]
-    assert seqs == [1, 2, 3, 4, 5]
+    assert seqs == [2, 3, 4, 5, 6]
 
 
 def test_arguments_as_text_are_kept_as_they_are() -> None:
@@ -287,11 +287,11 @@ def test_a_trimmed_context_keeps_the_head_and_the_newest_exchange() -> None:
 
 def test_a_context_over_its_budget_by_the_newest_exchange_alone_is_clipped() -> None:
     memory = manager()
-    memory.add_user_message("s", "abc " * 5_000)
+    entry = memory.add_user_message("s", "abc " * 5_000)
     context = memory.build_context("s", budget=500)
     assert context.tokens.tokens <= 500
     assert {item.method for item in context.trimmed} == {"clip"}
-    assert "the original is entry #1" in context.messages[0]["content"]
+    assert f"the original is entry #{entry.seq}" in context.messages[0]["content"]
 
 
 def test_the_system_prompt_precedes_the_sessions_own() -> None:
@@ -442,7 +442,7 @@ def test_a_deleted_session_can_begin_again() -> None:
     memory.delete_session("s")
     assert memory.list_sessions() == []
     entry = memory.add_user_message("s", "new")
-    assert entry.seq == 1
+    assert entry.seq == 2
     assert [one.text for one in memory.get_entries("s")] == ["new"]
 
 

@@ -231,7 +231,7 @@ def test_a_count_that_fell_back_is_told_at_once_and_of_its_own_session() -> None
 
 def test_an_entry_shows_itself_in_a_line() -> None:
     entry = MemoryManager(counter=words).add_user_message("s", "hello there")
-    assert repr(entry) == "<Entry #1 user message, 2 tokens: 'hello there'>"
+    assert repr(entry) == "<Entry #2 user message, 2 tokens: 'hello there'>"
 
 
 def test_the_unchanged_prefix_counts_the_messages_that_were_really_sent_before() -> None:

@@ -58,7 +58,7 @@ def test_what_another_process_would_hear_is_what_was_told_and_marked(
     assert not any(event.remote for event in told)
     assert [type(event) for event in heard] == [type(event) for event in told]
     added = [event.entry for event in heard if isinstance(event, events.EntryAdded)]
-    assert [entry.seq for entry in added[:12]] == list(range(1, 13))
+    assert [entry.seq for entry in added[:12]] == list(range(2, 14))
     assert "secret" not in repr(heard), "what was deleted is a tombstone"
 
 
@@ -95,7 +95,7 @@ def test_a_receiver_that_raises_stops_neither_the_others_nor_the_rest(
 
     with events.entry_added.connected_to(broken), events.entry_added.connected_to(hear):
         assert events.replay(writer.feed()) is not None
-    assert heard == [1, 2, 3]
+    assert heard == [2, 3, 4]
     assert caplog.text.count("RuntimeError: broken") == 3
 
 
@@ -114,7 +114,7 @@ def test_async_receivers_are_awaited_by_areplay_and_skipped_by_replay(
             items = await memory.feed()
             return [
                 await events.areplay(items, sender=memory),
-                await events.areplay(memory.follow(after=items[0].cursor, timeout=0)),
+                await events.areplay(memory.follow(after=items[1].cursor, timeout=0)),
             ]
 
     with events.entry_added.connected_to(hear):
@@ -123,7 +123,7 @@ def test_async_receivers_are_awaited_by_areplay_and_skipped_by_replay(
         assert "is async and was skipped" in caplog.text
         assert heard == []
         cursors = asyncio.run(replayed())
-    assert heard == [1, 2, 2]
+    assert heard == [2, 3, 3]
     assert cursors == [writer.feed()[-1].cursor] * 2
 
 

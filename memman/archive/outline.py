@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from memman.config import MemoryConfig, readable
+from memman.entries import Entry
 from memman.errors import EntryNotFound, InvalidInput, Refused
 from memman.ports import Place
 from memman.records import (
@@ -21,6 +22,7 @@ from memman.records import (
     Compressed,
     Configured,
     Deleted,
+    Opened,
     Pinned,
     Record,
     Undone,
@@ -67,6 +69,7 @@ class Outline:
         self._db.execute("BEGIN")
         self._waiting: list[Item] = []  # added entries that nobody asked for yet
         self.settings: dict[str, Any] = {}
+        self._opened = False
         self.floor = 0  # the seq of the last record that changed the window's shape
 
     def close(self) -> None:
@@ -79,16 +82,14 @@ class Outline:
         Raises `Refused`, `EntryNotFound` or `InvalidInput`; nothing may be taken after that.
         """
         if isinstance(record, Added):
-            entry = record.entry
-            tokens = entry.token_count.tokens
-            self._waiting.append((entry.id, seq, _ENTRY, seq, tokens, entry.pinned, _ACTIVE))
-            if len(self._waiting) >= _BATCH:
-                self.settle()
+            self._wait(seq, record.entry)
             return record
         self.settle()
         state = _IN_FORCE if isinstance(record, Compressed) else _GONE
         self._add([(record.id, seq, _OTHER, 0, 0, False, state)])
         match record:
+            case Opened():
+                self._open()
             case Compressed():
                 self._compress(seq, record)
             case Undone():
@@ -125,6 +126,17 @@ class Outline:
             self._add(waiting)
 
     # ------------------------------------------------------------ the records
+
+    def _wait(self, seq: int, entry: Entry) -> None:
+        tokens = entry.token_count.tokens
+        self._waiting.append((entry.id, seq, _ENTRY, seq, tokens, entry.pinned, _ACTIVE))
+        if len(self._waiting) >= _BATCH:
+            self.settle()
+
+    def _open(self) -> None:
+        if self._opened:
+            raise InvalidInput("the session was opened before")
+        self._opened = True
 
     def _compress(self, seq: int, record: Compressed) -> None:
         runs = sorted((*self._run(item.ids), n) for n, item in enumerate(record.replacements))

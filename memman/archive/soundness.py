@@ -10,7 +10,8 @@ import msgspec
 from memman.covered import covered_by
 from memman.entries import MOST_TOKENS, Entry, TokenCount, check_draft, check_id, decode_json
 from memman.errors import InvalidInput
-from memman.records import Added, Compressed, Record, UsageReported
+from memman.ids import check_nonce
+from memman.records import Added, Compressed, Opened, Record, SettingsInEffect, UsageReported
 
 
 class Recount(Protocol):
@@ -31,6 +32,9 @@ def check_record(record: Record) -> None:
     if isinstance(record, Added):
         check_id(record.id, "the entry's id")
         _check_entry(record.entry)
+    elif isinstance(record, Opened):
+        check_nonce(record.nonce)
+        _check_observed(record.settings)
     elif isinstance(record, Compressed):
         for entry in entries_of(record):
             _check_entry(entry)
@@ -38,6 +42,7 @@ def check_record(record: Record) -> None:
         cost = record.cost
         _check_tokens(record.tokens_before, record.tokens_after, cost.calls)
         _check_tokens(cost.input_tokens, cost.output_tokens)
+        _check_observed(record.settings)
     elif isinstance(record, UsageReported):
         _check_tokens(record.input_tokens, record.output_tokens, record.cached_tokens)
         _check_tokens(record.estimated, record.counted)
@@ -114,6 +119,11 @@ def _check_tokens(*numbers: int) -> None:
     for number in numbers:
         if not 0 <= number <= MOST_TOKENS:
             raise InvalidInput(f"{number} is no number of tokens; it must be in 0 .. {MOST_TOKENS}")
+
+
+def _check_observed(settings: SettingsInEffect) -> None:
+    limits = (settings.max_tokens, settings.max_entries, settings.target_tokens)
+    _check_tokens(*[limit for limit in limits if limit is not None])
 
 
 def _check_speakers(record: Compressed) -> None:

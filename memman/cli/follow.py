@@ -20,6 +20,7 @@ from memman.records import (
     Compressed,
     Configured,
     Deleted,
+    Opened,
     Pinned,
     Record,
     Undone,
@@ -71,6 +72,8 @@ def _show(items: Iterator[FeedItem], as_json: bool) -> None:
 def _told(record: Record) -> str:
     """A record in a line."""
     match record:
+        case Opened():
+            return "[session opened]"
         case Added(entry):
             return transcript_line(entry, entry.text)
         case Compressed():

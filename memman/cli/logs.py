@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -18,13 +19,14 @@ from memman.entries import (
     entry_of,
     text_of,
 )
-from memman.ids import new_id
+from memman.ids import new_id, new_nonce
 from memman.manager import MemoryManager
 from memman.ports import Compaction, ReadEntry, ReadItem
 from memman.records import (
     Added,
     Compressed,
     Configured,
+    Opened,
     Record,
     Replacement,
     ReplacementMethod,
@@ -82,9 +84,13 @@ def records_of_log(
     a file that goes on another's, is a summary that stands for nothing here.
     """
     log = _Log(count)
+    items = iter(read)
+    first = next(items, None)
+    if isinstance(first, ReadEntry | Compaction):
+        yield log.opened(first.at)
     if settings:
         yield log.configured(settings)
-    for item in read:
+    for item in items if first is None else chain([first], items):
         match item:
             case ReadEntry():
                 yield from log.add(item)
@@ -121,6 +127,12 @@ class _Log:
         self._calls: dict[str, str] = {}  # names of calls that are not answered yet
         self._at = datetime.now(UTC)
         self._began = False
+
+    def opened(self, at: str | None) -> Record:
+        """The record that opens the session, with the time of its first entry."""
+        self._pass(at)
+        self._seq += 1
+        return Opened(id=new_id(), at=self._at, nonce=new_nonce())
 
     def configured(self, settings: Mapping[str, Any]) -> Record:
         """The record of the session's own settings."""

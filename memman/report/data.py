@@ -31,6 +31,7 @@ from memman.records import (
     Configured,
     Cost,
     Deleted,
+    Opened,
     Pinned,
     Record,
     ReplacementMethod,
@@ -44,6 +45,7 @@ from memman.results import SessionStats
 VERSION = 1
 Content = Literal["whole", "redacted", "none"]
 _KINDS: dict[type, str] = {
+    Opened: "opened",
     Compressed: "compressed",
     Undone: "undone",
     Pinned: "pinned",
@@ -300,6 +302,8 @@ class _Shown:
                 return {"touches": self._numbers.spans([record.entry_id]), "on": record.on}
             case Deleted():
                 return {"touches": self._numbers.spans(record.ids)}
+            case Opened():
+                return {"changes": msgspec.to_builtins(record.settings)}
             case Configured():
                 return {"changes": record.changes}
             case UsageReported():

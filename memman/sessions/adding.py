@@ -36,6 +36,7 @@ class Adding(Automatic):
             or role == "system"
             or (role == "tool" and draft.name is None)
             or shared.redact is not None
+            or not self._nonce
             or self._stale()  # before a text is counted for nothing
         ):
             return self.add(draft, None, pinned, metadata, compress)

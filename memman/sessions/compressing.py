@@ -234,6 +234,7 @@ class Compressing(Asking):
             tokens_before=attempt.view.tokens,
             tokens_after=after.tokens,
             cost=self._owed.plus(self._spent),  # plans that came to nothing were paid for too
+            settings=self.in_effect,
         )
 
     async def _land(self, record: Compressed) -> Compressed | None:

@@ -19,7 +19,7 @@ from memman.contexts import Contexts, recounted
 from memman.counting import model_key, predicted
 from memman.doors import Lock, SyncLock
 from memman.entries import Entry, TokenCount, json_bytes
-from memman.errors import InvalidInput, MemmanError, SessionNotFound, StoreError
+from memman.errors import InvalidInput, MemmanError, SessionNotFound, StoreConflict, StoreError
 from memman.ports import Appended, Place
 from memman.records import (
     NO_COST,
@@ -29,7 +29,9 @@ from memman.records import (
     Configured,
     Deleted,
     Learned,
+    Opened,
     Record,
+    SettingsInEffect,
     UsageReported,
     deleted_in,
     tainted_by,
@@ -90,6 +92,7 @@ class LiveWindow(Telling):
         "_learned",
         "_lock",
         "_meter",
+        "_nonce",
         "_owed",
         "_pace",
         "_past_entries",
@@ -120,6 +123,7 @@ class LiveWindow(Telling):
         # nothing was ever recorded.
         self._inflight: tuple[Record, ...] | None = ()
         self._settings = _NO_SETTINGS
+        self._nonce = ""
         self._version = -1
         self._entries = self._tokens = 0
         self._cost = NO_COST
@@ -300,6 +304,8 @@ class LiveWindow(Telling):
         match record:
             case Added(entry):
                 self._take(msgspec.structs.replace(entry, seq=seq), self._price(entry))
+            case Opened():
+                self._nonce = record.nonce
             case Configured(changes=changes):
                 self._settings = self._settings | changes
                 self._configure()
@@ -339,7 +345,7 @@ class LiveWindow(Telling):
             self._contexts.forget()
         ledger = snapshot.ledger
         self._total(ledger.entries, ledger.tokens)
-        self._cost = ledger.cost
+        self._cost, self._nonce = ledger.cost, ledger.nonce
         self._last_counted, self._usage = ledger.last_counted_at, ledger.usage
         known = {model_key(model): known for model, known in ledger.learned.items()}
         self._learned = known or _NOTHING_LEARNED
@@ -361,7 +367,7 @@ class LiveWindow(Telling):
         self._window = Window()
         self._contexts = self._usage = self._last_counted = self._pace = None
         self._total(0, 0)
-        self._told = 0
+        self._told, self._nonce = 0, ""
         self._cost = self._spent = self._owed = NO_COST
         self._learned, self._anchors, self._confirmed = _NOTHING_LEARNED, _NO_ANCHORS, None
         if self._settings:
@@ -412,15 +418,54 @@ class LiveWindow(Telling):
 
         With `named` their ids are the caller's, and may have been there before; our own are not.
         """
+        if self._nonce:
+            return await self._appended(records, named)
+        try:
+            appended = await self._appended(
+                (self._opening(records[0]), *records), named, expect_head=self._window.head
+            )
+        except StoreConflict:  # another manager opened it, or an attempt whose answer was lost
+            await self._refresh()
+            return await self._append(records, named)
+        return msgspec.structs.replace(
+            appended, seqs=appended.seqs[1:], fresh=max(0, appended.fresh - 1)
+        )
+
+    def _opening(self, first: Record) -> Opened:
+        """Return the record that opens the session, for the append of its first other record."""
+        shared = self._shared
+        return Opened(
+            id=shared.new_id(), at=first.at, nonce=shared.new_nonce(), settings=self.in_effect
+        )
+
+    @property
+    def in_effect(self) -> SettingsInEffect:
+        """The settings that the session works with now."""
+        budget = self._budget
+        return SettingsInEffect(
+            self._config.model,
+            budget.max_tokens,
+            budget.max_entries,
+            budget.target_tokens,
+            self._meter.fingerprint,
+        )
+
+    async def _appended(
+        self, records: tuple[Record, ...], named: bool, **expected: int
+    ) -> Appended:
         shared = self._shared
         self._inflight = records
         if shared.quick:
-            return await self._appended_as(records, named, shared.store.append(self.id, records))
-        return await shared.door.to_the_end(self._appended(records, named))
+            appended = shared.store.append(self.id, records, **expected)
+            return await self._appended_as(records, named, appended)
+        return await shared.door.to_the_end(self._append_slowly(records, named, expected))
 
-    async def _appended(self, records: tuple[Record, ...], named: bool) -> Appended:
+    async def _append_slowly(
+        self, records: tuple[Record, ...], named: bool, expected: Mapping[str, int]
+    ) -> Appended:
         shared = self._shared
-        appended = await shared.door.call(shared.store, shared.store.append, self.id, records)
+        append = shared.store.append
+        appended = await shared.door.call(shared.store, append, self.id, records, **expected)
         return await self._appended_as(records, named, appended)
 
     async def _appended_as(

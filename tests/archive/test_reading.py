@@ -46,7 +46,7 @@ def test_an_archive_that_is_whole_says_what_it_holds() -> None:
     info = verify(io.BytesIO(FIFTY))
     sha256 = json.loads(FIFTY.splitlines()[-1])["sha256"]
     assert info == ArchiveInfo(
-        session_id="s", records=50, entries=50, bytes=len(FIFTY), sha256=sha256, packing="none",
+        session_id="s", records=51, entries=50, bytes=len(FIFTY), sha256=sha256, packing="none",
         version=1, created_by="",
     )  # fmt: skip
     assert verify(io.BytesIO(LIVED)).records == len(LIVED.splitlines()) - 2
@@ -116,9 +116,9 @@ def test_lines_that_are_missing_repeated_or_swapped_are_noticed(line: int, chang
 
 def test_what_comes_after_the_end_is_refused() -> None:
     assert problems(FIFTY + b"x\n") == (
-        "line 53: it comes after the line that says that the archive ends",
+        "line 54: it comes after the line that says that the archive ends",
     )
-    assert problems(FIFTY + FIFTY)[0].startswith("line 53: ")
+    assert problems(FIFTY + FIFTY)[0].startswith("line 54: ")
 
 
 def test_reading_stops_at_a_hundred_faults() -> None:
@@ -221,8 +221,13 @@ def _of_replacement(**fields: Any) -> Callable[[list[dict[str, Any]]], object]:
     return lambda documents: _line_of(documents, "compressed")["replacements"][0].update(fields)
 
 
+def _open_twice(documents: list[dict[str, Any]]) -> None:
+    opened = documents[1]["record"]
+    documents[2]["record"] = {**opened, "id": "again"}
+
+
 def _repeat(documents: list[dict[str, Any]]) -> None:
-    first, second = documents[1]["record"]["entry"], documents[2]["record"]["entry"]
+    first, second = documents[2]["record"]["entry"], documents[3]["record"]["entry"]
     second["id"] = first["id"]
 
 
@@ -241,6 +246,10 @@ def _of_summary(**covers: object) -> Callable[[list[dict[str, Any]]], object]:
 
 
 HOSTILE_LOGS: dict[str, tuple[Callable[[list[dict[str, Any]]], object], str]] = {
+    "a second opening": (_open_twice, "opened before"),
+    "a nonce that is a delimiter": (_set("opened", nonce="]]> 12345678"), "nonce"),
+    "a nonce of nothing": (_set("opened", nonce=""), "nonce"),
+    "a budget below zero": (_set("opened", settings={"max_tokens": -1}), "no number of tokens"),
     "an id that was there": (_repeat, "was there before"),
     "a summary of what is not there": (_of_replacement(ids=["nowhere"]), "not in the window"),
     "a summary of nothing": (_of_replacement(ids=[]), "not in the window"),
@@ -261,8 +270,8 @@ HOSTILE_LOGS: dict[str, tuple[Callable[[list[dict[str, Any]]], object], str]] = 
     "a setting beyond its range": (_set("configured", changes={"recent_window": -1}), "recent_window"),
     "tokens beyond every store": (_set("usage", input_tokens=2**70), "no number of tokens"),
     "a time without a zone": (_set("undone", at="2026-01-01T00:00:00"), "no zone"),
-    "an id of 300 bytes": (lambda d: d[1]["record"]["entry"].update(id="x" * 300), "255 bytes"),
-    "an id with a line break": (lambda d: d[1]["record"]["entry"].update(id="a\nb"), "control"),
+    "an id of 300 bytes": (lambda d: d[2]["record"]["entry"].update(id="x" * 300), "255 bytes"),
+    "an id with a line break": (lambda d: d[2]["record"]["entry"].update(id="a\nb"), "control"),
     "settings that the log did not make": (lambda d: d[0].update(settings={"a": 9}), "settings differ"),
     "a head that is not the count": (lambda d: d[0].update(head=7), "the header says 7 records"),
     "a session without a name": (lambda d: d[0].update(session_id=""), "session_id"),
@@ -287,8 +296,8 @@ def test_each_limit_is_kept_and_names_itself_and_the_line() -> None:
     deep = manager()
     deep.add_user_message("s", "x", metadata={"a": {"b": {"c": 1}}})
     cases = [
-        (long, "file_bytes", 9_000, 1), (long, "line_bytes", 5_000, 2), (long, "entries", 2, 4),
-        (long, "string_bytes", 4_000, 2), (archive_of(deep.export_session("s")), "depth", 2, 2),
+        (long, "file_bytes", 9_000, 1), (long, "line_bytes", 5_000, 3), (long, "entries", 2, 5),
+        (long, "string_bytes", 4_000, 3), (archive_of(deep.export_session("s")), "depth", 2, 3),
         (gzip.compress(long), "unpacked_bytes", 9_000, 1),
         (gzip.compress(LIVED[:20] + b" " * 20_000_000), "ratio", 3, 1),
     ]  # fmt: skip
@@ -318,4 +327,4 @@ def test_a_pipe_that_gives_a_byte_at_a_time_is_read() -> None:
             return super().read(1)
 
     small = archive_of(plain(2).export_session("s"), "gzip")
-    assert verify(Drops(small)).records == 2
+    assert verify(Drops(small)).records == 3

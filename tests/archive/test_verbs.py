@@ -315,8 +315,8 @@ def test_a_longer_archive_of_the_same_session_is_a_conflict(other: MemoryManager
 
 def test_counts_are_worked_out_anew_and_never_trusted(other: MemoryManager) -> None:
     memory = plain(5, text="some words ")
-    lied = replaced(archived(memory).getvalue(), 3, b'"tokens":3', b'"tokens":3000000')
-    assert verify(io.BytesIO(lied)).records == 5
+    lied = replaced(archived(memory).getvalue(), 4, b'"tokens":3', b'"tokens":3000000')
+    assert verify(io.BytesIO(lied)).entries == 5
     other.import_archive(io.BytesIO(lied))
     assert other.get_stats("s").total_tokens == memory.get_stats("s").total_tokens
 
@@ -336,8 +336,8 @@ def test_what_a_deletion_took_from_the_totals_is_worked_out_anew(other: MemoryMa
 
 def test_an_entry_without_content_that_claims_tokens_is_refused() -> None:
     memory = plain(3)
-    data = replaced(archived(memory).getvalue(), 3, b'"content":"m1"', b'"content":""')
-    with pytest.raises(StateError, match=r"line 3: entry 'id-2' has no content, was not deleted"):
+    data = replaced(archived(memory).getvalue(), 4, b'"content":"m1"', b'"content":""')
+    with pytest.raises(StateError, match=r"line 4: entry 'id-3' has no content, was not deleted"):
         manager().import_archive(io.BytesIO(data))
 
 
@@ -363,7 +363,7 @@ def test_a_deleted_text_is_in_no_archive_and_comes_from_none(tmp_path: Path) -> 
     blank = next(
         line for line in out.splitlines() if b'"id":"secret"' in line and b'"added"' in line
     )
-    left = replaced(out, 2, blank[18:], text[18:])
+    left = replaced(out, 3, blank[18:], text[18:])
     other = manager()
     other.import_archive(io.BytesIO(left))
     assert "swordfish" not in other.export_session("s").to_json()
@@ -385,7 +385,7 @@ def test_a_deletion_while_it_is_exported_ends_the_export(tmp_path: Path) -> None
 
     with pytest.raises(StoreConflict, match="export it again"):
         memory.export_archive("s", Meanwhile())
-    assert memory.export_archive("s", tmp_path / "s.jsonl").records == 2_501
+    assert memory.export_archive("s", tmp_path / "s.jsonl").records == 2_502
 
 
 def test_what_is_added_while_it_is_exported_is_not_in_it() -> None:
@@ -397,7 +397,7 @@ def test_what_is_added_while_it_is_exported_is_not_in_it() -> None:
             return super().write(data)
 
     out = Meanwhile()
-    assert memory.export_archive("s", out).records == 1_500
+    assert memory.export_archive("s", out).entries == 1_500
     out.seek(0)
     assert verify(out).entries == 1_500
 
@@ -420,7 +420,7 @@ def test_settings_that_do_not_work_here_are_refused() -> None:
 
 
 def test_the_limits_of_a_call_are_kept() -> None:
-    with pytest.raises(StateError, match=r"line 4: .*limits.entries is 2"):
+    with pytest.raises(StateError, match=r"line 5: .*limits.entries is 2"):
         manager().import_archive(archived(plain(3)), limits=ArchiveLimits(entries=2))
     with pytest.raises(InvalidInput, match="ArchiveLimits"):
         manager().import_archive(archived(plain(3)), limits={"entries": 2})  # type: ignore[arg-type]

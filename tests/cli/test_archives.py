@@ -35,7 +35,7 @@ def archive(request: pytest.FixtureRequest, tmp_path: Path, command: Command) ->
 def test_an_archive_is_verified(archive: Path, command: Command) -> None:
     done = command("verify", archive)
     assert done.exit_code == 0
-    assert "OK, memman-jsonl of session 'work', 61 records, 61 entries" in done.stdout
+    assert "OK, memman-jsonl of session 'work', 62 records, 61 entries" in done.stdout
     assert verify(archive).sha256 in done.stdout
     assert json.loads(command("verify", archive, "--json").stdout)["ok"] is True
 

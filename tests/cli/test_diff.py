@@ -35,26 +35,26 @@ def comparison(command, *args):
 def test_originals_and_their_summary_stand_beside_each_other(command, saved):
     result = command("diff", saved())
     assert result.exit_code == 0
-    [first] = [line for line in result.stdout.splitlines() if "#2 user" in line]
+    [first] = [line for line in result.stdout.splitlines() if "#3 user" in line]
     original, replacement = first.split("│")
-    assert original.strip() == "#2 user: Where is my parcel?"
+    assert original.strip() == "#3 user: Where is my parcel?"
     assert replacement.strip() == f"Order {ORDER} left."
-    heads = [line.split("│") for line in result.stdout.splitlines() if "summary #26.1" in line]
+    heads = [line.split("│") for line in result.stdout.splitlines() if "summary #27.1" in line]
     assert [[cell.strip() for cell in line] for line in heads] == [
-        ["22 entries, 1,067 tokens", "summary #26.1, 5 tokens"]
+        ["22 entries, 1,067 tokens", "summary #27.1, 5 tokens"]
     ]
 
 
 def test_values_kept_and_lost_are_counted_and_the_lost_are_named(command, saved):
     out = command("diff", saved()).stdout
     assert "exact values: 1 of 2 kept (50.0 %): 1 in the replacement, 1 lost" in out
-    assert f"lost: {PATH} (#5)" in out
+    assert f"lost: {PATH} (#6)" in out
 
 
 def test_each_value_is_listed_with_where_it_is(command, saved):
     lines = command("diff", saved(), "--values").stdout.splitlines()
     rows = {line.split()[-1]: line.split()[0:-1] for line in lines if line.lstrip().startswith("#")}
-    assert rows == {ORDER: ["#4", "in", "the", "replacement"], PATH: ["#5", "lost"]}
+    assert rows == {ORDER: ["#5", "in", "the", "replacement"], PATH: ["#6", "lost"]}
 
 
 def test_a_gate_on_what_survives(command, saved):
@@ -150,8 +150,8 @@ def test_a_deleted_original_is_shown_without_its_text(command, saved):
     memory.delete_entries("s", ["result"])
     path = saved()
     path.write_text(memory.export_session("s").to_json())
-    result = command("diff", path, "26")
-    assert "#4 tool_result: (no text)" in result.stdout
+    result = command("diff", path, "27")
+    assert "#5 tool_result: (no text)" in result.stdout
     assert ", unfolded" in result.stdout.splitlines()[0]
     assert ORDER not in result.stdout
 

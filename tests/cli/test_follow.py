@@ -53,9 +53,11 @@ def test_every_kind_of_record_is_a_line(
     assert result.exit_code == 0
     lines = result.stdout.splitlines()
     assert [line.split("  ")[:2] for line in lines] == [
-        *[["trip", str(seq)] for seq in range(1, 17)], ["work", "1"],
+        *[["trip", str(seq)] for seq in range(1, 18)], ["work", "1"], ["work", "2"],
     ]  # fmt: skip
-    kinds = [line.split("  ")[2] for line in lines[8:]]
+    kinds = [line.split("  ")[2] for line in lines]
+    assert kinds[0] == "[session opened]"
+    del kinds[:9]
     assert kinds[0].startswith("[compressed: ")
     assert " tokens]" in kinds[0]
     assert kinds[1].startswith("[compression ")
@@ -63,7 +65,8 @@ def test_every_kind_of_record_is_a_line(
     assert kinds[3].endswith(" pinned]")
     assert kinds[4].startswith("[deleted: ")
     assert kinds[5:] == [
-        "[configured: recent_window]", "[usage reported: 1,234 input tokens]", "[cleared]", "User: hello",
+        "[configured: recent_window]", "[usage reported: 1,234 input tokens]", "[cleared]",
+        "[session opened]", "User: hello",
     ]  # fmt: skip
 
 
@@ -71,8 +74,8 @@ def test_one_session_is_followed_from_a_place(
     path: Path, memory: MemoryManager, command: Command
 ) -> None:
     lived(memory)
-    result = command("follow", path, "--session", "trip", "--after", "15", "--timeout", "0")
-    assert result.stdout == "trip  16  [cleared]\n"
+    result = command("follow", path, "--session", "trip", "--after", "16", "--timeout", "0")
+    assert result.stdout == "trip  17  [cleared]\n"
 
 
 def test_the_cursor_of_a_line_of_json_leads_on(
@@ -81,7 +84,7 @@ def test_the_cursor_of_a_line_of_json_leads_on(
     lived(memory)
     lines = command("follow", path, "--json", "--timeout", "0").stdout.splitlines()
     items: list[dict[str, Any]] = [json.loads(line)["item"] for line in lines]
-    assert [item["record"]["kind"] for item in items[-2:]] == ["cleared", "added"]
+    assert [item["record"]["kind"] for item in items[-2:]] == ["opened", "added"]
     rest = command("follow", path, "--json", "--timeout", "0", "--after", items[3]["cursor"])
     assert rest.stdout.splitlines() == lines[4:]
 
@@ -118,9 +121,10 @@ def test_what_another_process_records_is_shown_until_ctrl_c(
     ) as follower:
         try:
             assert follower.stdout is not None
-            assert follower.stdout.readline() == "s  1  User: before\n"
+            assert follower.stdout.readline() == "s  1  [session opened]\n"
+            assert follower.stdout.readline() == "s  2  User: before\n"
             memory.add_user_message("s", "while it looks")
-            assert follower.stdout.readline() == "s  2  User: while it looks\n"
+            assert follower.stdout.readline() == "s  3  User: while it looks\n"
             follower.send_signal(signal.SIGINT)
             out, errors = follower.communicate(timeout=PATIENCE)
         finally:

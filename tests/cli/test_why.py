@@ -38,9 +38,9 @@ def test_a_forgotten_text_is_found_with_what_replaced_it(command, saved):
     assert result.stdout.startswith(
         f'"{ORDER}" stood in 1 entry\nin the window: nowhere, the model does not see it\n'
     )
-    assert f"#4 tool_result get_order: order {ORDER} left the hub" in result.stdout
-    assert "summary by compression #26, 2026-01-01 00:00: " in result.stdout
-    assert "#26.1 stands for it in the window" in result.stdout
+    assert f"#5 tool_result get_order: order {ORDER} left the hub" in result.stdout
+    assert "summary by compression #27, 2026-01-01 00:00: " in result.stdout
+    assert "#27.1 stands for it in the window" in result.stdout
 
 
 def test_it_says_how_often_the_model_had_the_text(command, saved):
@@ -66,10 +66,10 @@ def test_the_command_that_it_names_restores_the_entry_from_any_depth(command, sa
     path = saved("one", "two", "three")
     line = line_of(command("why", path, ORDER), "restore:")
     args = shlex.split(line.removeprefix("restore: memman "))
-    assert args == ["undo", str(path), "26", "--outer", "--in-place"]
+    assert args == ["undo", str(path), "27", "--outer", "--in-place"]
     assert command(*args).exit_code == 0
     after = command("why", path, ORDER)
-    assert "in the window: #4 tool_result has it" in after.stdout
+    assert "in the window: #5 tool_result has it" in after.stdout
     assert "active: the model sees it" in after.stdout
 
 
@@ -81,13 +81,13 @@ def test_the_command_that_it_names_reads_the_entry(command, saved):
 
 def test_a_text_that_survives_says_where(command, saved):
     result = command("why", saved(f"Order {ORDER} left."), ORDER)
-    assert "in the window: #26.1 summary has it" in result.stdout
+    assert "in the window: #27.1 summary has it" in result.stdout
 
 
 def test_a_text_whose_value_is_in_a_ledger_says_which(command, saved):
-    path = saved(f"It left.\nExact values by entry: #4: {ORDER}")
+    path = saved(f"It left.\nExact values by entry: #5: {ORDER}")
     result = command("why", path, f"order {ORDER} left")
-    assert f"in the window: #26.1 summary has {ORDER} in its ledger" in result.stdout
+    assert f"in the window: #27.1 summary has {ORDER} in its ledger" in result.stdout
 
 
 def test_a_text_that_never_stood_is_a_finding(command, saved):
@@ -102,7 +102,7 @@ def test_what_only_a_summary_says_is_told_so(command, saved):
     result = command("why", saved("It is in Lisbon."), "lisbon")
     assert result.exit_code == 0
     assert '"lisbon" stood in no entry that was added' in result.stdout
-    assert "#26.1 summary has it" in result.stdout
+    assert "#27.1 summary has it" in result.stdout
 
 
 def test_what_was_cleared_away_is_read_by_its_id_and_not_restored(command, saved):
@@ -144,7 +144,7 @@ def test_nothing_to_look_for_is_a_usage_error(command, saved, text):
 
 def test_from_stdin_the_commands_name_a_file_to_be_filled_in(command, saved):
     result = command("why", "-", ORDER, given=saved("It left.").read_bytes())
-    assert line_of(result, "restore:") == "restore: memman undo S 26 -o FILE"
+    assert line_of(result, "restore:") == "restore: memman undo S 27 -o FILE"
 
 
 def test_control_characters_do_not_reach_the_terminal(command, saved):

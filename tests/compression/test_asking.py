@@ -106,7 +106,7 @@ def test_each_entry_reaches_a_summarizer_once_and_then_only_through_the_summary(
     added = {entry.id for entry in memory.get_entries(S) if entry.compressed}
     assert added <= set(seen)
     assert all(seen.count(entry_id) == 1 for entry_id in added)
-    assert told.count("#1 User: n000 ") == 1
+    assert told.count("#2 User: n000 ") == 1
 
 
 def test_an_entry_larger_than_the_window_reaches_it_in_pieces() -> None:

@@ -91,7 +91,7 @@ def test_replace_puts_one_summary_in_place_of_exchanges_wherever_they_stand() ->
     assert summary.content == "They listed files."
     assert set(summary.original_entry_ids) == {"q0", "call0", "result0", "a1", "q3"}
     assert [entry.type for entry in memory.get_active_entries(S)][1] == "summary"
-    assert "entries 2-14" in memory.build_context(S).messages[1]["content"]
+    assert "entries 3-15" in memory.build_context(S).messages[1]["content"]
 
 
 def test_what_a_summary_spoke_for_goes_with_it() -> None:

@@ -179,7 +179,7 @@ def test_what_a_ledger_has_survives_rounds_in_which_nothing_new_comes() -> None:
             memory.add_user_message(S, "word " * 61)
         memory.compress(S, target_tokens=2_000)
         [told] = memory.get_summaries(S)
-        assert told.content.endswith(f"\n{LEDGER_HEAD}#1: ORD-4711")
+        assert told.content.endswith(f"\n{LEDGER_HEAD}#2: ORD-4711")
 
 
 def test_constraints_that_a_model_told_are_put_back_when_it_forgets_them() -> None:

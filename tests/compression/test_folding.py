@@ -112,7 +112,9 @@ def test_what_is_said_beside_a_call_is_left_alone_too() -> None:
 
 def test_what_is_pinned_recent_or_newest_is_not_folded() -> None:
     memory = manager(recent_window=6, max_entry_ratio=0.01)
-    memory.add_tool_call("s", "wait", {"for": "abc " * 4_000}, call_id="open")  # stays, however large
+    memory.add_tool_call(
+        "s", "wait", {"for": "abc " * 4_000}, call_id="open"
+    )  # stays, however large
     pinned, old = read(memory, pinned=True), read(memory)
     recent, newest = read(memory), read(memory)
     result = memory.compress("s", target_tokens=1_200)
@@ -140,7 +142,7 @@ def test_folding_stops_at_low_water() -> None:
 
 
 def test_what_an_earlier_step_has_put_there_is_no_read() -> None:
-    texts = dict.fromkeys((2, 5), "told apart by a step of one's own " * 10)
+    texts = dict.fromkeys((3, 6), "told apart by a step of one's own " * 10)
 
     def replaces(view: Any, goal: Any, craft: Any) -> Any:
         chosen = {entry.id: texts[entry.seq] for entry in view.shown("old") if entry.seq in texts}

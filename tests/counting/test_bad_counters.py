@@ -250,7 +250,7 @@ def test_what_ends_the_program_passes_through(
     with pytest.raises(error):
         memory.add_user_message("s", "now")
     armed.clear()
-    assert memory.add_user_message("s", "after").seq == 2  # nothing was added by halves
+    assert memory.add_user_message("s", "after").seq == 3  # nothing was added by halves
 
 
 # ---------------------------------------------------------------- a counter that never answers

@@ -31,7 +31,7 @@ ARGUMENTS = {
     "demo": ["--file", "log.jsonl"],
     "import": ["log.jsonl", "-o", "other.json"],
     "sessions": ["chat.db"],
-    "follow": ["chat.db", "--timeout", "0"],
+    "follow": ["chat.db", "--session", "trip", "--after", "1", "--timeout", "0"],
     "stats": ["s.json"],
     "show": ["s.json"],
     "compress": ["s.json", "--in-place"],

@@ -11,11 +11,11 @@ from memman import AsyncMemoryManager, MemoryManager, SessionState, errors, even
 from memman.archive.lines import Header, RecordLine, Trailer
 from memman.events import CompressionResult, Event
 from memman.explaining.trail import EntryState
-from memman.records import SHAPES, Added, Configured, UsageReported
+from memman.records import Record
 from tests.docs.pages import DOCS, code, table
 
 EVENTS = table("reference/events.md", "signal")
-LOG_EVENTS = 8  # one for each kind of record
+LOG_EVENTS = 9  # one for each kind of record
 
 
 def test_the_events_page_has_every_signal_in_the_order_of_the_code() -> None:
@@ -37,7 +37,7 @@ def test_the_events_page_names_the_fields_of_each_payload(row: dict[str, str]) -
 
 
 def test_the_events_page_has_one_log_event_for_each_kind_of_record() -> None:
-    assert len((*SHAPES, Added, Configured, UsageReported)) == LOG_EVENTS
+    assert len(get_args(Record)) == LOG_EVENTS
     kinds = [row["kind"] for row in EVENTS]
     assert kinds == ["log event"] * LOG_EVENTS + ["notice"] * (len(EVENTS) - LOG_EVENTS)
 
@@ -85,7 +85,7 @@ def test_the_document_page_has_every_field() -> None:
 
 def test_the_document_page_names_every_kind_of_record() -> None:
     text = (DOCS / "reference/session-document.md").read_text(encoding="utf-8")
-    kinds = [kind.__struct_config__.tag for kind in (Added, *SHAPES, Configured, UsageReported)]
+    kinds = [kind.__struct_config__.tag for kind in get_args(Record)]
     listed = text.partition("Records name their `kind`:")[2].partition(".")[0]
     assert sorted(code(listed)) == sorted(str(kind) for kind in kinds)
 

@@ -37,7 +37,7 @@ LINES = [
     (answers.ImportAnswer, "import s.json"),
     (answers.ImportDatabaseAnswer, "import s.json --into new.db"),
     (answers.SessionsAnswer, "sessions chat.db"),
-    (answers.FollowAnswer, "follow chat.db --timeout 0"),
+    (answers.FollowAnswer, "follow chat.db --session trip --after 1 --timeout 0"),
     (answers.StatsAnswer, "stats small.json"),
     (answers.ShowAnswer, "show small.json --active"),
     (answers.EntryAnswer, "show s.json --entry 2"),
@@ -162,7 +162,7 @@ def test_a_record_is_what_its_schema_says(folder: Path) -> None:
         records = [json.loads(msgspec.json.encode(item.record)) for item in memory.feed("log")]
     kinds = {record["kind"] for record in records}
     assert kinds == {
-        "added", "compressed", "undone", "pinned", "deleted", "cleared", "configured", "usage",
+        "opened", "added", "compressed", "undone", "pinned", "deleted", "cleared", "configured", "usage",
     }  # fmt: skip
     assert [fault for record in records for fault in faults("record", record)] == []
     assert faults("record", {**records[0], "kind": "compressed"}) != []

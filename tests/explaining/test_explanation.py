@@ -416,8 +416,8 @@ def test_it_reads_as_text_with_a_line_for_each_state() -> None:
     text = str(memory.explain("s"))
     [summary] = memory.get_summaries("s")
     at = memory.get_entry("s", summary.id).address
-    assert f"summarised in {at}: 14 entries, 1,414 tokens: #2-#15" in text
-    assert "active: 7 entries, 608 tokens: #1, #16-#21" in text
+    assert f"summarised in {at}: 14 entries, 1,414 tokens: #3-#16" in text
+    assert "active: 7 entries, 608 tokens: #2, #17-#22" in text
     assert f"{done.tokens_before:,} -> {done.tokens_after:,} tokens (manual)" in text
     assert all(len(line) <= 160 for line in text.splitlines())
 

@@ -59,7 +59,7 @@ def test_the_window_of_every_moment_is_that_of_the_fold(report: Report, trail: T
 def test_the_session_has_every_kind_of_step(report: Report) -> None:
     kinds = {step.kind for step in report.steps}
     assert kinds == {
-        "compressed", "undone", "pinned", "deleted", "cleared", "configured", "usage"
+        "opened", "compressed", "undone", "pinned", "deleted", "cleared", "configured", "usage"
     }  # fmt: skip
     states = {step.state for step in report.steps if step.kind == "compressed"}
     assert states >= {"in force", "undone"}

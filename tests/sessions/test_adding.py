@@ -34,7 +34,7 @@ def test_an_entry_that_was_written_at_the_first_attempt_is_added_once_and_told_o
     with record_events(memory) as told:
         added = [memory.add_user_message("s", text) for text in ("one", "two")]
     assert memory.get_entries("s") == added
-    assert [entry.seq for entry in added] == [1, 2]
+    assert [entry.seq for entry in added] == [2, 3]
     assert [event.entry for event in told if isinstance(event, events.EntryAdded)] == added
 
 

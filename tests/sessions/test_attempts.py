@@ -137,7 +137,7 @@ def test_another_summarizer_is_asked_for_all_parts() -> None:
     other = ScriptedSummarizer("more")
     memory.set_summarize_callback(other)
     memory.compress(S)
-    assert "#1 " in other.requests[0].prompt
+    assert "#2 " in other.requests[0].prompt
 
 
 def test_a_part_in_which_something_was_deleted_is_asked_for_again() -> None:
@@ -145,4 +145,4 @@ def test_a_part_in_which_something_was_deleted_is_asked_for_again() -> None:
     memory.compress(S)
     memory.delete_entries(S, [memory.get_entries(S)[3].id])
     memory.compress(S)
-    assert "#1 " in summarizer.requests[3].prompt
+    assert "#2 " in summarizer.requests[3].prompt

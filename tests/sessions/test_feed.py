@@ -45,9 +45,9 @@ def test_the_feed_of_a_session_goes_on_behind_a_seq_or_a_cursor(memory: MemoryMa
     assert [(item.session_id, item.seq, item.cursor) for item in items] == [
         ("s", 1, "1"), ("s", 2, "2"),
     ]  # fmt: skip
-    assert texts(memory.feed("s", after=2)) == ["m2", "m3", "m4"]
+    assert texts(memory.feed("s", after=3)) == ["m2", "m3", "m4"]
     assert memory.feed("s", after=items[-1].cursor) == memory.feed("s", after=2)
-    assert memory.feed("s", after=5) == []
+    assert memory.feed("s", after=6) == []
 
 
 def test_the_feed_of_a_store_has_every_session_and_goes_on_behind_a_cursor(
@@ -59,7 +59,7 @@ def test_the_feed_of_a_store_has_every_session_and_goes_on_behind_a_cursor(
     assert sorted(texts(first)) == ["one", "two"]
     memory.clear_session("s")
     [cleared] = memory.feed(after=first[-1].cursor)
-    assert (cleared.session_id, cleared.seq, type(cleared.record)) == ("s", 2, Cleared)
+    assert (cleared.session_id, cleared.seq, type(cleared.record)) == ("s", 3, Cleared)
     assert memory.feed(limit=1) == first[:1]
     assert memory.feed(limit=10**30) == [*first, cleared]
 
@@ -76,7 +76,7 @@ def test_reading_the_feed_of_a_session_that_is_not_there_leaves_nothing(
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ({"session_id": "s", "after": 7}, "has 1 records and never had one behind 7"),
+        ({"session_id": "s", "after": 7}, "has 2 records and never had one behind 7"),
         ({"session_id": "s", "after": -1}, "after must be the seq"),
         ({"session_id": "s", "after": "1:1"}, "after must be the seq"),
         ({"session_id": "s", "after": True}, "after must be the seq"),
@@ -88,7 +88,7 @@ def test_reading_the_feed_of_a_session_that_is_not_there_leaves_nothing(
         ({"after": "9" * 5_000}, "no cursor of the feed"),
         ({"after": "9" * 400 + ":1"}, "no cursor of the feed"),
         ({"session_id": "s", "after": "9" * 5_000}, "after must be the seq"),
-        ({"session_id": "s", "after": 10**30}, "has 1 records"),
+        ({"session_id": "s", "after": 10**30}, "has 2 records"),
         ({"limit": 0}, "limit must be"),
         ({"limit": True}, "limit must be"),
         ({"limit": "5"}, "limit must be"),
@@ -133,24 +133,26 @@ def test_following_gives_what_is_there_and_what_comes_and_ends_with_its_timeout(
     seen = []
     for item in memory.follow(poll=QUICK, timeout=0.05):
         seen.append(item)
-        if len(seen) < 4:
-            memory.add_user_message("s", f"after {len(seen)}")
+        if 2 <= len(seen) < 5:
+            memory.add_user_message("s", f"after {len(seen) - 1}")
     assert texts(seen) == ["one", "after 1", "after 2", "after 3"]
-    assert [item.seq for item in seen] == [1, 2, 3, 4]
-    assert texts(memory.follow(after=seen[1].cursor, timeout=0)) == ["after 2", "after 3"]
-    assert texts(memory.follow("s", after=3, timeout=0)) == ["after 3"]
+    assert [item.seq for item in seen] == [1, 2, 3, 4, 5]
+    assert texts(memory.follow(after=seen[2].cursor, timeout=0)) == ["after 2", "after 3"]
+    assert texts(memory.follow("s", after=4, timeout=0)) == ["after 3"]
 
 
 def test_a_page_does_not_end_a_long_log(memory: MemoryManager) -> None:
     memory.update_config(auto_compress=False)
     memory.add_messages("s", [{"role": "user", "content": f"m{n}"} for n in range(1_203)])
-    assert [item.seq for item in memory.follow(timeout=0)] == list(range(1, 1_204))
-    assert [item.seq for item in memory.follow("s", timeout=0)] == list(range(1, 1_204))
+    assert [item.seq for item in memory.follow(timeout=0)] == list(range(1, 1_205))
+    assert [item.seq for item in memory.follow("s", timeout=0)] == list(range(1, 1_205))
 
 
 def test_what_another_manager_records_is_followed(path: str) -> None:
     with MemoryManager(path) as writer, MemoryManager(path) as reader:
         items = reader.follow(poll=QUICK, timeout=PATIENCE)
+        writer.add_user_message("s", "first")
+        assert texts([next(items), next(items)]) == ["first"]
         for number in range(5):
             writer.add_user_message("s", f"m{number}")
             assert texts([next(items)]) == [f"m{number}"]
@@ -162,7 +164,7 @@ def test_a_session_that_is_not_there_yet_is_waited_for(path: str) -> None:
         items = reader.follow("s", poll=QUICK, timeout=PATIENCE)
         timer = threading.Timer(0.05, lambda: writer.add_user_message("s", "hello"))
         timer.start()
-        assert texts([next(items)]) == ["hello"]
+        assert texts([next(items), next(items)]) == ["hello"]
         timer.join()
         writer.delete_session("s")
         with pytest.raises(SessionNotFound):
@@ -173,7 +175,7 @@ def test_a_session_that_was_begun_anew_is_told(path: str) -> None:
     with MemoryManager(path) as memory:
         memory.add_messages("s", [{"role": "user", "content": "x"}] * 3)
         items = memory.follow("s", poll=QUICK, timeout=PATIENCE)
-        assert [next(items).seq for _ in range(3)] == [1, 2, 3]
+        assert [next(items).seq for _ in range(4)] == [1, 2, 3, 4]
         memory.delete_session("s")
         memory.add_user_message("s", "anew")
         with pytest.raises(InvalidInput, match="begun anew"):
@@ -183,7 +185,7 @@ def test_a_session_that_was_begun_anew_is_told(path: str) -> None:
 def test_what_this_manager_records_ends_a_pause(memory: MemoryManager) -> None:
     memory.add_user_message("s", "one")
     items = memory.follow(poll=(600.0, 600.0))
-    next(items)
+    assert texts([next(items), next(items)]) == ["one"]
     threading.Timer(0.05, lambda: memory.add_user_message("s", "two")).start()
     began = time.monotonic()
     assert texts([next(items)]) == ["two"]
@@ -251,7 +253,7 @@ def test_several_threads_follow_one_manager_that_others_write_to(memory: MemoryM
     def follow(own: list[Any]) -> None:
         for item in memory.follow(poll=QUICK, timeout=PATIENCE):
             own.append((item.session_id, item.seq))
-            if len(own) == 90:
+            if len(own) == 93:
                 return
 
     def write(name: str) -> None:
@@ -267,7 +269,7 @@ def test_several_threads_follow_one_manager_that_others_write_to(memory: MemoryM
         assert not thread.is_alive()
     for own in seen:
         for name in "abc":
-            assert [seq for session, seq in own if session == name] == list(range(1, 31))
+            assert [seq for session, seq in own if session == name] == list(range(1, 32))
 
 
 # ---------------------------------------------------------------- the async door
@@ -289,10 +291,12 @@ def test_the_async_door_follows_without_holding_up_the_loop(path: str) -> None:
             await memory.add_user_message("s", "m0")
             async for item in memory.follow(poll=(0.05, 0.05), timeout=PATIENCE):
                 seen.append(item)
-                if len(seen) == 5:
+                if len(seen) == 6:
                     break
+                if len(seen) == 1:
+                    continue
                 asyncio.get_running_loop().call_later(
-                    0.03, asyncio.ensure_future, memory.add_user_message("s", f"m{len(seen)}")
+                    0.03, asyncio.ensure_future, memory.add_user_message("s", f"m{len(seen) - 1}")
                 )
             beside.cancel()
             return texts(seen), ticks

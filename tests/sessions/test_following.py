@@ -210,7 +210,7 @@ def test_an_append_that_another_came_before_takes_both_in_and_tells_its_own() ->
         store.append = raced  # type: ignore[method-assign]
         entry = here.add_user_message(SESSION, "mine")
     assert [event.entry.text for event in told] == ["mine"]
-    assert entry.seq == 4
+    assert entry.seq == 5
     assert "load" not in store.asked
     assert seen(here) == seen(there)
 
@@ -234,7 +234,7 @@ def test_a_session_begun_anew_elsewhere_is_told_from_its_beginning() -> None:
     there.add_user_message(SESSION, "anew")
     with record_events(here, [events.EntryAdded]) as told:
         here.add_user_message(SESSION, "mine")
-    assert [(event.entry.text, event.entry.seq) for event in told] == [("mine", 2)]
+    assert [(event.entry.text, event.entry.seq) for event in told] == [("mine", 3)]
 
 
 # ---------------------------------------------------------------- interruptions

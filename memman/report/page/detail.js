@@ -169,6 +169,7 @@ class Detail {
   told(step) {
     const rows = [["At", `${time(step.at)} UTC`], ["Window after it", `${n(step.active)} tokens in ${counted(step.entries, "entry", "entries")}`]];
     if (step.kind === "undone") rows.unshift(["Compression", this.link(steps[step.undoes])]);
+    if (step.kind === "opened") rows.unshift(...observed(step.changes || {}).map(([key, value]) => [key, name(String(value))]));
     if (step.kind === "configured") rows.unshift(...Object.entries(step.changes || {}).map(([key, value]) => [key, name(JSON.stringify(value))]));
     if (step.kind === "usage") {
       rows.unshift(["Reported", `${n(step.reported || 0)} tokens in (${n(step.cached || 0)} of them cached), ${n(step.output || 0)} out`],

@@ -17,6 +17,7 @@ function who(entry) {
 
 function stepTitle(step) {
   switch (step.kind) {
+    case "opened": return "Session opened";
     case "compressed": return `Compressed ${counted(replacedIn(step), "entry", "entries")}`;
     case "undone": return `Took compression #${steps[step.undoes].seq} back`;
     case "pinned": return `${step.on ? "Pinned" : "Unpinned"} ${touched(step)}`;
@@ -33,11 +34,19 @@ function stepLine(step) {
       const kept = step.value_count ? ` · ${percent(step.values_kept || 0, step.value_count)} of values kept` : "";
       return `${step.state === "in force" ? "" : `${step.state} · `}${methodsOf(step)}${kept}`;
     }
+    case "opened": return observed(step.changes || {}).map(([key, value]) => `${key} ${value}`).join(", ");
     case "configured": return JSON.stringify(step.changes || {});
     case "usage": return `${n(step.reported || 0)} tokens in, ${n(step.output || 0)} out; estimated ${n(step.estimated || 0)}`;
     case "cleared": return "a new era began; what was before stays in the log";
     default: return `${n(step.active)} tokens in ${counted(step.entries, "entry", "entries")} after it`;
   }
+}
+
+// The settings in effect, as observed: those that are known.
+function observed(settings) {
+  const names = { model: "model", max_tokens: "budget", target_tokens: "target", max_entries: "entries at most", counter: "counter" };
+  return Object.entries(names).filter(([key]) => settings[key] != null && settings[key] !== "")
+    .map(([key, said]) => [said, typeof settings[key] === "number" ? n(settings[key]) : settings[key]]);
 }
 
 const replacedIn = (step) => (step.splices || []).reduce((sum, [, gone]) => sum + gone, 0);

@@ -77,7 +77,7 @@ class Appending(Making):
         store = self.make_store()
         for record in one_of_each_plain():
             store.append("s", (record,))
-        assert store.state("s") == (3, 0)
+        assert store.state("s") == (4, 0)
 
     def test_every_kind_of_record_comes_back_equal(self) -> None:
         store = self.make_store()

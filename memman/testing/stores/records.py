@@ -13,9 +13,11 @@ from memman.records import (
     Compressed,
     Configured,
     Deleted,
+    Opened,
     Pinned,
     Record,
     Replacement,
+    SettingsInEffect,
     Undone,
     UsageReported,
 )
@@ -53,6 +55,12 @@ def _replacement(entry_id: str, text: str) -> Entry:
     )
 
 
+def opening(record_id: str) -> Opened:
+    settings = SettingsInEffect("m", 8_000, None, 5_600, "test")
+    metadata = {"user": {"name": "\u00e9"}}
+    return Opened(id=record_id, at=AT, nonce="0a1b2c3d", metadata=metadata, settings=settings)
+
+
 def pinning(record_id: str, entry_id: str) -> Pinned:
     return Pinned(id=record_id, at=AT, entry_id=entry_id, on=True)
 
@@ -74,7 +82,7 @@ def one_of_each_plain() -> list[Record]:
     awkward = 'nul \x00, quotes " and \\, \u00e9\u4e2d\U0001f600, \u2028 and a tab\t'
     metadata = encode_json({"n": [1, 2.5, None, {"deep": awkward}]}, "metadata")
     entry = added("a", awkward, tokens=3, metadata_json=metadata, raw_json=metadata)
-    return [entry, configuring("g", strategy=None, max_entries=7), reporting("u")]
+    return [opening("o"), entry, configuring("g", strategy=None, max_entries=7), reporting("u")]
 
 
 def one_of_each() -> list[Record]:
