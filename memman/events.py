@@ -252,10 +252,12 @@ LOG_SIGNALS: dict[type[Record], EventSignal] = {
 }
 
 EventName = Literal[
-    "session_opened", "entry_added", "compressed", "compression_undone", "session_cleared", "entries_deleted",
+    "session_opened",
+    "entry_added", "compressed", "compression_undone", "session_cleared", "entries_deleted",
     "entry_pinned", "session_configured", "usage_reported", "compression_failed", "count_fell_back",
     "over_budget", "session_imported", "session_deleted", "session_evicted",
-    "session:opened", "entry:added", "compression:undone", "session:cleared", "entries:deleted", "entry:pinned",
+    "session:opened",
+    "entry:added", "compression:undone", "session:cleared", "entries:deleted", "entry:pinned",
     "session:configured", "usage:reported", "compression:failed", "count:fell-back", "over-budget",
     "session:imported", "session:deleted", "session:evicted",
 ]  # fmt: skip
