@@ -136,7 +136,14 @@ class CounterUnavailable(MemmanError):
 
 
 class SummarizerFailed(MemmanError):
-    """A summarizer gave no summary. A compression tells it and goes on by `on_failure`."""
+    """A summarizer gave no summary. A compression tells it and goes on by `on_failure`.
+
+    `exit_status` is that of a program that ended with one.
+    """
+
+    def __init__(self, message: str, *, exit_status: int | None = None) -> None:
+        self.exit_status = exit_status
+        super().__init__(message)
 
 
 class SummarizerUnavailable(SummarizerFailed):

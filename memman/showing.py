@@ -59,8 +59,23 @@ def among(name: object, known: Iterable[str]) -> str:
 
 
 def told(error: BaseException) -> str:
-    """An error's type and what it `said`: it may go into a record and to any store."""
-    return f"{type(error).__name__}: {said(error)}"
+    """An error's `kind_of` and what it `said`: for people and events, not for a record."""
+    return f"{kind_of(error)}: {said(error)}"
+
+
+def kind_of(error: BaseException) -> str:
+    """An error's type, and a program's exit status: no words of others."""
+    status = getattr(error, "exit_status", None)
+    name = type(error).__name__
+    return f"{name} (exit status {status})" if isinstance(status, int) else name
+
+
+def without_words(reason: str) -> str:
+    """A reason that ends in what an error `told`, without its words: these may go into a record.
+
+    A program's output or a provider's message may hold a secret, and `redact` does not see it.
+    """
+    return reason.partition(":")[0]
 
 
 def said(error: BaseException, most: int = _MOST_SAID) -> str:

@@ -31,7 +31,7 @@ from memman.records import NO_COST, Added, Compressed, Cost
 from memman.sessions.leasing import Lease
 from memman.sessions.live import LiveWindow
 from memman.sessions.pacing import Pace, Rest
-from memman.showing import told
+from memman.showing import told, without_words
 from memman.window import Slot
 
 logger = logging.getLogger("memman")
@@ -117,7 +117,7 @@ class Asking(LiveWindow):
                     failure_notice(self.id, wanted.reason, wanted.fallback, rest, self._spent)
                 )
                 # A provider's error may quote the conversation, which is for no log.
-                kind = wanted.reason.partition(":")[0]
+                kind = without_words(wanted.reason)
                 summary_logger.warning(
                     "summary of session %s: %s (see compression_failed)", self.id, kind
                 )

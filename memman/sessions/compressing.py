@@ -31,6 +31,7 @@ from memman.sessions.asking import Asking, Attempt, RedactFailed, failure_notice
 from memman.sessions.leasing import Lease, LeaseHeld, WindowMoved
 from memman.sessions.pacing import Rest
 from memman.sessions.reasons import why_hopeless, why_kept, why_old_stay, why_short
+from memman.showing import without_words
 from memman.window import replaced_in
 
 logger = logging.getLogger("memman")
@@ -387,7 +388,8 @@ class Compressing(Asking):
         if self._summarizer() is None or SUMMARISE not in self._settled.stages:
             return ""
         rest = self.pace.rest(self._shared.clock)
-        return f"; a digest: {unasked or rest or 'the summarizer was asked lately'}"
+        resting = rest.recorded if rest is not None else "the summarizer was asked lately"
+        return f"; a digest: {without_words(unasked) or resting}"
 
 
 def _gain(before: View, after: View, goal: Goal) -> float:

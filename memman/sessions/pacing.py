@@ -10,6 +10,7 @@ import msgspec
 
 from memman.compression import FinishedParts, Step
 from memman.config import Budget
+from memman.showing import without_words
 
 FIRST_PAUSE: Final = timedelta(seconds=15)  # a limit per minute is often free again after that
 LONGEST_PAUSE: Final = timedelta(minutes=5)  # so that a summarizer that is back is noticed soon
@@ -39,12 +40,20 @@ class Rest(msgspec.Struct, frozen=True):
         return self.failures >= FAILURES_TO_OPEN
 
     def __str__(self) -> str:
+        return self._with(self.reason)
+
+    @property
+    def recorded(self) -> str:
+        """The same for a record: without the words of a program or a provider."""
+        return self._with(without_words(self.reason))
+
+    def _with(self, reason: str) -> str:
         times = ", after 1 failure" if self.failures == 1 else ""
         if self.failures > 1:
             times = f", after {self.failures} failures in a row"
         until = self.until.isoformat(timespec="seconds")
         sooner = "" if self.open else " or until much is new"
-        return f"{self.what} until {until}{sooner}{times} ({self.reason})"
+        return f"{self.what} until {until}{sooner}{times} ({reason})"
 
     def lasts(self, clock: Callable[[], datetime]) -> bool:
         """Whether it lasts now. A clock that went back ends it."""

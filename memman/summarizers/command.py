@@ -23,6 +23,10 @@ COMMAND: Final = "cmd:"
 _MOST_BYTES: Final = 4_000_000  # of a summary; whoever prints more is not writing one
 _SHOWN_CHARACTERS: Final = 300  # of what the program said on stderr
 _LAST_WORDS: Final = 2_000  # bytes of stderr that are kept
+# Without these, few programs run at all.
+_BASIC: Final = frozenset(
+    ("PATH", "HOME", "USER", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "TEMP", "TMP", "SYSTEMROOT")
+)
 _AT_THE_END: Final = 1.0  # seconds for stderr, which may be held open by others
 
 
@@ -31,21 +35,29 @@ class CommandSummarizer:
 
         MemoryManager(summarizer=CommandSummarizer(["llm", "-m", "gpt-4o-mini"]))
 
-    The prompt goes to stdin and stdout is the summary, both in UTF-8; the environment and the folder
-    are those of this process. At `request.timeout`, and when this process ends, the program is ended
-    with all that it started; a compression that is cancelled leaves it until then. Its arguments are in
-    no error, since they may hold a secret.
+    The prompt goes to stdin and stdout is the summary, both in UTF-8. The folder is that of this process,
+    and so is the environment, unless `env` says which of it. At `request.timeout`, and when this process
+    ends, the program is ended with all that it started; a compression that is cancelled leaves it until
+    then. Its arguments are in no error, since they may hold a secret.
 
     Args:
         arguments: the program and its arguments, each a text of its own.
         max_input_tokens: how much it takes in one call; None where that is unknown.
+        env: the names of the environment variables that the program gets beside PATH, HOME and the like,
+            such as `["OPENAI_API_KEY"]`; None for all of them.
 
     Raises:
-        InvalidInput: there is no program in `arguments`.
+        InvalidInput: there is no program in `arguments`, or `env` is no list of names.
         SummarizerUnavailable: the program is not there, or may not be run.
     """
 
-    def __init__(self, arguments: Sequence[str], *, max_input_tokens: int | None = None) -> None:
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        *,
+        max_input_tokens: int | None = None,
+        env: Sequence[str] | None = None,
+    ) -> None:
         from shutil import which
 
         if isinstance(arguments, str) or not arguments or not all(map(_is_argument, arguments)):
@@ -57,7 +69,10 @@ class CommandSummarizer:
             raise SummarizerUnavailable(
                 f"the program {self._program!r} of the summarizer is not on PATH, or may not be run"
             )
+        if env is not None and (isinstance(env, str) or not all(map(_is_argument, env))):
+            raise InvalidInput(f"env is a list of names of variables, not {shown(env, 60)}")
         self._arguments = tuple(arguments)
+        self._env = None if env is None else frozenset(env) | _BASIC
         self.max_input_tokens = max_input_tokens
 
     @classmethod
@@ -110,10 +125,21 @@ class CommandSummarizer:
         try:
             # A session of its own is a process group of its own, which can be ended as one.
             return Popen(
-                self._arguments, stdin=PIPE, stdout=PIPE, stderr=PIPE, start_new_session=True
+                self._arguments,
+                stdin=PIPE,
+                stdout=PIPE,
+                stderr=PIPE,
+                start_new_session=True,
+                env=self._environment(),
             )
         except (OSError, ValueError) as error:
             raise SummarizerUnavailable(f"{self._program} cannot be run: {error}") from None
+
+    def _environment(self) -> dict[str, str] | None:
+        """The variables that the program gets, as they are now; None for all of them."""
+        if self._env is None:
+            return None
+        return {name: value for name, value in os.environ.items() if name in self._env}
 
     def _fail(self, status: int, last_words: Future[bytes]) -> NoReturn:
         how = f"ended with status {status}" if status > 0 else f"was ended by signal {-status}"
@@ -122,7 +148,7 @@ class CommandSummarizer:
         except TimeoutError:
             said = ""
         shown = f": {said[-_SHOWN_CHARACTERS:]}" if said else ""
-        raise SummarizerFailed(f"{self._program} {how}{shown}")
+        raise SummarizerFailed(f"{self._program} {how}{shown}", exit_status=status)
 
 
 def _is_argument(word: Any) -> bool:
