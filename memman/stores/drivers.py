@@ -41,6 +41,16 @@ def error_code(error: Exception) -> int:
     return code & 0xFF
 
 
+# SQLite's extended codes: writing to the file, and making its -shm larger.
+_IOERR_OF_WRITING: Final = {10 | 3 << 8, 10 | 19 << 8}
+
+
+def written(error: Exception) -> bool:
+    """Return whether an I/O error is one of writing: a quota or a limit of file sizes, nearly always."""
+    code = getattr(error, "sqlite_errorcode", 0) or getattr(error, "extendedresult", 0)
+    return code in _IOERR_OF_WRITING
+
+
 def _standard() -> Library:
     import sqlite3
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
 from memman.errors import InvalidInput
 from memman.ports import Place, Snapshot
-from memman.records import Added, Compressed, Ledger, Record, encode, taken_by
+from memman.records import Added, Compressed, Ledger, Record, decode, encode, taken_by
 from memman.showing import shown
 
 _places = msgspec.json.Decoder(tuple[Place, ...])
@@ -16,10 +17,27 @@ _ledger = msgspec.json.Decoder(Ledger)
 
 # What comes of bytes that are not what was written; none of it may be quoted.
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+_FIELD = re.compile(r"at `(\$[^`]*)`$")
 _BATCH, _BATCH_BYTES = 500, 2**20  # of a commit's records so many are held at a time
 _MOST_DIGITS = 18
 NO_PLACES = b"[]"
 NO_LEDGER = msgspec.json.encode(Ledger())
+
+
+class UnknownRecord(msgspec.ValidationError):
+    """A record that this version does not know. The text names the field, not what is in it."""
+
+
+def decoded(seq: int, payload: bytes) -> tuple[int, Record]:
+    """Return a record with its place. Raises `UnknownRecord`, or an error of `UNREADABLE`."""
+    try:
+        return seq, decode(payload)
+    except msgspec.ValidationError as error:
+        field = _FIELD.search(str(error))
+        raise UnknownRecord(
+            f"record #{seq} cannot be read at {field[1] if field else '$'}; nothing was changed. A newer "
+            "memman or a plugin may have written it: use the newest version first"
+        ) from None
 
 
 class SessionRow(msgspec.Struct, frozen=True, gc=False, array_like=True):

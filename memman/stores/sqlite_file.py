@@ -20,8 +20,8 @@ from memman.errors import StoreBusy, StoreError, StoreFull
 from memman.files import make_private
 from memman.forks import tell_of_forks
 from memman.showing import shown
-from memman.stores.drivers import Driver, error_code, library
-from memman.stores.rows import UNREADABLE
+from memman.stores.drivers import Driver, error_code, library, written
+from memman.stores.rows import UNREADABLE, UnknownRecord
 from memman.stores.schema import APPLICATION_ID, VERSIONS, distrust, strange_part
 from memman.stores.settings import check_choice, check_seconds, checked_path
 
@@ -36,6 +36,7 @@ Work = Callable[["Connection"], T]
 _SYNCHRONOUS: Final = {"fast": "NORMAL", "full": "FULL"}
 _OPENING_PAUSE: Final = 0.02  # seconds between attempts while another process sets the file up
 _LOOK_AFTER: Final = 1.0  # seconds between looks at what the path leads to: each is system calls
+_RESTORE: Final = "restore a copy, or save what can be read with the sqlite3 command's .recover"
 # SQLite's result codes.
 _BUSY, _LOCKED, READONLY, _IOERR, _CORRUPT, _FULL, CANTOPEN, _NOTADB = 5, 6, 8, 10, 11, 13, 14, 26
 
@@ -125,6 +126,10 @@ class SQLiteFile:
                 return work(db)
             except db.Error as error:
                 self._fail(error)
+            except UnknownRecord as error:
+                raise StoreError(
+                    f"{self.path}: {error}. If that does not help, the file is damaged: {_RESTORE}"
+                ) from None
             except UNREADABLE:
                 # Without the cause: it quotes what it could not read.
                 raise self._damaged("a record, or what belongs to one, cannot be read") from None
@@ -151,6 +156,11 @@ class SQLiteFile:
             ) from error
         if code == _NOTADB:
             raise StoreError(f"{self.path} is no memman database") from error
+        if code == _IOERR and written(error):
+            raise StoreFull(
+                f"{self.path} could not be written ({error}); nothing was changed. Is a quota or a limit "
+                "of file sizes (ulimit -f) reached, or is its disk failing?"
+            ) from error
         if code == _IOERR:
             raise StoreError(
                 f"{self.path} could not be read or written ({error}): is its disk full or failing? "
@@ -161,10 +171,7 @@ class SQLiteFile:
         raise StoreError(f"SQLite failed on {self.path}: {error}") from error
 
     def _damaged(self, how: str) -> StoreError:
-        return StoreError(
-            f"{self.path} is damaged: {how}; nothing was changed. Restore a copy, or save what can be "
-            "read with the sqlite3 command's .recover"
-        )
+        return StoreError(f"{self.path} is damaged: {how}; nothing was changed: {_RESTORE}")
 
     def _look_at_files(self) -> None:
         """Raises `StoreError` where what would be written goes to files that nobody will find."""

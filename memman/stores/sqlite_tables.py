@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from memman.ports import Appended, FeedItem, Place, SessionInfo
-from memman.records import Added, Ledger, Record, decode, encode, tombstone
+from memman.records import Added, Ledger, Record, encode, tombstone
 from memman.stores.rows import (
     NO_LEDGER,
     NO_PLACES,
     SessionRow,
+    decoded,
     encoded_places,
     in_batches,
     placed,
@@ -190,7 +191,7 @@ def _decoded(
     if len(found) != expected or any([type(payload) is not bytes for _, payload in found]):
         raise msgspec.DecodeError("a record is missing")
     first = number << _SEQ_BITS
-    return [(key - first, decode(payload)) for key, payload in found]
+    return [decoded(key - first, payload) for key, payload in found]
 
 
 def _batches(values: list[Any]) -> list[list[Any]]:
@@ -352,7 +353,7 @@ def fed(db: Connection, position: int, seq: int, limit: int) -> list[FeedItem]:
     """The records behind a place of the feed."""
     bounds = {"position": position, "seq": seq, "limit": limit}
     return [
-        FeedItem(session_id, seq, decode(payload), f"{position}:{seq}")
+        FeedItem(session_id, *decoded(seq, payload), f"{position}:{seq}")
         for position, session_id, seq, payload in db.execute(_FEED, bounds)
     ]
 

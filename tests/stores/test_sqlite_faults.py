@@ -310,12 +310,32 @@ def test_an_error_about_damage_shows_nothing_of_what_was_written(store: SQLiteSt
     assert caught.value.__cause__ is None
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "field"),
+    [(b'"kind":"added"', b'"kind":"of the canary"', "$.kind"), (b'"role":"user"', b'"role":5', "role")],
+)
+def test_record_of_a_newer_version_is_named_with_its_field(
+    store: SQLiteStore, old: bytes, new: bytes, field: str
+) -> None:
+    append(store, "a", "b")
+    assert store._open is not None
+    [(payload,)] = store._open.execute("SELECT payload FROM record WHERE key % 4294967296 = 2")
+    store._open.execute(
+        "UPDATE record SET payload = ? WHERE key % 4294967296 = 2", (payload.replace(old, new),)
+    )
+    with pytest.raises(StoreError, match=r"record #2 cannot be read at \$") as caught:
+        store.read("s")
+    assert field in str(caught.value)
+    assert "use the newest version" in str(caught.value)
+    assert "canary" not in repr(caught.value)
+
+
 # ---------------------------------------------------------------- the disk and its permissions
 
 
 _LIMITED = """
 import resource, sys
-from memman import StoreError
+from memman import StoreFull
 from memman.stores import SQLiteStore
 from memman.testing.stores import added
 store = SQLiteStore(sys.argv[1])
@@ -326,8 +346,8 @@ try:
     for number in range(1_000):
         store.append("s", (added(f"e{number}", "x" * 5_000),))
         kept += 1
-except StoreError as error:
-    assert "disk full" in str(error), error
+except StoreFull as error:
+    assert "ulimit -f" in str(error), error
 else:
     raise AssertionError("the limit was not met")
 assert store.state("s") == (kept, 0) and len(store.read("s")) == kept

@@ -118,9 +118,10 @@ class AsyncPostgresStore(Database):
             pool = await self._connected()
             try:
                 async with pool.connection() as connection:
-                    return await _adrive(connection, begin, step())
-            except UNREADABLE:
-                raise self._damaged() from None  # without the cause: it quotes what it could not read
+                    with self._using(connection):
+                        return await _adrive(connection, begin, step())
+            except UNREADABLE as error:
+                raise self._unreadable(error) from None  # the cause quotes what it could not read
             except (psycopg.Error, PoolTimeout) as error:
                 pause = attempts.pause_after(error)
                 if pause is None:

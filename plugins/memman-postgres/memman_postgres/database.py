@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Literal, NoReturn
 
 import psycopg
@@ -9,6 +11,7 @@ from psycopg_pool import PoolTimeout
 
 from memman.errors import StoreBusy, StoreError, StoreFull
 from memman.showing import shown
+from memman.stores.rows import UnknownRecord
 from memman.stores.settings import check_choice, check_seconds, check_switch, check_whole
 from memman_postgres.answers import Connection
 from memman_postgres.attempts import AGAIN, TOO_LONG, advice, said
@@ -45,6 +48,7 @@ class Database:
         self._given()
         self._answer_timeout = answer_timeout
         self._size = pool_size
+        self._in_use: set[int] = set()
         self._timeout = timeout
         self._create = create
         self._settings: dict[str, Any] = {
@@ -83,15 +87,33 @@ class Database:
                 f"{where} took longer than the server allows ({said(error)}); nothing was changed{AGAIN}"
             ) from error
         if isinstance(error, PoolTimeout) and broken is None:
+            why = (
+                f"all {self._size} of the pool are in use: give it a larger pool_size, or fewer threads"
+                if len(self._in_use) >= self._size
+                else "the server is away, or accepts no more connections"
+            )
             raise StoreBusy(
-                f"no connection to {where} within {self._timeout:g} s: all {self._size} of "
-                f"the pool are in use, or the server is away. Nothing was changed{AGAIN}"
+                f"no connection to {where} within {self._timeout:g} s: {why}. Nothing was changed{AGAIN}"
             ) from error
         # Where a connection broke, whether its last write was made is not known.
         error = broken or error
         raise StoreError(f"PostgreSQL failed on {where}: {said(error)}{advice(error)}") from error
 
-    def _damaged(self) -> StoreError:
+    @contextmanager
+    def _using(self, connection: Any) -> Iterator[None]:
+        """Note that a connection of the pool is in use."""
+        self._in_use.add(id(connection))
+        try:
+            yield
+        finally:
+            self._in_use.discard(id(connection))
+
+    def _unreadable(self, error: Exception) -> StoreError:
+        """Return the error for a record that cannot be read, without quoting it."""
+        if isinstance(error, UnknownRecord):
+            return StoreError(
+                f"{self._where()}: {error}. If that does not help, restore a copy of it"
+            )
         return StoreError(
             f"{self._where()} is damaged: a record, or what belongs to one, cannot be read; nothing was "
             "changed. Restore a copy of it"

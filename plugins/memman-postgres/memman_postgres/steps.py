@@ -12,7 +12,7 @@ import msgspec
 
 from memman.errors import StoreConflict
 from memman.ports import Appended, FeedItem, Place, SessionInfo, Snapshot
-from memman.records import Added, Ledger, Record, decode, encode, tombstone
+from memman.records import Added, Ledger, Record, encode, tombstone
 from memman.stores.rows import (
     NO_LEDGER,
     NO_PLACES,
@@ -20,6 +20,7 @@ from memman.stores.rows import (
     Placed,
     SessionRow,
     conflict,
+    decoded,
     elsewhere,
     encoded_places,
     fits,
@@ -135,7 +136,7 @@ def load(session_id: str) -> Step[Snapshot | None]:
         " WHERE session = %s AND (seq = ANY(%s) OR seq > %s) ORDER BY seq",
         (row.number, [place.seq for place in row.listed], row.tail),
     )
-    records = [(seq, decode(payload)) for seq, payload in found]
+    records = [decoded(seq, payload) for seq, payload in found]
     tail = [pair for pair in records if pair[0] > row.tail]
     if len(tail) != row.head - row.tail:
         raise msgspec.DecodeError("a record is missing")
@@ -162,7 +163,7 @@ def feed(after: str, limit: int) -> Step[list[FeedItem]]:
         raise foreign(after, "this database")
     found = yield _FEED, (position, number, seq, horizon, limit)
     return [
-        FeedItem(session_id, seq, decode(payload), f"{position}:{number}:{seq}")
+        FeedItem(session_id, *decoded(seq, payload), f"{position}:{number}:{seq}")
         for position, number, seq, session_id, payload in found
     ]
 
@@ -308,7 +309,7 @@ def _named(row: SessionRow, ids: Sequence[str]) -> Step[list[tuple[int, Record]]
         " (SELECT seq FROM memman_name WHERE session = %s AND id = ANY(%s)) ORDER BY seq",
         (row.number, row.number, list(ids)),
     )
-    return [(seq, decode(payload)) for seq, payload in found]
+    return [decoded(seq, payload) for seq, payload in found]
 
 
 def _stretch(row: SessionRow, after: int, last: int) -> Step[list[tuple[int, Record]]]:
@@ -319,4 +320,4 @@ def _stretch(row: SessionRow, after: int, last: int) -> Step[list[tuple[int, Rec
     )
     if len(found) != max(0, last - after):
         raise msgspec.DecodeError("a record is missing")
-    return [(seq, decode(payload)) for seq, payload in found]
+    return [decoded(seq, payload) for seq, payload in found]

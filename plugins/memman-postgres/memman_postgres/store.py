@@ -142,10 +142,10 @@ class PostgresStore(Database):
         while True:
             pool = self._connected()
             try:
-                with pool.connection() as connection:
+                with pool.connection() as connection, self._using(connection):
                     return _drive(connection, begin, step())
-            except UNREADABLE:
-                raise self._damaged() from None  # without the cause: it quotes what it could not read
+            except UNREADABLE as error:
+                raise self._unreadable(error) from None  # the cause quotes what it could not read
             except (psycopg.Error, PoolTimeout) as error:
                 pause = attempts.pause_after(error)
                 if pause is None:

@@ -284,6 +284,7 @@ def test_a_server_that_stays_away_is_told_in_time_and_the_call_may_be_made_again
                 store.append("away", (added("b"),))
             assert time.monotonic() - began < PATIENCE
             assert "'chat' at 127.0.0.1" in str(caught.value)
+            assert "pool_size" not in str(caught.value)
     finally:
         server.start()
     ends = time.monotonic() + PATIENCE
@@ -462,6 +463,22 @@ def test_a_session_that_is_held_for_too_long_is_busy(database: str) -> None:
             store.append("held", (added("b"),))
     store.append("held", (added("c"),))
     assert ids_in(store, "held") == ["a", "c"]
+    store.close()
+
+
+def test_pool_that_is_all_in_use_is_told_from_a_server_that_is_away(database: str) -> None:
+    store = PostgresStore(database, pool_size=1, timeout=1)
+    store.append("busy", (added("a"),))
+    with psycopg.connect(database) as holder:
+        holder.execute("SELECT FROM memman_session WHERE id = 'busy' FOR UPDATE")
+        waiting = threading.Thread(target=lambda: store.append("busy", (added("b"),)))
+        waiting.start()
+        while not store._in_use:
+            time.sleep(0.001)
+        with pytest.raises(StoreBusy, match=r"all 1 of the pool are in use.*pool_size"):
+            store.append("other", (added("c"),))
+    waiting.join(PATIENCE)
+    assert ids_in(store, "busy") == ["a", "b"]
     store.close()
 
 
