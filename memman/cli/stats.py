@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from textwrap import wrap
 from typing import TYPE_CHECKING
 
 import click
@@ -92,7 +93,7 @@ def _show_shares(shown_on: Console, shares: Shares) -> None:
         print_lines(shown_on, [""])
         rows = [_large_row(each, shares.tokens) for each in shares.largest]
         table(shown_on, (">tokens", ">share", ">largest", "entry"), rows)
-        print_lines(shown_on, ["", shares.advice])
+        print_lines(shown_on, ["", *wrap(shares.advice, shown_on.width)])
 
 
 def _share_row(share: Share, whole: int) -> Row:
