@@ -53,7 +53,7 @@ from memman.ports import (
     SummaryRequest,
     SummaryUsage,
 )
-from memman.results import Context, SessionStats, Summary
+from memman.results import Context, OverflowResult, SessionStats, Summary
 
 __version__ = about.VERSION
 
@@ -80,6 +80,7 @@ __all__ = [
     "FilePart",
     "ImagePart",
     "OpaquePart",
+    "OverflowResult",
     "PlannedEntry",
     "ArchiveInfo",
     "ArchiveLimits",

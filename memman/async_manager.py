@@ -69,7 +69,7 @@ from memman.ports import (
 )
 from memman.records import UsageReported
 from memman.resolver import DEFAULT_FORMAT, Resolver
-from memman.results import Context, SessionStats, Summary
+from memman.results import Context, OverflowResult, SessionStats, Summary
 from memman.sessions import Feed, Following, Importing, LiveSessions, OnConflict, Session
 from memman.shared import ClosedStore, Shared
 from memman.showing import shown
@@ -420,19 +420,19 @@ class AsyncMemoryManager:
 
     async def record_overflow(
         self, error: BaseException | str, *, model: str | None = None
-    ) -> ModelInfo | None:
+    ) -> OverflowResult:
         """Learns a model's limit from a provider's refusal of a request that was too long.
 
-        From then on this manager's limits of that model follow, and with them the threshold where
-        `max_tokens` is not set. Nothing is stored.
+        From then on no budget of this manager for that model is above what the limit leaves for input; a
+        larger `max_tokens` is lowered, with a warning. Nothing is stored.
 
         Args:
             error: what the provider's SDK raised, or its text.
             model: the model that refused; the manager's by default.
 
         Returns:
-            The limits as they are now; None, and nothing changed, where the error is no overflow (a rate
-            limit, a quota) or names no limit.
+            Whether the error is an overflow at all, and the limits as they are now; those are None, and
+            nothing changed, if the error names no limit.
 
         Raises:
             InvalidInput: no model is set or given, or `error` is neither an exception nor text.
@@ -446,11 +446,11 @@ class AsyncMemoryManager:
         name = check_model(name)
         overflow = parse_overflow(error)
         if overflow is None:
-            return None
+            return OverflowResult(overflow=False)
         info = self._resolver.models.taught(name, overflow, f"{self._shared.clock():%Y-%m-%d}")
         if info is not None:
             self._learn_limits(name, info)
-        return info
+        return OverflowResult(overflow=True, limits=info, requested=overflow.requested)
 
     # ------------------------------------------------------------ compressing
 

@@ -18,7 +18,7 @@ from msgspec import UNSET, UnsetType
 from memman.entries import is_blank, names_nothing
 from memman.errors import ConfigError
 from memman.presets import SUMMARISE, Preset, PresetName, preset_named
-from memman.showing import among, shown
+from memman.showing import among, shown, warn_once
 
 CountPolicy = Literal["local", "confirm", "estimate"]
 OnFailure = Literal["fallback", "keep", "raise"]
@@ -41,7 +41,7 @@ _BY_PRESET: Any = UNSET  # not given: filled in with the preset's default, else 
 MANAGER_SETTINGS = frozenset({"max_sessions", "max_live_bytes", "session_ttl"})
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class MemoryConfig:
     """How a session is kept inside its window. Every field is a setting of the reference table.
 
@@ -189,9 +189,13 @@ def _check_names(settings: Mapping[str, Any]) -> None:
 
 
 class Budget(msgspec.Struct, frozen=True):
-    """The settings resolved to numbers for one session: tokens and entries, high and low water."""
+    """The settings resolved to numbers for one session: tokens and entries, high and low water.
+
+    `usable` is the input that the model takes, None if that is not known; no budget is above it.
+    """
 
     max_tokens: int
+    usable: int | None
     max_entries: int | None
     target_tokens: int
     target_entries: int | None
@@ -237,7 +241,13 @@ def resolve_budget(
     target_tokens: int | None = None,
 ) -> Budget:
     """The numbers that `config` means for a model of `limits` (context, max_input, max_output tokens)."""
-    max_tokens = config.max_tokens or _usable(config, limits)
+    usable = None if limits is None else _usable(config, limits)
+    if config.max_tokens is not None:
+        max_tokens = config.max_tokens if usable is None else min(config.max_tokens, usable)
+    elif usable is not None:
+        max_tokens = max(1, int(config.trigger_ratio * usable))
+    else:
+        max_tokens = UNKNOWN_MODEL_TOKENS
     max_entries = config.max_entries
     if isinstance(max_entries, UnsetType):
         tokens_known = limits is not None or config.max_tokens is not None
@@ -245,6 +255,7 @@ def resolve_budget(
     target = int(config.target_ratio * max_tokens) if target_tokens is None else target_tokens
     return Budget(
         max_tokens=max_tokens,
+        usable=usable,
         max_entries=max_entries,
         target_tokens=target,
         target_entries=_target_entries(config, max_entries),
@@ -299,14 +310,25 @@ def usable_input(limits: tuple[int, int, int], reserve: int | None = None) -> in
     return min(max_input, context - kept)
 
 
-def _usable(config: MemoryConfig, limits: tuple[int, int, int] | None) -> int:
-    if limits is None:
-        return UNKNOWN_MODEL_TOKENS
-    usable = int(config.trigger_ratio * usable_input(limits, config.reserve_output))
+def _usable(config: MemoryConfig, limits: tuple[int, int, int]) -> int:
+    """Return the input tokens that the model takes. Raises `ConfigError` if the reserve leaves none."""
+    usable = usable_input(limits, config.reserve_output)
     if usable < 1:
         raise ConfigError(
             f"reserve_output={config.reserve_output} leaves nothing of a context of {limits[0]} tokens"
         )
+    return usable
+
+
+def lowered(name: str, tokens: int, usable: int | None, model: str | None) -> int:
+    """Return the tokens of a budget, or what the model takes if that is less; then warn, once."""
+    if usable is None or tokens <= usable:
+        return tokens
+    warn_once(
+        "memman",
+        f"{name}={tokens} is more than the {usable} input tokens that {model!r} takes: using {usable}. "
+        "If the model takes more, give reserve_output= or model_info=",
+    )
     return usable
 
 

@@ -20,7 +20,7 @@ from memman.compression import (
     replacements_of,
     view_of,
 )
-from memman.config import Budget, resolve_budget
+from memman.config import Budget, MemoryConfig, lowered, resolve_budget
 from memman.counting import Meter, framing_in, model_key
 from memman.entries import Accuracy, Entry, excerpt
 from memman.errors import BudgetExceeded, InvalidInput
@@ -113,16 +113,36 @@ class _Built(msgspec.Struct, frozen=True, gc=False):
         return known
 
 
+class _Around(msgspec.Struct, frozen=True, gc=False):
+    """What a context had around its entries: system prompt and tools, and its framing.
+
+    `expected` is what its framing was expected to be.
+    """
+
+    epoch: int
+    fixed: int
+    framing: int
+    expected: float
+
+
+class _Framing(msgspec.Struct, frozen=True, gc=False):
+    """The framing of a request with the first `slots` entries of a window, by their types alone."""
+
+    epoch: int
+    slots: int
+    tokens: float
+
+
 class Contexts:
     """Builds a session's contexts and remembers the last one, and its rendering in each format.
 
     `_before` is the last one as long as nothing has outdated it, `_sent` the last one in any case: with
-    that the next one's `unchanged_prefix` is found.
-    `fixed` and `framing` are what the last context had around its entries: tokens once per request,
-    and per entry.
+    that the next one's `unchanged_prefix` is found. `_around` is what the last one had around its entries.
     """
 
-    __slots__ = ("_before", "_priced", "_renderings", "_sent", "_shared", "fixed", "framing")
+    __slots__ = (
+        "_around", "_before", "_framing", "_left_out", "_priced", "_renderings", "_sent", "_shared",
+    )  # fmt: skip
 
     def __init__(self, shared: Shared) -> None:
         self._shared = shared
@@ -130,8 +150,9 @@ class Contexts:
         self._before: _Built | None = None
         self._sent: _Built | None = None
         self._priced: dict[str, Priced] = {}  # the last context of each model but the newest one's
-        self.fixed = 0
-        self.framing = 0.0
+        self._left_out: tuple[Context, int] | None = None
+        self._around: _Around | None = None
+        self._framing = _Framing(-1, 0, 0.0)
 
     def forget(self) -> None:
         """Lets go of everything that was made of a window that is no more."""
@@ -174,11 +195,12 @@ class Contexts:
 
     def _made(self, asked: Asked, own: Window, settled: Settled, beyond: Beyond | None) -> _Built:
         """A context made anew: what stands beside the window priced, and a copy trimmed if it must be."""
-        window, meter, most = own, settled.meter, settled.budget.max_tokens
-        model, limit = settled.config.model, most if asked.budget is None else asked.budget
+        window, meter, budget = own, settled.meter, settled.budget
+        model, most = settled.config.model, budget.max_tokens
         if asked.model is not None and asked.model != model:
             model = asked.model
-            window, meter, limit = self._elsewhere(asked, own, settled)
+            window, meter, budget = self._elsewhere(asked, own, settled)
+        limit = _limit(asked, budget, settled.config, model)
         rendering = self._renderings.get(asked.format) if window is own else None
         if rendering is None:
             rendering = self._begun(asked.format, meter, window is own)
@@ -188,6 +210,7 @@ class Contexts:
             prompt, defined = price_given(asked.system, asked.tools, meter, rendering.format)
             unseen = max(0, unseen - prompt - defined)
         trimmed: tuple[Replacement, ...] = ()
+        left_out = 0
         around = rendering.added + rendering.edges
         total = window.tokens + around + prompt + defined + unseen
         if beyond is not None:
@@ -200,11 +223,13 @@ class Contexts:
                 window, meter, rendering, limit, beside, settled
             )
             around = rendering.added + rendering.edges
-            total = window.tokens + around + beside
+            left_out = total - (window.tokens + around + beside)
+            total -= left_out
         slots = window.slots
-        if limit <= most and window is own:  # a larger budget tells of another model
-            self.fixed = prompt + defined + rendering.edges
-            self.framing = rendering.added / (len(slots) or 1)
+        if limit <= most and window is own:  # a larger budget is another model's
+            expected = self._expected(own, meter).tokens
+            framing = rendering.added + rendering.edges
+            self._around = _Around(own.epoch, prompt + defined, framing, expected)
         sent = self._sent
         messages, unchanged = rendering.take(asked.system, None if sent is None else sent.messages)
         if sent is not None and unchanged < sent.length:
@@ -215,18 +240,52 @@ class Contexts:
             asked.format, limit, meter.total(total), system, trimmed, unchanged, messages, length,
             slots, len(slots), (prompt, defined, unseen, around),
         )  # fmt: skip
+        if trimmed:
+            self._left_out = context, left_out
         return _Built(own.head, own.epoch, asked, context, messages, length, model, unseen)
+
+    def take_left_out(self) -> tuple[Context, int] | None:
+        """Return the context that was trimmed since the last call, and the tokens left out of it."""
+        found, self._left_out = self._left_out, None
+        return found
 
     def _elsewhere(
         self, asked: Asked, window: Window, settled: Settled
-    ) -> tuple[Window, Meter, int]:
+    ) -> tuple[Window, Meter, Budget]:
         """The window as another model than the session's has it, the model's counter and its budget."""
-        config = settled.config
-        meter = self._shared.meter(config.updated({"model": asked.model}))
-        window, limit = recounted(window, meter), asked.budget
-        if limit is None:
-            limit = resolve_budget(config, self._shared.limits(asked.model)).max_tokens
-        return window, meter, limit
+        config = settled.config.updated({"model": asked.model})
+        meter = self._shared.meter(config)
+        budget = resolve_budget(config, self._shared.limits(asked.model))
+        return recounted(window, meter), meter, budget
+
+    def around(self, window: Window, meter: Meter) -> tuple[int, int]:
+        """Return the tokens that the next context will have around its entries: fixed, and framing.
+
+        System prompt, tools and framing are those of the last context, in full. What was added since is
+        priced by its framing in the manager's format, as is everything before the first context.
+        """
+        expected, last = self._expected(window, meter).tokens, self._around
+        if last is None:
+            return 0, ceil(expected)
+        if last.epoch == window.epoch:
+            return last.fixed, last.framing + ceil(max(0.0, expected - last.expected))
+        larger = max(1.0, last.framing / last.expected) if last.expected else 1.0
+        return last.fixed, ceil(expected * larger)
+
+    def _expected(self, window: Window, meter: Meter) -> _Framing:
+        """Add up the framing of the window's entries by their type, from where it was last done."""
+        known, slots = self._framing, window.slots
+        if known.epoch == window.epoch and known.slots == len(slots):
+            return known
+        form = self._shared.format_named(self._shared.format)
+        edges, price = expected_framing(form, meter)
+        if known.epoch != window.epoch or known.slots > len(slots):
+            known = _Framing(window.epoch, 0, edges)
+        if known.slots < len(slots):
+            tokens = sum([price(slot.entry) for slot in slots[known.slots :]])
+            known = _Framing(window.epoch, len(slots), known.tokens + tokens)
+            self._framing = known  # in one step: another thread may do the same
+        return known
 
     def doubt(
         self, asked: Asked, window: Window, settled: Settled, beyond: Beyond | None, form: str
@@ -239,7 +298,7 @@ class Contexts:
         rendering.update(window)
         prompt, defined = price_given(asked.system, asked.tools, meter, rendering.format)
         counted = window.tokens + rendering.added + rendering.edges + prompt + defined
-        limit = settled.budget.max_tokens if asked.budget is None else asked.budget
+        limit = _limit(asked, settled.budget, settled.config, settled.config.model)
         least = max(0, settled.config.overhead_tokens - prompt - defined)
         total = counted + _aside(least, counted, limit, beyond, None)
         nearest = min(abs(total - limit), abs(total - settled.budget.max_tokens))
@@ -342,6 +401,15 @@ class Contexts:
         return copy, shown, replacements_of(after)
 
 
+def _limit(asked: Asked, budget: Budget, config: MemoryConfig, model: str | None) -> int:
+    """Return the tokens that a context may have: as asked for, but never above what the model takes."""
+    if asked.budget is not None:
+        return lowered("budget", asked.budget, budget.usable, model)
+    if config.max_tokens is not None:
+        lowered("max_tokens", config.max_tokens, budget.usable, model)
+    return budget.max_tokens
+
+
 def _without_framing(tokens: int, window: Window, rendering: Rendering) -> int:
     """How much of so many tokens of a context is its entries: what goes takes its framing with it."""
     return tokens * window.tokens // max(1, window.tokens + rendering.added)
@@ -359,6 +427,15 @@ def _aside(unseen: int, counted: int, limit: int, beyond: Beyond | None, model: 
 def rendering_in(form: Format, meter: Meter) -> Rendering:
     """An empty rendering in a format, with what the meter's model is billed around texts."""
     return Rendering(form, meter.name_tokens, framing_in(meter.model, form.name))
+
+
+def expected_framing(form: Format, meter: Meter) -> tuple[float, Callable[[Entry], float]]:
+    """Return the framing of an empty request, and that of an entry that is alone in its message."""
+    framing = framing_in(meter.model, form.name)
+    if framing is None:
+        return form.request_framing, lambda _entry: form.message_framing
+    tools = {"tool_call": framing.call, "tool_result": framing.result}
+    return framing.request, lambda entry: framing.message + tools.get(entry.type, 0.0)
 
 
 def price_given(

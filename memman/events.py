@@ -176,6 +176,19 @@ class OverBudget(Event, frozen=True, kw_only=True):
     reason: str
 
 
+class ContextTrimmed(Event, frozen=True, kw_only=True):
+    """A context did not fit its budget, so that entries of the window were left out of it or cut.
+
+    `entries` are their ids and `tokens` what they and their framing would have added. The session was
+    not changed.
+    """
+
+    entries: tuple[str, ...]
+    tokens: int
+    budget: int
+    format: str
+
+
 class SessionImported(Event, frozen=True, kw_only=True):
     """A session was imported with so many records."""
 
@@ -217,6 +230,9 @@ count_fell_back = EventSignal(
 over_budget = EventSignal(
     "over-budget", "Nothing could bring the window under. Payload: `OverBudget`."
 )
+context_trimmed = EventSignal(
+    "context:trimmed", "Entries were left out of a context. Payload: `ContextTrimmed`. A notice."
+)
 session_imported = EventSignal("session:imported", "Payload: `SessionImported`. A notice.")
 session_deleted = EventSignal("session:deleted", "Payload: `SessionDeleted`. A notice.")
 session_evicted = EventSignal("session:evicted", "Payload: `SessionEvicted`. A notice.")
@@ -234,6 +250,7 @@ SIGNALS: dict[type[Event], EventSignal] = {
     CompressionFailedNotice: compression_failed,
     CountFellBack: count_fell_back,
     OverBudget: over_budget,
+    ContextTrimmed: context_trimmed,
     SessionImported: session_imported,
     SessionDeleted: session_deleted,
     SessionEvicted: session_evicted,
@@ -255,11 +272,11 @@ EventName = Literal[
     "session_opened",
     "entry_added", "compressed", "compression_undone", "session_cleared", "entries_deleted",
     "entry_pinned", "session_configured", "usage_reported", "compression_failed", "count_fell_back",
-    "over_budget", "session_imported", "session_deleted", "session_evicted",
+    "over_budget", "context_trimmed", "session_imported", "session_deleted", "session_evicted",
     "session:opened",
     "entry:added", "compression:undone", "session:cleared", "entries:deleted", "entry:pinned",
     "session:configured", "usage:reported", "compression:failed", "count:fell-back", "over-budget",
-    "session:imported", "session:deleted", "session:evicted",
+    "context:trimmed", "session:imported", "session:deleted", "session:evicted",
 ]  # fmt: skip
 """The names that `memory.on` takes: of the signals as in this module, or as `signal.name`."""
 E = TypeVar("E", bound=Event)

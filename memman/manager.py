@@ -18,7 +18,7 @@ from memman.entries import Content, Entry, TokenCount
 from memman.explaining import Explanation
 from memman.formats import FormatName
 from memman.ports import FeedItem, LocalCounter, ModelInfo, Store, Summarizer
-from memman.results import Context, SessionStats, Summary
+from memman.results import Context, OverflowResult, SessionStats, Summary
 from memman.sessions import OnConflict
 from memman.signals import Subscription
 
@@ -278,19 +278,19 @@ class MemoryManager:
 
     def record_overflow(
         self, error: BaseException | str, *, model: str | None = None
-    ) -> ModelInfo | None:
+    ) -> OverflowResult:
         """Learns a model's limit from a provider's refusal of a request that was too long.
 
-        From then on this manager's limits of that model follow, and with them the threshold where
-        `max_tokens` is not set. Nothing is stored.
+        From then on no budget of this manager for that model is above what the limit leaves for input; a
+        larger `max_tokens` is lowered, with a warning. Nothing is stored.
 
         Args:
             error: what the provider's SDK raised, or its text.
             model: the model that refused; the manager's by default.
 
         Returns:
-            The limits as they are now; None, and nothing changed, where the error is no overflow (a rate
-            limit, a quota) or names no limit.
+            Whether the error is an overflow at all, and the limits as they are now; those are None, and
+            nothing changed, if the error names no limit.
 
         Raises:
             InvalidInput: no model is set or given, or `error` is neither an exception nor text.

@@ -10,6 +10,7 @@ import msgspec
 
 from memman.entries import Entry, TokenCount, excerpt
 from memman.notebooks import bar_html
+from memman.ports import ModelInfo
 from memman.records import NO_COST, Cost, Replacement
 from memman.window import Slot
 
@@ -87,6 +88,20 @@ class Context(msgspec.Struct, frozen=True, eq=False, gc=False):  # nothing in it
         """The context as a bar, for notebooks."""
         title = f"{self._length} messages, {self.tokens.tokens:,} of {self.budget:,} tokens"
         return bar_html(title, self.breakdown, self.budget)
+
+
+class OverflowResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What a provider's error says about a model's window.
+
+    `overflow` is whether the request was too long; False for a rate limit, a quota and all other errors.
+    `limits` are the model's limits as they are now, None if the error named no limit: then nothing was
+    learned, and the next request must be shorter by your own measure. `requested` are the tokens of the
+    refused request, if the error named them.
+    """
+
+    overflow: bool
+    limits: ModelInfo | None = None
+    requested: int | None = None
 
 
 class SessionStats(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import msgspec
 
 from memman.compression import Craft, Step, stages_of
-from memman.config import Budget, MemoryConfig, readable, resolve_budget
+from memman.config import Budget, MemoryConfig, lowered, readable, resolve_budget
 from memman.counting import Meter, RemoteMeter
 from memman.doors import Door
 from memman.entries import NO_JSON, Draft, Entry, check_draft, encode_json, entry_of
@@ -33,17 +33,15 @@ class Remote(msgspec.Struct, frozen=True):
 class Settled(msgspec.Struct, frozen=True):
     """What a session has settled: its settings, in numbers and steps, and what counts its window.
 
-    `trigger` says when a compression is due: the budget, or less where it is prepared in the
-    background. Up to `calm_tokens` none is, whatever was learned of what stands around the window: that
-    takes at most `room`. `remote` is there with `count_policy="confirm"` and a remote counter for the
-    model.
+    `trigger` says when a compression is due: the budget, or less where it is prepared in the background.
+    What was reported beyond our own count takes at most `room`. `remote` is there with
+    `count_policy="confirm"` and a remote counter for the model.
     """
 
     config: MemoryConfig
     budget: Budget
     trigger: Budget
     room: int
-    calm_tokens: int
     meter: Meter
     stages: tuple[Step, ...]
     remote: Remote | None = None
@@ -145,13 +143,13 @@ class Shared:
 
     def _settle(self, config: MemoryConfig) -> Settled:
         budget = resolve_budget(config, self.limits(config.model))
+        if config.max_tokens is not None:
+            lowered("max_tokens", config.max_tokens, budget.usable, config.model)
         trigger = budget.prepared() if config.background else budget
-        # What was learned from one request takes at most the room between the water marks.
         room = budget.max_tokens - budget.target_tokens
-        calm = trigger.max_tokens - max(config.overhead_tokens, room)
         stages = stages_of(config.strategy)
         meter, remote = self.meter(config), self.remote(config)
-        return Settled(config, budget, trigger, room, calm, meter, stages, remote)
+        return Settled(config, budget, trigger, room, meter, stages, remote)
 
     def redacted(self, entry: Entry, outcome: str) -> Entry:
         """The entry as `redact` leaves it, not counted anew.

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import reprlib
 from collections.abc import Iterable
 from difflib import get_close_matches
+from functools import lru_cache
 from typing import Final
 
 _MOST: Final = 200  # characters; far more than tells which value it was
@@ -56,6 +58,12 @@ def among(name: object, known: Iterable[str]) -> str:
     """Return the end of an error about an unknown name: a suggestion, and the known names."""
     names = list(known)
     return f"{did_you_mean(name, names) or ';'} known are {', '.join(names)}"
+
+
+@lru_cache(maxsize=1_024)
+def warn_once(logger: str, message: str) -> None:
+    """Log a warning once in this process."""
+    logging.getLogger(logger).warning("%s", message)
 
 
 def told(error: BaseException) -> str:

@@ -7,14 +7,13 @@ import logging
 import sys
 import weakref
 from collections.abc import Callable
-from difflib import get_close_matches
 from types import FunctionType
 from typing import Any, TypeVar
 
 from blinker import ANY, NamedSignal
 
 from memman.errors import InvalidInput
-from memman.showing import shown
+from memman.showing import among, shown
 
 logger = logging.getLogger("memman.events")
 Receiver = TypeVar("Receiver", bound=Callable[..., Any])
@@ -124,9 +123,7 @@ def check_callback(callback: Any) -> None:
 
 def meant_by(name: Any, names: list[str]) -> str:
     """Return the error text for an unknown event, with the name that was probably meant."""
-    meant = get_close_matches(name, names, 1) if isinstance(name, str) else []
-    hint = f", did you mean {meant[0]!r}?" if meant else ";"
-    return f"unknown event {shown(name, 60)}{hint} known are {', '.join(names)}"
+    return f"unknown event {shown(name, 60)}{among(name, names)}"
 
 
 def _accepts(function: Callable[..., Any], *args: Any, **keywords: Any) -> bool:

@@ -23,6 +23,7 @@ from memman.compression.stages import clip_large, drop_oldest
 from memman.config import SETTINGS, resolve_budget
 from memman.plugins import shared_plugins
 from memman.presets import preset_named
+from memman.showing import warn_once
 from memman.stores import MemoryStore
 from memman.testing.stores.records import configuring
 
@@ -129,6 +130,47 @@ def test_a_reserve_that_leaves_nothing_is_named() -> None:
 
 def test_max_tokens_wins_over_the_models_limits() -> None:
     assert resolve_budget(MemoryConfig(max_tokens=1_234), LIMITS).max_tokens == 1_234
+    assert resolve_budget(MemoryConfig(max_tokens=79_999), LIMITS).max_tokens == 79_999
+
+
+def test_max_tokens_is_at_most_what_the_model_takes() -> None:
+    assert resolve_budget(MemoryConfig(max_tokens=90_000), LIMITS).max_tokens == 80_000
+    config = MemoryConfig(max_tokens=90_000, reserve_output=5_000)
+    assert resolve_budget(config, LIMITS).max_tokens == 90_000
+
+
+def test_no_context_is_above_what_its_model_takes(caplog: pytest.LogCaptureFixture) -> None:
+    warn_once.cache_clear()
+    config = MemoryConfig(max_tokens=300_000)
+    memory = MemoryManager(model="gpt-4.1", counter="chars4", config=config)
+    fill(memory, 20, 10_000)
+    assert memory.build_context("s").tokens.tokens > 200_000
+    assert not caplog.records
+    usable = 128_000 - 16_384
+    for own in ({}, {"budget": 120_000}):
+        context = memory.build_context("s", model="gpt-4o", **own)  # type: ignore[arg-type]
+        assert (context.budget, context.tokens.tokens <= usable) == (usable, True)
+    said = [record.getMessage() for record in caplog.records]
+    assert len(said) == 2
+    assert said[0].startswith(
+        f"max_tokens=300000 is more than the {usable} input tokens that 'gpt-4o'"
+    )
+    assert said[1].startswith("budget=120000 is more than")
+    MemoryManager(model="gpt-4.1", counter="chars4", config=config)
+    assert len(caplog.records) == 2
+
+
+def test_model_info_lifts_the_cap_of_the_table(caplog: pytest.LogCaptureFixture) -> None:
+    warn_once.cache_clear()
+    memory = MemoryManager(
+        model="gpt-4o",
+        counter="chars4",
+        config=MemoryConfig(max_tokens=500_000),
+        model_info=ModelInfo(1_000_000, 900_000, 50_000),
+    )
+    memory.add_user_message("s", "x")
+    assert memory.build_context("s").budget == 500_000
+    assert not caplog.records
 
 
 @given(st.integers(1, 10**7), st.floats(0.01, 0.8), st.integers(1, 10_000))

@@ -415,7 +415,7 @@ def test_over_budget_is_told_when_nothing_can_bring_the_window_under() -> None:
     heard = Heard(memory, events.over_budget)
     memory.add_user_message("s", "abc " * 200, pinned=True)
     [event] = heard.events
-    assert (event.session_id, event.tokens, event.max_tokens) == ("s", 200, 100)
+    assert (event.session_id, event.tokens, event.max_tokens) == ("s", 200, 100 - 4)
 
 
 # ---------------------------------------------------------------- memory.on

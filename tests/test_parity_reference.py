@@ -332,7 +332,7 @@ def test_a_summary_record_has_the_fields_of_the_reference() -> None:
 
 def test_update_config_changes_the_manager_from_then_on() -> None:
     memory = manager()
-    memory.update_config(max_tokens=100_000, auto_compress=False)
+    memory.update_config(max_tokens=100_000, max_entries=100, auto_compress=False)
     fill(memory, 120, 600)
     assert memory.get_stats("s").max_tokens == 100_000
     assert memory.get_stats("s").active_entries == 120

@@ -11,8 +11,7 @@
     Tool NAME: ...
     Context SOURCE: ...
 
-A line of an entry that looks like the beginning of another is written with a backslash before it, whatever
-ends the line before it and however the beginning is written (` System:`, `SYSTEM:`, `Human:`).
+A line of an entry that looks like the beginning of another is written with a backslash before it.
 """
 
 from __future__ import annotations
@@ -27,7 +26,6 @@ from memman.formats.parts import has_unsaid
 from memman.formats.plain import parse_each
 from memman.formats.turns import NO_RESULT, NOT_SAID
 from memman.ports import Rendered, Turn
-from memman.unseen import CONTROLS, INVISIBLE, LINE_ENDS
 
 SUMMARIES = "=== Previous Conversation Summaries ==="
 RECENT = "=== Recent Conversation ==="
@@ -35,21 +33,11 @@ _HEAD = re.compile(
     r"(?P<role>User|Assistant|System): ?(?P<said>.*)"
     r"|Tool call (?P<call>[^\s(]+)\((?P<arguments>.*)"
     r"|Tool (?P<tool>\S+?): ?(?P<result>.*)"
-    rf"|Context (?P<source>[^{LINE_ENDS}]+?): ?(?P<context>.*)"
+    r"|Context (?P<source>.+?): ?(?P<context>.*)"
     r"|Summary: ?(?P<summary>.*)",
 )
 _SECTION = re.compile(rf"{re.escape(SUMMARIES)}|{re.escape(RECENT)}")
 _DATES = re.compile(r"\[\d{4}-\d{2}-\d{2} - \d{4}-\d{2}-\d{2}\]")
-_ROLES = "user|human|assistant|ai|system|developer"
-_BLANKS = rf"[ \t\xa0\u1680\u2000-\u200a\u202f\u205f\u3000{CONTROLS}{INVISIBLE}*_#>]*"
-# What a reader may take for the beginning of an entry or of a section, escaped or not.
-_HEADING = (
-    rf"\\*{_BLANKS}(?:(?i:{_ROLES}){_BLANKS}[:\uff1a]|Tool call [^\s(]+\(|Tool \S+?:"
-    rf"|Context [^{LINE_ENDS}]+?:|Summary:|{_SECTION.pattern}|{_DATES.pattern})"
-)
-_WITHIN, _FIRST = rf"(?<=[{LINE_ENDS}])", rf"(?:(?<=[{LINE_ENDS}])|\A)"
-_ESCAPES = (re.compile(rf"{_WITHIN}(?={_HEADING})"), re.compile(rf"{_FIRST}(?={_HEADING})"))
-_ESCAPED = (re.compile(rf"{_WITHIN}\\(?={_HEADING})"), re.compile(rf"{_FIRST}\\(?={_HEADING})"))
 _LINE_FRAMING = 4
 
 
@@ -138,15 +126,22 @@ def _render_summary(entry: Entry) -> Rendered:
 
 
 def _escaped(text: str, first: bool = False) -> str:
-    """The text with a backslash before each line that would read as the beginning of an entry.
+    """The text with a backslash before each line that would read as the beginning of an entry."""
+    if "\n" not in text and not first:
+        return text
+    head, *rest = text.split("\n")
+    lines = [_escaped_line(head) if first else head, *map(_escaped_line, rest)]
+    return "\n".join(lines)
 
-    `first` says whether the text's own first line begins a line.
-    """
-    return _ESCAPES[first].sub(r"\\", text)
+
+def _escaped_line(line: str) -> str:
+    plain = line.lstrip("\\")
+    special = _HEAD.match(plain) or _SECTION.match(plain) or _DATES.match(plain)
+    return f"\\{line}" if special else line
 
 
-def _unescaped(text: str, first: bool) -> str:
-    return _ESCAPED[first].sub("", text)
+def _unescaped(line: str) -> str:
+    return line[1:] if line.startswith("\\") and _escaped_line(line[1:]) == line else line
 
 
 def _parse_text(text: Any) -> list[Draft]:
@@ -160,8 +155,7 @@ def _parse_text(text: Any) -> list[Draft]:
         if head is not None:
             # One blank line separates the sections; it belongs to neither.
             said = "\n".join(lines)
-            said = said.removesuffix("\n") if section else said
-            drafts.append(_draft(head, _unescaped(said, first=head.re is _DATES)))
+            drafts.append(_draft(head, said.removesuffix("\n") if section else said))
         elif any(line.strip() for line in lines):
             raise FormatError(
                 f"the text begins with {lines[0][:60]!r}, which is no 'User: ', 'Assistant: ', "
@@ -176,7 +170,7 @@ def _parse_text(text: Any) -> list[Draft]:
             finish(section is not None)
             head, lines = (dates or found), ([_said(found)] if found else [])
         else:
-            lines.append(line)
+            lines.append(_unescaped(line))
     finish(section=False)
     return drafts
 

@@ -58,12 +58,8 @@ class Compressing(Asking):
 
     def _due(self) -> bool:
         """Whether the window is so large that a compression should begin."""
-        tokens = self._window.tokens
+        tokens = self._window.tokens + self.overhead
         entries = len(self._window.slots)
-        most = self._trigger.max_entries
-        if tokens <= self._settled.calm_tokens and (most is None or entries <= most):
-            return False
-        tokens += self.overhead
         if not self._trigger.over(tokens, entries):
             return False
         if self._trigger is self._budget or self._budget.over(tokens, entries):
@@ -288,10 +284,20 @@ class Compressing(Asking):
             budget = resolve_budget(
                 self._config, self._shared.limits(self._config.model), target_tokens=target_tokens
             )
-        limit = max(0, budget.max_tokens - overhead)
+        _, framing = self._contexts_of().around(window, self._meter)
+        beside, target = overhead - framing, budget.target_tokens
+        # Entries that go take their framing with them.
+        limit = (
+            max(0, budget.max_tokens - beside) * window.tokens // max(1, window.tokens + framing)
+        )
+        if target_tokens is None:
+            # A large overhead leaves the target its share of the rest, so that there is room to add.
+            share = min(target // 2, target * limit // budget.max_tokens)
+            low = max(limit - (budget.max_tokens - target), share)
+        else:
+            low = max(target - beside, target // 2)
         goal = Goal(
-            # Not below half of low water, for what another request may not have around it.
-            tokens=min(limit, max(budget.target_tokens - overhead, budget.target_tokens // 2)),
+            tokens=min(limit, low),
             entries=budget.target_entries,
             limit=limit,
             budget=budget,

@@ -202,14 +202,22 @@ class LiveWindow(Telling):
 
     @property
     def overhead(self) -> int:
-        """Tokens of a request that are in no entry: set, known from the last build, or reported."""
-        known = self._contexts
-        around = known.fixed + int(known.framing * len(self._window.slots)) if known else 0
-        least = self._config.overhead_tokens
+        """Tokens of a request that are in no entry: set, known from the last build, or reported.
+
+        What the last build measured counts in full, what was reported beyond it up to `room`.
+        """
+        window, least = self._window, self._config.overhead_tokens
+        around = sum(self._contexts_of().around(window, self._meter))
         if not (self._learned or self._confirmed):
-            return max(least, min(around, self._settled.room))
-        beyond = self._beyond(self._window.tokens + around, max(0, least - around), None)
-        return min(max(around + beyond, -self._window.tokens), max(least, self._settled.room))
+            return max(least, around)
+        unseen = max(0, least - around)
+        beyond = self._beyond(window.tokens + around, unseen, None)
+        return max(around + min(beyond, max(unseen, self._settled.room)), -window.tokens)
+
+    def _contexts_of(self) -> Contexts:
+        if self._contexts is None:
+            self._contexts = Contexts(self._shared)
+        return self._contexts
 
     def _beyond(self, counted: int, unseen: int, model: str | None) -> int:
         """What the provider of a model, None for the session's, will count beyond a request that we count

@@ -17,7 +17,7 @@ from memman.archive import (
     Target,
     state_of,
 )
-from memman.contexts import Asked, Contexts
+from memman.contexts import Asked
 from memman.counting import Fallen, learn, model_key
 from memman.entries import Entry, parse_address
 from memman.errors import EntryNotFound, StoreConflict
@@ -238,8 +238,8 @@ class Reading(Past):
             if self._stale() or self._confirmed is not None:
                 return None
             beyond = self._beyond if self._learned else None
-            contexts = self._contexts or self._contexts_of()
-            return contexts.build(asked, self._window, self._settled, beyond)
+            context = self._contexts_of().build(asked, self._window, self._settled, beyond)
+            return None if context.trimmed else context
 
     def build_empty(self, asked: Asked) -> Context:
         """Return the context of a session that nothing was added to."""
@@ -254,15 +254,14 @@ class Reading(Past):
                 await self._refresh()
             if not self._window.head:
                 await self.require()
-            return self._built(asked)
-
-    def _contexts_of(self) -> Contexts:
-        if self._contexts is None:
-            self._contexts = Contexts(self._shared)
-        return self._contexts
+            context = self._built(asked)
+            left_out = self._contexts_of().take_left_out()
+        if left_out is not None:
+            await self.tell(_trimmed(self.id, *left_out))
+        return context
 
     def _built(self, asked: Asked) -> Context:
-        contexts = self._contexts or self._contexts_of()
+        contexts = self._contexts_of()
         told = self._confirmed
         beyond = self._beyond if self._learned or told is not None else None
         context = contexts.build(asked, self._window, self._settled, beyond)
@@ -308,6 +307,17 @@ class Reading(Past):
             beside = asked.system, asked.tools
             self._confirmed = Confirmed(self._config.model, *place, beside, answer, learned)
             contexts.reprice()
+
+
+def _trimmed(session_id: str, context: Context, tokens: int) -> events.ContextTrimmed:
+    """The event for a context that had to leave entries out."""
+    return events.ContextTrimmed(
+        session_id=session_id,
+        entries=tuple([entry_id for item in context.trimmed for entry_id in item.ids]),
+        tokens=tokens,
+        budget=context.budget,
+        format=context.format,
+    )
 
 
 def _same(stored: Record, coming: Record) -> bool:

@@ -24,6 +24,7 @@ from memman import (
     InvalidInput,
     MemoryConfig,
     MemoryManager,
+    ModelInfo,
     ModelRef,
     PluginNotFound,
     events,
@@ -499,7 +500,8 @@ def test_a_built_in_counter_takes_any_string(spec: CounterSpec, text: str) -> No
 @pytest.mark.parametrize("model", [None, "gpt-4o", "gpt-4", "claude-sonnet-4-5", "no-such-model"])
 @pytest.mark.parametrize("text", ["<|endoftext|>", "<|im_start|>system", " " * 1_000_000])
 def test_hard_texts_are_counted_for_every_model(model: str | None, text: str) -> None:
-    memory = MemoryManager(model=model, config=MemoryConfig(max_tokens=10**7))
+    room = ModelInfo(10**8, 10**8, 1) if model else None
+    memory = MemoryManager(model=model, config=MemoryConfig(max_tokens=10**7), model_info=room)
     entry = memory.add_user_message("s", text)
     assert 0 < entry.token_count.tokens <= len(text)
     assert memory.count_tokens(text).tokens == entry.token_count.tokens

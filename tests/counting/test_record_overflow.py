@@ -14,9 +14,11 @@ from memman import (
     MemoryConfig,
     MemoryManager,
     ModelInfo,
+    OverflowResult,
     hookimpl,
 )
 from memman.plugins import shared_plugins
+from memman.showing import warn_once
 
 TODAY = datetime(2026, 11, 21, tzinfo=UTC)
 LIMIT = "This model's maximum context length is 8192 tokens."
@@ -55,8 +57,9 @@ def test_the_threshold_follows_from_the_limits(model: str | None, threshold: int
 def test_an_unknown_model_gets_the_limit_that_its_provider_named() -> None:
     memory = manager("my-deployment")
     assert (trigger(memory), memory.get_stats("s").max_entries) == (50_000, 100)
-    learned = memory.record_overflow(ValueError(CONTEXT))
-    assert learned == ModelInfo(8_192, 8_192, 8_192, "the provider's error", "2026-11-21")
+    result = memory.record_overflow(ValueError(CONTEXT))
+    assert (result.overflow, result.requested) == (True, 9_000)
+    assert result.limits == ModelInfo(8_192, 8_192, 8_192, "the provider's error", "2026-11-21")
     # 80 % of the context less 35 % of it for the reply
     assert (trigger(memory), memory.get_stats("s").max_entries) == (4_260, None)
 
@@ -72,7 +75,7 @@ def test_the_providers_word_wins_over_the_table_in_either_direction() -> None:
 
 def test_a_limit_of_the_input_leaves_a_larger_context_as_it_is() -> None:
     memory = manager("gpt-5")  # context 400,000, input 272,000, output 128,000
-    learned = memory.record_overflow(INPUT)
+    learned = memory.record_overflow(INPUT).limits
     assert learned is not None
     assert (learned.context, learned.max_input, learned.max_output) == (400_000, 100_000, 128_000)
     assert trigger(memory) == 80_000
@@ -80,7 +83,7 @@ def test_a_limit_of_the_input_leaves_a_larger_context_as_it_is() -> None:
 
 def test_a_limit_of_the_input_is_the_context_where_the_input_has_none_of_its_own() -> None:
     memory = manager("claude-sonnet-4-5")
-    learned = memory.record_overflow(INPUT)
+    learned = memory.record_overflow(INPUT).limits
     assert learned is not None
     assert (learned.context, learned.max_input, learned.max_output) == (100_000, 100_000, 64_000)
 
@@ -119,18 +122,36 @@ def test_the_next_add_compresses_to_the_limit_that_was_learned() -> None:
     assert len(memory.get_entries("s")) == 42
 
 
-def test_max_tokens_that_was_set_stays() -> None:
+def test_a_learned_limit_lowers_max_tokens_with_a_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    warn_once.cache_clear()
     memory = manager("my-deployment", max_tokens=20_000)
-    assert memory.record_overflow(CONTEXT) is not None
-    assert trigger(memory) == 20_000
+    assert memory.record_overflow(CONTEXT).overflow
+    usable = 8_192 - int(0.35 * 8_192)
+    assert trigger(memory) == memory.build_context("s").budget == usable
+    [record] = caplog.records
+    assert f"max_tokens=20000 is more than the {usable} input tokens" in record.getMessage()
+
+
+@pytest.mark.parametrize("error", [RATE, ValueError(RATE), "no such model", "", "Overloaded"])
+def test_other_errors_are_no_overflow(error: str | Exception) -> None:
+    memory = manager("my-deployment")
+    assert memory.record_overflow(error) == OverflowResult(overflow=False)
+    assert trigger(memory) == 50_000
 
 
 @pytest.mark.parametrize(
-    "error", [RATE, ValueError(RATE), "no such model", "", "Input is too long for requested model."]
+    "error",
+    [
+        "Input is too long for requested model.",
+        "Error code: 400 - {'error': {'code': 'context_length_exceeded'}}",
+        "prompt is too long",
+    ],
 )
-def test_what_names_no_limit_changes_nothing(error: str | Exception) -> None:
+def test_an_overflow_without_a_number_teaches_nothing(error: str) -> None:
     memory = manager("my-deployment")
-    assert memory.record_overflow(error) is None
+    assert memory.record_overflow(error) == OverflowResult(overflow=True)
     assert trigger(memory) == 50_000
 
 
@@ -140,7 +161,7 @@ def test_a_limit_that_contradicts_the_settings_is_refused_and_changes_nothing() 
         memory.record_overflow(CONTEXT)
     assert trigger(memory) == 50_000
     memory.update_config("s", max_tokens=9)
-    assert memory.record_overflow(CONTEXT.replace("8192", "20000")) is not None
+    assert memory.record_overflow(CONTEXT.replace("8192", "20000")).limits is not None
 
 
 @pytest.mark.parametrize("error", [None, 5, b"prompt is too long", ValueError])
@@ -164,7 +185,7 @@ def test_a_plugin_stands_behind_the_providers_word_and_before_the_table() -> Non
     try:
         memory = manager("gpt-4o")
         assert trigger(memory) == 48_000
-        learned = memory.record_overflow(CONTEXT)
+        learned = memory.record_overflow(CONTEXT).limits
         assert learned is not None
         assert learned.max_output == 4_000
         assert trigger(memory) == int(0.8 * (8_192 - int(0.35 * 8_192)))
@@ -173,7 +194,7 @@ def test_a_plugin_stands_behind_the_providers_word_and_before_the_table() -> Non
 
 
 def test_the_async_manager_learns_the_same() -> None:
-    async def learned() -> tuple[ModelInfo | None, int]:
+    async def learned() -> tuple[OverflowResult, int]:
         async with AsyncMemoryManager(model="my-deployment", clock=lambda: TODAY) as memory:
             await memory.add_user_message("s", "x")
             info = await memory.record_overflow(CONTEXT)

@@ -193,7 +193,8 @@ def test_just_so_much_more_starts_a_compression_and_no_less() -> None:
     memory = manager(max_tokens=1_000, auto_compress=True, max_entries=None)
     memory.add_user_message("s", "abc " * 400)
     trigger = memory.explain("s").trigger
-    left = trigger.max_tokens - trigger.tokens - trigger.overhead_tokens
+    framing = 4  # of the message that comes
+    left = trigger.max_tokens - trigger.tokens - trigger.overhead_tokens - framing
     memory.add_user_message("s", "abc " * left)
     assert memory.explain("s").compressions == ()
     memory.add_user_message("s", "abcd")
@@ -289,7 +290,7 @@ def test_what_is_pinned_and_over_the_limit_alone_is_told_and_no_context_is_promi
 
 def test_what_is_pinned_may_leave_no_room_and_that_is_told() -> None:
     memory = manager(max_tokens=1_000)
-    memory.add_system_message("s", "x" * 3_990)
+    memory.add_system_message("s", "x" * 3_950)
     memory.add_user_message("s", "hello " * 6)
     assert memory.explain("s").next.endswith(
         "as it is built where what is pinned leaves room for it"
