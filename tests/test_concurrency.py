@@ -420,6 +420,7 @@ class WithoutEpochCheck(MemoryStore):
         return super().commit(session_id, epoch if state is None else state[1], *args, **keywords)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("turns")
 @pytest.mark.parametrize("door", [Threads, Tasks])
 def test_the_schedules_catch_a_store_without_an_epoch_check(door):
@@ -601,7 +602,7 @@ def interrupted_at_call(number: int) -> Iterator[None]:
 
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-@pytest.mark.parametrize("exclusive", [True, False])
+@pytest.mark.parametrize("exclusive", [True, pytest.param(False, marks=pytest.mark.long)])
 @pytest.mark.parametrize(
     "verb",
     [

@@ -11,6 +11,7 @@ from benchmarks.tokens import Count, o200k_counts
 TINY = Sizes(chars=40_000, texts=20, hits=50, entries=400)
 
 
+@pytest.mark.long
 def test_every_goal_is_measured_and_no_backend_is_missing() -> None:
     found = counting_cost.measure(TINY)
     assert [goal.limit for goal in found.goals] == [1.0, 1.0, 1.0, 3.0, 3.0, 0.45]

@@ -17,6 +17,7 @@ from tests.conftest import SHARED
 FEW = 12
 
 
+@pytest.mark.long
 def test_the_promises_hold_on_the_bundled_conversation() -> None:
     outcomes = run([demo_trajectory()])
     assert not broken(outcomes)

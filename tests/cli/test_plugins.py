@@ -366,7 +366,11 @@ def test_a_new_plugin_has_its_files_under_its_name(command, tmp_path, name):
     assert not [path for path in written if "$" in (folder / path).read_text()]
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(
+    params=[
+        pytest.param(kind, marks=[pytest.mark.long] if kind != "counter" else []) for kind in KINDS
+    ]
+)
 def kind(request) -> str:
     return str(request.param)
 

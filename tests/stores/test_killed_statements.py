@@ -172,6 +172,9 @@ VERBS = [
 ]  # fmt: skip
 
 
+LONG = {append_one, bring_in, clear, erase}  # each is written by the same code as one of the others
+
+
 @pytest.fixture(params=IN_FILES)
 def kind(request: pytest.FixtureRequest) -> Iterator[InFile | InPostgres]:
     made = request.param()
@@ -219,14 +222,22 @@ def foreseen(
 
 
 @pytest.mark.parametrize(
-    ("prepare", "verb"), VERBS, ids=[f"{verb.__name__}-{begun.__name__}" for begun, verb in VERBS]
-)
+    ("prepare", "verb"),
+    [
+        pytest.param(
+            begun, verb, id=f"{verb.__name__}-{begun.__name__}",
+            marks=[pytest.mark.long] if verb in LONG else [],
+        )
+        for begun, verb in VERBS
+    ],
+)  # fmt: skip
 def test_a_kill_at_any_statement_leaves_the_state_before_or_after(
     kind: InFile | InPostgres, prepare: Any, verb: Any
 ) -> None:
     hunt(kind, prepare, verb)
 
 
+@pytest.mark.long
 def test_a_manager_that_is_killed_while_it_deletes_has_deleted_all_or_nothing(
     kind: InFile | InPostgres,
 ) -> None:
