@@ -122,7 +122,7 @@ def _render_said(dialect: Dialect, role: str, entry: Entry) -> Rendered:
     kept = kept_of(entry, dialect.name)
     extras: list[str] = []
     content = _wire_content(entry.content, kept, dialect.wire_part, extras)
-    if role == "system" and kept.style == "developer":
+    if role == "system" and kept.style == "developer" and kept.style in dialect.roles:
         role = "developer"
     message = beside({"role": role, "content": content}, kept.message)
     return Rendered((message,), MESSAGE_FRAMING + parts_framing(entry.content), tuple(extras))
@@ -180,7 +180,9 @@ def _assistant_message(dialect: Dialect, turn: Turn, extras: list[str]) -> dict[
 
 
 def _is_legacy(dialect: Dialect, call: Entry) -> bool:
-    return call.raw_json is not NO_JSON and kept_of(call, dialect.name).style == "legacy"
+    if "function" not in dialect.roles or call.raw_json is NO_JSON:
+        return False
+    return kept_of(call, dialect.name).style == "legacy"
 
 
 def _as_spelled(message: dict[str, Any], kept: Kept, loose: bool) -> dict[str, Any]:
@@ -238,14 +240,15 @@ def _wire_call(dialect: Dialect, call: Call) -> dict[str, Any]:
             "function": {"name": wire_name(entry.name), "arguments": text_of(entry.content)},
         }
     kept = kept_of(entry, dialect.name)
-    kind, key = ("custom", "input") if kept.style == "custom" else ("function", "arguments")
+    custom = kept.style == "custom" and not dialect.loose
+    kind, key = ("custom", "input") if custom else ("function", "arguments")
     wire = {"id": dialect.call_id(call), "type": kind, kind: _wire_body(dialect, entry, key)}
     return beside(wire, others(kept.block, _OF_CALL))
 
 
 def _wire_body(dialect: Dialect, entry: Entry, key: str) -> dict[str, Any]:
     kept = kept_of(entry, dialect.name)
-    given = arguments_of(entry) if kept.style == "object" else None
+    given = arguments_of(entry) if kept.style == "object" and dialect.loose else None
     body = {"name": wire_name(entry.name), key: entry.text if given is None else given}
     return beside(body, kept.body)
 

@@ -280,6 +280,8 @@ def _respelled(given: dict[str, Any], key: str, name: str | None) -> dict[str, A
         return {**given, key: None} if key not in given else given
     if name == _URL_SAFE and isinstance(given.get(key), str):
         return {**given, key: given[key].translate(_URL_SAFE_BASE64)}
+    if _SNAKE.get(name) != key:
+        return given
     return {name if other == key else other: value for other, value in given.items()}
 
 

@@ -176,10 +176,16 @@ def _id_of(message: Any) -> Any:
 
 
 def _message(kind: str, data: dict[str, Any], kept: Kept | None = None) -> dict[str, Any]:
-    """A message in the form in which it came."""
-    if kept is None or "lc" not in kept.block:
-        return {"type": kind, "data": data}
-    return {**kept.block, "kwargs": data}
+    """A message in the form in which it came, where that is one of its kind."""
+    if data.get("type", kind) != kind:
+        data = {key: value for key, value in data.items() if key != "type"}
+    if "role" in data and kind != "chat":
+        data = {key: value for key, value in data.items() if key != "role"}
+    if kept is not None and "lc" in kept.block:
+        constructed = {**kept.block, "kwargs": data}
+        if _type_of(constructed) == kind:
+            return constructed
+    return {"type": kind, "data": data}
 
 
 def _note(message: dict[str, Any]) -> dict[str, Any]:
@@ -196,8 +202,10 @@ def _render_said(role: str, entry: Entry) -> Rendered:
     kept = kept_of(entry, _NAME)
     extras: list[str] = [SYSTEM_NOTE] if role == "system" else []
     content = _wire_content(entry.content, kept, extras)
-    kind = kept.style or _TYPES[role]
-    message = _message(kind, beside({"content": content}, kept.message), kept)
+    data = beside({"content": content}, kept.message)
+    same = kept.style != "" and _role_of(kept.style, data) == role
+    kind = kept.style if same else _TYPES[role]
+    message = _message(kind, data, kept)
     framing = MESSAGE_FRAMING + parts_framing(entry.content)
     return Rendered((message,), framing, tuple(extras))
 
@@ -214,7 +222,7 @@ def _render_assistant(turn: Turn) -> Rendered:
         data["tool_calls"] = [_wire_call(call, extras) for call in sound]
     if odd or kept.blank == "listed":
         data["invalid_tool_calls"] = [_wire_invalid(call) for call in odd]
-    message = _message(_kind(kept), beside(data, kept.message), kept)
+    message = _message(_kind(kept, calls), beside(data, kept.message), kept)
     framing = MESSAGE_FRAMING + sum([parts_framing(entry.content) for entry in texts])
     framing += (MESSAGE_FRAMING + _CALL_FRAMING) * len(calls)
     results = [_wire_result(call, extras) for call in turn.answers if _is_answered(call)]
@@ -228,9 +236,15 @@ def _is_answered(call: Call) -> bool:
     return kept_of(call.entry, _NAME).style != "invalid"
 
 
-def _kind(kept: Kept) -> str:
+def _kind(kept: Kept, calls: Sequence[Call]) -> str:
     """The type of an assistant's message; a call keeps how it is spelled itself."""
-    return kept.style if kept.style in ("AIMessageChunk", "chat") else "ai"
+    chat = kept.style == "chat" and not calls and _role_of("chat", kept.message) == "assistant"
+    return kept.style if chat or kept.style == "AIMessageChunk" else "ai"
+
+
+def _role_of(kind: str, data: Mapping[str, Any]) -> str:
+    """Who says a message of this type; a chat message names its role."""
+    return _ROLES.get(kind) or _CHAT_ROLES.get(str(data.get("role", "")).lower(), "user")
 
 
 def _said(texts: Sequence[Entry], calls: Sequence[Call], kept: Kept, extras: list[str]) -> Any:
@@ -294,8 +308,8 @@ def _wire_result(call: Call, extras: list[str]) -> dict[str, Any]:
         data["status"] = "error"
     elif kept.blank == "success":
         data["status"] = "success"
-    kind = kept.style if kept.style != "function" else "tool"
-    return _message(kind or "tool", beside(data, kept.message), kept)
+    kind = kept.style if kept.style == "ToolMessageChunk" else "tool"
+    return _message(kind, beside(data, kept.message), kept)
 
 
 def _wire_content(content: Content, kept: Kept, extras: list[str]) -> Any:
@@ -356,7 +370,7 @@ def _parse_message(message: Any, label: str, names: dict[str, str]) -> list[Draf
         )
     kind, data, constructed = found
     head = others(message, frozenset(("kwargs",))) if constructed else {}
-    role = _ROLES.get(kind) or _CHAT_ROLES.get(str(data.get("role", "")).lower(), "user")
+    role = _role_of(kind, data)
     style = "" if kind in _TYPES.values() or kind == "tool" else kind
     if role == "tool":
         return [_parse_result(data, head, style, names)]

@@ -7,7 +7,7 @@ request to the next, an item is. Framing is that of chat completions, which reco
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -146,7 +146,7 @@ def _render_said(role: str, entry: Entry) -> Rendered:
     if not isinstance(content, str):
         found = wire_parts(content, kept, _wire_part, extras)
         content = [part for part in found if part is not None] or ""
-    message = beside({"role": role, "content": content}, kept.message)
+    message = beside({"role": role, "content": content}, _of_message(kept))
     return Rendered((message,), _MESSAGE_FRAMING + parts_framing(entry.content), tuple(extras))
 
 
@@ -192,16 +192,23 @@ def _sound(items: list[dict[str, Any]], reasoned: set[int]) -> list[dict[str, An
     ]
 
 
+def _of_message(kept: Kept) -> Mapping[str, Any]:
+    """A message's other keys; another type would make another item of it."""
+    if kept.message.get("type", "message") == "message":
+        return kept.message
+    return {key: value for key, value in kept.message.items() if key != "type"}
+
+
 def _wire_spoken(entry: Entry, extras: list[str]) -> dict[str, Any] | None:
     """An entry of the assistant's: an item of its own kind, or a message; None for nothing said."""
     content = entry.content
     kept = kept_of(entry, _NAME)
     if isinstance(content, str):
-        return beside({"role": "assistant", "content": content}, kept.message)
+        return beside({"role": "assistant", "content": content}, _of_message(kept))
     if kept.style.startswith("parts"):
         found = wire_parts(content, kept, _wire_output_part, extras)
         parts = [part for part in found if part is not None]
-        return beside({"role": "assistant", "content": parts or ""}, kept.message)
+        return beside({"role": "assistant", "content": parts or ""}, _of_message(kept))
     if len(content) == 1 and isinstance(content[0], OpaquePart) and content[0].format == _NAME:
         item = opaque_block(content[0])
         if item is not None and item["type"] not in _NO_ITEMS:

@@ -39,6 +39,14 @@ class Kept(msgspec.Struct, frozen=True):
 
 
 NOTHING = Kept()
+# Rendering answers for these alone: an imported entry could add a call or a result with them.
+_OF_MESSAGES = frozenset((
+    "content", "function_call", "invalid_tool_calls", "parts", "tool_call_id", "tool_calls",
+))  # fmt: skip
+_OF_BLOCKS = _OF_MESSAGES | {
+    "call_id", "custom", "data", "functionCall", "functionResponse", "function_response", "kwargs",
+    "output", "role", "toolResult", "toolUse", "tool_use_id",
+}  # fmt: skip
 
 
 def kept_of(entry: Entry, name: str) -> Kept:
@@ -49,9 +57,28 @@ def kept_of(entry: Entry, name: str) -> Kept:
     if not isinstance(raw, dict) or name not in raw:
         return NOTHING
     try:
-        return msgspec.convert(raw[name], Kept)
+        kept = msgspec.convert(raw[name], Kept)
     except msgspec.ValidationError:
         return NOTHING
+    return msgspec.structs.replace(
+        kept,
+        message=_beside_structure(kept.message, _OF_MESSAGES),
+        block=_beside_structure(kept.block, _OF_BLOCKS),
+        body=_beside_structure(kept.body, _OF_BLOCKS),
+        parts={index: _beside_structure(part, _OF_BLOCKS) for index, part in kept.parts.items()},
+    )
+
+
+def _beside_structure(kept: Mapping[str, Any], structure: frozenset[str]) -> Mapping[str, Any]:
+    """The kept keys without those of a message's structure; an empty one is only a spelling."""
+    if kept.keys().isdisjoint(structure) and isinstance(kept.get("name"), str | None):
+        return kept
+    return {
+        key: value
+        for key, value in kept.items()
+        if (key not in structure or value is None or value == [])
+        and (key != "name" or isinstance(value, str | None))
+    }
 
 
 def keeping(draft: Draft, name: str, kept: Kept) -> Draft:
