@@ -649,6 +649,7 @@ class AsyncMemoryManager:
         """
         if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
             raise InvalidInput(f"limit must be a number of records, not {shown(limit, 60)}")
+        await self._sessions.catch_up(session_id)
         return await Feed(self._shared, session_id, after).page(limit)
 
     def follow(

@@ -88,6 +88,12 @@ class LiveSessions:
             raise no_session(session_id, list(self._live))
         return self.named(session_id)
 
+    async def catch_up(self, session_id: str | None) -> None:
+        """Emit what was committed and not emitted yet: of one session, or of every live one."""
+        for session in self:
+            if session_id in (None, session.id):
+                await session.catch_up()
+
     def open(self, session_id: str) -> Session:
         """The live session, made where there is none; others may be unloaded for it.
 

@@ -69,6 +69,8 @@ METHODS: dict[str, Callable[[MemoryManager], Any]] = {
     "get_active_entries": lambda memory: memory.get_active_entries("s"),
     "get_summaries": lambda memory: memory.get_summaries("s"),
     "build_context": lambda memory: memory.build_context("s"),
+    "feed": lambda memory: memory.feed("s"),
+    "feed of every session": lambda memory: memory.feed(),
     "get_context_for_llm": lambda memory: memory.get_context_for_llm("s"),
     "explain": lambda memory: memory.explain("s"),
     "export_session": lambda memory: memory.export_session("s"),

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from memman.errors import CounterUnavailable
+from memman.forks import renew_in_child
 from memman_mistral.counter import MistralCounter
 from memman_mistral.models import SENTENCEPIECE
 
@@ -17,6 +18,15 @@ _FILES: Final = {
 }
 _lock = threading.Lock()
 _loaded: dict[str, MistralCounter] = {}
+
+
+def _renew() -> None:
+    """Begin with a lock that nobody holds: a thread of the parent may have been loading."""
+    global _lock
+    _lock = threading.Lock()
+
+
+renew_in_child(_renew)
 
 
 def loaded(vocabulary: str) -> MistralCounter:

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from memman.errors import CounterUnavailable
+from memman.forks import renew_in_child
 from memman_tiktoken.probes import probes_of
 
 BACKEND_VARIABLE: Final = "MEMMAN_TIKTOKEN_BACKEND"
@@ -51,6 +52,15 @@ def _quicktok(encoding: str) -> Count:
 _MAKERS: Final[dict[str, Callable[[str], Count]]] = {"toktok": _toktok, "quicktok": _quicktok}
 _lock = threading.Lock()
 _found: dict[tuple[str, str], Backend] = {}
+
+
+def _renew() -> None:
+    """Begin with a lock that nobody holds: a thread of the parent may have been loading."""
+    global _lock
+    _lock = threading.Lock()
+
+
+renew_in_child(_renew)
 
 
 def backend_for(encoding: str, wanted: str | None = None) -> Backend:

@@ -24,6 +24,7 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from memman.errors import CounterUnavailable
+from memman.forks import renew_in_child
 from memman_tiktoken.packages import extra_of, from_package
 
 if TYPE_CHECKING:
@@ -42,6 +43,16 @@ class _Download(NamedTuple):
 _lock = threading.Lock()
 _loaded: dict[str, Encoding] = {}
 _downloads: dict[str, _Download] = {}
+
+
+def _renew() -> None:
+    """Begin with a lock that nobody holds: a thread of the parent may have been loading."""
+    global _lock
+    _lock = threading.Lock()
+    _downloads.clear()
+
+
+renew_in_child(_renew)
 
 
 def encoding(name: str) -> Encoding:
