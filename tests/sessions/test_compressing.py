@@ -164,7 +164,7 @@ def test_after_three_failures_not_even_a_compression_by_hand_asks(make: Make) ->
     result = use.do("compress")
     assert (use.asked, result.compression_id) == (3, None)
     assert "nothing was changed" in result.reason
-    assert "after 3 failures in a row (OSError)" in result.reason
+    assert "after 3 failures in a row (OSError: 429)" in result.reason
     assert "left alone until 2026-01-01T00:01:00+00:00," in result.reason
     later(use, 60)
     assert methods(use.do("compress")) == {"summary"}
