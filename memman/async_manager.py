@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    Callable,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
@@ -57,7 +65,7 @@ from memman.formats.plain import reported_usage
 from memman.formats.streams import whole
 from memman.ids import new_id as uuid7
 from memman.ids import new_nonce as random_nonce
-from memman.plugins import shared_plugins
+from memman.plugins import chosen_plugins
 from memman.ports import (
     AsyncStore,
     FeedItem,
@@ -108,6 +116,8 @@ class AsyncMemoryManager:
         model_info: the limits of `model`, in place of those that memman knows.
         redact: `Entry -> Entry`, called before an entry is counted and stored, and again before a
             summarizer or a remote counter sees it.
+        plugins: the distributions whose plugins may be loaded, such as `["memman-openai"]` or
+            `["memman-openai:openai"]` for one entry point; None for all, `[]` for none.
         clock: aware datetimes; for tests.
         new_id: unique strings, made before the first attempt to store; for tests.
         new_nonce: 8 to 64 random hexadecimal digits for a new session; for tests.
@@ -135,6 +145,7 @@ class AsyncMemoryManager:
         format: FormatName | str | None = None,
         model_info: ModelInfo | None = None,
         redact: Redact | None = None,
+        plugins: Iterable[str] | None = None,
         clock: Callable[[], datetime] | None = None,
         new_id: Callable[[], str] | None = None,
         new_nonce: Callable[[], str] | None = None,
@@ -142,7 +153,7 @@ class AsyncMemoryManager:
     ) -> None:
         self._start(
             AsyncDoor(), self, store, model, config, summarizer, counter, format, model_info, redact,
-            clock, new_id, new_nonce, exclusive,
+            plugins, clock, new_id, new_nonce, exclusive,
         )  # fmt: skip
 
     def _start(
@@ -157,14 +168,16 @@ class AsyncMemoryManager:
         format: str | None,
         model_info: ModelInfo | None,
         redact: Redact | None,
+        plugins: Iterable[str] | None,
         clock: Callable[[], datetime] | None,
         new_id: Callable[[], str] | None,
         new_nonce: Callable[[], str] | None,
         exclusive: bool,
     ) -> None:
         self._door = door
-        self._resolver = resolver = Resolver(counter)
-        self._summarizers = Summarizers(door, shared_plugins, resolver.limits)
+        self._plugins = chosen_plugins(plugins)
+        self._resolver = resolver = Resolver(counter, self._plugins)
+        self._summarizers = Summarizers(door, self._plugins, resolver.limits)
         self._summarizers.give(summarizer)
         form = resolver.format_named(DEFAULT_FORMAT if format is None else format)
         ports = {"redact": redact, "clock": clock, "new_id": new_id, "new_nonce": new_nonce}
@@ -994,7 +1007,7 @@ class AsyncMemoryManager:
                 f"{where!r} is a model, and the first argument says where sessions are kept: write "
                 f"model={where!r} (or './{where}' for a file of that name)"
             )
-        return open_store(where, shared_plugins)
+        return open_store(where, self._plugins)
 
     def _is_model(self, where: str) -> bool:
         """Whether a bare word that is no file yet is the name of a model that memman knows."""

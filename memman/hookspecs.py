@@ -45,15 +45,17 @@ def memman_model_info(model: ModelRef) -> ModelInfo | None:
 def memman_summarizer(name: str) -> Summarizer | None:
     """The summarizer of a name such as `anthropic:claude-haiku-4-5`, or None where it is somebody else's.
 
-    Asked once for a name. Making one must not import an SDK. A `MemmanError` reaches who asked for the
-    name: raise `SummarizerUnavailable` with what to install where an SDK is missing. A name of your own
-    begins with your plugin's and a colon; `memman.summarizers.model_named` takes it apart.
+    Only the plugin whose entry point is the part before the colon is asked, once for a name. Making one
+    must not import an SDK. A `MemmanError` reaches the caller: raise `SummarizerUnavailable` with what to
+    install if an SDK is missing. `memman.summarizers.model_named` takes it apart.
     """
 
 
 @hookspec(firstresult=True)
 def memman_store(url: str, create: bool) -> Store | None:
-    """The store behind a URL, by its scheme, or None.
+    """The store behind a URL, or None.
+
+    Only the plugin whose entry point is the URL's scheme is asked: no other one sees the URL.
 
     With `create` False it must be there: raise `StoreError` where it is not. Leave the argument out if
     yours makes nothing.

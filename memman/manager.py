@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    Callable,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from datetime import datetime
 from types import CoroutineType
 from typing import Any, Self, TypeVar, overload
@@ -40,6 +48,8 @@ class MemoryManager:
         model_info: the limits of `model`, in place of those that memman knows.
         redact: `Entry -> Entry`, called before an entry is counted and stored, and again before a
             summarizer or a remote counter sees it.
+        plugins: the distributions whose plugins may be loaded, such as `["memman-openai"]` or
+            `["memman-openai:openai"]` for one entry point; None for all, `[]` for none.
         clock: aware datetimes; for tests.
         new_id: unique strings, made before the first attempt to store; for tests.
         new_nonce: 8 to 64 random hexadecimal digits for a new session; for tests.
@@ -68,6 +78,7 @@ class MemoryManager:
         format: FormatName | str | None = None,
         model_info: ModelInfo | None = None,
         redact: Redact | None = None,
+        plugins: Iterable[str] | None = None,
         clock: Callable[[], datetime] | None = None,
         new_id: Callable[[], str] | None = None,
         new_nonce: Callable[[], str] | None = None,
@@ -76,7 +87,7 @@ class MemoryManager:
         self._verbs = verbs = AsyncMemoryManager.__new__(AsyncMemoryManager)
         verbs._start(  # noqa: SLF001 - the two doors are one class in two forms
             SyncDoor(), self, store, model, config, summarizer, counter, format, model_info, redact,
-            clock, new_id, new_nonce, exclusive,
+            plugins, clock, new_id, new_nonce, exclusive,
         )  # fmt: skip
         self._adding, self._building = verbs._adding, verbs._building  # noqa: SLF001 - likewise
 

@@ -1,23 +1,27 @@
 """Finding third parties: each entry point is loaded in its own guard.
 
-A plugin that cannot be loaded is one log line, a row in `memman plugins`, and an error only for who asks
-for it by name. `MEMMAN_PLUGINS` restricts which are loaded: a comma list of names, empty for none.
+A plugin that cannot be loaded is one log line, a row in `memman plugins`, and an error only for a caller
+that names it. `MEMMAN_PLUGINS` and the managers' `plugins=` restrict which are loaded, by distribution.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import re
 import threading
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache, partial
 from typing import Any
 
 import msgspec
 import pluggy
 
 from memman import hookspecs
+from memman.errors import InvalidInput
 from memman.forks import renew_in_child
-from memman.showing import told
+from memman.showing import kind_of, shown, told
 
 logger = logging.getLogger("memman.plugins")
 
@@ -37,6 +41,8 @@ class Plugins:
 
     def __init__(self, manager: pluggy.PluginManager, found: Iterable[PluginInfo]) -> None:
         self._manager = manager
+        self._by_hand: set[str] = set()
+        self._logged: set[tuple[str, str]] = set()
         self.found = tuple(found)
 
     @property
@@ -45,8 +51,11 @@ class Plugins:
         return self._manager.hook
 
     def register(self, plugin: object, name: str | None = None) -> None:
-        """Adds a plugin by hand: a module or an object with hook implementations."""
-        self._manager.register(plugin, name)
+        """Add a plugin by hand: a module or an object with hook implementations.
+
+        The program itself vouches for it, so it may answer for any name.
+        """
+        self._by_hand.add(self._manager.register(plugin, name) or "")
         self._manager.check_pending()
 
     def listed(self, hook: str) -> list[tuple[str, Any]]:
@@ -57,69 +66,147 @@ class Plugins:
                 answers += [
                     (implementation.plugin_name, item) for item in implementation.function()
                 ]
-            except Exception:
-                logger.exception("plugin %s failed in %s", implementation.plugin_name, hook)
+            except Exception as error:  # noqa: BLE001 - a third party's code; `_failed` logs it
+                self._failed(implementation.plugin_name, hook, error)
         return answers
 
-    def first(
-        self, hook: str, *, raises: tuple[type[Exception], ...] = (), **arguments: Any
+    def answer(
+        self,
+        hook: str,
+        *,
+        point: str | None = None,
+        raises: tuple[type[Exception], ...] = (),
+        **arguments: Any,
     ) -> Any:
-        """The first answer to a hook that is not None; a plugin that raises gives way to the next.
+        """The answer to a hook that is not None; a plugin that raises is logged and skipped.
 
-        Errors of `raises` are the plugin's answer to who asks for it by name, so they are raised.
+        Args:
+            hook: the hook's name.
+            point: ask only the plugin of this entry point, and those registered by hand; None for all.
+            raises: errors that are a plugin's answer to a caller that names it, so they are raised.
+            arguments: what the hook gets.
+
+        Raises:
+            InvalidInput: two plugins answer, and not the same; the message names both.
         """
-        # In pluggy's own order, but each in its guard: its call would end at the first that raises.
-        for implementation in reversed(getattr(self._manager.hook, hook).get_hookimpls()):
-            wanted = {name: arguments[name] for name in implementation.argnames}
+        answers: list[tuple[str, Any]] = []
+        for implementation in getattr(self._manager.hook, hook).get_hookimpls():
+            name = implementation.plugin_name
+            if point not in (None, name) and name not in self._by_hand:
+                continue
+            wanted = {word: arguments[word] for word in implementation.argnames}
             try:
                 answer = implementation.function(**wanted)
             except raises:
                 raise
-            except Exception:
-                logger.exception("plugin %s failed in %s", implementation.plugin_name, hook)
+            except Exception as error:  # noqa: BLE001 - likewise
+                self._failed(name, hook, error)
                 continue
             if answer is not None:
-                return answer
+                answers.append((name, answer))
+        return _agreed(hook, answers)
+
+    def _failed(self, name: str, hook: str, error: Exception) -> None:
+        """Log a failure in one line, once for a plugin and a hook."""
+        logger.debug("plugin %s failed in %s", name, hook, exc_info=error)
+        if (name, hook) not in self._logged:
+            self._logged.add((name, hook))
+            logger.warning("plugin %s failed in %s: %s", name, hook, kind_of(error))
+
+
+def _agreed(hook: str, answers: Sequence[tuple[str, Any]]) -> Any:
+    if not answers:
         return None
+    name, first = answers[0]
+    for other, answer in answers[1:]:
+        if answer != first:
+            raise InvalidInput(
+                f"the plugins {name} and {other} both answer {hook}: uninstall one, or name those to load "
+                "by plugins= or MEMMAN_PLUGINS"
+            )
+    return first
 
 
-def load_plugins(environ: Mapping[str, str] | None = None) -> Plugins:
-    """Loads every installed plugin that `MEMMAN_PLUGINS` allows."""
+def load_plugins(
+    environ: Mapping[str, str] | None = None, only: Iterable[str] | None = None
+) -> Plugins:
+    """Load every installed plugin that `MEMMAN_PLUGINS` and `only` allow.
+
+    Each names distributions: `memman-openai`, or `memman-openai:openai` for one of its entry points.
+    """
     # importlib.metadata costs more than all four dependencies together, so it waits until needed.
     from importlib.metadata import entry_points
 
-    allowed = _allowed(os.environ if environ is None else environ)
+    listed = (os.environ if environ is None else environ).get("MEMMAN_PLUGINS")
+    wanted = None if listed is None else _names(listed.split(","))
+    chosen = None if only is None else _names(only)
+    points = sorted(entry_points(group=hookspecs.PROJECT), key=_order)
+    for names, where in ((wanted, "MEMMAN_PLUGINS"), (chosen, "plugins=")):
+        _check_installed(names, points, where)
+        points = [point for point in points if names is None or names & _names_of(point)]
+    taken = Counter(point.name for point in points)
     manager = pluggy.PluginManager(hookspecs.PROJECT)
     manager.add_hookspecs(hookspecs)
-    points = sorted(entry_points(group=hookspecs.PROJECT), key=lambda point: point.name)
-    wanted = [point for point in points if allowed is None or point.name in allowed]
-    return Plugins(manager, [_load(manager, point) for point in wanted])
+    return Plugins(manager, [_load(manager, point, points, taken[point.name]) for point in points])
 
 
-def _allowed(environ: Mapping[str, str]) -> frozenset[str] | None:
-    listed = environ.get("MEMMAN_PLUGINS")
-    if listed is None:
-        return None
-    return frozenset(name.strip() for name in listed.split(",") if name.strip())
+def _order(point: Any) -> tuple[str, str]:
+    return point.name, point.dist.name if point.dist else ""
 
 
-def _load(manager: pluggy.PluginManager, point: Any) -> PluginInfo:
+def _names(listed: Iterable[str]) -> frozenset[str]:
+    return frozenset(_normal(name) for name in listed if name.strip())
+
+
+def _normal(name: str) -> str:
+    """A distribution's name as installers compare it; `:POINT` stays as it is."""
+    distribution, colon, point = name.strip().partition(":")
+    return re.sub(r"[-_.]+", "-", distribution).lower() + colon + point
+
+
+def _names_of(point: Any) -> frozenset[str]:
+    """The names by which an entry point may be allowed."""
+    distribution = _normal(point.dist.name) if point.dist else "?"
+    return frozenset((distribution, f"{distribution}:{point.name}"))
+
+
+def _check_installed(names: frozenset[str] | None, points: Sequence[Any], where: str) -> None:
+    """Log which of the names are of no installed plugin."""
+    found = {name for point in points for name in _names_of(point)}
+    for name in sorted((names or frozenset()) - found):
+        meant = [f"{point.dist.name}" for point in points if point.dist and point.name == name]
+        hint = f"; write the distribution's name, {meant[0]}" if meant else ""
+        logger.warning("%s names %s, which is no installed plugin%s", where, shown(name, 60), hint)
+
+
+def _load(
+    manager: pluggy.PluginManager, point: Any, points: Sequence[Any], same: int
+) -> PluginInfo:
     distribution = point.dist.name if point.dist else "?"
     version = point.dist.version if point.dist else "?"
+    info = PluginInfo(name=point.name, distribution=distribution, version=version)
+    if same > 1:
+        both = " and ".join(
+            str(one.dist and one.dist.name) for one in points if one.name == point.name
+        )
+        reason = (
+            f"{both} both have the entry point {point.name}, so neither is loaded: uninstall one, or name "
+            "the other by plugins= or MEMMAN_PLUGINS"
+        )
+        logger.warning("plugin %s of %s is not loaded: %s", point.name, distribution, reason)
+        return msgspec.structs.replace(info, error=reason)
     try:
         plugin = point.load()
         manager.register(plugin, name=point.name)
         manager.check_pending()
     except Exception as error:
-        logger.warning(
-            "plugin %s of %s could not be loaded", point.name, distribution, exc_info=True
-        )
+        logger.warning("plugin %s of %s could not be loaded", point.name, distribution)
+        logger.debug("plugin %s could not be loaded", point.name, exc_info=True)
         if manager.has_plugin(point.name):
             manager.unregister(name=point.name)
-        reason = told(error)
-        return PluginInfo(name=point.name, distribution=distribution, version=version, error=reason)
+        return msgspec.structs.replace(info, error=told(error))
     hooks = tuple(sorted(caller.name for caller in manager.get_hookcallers(plugin) or ()))
-    return PluginInfo(name=point.name, distribution=distribution, version=version, hooks=hooks)
+    return msgspec.structs.replace(info, hooks=hooks)
 
 
 _lock = threading.Lock()
@@ -142,3 +229,18 @@ def shared_plugins() -> Plugins:
         if _shared is None:
             _shared = load_plugins()
         return _shared
+
+
+def chosen_plugins(only: Iterable[str] | None) -> Callable[[], Plugins]:
+    """A loader of the plugins that a manager is given by distribution; None for those of the process.
+
+    Raises `InvalidInput` for anything but names.
+    """
+    if only is None:
+        return shared_plugins
+    names = () if isinstance(only, str) else tuple(only)
+    if isinstance(only, str) or not all(isinstance(name, str) for name in names):
+        raise InvalidInput(
+            f"plugins is a list of distributions, such as ['memman-openai'], not {shown(only, 60)}"
+        )
+    return cache(partial(load_plugins, only=names))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from memman.config import MemoryConfig
@@ -26,7 +26,7 @@ from memman.entries import Accuracy
 from memman.errors import AsyncPortRefused, InvalidInput, PluginNotFound
 from memman.formats import BUILTIN_FORMATS, detect_format
 from memman.formats import format_named as named
-from memman.plugins import shared_plugins
+from memman.plugins import Plugins, shared_plugins
 from memman.ports import CounterSpec, Format, ModelRef
 from memman.shared import Remote
 
@@ -41,9 +41,12 @@ class Resolver:
     models as they are known now; another value may teach other limits.
     """
 
-    def __init__(self, counter: Any = None) -> None:
+    def __init__(
+        self, counter: Any = None, plugins: Callable[[], Plugins] = shared_plugins
+    ) -> None:
         self._counter = _accepted(counter)
-        self.models = Models(shared_plugins)
+        self._plugins = plugins
+        self.models = Models(plugins)
         self._meters: dict[tuple[str | None, bool], Meter] = {}
         self._remotes: dict[str, Remote | None] = {}
         self._breakers: dict[str, Breaker] = {}  # by fingerprint: an endpoint's models share one
@@ -66,7 +69,7 @@ class Resolver:
             return estimator_for(model), "low"
         if given is not None and not isinstance(given, str):
             return given, "high"
-        found = resolve(model or model_ref(""), known_counters(), given)
+        found = resolve(model or model_ref(""), known_counters(self._plugins()), given)
         return found.counter, found.spec.accuracy
 
     def remote(self, config: MemoryConfig) -> Remote | None:
@@ -79,7 +82,7 @@ class Resolver:
 
     def _resolved_remote(self, name: str) -> Remote | None:
         model = self.models.ref(name)
-        found = resolve_remote(model, known_counters())
+        found = resolve_remote(model, known_counters(self._plugins()))
         if found is None:
             return None
         spec, counter = found
@@ -113,19 +116,20 @@ class Resolver:
     def _every_format(self) -> list[Format]:
         if not self._plugin_formats_known:
             self._plugin_formats_known = True
-            self._formats = known_formats()
+            self._formats = known_formats(self._plugins())
         return list(self._formats.values())
 
 
-def known_counters() -> list[CounterSpec]:
-    """The counters of plugins, then memman's own."""
-    return [*sound_specs(shared_plugins().listed("memman_token_counters")), *builtin_specs()]
+def known_counters(plugins: Plugins | None = None) -> list[CounterSpec]:
+    """The counters of plugins, those of the process by default, then memman's own."""
+    listed = (plugins or shared_plugins()).listed("memman_token_counters")
+    return [*sound_specs(listed), *builtin_specs()]
 
 
-def known_formats() -> dict[str, Format]:
+def known_formats(plugins: Plugins | None = None) -> dict[str, Format]:
     """The formats that are parsed and rendered, by name: memman's own, then those of plugins."""
     known: dict[str, Format] = {form.name: form for form in BUILTIN_FORMATS}
-    for _, form in shared_plugins().listed("memman_formats"):
+    for _, form in (plugins or shared_plugins()).listed("memman_formats"):
         known.setdefault(form.name, form)
     return known
 

@@ -186,7 +186,7 @@ def test_a_broken_plugin_is_one_row_and_one_log_line_and_the_others_work(
     assert row(found, "acme").error is None
     lines = [record.getMessage() for record in caplog.records]
     assert lines == ["plugin broken of memman-test-broken could not be loaded"]
-    assert found.first("memman_store", url="acme://x", create=True) is not None
+    assert found.answer("memman_store", url="acme://x", create=True) is not None
 
 
 def test_an_entry_point_that_names_nothing_is_a_broken_plugin(install: Install) -> None:
@@ -211,7 +211,7 @@ def test_a_first_result_hook_that_raises_gives_way_to_the_next(
     install("acme", WORKING)
     install("raising", RAISING)  # loaded later, so it is asked first
     found = load_plugins()
-    assert found.first("memman_store", url="acme://x", create=True) is not None
+    assert found.answer("memman_store", url="acme://x", create=True) is not None
     assert "memman_store" in caplog.text
 
 
@@ -219,10 +219,13 @@ def test_a_first_result_hook_that_raises_gives_way_to_the_next(
     ("allowed", "loaded"),
     [
         (None, {"acme", "pirate"}),
-        ("acme", {"acme"}),
-        (" acme , pirate ", {"acme", "pirate"}),
+        ("memman-test-acme", {"acme"}),
+        ("Memman_Test.acme", {"acme"}),
+        ("memman-test-acme:acme", {"acme"}),
+        ("memman-test-acme:other", set()),
+        (" memman-test-acme , memman-test-pirate ", {"acme", "pirate"}),
         ("", set()),
-        ("other", set()),
+        ("acme", set()),
     ],
 )
 def test_memman_plugins_restricts_which_are_loaded(
@@ -256,7 +259,7 @@ def test_a_plugin_registered_by_hand_is_asked(install: Install) -> None:
 
     found = load_plugins({"MEMMAN_PLUGINS": ""})
     found.register(ByHand(), "by-hand")
-    assert found.first("memman_store", url="hand://", create=True) == "opened"
+    assert found.answer("memman_store", url="hand://", create=True) == "opened"
 
 
 def test_a_plugin_by_hand_with_an_unknown_hook_is_refused(install: Install) -> None:

@@ -50,7 +50,8 @@ def plugins(
 ) -> None:
     """Lists the installed plugins, the broken ones too; checks one, or writes one to begin with.
 
-    MEMMAN_PLUGINS restricts which are loaded: names with commas between, or empty for none.
+    MEMMAN_PLUGINS restricts which are loaded: distributions with commas between (memman-openai, or
+    memman-openai:openai for one entry point), or empty for none.
     """
     if sum((strict, check is not None, new is not None)) > 1:
         raise click.UsageError("--strict, --check and --scaffold cannot be used together")
@@ -87,7 +88,8 @@ def _list(strict: bool, as_json: bool) -> None:
     broken = [plugin.name for plugin in found if plugin.error is not None]
     if strict and broken:
         raise FindingError(f"broken plugins: {', '.join(broken)}")
-    absent = sorted(_asked_for() - {plugin.name for plugin in found})
+    known = {name for plugin in found for name in (plugin.distribution, _full_name(plugin))}
+    absent = sorted(_asked_for() - known)
     if strict and absent:
         raise FindingError(f"MEMMAN_PLUGINS names what is not installed: {', '.join(absent)}")
 
@@ -145,6 +147,10 @@ def _scaffold(name: str, into: Path, kind: str, as_json: bool) -> None:
         say(str(folder / file))
     asked = f" --summarizer {name}:MODEL" if kind == "summarizer" else ""
     note(f"next: pip install -e {folder}, then memman plugins --check {name}{asked}")
+
+
+def _full_name(plugin: PluginInfo) -> str:
+    return f"{plugin.distribution}:{plugin.name}"
 
 
 def _asked_for() -> set[str]:

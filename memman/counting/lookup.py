@@ -11,6 +11,7 @@ import msgspec
 from memman.counting.limits import limits_of
 from memman.counting.models import family_of, model_ref
 from memman.counting.overflow import Overflow
+from memman.errors import InvalidInput
 from memman.plugins import Plugins
 from memman.ports import ModelInfo, ModelRef
 
@@ -58,7 +59,7 @@ class Models:
         return other
 
     def _resolved(self, model: str) -> ModelRef:
-        answer = self._plugins().first("memman_resolve_model", model=model)
+        answer = self._answer("memman_resolve_model", model)
         if not isinstance(answer, ModelRef):
             _refused("memman_resolve_model", answer)
             return model_ref(model)
@@ -71,11 +72,19 @@ class Models:
         learned = self._learned.get((ref.provider, ref.name))
         if learned is not None:
             return learned
-        answer = self._plugins().first("memman_model_info", model=ref)
+        answer = self._answer("memman_model_info", ref)
         if isinstance(answer, ModelInfo) and sound_limits(answer):
             return answer
         _refused("memman_model_info", answer)
         return limits_of(ref)
+
+    def _answer(self, hook: str, model: Any) -> Any:
+        """The plugins' answer; none if two differ, as a session must stay readable."""
+        try:
+            return self._plugins().answer(hook, model=model)
+        except InvalidInput as error:
+            logger.warning("%s", error)
+            return None
 
 
 def _refused(hook: str, answer: Any) -> None:

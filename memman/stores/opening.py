@@ -12,14 +12,21 @@ from memman.entries import is_path
 from memman.errors import PluginNotFound, StoreError
 from memman.plugins import Plugins
 from memman.ports import Store
+from memman.showing import shown
 from memman.stores.drivers import Driver
 from memman.stores.sqlite import SQLiteStore
 from memman.stores.sqlite_file import Durability
 from memman.stores.sqlite_reading import SQLiteReader
 
 PLUGINS = {"postgres": "memman-postgres", "postgresql": "memman-postgres"}
+_POINTS = {"postgresql": "postgres"}  # the entry point of a scheme, where it is called otherwise
 _SQLITE = "sqlite:///"
 _SECRET = re.compile(r"([?&](?:password|sslpassword)=)[^&]*", re.IGNORECASE)
+
+
+def _scheme(given: str) -> str:
+    """A URL's scheme, without the driver that may be named in it."""
+    return given.partition(":")[0].partition("+")[0].lower()
 
 
 def is_url(given: str) -> bool:
@@ -37,8 +44,12 @@ def open_store(given: str, plugins: Callable[[], Plugins], *, create: bool = Tru
     """
     found: Store | None = _sqlite_store(given, create=create)
     if found is None:
+        scheme = _scheme(given)
         asked = {"url": given, "create": create}
-        found = plugins().first("memman_store", raises=(StoreError,), **asked)
+        point = _POINTS.get(
+            scheme, scheme
+        )  # no other plugin sees the URL, which may have a password
+        found = plugins().answer("memman_store", point=point, raises=(StoreError,), **asked)
     if found is None:
         raise PluginNotFound(no_store(given))
     return found
@@ -54,11 +65,13 @@ def _sqlite_store(given: str, *, create: bool = True) -> SQLiteStore | None:
     if not given.startswith("sqlite:"):
         return None if is_url(given) else _in_file(given, create)
     if not given.startswith(_SQLITE) or given == _SQLITE:
-        raise StoreError(f"{given!r} names no file: write {_SQLITE}PATH")
+        raise StoreError(
+            f"{without_password(given.partition('?')[0])!r} names no file: write {_SQLITE}PATH"
+        )
     from urllib.parse import unquote
 
     path, _, query = given.removeprefix(_SQLITE).partition("?")
-    return _in_file(unquote(path), create, **_options(given, query))
+    return _in_file(unquote(path), create, **_options(query))
 
 
 def _in_file(path: str, create: bool, **options: Any) -> SQLiteStore:
@@ -84,7 +97,7 @@ def _writable(path: str) -> bool:
     return os.access(path, os.W_OK) and os.access(Path(path).absolute().parent, os.W_OK)
 
 
-def _options(given: str, query: str) -> dict[str, Any]:
+def _options(query: str) -> dict[str, Any]:
     from urllib.parse import parse_qsl
 
     options: dict[str, Any] = {}
@@ -96,9 +109,11 @@ def _options(given: str, query: str) -> dict[str, Any]:
         elif name == "timeout" and value.replace(".", "", 1).isdigit():
             options[name] = float(value)
         else:
+            # The value of another option may be a password.
+            wrong = f"timeout={shown(value, 40)}" if name == "timeout" else shown(name, 40)
             raise StoreError(
-                f"{given!r}: {name}={value} is no option; there are durability=fast|full, "
-                "timeout=SECONDS and driver=sqlite3|apsw"
+                f"{wrong} is no option of a sqlite URL; there are durability=fast|full, timeout=SECONDS "
+                "and driver=sqlite3|apsw"
             )
     return options
 
@@ -117,7 +132,7 @@ def without_password(given: str) -> str:
 def no_store(given: str) -> str:
     """What is said where nothing opens a URL; a password in it is not repeated."""
     scheme = given.partition(":")[0]
-    plugin = PLUGINS.get(scheme.partition("+")[0])
+    plugin = PLUGINS.get(_scheme(given))
     if plugin is None:
         return f"no installed plugin opens a store of the scheme {scheme!r}; pass a path or a Store"
     return f"a store of the scheme {scheme!r} is opened by a plugin: pip install {plugin}"

@@ -165,7 +165,9 @@ class Summarizers:
         return self._named[name]
 
     def _of_plugin(self, name: str) -> Any:
-        found = self._plugins().first("memman_summarizer", raises=(MemmanError,), name=name)
+        found = self._plugins().answer(
+            "memman_summarizer", point=name.partition(":")[0], raises=(MemmanError,), name=name
+        )
         if found is None:
             raise PluginNotFound(_not_found(name, self._plugins()))
         if not isinstance(found, Summarizer):

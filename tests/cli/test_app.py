@@ -416,10 +416,10 @@ def test_strict_makes_a_broken_plugin_a_finding(installed):
 
 def test_strict_makes_an_absent_plugin_a_finding(installed):
     folder = installed("good", COMMAND)
-    done = run("plugins", "--strict", path=[folder], MEMMAN_PLUGINS="good, gone")
+    done = run("plugins", "--strict", path=[folder], MEMMAN_PLUGINS="acme-good, gone")
     assert done.returncode == 1
     assert "not installed: gone" in done.stderr
-    assert run("plugins", "--strict", path=[folder], MEMMAN_PLUGINS="good").returncode == 0
+    assert run("plugins", "--strict", path=[folder], MEMMAN_PLUGINS="acme-good").returncode == 0
 
 
 def test_the_environment_restricts_which_are_loaded(installed):

@@ -38,7 +38,7 @@ def test_the_command_prints_the_script_that_makes_the_tables() -> None:
 def test_the_command_is_listed_where_the_plugin_is_installed_and_nowhere_else() -> None:
     code = "from memman.cli import main; main(['--help'])"
     command = [sys.executable, "-c", code]
-    for allowed, there in (("postgres", True), ("", False)):
+    for allowed, there in (("memman-postgres", True), ("", False)):
         environment = os.environ | {"MEMMAN_PLUGINS": allowed}
         done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
         assert ("Sessions in PostgreSQL" in done.stdout) == there
