@@ -26,7 +26,7 @@ nitpick_ignore_regex = [
         "py:class",
         r"(asyncio|threading|blinker|collections|contextlib|datetime|http|logging|msgspec|os|pluggy|typing)\..*",
     ),
-    ("py:class", r".*\.T"),  # a type variable
+    ("py:class", r".*\.[A-Z]"),  # a type variable
 ]
 
 myst_heading_anchors = 3
