@@ -53,7 +53,7 @@ def orphans(size: int) -> list[Any]:
 
 
 @pytest.mark.parametrize("form", [each.name for each in BUILTIN_FORMATS])
-@pytest.mark.parametrize("make", [users, replies, orphans])
+@pytest.mark.parametrize("make", [users, pytest.param(replies, marks=pytest.mark.long), orphans])
 def test_rendering_one_role_is_linear(form: str, make: Make) -> None:
     def render(window: Any) -> None:
         rendering = Rendering(format_named(form), len)
