@@ -55,7 +55,7 @@ _LOG_SIGNALS = (
 )
 _WHICH = re.compile(r""", #.*$|#[0-9.]+ ?|['"].*$""")  # of a culprit: its address and first words
 _KEPT_FINDINGS = 20
-_SAYS_WHY = "stay instead of"  # what a compression says of itself that ends above its target
+_SAYS_WHY = "above the target of"  # what a compression says of itself that ends above its target
 
 
 class Refusal(msgspec.Struct, frozen=True):

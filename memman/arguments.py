@@ -64,8 +64,10 @@ def tools_json(tools: Any) -> bytes:
     return json_bytes(list(tools), "tools")
 
 
-def check_goal(target_tokens: Any, focus: Any) -> None:
-    """Refuses a target that is no number of tokens, and a focus that is no text or has no words."""
+def check_goal(target_tokens: Any, focus: Any, summarize: Any) -> None:
+    """Refuse a target that is no number of tokens, a focus without words, and another `summarize`
+    than None, True and False.
+    """
     number = isinstance(target_tokens, int) and not isinstance(target_tokens, bool)
     if target_tokens is not None and (not number or target_tokens < 1):
         raise InvalidInput(
@@ -75,6 +77,8 @@ def check_goal(target_tokens: Any, focus: Any) -> None:
         raise InvalidInput(
             f"focus={shown(focus)} names nothing to attend to: say what, or leave it out"
         )
+    if not isinstance(summarize, bool | None):
+        raise InvalidInput(f"summarize must be None, True or False, not {shown(summarize)}")
 
 
 def check_on_conflict(on_conflict: str) -> None:

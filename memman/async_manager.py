@@ -78,7 +78,15 @@ from memman.ports import (
 from memman.records import UsageReported
 from memman.resolver import DEFAULT_FORMAT, Resolver
 from memman.results import Context, OverflowResult, SessionStats, Summary
-from memman.sessions import Feed, Following, Importing, LiveSessions, OnConflict, Session
+from memman.sessions import (
+    Feed,
+    Following,
+    Importing,
+    LiveSessions,
+    OnConflict,
+    Session,
+    Wanted,
+)
 from memman.shared import ClosedStore, Shared
 from memman.showing import shown
 from memman.signals import Subscription
@@ -468,33 +476,48 @@ class AsyncMemoryManager:
     # ------------------------------------------------------------ compressing
 
     async def compress(
-        self, session_id: str, *, target_tokens: int | None = None, focus: str | None = None
+        self,
+        session_id: str,
+        *,
+        target_tokens: int | None = None,
+        focus: str | None = None,
+        summarize: bool | None = None,
     ) -> events.CompressionResult:
-        """Compresses now, down to `target_tokens` or the configured low water.
+        """Compress everything but the recent window now, however small the window is.
 
-        The result says in `reason` why when it did nothing.
+        The result's `reason` has one clause per step: what was done, and why a summarizer was or was not
+        called.
 
         Args:
             session_id: must exist.
-            target_tokens: how many tokens the window shall have at most; from 1 to `max_tokens`.
+            target_tokens: how many tokens the window may have at most, from 1 to `max_tokens`: the oldest
+                entries are compressed until it has, and none if it has already.
             focus: what a summary should pay special attention to, in words.
+            summarize: whether to call the summarizer. None calls it if there are at least
+                `min_entries_to_compress` old entries, True calls it always, False writes a digest.
 
         Raises:
             CompressionFailed: a stage of the strategy or `redact` failed, or the summarizer did and
                 `on_failure="raise"`; nothing was changed.
-            InvalidInput: the target is below 1 or above the trigger, or the focus is blank.
+            InvalidInput: the target is below 1 or above the trigger, the focus is blank, or
+                `summarize=True` without a summarizer or without the step that calls it.
         """
-        check_goal(target_tokens, focus)
-        return await (await self._sessions.known(session_id)).compress(
-            target_tokens=target_tokens, focus=focus
-        )
+        check_goal(target_tokens, focus, summarize)
+        wanted = Wanted(target_tokens=target_tokens, focus=focus, summarize=summarize)
+        return await (await self._sessions.known(session_id)).compress(wanted)
 
     async def plan_compression(
-        self, session_id: str, *, target_tokens: int | None = None, focus: str | None = None
+        self,
+        session_id: str,
+        *,
+        target_tokens: int | None = None,
+        focus: str | None = None,
+        summarize: bool | None = None,
     ) -> CompressionPlan:
         """What `compress` would do, entry by entry. Asks no summarizer and changes nothing."""
-        check_goal(target_tokens, focus)
-        return await (await self._sessions.known(session_id)).plan(target_tokens, focus)
+        check_goal(target_tokens, focus, summarize)
+        wanted = Wanted(target_tokens=target_tokens, focus=focus, summarize=summarize)
+        return await (await self._sessions.known(session_id)).plan(wanted)
 
     async def undo_compression(self, session_id: str, compression_id: str | None = None) -> str:
         """Takes a compression back, the latest by default, and returns its id.

@@ -211,13 +211,13 @@ class Budget(msgspec.Struct, frozen=True):
             self.max_entries is not None and entries > self.max_entries
         )
 
-    def fills_room(self, tokens: int, entries: int) -> bool:
-        """Whether so much fills the room between low and high water, to `ROOM_SHARE` of it."""
-        if tokens >= ROOM_SHARE * (self.max_tokens - self.target_tokens):
+    def fills_room(self, tokens: int, entries: int, share: float = ROOM_SHARE) -> bool:
+        """Whether so much fills this share of the room between target and limit."""
+        if tokens >= share * (self.max_tokens - self.target_tokens):
             return True
         if self.max_entries is None or self.target_entries is None:
             return False
-        return entries >= ROOM_SHARE * (self.max_entries - self.target_entries)
+        return entries >= share * (self.max_entries - self.target_entries)
 
     def prepared(self) -> Budget:
         """The budget with its trigger where `ROOM_SHARE` of the room is filled."""

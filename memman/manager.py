@@ -315,22 +315,32 @@ class MemoryManager:
         *,
         target_tokens: int | None = None,
         focus: str | None = None,
+        summarize: bool | None = None,
     ) -> events.CompressionResult:
-        """Compresses now, down to `target_tokens` or the configured low water.
+        """Compress everything but the recent window now, however small the window is.
 
-        The result says in `reason` why when it did nothing.
+        The result's `reason` has one clause per step: what was done, and why a summarizer was or was not
+        called.
 
         Args:
             session_id: must exist.
-            target_tokens: how many tokens the window shall have at most; from 1 to `max_tokens`.
+            target_tokens: how many tokens the window may have at most, from 1 to `max_tokens`: the oldest
+                entries are compressed until it has, and none if it has already.
             focus: what a summary should pay special attention to, in words.
+            summarize: whether to call the summarizer. None calls it if there are at least
+                `min_entries_to_compress` old entries, True calls it always, False writes a digest.
 
         Raises:
             CompressionFailed: a stage of the strategy or `redact` failed, or the summarizer did and
                 `on_failure="raise"`; nothing was changed.
-            InvalidInput: the target is below 1 or above the trigger, or the focus is blank.
+            InvalidInput: the target is below 1 or above the trigger, the focus is blank, or
+                `summarize=True` without a summarizer or without the step that calls it.
         """
-        return self._run(self._verbs.compress(session_id, target_tokens=target_tokens, focus=focus))
+        return self._run(
+            self._verbs.compress(
+                session_id, target_tokens=target_tokens, focus=focus, summarize=summarize
+            )
+        )
 
     def plan_compression(
         self,
@@ -338,10 +348,13 @@ class MemoryManager:
         *,
         target_tokens: int | None = None,
         focus: str | None = None,
+        summarize: bool | None = None,
     ) -> CompressionPlan:
         """What `compress` would do, entry by entry. Asks no summarizer and changes nothing."""
         return self._run(
-            self._verbs.plan_compression(session_id, target_tokens=target_tokens, focus=focus)
+            self._verbs.plan_compression(
+                session_id, target_tokens=target_tokens, focus=focus, summarize=summarize
+            )
         )
 
     def undo_compression(self, session_id: str, compression_id: str | None = None) -> str:

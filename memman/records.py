@@ -240,7 +240,8 @@ class Ledger(msgspec.Struct, frozen=True, omit_defaults=True):
     `entries` and `tokens` are the era's totals, `cost` what its compressions took, those that were undone
     too; `era` is the seq of the last clear, `compressed` that of the newest compression, `learned` what was
     learned of each model. `nonce` is the session's, `observed` are the settings that were in effect when
-    it was opened or last compressed.
+    it was opened or last compressed. `undone` is what `tokens` and `entries` were at the newest undo; None
+    if a compression came after.
     """
 
     entries: int = 0
@@ -255,6 +256,7 @@ class Ledger(msgspec.Struct, frozen=True, omit_defaults=True):
     compressed: int = 0
     nonce: str = ""
     observed: SettingsInEffect = NOT_OBSERVED
+    undone: tuple[int, int] | None = None
 
     def after(self, seq: int, record: Record) -> Ledger:
         """The ledger once `record` has been appended at `seq`."""
@@ -271,15 +273,22 @@ class Ledger(msgspec.Struct, frozen=True, omit_defaults=True):
                 )
             case Deleted():
                 return msgspec.structs.replace(
-                    self, entries=self.entries - record.entries, tokens=self.tokens - record.tokens
+                    self,
+                    entries=self.entries - record.entries,
+                    tokens=self.tokens - record.tokens,
+                    undone=without_deleted(self.undone, record),
                 )
             case Compressed():
                 cost = self.cost.plus(record.cost)
                 return msgspec.structs.replace(
-                    self, cost=cost, compressed=seq, observed=record.settings
+                    self, cost=cost, compressed=seq, observed=record.settings, undone=None
                 )
+            case Undone():
+                return msgspec.structs.replace(self, undone=(self.tokens, self.entries))
             case Cleared():
-                return msgspec.structs.replace(self, entries=0, tokens=0, era=seq, cost=NO_COST)
+                return msgspec.structs.replace(
+                    self, entries=0, tokens=0, era=seq, cost=NO_COST, undone=None
+                )
             case Configured():
                 return msgspec.structs.replace(self, settings=self.settings | record.changes)
             case UsageReported():
@@ -288,6 +297,11 @@ class Ledger(msgspec.Struct, frozen=True, omit_defaults=True):
                     learned = {**learned, record.model or "": record.learned}
                 return msgspec.structs.replace(self, usage=record, learned=learned)
         return self
+
+
+def without_deleted(undone: tuple[int, int] | None, record: Deleted) -> tuple[int, int] | None:
+    """The totals at an undo after a deletion, so that what was added since stays what it was."""
+    return undone and (undone[0] - record.tokens, undone[1] - record.entries)
 
 
 _TAKEN = "\x01"  # no id has a control character, so a name with one is nobody's own

@@ -102,8 +102,9 @@ class SummaryOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     A `dry_run` does neither and puts a stand-in where the summary would be. `window` is how many tokens the
     summarizer takes in one call, `prompt` the caller's own, and `redact` is applied to every entry first.
-    A `wordy` summarizer has lately not kept to the length when asked again: it is clipped at once. `parts`
-    are those that an earlier attempt has paid for.
+    A compression `by_hand` also takes entries that are too few for a summarizer, without asking it unless
+    the caller does `insist`. A `wordy` summarizer has lately not kept to the length when asked again: it is
+    clipped at once. `parts` are those that an earlier attempt has paid for.
     """
 
     ask: bool = False
@@ -111,6 +112,8 @@ class SummaryOptions(msgspec.Struct, frozen=True, kw_only=True):
     on_failure: str = "fallback"
     focus: str | None = None
     dry_run: bool = False
+    by_hand: bool = False
+    insist: bool = False
     window: int = UNKNOWN_WINDOW
     prompt: SummaryPrompt = None
     redact: Callable[[Entry], Entry] | None = None

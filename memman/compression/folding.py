@@ -29,7 +29,7 @@ def fold_repeats(view: View, goal: Goal, craft: Craft) -> View | None:
     tokens = view.tokens
     folded: dict[Place, Item] = {}
     for place, slot, newest in _repeats(view):
-        if tokens <= goal.tokens:
+        if tokens <= goal.tokens and not goal.thorough:
             break
         stub = stub_of(slot, craft, _FOLDED, (newest.seq, slot.position, slot.tokens), "fold")
         if stub is not None:

@@ -97,7 +97,7 @@ class CompressionPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _STANDING_REASONS = {
-    "fixed": "its exchange is pinned, or a call in it has no result yet",
+    "fixed": "pinned, waiting for the result of a call, or the newest user message",
     "newest": "the newest exchange",
     "recent": "in the recent window",
 }

@@ -24,6 +24,7 @@ from memman.compression.view import (
     Place,
     Standing,
     View,
+    question_of,
 )
 from memman.errors import ConfigError
 from memman.showing import shown
@@ -65,7 +66,7 @@ class ClearToolResults(msgspec.Struct, frozen=True, kw_only=True):
         groups = list(view.groups)
         for number, group in enumerate(view.groups[: self._reach(view)]):
             if group.results and group.standing == "old":
-                if tokens <= goal.tokens:
+                if tokens <= goal.tokens and not goal.thorough:
                     break
                 groups[number] = cleared = self._cleared(group, craft)
                 tokens += cleared.tokens - group.tokens
@@ -209,31 +210,41 @@ def clip_large(view: View, goal: Goal, craft: Craft) -> View | None:
 
     Older entries above `max_entry_ratio` of the budget first, then the newest exchange, each entry down
     to an even share, tool results first; the largest are cut to one size. Pinned entries are never cut.
-    An exchange that no summary may take, such as one with an unanswered call, is held to that ratio whole.
+    An exchange that no summary may take, such as one with an unanswered call, is held to that ratio whole;
+    the newest user message is cut to no less.
     """
     if goal.within_limit(view):
         return None
     allowed = max(goal.budget.entry_tokens, _SMALLEST_CLIP)
     older, results, others = _clippable(view)
     fixed = Counter([number for number, _ in older if view.groups[number].standing == "fixed"])
-    floors = [
-        (p, max(_SMALLEST_CLIP, allowed // fixed[p[0]]) if fixed[p[0]] else allowed) for p in older
-    ]
     share = max(_SMALLEST_CLIP, goal.limit // max(1, 2 * len(results + others)))
-    newest = [[(p, share) for p in places] for places in (results, others)]
+    question = question_of(view)
+
+    def floor(place: Place, least: int) -> Floor:
+        return place, max(least, allowed) if place == question else least
+
+    floors = [
+        floor(p, max(_SMALLEST_CLIP, allowed // fixed[p[0]]) if fixed[p[0]] else allowed)
+        for p in older
+    ]
+    newest = [[floor(p, share) for p in places] for places in (results, others)]
     return _clipped_in_order(view, goal, craft, floors, newest)
 
 
 def clip_few(view: View, goal: Goal, craft: Craft) -> View | None:
     """Cuts old entries that are too few for a summary, then recent ones, where that keeps the limit.
 
-    The largest are cut to one size. `drop_over_limit` would take them away; so something of each stays
+    The largest are cut to one size. For a target given by hand the newest user message is cut too, to no
+    less than half of that. `drop_over_limit` would take them away; so something of each stays
     until there is enough for a summary.
     """
     aim = goal.tokens if goal.demanded else goal.limit
     old, recent = _of_standing(view, "old"), _of_standing(view, "recent")
     if view.tokens <= aim or len(old) >= goal.budget.min_entries:
         return None
+    if goal.demanded and (question := _clippable_question(view)) is not None:
+        old.append((question, max(_SMALLEST_CLIP, goal.tokens // 2)))
     clipped = _clipped(view, craft, old, aim if goal.demanded else _half_way(goal))
     if not goal.within_limit(clipped):
         clipped = _clipped(clipped, craft, recent, _half_way(goal))
@@ -253,11 +264,33 @@ def _of_standing(view: View, standing: Standing) -> list[Floor]:
 
 
 def clip_rest(view: View, goal: Goal, craft: Craft) -> View | None:
-    """Cuts whatever may be cut, as far down as a notice allows, when nothing else kept the limit."""
+    """Cuts whatever may be cut, as far down as a notice allows, when nothing else kept the limit.
+
+    The newest user message is cut last.
+    """
     if goal.within_limit(view):
         return None
-    older, *newest = [[(place, _SMALLEST_CLIP) for place in places] for places in _clippable(view)]
+    question = question_of(view)
+    older, *newest = [
+        [(place, _SMALLEST_CLIP) for place in places if place != question]
+        for places in _clippable(view)
+    ]
+    if question is not None and not _is_pinned(view, question):
+        newest.append([(question, _SMALLEST_CLIP)])
     return _clipped_in_order(view, goal, craft, older, newest)
+
+
+def _clippable_question(view: View) -> Place | None:
+    """The place of the newest user message, if it is not pinned and not in the newest exchange."""
+    place = question_of(view)
+    if place is None or _is_pinned(view, place):
+        return None
+    return None if view.groups[place[0]].standing == "newest" else place
+
+
+def _is_pinned(view: View, place: Place) -> bool:
+    number, index = place
+    return any([slot.pinned for slot in view.groups[number].items[index].run])
 
 
 def _half_way(goal: Goal) -> int:
@@ -272,7 +305,7 @@ def _clippable(view: View) -> tuple[list[Place], list[Place], list[Place]]:
     others: list[Place] = []
     for number, group in enumerate(view.groups):
         for index, item in enumerate(group.items):
-            if item.entry is None or any(slot.pinned for slot in item.run):
+            if item.entry is None or _is_pinned(view, (number, index)):
                 continue
             if number < len(view.groups) - 1:
                 older.append((number, index))

@@ -32,19 +32,29 @@ Asking = Generator[Request, Answer, View | None]
 def summarise(view: View, goal: Goal, craft: Craft, options: SummaryOptions) -> Asking:
     """Replaces the old part by one summary; the previous summary folds in.
 
-    As many of the oldest exchanges as low water asks for; fewer entries than
-    `min_entries_to_compress` are left to the other stages. Where a fixed exchange splits the old
+    As many of the oldest exchanges as the target needs. If these have fewer entries than
+    `min_entries_to_compress`, an automatic compression leaves them to the other stages, and one by
+    hand writes a digest of them beside the previous summary. If a fixed exchange splits the old
     part, the summary stands at its beginning and speaks for all pieces.
     """
     if not (options.ask or options.write):
         return None
     chosen = _oldest(view, goal)
+    if options.by_hand and not options.insist and _are_few(view, chosen, goal):
+        chosen = [number for number in chosen if not view.groups[number].is_summary]
+        options = msgspec.structs.replace(options, ask=False)
     run = [slot for number in chosen for slot in view.groups[number].slots]
     # What it replaces is the run as it was, before an earlier stage cleared something in it.
     replaced = sum([slot.tokens for slot in run])
     cap = min(int(goal.budget.compression_ratio * replaced), goal.budget.summary_tokens)
-    entries = sum([view.groups[number].entries for number in chosen])
-    if entries < goal.budget.min_entries or cap < SMALLEST_SUMMARY:
+    if options.by_hand:
+        if all([view.groups[number].is_summary for number in chosen]):
+            return None
+        if options.insist and replaced > SMALLEST_SUMMARY:
+            cap = max(cap, SMALLEST_SUMMARY)
+    elif _are_few(view, chosen, goal):
+        return None
+    if cap < SMALLEST_SUMMARY:
         return None
     if options.dry_run:
         originals = [slot.entry for slot in run]
@@ -57,8 +67,14 @@ def summarise(view: View, goal: Goal, craft: Craft, options: SummaryOptions) -> 
     return view.with_summary(chosen, summary, method)
 
 
+def _are_few(view: View, chosen: Sequence[int], goal: Goal) -> bool:
+    """Whether these groups have too few entries for a summarizer."""
+    return sum([view.groups[number].entries for number in chosen]) < goal.budget.min_entries
+
+
 def _oldest(view: View, goal: Goal) -> list[int]:
-    """The oldest groups that must go so that the rest and a summary are at low water.
+    """The oldest groups that must go so that the rest and a summary are at the target; all old ones if
+    the goal is thorough.
 
     At least `min_entries_to_compress` entries where so many are old: a few large ones are better
     summarised with their neighbours than dropped.
@@ -69,7 +85,7 @@ def _oldest(view: View, goal: Goal) -> list[int]:
     for number, group in enumerate(view.groups):
         if group.standing != "old":
             continue
-        enough = tokens <= goal.tokens and (goal.entries is None or entries <= goal.entries)
+        enough = goal.holds(tokens, entries) and not goal.thorough
         if enough and view.entries + 1 - entries >= goal.budget.min_entries:
             break
         chosen.append(number)

@@ -17,7 +17,7 @@ from memman.entries import NO_JSON, Content, Draft, Entry, check_text
 from memman.errors import InvalidInput
 from memman.records import ReplacementMethod
 from memman.showing import shown
-from memman.window import Slot, Window
+from memman.window import Exchange, Slot, Window
 
 Standing = Literal["old", "recent", "newest", "fixed"]
 Place = tuple[int, int]
@@ -39,7 +39,8 @@ class Goal(msgspec.Struct, frozen=True, kw_only=True):
 
     `tokens` and `entries` are low water; `limit` is the size that must not be exceeded whatever it
     costs. `budget` has the settings behind them. `demanded` says that low water was asked for by hand, with
-    a `target_tokens`: then it is worth more than what would have to be dropped for it.
+    a `target_tokens`: then it is worth more than what would have to be dropped for it. `thorough` says that
+    everything old is to be compressed, also below the target.
     """
 
     tokens: int
@@ -47,10 +48,17 @@ class Goal(msgspec.Struct, frozen=True, kw_only=True):
     limit: int
     budget: Budget
     demanded: bool = False
+    thorough: bool = False
 
     def met(self, view: View) -> bool:
-        """Whether the view is at low water in both dimensions."""
-        return view.tokens <= self.tokens and (self.entries is None or view.entries <= self.entries)
+        """Whether the view is at the target in both dimensions, and nothing else is to be compressed."""
+        if self.thorough and view.old_entries:
+            return False
+        return self.holds(view.tokens, view.entries)
+
+    def holds(self, tokens: int, entries: int) -> bool:
+        """Whether a window of this size is at the target in both dimensions."""
+        return tokens <= self.tokens and (self.entries is None or entries <= self.entries)
 
     def within_limit(self, view: View) -> bool:
         """Whether the view is at most the limit."""
@@ -219,6 +227,17 @@ class View(msgspec.Struct, frozen=True, gc=False):
         return View(tuple(groups), tokens, entries)
 
     @property
+    def old_entries(self) -> int:
+        """How many entries are old, summaries of earlier ones left out."""
+        return sum(
+            [
+                group.entries
+                for group in self.groups
+                if group.standing == "old" and not group.is_summary
+            ]
+        )
+
+    @property
     def touched(self) -> list[tuple[int, Group]]:
         """The groups in which anything is shown otherwise than it was added, with their numbers."""
         return [
@@ -372,35 +391,69 @@ def _replaced(
 def view_of(window: Window, goal: Goal) -> View:
     """The window as groups.
 
-    Pinned entries and unanswered calls fix their exchange. The newest entries (`recent_window`) are
-    recent as far as they fit the low water less the room for a summary.
+    Pinned entries and the newest user message fix their exchange, and so does a call without a result
+    that was made after that message. The newest entries (`recent_window`) are recent if they fit the
+    target less the room for a summary.
     """
     exchanges, budget = window.exchanges, goal.budget
+    question, last = _question_in(exchanges), len(exchanges) - 1
     groups = [
         Group(
             exchange.slots,
-            "fixed" if exchange.pinned or exchange.unanswered else "old",
+            _standing(exchange, number, question, last),
             exchange.tokens,
             len(exchange.slots),
             exchange.results,
         )
-        for exchange in exchanges
+        for number, exchange in enumerate(exchanges)
     ]
-    # What waits for a result may be clipped: however large, it does not push out recent ones.
-    waiting = [min(each.tokens, budget.entry_tokens) for each in exchanges if each.unanswered]
-    room = goal.tokens - budget.summary_tokens - window.pinned_tokens - sum(waiting)
+    # These may be clipped: however large, they do not push out recent ones.
+    staying = [
+        min(group.tokens, budget.entry_tokens)
+        for group, exchange in zip(groups, exchanges, strict=True)
+        if group.standing != "old" and not exchange.pinned
+    ]
+    room = goal.tokens - budget.summary_tokens - window.pinned_tokens - sum(staying)
     remaining = budget.recent_window
-    for group in reversed(groups):
-        if group.standing == "fixed":
+    for number in reversed(range(len(groups))):
+        group = groups[number]
+        if group.standing == "fixed" and number != question:
             continue
-        if group is groups[-1]:
-            group.standing = "newest"
-            # It may be clipped: however large, it does not push out recent ones.
-            room -= min(group.tokens, budget.entry_tokens)
-        elif group.entries <= remaining and group.tokens <= room:
+        if group.standing == "old":
+            if group.entries > remaining or group.tokens > room:
+                break
             group.standing = "recent"
             room -= group.tokens
-        else:
-            break
         remaining -= group.entries
     return View(tuple(groups), window.tokens, len(window.slots))
+
+
+def _standing(exchange: Exchange, number: int, question: int, last: int) -> Standing:
+    """The standing of an exchange before the recent window is measured."""
+    if exchange.pinned or (exchange.unanswered and number >= question):
+        return "fixed"
+    if number == last:
+        return "newest"
+    return "fixed" if number == question else "old"
+
+
+def _question_in(exchanges: Sequence[Exchange]) -> int:
+    """The number of the exchange with the newest user message; -1 if there is none."""
+    for number in reversed(range(len(exchanges))):
+        if any([_is_question(slot) for slot in exchanges[number].slots]):
+            return number
+    return -1
+
+
+def _is_question(slot: Slot) -> bool:
+    return slot.entry.role == "user" and slot.entry.type == "message"
+
+
+def question_of(view: View) -> Place | None:
+    """The place of the newest user message."""
+    for number in reversed(range(len(view.groups))):
+        slots = view.groups[number].slots
+        for index in reversed(range(len(slots))):
+            if _is_question(slots[index]):
+                return number, index
+    return None

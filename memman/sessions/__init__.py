@@ -7,9 +7,10 @@ where an add makes it due, `asking` gets its summaries, `pacing` knows when a su
 `feed` reads the log as it grows.
 """
 
+from memman.sessions.asking import Wanted
 from memman.sessions.feed import Feed, Following
 from memman.sessions.importing import Importing, OnConflict
 from memman.sessions.living import LiveSessions
 from memman.sessions.session import Session
 
-__all__ = ["Feed", "Following", "Importing", "LiveSessions", "OnConflict", "Session"]
+__all__ = ["Feed", "Following", "Importing", "LiveSessions", "OnConflict", "Session", "Wanted"]

@@ -31,6 +31,7 @@ from memman.records import NO_COST, Added, Compressed, Cost
 from memman.sessions.leasing import Lease
 from memman.sessions.live import LiveWindow
 from memman.sessions.pacing import Pace, Rest
+from memman.sessions.reasons import Unasked
 from memman.showing import told, without_words
 from memman.window import Slot
 
@@ -45,6 +46,18 @@ class RedactFailed(Exception):
     """What a summary was to be made of could not be redacted; the cause says why."""
 
 
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """What a compression is asked for; `automatic` if nobody asked."""
+
+    target_tokens: int | None = None
+    focus: str | None = None
+    summarize: bool | None = None
+    automatic: bool = False
+
+
+AUTOMATIC = Wanted(automatic=True)
+
+
 class Attempt(msgspec.Struct, frozen=True):
     """What a compression sets out from: the window, the goal, and who may be asked."""
 
@@ -53,6 +66,15 @@ class Attempt(msgspec.Struct, frozen=True):
     options: SummaryOptions
     epoch: int
     summarizer: Any
+    unasked: Unasked
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What a plan made: the view, what it cost, and the last problem of the summarizer."""
+
+    view: View
+    cost: Cost
+    problem: str
 
 
 class Asking(LiveWindow):
@@ -79,8 +101,8 @@ class Asking(LiveWindow):
         self._pace = pace
         self._go_on(pace.left_at)
 
-    async def _carried_out(self, attempt: Attempt, lease: Lease | None) -> tuple[View, Cost, str]:
-        """Drives the plan: waits for summaries, tells of problems. The last is why nobody could be asked.
+    async def _carried_out(self, attempt: Attempt, lease: Lease | None) -> Outcome:
+        """Drives the plan: waits for summaries, tells of problems.
 
         Raises `LeaseHeld` or `WindowMoved` where nothing may be paid for it here and now.
         """
@@ -97,7 +119,7 @@ class Asking(LiveWindow):
         plan = make_plan(
             attempt.view, attempt.goal, shared.craft(self._meter), self._settled.stages, options
         )
-        cost, clipped, unasked = Cost(), False, ""
+        cost, clipped, problem = Cost(), False, ""
         answer: Any = None
         while True:
             try:
@@ -105,10 +127,10 @@ class Asking(LiveWindow):
             except StopIteration as end:
                 if cost.calls:
                     pace.wordy = clipped
-                return end.value, cost, unasked
+                return Outcome(end.value, cost, problem)
             if isinstance(wanted, SummaryProblem):
                 clipped = clipped or wanted.clipped
-                unasked = wanted.reason if wanted.unasked else unasked
+                problem = wanted.reason
                 # A clipped reply, say, is worth telling and no reason to leave the summarizer alone.
                 rest = pace.failed(shared.clock(), wanted.reason) if wanted.failed else None
                 if wanted.unasked:

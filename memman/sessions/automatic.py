@@ -6,6 +6,7 @@ import logging
 
 from memman import events
 from memman.errors import MemmanError, StoreError
+from memman.sessions.asking import AUTOMATIC
 from memman.sessions.compressing import Compressing
 from memman.sessions.pacing import Rest
 from memman.showing import told
@@ -44,7 +45,7 @@ class Automatic(Compressing):
 
     async def _compress_quietly(self) -> events.CompressionResult | None:
         try:
-            return await self.compress(automatic=True)
+            return await self.compress(AUTOMATIC)
         except Exception as error:
             if isinstance(error, MemmanError) and not isinstance(error, StoreError):
                 logger.warning(

@@ -6,6 +6,7 @@ What is decided is decided by the pure functions of `memman.compression`.
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from contextvars import ContextVar
 from typing import Any
 
@@ -22,15 +23,33 @@ from memman.compression import (
     replacements_of,
     view_of,
 )
+from memman.compression.composing import SMALLEST_SUMMARY
 from memman.config import resolve_budget
 from memman.doors import Lock
 from memman.errors import CompressionFailed, InvalidInput, MemmanError, Refused, StoreConflict
 from memman.presets import SUMMARISE
 from memman.records import NO_COST, Compressed, Cost, Replacement
-from memman.sessions.asking import Asking, Attempt, RedactFailed, failure_notice
+from memman.sessions.asking import (
+    Asking,
+    Attempt,
+    Outcome,
+    RedactFailed,
+    Wanted,
+    failure_notice,
+)
 from memman.sessions.leasing import Lease, LeaseHeld, WindowMoved
 from memman.sessions.pacing import Rest
-from memman.sessions.reasons import why_hopeless, why_kept, why_old_stay, why_short
+from memman.sessions.reasons import (
+    Unasked,
+    what_stays,
+    what_was_done,
+    why_due,
+    why_few,
+    why_hopeless,
+    why_kept,
+    why_short,
+    why_summarizer,
+)
 from memman.showing import without_words
 from memman.window import replaced_in
 
@@ -60,30 +79,32 @@ class Compressing(Asking):
         """Whether the window is so large that a compression should begin."""
         tokens = self._window.tokens + self.overhead
         entries = len(self._window.slots)
-        if not self._trigger.over(tokens, entries):
+        if not self._trigger.over(tokens, entries) or self._waits_after_undo:
             return False
         if self._trigger is self._budget or self._budget.over(tokens, entries):
             return True
         # Only to be prepared: not again and again where that came to nothing.
         return not self.pace.tried_lately(self._progress, self._budget)
 
+    @property
+    def _waits_after_undo(self) -> bool:
+        """Whether too little was added since the caller undid a compression to redo it."""
+        if self._undone is None:
+            return False
+        tokens, entries = self._undone
+        return not self._budget.fills_room(self._tokens - tokens, self._entries - entries, 1)
+
     # ------------------------------------------------------------ one at a time
 
-    async def compress(
-        self,
-        *,
-        target_tokens: int | None = None,
-        focus: str | None = None,
-        automatic: bool = False,
-    ) -> events.CompressionResult:
-        """Brings the window down to low water, one compression at a time per session."""
+    async def compress(self, wanted: Wanted) -> events.CompressionResult:
+        """Compresses the window, one compression at a time per session."""
         running = _compressing.get()
         lock = self._compression_lock()
         # Asked for by the summarizer or a receiver of this very compression, and not after one that an
         # interruption ended in the middle.
         if self._run in running and not lock.is_free():
             return self._nothing(_ANOTHER_RUNS)
-        if automatic:
+        if wanted.automatic:
             if not await lock.try_enter():
                 return self._nothing(_ANOTHER_RUNS)
         else:
@@ -91,7 +112,7 @@ class Compressing(Asking):
         self._run = object()
         token = _compressing.set(running | {self._run})
         try:
-            result = await self._compress_leased(target_tokens, focus, automatic)
+            result = await self._compress_leased(wanted)
         except MemmanError as error:
             self.pace.last = str(error)
             raise
@@ -109,12 +130,10 @@ class Compressing(Asking):
                 self._compress_lock = self._compress_lock or self._shared.door.lock()
         return self._compress_lock
 
-    async def _compress_leased(
-        self, target_tokens: int | None, focus: str | None, automatic: bool
-    ) -> events.CompressionResult:
+    async def _compress_leased(self, wanted: Wanted) -> events.CompressionResult:
         lease = Lease(self._shared, self.id)
         try:
-            return await self._compress_alone(target_tokens, focus, automatic, lease)
+            return await self._compress_alone(wanted, lease)
         except LeaseHeld:
             self.pace.step_aside(self._shared.clock())
             return self._nothing(_ANOTHER_PAYS)
@@ -122,17 +141,16 @@ class Compressing(Asking):
             if lease.held:
                 await self._write(lease.give_back())
 
-    async def _compress_alone(
-        self, target_tokens: int | None, focus: str | None, automatic: bool, lease: Lease
-    ) -> events.CompressionResult:
+    async def _compress_alone(self, wanted: Wanted, lease: Lease) -> events.CompressionResult:
+        automatic = wanted.automatic
         lately = automatic and self._asked_lately()
         self._owed, self._spent = self._owed.plus(self._spent), NO_COST
         for _ in range(1 + _REPLANS):
-            attempt = await self._attempt(target_tokens, focus, automatic, lately)
+            attempt = await self._attempt(wanted, lately)
             if isinstance(attempt, events.CompressionResult):
                 return attempt
             try:
-                after, cost, unasked = await self._carried_out(attempt, lease)
+                outcome = await self._carried_out(attempt, lease)
             except WindowMoved:
                 continue
             except SummaryFailed as error:
@@ -144,21 +162,21 @@ class Compressing(Asking):
                 self._stages_failed("no add compresses", str(error))
                 raise CompressionFailed(str(error)) from error.__cause__
             self.pace.stages_ran()
-            rest = self._judged_summary(attempt, after) if cost.calls else None
+            after = outcome.view
+            rest = self._judged_summary(attempt, after) if outcome.cost.calls else None
             replacements = replacements_of(after)
             if not replacements:
-                return self._nothing(self._why_nothing(attempt.view, attempt.goal), self._spent)
-            record = self._record(attempt, after, replacements, automatic, unasked)
+                return self._nothing(self._why_nothing(attempt, outcome), self._spent)
+            record = self._record(attempt, outcome, replacements, wanted)
             landed = await self._land(record)
             if landed is not None:
                 self._note(attempt.goal, after, rest, landed.cost)
                 return _logged(events.result_of(self.id, landed))
         return self._nothing("the window changed shape each time; try again", self._spent)
 
-    async def _attempt(
-        self, target_tokens: int | None, focus: str | None, automatic: bool, lately: bool
-    ) -> Attempt | events.CompressionResult:
+    async def _attempt(self, wanted: Wanted, lately: bool) -> Attempt | events.CompressionResult:
         """What to set out from, or why there is nothing to do."""
+        automatic = wanted.automatic
         async with self._lock:
             if self._shared.closed:
                 return self._nothing(_CLOSED)
@@ -170,15 +188,15 @@ class Compressing(Asking):
                 return self._nothing(_ANOTHER_PAYS)
             if automatic and (broken := self._stages_rest):
                 return self._nothing(f"nothing was changed: {broken}")
-            options, rest = self._options(summarizer, focus, automatic, lately)
+            options, rest, unasked = self._options(summarizer, wanted, lately)
             if rest is not None and not options.write:
-                return self._given_up(str(rest), automatic)
-            view, goal = self._view(target_tokens)
+                return self._given_up(rest.recorded, automatic)
+            view, goal = self._view(wanted)
             if hopeless := why_hopeless(self._window.pinned_tokens, goal):
                 self.notice(_over_budget(self.id, view.tokens, goal.limit, hopeless))
                 return self._nothing(f"nothing was changed: {hopeless}")
             pace.begin(summarizer, self._progress)
-            return Attempt(view, goal, options, self._window.epoch, summarizer)
+            return Attempt(view, goal, options, self._window.epoch, summarizer, unasked)
 
     def _given_up(self, why: str, automatic: bool) -> events.CompressionResult:
         """The end of a compression without a summary and without a substitute for it."""
@@ -214,15 +232,18 @@ class Compressing(Asking):
     def _record(
         self,
         attempt: Attempt,
-        after: View,
+        outcome: Outcome,
         replacements: tuple[Replacement, ...],
-        automatic: bool,
-        unasked: str,
+        wanted: Wanted,
     ) -> Compressed:
-        reason = self._why_due(attempt.view) if automatic else "manual"
-        if any([item.method == "digest" for item in replacements]):
-            reason += self._why_digest(unasked)
-        reason += why_short(after, attempt.goal, self._settled.stages)
+        after = outcome.view
+        clauses = [
+            self._why_due(attempt.view) if wanted.automatic else "by hand",
+            *what_was_done(replacements),
+            self._why_summarizer(attempt, outcome, replacements),
+            why_short(after, attempt.goal, self._settled.stages),
+        ]
+        reason = "; ".join(filter(None, clauses))
         return Compressed(
             id=self._shared.new_id(),
             at=self._shared.clock(),
@@ -270,9 +291,9 @@ class Compressing(Asking):
     def _summarizer(self) -> Any:
         return self._shared.summarizer(self._config)
 
-    def _view(self, target_tokens: int | None) -> tuple[View, Goal]:
+    def _view(self, wanted: Wanted) -> tuple[View, Goal]:
         """The window as stages see it, and where to get it."""
-        window = self._window
+        window, target_tokens = self._window, wanted.target_tokens
         budget = self._budget
         overhead = self.overhead
         if target_tokens is not None:
@@ -284,6 +305,8 @@ class Compressing(Asking):
             budget = resolve_budget(
                 self._config, self._shared.limits(self._config.model), target_tokens=target_tokens
             )
+            summary_tokens = max(budget.summary_tokens, SMALLEST_SUMMARY)  # also for a small target
+            budget = msgspec.structs.replace(budget, summary_tokens=summary_tokens)
         _, framing = self._contexts_of().around(window, self._meter)
         beside, target = overhead - framing, budget.target_tokens
         # Entries that go take their framing with them.
@@ -302,6 +325,7 @@ class Compressing(Asking):
             limit=limit,
             budget=budget,
             demanded=target_tokens is not None,
+            thorough=not wanted.automatic and (target_tokens is None or bool(wanted.summarize)),
         )
         return view_of(window, goal), goal
 
@@ -312,42 +336,73 @@ class Compressing(Asking):
         return known and pace.asked_lately(self._progress, self._budget)
 
     def _options(
-        self, summarizer: Any, focus: str | None, automatic: bool, lately: bool
-    ) -> tuple[SummaryOptions, Rest | None]:
-        """Whether a summarizer may be asked now, and why not after failures.
+        self, summarizer: Any, wanted: Wanted, lately: bool
+    ) -> tuple[SummaryOptions, Rest | None, Unasked]:
+        """Whether a summarizer may be asked now, and why not.
 
         An automatic compression asks once per room that was filled, and not soon after a failure; one
-        by hand always, unless the breaker is open.
+        by hand always, unless the breaker is open. With `summarize` the caller decides.
         """
-        pace = self.pace
         configured = summarizer is not None
-        known = configured and pace.knows(summarizer)
-        rest = pace.rest(self._shared.clock) if known else None
-        if rest is not None and not rest.open:
-            again = not automatic or not pace.failed_lately(self._progress, self._budget)
-            rest = None if again else rest
-        ask = configured and rest is None and not lately
+        if wanted.summarize:
+            self._check_summarizes(configured)
+        rest = self._resting(summarizer, wanted.automatic) if wanted.summarize is None else None
+        why = ""
+        if wanted.summarize is False:
+            why = "summarize=False"
+        elif rest is not None:
+            why = rest.recorded
+        elif lately:
+            why = "it was called lately, and too little is new"
         on_failure = self._config.on_failure
-        # With "keep" or "raise" no text of ours takes the place of a summarizer that fails.
-        write = rest is None or on_failure == "fallback"
-        return SummaryOptions(ask=ask, write=write, on_failure=on_failure, focus=focus), rest
+        options = SummaryOptions(
+            ask=configured and not why,
+            # With "keep" or "raise" no text of ours takes the place of a summarizer that fails.
+            write=rest is None or on_failure == "fallback",
+            on_failure=on_failure,
+            focus=wanted.focus,
+            by_hand=not wanted.automatic,
+            insist=bool(wanted.summarize),
+        )
+        return options, rest, Unasked(configured, why)
 
-    async def plan(
-        self, target_tokens: int | None, focus: str | None, automatic: bool = False
-    ) -> CompressionPlan:
+    def _check_summarizes(self, configured: bool) -> None:
+        """Raises `InvalidInput` if no summarizer can be called."""
+        if not configured:
+            raise InvalidInput(
+                "summarize=True needs a summarizer: give the manager one, or pass summarize=False "
+                "for a digest"
+            )
+        if SUMMARISE not in self._settled.stages:
+            raise InvalidInput(
+                f"summarize=True: the strategy {self._config.strategy!r} has no step 'summarise'"
+            )
+
+    def _resting(self, summarizer: Any, automatic: bool) -> Rest | None:
+        """Why the summarizer is left alone after failures."""
+        pace = self.pace
+        if summarizer is None or not pace.knows(summarizer):
+            return None
+        rest = pace.rest(self._shared.clock)
+        if rest is None or rest.open:
+            return rest
+        again = not automatic or not pace.failed_lately(self._progress, self._budget)
+        return None if again else rest
+
+    async def plan(self, wanted: Wanted) -> CompressionPlan:
         """What `compress` would do now, or an add that compresses. Asks nobody, changes nothing."""
         async with self._lock:
             await self.require()
-            lately, summarizer = automatic and self._asked_lately(), self._summarizer()
-            options, rest = self._options(summarizer, focus, automatic, lately)
-            view, goal = self._view(target_tokens)
+            lately, summarizer = wanted.automatic and self._asked_lately(), self._summarizer()
+            options, rest, unasked = self._options(summarizer, wanted, lately)
+            view, goal = self._view(wanted)
             epoch = self._window.epoch
             hopeless = why_hopeless(self._window.pinned_tokens, goal)
         after, unchanged = view, hopeless or ("" if rest is None or options.write else str(rest))
         if not unchanged:
             dry = msgspec.structs.replace(options, dry_run=True)
-            attempt = Attempt(view, goal, dry, epoch, summarizer)
-            after, _, _ = await self._carried_out(attempt, None)
+            attempt = Attempt(view, goal, dry, epoch, summarizer, unasked)
+            after = (await self._carried_out(attempt, None)).view
         why_old = unchanged or why_kept(after, goal, self._settled.stages)
         return describe(self.id, view, after, goal, options.ask, why_old)
 
@@ -362,40 +417,36 @@ class Compressing(Asking):
             cost=cost,
         )
 
-    def _why_nothing(self, view: View, goal: Goal) -> str:
+    def _why_nothing(self, attempt: Attempt, outcome: Outcome) -> str:
+        view, goal, stages = attempt.view, attempt.goal, self._settled.stages
         never = f"the strategy {self._config.strategy!r} never compresses"
-        stages = self._settled.stages
         if not goal.within_limit(view):
             reason = _STAYS if stages else never
             self.notice(_over_budget(self.id, view.tokens, goal.limit, reason))
         if not stages:
-            return never
-        if goal.met(view):
-            return f"already at low water ({view.tokens} of {goal.tokens} tokens)"
-        left = why_old_stay(view, goal, stages) if goal.within_limits(view) else ""
-        left = (
-            left
-            or "all that is left is pinned, recent, without a result, or too little to be worth it"
-        )
-        return f"nothing may go: {left}"
+            return f"nothing was changed: {never}"
+        if goal.holds(view.tokens, view.entries) and not view.old_entries:
+            why = "no entry is older than the recent window"
+        elif goal.holds(view.tokens, view.entries) and not goal.thorough:
+            why = f"the window has {view.tokens} tokens, and the target is {goal.tokens}"
+        else:
+            why = what_stays(view, goal, stages)
+        summarizer = self._why_summarizer(attempt, outcome, ()) if view.old_entries else ""
+        return "; ".join(filter(None, (f"nothing was changed: {why}", summarizer)))
 
     def _why_due(self, view: View) -> str:
         tokens = view.tokens + self.overhead
-        budget = self._budget
-        if not budget.over(tokens, view.entries):
-            budget = self._trigger
-        over = f"{tokens} tokens are over {budget.max_tokens}"
-        if tokens <= budget.max_tokens:
-            over = f"{view.entries} entries are over {budget.max_entries}"
-        return over if budget is self._budget else f"prepared in the background: {over}"
+        return why_due(tokens, view.entries, self._budget, self._trigger)
 
-    def _why_digest(self, unasked: str) -> str:
-        """Why the text is ours although there is a summarizer; `unasked` if it could not be asked."""
-        if self._summarizer() is None or SUMMARISE not in self._settled.stages:
+    def _why_summarizer(
+        self, attempt: Attempt, outcome: Outcome, replacements: Sequence[Replacement]
+    ) -> str:
+        """Whether the summarizer was called, and why; "" if the strategy never calls one."""
+        if SUMMARISE not in self._settled.stages:
             return ""
-        rest = self.pace.rest(self._shared.clock)
-        resting = rest.recorded if rest is not None else "the summarizer was asked lately"
-        return f"; a digest: {without_words(unasked) or resting}"
+        methods = [item.method for item in replacements]
+        few, problem = why_few(attempt.view, attempt.goal), without_words(outcome.problem)
+        return why_summarizer(methods, outcome.cost.calls, problem, attempt.unasked, few)
 
 
 def _gain(before: View, after: View, goal: Goal) -> float:

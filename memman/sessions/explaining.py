@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from memman.errors import CompressionFailed
 from memman.explaining import Explanation, SummarizerState, Trail, Trigger, explained, shares_of
+from memman.sessions.asking import AUTOMATIC, Wanted
 from memman.sessions.compressing import Compressing
 from memman.sessions.reading import Reading
 
@@ -23,10 +24,12 @@ class Explaining(Compressing, Reading):
             running = self._run is not None or self._preparing
         automatic = self._config.auto_compress
         waits = summarizer.reason if summarizer.holds_up else str(self._stages_rest or "")
+        if self._waits_after_undo:
+            waits = "a compression was undone, and too little was added since"
         waits, plan = waits if automatic else "", None
         if trigger.over and not waits:
             try:
-                plan = await self.plan(None, None, automatic)
+                plan = await self.plan(AUTOMATIC if automatic else Wanted())
             except CompressionFailed as error:  # of a stage, and nothing that explaining fails of
                 waits = str(error)
         fates = trail.entry_fates().values()
@@ -63,7 +66,7 @@ class Explaining(Compressing, Reading):
 
     def _summarizer_state(self) -> SummarizerState:
         summarizer, lately = self._summarizer(), self._asked_lately()
-        options, rest = self._options(summarizer, None, automatic=True, lately=lately)
+        options, rest, _ = self._options(summarizer, AUTOMATIC, lately)
         if summarizer is None:
             reason = "none is set; a digest is written without one"
         elif rest is not None:

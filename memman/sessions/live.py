@@ -32,9 +32,11 @@ from memman.records import (
     Opened,
     Record,
     SettingsInEffect,
+    Undone,
     UsageReported,
     deleted_in,
     tainted_by,
+    without_deleted,
 )
 from memman.sessions.pacing import Pace, Progress
 from memman.sessions.telling import Telling
@@ -104,6 +106,7 @@ class LiveWindow(Telling):
         "_spent",
         "_tokens",
         "_trigger",
+        "_undone",
         "_usage",
         "_version",
         "_window",
@@ -126,6 +129,8 @@ class LiveWindow(Telling):
         self._nonce = ""
         self._version = -1
         self._entries = self._tokens = 0
+        # The totals at the newest undo; None if a compression came after.
+        self._undone: tuple[int, int] | None = None
         self._cost = NO_COST
         # On no record yet: what the compression under way, or the last one, took, and what those took
         # that came to nothing. The next that lands has it all.
@@ -353,6 +358,7 @@ class LiveWindow(Telling):
             self._contexts.forget()
         ledger = snapshot.ledger
         self._total(ledger.entries, ledger.tokens)
+        self._undone = ledger.undone
         self._cost, self._nonce = ledger.cost, ledger.nonce
         self._last_counted, self._usage = ledger.last_counted_at, ledger.usage
         known = {model_key(model): known for model, known in ledger.learned.items()}
@@ -375,6 +381,7 @@ class LiveWindow(Telling):
         self._window = Window()
         self._contexts = self._usage = self._last_counted = self._pace = None
         self._total(0, 0)
+        self._undone = None
         self._told, self._nonce = 0, ""
         self._cost = self._spent = self._owed = NO_COST
         self._learned, self._anchors, self._confirmed = _NOTHING_LEARNED, _NO_ANCHORS, None
@@ -569,11 +576,15 @@ class LiveWindow(Telling):
         self._paid(record)
         if isinstance(record, Compressed):
             self._cost = self._cost.plus(record.cost)
+            self._undone = None
+        elif isinstance(record, Undone):
+            self._undone = self._tokens, self._entries
         elif isinstance(record, Cleared):
             self._total(0, 0)
-            self._cost = NO_COST
+            self._cost, self._undone = NO_COST, None
         elif isinstance(record, Deleted):
             self._total(self._entries - record.entries, self._tokens - record.tokens)
+            self._undone = without_deleted(self._undone, record)
 
     def _total(self, entries: int, tokens: int) -> None:
         """Takes other totals of the era; what the session was given so far stays what it was."""

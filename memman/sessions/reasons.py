@@ -1,23 +1,121 @@
-"""What a compression says of what it left as it was."""
+"""The reason of a compression: what triggered it, what each step did, and what stays."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
-from memman.compression import Goal, Step, View
-from memman.presets import SUMMARISE
+import msgspec
 
-_STAY = "pinned, without a result, recent, newest, or a summary"
+from memman.compression import Goal, Step, View
+from memman.config import Budget
+from memman.presets import SUMMARISE
+from memman.records import Replacement
+
+_STANDING = {
+    "recent": "in the recent window",
+    "newest": "in the newest exchange",
+    "fixed": "pinned, the newest user message, or waiting for a result",
+}
+
+
+class Unasked(msgspec.Struct, frozen=True):
+    """Why a summarizer is not called: `why` is "" if it may be, or if none is set (`is_set`)."""
+
+    is_set: bool
+    why: str = ""
+
+
+def why_due(tokens: int, entries: int, budget: Budget, trigger: Budget) -> str:
+    """Which limit triggered an automatic compression, with the figures."""
+    if budget.over(tokens, entries):
+        if tokens > budget.max_tokens:
+            return f"{tokens} tokens are over max_tokens ({budget.max_tokens})"
+        return f"{entries} entries are over max_entries ({budget.max_entries})"
+    early = f"{tokens} tokens are over {trigger.max_tokens}, near max_tokens ({budget.max_tokens})"
+    if tokens <= trigger.max_tokens:
+        near = f"near max_entries ({budget.max_entries})"
+        early = f"{entries} entries are over {trigger.max_entries}, {near}"
+    return f"prepared in the background: {early}"
+
+
+def what_was_done(replacements: Sequence[Replacement]) -> list[str]:
+    """One clause for each step that changed something."""
+    times: Counter[str] = Counter()
+    entries: Counter[str] = Counter()
+    for item in replacements:
+        times[item.method] += 1
+        entries[item.method] += len(item.ids)
+    results = all(
+        [item.entry is not None and item.entry.type == "tool_result"
+         for item in replacements if item.method == "stub"]
+    )  # fmt: skip
+    said = {
+        "stub": f"cleared {_counted(times['stub'], 'tool result' if results else 'entry')}",
+        "fold": f"folded {_counted(times['fold'], 'repeated read')}",
+        "summary": f"summarized {_counted(entries['summary'], 'entry')}",
+        "digest": f"wrote a digest of {_counted(entries['digest'], 'entry')}",
+        "clip": f"cut {_counted(times['clip'], 'entry')}",
+        "drop": f"dropped {_counted(entries['drop'], 'entry')}",
+    }
+    return [clause for method, clause in said.items() if times[method]]
+
+
+def _counted(number: int, what: str) -> str:
+    if number == 1:
+        return f"1 {what}"
+    return f"{number} {what[:-1]}ies" if what.endswith("y") else f"{number} {what}s"
+
+
+def why_summarizer(
+    methods: Sequence[str], calls: int, problem: str, unasked: Unasked, few: str
+) -> str:
+    """Whether a summarizer was called, and why; "" if none is set and none was needed."""
+    written = "summary" in methods or "digest" in methods
+    if not unasked.is_set:
+        return "no summarizer is set" if written else ""
+    if calls:
+        called = "the summarizer was called " + ("once" if calls == 1 else f"{calls} times")
+        return called if "summary" in methods else f"{called} and failed: {problem}"
+    why = unasked.why or problem or few or "the other steps reached the target"
+    return f"the summarizer was not called: {why}"
+
+
+def why_few(before: View, goal: Goal) -> str:
+    """Why the old entries are not enough for a summarizer; "" if they are."""
+    old, least = before.old_entries, goal.budget.min_entries
+    if old >= least:
+        return ""
+    return f"too few old entries for a summary ({old}, min_entries_to_compress={least})"
 
 
 def why_short(after: View, goal: Goal, stages: Sequence[Step]) -> str:
-    """What to say of a compression that did not come down to low water; "" where it did."""
-    if goal.met(after):
+    """What stays above the target; "" if the target was reached."""
+    if goal.holds(after.tokens, after.entries):
         return ""
-    stays = f"{after.tokens} tokens stay instead of {goal.tokens}"
+    above = f"{after.tokens} tokens stay, above the target of {goal.tokens}"
     if after.tokens <= goal.tokens:
-        stays = f"{after.entries} entries stay instead of {goal.entries}"
-    return f"; {stays}: {why_old_stay(after, goal, stages) or _STAY}"
+        above = f"{after.entries} entries stay, above the target of {goal.entries}"
+    return f"{above}: {what_stays(after, goal, stages)}"
+
+
+def what_stays(after: View, goal: Goal, stages: Sequence[Step]) -> str:
+    """The entries of a view with their tokens, by why they stay."""
+    entries: Counter[str] = Counter()
+    tokens: Counter[str] = Counter()
+    for group in after.groups:
+        kind = _STANDING.get(group.standing, "old")
+        kind = "in summaries" if kind == "old" and group.is_summary else kind
+        entries[kind] += group.entries
+        tokens[kind] += group.tokens
+    said = [
+        f"{_counted(entries[kind], 'entry')} {kind} ({tokens[kind]} tokens)"
+        for kind in sorted(entries, key=lambda kind: -tokens[kind])
+        if entries[kind] and kind != "old"
+    ]
+    if old := why_old_stay(after, goal, stages):
+        said.append(old)
+    return ", ".join(said)
 
 
 def why_kept(after: View, goal: Goal, stages: Sequence[Step]) -> str:
@@ -26,20 +124,17 @@ def why_kept(after: View, goal: Goal, stages: Sequence[Step]) -> str:
 
 
 def why_old_stay(after: View, goal: Goal, stages: Sequence[Step]) -> str:
-    """Why entries are left that might have gone; "" where there are none."""
-    groups = [one for one in after.groups if one.standing == "old" and not one.is_summary]
-    old = sum([group.entries for group in groups])
+    """Why entries are left that might have gone; "" if there are none."""
+    old = after.old_entries
     if not old:
         return ""
-    if SUMMARISE in stages and old < goal.budget.min_entries:
-        least = f"min_entries_to_compress={goal.budget.min_entries}"
-        fit = ", and they fit" if goal.within_limits(after) else ""
-        return f"too few old entries for a summary ({old}, {least}){fit}"
-    return f"the strategy leaves {old} old entries"
+    if SUMMARISE in stages and (few := why_few(after, goal)):
+        return few + (", and they fit" if goal.within_limits(after) else "")
+    return f"the strategy leaves {_counted(old, 'old entry')}"
 
 
 def why_hopeless(pinned: int, goal: Goal) -> str:
-    """Why no compression can help; "" where one can: the pinned tokens alone are over the limit."""
+    """Why no compression can help; "" if one can: the pinned tokens alone are over the limit."""
     if pinned <= goal.limit:
         return ""
     return f"pinned entries alone take {pinned} of {goal.limit} tokens: unpin some, or raise max_tokens"

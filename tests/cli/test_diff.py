@@ -135,7 +135,7 @@ def test_control_characters_and_markup_of_a_text_do_not_reach_the_terminal(comma
 
 def test_a_reason_and_a_value_of_a_crafted_file_cannot_steer_the_terminal(command, saved):
     path = saved()
-    crafted = path.read_text().replace('"reason":"manual"', '"reason":"\\u001b[2J"')
+    crafted = path.read_text().replace('"reason":"by hand', '"reason":"\\u001b[2J')
     crafted = crafted.replace(f"{PATH}", "/srv/a\\u001bpp/config.toml")
     path.write_text(crafted)
     shown = [command("diff", path, *options) for options in ([], ["--values"])]

@@ -29,7 +29,7 @@ STUBBED = "[memman: this was taken out to save space; it is entry #"
 
 
 def manager(*stages: Any, **settings: Any) -> MemoryManager:
-    """Five rounds of a question, a call, its result and an answer; the head and an open call are fixed."""
+    """Five rounds of a question, a call, its result and an answer; then a question and an open call."""
     config = MemoryConfig(strategy=stages, auto_compress=False, recent_window=0, **settings)
     memory = MemoryManager(counter="chars4", config=config)
     memory.add_system_message(S, "be brief", id="head")
@@ -38,8 +38,9 @@ def manager(*stages: Any, **settings: Any) -> MemoryManager:
         memory.add_tool_call(S, "ls", {"n": n}, call_id=f"c{n}", id=f"call{n}")
         memory.add_tool_result(S, "ls", f"{n} " + "out " * 50, call_id=f"c{n}", id=f"result{n}")
         memory.add_assistant_message(S, f"{n} " + "abc " * 20, id=f"a{n}")
+    memory.add_user_message(S, "go on", id="question")
     memory.add_tool_call(S, "wait", {}, call_id="open", id="open")
-    memory.add_user_message(S, "go on", id="newest")
+    memory.add_assistant_message(S, "one moment", id="newest")
     return memory
 
 
@@ -50,7 +51,7 @@ def compressed(stage: Any) -> MemoryManager:
     assert result.tokens_after == memory.get_stats(S).active_tokens
     assert check(memory.build_context(S).messages, "openai-chat") == []
     memory.undo_compression(S)
-    assert len(memory.get_active_entries(S)) == 23
+    assert len(memory.get_active_entries(S)) == 24
     memory.compress(S, target_tokens=10)
     return memory
 
@@ -107,7 +108,7 @@ def test_what_a_summary_spoke_for_goes_with_it() -> None:
     result = memory.compress(S, target_tokens=10)
     assert {item.method for item in result.replacements} == {"drop"}
     assert [item.into for item in result.replacements] == [None] * len(result.replacements)
-    assert ids(memory) == ["head", "a2", "open", "newest"]
+    assert ids(memory) == ["head", "a2", "question", "open", "newest"]
 
 
 def test_steps_of_ones_own_and_memmans_work_on_one_another() -> None:
@@ -133,7 +134,8 @@ def test_shown_says_what_may_go() -> None:
 
     memory = manager(look)
     memory.compress(S, target_tokens=10)
-    assert (seen["fixed"], seen["newest"], seen["recent"]) == (["head", "open"], ["newest"], [])
+    assert seen["fixed"] == ["head", "question", "open"]
+    assert (seen["newest"], seen["recent"]) == (["newest"], [])
     assert seen["all"] == ids(memory)
     assert len(seen["old"]) == 20
 

@@ -74,7 +74,7 @@ def test_without_steps_nothing_is_given_up_and_what_is_over_is_refused(strategy:
     result = memory.compress("s")
     assert (result.compression_id, result.reason) == (
         None,
-        f"the strategy {strategy!r} never compresses",
+        f"nothing was changed: the strategy {strategy!r} never compresses",
     )
     assert {row.action for row in memory.plan_compression("s").entries} == {"keep"}
     with pytest.raises(BudgetExceeded) as refused:

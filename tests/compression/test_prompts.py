@@ -147,7 +147,7 @@ def test_a_function_that_raises_falls_back_to_the_digest_and_the_summarizer_is_n
     assert {item.method for item in result.replacements} == {"digest"}
     assert asked.requests == []
     assert "summary_prompt raised KeyError: 'rules'" in told[0].reason
-    assert "a digest: summary_prompt raised KeyError" in result.reason
+    assert "not called: summary_prompt raised KeyError" in result.reason
 
 
 def test_an_async_function_is_refused_where_it_is_given() -> None:

@@ -72,6 +72,10 @@ class Craft:
         )
 
 
+def reply(number: int, tokens: int) -> Entry:
+    return message(number, tokens, role="assistant")
+
+
 def message(number: int, tokens: int, **more: Any) -> Entry:
     return entry(number, "message", "abc " * tokens, **more)
 
@@ -121,16 +125,17 @@ def changed(view: View) -> dict[str, str | None]:
 
 def test_each_exchange_has_one_standing() -> None:
     window = [
-        message(1, 10),
-        call(2, "open"),
-        message(3, 10),
-        message(4, 10),
-        message(5, 10),
-        message(6, 10),
+        call(1, "passed over"),
+        message(2, 10),
+        call(3, "open"),
+        reply(4, 10),
+        reply(5, 10),
+        reply(6, 10),
+        reply(7, 10),
     ]
-    seen, _ = view(window, 100, pinned=["e3"], recent_window=2)
+    seen, _ = view(window, 100, pinned=["e4"], recent_window=2)
     assert [group.standing for group in seen.groups] == [
-        "old", "fixed", "fixed", "old", "recent", "newest",
+        "old", "fixed", "fixed", "fixed", "old", "recent", "newest",
     ]  # fmt: skip
 
 
@@ -154,8 +159,8 @@ def test_recent_entries_are_recent_only_as_far_as_they_fit() -> None:
 
 def test_recent_entries_leave_room_for_calls_that_wait_for_a_result() -> None:
     for tokens, recent in ((2, 3), (200, 1), (10_000, 1)):  # at most `max_entry_ratio`
-        window = [call(1, "open", tokens), *(message(number, 100) for number in range(2, 6))]
-        window.append(message(6, 10))
+        window = [call(1, "open", tokens), *(reply(number, 100) for number in range(2, 6))]
+        window.append(reply(6, 10))
         seen, _ = view(window, 500, 1_000)
         assert [group.standing for group in seen.groups].count("recent") == recent
 
@@ -279,7 +284,7 @@ def test_dropping_meets_low_water_in_entries_too() -> None:
 
 
 def test_recent_exchanges_are_dropped_only_while_the_limit_is_exceeded() -> None:
-    window = [call(1, "open", 500), *(message(number, 100) for number in range(2, 10))]
+    window = [call(1, "open", 500), *(reply(number, 100) for number in range(2, 10))]
     small = {"max_summary_ratio": 0.01, "max_entry_ratio": 0.01}
     within, goal = view(window, 700, limit=1_200, **small)
     after = drop_oldest(within, goal, Craft())
@@ -292,11 +297,11 @@ def test_recent_exchanges_are_dropped_only_while_the_limit_is_exceeded() -> None
 
 
 def test_pinned_open_and_newest_exchanges_are_never_dropped() -> None:
-    window = [message(1, 100), call(2, "open", 100), message(3, 100), message(4, 100)]
+    window = [message(1, 100), message(2, 100), call(3, "open", 100), reply(4, 100), reply(5, 100)]
     seen, goal = view(window, 1, limit=1, pinned=["e1"], recent_window=0)
     after = drop_oldest(seen, goal, Craft())
     assert after is not None
-    assert changed(after) == {"e3": "drop"}
+    assert changed(after) == {"e4": "drop"}
 
 
 def test_a_summary_is_dropped_after_everything_else() -> None:
@@ -364,7 +369,9 @@ def test_what_is_too_few_for_a_summary_is_cut_where_that_keeps_the_limit() -> No
     assert after.tokens <= 1_000
     assert shown(after)[1].text == few[1].text
     assert shown(after)[-1].text == few[-1].text  # the newest is for `clip_large`
-    assert clip_few(*view(few, 300, 500, recent_window=0), Craft()) is None  # cut, it would not fit either
+    assert (
+        clip_few(*view(few, 300, 500, recent_window=0), Craft()) is None
+    )  # cut, it would not fit either
     many = [message(number, 200) for number in range(1, 10)]
     assert clip_few(*view(many, 500, 1_000, recent_window=0), Craft()) is None
 
@@ -399,7 +406,9 @@ def test_a_clipped_call_has_arguments_that_are_still_an_object() -> None:
 
 
 def test_a_cut_keeps_more_of_the_beginning_than_of_the_end() -> None:
-    seen, goal = view([message(1, 1), entry(2, "message", "b" * 2_000 + "e" * 2_000)], 200, limit=400)
+    seen, goal = view(
+        [message(1, 1), entry(2, "message", "b" * 2_000 + "e" * 2_000)], 200, limit=400
+    )
     after = clip_rest(seen, goal, Craft())
     assert after is not None
     clipped = shown(after)[-1].text

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memman import MemoryManager
+from memman.compression import drop_oldest
 from memman.compression.ledger import LEDGER_HEAD
 from memman.compression.words import exact_values
 from memman.explaining import Comparison, compare
@@ -110,7 +111,7 @@ def test_a_summary_of_summaries_is_held_against_the_first_originals() -> None:
 
 
 def test_what_was_dropped_has_nothing_beside_it() -> None:
-    memory = manager(min_entries_to_compress=99)
+    memory = manager(strategy=(drop_oldest,))
     orders(memory)
     talk(memory)
     memory.compress("s", target_tokens=400)

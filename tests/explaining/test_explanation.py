@@ -16,6 +16,7 @@ from memman import (
     MemoryManager,
     SessionNotFound,
 )
+from memman.compression import drop_oldest
 from memman.testing import ScriptedSummarizer
 
 
@@ -95,7 +96,7 @@ def test_a_cleared_result_is_stubbed_until_its_stub_is_summarised() -> None:
 
 
 def test_a_dropped_entry_is_shown_by_nothing_and_can_be_read() -> None:
-    memory = manager(min_entries_to_compress=99)
+    memory = manager(strategy=(drop_oldest,))
     ids = fill(memory)
     memory.compress("s", target_tokens=800)
     fate = fate_of(memory, ids[0])
@@ -172,7 +173,7 @@ def test_a_compression_is_told_with_its_numbers() -> None:
             record.tokens_before,
             record.tokens_after,
         )
-        assert "are over 1500" in told.reason
+        assert "are over max_tokens (1500)" in told.reason
         assert sum(told.replaced.values()) == sum(len(item.ids) for item in record.replacements)
 
 
@@ -419,7 +420,7 @@ def test_it_reads_as_text_with_a_line_for_each_state() -> None:
     at = memory.get_entry("s", summary.id).address
     assert f"summarised in {at}: 14 entries, 1,414 tokens: #3-#16" in text
     assert "active: 7 entries, 608 tokens: #2, #17-#22" in text
-    assert f"{done.tokens_before:,} -> {done.tokens_after:,} tokens (manual)" in text
+    assert f"{done.tokens_before:,} -> {done.tokens_after:,} tokens (by hand; " in text
     assert all(len(line) <= 160 for line in text.splitlines())
 
 

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memman import InvalidInput, MemoryManager
+from memman.compression import drop_oldest
 from memman.compression.ledger import LEDGER_HEAD
 from memman.explaining import Trace, trace
 from tests.examples import examples
@@ -187,7 +188,7 @@ def test_a_stub_that_was_summarised_later_tells_both() -> None:
 
 
 def test_a_dropped_entry_is_found_and_nothing_stands_for_it() -> None:
-    memory = manager(min_entries_to_compress=99)
+    memory = manager(strategy=(drop_oldest,))
     orders(memory)
     talk(memory)
     memory.compress("s", target_tokens=400)
