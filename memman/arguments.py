@@ -81,6 +81,12 @@ def check_goal(target_tokens: Any, focus: Any, summarize: Any) -> None:
         raise InvalidInput(f"summarize must be None, True or False, not {shown(summarize)}")
 
 
+def check_switch(given: Any, name: str) -> None:
+    """Raise `InvalidInput` unless it is True or False."""
+    if not isinstance(given, bool):
+        raise InvalidInput(f"{name} must be True or False, not {shown(given, 60)}")
+
+
 def check_on_conflict(on_conflict: str) -> None:
     """Refuses what is none of the three words."""
     if on_conflict not in ("fail", "skip", "new_session"):

@@ -29,6 +29,7 @@ from memman.arguments import (
     check_function,
     check_goal,
     check_on_conflict,
+    check_switch,
     checked_ids,
     checked_nonces,
     metadata_json,
@@ -131,6 +132,9 @@ class AsyncMemoryManager:
         new_nonce: 8 to 64 random hexadecimal digits for a new session; for tests.
         exclusive: this manager is the only writer of the store, so that it need not be asked for
             news at each operation. Always so for the store in memory that `None` makes.
+        trust_settings: whether the settings that sessions of the store have may name a model, a
+            summarizer, a prompt or a counting policy, or lift a limit; False for a store that others
+            write to.
 
     One manager belongs to one event loop of asyncio, and to the next one after that is closed; in another
     its methods raise `WrongEventLoop`. Receivers of its events may be coroutine functions.
@@ -158,10 +162,11 @@ class AsyncMemoryManager:
         new_id: Callable[[], str] | None = None,
         new_nonce: Callable[[], str] | None = None,
         exclusive: bool = False,
+        trust_settings: bool = True,
     ) -> None:
         self._start(
             AsyncDoor(), self, store, model, config, summarizer, counter, format, model_info, redact,
-            plugins, clock, new_id, new_nonce, exclusive,
+            plugins, clock, new_id, new_nonce, exclusive, trust_settings,
         )  # fmt: skip
 
     def _start(
@@ -181,6 +186,7 @@ class AsyncMemoryManager:
         new_id: Callable[[], str] | None,
         new_nonce: Callable[[], str] | None,
         exclusive: bool,
+        trust_settings: bool,
     ) -> None:
         self._door = door
         self._plugins = chosen_plugins(plugins)
@@ -191,8 +197,8 @@ class AsyncMemoryManager:
         ports = {"redact": redact, "clock": clock, "new_id": new_id, "new_nonce": new_nonce}
         for name, port in ports.items():
             check_function(port, name)
-        if not isinstance(exclusive, bool):
-            raise InvalidInput(f"exclusive must be True or False, not {shown(exclusive, 60)}")
+        check_switch(exclusive, "exclusive")
+        check_switch(trust_settings, "trust_settings")
         found = MemoryStore() if store is None else self._opened(store)
         refuse_async_port(found, _STORE_METHODS, door, "store")
         self._shared = Shared(
@@ -202,6 +208,7 @@ class AsyncMemoryManager:
             clock=partial(datetime.now, UTC) if clock is None else aware(clock),
             new_id=uuid7 if new_id is None else checked_ids(new_id),
             new_nonce=random_nonce if new_nonce is None else checked_nonces(new_nonce),
+            trust_settings=trust_settings,
             redact=redact,
             sender=sender,
             meter=resolver.meter,
@@ -721,7 +728,9 @@ class AsyncMemoryManager:
         """The session as a document: entries, summaries, totals, settings, and its whole log."""
         return await (await self._sessions.known(session_id)).export()
 
-    async def import_session(self, state: State, on_conflict: OnConflict = "fail") -> str:
+    async def import_session(
+        self, state: State, on_conflict: OnConflict = "fail", *, trust_settings: bool = False
+    ) -> str:
         """Restores a session from a document and returns its id. All or nothing.
 
         Totals, links and derived fields are checked against the log, never trusted.
@@ -730,6 +739,8 @@ class AsyncMemoryManager:
             state: a `SessionState`, its JSON, or that as plain data.
             on_conflict: when a session of this id exists: "fail", "skip" (keep what is there), or
                 "new_session" (import under a new id).
+        trust_settings: whether settings in it may take effect that name a model, a summarizer, a prompt
+            or a counting policy, or that lift a limit of this manager. They stay in its log either way.
 
         Raises:
             StateError: the document is not sound; `problems` has every fault.
@@ -737,7 +748,9 @@ class AsyncMemoryManager:
         """
         check_on_conflict(on_conflict)
         document = state if isinstance(state, SessionState) else SessionState.from_json(state)
-        return await Importing(self._shared, self._sessions).document(document, on_conflict)
+        check_switch(trust_settings, "trust_settings")
+        importing = Importing(self._shared, self._sessions)
+        return await importing.document(document, on_conflict, trust_settings)
 
     async def export_archive(
         self, session_id: str, to: Target, *, packing: Packing | None = None
@@ -767,6 +780,7 @@ class AsyncMemoryManager:
         on_conflict: OnConflict = "fail",
         *,
         limits: ArchiveLimits | None = None,
+        trust_settings: bool = False,
     ) -> str:
         """Restores a session from an archive and returns its id. All or nothing.
 
@@ -779,6 +793,7 @@ class AsyncMemoryManager:
                 how it is packed is told by its first bytes.
             on_conflict: as in `import_session`, when there is another session of this id.
             limits: what the archive may take at most; `ArchiveLimits()` if none.
+            trust_settings: as in `import_session`.
 
         Raises:
             StateError: it is not sound, or beyond a limit; `problems` has every fault with its line.
@@ -786,9 +801,10 @@ class AsyncMemoryManager:
             FileError: the file cannot be read.
         """
         check_on_conflict(on_conflict)
+        check_switch(trust_settings, "trust_settings")
         importing = Importing(self._shared, self._sessions)
         with _typed(source):
-            return await importing.archive(source, on_conflict, limits)
+            return await importing.archive(source, on_conflict, limits, trust_settings)
 
     async def clear_session(self, session_id: str) -> None:
         """Empties the window, pins and head included. The log stays; a clear is not undone."""

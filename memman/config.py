@@ -170,6 +170,15 @@ class MemoryConfig:
 SETTINGS: Final = tuple(field.name for field in fields(MemoryConfig))
 
 
+# Of settings that a session brought from elsewhere: no other one takes effect, nor one of these that
+# lifts a limit. None of them names a model, a program, a prompt or a time.
+HARMLESS = (
+    "max_tokens", "max_entries", "trigger_ratio", "target_ratio", "recent_window",
+    "min_entries_to_compress", "compression_ratio", "max_summary_ratio", "max_entry_ratio",
+    "overhead_tokens", "strategy",
+)  # fmt: skip
+
+
 def readable(stored: Mapping[str, Any]) -> dict[str, Any]:
     """The settings that a log has of its session, as they are taken today.
 

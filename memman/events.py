@@ -190,9 +190,13 @@ class ContextTrimmed(Event, frozen=True, kw_only=True):
 
 
 class SessionImported(Event, frozen=True, kw_only=True):
-    """A session was imported with so many records."""
+    """A session was imported with so many records.
+
+    `untrusted` names the settings in it that have no effect until they are trusted.
+    """
 
     records: int
+    untrusted: tuple[str, ...] = ()
 
 
 class SessionDeleted(Event, frozen=True, kw_only=True):

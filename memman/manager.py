@@ -55,6 +55,9 @@ class MemoryManager:
         new_nonce: 8 to 64 random hexadecimal digits for a new session; for tests.
         exclusive: this manager is the only writer of the store, so that it need not be asked for
             news at each operation. Always so for the store in memory that `None` makes.
+        trust_settings: whether the settings that sessions of the store have may name a model, a
+            summarizer, a prompt or a counting policy, or lift a limit; False for a store that others
+            write to.
 
     Any thread may use it. `AsyncMemoryManager` has the same verbs, awaited. With a `summarize_timeout` the
     summarizer runs on a daemon thread, with None in the caller's.
@@ -83,11 +86,12 @@ class MemoryManager:
         new_id: Callable[[], str] | None = None,
         new_nonce: Callable[[], str] | None = None,
         exclusive: bool = False,
+        trust_settings: bool = True,
     ) -> None:
         self._verbs = verbs = AsyncMemoryManager.__new__(AsyncMemoryManager)
         verbs._start(  # noqa: SLF001 - the two doors are one class in two forms
             SyncDoor(), self, store, model, config, summarizer, counter, format, model_info, redact,
-            plugins, clock, new_id, new_nonce, exclusive,
+            plugins, clock, new_id, new_nonce, exclusive, trust_settings,
         )  # fmt: skip
         self._adding, self._building = verbs._adding, verbs._building  # noqa: SLF001 - likewise
 
@@ -524,7 +528,9 @@ class MemoryManager:
         """The session as a document: entries, summaries, totals, settings, and its whole log."""
         return self._run(self._verbs.export_session(session_id))
 
-    def import_session(self, state: State, on_conflict: OnConflict = "fail") -> str:
+    def import_session(
+        self, state: State, on_conflict: OnConflict = "fail", *, trust_settings: bool = False
+    ) -> str:
         """Restores a session from a document and returns its id. All or nothing.
 
         Totals, links and derived fields are checked against the log, never trusted.
@@ -533,12 +539,16 @@ class MemoryManager:
             state: a `SessionState`, its JSON, or that as plain data.
             on_conflict: when a session of this id exists: "fail", "skip" (keep what is there), or
                 "new_session" (import under a new id).
+        trust_settings: whether settings in it may take effect that name a model, a summarizer, a prompt
+            or a counting policy, or that lift a limit of this manager. They stay in its log either way.
 
         Raises:
             StateError: the document is not sound; `problems` has every fault.
             SessionExists: with `on_conflict="fail"`.
         """
-        return self._run(self._verbs.import_session(state, on_conflict))
+        return self._run(
+            self._verbs.import_session(state, on_conflict, trust_settings=trust_settings)
+        )
 
     def export_archive(
         self, session_id: str, to: Target, *, packing: Packing | None = None
@@ -566,6 +576,7 @@ class MemoryManager:
         on_conflict: OnConflict = "fail",
         *,
         limits: ArchiveLimits | None = None,
+        trust_settings: bool = False,
     ) -> str:
         """Restores a session from an archive and returns its id. All or nothing.
 
@@ -578,13 +589,18 @@ class MemoryManager:
                 how it is packed is told by its first bytes.
             on_conflict: as in `import_session`, when there is another session of this id.
             limits: what the archive may take at most; `ArchiveLimits()` if none.
+            trust_settings: as in `import_session`.
 
         Raises:
             StateError: it is not sound, or beyond a limit; `problems` has every fault with its line.
             SessionExists: with `on_conflict="fail"`.
             FileError: the file cannot be read.
         """
-        return self._run(self._verbs.import_archive(source, on_conflict, limits=limits))
+        return self._run(
+            self._verbs.import_archive(
+                source, on_conflict, limits=limits, trust_settings=trust_settings
+            )
+        )
 
     def clear_session(self, session_id: str) -> None:
         """Empties the window, pins and head included. The log stays; a clear is not undone."""

@@ -164,12 +164,24 @@ class Cleared(msgspec.Struct, frozen=True, tag="cleared", tag_field="kind", kw_o
     at: datetime
 
 
-class Configured(msgspec.Struct, frozen=True, tag="configured", tag_field="kind", kw_only=True):
-    """Settings of the session changed."""
+class Configured(
+    msgspec.Struct,
+    frozen=True,
+    tag="configured",
+    tag_field="kind",
+    kw_only=True,
+    omit_defaults=True,
+):
+    """Settings of the session changed.
+
+    Settings of an imported session are not `trusted`: they stay in the log, and those that could call
+    anybody or lift a limit have no effect. The mark is the store's: documents and archives have none.
+    """
 
     id: str
     at: datetime
     changes: dict[str, Any]
+    trusted: bool = True
 
 
 class Learned(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -242,6 +254,7 @@ class Ledger(msgspec.Struct, frozen=True, omit_defaults=True):
     learned of each model. `nonce` is the session's, `observed` are the settings that were in effect when
     it was opened or last compressed. `undone` is what `tokens` and `entries` were at the newest undo; None
     if a compression came after.
+    `untrusted` names the settings whose value is of an import.
     """
 
     entries: int = 0
@@ -257,6 +270,7 @@ class Ledger(msgspec.Struct, frozen=True, omit_defaults=True):
     nonce: str = ""
     observed: SettingsInEffect = NOT_OBSERVED
     undone: tuple[int, int] | None = None
+    untrusted: frozenset[str] = frozenset()
 
     def after(self, seq: int, record: Record) -> Ledger:
         """The ledger once `record` has been appended at `seq`."""
@@ -290,7 +304,11 @@ class Ledger(msgspec.Struct, frozen=True, omit_defaults=True):
                     self, entries=0, tokens=0, era=seq, cost=NO_COST, undone=None
                 )
             case Configured():
-                return msgspec.structs.replace(self, settings=self.settings | record.changes)
+                return msgspec.structs.replace(
+                    self,
+                    settings=self.settings | record.changes,
+                    untrusted=untrusted_after(self.untrusted, record),
+                )
             case UsageReported():
                 learned = self.learned
                 if record.learned is not None:
@@ -302,6 +320,19 @@ class Ledger(msgspec.Struct, frozen=True, omit_defaults=True):
 def without_deleted(undone: tuple[int, int] | None, record: Deleted) -> tuple[int, int] | None:
     """The totals at an undo after a deletion, so that what was added since stays what it was."""
     return undone and (undone[0] - record.tokens, undone[1] - record.entries)
+
+
+def untrusted_after(untrusted: frozenset[str], record: Configured) -> frozenset[str]:
+    """Return the names of the untrusted settings after a record."""
+    names = record.changes.keys()
+    return untrusted - names if record.trusted else untrusted | names
+
+
+def trusting(record: Record, trusted: bool = True) -> Record:
+    """Return the record with its settings trusted or not; any other record as it is."""
+    if isinstance(record, Configured) and record.trusted != trusted:
+        return msgspec.structs.replace(record, trusted=trusted)
+    return record
 
 
 _TAKEN = "\x01"  # no id has a control character, so a name with one is nobody's own

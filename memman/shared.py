@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import msgspec
 
 from memman.compression import Craft, Step, stages_of
-from memman.config import Budget, MemoryConfig, lowered, readable, resolve_budget
+from memman.config import HARMLESS, Budget, MemoryConfig, lowered, readable, resolve_budget
 from memman.counting import Meter, RemoteMeter
 from memman.doors import Door
 from memman.entries import NO_JSON, Draft, Entry, check_draft, encode_json, entry_of
@@ -76,6 +76,7 @@ class Shared:
         clock: Callable[[], datetime],
         new_id: Callable[[], str],
         new_nonce: Callable[[], str],
+        trust_settings: bool,
         redact: Callable[[Entry], Entry] | None,
         sender: Any,
         meter: Callable[[MemoryConfig], Meter],
@@ -93,6 +94,7 @@ class Shared:
         self.clock = clock
         self.new_id = new_id
         self.new_nonce = new_nonce
+        self.trust_settings = trust_settings
         self.redact = redact
         self.sender = sender
         self.meter = meter
@@ -132,14 +134,40 @@ class Shared:
     def _time(self) -> float:
         return self.clock().timestamp()
 
-    def settled(self, settings: Mapping[str, Any]) -> Settled:
+    def settled(self, settings: Mapping[str, Any], untrusted: frozenset[str]) -> Settled:
         """The manager's settings with a session's own; sessions without their own share them."""
         if settings:
-            return self._settle(self.config.updated(readable(settings)))
+            return self._settle(self.config.updated(self.effective(settings, untrusted)))
         version, known = self.version, self._settled  # in this order: they may change meanwhile
         if known is None or known[0] != version:
             known = self._settled = version, self._settle(self.config)
         return known[1]
+
+    def effective(self, settings: Mapping[str, Any], untrusted: frozenset[str]) -> dict[str, Any]:
+        """Return those of a session's settings that take effect.
+
+        Of untrusted ones these are the harmless ones that lift no limit of the trusted settings.
+        """
+        given = readable(settings)
+        if not self.trust_settings:
+            untrusted = frozenset(given)
+        chosen = {name: value for name, value in given.items() if name not in untrusted}
+        if len(chosen) == len(given):
+            return chosen
+        base = self._budget(chosen)
+        for name in HARMLESS:
+            if name in untrusted and name in given:
+                wanted = {**chosen, name: given[name]}
+                budget = self._budget(wanted)
+                more = budget.max_entries is None or budget.max_entries > (base.max_entries or 0)
+                lifts = name == "max_entries" and base.max_entries is not None and more
+                if budget.max_tokens <= base.max_tokens and not lifts:
+                    chosen = wanted
+        return chosen
+
+    def _budget(self, settings: Mapping[str, Any]) -> Budget:
+        config = self.config.updated(settings)
+        return resolve_budget(config, self.limits(config.model))
 
     def _settle(self, config: MemoryConfig) -> Settled:
         budget = resolve_budget(config, self.limits(config.model))

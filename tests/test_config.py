@@ -462,8 +462,8 @@ def test_settings_that_change_while_a_session_takes_them_in_are_taken_in_next(
     shared = memory._verbs._shared
     plain, taken = shared.settled, []
 
-    def settled(settings: Any) -> Any:
-        found = plain(settings)
+    def settled(*settings: Any) -> Any:
+        found = plain(*settings)
         if not taken:
             taken.append(found)
             memory.update_config(max_entries=77)  # as another thread would

@@ -22,7 +22,16 @@ from memman.errors import EntryNotFound, InvalidInput, Refused, StateError
 from memman.extents import check_extent
 from memman.history import History
 from memman.ports import Place
-from memman.records import Added, Configured, Deleted, Record, deleted_in, tainted_by, tombstone
+from memman.records import (
+    Added,
+    Configured,
+    Deleted,
+    Record,
+    deleted_in,
+    tainted_by,
+    tombstone,
+    trusting,
+)
 from memman.results import Summary, summary_of
 from memman.showing import shown
 
@@ -226,7 +235,7 @@ def _bare(entry: Entry, pinned: bool) -> Entry:
 def _as_shown(record: Record, history: History) -> Record | Shown:
     """A record as the document has it."""
     if not isinstance(record, Added):
-        return record
+        return trusting(record)
     if record.id in history.added:
         return Shown(record.id, record.entry.pinned)
     return Added(msgspec.structs.replace(record.entry, seq=0))  # its place in the list is its seq

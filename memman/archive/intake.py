@@ -18,7 +18,7 @@ from memman.archive.spool import Spool
 from memman.entries import Entry, is_path
 from memman.errors import EntryNotFound, InvalidInput, Refused, StateError
 from memman.ports import Place
-from memman.records import Record
+from memman.records import Record, trusting
 from memman.showing import shown
 
 Source = str | os.PathLike[str] | BinaryIO
@@ -33,6 +33,7 @@ class Intake:
         limits: what it may take at most.
         meter: whose counts are worked out anew; None takes all counts as they are.
         redacted: what an entry becomes before it is stored.
+        trusted: whether the settings in it may take effect.
     """
 
     blocking = True
@@ -43,6 +44,8 @@ class Intake:
         limits: ArchiveLimits | None = None,
         meter: Recount | None = None,
         redacted: Callable[[Entry], Entry] | None = None,
+        *,
+        trusted: bool = True,
     ) -> None:
         self._source = source
         self._limits = DEFAULT_LIMITS if limits is None else limits
@@ -50,6 +53,7 @@ class Intake:
             raise InvalidInput(f"limits must be ArchiveLimits, not {type(limits).__name__}")
         self._meter = meter
         self._redacted = redacted
+        self._trusted = trusted
         self._outline = Outline()
         # The place, by id, of what has no content and costs something.
         self._blank: dict[str, int] = {}
@@ -105,6 +109,7 @@ class Intake:
             reader.faults.add(seq + 1, f"{type(record).__name__}: {error}")
         else:
             redacted = self._redacted
+            record = trusting(record, self._trusted)
             self.records.append(record if redacted is None else with_entry(record, redacted))
             return True
         return False

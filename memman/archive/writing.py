@@ -16,7 +16,7 @@ from memman.archive.reading import ArchiveInfo
 from memman.entries import is_path
 from memman.errors import InvalidInput
 from memman.files import NewFile
-from memman.records import Added, Record, tainted_by, tombstone
+from memman.records import Added, Record, tainted_by, tombstone, trusting
 from memman.showing import shown
 
 Target = str | os.PathLike[str] | BinaryIO
@@ -106,7 +106,7 @@ class ArchiveWriter:
             self._entries += 1
             if record.entry.seq:
                 return Added(msgspec.structs.replace(record.entry, seq=0))
-        return record
+        return trusting(record)
 
     def _put(self, data: bytes) -> None:
         self._packed.write(data)

@@ -134,7 +134,7 @@ def archived_records(session_id: str, records: Iterable[Record]) -> Iterator[tup
 
 def read_own_archive(memory: MemoryManager, path: str, on_conflict: OnConflict) -> str:
     """Takes an archive in that was made just now, however large it is; returns its session's id."""
-    return memory.import_archive(path, on_conflict, limits=_OURS)
+    return memory.import_archive(path, on_conflict, limits=_OURS, trust_settings=True)
 
 
 def read_archive(

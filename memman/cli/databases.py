@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
 from pathlib import Path
 from stat import S_ISFIFO
 
@@ -10,15 +12,16 @@ import click
 from memman.cli.lines import STDIN
 from memman.cli.problems import UnreadableError, UnusableError
 from memman.cli.watching import watched
-from memman.config import MemoryConfig
+from memman.config import HARMLESS, MemoryConfig
 from memman.entries import file_mode
 from memman.errors import StoreError
 from memman.manager import MemoryManager
 from memman.plugins import shared_plugins
 from memman.ports import SessionInfo, Store
-from memman.stores import is_url, open_store, without_password
+from memman.stores import MemoryStore, is_url, open_store, without_password
 from memman.summarizers import DIGEST
 
+_ADOPTED = ("model", "reserve_output", *HARMLESS)
 _MAGIC = b"SQLite format 3\x00"
 _CHOSEN = "memman.cli.session"
 _MOST_NAMED = 8
@@ -86,6 +89,30 @@ def quiet_manager(store: Store | None = None, model: str | None = None) -> Memor
     """
     config = MemoryConfig(auto_compress=False, model=model)
     return MemoryManager(store, config=config, summarizer=DIGEST)
+
+
+def copied(take: Callable[[MemoryManager], str]) -> tuple[MemoryManager, str]:
+    """Return a manager with a copy of one session, which `take` imports, and the session's id.
+
+    The session's settings become the manager's, without those that call anybody: its model only says whose
+    local counter counts.
+    """
+    store = MemoryStore()
+    memory = quiet_manager(store)
+    imports = logging.getLogger("memman.imports")
+    imports.addFilter(_nothing)  # the settings that it warns of take effect here
+    try:
+        session_id = take(memory)
+    finally:
+        imports.removeFilter(_nothing)
+    snapshot = store.load(session_id)
+    settings = {} if snapshot is None else snapshot.ledger.settings
+    memory.update_config(**{name: settings[name] for name in _ADOPTED if name in settings})
+    return memory, session_id
+
+
+def _nothing(_record: logging.LogRecord) -> bool:
+    return False
 
 
 def database(path: str, model: str | None = None) -> MemoryManager:

@@ -263,7 +263,7 @@ def _in_database(into: str, session_id: str) -> Document:
 
 def _stored(state: SessionState, into: str, on_conflict: OnConflict) -> str:
     """Puts a session into a database; the id that it has there."""
-    return database(into).import_session(state, on_conflict)
+    return database(into).import_session(state, on_conflict, trust_settings=True)
 
 
 def _compressed(

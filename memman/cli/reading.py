@@ -139,7 +139,8 @@ class Log:
         Raises `UnusableError` for one of more than `most` entries.
         """
         read = self.read() if most is None else self._at_most(most)
-        memory.import_session(state_of_log(session_id, read, self.counting(memory), settings))
+        state = state_of_log(session_id, read, self.counting(memory), settings)
+        memory.import_session(state, trust_settings=True)
 
     def _at_most(self, entries: int) -> Iterator[ReadItem]:
         for number, item in enumerate(self.read()):

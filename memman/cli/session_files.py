@@ -19,7 +19,14 @@ from memman.cli.archives import (
     spooled,
     write_archive,
 )
-from memman.cli.databases import check_readable, chosen, is_database, opened, quiet_manager
+from memman.cli.databases import (
+    check_readable,
+    chosen,
+    copied,
+    is_database,
+    opened,
+    quiet_manager,
+)
 from memman.cli.lines import STDIN, File, decode, read_bytes, text_of
 from memman.cli.output import write_json
 from memman.cli.problems import UnreadableError, UnusableError
@@ -42,8 +49,7 @@ class Session:
     @classmethod
     def of(cls, state: SessionState, model: str | None = None) -> Session:
         """The session of a document."""
-        memory = quiet_manager()
-        return _with_model(cls(memory, memory.import_session(state)), model)
+        return _with_model(cls(*copied(lambda memory: memory.import_session(state))), model)
 
     @cached_property
     def places(self) -> dict[str, Entry]:
@@ -77,8 +83,7 @@ def load(path: str, model: str | None = None, *, to: str | None = None) -> Sessi
         raise UnusableError("--session chooses among the sessions of a database, and S is none")
     file = spooled(path)
     if archived_session(file) is not None:
-        memory = quiet_manager()
-        return _with_model(Session(memory, read_archive(memory, file)), model)
+        return _with_model(Session(*copied(lambda memory: read_archive(memory, file))), model)
     return Session.of(document_of(read_bytes(file), "stdin" if path == STDIN else path), model)
 
 

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from memman import events
 from memman.archive import ArchiveLimits, Intake, SessionState, Source, checked, with_entries
-from memman.config import readable
 from memman.counting import Meter
 from memman.entries import Entry, TokenCount
 from memman.errors import MemmanError, SessionExists, StateError, StoreConflict
 from memman.ports import Place
-from memman.records import Record
+from memman.records import Record, trusting
 from memman.sessions.living import LiveSessions
 from memman.sessions.session import Session
 from memman.shared import Shared
 
+logger = logging.getLogger("memman.imports")
 OnConflict = Literal["fail", "skip", "new_session"]
 """What an import does where the session exists: refuse, leave it, or make a copy under a new id."""
 _EXISTS = (
@@ -32,34 +33,36 @@ class Importing:
         self._shared = shared
         self._sessions = sessions
 
-    async def document(self, state: SessionState, on_conflict: OnConflict) -> str:
+    async def document(self, state: SessionState, on_conflict: OnConflict, trust: bool) -> str:
         """A session from a document. Raises `StateError` and `SessionExists`."""
         shared, meter = self._shared, self._meter()
         sound = checked(state, meter)
-        self._check_settings(state.settings)
-        records = sound.records
+        records = tuple(trusting(record, trust) for record in sound.records)
+        untrusted = self._without_effect(state.settings, trust)
         if shared.redact is not None:
             records = with_entries(records, Session(state.session_id, shared).redacted)
         session_id, exists = await self._name_for(state.session_id, on_conflict)
         if not exists:
-            await self._begin(session_id, records, sound.window, len(records), meter)
+            await self._begin(session_id, records, sound.window, len(records), meter, untrusted)
         elif on_conflict == "fail":
             raise SessionExists(_EXISTS.format(session_id))
         return session_id
 
     async def archive(
-        self, source: Source, on_conflict: OnConflict, limits: ArchiveLimits | None
+        self, source: Source, on_conflict: OnConflict, limits: ArchiveLimits | None, trust: bool
     ) -> str:
         """A session from an archive. Raises `StateError`, `SessionExists` and `OSError`."""
         shared, meter = self._shared, self._meter()
         redacted = Session("", shared).redacted if shared.redact is not None else None
-        intake = Intake(source, limits, meter, redacted)
+        intake = Intake(source, limits, meter, redacted, trusted=trust)
         try:
             info = await shared.door.to_the_end(shared.door.call(intake, intake.check))
-            self._check_settings(intake.settings)
+            untrusted = self._without_effect(intake.settings, trust)
             session_id, exists = await self._name_for(info.session_id, on_conflict)
             if not exists:
-                await self._begin(session_id, intake.records, intake.window(), intake.floor, meter)
+                await self._begin(
+                    session_id, intake.records, intake.window(), intake.floor, meter, untrusted
+                )
             elif on_conflict == "fail":
                 session = self._sessions.named(session_id)
                 if not await session.holds(intake.records):
@@ -71,12 +74,19 @@ class Importing:
     def _meter(self) -> _WatchedMeter:
         return _WatchedMeter(self._shared.meter(self._shared.config))
 
-    def _check_settings(self, settings: Mapping[str, Any]) -> None:
-        """Raises `StateError` where a session's settings do not go with this manager."""
+    def _without_effect(self, settings: Mapping[str, Any], trust: bool) -> tuple[str, ...]:
+        """Return the names of an import's settings that have no effect until they are trusted.
+
+        Raises `StateError` if the others do not work with this manager.
+        """
+        shared = self._shared
+        untrusted = frozenset() if trust else frozenset(settings)
         try:
-            self._shared.check(self._shared.config.updated(readable(settings)))
+            effective = shared.effective(settings, untrusted)
+            shared.check(shared.config.updated(effective))
         except MemmanError as error:
             raise StateError([f"its settings do not work here: {error}"]) from error
+        return () if trust else tuple(sorted(settings.keys() - effective.keys()))
 
     async def _name_for(self, session_id: str, on_conflict: OnConflict) -> tuple[str, bool]:
         """The id that an import goes under, and whether there is a session of that id."""
@@ -94,6 +104,7 @@ class Importing:
         window: Sequence[Place],
         floor: int,
         meter: _WatchedMeter,
+        untrusted: tuple[str, ...],
     ) -> None:
         """Stores an imported session and tells of it, and of counts that were estimated for it."""
         shared = self._shared
@@ -110,7 +121,11 @@ class Importing:
                 expect_head=0,
             )
             session = self._sessions.named(session_id)
-            session.notice(events.SessionImported(session_id=session_id, records=len(records)))
+            session.notice(
+                events.SessionImported(
+                    session_id=session_id, records=len(records), untrusted=untrusted
+                )
+            )
             if meter.failure:
                 fell = events.CountFellBack(
                     session_id=session_id, counter=meter.fingerprint, reason=meter.failure
@@ -122,6 +137,13 @@ class Importing:
             session = await shared.door.to_the_end(begun())
         except StoreConflict as error:
             raise SessionExists(f"session {session_id!r} was created meanwhile") from error
+        if untrusted:
+            logger.warning(
+                "settings that session %s brought have no effect: %s (import it with "
+                "trust_settings=True, or set them yourself with update_config)",
+                session_id,
+                ", ".join(untrusted),
+            )
         await session.tell()
 
 

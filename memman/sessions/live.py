@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from memman import events
-from memman.config import MANAGER_SETTINGS, readable
+from memman.config import MANAGER_SETTINGS
 from memman.contexts import Contexts, recounted
 from memman.counting import model_key, predicted
 from memman.doors import Lock, SyncLock
@@ -37,6 +37,7 @@ from memman.records import (
     deleted_in,
     tainted_by,
     without_deleted,
+    untrusted_after,
 )
 from memman.sessions.pacing import Pace, Progress
 from memman.sessions.telling import Telling
@@ -107,6 +108,7 @@ class LiveWindow(Telling):
         "_tokens",
         "_trigger",
         "_undone",
+        "_untrusted",
         "_usage",
         "_version",
         "_window",
@@ -126,6 +128,7 @@ class LiveWindow(Telling):
         # nothing was ever recorded.
         self._inflight: tuple[Record, ...] | None = ()
         self._settings = _NO_SETTINGS
+        self._untrusted: frozenset[str] = frozenset()
         self._nonce = ""
         self._version = -1
         self._entries = self._tokens = 0
@@ -168,11 +171,11 @@ class LiveWindow(Telling):
         shared = self._shared
         version = shared.version  # before them: another thread may change them meanwhile
         try:
-            settled = shared.settled(self._settings)
+            settled = shared.settled(self._settings, self._untrusted)
         except MemmanError as error:
             # The session's own settings do not go with the manager's: reading must not fail on that.
             logger.warning("settings of session %s are left aside: %s", self.id, error)
-            settled = shared.settled({})
+            settled = shared.settled({}, frozenset())
         self._version = version
         self._settled = settled
         self._config, self._budget, self._meter = settled.config, settled.budget, settled.meter
@@ -189,10 +192,15 @@ class LiveWindow(Telling):
         """Changes settings of this session alone; they persist with it."""
         plain = _plain_settings(changes)
         shared = self._shared
+        if not shared.trust_settings:
+            raise InvalidInput(
+                "this manager ignores settings of its sessions (trust_settings=False): give it to the "
+                "manager's config, or to update_config without a session_id"
+            )
         async with self._lock:
             await self._refresh()
             # Together, so that what is set may repair what was stored.
-            together = {**readable(self._settings), **plain}
+            together = {**shared.effective(self._settings, self._untrusted), **plain}
             shared.check_change(self._config, shared.config.updated(together))
             as_stored = msgspec.json.decode(json_bytes(plain, "what is set"))
             record = Configured(id=shared.new_id(), at=shared.clock(), changes=as_stored)
@@ -321,6 +329,7 @@ class LiveWindow(Telling):
                 self._nonce = record.nonce
             case Configured(changes=changes):
                 self._settings = self._settings | changes
+                self._untrusted = untrusted_after(self._untrusted, record)
                 self._configure()
                 self._recount()
             case UsageReported():
@@ -363,8 +372,8 @@ class LiveWindow(Telling):
         self._last_counted, self._usage = ledger.last_counted_at, ledger.usage
         known = {model_key(model): known for model, known in ledger.learned.items()}
         self._learned = known or _NOTHING_LEARNED
-        if ledger.settings != self._settings:
-            self._settings = dict(ledger.settings)
+        if (ledger.settings, ledger.untrusted) != (self._settings, self._untrusted):
+            self._settings, self._untrusted = dict(ledger.settings), ledger.untrusted
             self._configure()
         self._recount()
         if inflight:
@@ -386,7 +395,7 @@ class LiveWindow(Telling):
         self._cost = self._spent = self._owed = NO_COST
         self._learned, self._anchors, self._confirmed = _NOTHING_LEARNED, _NO_ANCHORS, None
         if self._settings:
-            self._settings = _NO_SETTINGS
+            self._settings, self._untrusted = _NO_SETTINGS, frozenset()
             self._configure()
         self._inflight = ()  # another manager of the store may begin it
 
