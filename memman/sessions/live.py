@@ -36,8 +36,8 @@ from memman.records import (
     UsageReported,
     deleted_in,
     tainted_by,
-    without_deleted,
     untrusted_after,
+    without_deleted,
 )
 from memman.sessions.pacing import Pace, Progress
 from memman.sessions.telling import Telling
