@@ -7,6 +7,7 @@ import zlib
 from collections.abc import Callable
 from typing import Any, BinaryIO, Literal, cast
 
+from memman.about import how_to_install
 from memman.archive.limits import ArchiveLimits
 from memman.errors import InvalidInput, StateError
 from memman.showing import shown
@@ -160,6 +161,6 @@ def _zstandard() -> Any:
         import zstandard
     except ImportError:
         raise InvalidInput(
-            "zstd needs the extra zstd: pip install 'memman-core[zstd]'; or use gzip, which needs nothing"
+            f"zstd needs an extra: {how_to_install('memman-core[zstd]')}; or use gzip, which needs nothing"
         ) from None
     return zstandard

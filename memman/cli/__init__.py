@@ -6,6 +6,8 @@ import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
 
+from memman.about import how_to_install
+
 _NEEDED = ("click", "rich")
 
 
@@ -14,8 +16,7 @@ def main(args: Sequence[str] | None = None) -> None:
     missing = [name for name in _NEEDED if not _installed(name)]
     if missing:
         sys.stderr.write(
-            f"memman: the command needs {' and '.join(missing)}: "
-            'run `pip install "memman-core[cli]"`\n'
+            f"memman: the command needs {' and '.join(missing)}: {how_to_install('memman-core[cli]')}\n"
         )
         raise SystemExit(2)
     from memman.cli.app import run

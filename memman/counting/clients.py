@@ -12,6 +12,7 @@ from functools import partial
 from importlib import util
 from typing import Any
 
+from memman.about import how_to_install
 from memman.counting.aside import aside
 from memman.errors import CounterUnavailable
 from memman.forks import renew_in_child
@@ -98,7 +99,7 @@ def require(module: str, distribution: str) -> None:
     except ModuleNotFoundError:  # the package around it is not there
         found = None
     if found is None:
-        raise CounterUnavailable(f"the module {module} is missing: pip install {distribution}")
+        raise CounterUnavailable(f"the module {module} is missing: {how_to_install(distribution)}")
 
 
 def sent_name(given: str, model: ModelRef | None) -> str:

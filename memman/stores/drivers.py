@@ -8,6 +8,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from memman.about import how_to_install
 from memman.errors import StoreError
 
 Driver = Literal["sqlite3", "apsw"]
@@ -70,7 +71,8 @@ def _apsw() -> Library:
     try:
         import apsw
     except ImportError:
-        raise StoreError("driver=apsw needs the extra: pip install 'memman-core[apsw]'") from None
+        need = how_to_install("memman-core[apsw]")
+        raise StoreError(f"driver=apsw needs an extra: {need}") from None
 
     # What a store uses of the standard library's connections and APSW has under other names.
     class Cursor(apsw.Cursor):

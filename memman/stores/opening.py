@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
+from memman.about import how_to_install
 from memman.entries import is_path
 from memman.errors import PluginNotFound, StoreError
 from memman.plugins import Plugins
@@ -135,4 +136,4 @@ def no_store(given: str) -> str:
     plugin = PLUGINS.get(_scheme(given))
     if plugin is None:
         return f"no installed plugin opens a store of the scheme {scheme!r}; pass a path or a Store"
-    return f"a store of the scheme {scheme!r} is opened by a plugin: pip install {plugin}"
+    return f"a store of the scheme {scheme!r} is opened by a plugin: {how_to_install(plugin)}"

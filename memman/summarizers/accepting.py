@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
+from memman.about import how_to_install
 from memman.config import usable_input
 from memman.doors import Door, close_awaitable, is_async_callable
 from memman.entries import MOST_TOKENS, is_encodable
@@ -267,6 +268,6 @@ def _not_found(name: str, plugins: Plugins) -> str:
         limited = (
             " (MEMMAN_PLUGINS says which are loaded)" if "MEMMAN_PLUGINS" in os.environ else ""
         )
-        return f"the summarizer {name!r} needs a plugin{limited}: pip install {distribution}"
+        return f"the summarizer {name!r} needs a plugin{limited}: {how_to_install(distribution)}"
     why = faults[0] or "it does not answer; install its newest version"
     return f"the plugin {distribution} has no summarizer for {name!r}: {why}"

@@ -209,7 +209,7 @@ def test_without_its_packages_it_names_the_command_that_installs_them(missing):
         "main(['--version'])\n"
     )
     assert done.returncode == 2
-    assert 'pip install "memman-core[cli]"' in done.stderr
+    assert "pip install '.[cli]'" in done.stderr
     assert " and ".join(missing) in done.stderr
     assert len(done.stderr.splitlines()) == 1
 

@@ -100,7 +100,7 @@ def test_errors_of_apsw_are_the_same_typed_errors(path: str) -> None:
 def test_without_the_extra_it_is_named(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     library.cache_clear()
     monkeypatch.setitem(sys.modules, "apsw", None)
-    with pytest.raises(StoreError, match=r"pip install 'memman-core\[apsw\]'"):
+    with pytest.raises(StoreError, match=r"pip install '\.\[apsw\]'"):
         SQLiteStore(path, driver="apsw")
     assert not Path(path).exists()
 

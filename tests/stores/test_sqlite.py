@@ -422,7 +422,7 @@ def test_what_is_no_path_is_told_so(value: Any) -> None:
 
 def test_a_url_of_another_scheme_names_the_plugin_and_no_password() -> None:
     told = no_store("postgresql://ada:secret@db/chat")
-    assert told.endswith("pip install memman-postgres")
+    assert told.endswith("pip install './plugins/memman-postgres'")
     assert "secret" not in told
 
 

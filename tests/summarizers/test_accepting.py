@@ -267,7 +267,7 @@ def test_a_summarizer_is_made_once_for_a_name(found: Plugins) -> None:
 def test_a_known_name_without_its_plugin_says_what_to_install(
     name: str, distribution: str, found: Plugins
 ) -> None:
-    with pytest.raises(PluginNotFound, match=f"pip install {distribution}"):
+    with pytest.raises(PluginNotFound, match=f"pip install './plugins/{distribution}'"):
         MemoryManager(summarizer=name)
 
 

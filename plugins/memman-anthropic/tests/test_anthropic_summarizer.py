@@ -165,7 +165,7 @@ def test_an_async_client_is_refused() -> None:
 
 def test_without_the_sdk_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name, package=None: None)
-    with pytest.raises(SummarizerUnavailable, match="pip install memman-anthropic"):
+    with pytest.raises(SummarizerUnavailable, match=r"pip install '\./plugins/memman-anthropic'"):
         MemoryManager(summarizer=f"anthropic:{MODEL}")
 
 

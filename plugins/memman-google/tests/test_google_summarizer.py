@@ -184,7 +184,7 @@ def test_without_vertexs_credentials_it_says_what_to_set(
 
 def test_without_the_sdk_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name, package=None: None)
-    with pytest.raises(SummarizerUnavailable, match="pip install memman-google"):
+    with pytest.raises(SummarizerUnavailable, match=r"pip install '\./plugins/memman-google'"):
         MemoryManager(summarizer=f"google:{MODEL}")
 
 

