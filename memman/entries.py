@@ -10,6 +10,7 @@ import math
 import operator
 import os
 import re
+from collections.abc import Callable
 from datetime import datetime
 from functools import cache
 from typing import Any, Literal, TypeVar
@@ -19,6 +20,7 @@ import msgspec
 from memman.errors import InvalidInput
 from memman.extents import MAX_DEPTH, MAX_ENTRY_BYTES, check_extent
 from memman.showing import shown
+from memman.unseen import gap
 
 EntryType = Literal["message", "tool_call", "tool_result", "context", "summary"]
 """What an entry is."""
@@ -31,22 +33,22 @@ Accuracy = Literal["high", "medium", "low"]
 ENTRY_TYPES: tuple[EntryType, ...] = ("message", "tool_call", "tool_result", "context", "summary")
 NO_JSON = msgspec.Raw()
 MOST_TOKENS = 2**53  # exact in every store, and in what other programs make of JSON
+# Alphabets in circles, squares and parentheses.
+_ENCLOSED = (0x24B6, 0x24D0, 0x249C, 0x1F110, 0x1F130, 0x1F150, 0x1F170)
 MAX_NAME_CHARACTERS = 1_000
 MAX_SOURCE_CHARACTERS = 4_096
 _MAX_ID_BYTES = 255
-_IMITATION = re.compile(r"\[(?=\s*(?:end\s+of\s+)?memman\b)", re.IGNORECASE)
 _ADDRESS = re.compile(r"#([1-9][0-9]{0,17})(?:\.([1-9][0-9]{0,8}))?")
-_ODD_BRACKETS = "\uff3b\u3010\u3014\u27e6\u301a"
-_UNSEEN = r"[\s\u00ad\u034f\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff]*"
+_ODD_BRACKETS = "\uff3b\u3010\u3014\u27e6\u301a\u2045\u2772\u298b"
 # Cyrillic, Greek and other letters that are printed like those of our delimiters, beside the wide, the
 # circled and the thirteen mathematical alphabets.
 _ALIKE = {
-    "a": "\u0430\u03b1\u0251",
-    "d": "\u0501\u217e",
-    "e": "\u0435\u0395",
-    "m": "\u043c\u039c\u217f",
-    "n": "\u0578\u039d",
-    "o": "\u043e\u03bf",
+    "a": "\u0430\u03b1\u0251\u1d00",
+    "d": "\u0501\u217e\u1d05",
+    "e": "\u0435\u0395\u1d07\u212f",
+    "m": "\u043c\u039c\u217f\u1d0d\u13b7",
+    "n": "\u0578\u039d\u0274",
+    "o": "\u043e\u03bf\u1d0f\u2134",
 }
 
 
@@ -545,25 +547,33 @@ def neutralised(text: str) -> str:
     So are those with letters that only look the same, or with characters that nobody sees.
     """
     if text.isascii():
-        return _IMITATION.sub("[ ", text)
+        return _ASCII_IMITATION.sub("[ ", text)
     if any([bracket in text for bracket in _ODD_BRACKETS]):
         return _lookalike(rf"[\[{_ODD_BRACKETS}]").sub(r"\g<0> ", text)
-    # A single bracket is searched for far quicker than any of six, and put in quicker as a plain text.
-    return _lookalike(r"\[").sub("[ ", text)
+    # A single bracket is searched for far quicker than any of nine, and put in quicker as a plain text.
+    return _lookalike(r"\[").sub("[ ", text) if "[" in text else text
+
+
+def _imitation(bracket: str, gap: str, letters: Callable[[str], str]) -> re.Pattern[str]:
+    """A pattern for a bracket before memman's name, with a gap anywhere between its letters."""
+    end, name = (gap.join(map(letters, word)) for word in ("endof", "memman"))
+    return re.compile(rf"{bracket}(?={gap}(?:{end}{gap})?{name}(?!\w))", re.IGNORECASE)
 
 
 @cache
 def _lookalike(bracket: str) -> re.Pattern[str]:
-    end, name = (_UNSEEN.join(map(_printed_like, word)) for word in ("endof", "memman"))
-    return re.compile(rf"{bracket}(?={_UNSEEN}(?:{end}{_UNSEEN})?{name}(?!\w))", re.IGNORECASE)
+    return _imitation(bracket, gap(), _printed_like)
 
 
 def _printed_like(letter: str) -> str:
     """A class of what is printed like a small letter or its capital."""
     at = ord(letter) - ord("a")
-    plain = [first + at for first in (ord("a"), 0xFF41, 0x24D0)]
+    plain = [first + at for first in (ord("a"), 0xFF41, *_ENCLOSED)]
     mathematical = [first + 52 * k + at for k in range(13) for first in (0x1D400, 0x1D41A)]
     return f"[{''.join(map(chr, plain + mathematical))}{_ALIKE.get(letter, '')}]"
+
+
+_ASCII_IMITATION = _imitation(r"\[", r"[\s\x00-\x1f\x7f]*", str)
 
 
 def transcript_line(entry: Entry, text: str) -> str:

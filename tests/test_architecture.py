@@ -22,7 +22,7 @@ PACKAGE = Path(memman.__file__).parent
 # The table of design.md, section 3. Packages of layer 2 know nothing of each other.
 LAYERS = {
     "errors": 0, "files": 0, "forks": 0, "showing": 0, "entries": 0, "presets": 0, "config": 0, "ids": 0,
-    "about": 0, "extents": 0,
+    "about": 0, "extents": 0, "unseen": 0,
     "covered": 1, "records": 1, "ports": 1, "window": 1, "events": 1, "hookspecs": 1, "plugins": 1,
     "drafts": 1, "history": 1, "tools": 1, "signals": 1, "tables": 1, "results": 1, "doors": 1, "usage": 1,
     "arguments": 1, "notebooks": 1,

@@ -22,6 +22,7 @@ from memman.entries import (
     text_of,
     transcript_line,
 )
+from memman.unseen import ODD_LINE_END
 
 CONVERSATION: Final = "[memman conversation]"
 SHOWN_CHARS: Final = 2_000  # of a tool result or context: its beginning and end tell most
@@ -61,24 +62,14 @@ def _line(entry: Entry) -> str:
 
 def _indented(entries: Sequence[str]) -> str:
     """The entries one below the other, with the further lines of each indented."""
-    text = "\n".join([entry.replace("\n", _INDENTED) for entry in entries])
-    if not _breaks_oddly(text):
-        return text
     return "\n".join(
         [
             _INDENTED.join(entry.splitlines())
-            if _breaks_oddly(entry)
+            if ODD_LINE_END.search(entry)
             else entry.replace("\n", _INDENTED)
             for entry in entries
         ]
     )
-
-
-def _breaks_oddly(text: str) -> bool:
-    """Whether anything but a newline ends a line; each look is far quicker than a division into lines."""
-    odd = "\r" in text or "\v" in text or "\f" in text
-    odd = odd or "\x1c" in text or "\x1d" in text or "\x1e" in text
-    return odd or (not text.isascii() and ("\x85" in text or "\u2028" in text or "\u2029" in text))
 
 
 def shown(entry: Entry) -> str:

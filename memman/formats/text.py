@@ -11,7 +11,8 @@
     Tool NAME: ...
     Context SOURCE: ...
 
-A line of an entry that looks like the beginning of another is written with a backslash before it.
+A line of an entry that looks like the beginning of another is written with a backslash before it, whatever
+ends the line before it and however the beginning is written (` System:`, `SYSTEM:`, `Human:`).
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from memman.formats.parts import has_unsaid
 from memman.formats.plain import parse_each
 from memman.formats.turns import NO_RESULT, NOT_SAID
 from memman.ports import Rendered, Turn
+from memman.unseen import CONTROLS, INVISIBLE, LINE_ENDS
 
 SUMMARIES = "=== Previous Conversation Summaries ==="
 RECENT = "=== Recent Conversation ==="
@@ -33,11 +35,21 @@ _HEAD = re.compile(
     r"(?P<role>User|Assistant|System): ?(?P<said>.*)"
     r"|Tool call (?P<call>[^\s(]+)\((?P<arguments>.*)"
     r"|Tool (?P<tool>\S+?): ?(?P<result>.*)"
-    r"|Context (?P<source>.+?): ?(?P<context>.*)"
+    rf"|Context (?P<source>[^{LINE_ENDS}]+?): ?(?P<context>.*)"
     r"|Summary: ?(?P<summary>.*)",
 )
 _SECTION = re.compile(rf"{re.escape(SUMMARIES)}|{re.escape(RECENT)}")
 _DATES = re.compile(r"\[\d{4}-\d{2}-\d{2} - \d{4}-\d{2}-\d{2}\]")
+_ROLES = "user|human|assistant|ai|system|developer"
+_BLANKS = rf"[ \t\xa0\u1680\u2000-\u200a\u202f\u205f\u3000{CONTROLS}{INVISIBLE}*_#>]*"
+# What a reader may take for the beginning of an entry or of a section, escaped or not.
+_HEADING = (
+    rf"\\*{_BLANKS}(?:(?i:{_ROLES}){_BLANKS}[:\uff1a]|Tool call [^\s(]+\(|Tool \S+?:"
+    rf"|Context [^{LINE_ENDS}]+?:|Summary:|{_SECTION.pattern}|{_DATES.pattern})"
+)
+_WITHIN, _FIRST = rf"(?<=[{LINE_ENDS}])", rf"(?:(?<=[{LINE_ENDS}])|\A)"
+_ESCAPES = (re.compile(rf"{_WITHIN}(?={_HEADING})"), re.compile(rf"{_FIRST}(?={_HEADING})"))
+_ESCAPED = (re.compile(rf"{_WITHIN}\\(?={_HEADING})"), re.compile(rf"{_FIRST}\\(?={_HEADING})"))
 _LINE_FRAMING = 4
 
 
@@ -126,22 +138,15 @@ def _render_summary(entry: Entry) -> Rendered:
 
 
 def _escaped(text: str, first: bool = False) -> str:
-    """The text with a backslash before each line that would read as the beginning of an entry."""
-    if "\n" not in text and not first:
-        return text
-    head, *rest = text.split("\n")
-    lines = [_escaped_line(head) if first else head, *map(_escaped_line, rest)]
-    return "\n".join(lines)
+    """The text with a backslash before each line that would read as the beginning of an entry.
+
+    `first` says whether the text's own first line begins a line.
+    """
+    return _ESCAPES[first].sub(r"\\", text)
 
 
-def _escaped_line(line: str) -> str:
-    plain = line.lstrip("\\")
-    special = _HEAD.match(plain) or _SECTION.match(plain) or _DATES.match(plain)
-    return f"\\{line}" if special else line
-
-
-def _unescaped(line: str) -> str:
-    return line[1:] if line.startswith("\\") and _escaped_line(line[1:]) == line else line
+def _unescaped(text: str, first: bool) -> str:
+    return _ESCAPED[first].sub("", text)
 
 
 def _parse_text(text: Any) -> list[Draft]:
@@ -155,7 +160,8 @@ def _parse_text(text: Any) -> list[Draft]:
         if head is not None:
             # One blank line separates the sections; it belongs to neither.
             said = "\n".join(lines)
-            drafts.append(_draft(head, said.removesuffix("\n") if section else said))
+            said = said.removesuffix("\n") if section else said
+            drafts.append(_draft(head, _unescaped(said, first=head.re is _DATES)))
         elif any(line.strip() for line in lines):
             raise FormatError(
                 f"the text begins with {lines[0][:60]!r}, which is no 'User: ', 'Assistant: ', "
@@ -170,7 +176,7 @@ def _parse_text(text: Any) -> list[Draft]:
             finish(section is not None)
             head, lines = (dates or found), ([_said(found)] if found else [])
         else:
-            lines.append(_unescaped(line))
+            lines.append(line)
     finish(section=False)
     return drafts
 

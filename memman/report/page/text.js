@@ -36,7 +36,8 @@ function time(at) {
 }
 
 // Characters that are not seen, or that turn the direction of what follows: shown by their names.
-const UNSEEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb]/g;
+// As in memman/unseen.py, with controls and line ends other than a newline.
+const UNSEEN = /[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u00ad\u034f\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\u{110bd}\u{110cd}\u{13430}-\u{1343f}\u{1bca0}-\u{1bca3}\u{1d173}-\u{1d17a}\u{e0000}-\u{e0fff}]/gu;
 const NAMES = {
   "\u0000": "NUL", "\u001b": "ESC", "\r": "CR", "\u200b": "ZWSP", "\u200e": "LRM", "\u200f": "RLM",
   "\u061c": "ALM", "\u202a": "LRE", "\u202b": "RLE", "\u202c": "PDF", "\u202d": "LRO", "\u202e": "RLO",
@@ -44,7 +45,7 @@ const NAMES = {
 };
 
 function nameOf(character) {
-  return NAMES[character] || `U+${character.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0")}`;
+  return NAMES[character] || `U+${character.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}`;
 }
 
 // The text as nodes; `marks` are [start, end, class, title] in order and apart from each other.
@@ -68,7 +69,7 @@ function plain(given) {
   for (const found of text.matchAll(UNSEEN)) {
     if (found.index > done) made.append(text.slice(done, found.index));
     made.append(el("span", { class: "unseen", title: "a character that is not seen" }, nameOf(found[0])));
-    done = found.index + 1;
+    done = found.index + found[0].length;
   }
   if (done < text.length) made.append(text.slice(done));
   return made;
