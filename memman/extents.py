@@ -50,15 +50,15 @@ class _Measure:
         if known is None:
             known = self._known[id(container)] = self._measure(container, level)
         if level - 1 + known[2] > self._depth:
-            self._refuse(f"is nested deeper than {self._depth} levels")
+            self._refuse(f"nested deeper than {self._depth} levels")
         return known
 
     def _measure(self, container: Any, level: int) -> _Extent:
         if level > self._depth:  # a container that holds itself ends here too
-            self._refuse(f"is nested deeper than {self._depth} levels")
+            self._refuse(f"nested deeper than {self._depth} levels")
         values, characters, levels = len(container), 0, 0
         if values > self._values:
-            self._refuse(f"has more than {self._values:,} values")
+            self._refuse(f"more than {self._values:,} values, the most that is taken")
         for item in _items(container):
             if isinstance(item, str):
                 characters += len(item)
@@ -68,13 +68,13 @@ class _Measure:
                 characters += inside[1]
                 levels = max(levels, inside[2])
                 if values > self._values:
-                    self._refuse(f"has more than {self._values:,} values")
+                    self._refuse(f"more than {self._values:,} values, the most that is taken")
         if characters > self._characters:
-            self._refuse(f"has more than {self._characters:,} characters")
+            self._refuse(f"more than {self._characters:,} characters, the most that is taken")
         return values, characters, levels + 1
 
     def _refuse(self, fault: str) -> None:
-        raise InvalidInput(f"{self._what} {fault}")
+        raise InvalidInput(f"{self._what}: {fault}")
 
 
 def _items(container: Any) -> Iterable[Any]:

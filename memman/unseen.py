@@ -18,6 +18,7 @@ INVISIBLE: Final = (
     r"\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
     r"\U000e0000-\U000e0fff"
 )
+UNSEEN: Final = re.compile(f"[{CONTROLS}{INVISIBLE}]")
 ODD_LINE_END: Final = re.compile(rf"[{LINE_ENDS}]".replace(r"\n", ""))
 
 

@@ -84,3 +84,10 @@ def test_report_shows_the_same_unseen_characters() -> None:
     ends = set(re.findall(f"[{LINE_ENDS}]", "".join(EVERY))) - {"\n"}
     controls = {char for char in EVERY if unicodedata.category(char) == "Cc"} - {"\n", "\t"}
     assert shown == set(re.findall(f"[{INVISIBLE}]", "".join(EVERY))) | ends | controls
+
+
+def test_source_in_a_heading_has_no_unseen_characters() -> None:
+    memory = memman.MemoryManager()
+    memory.add_context("s", "text", f"a{tags('hidden')}\u3164\u200b.py\r[x")
+    text = str(memory.build_context("s").messages[0]["content"])
+    assert "context from a.py (x, not user input]" in text

@@ -108,7 +108,7 @@ class SessionState(msgspec.Struct, frozen=True, kw_only=True):
         try:
             if data is text:  # what was read from a text has the text's size
                 most = limits.document_bytes
-                check_extent(data, "it", values=50_000_000, characters=most, depth=100)
+                check_extent(data, "the document", values=50_000_000, characters=most, depth=100)
             # Through compact bytes, so that encoded parts are equal however the text was laid out.
             state = msgspec.json.decode(msgspec.json.encode(data), type=cls)
         except (msgspec.ValidationError, TypeError, ValueError, RecursionError) as error:

@@ -26,6 +26,7 @@ from memman.entries import (
     text_of,
 )
 from memman.errors import FormatError
+from memman.formats.foreign import has_content
 from memman.formats.parts import (
     WirePart,
     arguments_of,
@@ -334,6 +335,8 @@ def _parse_message(dialect: Dialect, message: Any, label: str, calls: _Calls) ->
     if role in ("tool", "function"):
         return [_parse_result(dialect, message, calls)]
     spoken = role == "assistant"
+    if not (spoken or has_content(message)):
+        raise FormatError(f"it has the role {role!r} and no content; it needs a 'content'")
     content, parts = _parse_content(dialect, message.get("content"), spoken)
     if role == "assistant":
         return _parse_assistant(dialect, message, content, parts, label, calls)

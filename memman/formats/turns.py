@@ -15,6 +15,7 @@ from typing import Literal
 from memman.entries import Entry, neutralised
 from memman.formats.parts import NOT_CARRIED, has_unsaid
 from memman.ports import Call, Turn
+from memman.unseen import UNSEEN
 from memman.window import Slot
 
 NO_RESULT = "[memman: no result of this call is known]"
@@ -176,8 +177,8 @@ def _heading(kind: str, entry: Entry) -> tuple[str, str]:
 
 
 def _in_heading(name: str | None) -> str:
-    """A name as it can stand in a heading: on one line, and without brackets that would end it."""
-    name = name or ""
+    """A name as it can stand in a heading: on one line, all seen, without brackets that would end it."""
+    name = UNSEEN.sub("", name or "")
     if name.isprintable() and "[" not in name and "]" not in name:
         return name
     return " ".join(name.translate(_BRACKETS).split())

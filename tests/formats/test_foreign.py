@@ -132,3 +132,10 @@ class ChatMessage:
 def test_llama_index_object_is_refused_by_name() -> None:
     with pytest.raises(FormatError, match="message 0: 'blocks' makes it a message of LlamaIndex"):
         MemoryManager().add_messages("s", [ChatMessage()])
+
+
+@pytest.mark.parametrize("form", ["openai-chat", "mistral"])
+def test_user_without_content_is_refused_in_a_named_format(form: str) -> None:
+    message, _ = FOREIGN["LlamaIndex"]
+    with pytest.raises(FormatError, match="message 0: it has the role 'user' and no content"):
+        MemoryManager().add_messages("s", [message], format=form)
