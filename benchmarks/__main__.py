@@ -1,5 +1,5 @@
-"""Every proof in one command: imports, cost, shapes of use, compressing, stores, counting, real
-conversations.
+"""Every proof in one command: imports, cost, agent loops, shapes of use, compressing, stores, counting,
+real conversations.
 
     python -m benchmarks [--full] [--data FOLDER]
 
@@ -19,6 +19,7 @@ from time import perf_counter
 
 from benchmarks import (
     accuracy,
+    agent_loops,
     archives,
     calibration,
     compressing,
@@ -83,6 +84,7 @@ def _commands(folder: Path, full: bool) -> list[str]:
     quick = [] if full else ["--quick"]
     recorded = folder / ("trajectories.jsonl.gz" if full else "fixture_trajectories.jsonl.gz")
     commands: tuple[tuple[str, Command, list[str]], ...] = (
+        ("agent_loops", agent_loops.main, quick),
         ("shapes", shapes.main, quick),
         ("compressing", compressing.main, quick),
         ("stores", stores.main, [*quick, "--data", str(folder)]),
