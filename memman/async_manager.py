@@ -510,6 +510,7 @@ class AsyncMemoryManager:
                 `summarize=True` without a summarizer or without the step that calls it.
         """
         check_goal(target_tokens, focus, summarize)
+        focus = self._shared.redacted_focus(focus)
         wanted = Wanted(target_tokens=target_tokens, focus=focus, summarize=summarize)
         return await (await self._sessions.known(session_id)).compress(wanted)
 
@@ -523,6 +524,7 @@ class AsyncMemoryManager:
     ) -> CompressionPlan:
         """What `compress` would do, entry by entry. Asks no summarizer and changes nothing."""
         check_goal(target_tokens, focus, summarize)
+        focus = self._shared.redacted_focus(focus)
         wanted = Wanted(target_tokens=target_tokens, focus=focus, summarize=summarize)
         return await (await self._sessions.known(session_id)).plan(wanted)
 
