@@ -84,7 +84,7 @@ def test_compressions_are_told_on_stderr_and_the_report_is_on_stdout(command, tm
     lines = [line for line in result.stderr.splitlines() if line.lstrip().startswith("#")]
     assert len(lines) > 3
     assert all("tokens" in line and "entry" in line for line in lines)
-    for shown in ("Context window", "tool_result", "reserved", "free", "entries lost", "Try next"):
+    for shown in ("Context window", "tool_result", "framing", "free", "entries lost", "Try next"):
         assert shown in result.stdout
     assert "\x1b" not in result.output
 
