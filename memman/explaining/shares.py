@@ -42,7 +42,8 @@ class LargeEntry(msgspec.Struct, frozen=True, kw_only=True):
 class Shares(msgspec.Struct, frozen=True, kw_only=True):
     """What fills a window of so many `tokens`; every list has its largest first.
 
-    `types` has the tokens by type of entry. `advice` is one sentence about what takes most of it, "" for an empty window.
+    `types` has the tokens by type of entry. `advice` is one sentence about what takes most of them, "" for
+    an empty window.
     """
 
     tokens: int

@@ -34,7 +34,7 @@ def test_compress_does_what_was_planned(command, demo_file, tmp_path):
 
 def test_a_plan_can_be_looked_at(command, demo_file):
     result = command("plan", demo_file, "--budget", "4k")
-    assert "stub" in result.stdout
+    assert "digest" in result.stdout
     assert "nothing was changed" in result.stderr
 
 
