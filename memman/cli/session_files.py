@@ -18,7 +18,7 @@ from memman.cli.archives import (
     spooled,
     write_archive,
 )
-from memman.cli.databases import check_readable, chosen, copied, is_database, opened
+from memman.cli.databases import check_readable, chosen, copied, is_database, opened, quiet_manager
 from memman.cli.effective import Effective, Wanted, effective, settle
 from memman.cli.lines import STDIN, File, decode, read_bytes, text_of
 from memman.cli.logs import MOST_IN_DOCUMENT
@@ -30,7 +30,7 @@ from memman.explaining import Trail
 from memman.files import replacing
 from memman.manager import MemoryManager
 from memman.ports import Store
-from memman.stores import MemoryStore, without_password
+from memman.stores import without_password
 
 
 class Session:
