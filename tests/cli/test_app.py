@@ -308,7 +308,9 @@ def test_a_narrow_terminal_keeps_what_a_dry_run_is_about(demo_file, columns):
     assert head[-1] == "text"
     assert max(map(len, lines[:-1])) <= int(columns)
     assert {row[3] for row in rows if len(row) > 3} > {"keep"}
-    assert all(re.fullmatch(r"#\d+(\.\d+)?", row[0]) and row[1].replace(",", "").isdigit() for row in rows)
+    assert all(
+        re.fullmatch(r"#\d+(\.\d+)?", row[0]) and row[1].replace(",", "").isdigit() for row in rows
+    )
 
 
 @pytest.mark.parametrize("columns", [60, pytest.param(80, marks=LONG)])
