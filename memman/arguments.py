@@ -56,6 +56,27 @@ def checked_nonces(new_nonce: Callable[[], str]) -> Callable[[], str]:
     return lambda: check_nonce(_answer_of(new_nonce, "new_nonce"))
 
 
+def system_text(system: Any) -> str:
+    """Return the text of a system prompt: a string, Anthropic's list of blocks, or Gemini's `Content`.
+
+    Texts of several blocks are joined. Raises `InvalidInput` for anything but text in it.
+    """
+    if isinstance(system, str):
+        return check_text(system, "system")
+    dump = getattr(system, "model_dump", None)
+    plain = dump(exclude_none=True) if callable(dump) else system
+    if isinstance(plain, Mapping) and "parts" in plain:
+        plain = plain["parts"]
+    if isinstance(plain, Mapping) and isinstance(plain.get("text"), str):
+        return check_text(plain["text"], "system")
+    if isinstance(plain, Sequence) and not isinstance(plain, bytes) and plain:
+        return "\n\n".join([system_text(block) for block in plain])
+    raise InvalidInput(
+        "system must be a text, a list of text blocks, or a Content of text parts, not "
+        f"{shown(system, 60)}"
+    )
+
+
 def tools_json(tools: Any) -> bytes:
     """Tool definitions as they are sent."""
     listed = isinstance(tools, Sequence) and not isinstance(tools, str | bytes)

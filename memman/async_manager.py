@@ -33,12 +33,13 @@ from memman.arguments import (
     checked_ids,
     checked_nonces,
     metadata_json,
+    system_text,
     tools_json,
 )
 from memman.compression import CompressionPlan, stages_of
 from memman.config import MemoryConfig, no_room, readable, resolve_budget, room_of
 from memman.contexts import Asked, price_given, rendering_in
-from memman.counting import Meter, parse_overflow, sound_limits
+from memman.counting import Fallen, Meter, parse_overflow, sound_limits
 from memman.doors import AsyncDoor, Door, is_async_callable, refuse_async_port, settled
 from memman.entries import (
     NO_JSON,
@@ -510,7 +511,6 @@ class AsyncMemoryManager:
                 `summarize=True` without a summarizer or without the step that calls it.
         """
         check_goal(target_tokens, focus, summarize)
-        focus = self._shared.redacted_focus(focus)
         wanted = Wanted(target_tokens=target_tokens, focus=focus, summarize=summarize)
         return await (await self._sessions.known(session_id)).compress(wanted)
 
@@ -524,7 +524,6 @@ class AsyncMemoryManager:
     ) -> CompressionPlan:
         """What `compress` would do, entry by entry. Asks no summarizer and changes nothing."""
         check_goal(target_tokens, focus, summarize)
-        focus = self._shared.redacted_focus(focus)
         wanted = Wanted(target_tokens=target_tokens, focus=focus, summarize=summarize)
         return await (await self._sessions.known(session_id)).plan(wanted)
 
@@ -570,7 +569,7 @@ class AsyncMemoryManager:
         format: FormatName | str | None = None,
         model: str | None = None,
         budget: int | None = None,
-        system: str | None = None,
+        system: Any = None,
         tools: Sequence[Mapping[str, Any]] | None = None,
         missing_ok: bool = False,
     ) -> Context:
@@ -582,7 +581,8 @@ class AsyncMemoryManager:
                 "langchain", "text", or a plugin's; the manager's by default.
             model: another model than the session's; the window is priced by its counter and its reports.
             budget: tokens; the session's `max_tokens` by default.
-            system: a system prompt that precedes the session's own system messages.
+            system: a system prompt that precedes the session's own system messages: a text, Anthropic's
+                list of blocks, or Gemini's `Content`; `Context.system` has its text.
             tools: the tool definitions that you will send along; they are counted.
             missing_ok: a session that nothing was added to has an empty context.
 
@@ -634,16 +634,20 @@ class AsyncMemoryManager:
         content: Any,
         *,
         model: str | None = None,
-        system: str | None = None,
+        system: Any = None,
         tools: Sequence[Mapping[str, Any]] | None = None,
+        exact: bool = False,
     ) -> TokenCount:
         """Counts a text, entries, or a provider's messages (then with their framing).
 
         Args:
             content: a text, an `Entry` or a list of them, or messages as `add_messages` takes them.
             model: whose tokens; the manager's model by default.
-            system: a system prompt that is counted with it.
+            system: a system prompt that is counted with it: a text, Anthropic's list of blocks, or Gemini's
+                `Content`.
             tools: tool definitions that are counted with it.
+            exact: ask the model's provider, if its counter is installed and can be reached; `method` is
+                "api" then. The content is counted as a whole request, after `redact`.
 
         Raises:
             FormatError: the messages are in no known format, or broken.
@@ -653,9 +657,13 @@ class AsyncMemoryManager:
             config = config.updated({"model": check_model(model)})
         meter = self._resolver.meter(config)
         if system is not None:
-            system = check_text(system, "system")
+            system = system_text(system)
         encoded = tools_json(tools) if tools is not None else NO_TOOLS
         given = None if encoded == NO_TOOLS else encoded
+        if exact:
+            counted = await self._asked_for(content, system, given, config, meter)
+            if counted is not None:
+                return counted
         if isinstance(content, str):
             text = check_text(content, "content")
             return meter.plus(meter.count_cached(text), self._given(system, given, meter))
@@ -741,9 +749,8 @@ class AsyncMemoryManager:
             state: a `SessionState`, its JSON, or that as plain data.
             on_conflict: when a session of this id exists: "fail", "skip" (keep what is there), or
                 "new_session" (import under a new id).
-            trust_settings: whether settings in it may take effect that name a model, a summarizer, a
-                prompt or a counting policy, or that lift a limit of this manager. They stay in its log
-                either way.
+        trust_settings: whether settings in it may take effect that name a model, a summarizer, a prompt
+            or a counting policy, or that lift a limit of this manager. They stay in its log either way.
 
         Raises:
             StateError: the document is not sound; `problems` has every fault.
@@ -943,7 +950,7 @@ class AsyncMemoryManager:
         format: str | None,
         model: str | None,
         budget: int | None,
-        system: str | None,
+        system: Any,
         tools: Sequence[Mapping[str, Any]] | None,
         missing_ok: bool,
     ) -> Context | Coroutine[Any, Any, Context]:
@@ -951,7 +958,7 @@ class AsyncMemoryManager:
         if budget is not None and (isinstance(budget, bool) or not isinstance(budget, int)):
             raise InvalidInput(f"budget must be a number of tokens, not {shown(budget)}")
         if system is not None:
-            system = check_text(system, "system")
+            system = system_text(system)
         if model is not None:
             model = check_model(model)
         form = self._shared.format if format is None else self._resolver.format_named(format).name
@@ -1070,13 +1077,52 @@ class AsyncMemoryManager:
         plain = plain_messages(whole(messages))
         form = self._resolver.detected(plain)
         craft = self._shared.craft(meter)
-        window = Window()
-        for seq, draft in enumerate(form.parse(plain), 1):
-            window.add(msgspec.structs.replace(craft(draft), seq=seq), False)
+        window = _window_of([craft(draft) for draft in form.parse(plain)])
         rendering = rendering_in(form, meter)
         rendering.update(window)
         beside = sum(price_given(system, tools, meter, form))
         return window.tokens + rendering.added + rendering.edges + beside
+
+    async def _asked_for(
+        self,
+        content: Any,
+        system: str | None,
+        tools: bytes | None,
+        config: MemoryConfig,
+        meter: Meter,
+    ) -> TokenCount | None:
+        """Return the provider's count of a request with this content; None if there is none to have."""
+        remote = self._resolver.remote(config.updated({"count_policy": "confirm"}))
+        if remote is None:
+            return None
+        clean = partial(self._shared.redacted, outcome="the provider was not asked for a count")
+        window = _window_of([clean(entry) for entry in self._entries_in(content, meter)])
+        rendering = rendering_in(self._resolver.format_named(remote.format), meter)
+        rendering.update(window)
+        request = {
+            "model": config.model,
+            "messages": msgspec.to_builtins(rendering.messages(system)),
+            "system": rendering.system(system),
+            "tools": msgspec.json.decode(tools) if tools else [],
+        }
+        answer = await self._door.price(remote.meter, request)
+        if isinstance(answer, Fallen):
+            logger.warning("%s was not counted exactly: %s", config.model, answer.reason)
+            return None
+        count: TokenCount = answer
+        return count
+
+    def _entries_in(self, content: Any, meter: Meter) -> list[Entry]:
+        """Return a text, entries or messages as entries."""
+        if isinstance(content, Entry):
+            return [content]
+        if isinstance(content, list | tuple) and all(isinstance(item, Entry) for item in content):
+            return list(content)
+        craft = self._shared.craft(meter)
+        if isinstance(content, str):
+            return [craft(check_draft(drafts.said("user", content, None)))]
+        plain = plain_messages(whole(content))
+        return [craft(draft) for draft in self._resolver.detected(plain).parse(plain)]
 
     def _summarizer_for(self, config: MemoryConfig) -> Asker | None:
         return self._summarizers.chosen(config.summarizer, self._shared.config.summarizer)
@@ -1085,6 +1131,14 @@ class AsyncMemoryManager:
         """Frees the locks that this thread was interrupted in."""
         for session in self._sessions.in_use():
             session.heal()
+
+
+def _window_of(entries: Sequence[Entry]) -> Window:
+    """Return a window of these entries alone, of no session."""
+    window = Window()
+    for seq, entry in enumerate(entries, 1):
+        window.add(msgspec.structs.replace(entry, seq=seq), False)
+    return window
 
 
 def _checked_limits(model: str | None, info: ModelInfo) -> tuple[str, ModelInfo]:

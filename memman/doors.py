@@ -302,7 +302,8 @@ class SyncDoor:
             return self._idle.pop() if self._idle else _Worker()
 
     async def price(self, meter: Any, rendered: Any) -> Any:
-        """What a remote meter says of a request; it keeps its own deadline."""
+        """Return what a remote meter says of a request; its deadline begins after its SDK's import."""
+        meter.make_ready()
         return meter.price(rendered)
 
     async def settle(self, receiver: Callable[..., Any], answer: Awaitable[Any]) -> None:
@@ -540,7 +541,11 @@ class AsyncDoor:
             raise
 
     async def price(self, meter: Any, rendered: Any) -> Any:
-        """What a remote meter says of a request; it keeps its own deadline."""
+        """Return what a remote meter says of a request; its deadline begins after its SDK's import."""
+        if not meter.is_ready:
+            import asyncio
+
+            await asyncio.to_thread(meter.make_ready)
         return await meter.aprice(rendered)
 
     async def settle(self, receiver: Callable[..., Any], answer: Awaitable[Any]) -> None:

@@ -393,7 +393,7 @@ class MemoryManager:
         format: FormatName | str | None = None,
         model: str | None = None,
         budget: int | None = None,
-        system: str | None = None,
+        system: Any = None,
         tools: Sequence[Mapping[str, Any]] | None = None,
         missing_ok: bool = False,
     ) -> Context:
@@ -405,7 +405,8 @@ class MemoryManager:
                 "langchain", "text", or a plugin's; the manager's by default.
             model: another model than the session's; the window is priced by its counter and its reports.
             budget: tokens; the session's `max_tokens` by default.
-            system: a system prompt that precedes the session's own system messages.
+            system: a system prompt that precedes the session's own system messages: a text, Anthropic's
+                list of blocks, or Gemini's `Content`; `Context.system` has its text.
             tools: the tool definitions that you will send along; they are counted.
             missing_ok: a session that nothing was added to has an empty context.
 
@@ -456,21 +457,27 @@ class MemoryManager:
         content: Any,
         *,
         model: str | None = None,
-        system: str | None = None,
+        system: Any = None,
         tools: Sequence[Mapping[str, Any]] | None = None,
+        exact: bool = False,
     ) -> TokenCount:
         """Counts a text, entries, or a provider's messages (then with their framing).
 
         Args:
             content: a text, an `Entry` or a list of them, or messages as `add_messages` takes them.
             model: whose tokens; the manager's model by default.
-            system: a system prompt that is counted with it.
+            system: a system prompt that is counted with it: a text, Anthropic's list of blocks, or Gemini's
+                `Content`.
             tools: tool definitions that are counted with it.
+            exact: ask the model's provider, if its counter is installed and can be reached; `method` is
+                "api" then. The content is counted as a whole request, after `redact`.
 
         Raises:
             FormatError: the messages are in no known format, or broken.
         """
-        return self._run(self._verbs.count_tokens(content, model=model, system=system, tools=tools))
+        return self._run(
+            self._verbs.count_tokens(content, model=model, system=system, tools=tools, exact=exact)
+        )
 
     def list_sessions(self) -> list[str]:
         """The ids of all sessions of the store."""
@@ -539,9 +546,8 @@ class MemoryManager:
             state: a `SessionState`, its JSON, or that as plain data.
             on_conflict: when a session of this id exists: "fail", "skip" (keep what is there), or
                 "new_session" (import under a new id).
-            trust_settings: whether settings in it may take effect that name a model, a summarizer, a
-                prompt or a counting policy, or that lift a limit of this manager. They stay in its log
-                either way.
+        trust_settings: whether settings in it may take effect that name a model, a summarizer, a prompt
+            or a counting policy, or that lift a limit of this manager. They stay in its log either way.
 
         Raises:
             StateError: the document is not sound; `problems` has every fault.

@@ -392,7 +392,6 @@ def _blank(entry: Entry) -> Entry:
         content="",
         name=None,
         call_id=None,
-        message_id=None,
         metadata_json=NO_JSON,
         raw_json=NO_JSON,
     )

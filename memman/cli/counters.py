@@ -26,6 +26,10 @@ from memman.ports import CounterSpec, ModelRef
 from memman.resolver import known_counters
 from memman.showing import told
 
+_NO_KNOWN_MODEL = (
+    "models that are in no table, see `counters explain MODEL`; or when asked for by name"
+)
+
 
 @click.group(invoke_without_command=True)
 @click.option("--strict", is_flag=True, help="Exit with 1 when a counter cannot work here.")
@@ -111,7 +115,7 @@ def _row(counter: ListedCounter, known: int) -> Row:
     elif counter.models == known:
         text = "every model"
     else:
-        text = ", ".join(counter.families) or "only when asked for by name"
+        text = ", ".join(counter.families) or _NO_KNOWN_MODEL
     return Row(
         (counter.name, what, counter.accuracy, first_line(text, 300)),
         "red" if counter.missing else "",

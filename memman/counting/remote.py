@@ -10,6 +10,7 @@ import hashlib
 import math
 import threading
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from time import monotonic
 from typing import Any, Final
@@ -20,8 +21,9 @@ from cachetools import TLRUCache
 from memman.counting.breaker import FAILURES_IN_A_ROW, Breaker
 from memman.counting.failures import Fallen, Kind, failure_of
 from memman.counting.flight import Flight, TakenDown
-from memman.counting.strangers import fingerprint_of
+from memman.counting.strangers import check_ready, fingerprint_of
 from memman.entries import MOST_TOKENS, Accuracy, TokenCount
+from memman.errors import CounterUnavailable
 from memman.forks import renew_in_child
 from memman.ports import ModelRef, RemoteCounter
 from memman.showing import shown
@@ -101,6 +103,7 @@ class RemoteMeter:
         self._held: tuple[float, Fallen] | None = None  # until when no request is made, and why
         self._refused_in_a_row = 0
         self._hung: list[threading.Thread] = []
+        self.is_ready = False
 
     def price(self, rendered: Mapping[str, Any]) -> TokenCount | Fallen:
         """The input tokens of a request, or why there is no count. Waits `timeout` seconds at most.
@@ -140,6 +143,13 @@ class RemoteMeter:
         waiting: asyncio.Future[TokenCount | Fallen] = asyncio.wrap_future(plan.answer)
         waiting.add_done_callback(lambda _: alarm.cancel())
         return waiting
+
+    def make_ready(self) -> None:
+        """Have a counter with `ready()` import its SDK, once, before a request's deadline begins."""
+        if not self.is_ready:
+            with suppress(CounterUnavailable):  # the request meets the same error, and reports it
+                check_ready(self._counter)
+            self.is_ready = True
 
     # ------------------------------------------------------------ before a request
 

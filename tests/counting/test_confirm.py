@@ -392,3 +392,47 @@ def test_an_endpoint_that_fails_does_not_open_the_breaker_of_another(
     memory.update_config("s", model="acme-2")
     memory.build_context("s")
     assert len(up.asked) == 1
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["why is it red?", [{"role": "user", "content": "why is it red?"}]],
+    ids=["text", "messages"],
+)
+def test_an_exact_count_is_the_providers(content: Any) -> None:
+    remote = Remote(lambda request: 1_234)
+    shared = plugins.shared_plugins()
+    shared.register(Plugin(remote), "acme-exact")
+    try:
+        memory = MemoryManager(model=MODEL, counter="chars4")
+        assert memory.count_tokens(content).tokens < 100
+        assert not remote.asked
+        tools = [{"name": "look", "input_schema": {"type": "object"}}]
+        count = memory.count_tokens(content, exact=True, system="Be brief.", tools=tools)
+    finally:
+        shared._manager.unregister(name="acme-exact")
+    assert (count.tokens, count.method) == (1_234, "api")
+    [asked] = remote.asked
+    assert asked["system"] == "Be brief."
+    assert asked["tools"] == tools
+    assert "why is it red?" in str(asked["messages"])
+
+
+def test_an_exact_count_without_a_provider_is_the_local_one() -> None:
+    memory = MemoryManager(model="nobody-knows", counter="chars4")
+    count = memory.count_tokens("abcdefgh", exact=True)
+    assert (count.tokens, count.counter) == (2, "chars4")
+
+
+def test_an_exact_count_that_fails_is_the_local_one(caplog: pytest.LogCaptureFixture) -> None:
+    def refuse(request: Mapping[str, Any]) -> int:
+        raise ConnectionError("no route")
+
+    shared = plugins.shared_plugins()
+    shared.register(Plugin(Remote(refuse)), "acme-exact")
+    try:
+        memory = MemoryManager(model=MODEL, counter="chars4")
+        assert memory.count_tokens("abcdefgh", exact=True).counter == "chars4"
+    finally:
+        shared._manager.unregister(name="acme-exact")
+    assert "was not counted exactly" in caplog.text

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from memman import CounterUnavailable, ModelRef, TokenCount
 from memman.counting import Breaker, Fallen, RemoteMeter
 from memman.counting import remote as remote_module
+from memman.doors import AsyncDoor, SyncDoor
 from memman.ports import RemoteCounter
 from memman.testing.laws import in_threads
 from tests.patience import PATIENCE
@@ -677,3 +678,21 @@ def test_the_call_sees_the_context_variables_of_its_caller(ask: Ask) -> None:
         tenant.reset(token)
     assert isinstance(answer, TokenCount)
     assert answer.tokens == 7
+
+
+@pytest.mark.parametrize("door", [SyncDoor, AsyncDoor])
+def test_importing_the_sdk_is_not_part_of_the_deadline(door: Callable[[], Any]) -> None:
+    class Slow(Provider):
+        imported = 0
+
+        def ready(self) -> None:
+            sleep(0.5)
+            self.imported += 1
+
+    async def ask_twice() -> list[Any]:
+        return [await door().price(meter, request(f"text {number}")) for number in range(2)]
+
+    provider = Slow(7)
+    meter = metered(provider, timeout=0.3)
+    assert [answer.tokens for answer in asyncio.run(ask_twice())] == [7, 7]
+    assert provider.imported == 1
