@@ -511,6 +511,7 @@ class AsyncMemoryManager:
                 `summarize=True` without a summarizer or without the step that calls it.
         """
         check_goal(target_tokens, focus, summarize)
+        focus = self._shared.redacted_focus(focus)
         wanted = Wanted(target_tokens=target_tokens, focus=focus, summarize=summarize)
         return await (await self._sessions.known(session_id)).compress(wanted)
 
@@ -524,6 +525,7 @@ class AsyncMemoryManager:
     ) -> CompressionPlan:
         """What `compress` would do, entry by entry. Asks no summarizer and changes nothing."""
         check_goal(target_tokens, focus, summarize)
+        focus = self._shared.redacted_focus(focus)
         wanted = Wanted(target_tokens=target_tokens, focus=focus, summarize=summarize)
         return await (await self._sessions.known(session_id)).plan(wanted)
 
@@ -749,8 +751,9 @@ class AsyncMemoryManager:
             state: a `SessionState`, its JSON, or that as plain data.
             on_conflict: when a session of this id exists: "fail", "skip" (keep what is there), or
                 "new_session" (import under a new id).
-        trust_settings: whether settings in it may take effect that name a model, a summarizer, a prompt
-            or a counting policy, or that lift a limit of this manager. They stay in its log either way.
+            trust_settings: whether settings in it may take effect that name a model, a summarizer, a
+                prompt or a counting policy, or that lift a limit of this manager. They stay in its log
+                either way.
 
         Raises:
             StateError: the document is not sound; `problems` has every fault.

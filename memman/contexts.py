@@ -22,7 +22,7 @@ from memman.compression import (
 )
 from memman.config import Budget, MemoryConfig, lowered, resolve_budget
 from memman.counting import Meter, framing_in, model_key
-from memman.entries import Accuracy, Entry, excerpt
+from memman.entries import Accuracy, Entry
 from memman.errors import BudgetExceeded, InvalidInput
 from memman.formats import Rendering, prompt_in
 from memman.ports import Format
@@ -512,12 +512,11 @@ def _exceeded(required: int, available: int, window: Window, beside: int) -> Bud
 
 
 def _named(slot: Slot) -> str:
-    """An entry by its address and first words; one that was cut for this context by its original's."""
+    """An entry by its address, without its words; one that was cut for this context by its original's."""
     entry = slot.entry
     pin = "pinned" if slot.pinned else ""
-    kind = entry.type if entry.type != "message" else ""
-    words = repr(excerpt(" ".join(entry.text[:200].split()), 24))
-    return " ".join(filter(None, (pin, _address(slot), kind, entry.name, words)))
+    kind = entry.type if entry.type != "message" else f"{entry.role} message"
+    return " ".join(filter(None, (pin, _address(slot), kind, entry.name)))
 
 
 def _address(slot: Slot) -> str:

@@ -25,6 +25,8 @@ class Glance(msgspec.Struct, frozen=True):
     first_message: str | None = None  # the beginning of it, on one line
     whole: bool = False
     tools: tuple[str, ...] = ()  # that were called, the first so many of them
+    # Of attached contexts, the newest so many: the entry that each was last attached by, and its name.
+    sources: tuple[tuple[_Number, str], ...] = ()
 
 
 class Covered(msgspec.Struct, frozen=True):

@@ -99,7 +99,7 @@ class BudgetExceeded(MemmanError):
     """What must stay in the context does not fit the budget.
 
     `required` and `available` are tokens; `culprits` are (what, tokens), largest first. Entries are
-    named by their addresses in the log and their first words. `pinned` is whether any is pinned.
+    named by their addresses in the log, never by their words. `pinned` is whether any is pinned.
     """
 
     def __init__(

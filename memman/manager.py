@@ -546,8 +546,9 @@ class MemoryManager:
             state: a `SessionState`, its JSON, or that as plain data.
             on_conflict: when a session of this id exists: "fail", "skip" (keep what is there), or
                 "new_session" (import under a new id).
-        trust_settings: whether settings in it may take effect that name a model, a summarizer, a prompt
-            or a counting policy, or that lift a limit of this manager. They stay in its log either way.
+            trust_settings: whether settings in it may take effect that name a model, a summarizer, a
+                prompt or a counting policy, or that lift a limit of this manager. They stay in its log
+                either way.
 
         Raises:
             StateError: the document is not sound; `problems` has every fault.

@@ -81,6 +81,9 @@ class Store(Protocol):
     ) -> Appended:
         """Appends records atomically; a record whose id is there already keeps its first seq.
 
+        After a clear the ids of entries are free again: an `Added` whose id is only in an earlier era is
+        new, and `get` answers to the id with the newest one. `erase` reaches the id in every era.
+
         The ids of replacements are taken too: `get` answers to them with their compression, and to
         `records.taken(id)` with the newest compression or deletion that names the id. A store that does not
         is slower to ask for what is hidden, and as right.

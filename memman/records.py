@@ -392,6 +392,7 @@ def _blank(entry: Entry) -> Entry:
         content="",
         name=None,
         call_id=None,
+        message_id=None,
         metadata_json=NO_JSON,
         raw_json=NO_JSON,
     )

@@ -14,7 +14,7 @@ from memman.compression import Craft, Step, stages_of
 from memman.config import HARMLESS, Budget, MemoryConfig, lowered, readable, resolve_budget
 from memman.counting import Meter, RemoteMeter
 from memman.doors import Door
-from memman.entries import NO_JSON, Draft, Entry, check_draft, encode_json, entry_of
+from memman.entries import NO_JSON, Draft, Entry, TokenCount, check_draft, encode_json, entry_of
 from memman.errors import InvalidInput, StoreError
 from memman.forks import renew_in_child
 from memman.ports import Format
@@ -188,10 +188,10 @@ class Shared:
             return entry
         try:
             clean = self.redact(entry)
-        except Exception as error:
-            # What it says of itself may quote what it was to hide.
+        except Exception as error:  # noqa: BLE001 - the caller's function; its type is told
+            # Its words and its traceback may quote what it was to hide, so it is no cause either.
             what = f"redact raised {type(error).__name__} for a {entry.type}"
-            raise InvalidInput(f"{what}; {outcome}") from error
+            raise InvalidInput(f"{what}; {outcome}") from None
         if not isinstance(clean, Entry) or _identity(clean) != _identity(entry):
             raise InvalidInput(
                 f"redact must return the entry with its id, type, role and time kept; {outcome}"
@@ -201,9 +201,17 @@ class Shared:
             encode_json(clean.metadata, "metadata")
         except (InvalidInput, msgspec.MsgspecError, UnicodeError, RecursionError) as error:
             what = f"redact returned what cannot be stored: {error}"
-            raise InvalidInput(f"{what}; {outcome}") from error
+            raise InvalidInput(f"{what}; {outcome}") from None
         # The provider's own copy may hold what is to be hidden, and nobody can look into it for us.
         return msgspec.structs.replace(clean, raw_json=NO_JSON)
+
+    def redacted_focus(self, focus: str | None) -> str | None:
+        """What a caller wants in a summary, redacted as a user's message. Raises `InvalidInput`."""
+        if focus is None or self.redact is None:
+            return focus
+        said = Draft(type="message", role="user", content=focus)
+        entry = entry_of(said, "focus", self.clock(), TokenCount(0))
+        return self.redacted(entry, "nothing was changed").text
 
     def craft(self, meter: Meter) -> Craft:
         """Makes entries of drafts: identity, time, and a count by `meter`."""

@@ -557,9 +557,9 @@ def test_a_budget_smaller_than_what_must_stay_says_what_is_needed_and_by_whom() 
     assert error.available == 300
     assert error.required >= 750
     head, keep = (memory.get_entry("s", name).address for name in ("head", "keep"))
-    assert error.culprits[0] == (f"pinned {keep} 'keep keep keep keep keep...'", 500)
-    assert error.culprits[1] == (f"pinned {head} 'rule rule rule rule rule...'", 250)
-    assert f"pinned {keep} 'keep keep keep keep keep...' (500)" in str(error)
+    assert error.culprits[0] == (f"pinned {keep} user message", 500)
+    assert error.culprits[1] == (f"pinned {head} system message", 250)
+    assert f"pinned {keep} user message (500)" in str(error)
     assert "unpin entries" in str(error)
     assert memory.export_session("s") == before
     # What it says is needed is enough.

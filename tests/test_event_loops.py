@@ -63,9 +63,7 @@ def test_three_loops_at_once_never_hang(memory: AsyncMemoryManager) -> None:
             if not number:
                 await asyncio.to_thread(begun.wait, PATIENCE)
 
-    threads = [
-        threading.Thread(target=lambda: asyncio.run(work()), daemon=True) for _ in range(3)
-    ]
+    threads = [threading.Thread(target=lambda: asyncio.run(work()), daemon=True) for _ in range(3)]
     for thread in threads:
         thread.start()
     for thread in threads:

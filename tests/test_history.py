@@ -283,7 +283,7 @@ def test_a_cleared_result_is_compressed_and_its_stub_stands_for_it() -> None:
 
 
 def test_a_dropped_entry_is_compressed_and_nothing_stands_for_it() -> None:
-    memory = manager(min_entries_to_compress=99)
+    memory = manager(strategy="token_buffer")
     ids = fill(memory)
     compress(memory)
     entry = memory.get_entry("s", ids[0])

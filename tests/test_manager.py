@@ -498,7 +498,9 @@ def test_all_errors_have_one_root_and_a_meaning() -> None:
 # ---------------------------------------------------------------- sessions that are not there
 
 
-@pytest.mark.parametrize("format", ["openai-chat", "openai-responses", "anthropic", "gemini", "text"])
+@pytest.mark.parametrize(
+    "format", ["openai-chat", "openai-responses", "anthropic", "gemini", "text"]
+)
 def test_context_of_a_missing_session_is_empty_if_allowed(format: str) -> None:
     memory = manager()
     with pytest.raises(SessionNotFound):

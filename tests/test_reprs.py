@@ -57,7 +57,9 @@ def test_a_compression_result_shows_what_it_saved(memory: MemoryManager) -> None
 def test_a_config_repr_evaluates_to_an_equal_config() -> None:
     config = MemoryConfig(max_tokens=6_000, max_entries=None, model="gpt-5", strategy="window")
     shown = repr(config)
-    assert shown == "MemoryConfig(max_tokens=6000, max_entries=None, strategy='window', model='gpt-5')"
+    assert (
+        shown == "MemoryConfig(max_tokens=6000, max_entries=None, strategy='window', model='gpt-5')"
+    )
     assert eval(shown) == config  # noqa: S307 - it is our own text
     assert repr(MemoryConfig()) == "MemoryConfig()"
 
@@ -66,7 +68,9 @@ def test_an_entry_repr_names_its_kind_once(memory: MemoryManager) -> None:
     _, call, result = memory.get_entries("s")[:3]
     assert repr(call).startswith(f"<Entry {call.address} tool_call read, ")
     assert repr(result).startswith(f"<Entry {result.address} tool_result read, ")
-    unplaced = Entry(id="e", type="tool_result", role="tool", content="ok", timestamp=call.timestamp)
+    unplaced = Entry(
+        id="e", type="tool_result", role="tool", content="ok", timestamp=call.timestamp
+    )
     assert repr(unplaced) == "<Entry tool_result, 0 tokens: 'ok'>"
 
 

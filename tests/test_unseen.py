@@ -18,7 +18,17 @@ from memman.unseen import INVISIBLE, LINE_ENDS
 EVERY = [chr(code) for code in range(sys.maxunicode + 1)]
 REPORT = Path(memman.__file__).parent / "report" / "page" / "text.js"
 # Fillers, joiners, selectors and tags that are no format characters.
-IGNORABLE = ["\u034f", "\u115f", "\u1160", "\u17b4", "\u180b", "\u3164", "\ufe0f", "\uffa0", "\U000e0100"]
+IGNORABLE = [
+    "\u034f",
+    "\u115f",
+    "\u1160",
+    "\u17b4",
+    "\u180b",
+    "\u3164",
+    "\ufe0f",
+    "\uffa0",
+    "\U000e0100",
+]
 
 
 def test_line_ends_are_those_of_splitlines() -> None:

@@ -24,6 +24,7 @@ from memman.history import History
 from memman.ports import Place
 from memman.records import (
     Added,
+    Cleared,
     Configured,
     Deleted,
     Record,
@@ -138,7 +139,7 @@ def state_of(
     history = History.of(log)
     return SessionState(
         session_id=session_id,
-        log=tuple(_as_shown(record, history) for _, record in log),
+        log=tuple(_as_shown(seq, record, history) for seq, record in log),
         entries=tuple(history.entries()),
         summaries=tuple(summaries_of(history)),
         totals=totals_of(history),
@@ -232,11 +233,12 @@ def _bare(entry: Entry, pinned: bool) -> Entry:
     )
 
 
-def _as_shown(record: Record, history: History) -> Record | Shown:
+def _as_shown(seq: int, record: Record, history: History) -> Record | Shown:
     """A record as the document has it."""
     if not isinstance(record, Added):
         return trusting(record)
-    if record.id in history.added:
+    added = history.added.get(record.id)
+    if added is not None and added.seq == seq:
         return Shown(record.id, record.entry.pinned)
     return Added(msgspec.structs.replace(record.entry, seq=0))  # its place in the list is its seq
 
@@ -247,11 +249,19 @@ def _check_ids(session_id: str, records: Sequence[Record], problems: list[str]) 
     except InvalidInput as error:
         problems.append(str(error))
     seen: set[str] = set()
+    era: set[str] = set()  # the ids that may come again after a clear
     for number, record in enumerate(records, 1):
         for entry_id in ids_of(record):
             if entry_id in seen:
                 problems.append(f"record {number}: the id {entry_id!r} was there before")
             seen.add(entry_id)
+        if isinstance(record, Added):
+            era.add(record.id)
+        elif isinstance(record, Deleted):
+            era.difference_update(record.ids)  # the id of a deleted entry never comes back
+        elif isinstance(record, Cleared):
+            seen -= era
+            era = set()
     if not records and not problems:
         problems.append("its log is empty")
 

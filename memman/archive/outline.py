@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from sqlite3 import Connection
 
 # `place` is that among a compression's replacements, -1 for an added entry, -2 for any other record.
-# `state` is 0 in the window, -1 out of it for good, -2 for a compression in force, else the seq of the
-# compression that hides it.
+# `state` is 0 in the window, -1 out of it for good, -3 deleted, -2 for a compression in force, else the
+# seq of the compression that hides it.
 _TABLES = (
     """CREATE TABLE item (
         id TEXT PRIMARY KEY, seq INTEGER, place INTEGER, position INTEGER, tokens INTEGER,
@@ -217,7 +217,7 @@ class Outline:
             or ()
         ]
         self._db.executemany(
-            "UPDATE item SET state = -1 WHERE id = ? AND place >= -1", [(name,) for name in doomed]
+            "UPDATE item SET state = -3 WHERE id = ? AND place >= -1", [(name,) for name in doomed]
         )
         return msgspec.structs.replace(record, entries=len(lost), tokens=sum(lost))
 
@@ -240,6 +240,11 @@ class Outline:
     def _clear(self) -> None:
         for state in ("= 0", "> 0", "= -2"):  # each by its index
             self._db.execute(f"UPDATE item SET state = -1 WHERE state {state}")  # noqa: S608 - our own
+        # Their ids may come again, but for those of deleted entries.
+        self._db.execute(
+            "UPDATE item SET id = id || char(1) || seq WHERE place = -1 AND state != -3"
+            " AND instr(id, char(1)) = 0"
+        )
 
     # ------------------------------------------------------------ the table
 

@@ -12,6 +12,7 @@ from typing import Any, Literal
 import msgspec
 
 from memman.archive import ArchiveInfo, SessionState
+from memman.cli.effective import Effective
 from memman.cli.output import write_json
 from memman.compression import CompressionPlan
 from memman.counting import Candidate
@@ -50,6 +51,7 @@ def answer_line(document: Answer) -> None:
 class StatsAnswer(Answer, frozen=True, kw_only=True, tag="stats"):
     """`memman stats`: a session's totals, and what fills its window."""
 
+    settings: Effective
     stats: SessionStats
     usage: Usage
     shares: Shares
@@ -72,6 +74,7 @@ class EntryAnswer(Answer, frozen=True, kw_only=True, tag="show"):
 class PlanAnswer(Answer, frozen=True, kw_only=True, tag="plan"):
     """`memman plan`: what a compression would do, entry by entry. Nothing was changed."""
 
+    settings: Effective
     plan: CompressionPlan
 
 
@@ -93,6 +96,7 @@ class WhyAnswer(Answer, frozen=True, kw_only=True, tag="why"):
     """`memman why`: where a text stood, what replaced it, and where it still stands."""
 
     session_id: str
+    settings: Effective
     trace: Trace
 
 

@@ -13,6 +13,7 @@ from memman.cli.options import (
     force_option,
     json_option,
     keep_option,
+    model_option,
     note,
     output_options,
     session_argument,
@@ -29,6 +30,7 @@ from memman.stores import without_password
 
 @click.command()
 @session_argument
+@model_option
 @budget_option("The window in tokens; the session's own if none. It becomes the session's.")
 @target_option
 @keep_option
@@ -40,6 +42,7 @@ from memman.stores import without_password
 @json_option
 def compress(
     session: str,
+    model: str | None,
     budget: int | None,
     target: int | None,
     keep: int | None,
@@ -51,12 +54,12 @@ def compress(
     strict: bool,
     as_json: bool,
 ) -> None:
-    """Compresses the session S now.
+    """Compresses the session S, or a log, now.
 
     Without --summarizer no model is asked, whatever S itself names: summaries are digests, offline.
     """
     to = _target(session, output, in_place, dry_run, as_json)
-    opened = load(session, to=to)
+    opened = load(session, model, to=to)
     if to not in (None, session):
         check_target(to, opened.id, force)
     if summarizer is not None:

@@ -91,8 +91,8 @@ def quiet_manager(store: Store | None = None, model: str | None = None) -> Memor
     return MemoryManager(store, config=config, summarizer=DIGEST)
 
 
-def copied(take: Callable[[MemoryManager], str]) -> tuple[MemoryManager, str]:
-    """Return a manager with a copy of one session, which `take` imports, and the session's id.
+def copied(take: Callable[[MemoryManager], str]) -> tuple[MemoryManager, Store, str]:
+    """Return a manager with a copy of one session, which `take` imports, its store, and the session's id.
 
     The session's settings become the manager's, without those that call anybody: its model only says whose
     local counter counts.
@@ -108,7 +108,7 @@ def copied(take: Callable[[MemoryManager], str]) -> tuple[MemoryManager, str]:
     snapshot = store.load(session_id)
     settings = {} if snapshot is None else snapshot.ledger.settings
     memory.update_config(**{name: settings[name] for name in _ADOPTED if name in settings})
-    return memory, session_id
+    return memory, store, session_id
 
 
 def _nothing(_record: logging.LogRecord) -> bool:
@@ -117,29 +117,32 @@ def _nothing(_record: logging.LogRecord) -> bool:
 
 def database(path: str, model: str | None = None) -> MemoryManager:
     """A manager on a database, which is made where there is none. Raises `StoreError`."""
-    memory = quiet_manager(watched(open_store(path, shared_plugins)), model)
-    click.get_current_context().call_on_close(memory.close)
-    return memory
+    return _closing(quiet_manager(watched(open_store(path, shared_plugins)), model))
 
 
-def opened(path: str) -> tuple[MemoryManager, str]:
-    """A manager on a database, and the id of the chosen session: the only one, or that of `--session`.
+def opened(path: str) -> tuple[MemoryManager, Store, str]:
+    """A manager on a database, its store, and the chosen session: the only one, or that of `--session`.
 
     Raises `UnreadableError` where it is no memman database, `UnusableError` where no session is meant.
     """
-    memory = there(path)
+    store = watched(_there(path))
+    memory = _closing(quiet_manager(store))
     ids = memory.list_sessions()
     wanted = chosen()
     if wanted is None and len(ids) == 1:
-        return memory, ids[0]
+        return memory, store, ids[0]
     if wanted in ids:
-        return memory, str(wanted)
+        return memory, store, str(wanted)
     raise UnusableError(_which(path, ids, wanted))
 
 
 def there(path: str) -> MemoryManager:
     """A manager on a database that must be there. Raises `UnreadableError`."""
-    memory = quiet_manager(watched(_there(path)))
+    return _closing(quiet_manager(watched(_there(path))))
+
+
+def _closing(memory: MemoryManager) -> MemoryManager:
+    """The manager, which is closed when the command ends."""
     click.get_current_context().call_on_close(memory.close)
     return memory
 

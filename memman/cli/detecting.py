@@ -9,6 +9,7 @@ from memman.cli.display import first_line
 from memman.cli.problems import UnreadableError
 from memman.errors import FormatError
 from memman.formats import candidates, format_named, plain_messages
+from memman.formats.foreign import fault_in
 from memman.formats.logs import IMPORT_FORMATS
 from memman.ports import Format, ImportFormat
 from memman.resolver import known_formats
@@ -114,6 +115,8 @@ def _unknown(items: Sequence[Any], where: Callable[[int], str]) -> str:
         if index and fits and not fits & fitting:
             return mixed(where(index), fits, fitting)
         if not fits:
+            if isinstance(item, dict) and (fault := fault_in(item)):
+                return f"{where(index)}: {fault}"
             shown = first_line(repr(item), 80)
             what = "" if isinstance(item, dict) else " (it must be a dict)"
             return f"{where(index)} is in no known format{what} ({names}): {shown}"

@@ -20,7 +20,7 @@ from memman.cli.display import (
     speaker,
     table,
 )
-from memman.cli.options import json_option, note, ratio, session_argument
+from memman.cli.options import json_option, model_option, note, ratio, session_argument
 from memman.cli.output import harmless
 from memman.cli.problems import FindingError
 from memman.cli.session_files import load
@@ -45,6 +45,13 @@ _WHERE: dict[KeptIn | None, str] = {
 @click.command()
 @session_argument
 @compression_argument
+@model_option
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    metavar="ORIGINALS",
+    help="Show this many originals of each replacement; all if none.",
+)
 @click.option(
     "--values", "by_value", is_flag=True, help="Each exact value and where it is, no texts."
 )
@@ -55,36 +62,39 @@ _WHERE: dict[KeptIn | None, str] = {
 def diff(
     session: str,
     compression: str | None,
+    model: str | None,
+    limit: int | None,
     by_value: bool,
     fail_under: float | None,
     as_json: bool,
 ) -> None:
     """Lays what a compression replaced beside what stands for it.
 
-    COMPRESSION is an id, a place in the log such as 120, or the id of a summary; the newest if none.
+    COMPRESSION is an id, a place in the log such as 120, or an entry that it made; the newest if none.
     Exact values are paths, identifiers, numbers, dates and addresses; kept is what the window still had.
     """
-    opened = load(session)
+    opened = load(session, model)
     trail = opened.trail
     compared = compare(trail, found_compression(trail, compression))
     if as_json:
         answer(DiffAnswer(session_id=opened.id, comparison=compared))
     else:
-        _show(compared, trail, by_value)
+        _show(compared, trail, by_value, limit)
     if fail_under is not None and compared.survival < fail_under:
         raise FindingError(
             f"{_share(compared)} of the exact values were kept, under {100 * fail_under:g} %"
         )
 
 
-def _show(compared: Comparison, trail: Trail, by_value: bool) -> None:
+def _show(compared: Comparison, trail: Trail, by_value: bool, limit: int | None) -> None:
     shown_on = console()
     fates = {fate.compression_id: fate for fate in trail.compression_fates()}
     print_lines(shown_on, [f"compression {told(fates[compared.compression_id])}", ""])
     if by_value:
         _show_values(compared, shown_on)
     else:
-        beside(shown_on, "original", "replacement", [_pair(each) for each in compared.replacements])
+        pairs = [_pair(each, limit) for each in compared.replacements]
+        beside(shown_on, "original", "replacement", pairs)
         print_lines(shown_on, ["", *_balance(compared)])
     others = [f"#{fate.seq}" for name, fate in fates.items() if name != compared.compression_id]
     if others:
@@ -93,10 +103,13 @@ def _show(compared: Comparison, trail: Trail, by_value: bool) -> None:
         note(f"other compressions: {more}{', '.join(others[-_MOST_LISTED:])}")
 
 
-def _pair(compared: ComparedReplacement) -> tuple[str, str]:
+def _pair(compared: ComparedReplacement, limit: int | None) -> tuple[str, str]:
     """An original, or many, and what stands for them."""
     many = len(compared.originals) > 1
-    before = [_original(entry, _LINE if many else _EXCERPT) for entry in compared.originals]
+    before = [_original(each, _LINE if many else _EXCERPT) for each in compared.originals[:limit]]
+    left = len(compared.originals) - len(before)
+    if left:
+        before.append(f"and {counted(left, 'more entry', 'more entries')}")
     before.insert(0, _cost(compared))
     entry = compared.entry
     if entry is None:

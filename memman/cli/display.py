@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _BAR_CELLS = 64
 _ROOM_FOR_HINTS = 80
 _PIPE_COLUMNS = 160
+_WHOLE_LINES = 10_000
 _GAP = 2  # between columns
 _LEAST_TEXT, _LEAST_CELLS = 20, 16  # below these a text says nothing any more
 # Letters stand in for colours where there are none.
@@ -34,13 +35,11 @@ _LOOKS: dict[str, tuple[str, str]] = {
     "context": ("x", "magenta"),
     "summary": ("s", "green"),
     "framing": ("f", "bright_black"),
-    "reserved": ("-", "bright_black"),
     "free": (".", "bright_black"),
 }
-_EMPTY = ("reserved", "free")
+_EMPTY = ("free",)
 _HINTS = {
-    "framing": "roles, ids and names around the entries",
-    "reserved": "for what memman does not see",
+    "framing": "what is sent around the entries, and what is set aside",
 }
 
 
@@ -61,20 +60,23 @@ def usage_block(
     """
     from rich.text import Text
 
-    rows = [*usage.parts.items(), ("free", max(0, usage.free))]
-    head = Text.assemble(
-        ("Context window", "bold"),
-        f"   {usage.used:,} of {usage.window:,} tokens, {percent(usage.used, usage.window)}",
-    )
-    if usage.free < 0:
-        head.append(f"   over by {-usage.free:,}", "red")
-    told = [row for row in rows if zeros or row[1] or row[0] == "free"]
+    free = usage.free or 0
+    rows = [*usage.parts.items(), ("free", max(0, free))]
+    used = f"{usage.used:,} tokens, no limit is known"
+    if usage.window is not None:
+        used = f"{usage.used:,} of {usage.window:,} tokens, {percent(usage.used, usage.window)}"
+    head = Text.assemble(("Context window", "bold"), f"   {used}")
+    if free < 0:
+        head.append(f"   over by {-free:,}", "red")
+    limited = usage.window is not None
+    told = [row for row in rows if zeros or row[1] or (limited and row[0] == "free")]
+    whole = usage.window or max(1, usage.used)
     hints = width >= _ROOM_FOR_HINTS
     return [
         head,
         _bar(rows, colours, min(_BAR_CELLS, width - 4)),
         Text(),
-        *(_row(name, tokens, usage.window, colours, hints) for name, tokens in told),
+        *(_row(name, tokens, whole, colours, hints) for name, tokens in told),
     ]
 
 
@@ -137,11 +139,17 @@ def console(stream: Literal["stdout", "stderr"] = "stdout") -> Console:
         file=file,
         color_system="auto" if terminal and not _is_colour_off() else None,
         force_terminal=terminal,
-        width=None if terminal else _PIPE_COLUMNS,
+        width=None if terminal else _columns() or _PIPE_COLUMNS,
         highlight=False,
         markup=False,
         emoji=False,
     )
+
+
+def _columns() -> int:
+    """The columns that COLUMNS asks for; 0 if it asks for none."""
+    given = os.environ.get("COLUMNS", "")
+    return max(_LEAST_TEXT, int(given)) if given.isdecimal() else 0
 
 
 def _is_colour_off() -> bool:
@@ -225,7 +233,8 @@ def table(
     from rich.text import Text
 
     names = [heading.removeprefix(">") for heading in headings]
-    widths = _widths(names, rows, shown_on.width, spare)
+    width = _table_width(shown_on)
+    widths = _widths(names, rows, width, spare)
     drawn = Table(box=None, pad_edge=False, header_style="bold")
     for heading, name in zip(headings[:-1], names[:-1], strict=True):
         if widths[name]:
@@ -237,16 +246,22 @@ def table(
         kept = [Text(cell) for name, cell in zip(names[:-1], cells, strict=True) if widths[name]]
         text = Text(last, no_wrap=True, overflow="ellipsis")
         drawn.add_row(*kept, text, style=row.style)
-    _print_trimmed(shown_on, drawn)
+    _print_trimmed(shown_on, drawn, width)
 
 
-def _print_trimmed(shown_on: Console, drawn: Table) -> None:
+def _table_width(shown_on: Console) -> int:
+    """The width of a table: a program that reads it gets whole lines, if COLUMNS does not limit them."""
+    whole = not shown_on.is_terminal and not _columns()
+    return _WHOLE_LINES if whole else shown_on.width
+
+
+def _print_trimmed(shown_on: Console, drawn: Table, width: int | None = None) -> None:
     """Prints a table; where there are no colours without spaces at the ends of its lines."""
     if shown_on.color_system is not None:
-        shown_on.print(drawn)
+        shown_on.print(drawn, width=width)
         return
     with shown_on.capture() as captured:
-        shown_on.print(drawn)
+        shown_on.print(drawn, width=width)
     print_lines(shown_on, (line.rstrip() for line in captured.get().splitlines()))
 
 

@@ -48,10 +48,11 @@ def limits_in_words(info: ModelInfo) -> str:
 def _found(query: str | None) -> dict[str, ModelInfo]:
     wanted = (query or "").strip().lower()
     found = {name: info for name, info in known_limits() if wanted in name}
-    if query is not None and query.strip():
-        named = Models(shared_plugins).info(query)  # plugins know of more than the table
-        if named is not None and not found:
-            found[query.strip()] = named
+    if query is None or not wanted:
+        return found
+    named = Models(shared_plugins).info(query)  # as a program that names it gets them; plugins too
+    if named is not None:  # before all that only contain the name
+        found = {wanted if found else query.strip(): named, **found}
     return found
 
 

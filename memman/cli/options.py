@@ -156,6 +156,11 @@ def budget_option(text: str, default: str | None = None) -> Callable[[F], F]:
     )
 
 
+show_budget_option = budget_option(
+    "The window in tokens to show it with; what the session or its program had if none."
+)
+
+
 def format_option(text: str) -> Callable[[F], F]:
     """`-f`: the name of a message format."""
     return click.option(

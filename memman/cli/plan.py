@@ -10,6 +10,7 @@ from memman.cli.options import (
     budget_option,
     json_option,
     keep_option,
+    model_option,
     note,
     session_argument,
     target_option,
@@ -22,15 +23,21 @@ from memman.entries import Entry
 
 @click.command()
 @session_argument
-@budget_option("The window in tokens; the session's own if none.")
+@budget_option("The window in tokens; the session's or its program's own if none.")
+@model_option
 @target_option
 @keep_option
 @json_option
 def plan(
-    session: str, budget: int | None, target: int | None, keep: int | None, as_json: bool
+    session: str,
+    budget: int | None,
+    model: str | None,
+    target: int | None,
+    keep: int | None,
+    as_json: bool,
 ) -> None:
-    """Says what `memman compress` would do to each entry of the session S. Nothing is changed."""
-    opened = load(session)
+    """Says what `memman compress` would do to each entry of the session S, or a log. Nothing is changed."""
+    opened = load(session, model, budget)
     aim(opened, budget, target, keep)
     show_plan(opened, target, as_json)
 
@@ -49,8 +56,9 @@ def aim(opened: Session, budget: int | None, target: int | None, keep: int | Non
 def show_plan(opened: Session, target: int | None, as_json: bool) -> None:
     """What would happen, entry by entry, and in one line."""
     plan = opened.memory.plan_compression(opened.id, target_tokens=target)
+    settings = opened.effective
     if as_json:
-        answer(PlanAnswer(plan=plan))
+        answer(PlanAnswer(settings=settings, plan=plan))
         return
     entries = {entry.id: entry for entry in opened.memory.get_active_entries(opened.id)}
     rows = [_row(planned, entries[planned.entry_id]) for planned in plan.entries]
@@ -61,10 +69,12 @@ def show_plan(opened: Session, target: int | None, as_json: bool) -> None:
         spare=("why", "type"),
     )
     after = counted(plan.entries_after, "entry", "entries")
+    known = target is not None or settings.max_tokens is not None
+    aimed = f" (target {plan.target_tokens:,} tokens)" if known else ""
     note(
         f"would go from {plan.tokens_before:,} to {plan.tokens_after:,} tokens and from "
-        f"{plan.entries_before:,} to {after} (target {plan.target_tokens:,} tokens); nothing was "
-        "changed"
+        f"{plan.entries_before:,} to {after}{aimed}; nothing was changed. "
+        f"{settings}"
     )
 
 

@@ -9,10 +9,8 @@ from typing import Any
 import click
 
 from memman.cli.answers import ReportAnswer, answer
-from memman.cli.archives import spooled
-from memman.cli.databases import chosen, is_database, quiet_manager
-from memman.cli.lines import STDIN, File
-from memman.cli.logs import MOST_IN_DOCUMENT
+from memman.cli.databases import chosen
+from memman.cli.lines import STDIN
 from memman.cli.options import (
     FILE,
     json_option,
@@ -20,20 +18,13 @@ from memman.cli.options import (
     note,
     own_command,
     session_argument,
+    show_budget_option,
 )
 from memman.cli.output import write_data
 from memman.cli.problems import UnusableError
 from memman.cli.progress import working
-from memman.cli.reading import is_log, log_in
 from memman.cli.redacting import redactor
-from memman.cli.session_files import (
-    Session,
-    behind_links,
-    document_of,
-    is_session,
-    load,
-    session_name,
-)
+from memman.cli.session_files import Session, behind_links, load
 from memman.entries import file_mode
 from memman.report import GENERATOR, pieces, write
 
@@ -44,6 +35,7 @@ _HEAD = 2_000  # bytes: where a page says who made it
 @session_argument
 @click.option("-o", "--output", type=FILE, help='The HTML file to write; "-" is stdout.')
 @model_option
+@show_budget_option
 @click.option("--force", is_flag=True, help="Overwrite a report that is there.")
 @click.option(
     "--redact",
@@ -62,6 +54,7 @@ def report(
     session: str,
     output: str | None,
     model: str | None,
+    budget: int | None,
     force: bool,
     redact: str | None,
     no_content: bool,
@@ -82,8 +75,13 @@ def report(
     if output == STDIN and as_json:
         raise UnusableError("-o - and --json both want stdout; name a file for the page")
     with working("reading the session"):
-        opened = _opened(session, model)
-    hidden["undo"] = _undo(session, opened)
+        opened = load(session, model, budget)
+    shown = opened.effective
+    hidden |= {
+        "undo": _undo(session, opened),
+        "model": shown.model,
+        "limited": shown.max_tokens is not None,
+    }
     if output == STDIN:
         for piece in pieces(opened.memory, opened.id, **hidden):
             write_data(piece)
@@ -96,20 +94,6 @@ def report(
         answer(ReportAnswer(session_id=opened.id, report_file=output, bytes=size, entries=held))
 
 
-def _opened(session: str, model: str | None) -> Session:
-    """The session in S, or the messages of the log that S is."""
-    if session != STDIN and (is_database(session) or not file_mode(session)):
-        return load(session, model)
-    path = spooled(session)  # what stdin or a pipe has is looked into before it is read
-    if is_session(path):
-        return load(path, model)
-    name = "stdin" if session == STDIN else session
-    file = File(name, Path(path))
-    if not is_log(file):
-        return Session.of(document_of(file.read(), name), model)
-    return _of_log(file, model)
-
-
 def _undo(session: str, opened: Session) -> str:
     """The command that undoes a compression of S, without the compression; "" for a log, which has none."""
     if opened.is_log:
@@ -117,13 +101,6 @@ def _undo(session: str, opened: Session) -> str:
     file = "S" if session == STDIN else quote(Path(session).name)
     named = chosen()
     return f"{own_command()} undo {file}" + ("" if named is None else f" --session {quote(named)}")
-
-
-def _of_log(file: File, model: str | None) -> Session:
-    """The messages of a log as a session that is kept nowhere; nothing more of it is compressed."""
-    log, memory, name = log_in(file), quiet_manager(), session_name(file.name)
-    log.fill(memory, name, {} if model is None else {"model": model}, MOST_IN_DOCUMENT)
-    return Session(memory, name, is_log=True)
 
 
 def _check_target(output: str, force: bool) -> None:

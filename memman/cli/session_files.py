@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from functools import cached_property
 from pathlib import Path
-from shlex import quote
 from typing import Any
 
 import msgspec
@@ -19,37 +18,44 @@ from memman.cli.archives import (
     spooled,
     write_archive,
 )
-from memman.cli.databases import (
-    check_readable,
-    chosen,
-    copied,
-    is_database,
-    opened,
-    quiet_manager,
-)
+from memman.cli.databases import check_readable, chosen, copied, is_database, opened, quiet_manager
+from memman.cli.effective import Effective, Wanted, effective, settle
 from memman.cli.lines import STDIN, File, decode, read_bytes, text_of
+from memman.cli.logs import MOST_IN_DOCUMENT
 from memman.cli.output import write_json
 from memman.cli.problems import UnreadableError, UnusableError
-from memman.cli.reading import is_log
+from memman.cli.reading import is_log, log_in
 from memman.entries import Entry, file_mode
 from memman.explaining import Trail
 from memman.files import replacing
 from memman.manager import MemoryManager
+from memman.ports import Store
 from memman.stores import without_password
 
 
 class Session:
-    """A session that was read, in a manager of its own; `is_log` if it was read from a plain log."""
+    """A session that was read, in a manager of its own; `is_log` if it was read from a plain log.
 
-    def __init__(self, memory: MemoryManager, session_id: str, is_log: bool = False) -> None:
+    `model` and `budget` are what the command was asked to show it with.
+    """
+
+    def __init__(
+        self,
+        memory: MemoryManager,
+        store: Store,
+        session_id: str,
+        wanted: Wanted,
+        is_log: bool = False,
+    ) -> None:
         self.memory = memory
         self.id = session_id
         self.is_log = is_log
+        self._settled = settle(memory, store, session_id, wanted)
 
-    @classmethod
-    def of(cls, state: SessionState, model: str | None = None) -> Session:
-        """The session of a document."""
-        return _with_model(cls(*copied(lambda memory: memory.import_session(state))), model)
+    @property
+    def effective(self) -> Effective:
+        """The settings that it is shown with."""
+        return effective(self.memory, self.id, self._settled)
 
     @cached_property
     def places(self) -> dict[str, Entry]:
@@ -67,30 +73,51 @@ class Session:
         return self.memory.export_session(self.id)
 
 
-def load(path: str, model: str | None = None, *, to: str | None = None) -> Session:
-    """The session in a file, or on stdin for "-": a document's, or the chosen one of a database.
+def load(
+    path: str, model: str | None = None, budget: int | None = None, *, to: str | None = None
+) -> Session:
+    """The session in a file, or on stdin for "-": a document's, the chosen one of a database, or a log.
 
     It is a copy, unless the result goes `to` the very database: then what is done is done in it.
-    Raises `UnreadableError` or `StateError`.
+    It is shown with the limits and the counter of `model` and with `budget`; without these as `settle`
+    finds them. Raises `UnreadableError`, `StateError`, or `UnusableError` for a log that is to be changed
+    in its place.
     """
+    wanted = Wanted(model, budget)
     if path != STDIN and is_database(path):
-        memory, session_id = opened(path)
+        memory, store, session_id = opened(path)
         if to == path:
-            return Session(memory, session_id)
-        return Session.of(memory.export_session(session_id), model)
+            return Session(memory, store, session_id, wanted)
+        return _imported(memory.export_session(session_id), wanted)
     if chosen() is not None:
         check_readable(path)
         raise UnusableError("--session chooses among the sessions of a database, and S is none")
-    file = spooled(path)
-    if archived_session(file) is not None:
-        return _with_model(Session(*copied(lambda memory: read_archive(memory, file))), model)
-    return Session.of(document_of(read_bytes(file), "stdin" if path == STDIN else path), model)
+    local, name = spooled(path), "stdin" if path == STDIN else path
+    if archived_session(local) is not None:
+        return Session(*copied(lambda memory: read_archive(memory, local)), wanted)
+    if is_session(local):
+        return _imported(document_of(read_bytes(local), name), wanted)
+    file = File(name, Path(local))
+    if not is_log(file):
+        return _imported(document_of(file.read(), name), wanted)
+    if to == path:
+        raise UnusableError(f"{name} is a log and stays as it is: name a session file with -o")
+    return _of_log(file, wanted)
 
 
-def _with_model(session: Session, model: str | None) -> Session:
-    if model is not None:
-        session.memory.update_config(session.id, model=model)
-    return session
+def _imported(state: SessionState, wanted: Wanted) -> Session:
+    return Session(*copied(lambda memory: memory.import_session(state)), wanted)
+
+
+def _of_log(file: File, wanted: Wanted) -> Session:
+    """The messages of a log as a session that is kept nowhere."""
+    name = session_name(file.name)
+
+    def filled(memory: MemoryManager) -> str:
+        log_in(file).fill(memory, name, {}, MOST_IN_DOCUMENT)
+        return name
+
+    return Session(*copied(filled), wanted, is_log=True)
 
 
 def session_name(log: str) -> str:
@@ -112,11 +139,6 @@ def document_of(data: bytes, name: str) -> SessionState:
         what = f"{name} has {len(data):,} bytes"
         raise UnreadableError(f"{what}, and a document at most {most:,}; ask for an archive of it")
     text = text_of(data, name)
-    if is_log(File(name, data=data)):
-        raise UnreadableError(
-            f"{name} is not a memman session but a log; make one of it with "
-            f"`memman import {STDIN if name == 'stdin' else quote(name)} -o S.json`"
-        )
     document = decode(text, name)
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise UnreadableError(

@@ -10,7 +10,7 @@ import click
 
 from memman.cli.answers import EntryAnswer, ShowAnswer, answer
 from memman.cli.display import Row, arrow, console, counted, first_line, table
-from memman.cli.options import json_option, note, session_argument
+from memman.cli.options import json_option, model_option, note, session_argument
 from memman.cli.output import write_data
 from memman.cli.problems import FindingError
 from memman.cli.session_files import Session, load
@@ -22,6 +22,7 @@ _HEADINGS = (">seq", "type", "role/name", ">tokens", "state", "text")
 
 @click.command()
 @session_argument
+@model_option
 @click.option("--type", "kind", type=click.Choice(ENTRY_TYPES), help="Only entries of this type.")
 @click.option("--role", type=click.Choice(get_args(Role)), help="Only entries of this role.")
 @click.option("--grep", metavar="REGEX", help="Only entries whose text matches.")
@@ -32,6 +33,7 @@ _HEADINGS = (">seq", "type", "role/name", ">tokens", "state", "text")
 @json_option
 def show(
     session: str,
+    model: str | None,
     kind: str | None,
     role: str | None,
     grep: str | None,
@@ -39,12 +41,12 @@ def show(
     wanted: str | None,
     as_json: bool,
 ) -> None:
-    """Lists the entries of the session S.
+    """Lists the entries of the session S, or of a log.
 
     They are all that was added, compressed or not; with --active what the model sees.
     """
     pattern = _pattern(grep)
-    opened = load(session)
+    opened = load(session, model)
     if wanted is not None:
         _show_one(_found(opened, wanted), opened, as_json)
         return

@@ -18,8 +18,8 @@ from memman.cli.display import (
     table,
     usage_block,
 )
-from memman.cli.options import json_option, model_option, session_argument
-from memman.cli.problems import FindingError
+from memman.cli.options import json_option, model_option, session_argument, show_budget_option
+from memman.cli.problems import FindingError, UnusableError
 from memman.cli.session_files import Session, load
 from memman.counting.estimator import NAME
 from memman.report.usage import usage_of
@@ -27,6 +27,7 @@ from memman.report.usage import usage_of
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from memman.cli.effective import Effective
     from memman.explaining import LargeEntry, Share, Shares
     from memman.results import SessionStats
 
@@ -36,6 +37,7 @@ _MOST_SHARES = 10  # of tools, and of sources
 @click.command()
 @session_argument
 @model_option
+@show_budget_option
 @click.option(
     "--fail-over",
     type=click.FloatRange(min=0),
@@ -43,37 +45,50 @@ _MOST_SHARES = 10  # of tools, and of sources
     help="Exit with 1 if more of the window is used.",
 )
 @json_option
-def stats(session: str, model: str | None, fail_over: float | None, as_json: bool) -> None:
-    """Shows how the session S fills its context window."""
-    opened = load(session, model)
+def stats(
+    session: str,
+    model: str | None,
+    budget: int | None,
+    fail_over: float | None,
+    as_json: bool,
+) -> None:
+    """Shows how the session S, or a log, fills its context window, and what fills it."""
+    opened = load(session, model, budget)
+    settings = opened.effective
     numbers = opened.memory.get_stats(opened.id)
-    usage = usage_of(opened.memory, opened.id)
+    usage = usage_of(opened.memory, opened.id, limited=settings.max_tokens is not None)
+    if fail_over is not None and usage.window is None:
+        raise UnusableError(
+            "--fail-over needs a limit, and none is known: give --budget or --model"
+        )
     shares = opened.memory.explain(opened.id).shares
     if as_json:
-        answer(StatsAnswer(stats=numbers, usage=usage, shares=shares))
+        answer(StatsAnswer(settings=settings, stats=numbers, usage=usage, shares=shares))
     else:
         shown_on = console()
         colours = has_colours(shown_on)
         print_lines(shown_on, usage_block(usage, colours, shown_on.width, zeros=False))
-        print_lines(shown_on, ["", *_totals(opened, numbers)])
+        print_lines(shown_on, ["", *_totals(opened, numbers, settings)])
         _show_shares(shown_on, shares)
-    used = 100 * usage.used / usage.window
-    if fail_over is not None and used > fail_over:
-        raise FindingError(f"{used:.1f} % of the window is used, more than {fail_over:g} %")
+    if fail_over is not None and usage.window is not None:
+        used = 100 * usage.used / usage.window
+        if used > fail_over:
+            raise FindingError(f"{used:.1f} % of the window is used, more than {fail_over:g} %")
 
 
-def _totals(opened: Session, numbers: SessionStats) -> list[str]:
+def _totals(opened: Session, numbers: SessionStats, settings: Effective) -> list[str]:
     summaries = opened.memory.get_summaries(opened.id)
     behind = sum(len(summary.original_entry_ids) for summary in summaries)
     stands = f", standing for {counted(behind, 'entry', 'entries')}" if summaries else ""
     rows = {
         "session": numbers.session_id,
         "entries": f"{numbers.total_entries:,} added, {numbers.compressed_entries:,} compressed",
-        "window": _window(numbers),
+        "window": _window(numbers, settings),
         "tokens": f"{numbers.total_tokens:,} added, {numbers.active_tokens:,} in the window",
         "summaries": f"{numbers.summaries:,}{stands}",
-        "limits": f"{numbers.max_tokens:,} tokens, {_limit(numbers)} entries",
-        "counter": _counter(opened, numbers),
+        "limits": settings.limits,
+        "model": settings.model or "not known",
+        "counter": _counter(numbers, settings),
     }
     if numbers.drift is not None:
         rows["drift"] = f"{100 * numbers.drift:+.1f} % reported over estimated"
@@ -110,11 +125,7 @@ def _large_row(each: LargeEntry, whole: int) -> Row:
     )
 
 
-def _limit(numbers: SessionStats) -> str:
-    return "unlimited" if numbers.max_entries is None else f"{numbers.max_entries:,}"
-
-
-def _window(numbers: SessionStats) -> str:
+def _window(numbers: SessionStats, settings: Effective) -> str:
     """How many entries the window has, and what they are."""
     active, originals = numbers.active_entries, numbers.total_entries - numbers.compressed_entries
     stubs = active - originals - numbers.summaries
@@ -123,14 +134,14 @@ def _window(numbers: SessionStats) -> str:
         kinds.append(counted(numbers.summaries, "summary", "summaries"))
     if stubs:
         kinds.append(counted(stubs, "stub"))
-    most = "" if numbers.max_entries is None else f" of {numbers.max_entries:,}"
+    most = "" if settings.max_entries is None else f" of {settings.max_entries:,}"
     noun = "entry" if active == 1 and not most else "entries"
     return f"{active:,}{most} {noun} ({', '.join(kinds)})"
 
 
-def _counter(opened: Session, numbers: SessionStats) -> str:
+def _counter(numbers: SessionStats, settings: Effective) -> str:
     """The counter, and for an estimate what would count better."""
-    model = opened.state.settings.get("model")
+    model = settings.model
     if model is None or not numbers.counter.startswith(f"{NAME}:"):
         return numbers.counter
     return f"{numbers.counter}, estimated: no plugin counts {model}"

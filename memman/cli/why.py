@@ -18,7 +18,14 @@ from memman.cli.display import (
     speaker,
 )
 from memman.cli.lines import STDIN
-from memman.cli.options import json_option, note, own_command, session_argument
+from memman.cli.options import (
+    json_option,
+    model_option,
+    note,
+    own_command,
+    session_argument,
+    show_budget_option,
+)
 from memman.cli.output import harmless
 from memman.cli.problems import FindingError
 from memman.cli.session_files import load
@@ -31,21 +38,24 @@ _BEFORE, _AROUND = 24, 90  # characters of an entry's text: before what was look
 @click.command()
 @session_argument
 @click.argument("text", metavar="TEXT")
+@model_option
+@show_budget_option
 @json_option
-def why(session: str, text: str, as_json: bool) -> None:
-    """Says what became of TEXT in the session S.
+def why(session: str, text: str, model: str | None, budget: int | None, as_json: bool) -> None:
+    """Says what became of TEXT in the session S, or in a log.
 
     In which entries it stood, what replaced them, whether it still stands in the window (or an exact value
     of it in a summary's ledger), and which command brings it back.
     """
-    opened = load(session)
+    opened = load(session, model, budget)
     trail = opened.trail
     traced = trace(trail, text)
     if as_json:
-        answer(WhyAnswer(session_id=opened.id, trace=traced))
+        answer(WhyAnswer(session_id=opened.id, settings=opened.effective, trace=traced))
     elif traced.found or traced.survives:
         fates = {fate.compression_id: fate for fate in trail.compression_fates()}
         _show(traced, fates, session)
+        note(str(opened.effective))
     if not traced.found and not traced.survives:
         entries = counted(len(trail.entries), "entry", "entries")
         raise FindingError(f"{text!r} never stood in this session: none of {entries} has it")

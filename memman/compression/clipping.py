@@ -52,9 +52,9 @@ class Remains(msgspec.Struct, frozen=True, kw_only=True):
     """What is left of an entry's original: all of it, or the beginning and end that an earlier clip left.
 
     `text` has the two together, cut `at` this character, and `length` is the original's. `parts` are those
-    that are left, in order, texts among them; `lost` are those that an earlier clip took out. `below` is
-    what stands below a summary's body. `number` is the original's place in the log. A call's arguments are
-    `wrapped`, and `told` says whether a notice repeats alternative texts.
+    that are left, in order, texts among them; `lost` are those that an earlier clip took out. `above` and
+    `below` are what stands around a summary's body. `number` is the original's place in the log. A call's
+    arguments are `wrapped`, and `told` says whether a notice repeats alternative texts.
     """
 
     text: str
@@ -63,6 +63,7 @@ class Remains(msgspec.Struct, frozen=True, kw_only=True):
     number: int
     parts: tuple[Part, ...] = ()
     lost: tuple[_Lost, ...] = ()
+    above: str = ""
     below: str = ""
     wrapped: bool = False
     told: bool = True
@@ -80,7 +81,7 @@ class Remains(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def size(self) -> int:
         """The characters that can be kept."""
-        return len(self.text) + len(self.below)
+        return len(self.above) + len(self.text) + len(self.below)
 
     @property
     def bare(self) -> Remains:
@@ -102,11 +103,17 @@ class Remains(msgspec.Struct, frozen=True, kw_only=True):
         A call's arguments stay a JSON object, so that every provider takes them. Of a summary the body is
         cut, and what stands below it stays, as long as there is room for it.
         """
-        room = keep - len(self.below)
+        room = keep - len(self.above) - len(self.below)
         if room < 0:
-            text, length = self.text + self.below, self.length + len(self.below)
-            return msgspec.structs.replace(self, text=text, length=length, below="").clipped(keep)
-        cut = self._cut_to(room) + self.below
+            return msgspec.structs.replace(
+                self,
+                text=self.above + self.text + self.below,
+                at=len(self.above) + self.at,
+                length=self.size - len(self.text) + self.length,
+                above="",
+                below="",
+            ).clipped(keep)
+        cut = self.above + self._cut_to(room) + self.below
         return msgspec.json.encode({_WRAPPED: cut}).decode() if self.wrapped else cut
 
     def _cut_to(self, keep: int) -> str:
@@ -237,11 +244,13 @@ def _remains_of_summary(text: str, number: int) -> Remains:
     """Of a summary its body was cut, or all of it where that was not enough."""
     if found := _read(text, number, later=True):
         return found
-    body = parts_of(text).body
-    if not body or not text.startswith(body):
+    parts = parts_of(text)
+    above = f"{parts.sources}\n" if parts.sources else ""
+    body = parts.body
+    if not body or not text.startswith(above + body):
         return _all_of(text, number)
     found = _read(body, number, later=True) or _all_of(body, number)
-    return msgspec.structs.replace(found, below=text[len(body) :])
+    return msgspec.structs.replace(found, above=above, below=text[len(above + body) :])
 
 
 def _read(text: str, number: int, later: bool = False) -> Remains | None:

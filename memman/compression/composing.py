@@ -12,9 +12,9 @@ from typing import Final
 import msgspec
 
 from memman.compression.constraints import NOTHING_CARRIED, Carried, carried, constraints_of
-from memman.compression.covering import summary_draft
+from memman.compression.covering import glance_of, summary_draft
 from memman.compression.digest import digest, longest
-from memman.compression.layout import Parts, parts_of_reply
+from memman.compression.layout import SOURCES_HEAD, Parts, parts_of_reply
 from memman.compression.ledger import ledger
 from memman.compression.prompts import LEDGER_SHARE
 from memman.compression.view import Craft
@@ -22,6 +22,7 @@ from memman.entries import Entry
 
 SMALLEST_SUMMARY: Final = 16  # tokens: with less room than this a summary says nothing
 _CHARS_A_TOKEN: Final = 2  # of exact values, which are dense
+_SOURCES_SHARE: Final = 0.2  # of a summary's tokens, at most
 _CUT: Final = " [...]"
 
 
@@ -34,6 +35,7 @@ class Composer:
         self._told: dict[str, None] = {}
         self._craft = craft
         self._draft = summary_draft("", originals)
+        self._attached = () if bare else glance_of(originals).sources
         self.forgotten: tuple[
             str, ...
         ] = ()  # constraints told by models that the summary had no room for
@@ -70,7 +72,7 @@ class Composer:
         plain = self.entry(msgspec.structs.replace(parts, ledger="").text) if parts.ledger else full
         if plain.token_count.tokens <= cap:
             return self._with_fewer_values(parts, plain, cap)
-        if not (parts.constraints or parts.declared):
+        if not (parts.constraints or parts.declared or parts.sources):
             return plain.token_count.tokens
         alone = self._count(text)
         return alone if alone > cap else self.clipped(text, cap)
@@ -91,7 +93,7 @@ class Composer:
         """What can be said without a model."""
         below = self._below((), cap)
         self.forgotten = below.forgotten
-        text = digest(self._originals, cap, self._count, below)
+        text = digest(self._originals, cap, self._count, below, self._sources(cap))
         return self.entry(text or f"[{len(self._originals)} earlier entries]")
 
     def _parts(self, text: str, cap: int) -> Parts:
@@ -99,12 +101,23 @@ class Composer:
         below = self._below(told.constraints, cap)
         self.forgotten = below.forgotten
         room = int(LEDGER_SHARE * cap) * _CHARS_A_TOKEN
-        values = ledger(self._originals, room, below.declared)
-        return Parts(told.body, below.constraints, below.declared, values)
+        sources = self._sources(cap)
+        values = ledger(self._originals, room, (*below.declared, sources))
+        return Parts(told.body, below.constraints, below.declared, values, sources)
+
+    def _sources(self, cap: int) -> str:
+        """The line that names the attached contexts, the newest of them if not all have room."""
+        attached = list(self._attached)
+        while attached:
+            line = SOURCES_HEAD + "; ".join([f"#{number}: {name}" for number, name in attached])
+            if self._count(line) <= _SOURCES_SHARE * cap:
+                return line
+            del attached[: -(-len(attached) // 4)]
+        return ""
 
     def _with_fewer_values(self, parts: Parts, plain: Entry, cap: int) -> Entry:
         room = (cap - plain.token_count.tokens) * _CHARS_A_TOKEN
-        values = ledger(self._originals, room, parts.declared)
+        values = ledger(self._originals, room, (*parts.declared, parts.sources))
         if not values:
             return plain
         made = self.entry(msgspec.structs.replace(parts, ledger=values).text)
@@ -114,7 +127,9 @@ class Composer:
         if self._constraints is None:
             return NOTHING_CARRIED
         every = (*self._told, *told)
-        return carried(self._constraints, every, cap - SMALLEST_SUMMARY, self._count)
+        sources = self._sources(cap)
+        room = cap - SMALLEST_SUMMARY - (self._count(sources) if sources else 0)
+        return carried(self._constraints, every, room, self._count)
 
     def _count(self, text: str) -> int:
         return self.entry(text).token_count.tokens

@@ -11,6 +11,7 @@ from memman.covered import Glance, covered_by
 from memman.entries import NO_JSON, Draft, Entry
 
 QUOTE_CHARS: Final = 160  # of a user's message, at most
+_MOST_SOURCES: Final = 100
 _MOST_TOOLS: Final = 2 * QUOTE_CHARS  # more names than a digest has characters for
 
 
@@ -19,6 +20,7 @@ def glance_of(entries: Sequence[Entry]) -> Glance:
     user_messages = errors = 0
     first: tuple[int, str] | None = None
     tools: dict[str, None] = {}
+    sources: dict[str, int] = {}
     whole = True
     for entry in entries:
         at, began = entry.seq, None
@@ -29,18 +31,24 @@ def glance_of(entries: Sequence[Entry]) -> Glance:
             user_messages += told.user_messages
             errors += told.errors
             tools |= dict.fromkeys(told.tools)
+            for number, name in told.sources:
+                sources[name] = max(number, sources.get(name, 0))
             whole = whole and told.whole
         else:
             errors += entry.is_error
             if entry.type == "tool_call" and entry.name:
                 tools[entry.name] = None
+            elif entry.type == "context" and entry.name:
+                sources[quotable(entry.name)] = entry.seq
             elif entry.type == "message" and entry.role == "user":
                 user_messages += 1
                 began = quotable(entry.text) if first is None or at < first[0] else None
         if began is not None and (first is None or at < first[0]):
             first = (at, began)
     began = first[1] if first and whole else None
-    return Glance(user_messages, errors, began, whole, tuple(tools)[:_MOST_TOOLS])
+    attached = sorted([(number, name) for name, number in sources.items()])[-_MOST_SOURCES:]
+    named = tuple(tools)[:_MOST_TOOLS]
+    return Glance(user_messages, errors, began, whole, named, tuple(attached))
 
 
 def quotable(text: str) -> str:

@@ -65,19 +65,25 @@ class _Line(msgspec.Struct, gc=False):
 
 
 def digest(
-    entries: Sequence[Entry], tokens: int, count: CountText, below: Carried = NOTHING_CARRIED
+    entries: Sequence[Entry],
+    tokens: int,
+    count: CountText,
+    below: Carried = NOTHING_CARRIED,
+    sources: str = "",
 ) -> str:
     """At most `tokens` tokens, as `count` sees them, of what the entries said; "" where nothing fits.
 
-    `below` are constraints that stand in it word for word.
+    `below` are constraints that stand in it word for word, `sources` is its first line.
     """
-    coverage, ranked = _Coverage(_lines_of(entries)), ranked_values(entries, above=below.declared)
-    least = Parts("", below.constraints, below.declared).text
+    above = (*below.declared, sources)
+    coverage, ranked = _Coverage(_lines_of(entries)), ranked_values(entries, above=above)
+    least = Parts("", below.constraints, below.declared, sources=sources).text
 
     def composed(room: int) -> str:
         kept = ledger_line(ranked, int(room * _LEDGER_SHARE))
         body = _extract(entries, coverage, room, len(kept))
-        return Parts(without_headings(body), below.constraints, below.declared, kept).text
+        shown = without_headings(body)
+        return Parts(shown, below.constraints, below.declared, kept, sources).text
 
     return longest(tokens, count, composed, least)
 

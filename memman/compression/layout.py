@@ -15,6 +15,7 @@ import msgspec
 from memman.compression.ledger import LEDGER_HEAD, above_ledger
 
 CONSTRAINTS: Final = "## Constraints"
+SOURCES_HEAD: Final = "Attached contexts by entry: "
 DECLARED: Final = "## Declared constraints"
 _ITEM: Final = "\n- "
 _NESTED: Final = "\n  - "
@@ -25,18 +26,22 @@ _BULLET: Final = re.compile(r"\s*(?:[-*\u2022]\s+)?")
 
 
 class Parts(msgspec.Struct, frozen=True):
-    """The parts of a summary's text; each constraint is one item, however many lines it has."""
+    """The parts of a summary's text; each constraint is one item, however many lines it has.
+
+    `sources` is the first line, which names the contexts that were attached.
+    """
 
     body: str
     constraints: tuple[str, ...] = ()
     declared: tuple[str, ...] = ()
     ledger: str = ""
+    sources: str = ""
 
     @property
     def text(self) -> str:
         """The parts as one text."""
         listed = (_section(CONSTRAINTS, self.constraints), _section(DECLARED, self.declared))
-        return "\n".join([part for part in (self.body, *listed, self.ledger) if part])
+        return "\n".join([part for part in (self.sources, self.body, *listed, self.ledger) if part])
 
 
 def one_item(text: str) -> str:
@@ -55,7 +60,10 @@ def parts_of(text: str) -> Parts:
     ledger = text[len(above) :].lstrip("\n")
     above, declared = _cut(above, DECLARED)
     body, constraints = _cut(above, CONSTRAINTS)
-    return Parts(body, constraints, declared, ledger)
+    sources = ""
+    if body.startswith(SOURCES_HEAD):
+        sources, _, body = body.partition("\n")
+    return Parts(body, constraints, declared, ledger, sources)
 
 
 def _cut(text: str, heading: str) -> tuple[str, tuple[str, ...]]:
@@ -92,7 +100,9 @@ def _bullet(line: str) -> int:
 
 
 def plain(text: str) -> str:
-    """A text in which nothing is taken for a ledger."""
+    """A text in which nothing is taken for a ledger or for the names of contexts."""
+    if SOURCES_HEAD in text:
+        text = text.replace(SOURCES_HEAD, "Attached contexts: ")
     return _LEDGER.sub(r"\1(values)", text) if LEDGER_HEAD.strip() in text else text
 
 

@@ -12,7 +12,7 @@ from memman.compression.checking import WatchedCraft, fault_of
 from memman.compression.stages import ClearToolResults
 from memman.compression.strategies import PRESETS, Stage, Step
 from memman.compression.summaries import summarise
-from memman.compression.view import Craft, Goal, Item, View
+from memman.compression.view import Craft, Goal, Group, Item, View
 from memman.errors import CompressionFailed
 from memman.records import Replacement, ReplacementMethod
 from memman.showing import shown, told
@@ -97,7 +97,6 @@ class CompressionPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _STANDING_REASONS = {
-    "fixed": "pinned, waiting for the result of a call, or the newest user message",
     "newest": "the newest exchange",
     "recent": "in the recent window",
 }
@@ -108,6 +107,8 @@ def _rows(view: View, why_old: str) -> Iterator[PlannedEntry]:
     """What becomes of each entry of the window."""
     for group in view.groups:
         reason = _STANDING_REASONS.get(group.standing, why_old)
+        if group.standing == "fixed":
+            reason = _why_fixed(group)
         if group.standing == "old" and group.is_summary:
             reason = "the summary of what was before"
         if group.made is None:
@@ -119,6 +120,14 @@ def _rows(view: View, why_old: str) -> Iterator[PlannedEntry]:
                 yield _kept(item.run[0], reason)
             else:
                 yield from _replaced(item, item.method)
+
+
+def _why_fixed(group: Group) -> str:
+    if any(slot.pinned for slot in group.slots):
+        return "pinned" if len(group.slots) == 1 else "its exchange is pinned"
+    if any(slot.unanswered for slot in group.slots):
+        return "a call in its exchange has no result yet"
+    return "the newest user message"
 
 
 def _kept(slot: Slot, reason: str) -> PlannedEntry:

@@ -97,7 +97,6 @@ class ClearToolResults(msgspec.Struct, frozen=True, kw_only=True):
                 and slot.tokens > LEAST_GAIN
                 and group.is_added(index)
                 and entry.name not in self.keep_tools
-                and not entry.text.startswith(_STUB_HEAD)
             ):
                 stub = stub_of(slot, craft, _STUB, (slot.position, slot.tokens))
                 if stub is not None:
@@ -108,8 +107,7 @@ class ClearToolResults(msgspec.Struct, frozen=True, kw_only=True):
 
 clear_tool_results = ClearToolResults()
 """`ClearToolResults` with its defaults: any old result may be cleared, whatever is gained."""
-_STUB_HEAD = "[memman: this tool result was cleared to save space; it is entry "
-_STUB = _STUB_HEAD + "#{}, {} tokens]"
+_STUB = "[memman: this tool result was cleared to save space; it is entry #{}, {} tokens]"
 
 
 def stub_of(

@@ -7,7 +7,7 @@ from operator import attrgetter
 
 import msgspec
 
-from memman.entries import Entry, excerpt
+from memman.entries import Entry, EntryType, excerpt
 from memman.window import Slot, Window
 
 _LISTED = 10  # of the largest entries
@@ -42,10 +42,12 @@ class LargeEntry(msgspec.Struct, frozen=True, kw_only=True):
 class Shares(msgspec.Struct, frozen=True, kw_only=True):
     """What fills a window of so many `tokens`; every list has its largest first.
 
-    `advice` is one sentence about what takes most of it, "" for an empty window.
+    `types` has the tokens by type of entry. `advice` is one sentence about what takes most of them, "" for
+    an empty window.
     """
 
     tokens: int
+    types: dict[EntryType, int]
     tools: tuple[Share, ...]
     sources: tuple[Share, ...]
     largest: tuple[LargeEntry, ...]
@@ -60,8 +62,10 @@ def shares_of(slots: Iterable[Slot]) -> Shares:
     }
     tools: dict[str, Share] = {}
     sources: dict[str, Share] = {}
+    types: dict[EntryType, int] = {}
     for slot in window.slots:
         entry = slot.entry
+        types[entry.type] = types.get(entry.type, 0) + slot.tokens
         if entry.type in ("tool_call", "tool_result"):
             _count(tools, entry.name or named.get(entry.id) or _UNNAMED, slot.tokens)
         elif entry.type == "context":
@@ -70,6 +74,7 @@ def shares_of(slots: Iterable[Slot]) -> Shares:
     by_tool, by_source = _sorted(tools), _sorted(sources)
     return Shares(
         tokens=window.tokens,
+        types=types,
         tools=by_tool,
         sources=by_source,
         largest=tuple(_large(slot, named) for slot in ordered[:_LISTED]),

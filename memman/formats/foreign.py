@@ -47,7 +47,7 @@ def has_content(message: Mapping[str, Any]) -> bool:
 def fault_of(messages: Sequence[Any]) -> tuple[str, int] | None:
     """Return what is wrong with the first message that belongs to no provider, and its index."""
     for index, message in enumerate(messages):
-        if isinstance(message, Mapping) and (fault := _fault(message)):
+        if isinstance(message, Mapping) and (fault := fault_in(message)):
             return f"message {index}: {fault}", index
     return None
 
@@ -59,7 +59,8 @@ def advice_for(message: object) -> str:
     return f"it is {_advice(*found)}" if found else ""
 
 
-def _fault(message: Mapping[str, Any]) -> str:
+def fault_in(message: Mapping[str, Any]) -> str:
+    """Return why a message is none of a provider's, "" if nothing is wrong with it alone."""
     key, framework = _framework_of(message)
     if framework:
         return f"{key!r} makes it {_advice(*framework)}"

@@ -140,11 +140,11 @@ class ShownStep(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """In tokens: what the model takes (None if unknown), what starts a compression, and its target."""
+    """In tokens: what the model takes, what starts a compression, and its target; None if unknown."""
 
     model: int | None
-    trigger: int
-    target: int
+    trigger: int | None
+    target: int | None
 
 
 class ShownShares(msgspec.Struct, frozen=True):
@@ -184,8 +184,13 @@ def report_of(
     session_id: str,
     change: Callable[[Sequence[Record]], Sequence[Record]] | None = None,
     undo: str | None = None,
+    model: str | None = None,
+    limited: bool = True,
 ) -> Report:
     """The data for a session's report, of its records as `change` leaves them; `undo` as in `Report`.
+
+    `model` is the session's own or the one last observed if None. With `limited=False` the manager's limits
+    are defaults that nobody chose, and are left out.
 
     Raises `SessionNotFound`.
     """
@@ -193,13 +198,13 @@ def report_of(
     records = records_of(state) if change is None else change(records_of(state))
     trail = Trail(list(enumerate(records, 1)))
     shown = _Shown(trail)
-    model = state.settings.get("model")
+    model = model or state.settings.get("model") or trail.history.ledger.observed.model
     return Report(
         session=session_id,
         model=model,
         stats=memory.get_stats(session_id),
-        usage=usage_of(memory, session_id),
-        limits=_limits(memory, session_id, model, state.settings.get("reserve_output")),
+        usage=usage_of(memory, session_id, limited),
+        limits=_limits(memory, session_id, model, state.settings.get("reserve_output"), limited),
         head=len(trail.log),
         entries=shown.entries,
         steps=shown.steps,
@@ -211,13 +216,19 @@ def report_of(
 
 
 def _limits(
-    memory: MemoryManager, session_id: str, model: str | None, reserve: int | None
+    memory: MemoryManager,
+    session_id: str,
+    model: str | None,
+    reserve: int | None,
+    limited: bool,
 ) -> Limits:
     trigger = memory.explain(session_id).trigger
     info = Models(shared_plugins).info(model) if model is not None else None
     takes = None
     if info is not None:
         takes = usable_input((info.context, info.max_input, info.max_output), reserve)
+    if not limited:
+        return Limits(takes, None, None)
     return Limits(takes, trigger.max_tokens, trigger.target_tokens)
 
 

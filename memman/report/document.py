@@ -40,6 +40,8 @@ def render(
     redact: Redact | None = None,
     content: bool = True,
     undo: str | None = None,
+    model: str | None = None,
+    limited: bool = True,
 ) -> str:
     """The report of a session as one HTML document.
 
@@ -52,12 +54,24 @@ def render(
             times, types, the names of tools, and ids.
         undo: the command that undoes a compression, to which the page adds the compression, such as
             `memman undo chat.json`; the page shows a call of the library if None, nothing if "".
+        model: the model to name; the session's own, or the one that was last in effect, if None.
+        limited: False leaves out the manager's limits, where they are defaults that nobody chose.
 
     Raises:
         SessionNotFound: there is no such session.
         InvalidInput: `redact` failed, or returned another entry.
     """
-    return "".join(pieces(memory, session_id, redact=redact, content=content, undo=undo))
+    return "".join(
+        pieces(
+            memory,
+            session_id,
+            redact=redact,
+            content=content,
+            undo=undo,
+            model=model,
+            limited=limited,
+        )
+    )
 
 
 def write(
@@ -68,13 +82,23 @@ def write(
     redact: Redact | None = None,
     content: bool = True,
     undo: str | None = None,
+    model: str | None = None,
+    limited: bool = True,
 ) -> int:
     """Writes the report of a session to a file, over one that is there; returns its size in bytes.
 
     Only its owner may read the file, which is written whole or not at all; a symbolic link is replaced.
-    `redact`, `content` and `undo` as in `render`. Raises also `OSError` for a file that cannot be written.
+    The other arguments are those of `render`. Raises also `OSError` for a file that cannot be written.
     """
-    made = pieces(memory, session_id, redact=redact, content=content, undo=undo)
+    made = pieces(
+        memory,
+        session_id,
+        redact=redact,
+        content=content,
+        undo=undo,
+        model=model,
+        limited=limited,
+    )
     with replacing(Path(path)) as file:
         return sum(file.write(piece.encode()) for piece in made)
 
@@ -86,10 +110,12 @@ def pieces(
     redact: Redact | None = None,
     content: bool = True,
     undo: str | None = None,
+    model: str | None = None,
+    limited: bool = True,
 ) -> Iterator[str]:
     """The document piece by piece, so that a long session is never in memory as text at once."""
     change = partial(redacted, redact=redact) if redact else None
-    data = report_of(memory, session_id, change, undo)
+    data = report_of(memory, session_id, change, undo, model, limited)
     if not content:
         data = without_content(data)
     style = _file("report.css")

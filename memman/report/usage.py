@@ -4,29 +4,32 @@ from __future__ import annotations
 
 import msgspec
 
-from memman.entries import ENTRY_TYPES, MOST_TOKENS
+from memman.entries import ENTRY_TYPES
 from memman.manager import MemoryManager
 
 
 class Usage(msgspec.Struct, frozen=True):
     """The use of a context window, in tokens: `parts` by type in the order of their display.
 
-    `used` is all that is taken, `free` what is left; negative when over.
+    `used` is all that is taken, `free` what is left; negative when over. Without a known limit `window` and
+    `free` are None.
     """
 
-    window: int
+    window: int | None
     used: int
-    free: int
+    free: int | None
     parts: dict[str, int]
 
 
-def usage_of(memory: MemoryManager, session_id: str) -> Usage:
-    """How a session's whole window, rendered as OpenAI chat, fills its budget."""
-    stats = memory.get_stats(session_id)
-    # A budget that nothing exceeds: what is shown is the window, not a copy cut to fit.
-    shares = memory.build_context(session_id, budget=MOST_TOKENS).breakdown
-    always = (*ENTRY_TYPES, "framing", "reserved")
-    extra = [name for name in shares if name not in always]
-    parts = {name: shares.get(name, 0) for name in (*extra, *always)}
+def usage_of(memory: MemoryManager, session_id: str, limited: bool = True) -> Usage:
+    """How a session's whole window, with what stands beside its entries, fills its budget.
+
+    With `limited=False` the manager's budget is a default that nobody chose, and is left out.
+    """
+    stats, types = memory.get_stats(session_id), memory.explain(session_id).shares.types
+    parts = {str(kind): types.get(kind, 0) for kind in ENTRY_TYPES}
+    parts["framing"] = max(0, stats.overhead_tokens)
     used = sum(parts.values())
+    if not limited:
+        return Usage(None, used, None, parts)
     return Usage(stats.max_tokens, used, stats.max_tokens - used, parts)

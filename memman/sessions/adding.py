@@ -119,6 +119,8 @@ class Adding(Automatic):
         async with self._lock:
             await self._prepare_for((entry,))
             records = self._added((entry,))
+            if entry_id is not None and self._era:
+                await self._refuse_deleted(entry_id)
             appended = await self._append(records, named=entry_id is not None)
             if appended.fresh:
                 return self._as_added(records, appended.seqs)[0]
@@ -226,6 +228,14 @@ class Adding(Automatic):
             f"the id {entry.id!r} was {'deleted' if gone else 'added before with other content'}; "
             "nothing was changed. Give each entry its own id, or leave ids to memman"
         )
+
+    async def _refuse_deleted(self, entry_id: str) -> None:
+        """Raise `IdConflict` if an entry of an earlier era with this id was deleted."""
+        found = await self._get([taken(entry_id)])
+        if entry_id in deleted_in([record for _, record in found]):
+            raise IdConflict(
+                f"the id {entry_id!r} was deleted; nothing was changed. Give the entry another id"
+            )
 
     async def _is_deleted(self, stored: Entry) -> bool:
         """Whether an added entry of the log was deleted. Under the lock, refreshed.

@@ -43,7 +43,7 @@ _MOST_TIMEOUTS = 10  # that the calls of one compression, as of a summary in pie
 
 
 class RedactFailed(Exception):
-    """What a summary was to be made of could not be redacted; the cause says why."""
+    """The material of a summary could not be redacted; the message says why."""
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
@@ -164,7 +164,7 @@ class Asking(LiveWindow):
         try:
             return self._shared.redacted(entry, outcome)
         except InvalidInput as error:
-            raise RedactFailed(str(error)) from (error.__cause__ or error)
+            raise RedactFailed(str(error)) from None
 
     async def _originals(self, slots: Sequence[Slot]) -> list[tuple[Entry, ...]]:
         """The added entries that stubs or clipped entries stand for, as the store has them."""

@@ -160,7 +160,7 @@ class Compressing(Asking):
                 raise
             except RedactFailed as error:
                 self._stages_failed("no add compresses", str(error))
-                raise CompressionFailed(str(error)) from error.__cause__
+                raise CompressionFailed(str(error)) from None
             self.pace.stages_ran()
             after = outcome.view
             rest = self._judged_summary(attempt, after) if outcome.cost.calls else None

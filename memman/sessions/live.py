@@ -88,6 +88,7 @@ class LiveWindow(Telling):
         "_contexts",
         "_cost",
         "_entries",
+        "_era",
         "_erasing",
         "_fell_back",
         "_inflight",
@@ -130,6 +131,7 @@ class LiveWindow(Telling):
         self._settings = _NO_SETTINGS
         self._untrusted: frozenset[str] = frozenset()
         self._nonce = ""
+        self._era = 0  # the seq of the last clear
         self._version = -1
         self._entries = self._tokens = 0
         # The totals at the newest undo; None if a compression came after.
@@ -368,7 +370,7 @@ class LiveWindow(Telling):
         ledger = snapshot.ledger
         self._total(ledger.entries, ledger.tokens)
         self._undone = ledger.undone
-        self._cost, self._nonce = ledger.cost, ledger.nonce
+        self._cost, self._nonce, self._era = ledger.cost, ledger.nonce, ledger.era
         self._last_counted, self._usage = ledger.last_counted_at, ledger.usage
         known = {model_key(model): known for model, known in ledger.learned.items()}
         self._learned = known or _NOTHING_LEARNED
@@ -391,7 +393,7 @@ class LiveWindow(Telling):
         self._contexts = self._usage = self._last_counted = self._pace = None
         self._total(0, 0)
         self._undone = None
-        self._told, self._nonce = 0, ""
+        self._told, self._nonce, self._era = 0, "", 0
         self._cost = self._spent = self._owed = NO_COST
         self._learned, self._anchors, self._confirmed = _NOTHING_LEARNED, _NO_ANCHORS, None
         if self._settings:
@@ -589,6 +591,7 @@ class LiveWindow(Telling):
         elif isinstance(record, Undone):
             self._undone = self._tokens, self._entries
         elif isinstance(record, Cleared):
+            self._era = self._window.head
             self._total(0, 0)
             self._cost, self._undone = NO_COST, None
         elif isinstance(record, Deleted):

@@ -36,7 +36,7 @@ class Past(LiveWindow):
             entry = msgspec.structs.replace(entry, pinned=False)
         # An active end proves that all on the way holds. Without one an added entry of this era is hidden
         # by the newest compression that names it, while a replacement may have been taken back.
-        if shown_by is None and (isinstance(record, Compressed) or seq <= await self._era()):
+        if shown_by is None and (isinstance(record, Compressed) or seq <= self._era):
             return None
         return msgspec.structs.replace(entry, compressed=True, summary_id=shown_by)
 
@@ -60,9 +60,6 @@ class Past(LiveWindow):
         shared = self._shared
         snapshot = await shared.door.call(shared.store, shared.store.load, self.id)
         return snapshot.ledger if snapshot is not None else Ledger()
-
-    async def _era(self) -> int:
-        return (await self._ledger()).era
 
     async def _unfolded(self, compression_id: str | None) -> tuple[str, list[Slot]] | None:
         """The window without a compression, the newest by default, that shows all that it made."""

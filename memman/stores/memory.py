@@ -13,7 +13,7 @@ from memman.forks import tell_of_forks
 from memman.ports import Appended, FeedItem, Place, SessionInfo, Snapshot
 from memman.records import Added, Ledger, Record, taken_by, tombstone
 from memman.stores.order import Order
-from memman.stores.rows import conflict, elsewhere, foreign, names_of, numbers_in
+from memman.stores.rows import conflict, elsewhere, foreign, is_there, names_of, numbers_in
 
 _HERE = "the store in memory"
 _EMPTY = Ledger()
@@ -50,6 +50,7 @@ class _Log:
             record = self.records[seq - 1]
             for name in names_of(record):
                 self.seqs.setdefault(name, seq)
+            self.seqs[record.id] = seq  # an entry's of an earlier era is found no more
             self.seqs.update(dict.fromkeys(taken_by(record), seq))
             self.indexed = seq
         return self
@@ -60,15 +61,20 @@ class _Log:
             [record] = records
             # Asking a property takes as long as the rest of it.
             record_id = record.entry.id if type(record) is Added else record.id
-            if record_id not in seqs:
+            if record_id not in seqs or not self._has(record):
                 self.records.append(record)
                 self.indexed = seqs[record_id] = head = len(self.records)
                 return Appended((head,), head, self.shape[0], 1)
-        fresh = list({record.id: record for record in records if record.id not in seqs}.values())
+        fresh = list({record.id: record for record in records if not self._has(record)}.values())
         self.records.extend(fresh)
         self.recovered()
         placed = tuple([seqs[record.id] for record in records])
         return Appended(placed, len(self.records), self.shape[0], len(fresh))
+
+    def _has(self, record: Record) -> bool:
+        """Whether a record is there; an entry's only if it is of this era."""
+        seq = self.seqs.get(record.id)
+        return seq is not None and is_there(record, seq, self.up_to_date_ledger().era)
 
     def commit(self, records: Sequence[Record], places: Sequence[Place], floor: int) -> Appended:
         head = len(self.records)

@@ -59,6 +59,12 @@ class SessionRow(msgspec.Struct, frozen=True, gc=False, array_like=True):
     ledger: bytes
 
     @property
+    def totals(self) -> Ledger:
+        """The ledger as far as an append needs it; a clear is a commit, which writes it whole."""
+        era = _ledger.decode(self.ledger).era
+        return Ledger(entries=self.entries, tokens=self.tokens, era=era)
+
+    @property
     def listed(self) -> tuple[Place, ...]:
         """The places of the window up to the floor."""
         return _places.decode(self.places)
@@ -122,7 +128,7 @@ class Placed(msgspec.Struct, frozen=True):
 
     `seqs` are theirs in their order, those of records that were there too. A row of `rows` has the seq,
     the payload, and the era's entries and tokens with it; `names` has the seq of every name to find by: an
-    id is found where it was first, what was `taken` where it was last.
+    added entry's id is found in the newest era that has it, what was `taken` where it was last.
     """
 
     seqs: tuple[int, ...]
@@ -143,7 +149,7 @@ def placed(
     seqs, names = dict(known), dict[str, int]()
     rows: list[tuple[int, bytes, int, int]] = []
     for record, payload in zip(records, payloads, strict=True):
-        if record.id in seqs:
+        if is_there(record, seqs.get(record.id), ledger.era):
             continue
         head += 1
         ledger = ledger.after(head, record)
@@ -151,8 +157,19 @@ def placed(
         rows.append((head, payload, ledger.entries, ledger.tokens))
         for name in names_of(record):
             names.setdefault(name, head)
+        names[record.id] = head
         names.update(dict.fromkeys(taken_by(record), head))
     return Placed(tuple([seqs[record.id] for record in records]), rows, names, head, ledger)
+
+
+def is_there(record: Record, seq: int | None, era: int) -> bool:
+    """Return whether a record need not be appended, as its id is at `seq`: an entry's only in this era."""
+    return seq is not None and (seq > era or not isinstance(record, Added))
+
+
+def renamed(found: Placed, known: Mapping[str, int]) -> list[str]:
+    """Return the ids that earlier eras have too: they are found by the newest record from now on."""
+    return [name for name, seq in known.items() if found.names.get(name, 0) > seq]
 
 
 def names_of(record: Record) -> list[str]:

@@ -16,7 +16,7 @@ import msgspec
 
 from memman.errors import StoreConflict
 from memman.ports import Appended, FeedItem, Place, SessionInfo, Snapshot
-from memman.records import Added, Ledger, Record, encode
+from memman.records import Added, Record, encode
 from memman.stores import sqlite_tables as tables
 from memman.stores.drivers import Driver
 from memman.stores.rows import conflict, elsewhere, fits, foreign, numbers_in, single
@@ -88,8 +88,7 @@ class SQLiteStore(SQLiteFile):
             if expect_head is not None and head != expect_head:
                 raise StoreConflict(elsewhere(session_id, head, expect_head))
             row = row or tables.begun(db, session_id)
-            totals = Ledger(entries=row.entries, tokens=row.tokens)
-            return tables.appended(db, row, totals, records, payloads)[0]
+            return tables.appended(db, row, row.totals, records, payloads)[0]
 
         return self._write(work)
 

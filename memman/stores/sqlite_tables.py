@@ -17,6 +17,7 @@ from memman.stores.rows import (
     encoded_places,
     in_batches,
     placed,
+    renamed,
 )
 
 if TYPE_CHECKING:
@@ -282,6 +283,10 @@ def appended(
         "INSERT INTO record VALUES (?, ?, ?, ?)",
         [(first + seq, *columns) for seq, *columns in found.rows],
     )
+    again = renamed(found, known)
+    db.executemany(
+        "DELETE FROM named WHERE session = ? AND id = ?", [(row.number, name) for name in again]
+    )
     _name(db, row.number, found.names)
     if found.rows and db.execute(f"SELECT {_RUNNING}").fetchone() != (row.number,):
         _run(db, row.number, row.head + 1)
@@ -326,11 +331,15 @@ def reshape(
 
 
 def erased(db: Connection, row: SessionRow, ids: frozenset[str]) -> None:
-    """Puts tombstones where the payloads were."""
-    found = records_at(db, row, seqs_of(db, row, sorted(ids)).values())
+    """Puts tombstones where the payloads were, in every era."""
+    found = stretch(db, row, 0, row.head)
     db.executemany(
         "UPDATE record SET payload = ? WHERE key = ?",
-        [(encode(tombstone(record, ids)), key_of(row, seq)) for seq, record in found],
+        [
+            (encode(erased), key_of(row, seq))
+            for seq, record in found
+            if (erased := tombstone(record, ids)) != record
+        ],
     )
 
 

@@ -87,12 +87,10 @@ READERS = [["stats"], ["show"], ["compress", "-o", "-"], ["export"]]
     [
         (None, "No such file"),
         ("", "is empty"),
-        ("User: hello", "is not a memman session but a log"),
-        ('{"role": "user", "content": "a"}\n{"role": "user"}', "but a log; make one of it"),
         ("{}", "not a memman session"),
         ('{"format": "memman-session", "ver', "truncated (line 1, column 30)"),
-        ("[1]", "not a memman session"),
-        ('{"messages": []}', "memman import"),
+        ("[1]", "message 0 is in no known format"),
+        ('{"messages": []}', "has no messages"),
         ('{"format": "memman-session", "version": 99}', "version is 99"),
         ('{"format": "memman-session", "version": 1}', "session_id"),
     ],
@@ -310,7 +308,9 @@ def test_a_narrow_terminal_keeps_what_a_dry_run_is_about(demo_file, columns):
     assert head[-1] == "text"
     assert max(map(len, lines[:-1])) <= int(columns)
     assert {row[3] for row in rows if len(row) > 3} > {"keep"}
-    assert all(re.fullmatch(r"#\d+(\.\d+)?", row[0]) and row[1].replace(",", "").isdigit() for row in rows)
+    assert all(
+        re.fullmatch(r"#\d+(\.\d+)?", row[0]) and row[1].replace(",", "").isdigit() for row in rows
+    )
 
 
 @pytest.mark.parametrize("columns", [60, pytest.param(80, marks=LONG)])

@@ -114,11 +114,13 @@ def test_compressing_and_undoing_in_place_is_done_in_the_database(
 
 def test_what_why_names_can_be_run_on_the_database(two: Path, command: Command) -> None:
     command("compress", two, "--session", "work", "--budget", "1k", "--in-place")
-    told = command("why", two, "What is in work?", "--session", "work").stdout
+    with MemoryManager(two) as memory:
+        [text] = [entry.text for entry in memory.get_entries("work") if entry.call_id == "c0"][:1]
+    told = command("why", two, text, "--session", "work").stdout
     [restore] = [line.split("memman ")[1] for line in told.splitlines() if "restore:" in line]
     assert "--session work" in restore
     assert command(*restore.split()).exit_code == 0
-    assert "What is in work?" in command("show", two, "--session", "work", "--active").stdout
+    assert text in command("show", two, "--session", "work", "--active").stdout
 
 
 def test_a_copy_goes_into_a_session_file_and_leaves_the_database(

@@ -168,7 +168,15 @@ def test_stdin_is_read(command, saved):
     assert command("diff", "-", given=path.read_bytes()).stdout == command("diff", path).stdout
 
 
-def test_a_log_is_not_a_session(command, log_file):
+def test_a_log_is_read_and_was_never_compressed(command, log_file):
     result = command("diff", log_file)
-    assert result.exit_code == 3
-    assert "memman import" in result.stderr
+    assert result.exit_code == 1
+    assert "it was never compressed" in result.stderr
+
+
+def test_a_limit_leaves_originals_out_and_counts_them(command, saved):
+    path = saved()
+    whole, few = command("diff", path).stdout, command("diff", path, "--limit", "3").stdout
+    assert "and 19 more entries" in few
+    assert len(few.splitlines()) < len(whole.splitlines())
+    assert "#2 user" in few or "user: Where is my parcel?" in few

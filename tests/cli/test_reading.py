@@ -90,7 +90,11 @@ def test_the_bundled_log_is_openai_chat():
         ("[" * 100_000 + "]" * 100_000, "nested too deeply"),
         ("", "a.json is empty"),
         (json.dumps([USER, {"from": "x"}, USER]), "message 1 is in no known format"),
-        (f"{json.dumps(USER)}\n{json.dumps({'role': 'nobody'})}", "line 2 is in no known"),
+        (f"{json.dumps(USER)}\n{json.dumps({'role': 'nobody'})}", "line 2: role 'nobody' is none"),
+        (
+            json.dumps([{"role": "user", "blocks": []}]),
+            "message 0: 'blocks' makes it a message of Llama",
+        ),
         (json.dumps([USER, {"role": "user", "content": 7}]), "message 1"),
         ("Dear all,\nplease find", "such as `User: ...` and `Assistant: ...`"),
         ("[]", "no messages"),

@@ -15,13 +15,19 @@ SECRET = "gAAAAABo" * 200
 
 def tokens_of(message: dict[str, Any], form: str, model: str = "gpt-5") -> int:
     memory = MemoryManager(model=model, counter="estimate")
-    return sum(entry.token_count.tokens for entry in memory.add_messages("s", [message], format=form))
+    return sum(
+        entry.token_count.tokens for entry in memory.add_messages("s", [message], format=form)
+    )
 
 
 @pytest.mark.parametrize(
     ("form", "plain", "marked"),
     [
-        ("openai-chat", {"role": "user", "content": "hi"}, {"cache_control": {"type": "ephemeral"}}),
+        (
+            "openai-chat",
+            {"role": "user", "content": "hi"},
+            {"cache_control": {"type": "ephemeral"}},
+        ),
         (
             "anthropic",
             {"role": "user", "content": [{"type": "text", "text": "hi"}]},

@@ -456,7 +456,9 @@ SAID = {"role": "assistant", "content": "It is fine."}
     ],
     ids=["message", "call", "langchain"],
 )
-def test_what_only_the_api_reads_of_a_message_costs_no_token(form: str, item: Any, bare: Any) -> None:
+def test_what_only_the_api_reads_of_a_message_costs_no_token(
+    form: str, item: Any, bare: Any
+) -> None:
     memory = MemoryManager(counter="estimate")
     [entry] = memory.add_messages("as it came", [item], format=form)
     [other] = memory.add_messages("bare", [bare], format=form)

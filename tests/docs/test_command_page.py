@@ -59,7 +59,7 @@ def runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CliRunner:
         memory.add_user_message("trip", "Hello")
     runner = CliRunner()
     assert runner.invoke(memman, ["import", "log.jsonl", "-o", "s.json"]).exit_code == 0
-    shorter = ["compress", "s.json", "--budget", "100", "-o", "compressed.json"]
+    shorter = ["compress", "s.json", "--budget", "110", "-o", "compressed.json"]
     assert runner.invoke(memman, shorter).exit_code == 0
     return runner
 
@@ -77,9 +77,11 @@ def test_the_page_knows_which_commands_answer_with_json(command: click.Command) 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: str(command.name))
 def test_the_page_has_every_option(command: click.Command) -> None:
     title = f"option of {command.name}"
-    shown = {said.split()[0] for row in table(PAGE, title) for said in code(row[title])}
     options = [option for option in command.params if isinstance(option, click.Option)]
-    assert shown == {name for option in options for name in option.opts} - {"--json"}
+    expected = {name for option in options for name in option.opts} - {"--json"}
+    rows = table(PAGE, title) if expected else []  # no table without a row
+    assert {said.split()[0] for row in rows for said in code(row[title])} == expected
+    assert expected or title not in (DOCS / PAGE).read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("name", SHAPES)

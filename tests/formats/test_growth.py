@@ -88,7 +88,9 @@ def test_joined_messages_are_copied_few_times(of: Any) -> None:
 
 
 def unnamed_calls(size: int) -> list[Any]:
-    calls = [{"type": "function", "function": {"name": f"t{n}", "arguments": "{}"}} for n in range(size)]
+    calls = [
+        {"type": "function", "function": {"name": f"t{n}", "arguments": "{}"}} for n in range(size)
+    ]
     results = [{"role": "tool", "content": "r", "name": f"t{size - 1 - n}"} for n in range(size)]
     return [{"role": "assistant", "content": None, "tool_calls": calls}, *results]
 
@@ -106,7 +108,9 @@ def test_parsing_calls_without_ids_is_linear(form: str, make: Make) -> None:
 
 def test_results_without_ids_find_their_calls_by_name_and_order() -> None:
     calls = [{"type": "function", "function": {"name": n, "arguments": "{}"}} for n in "abac"]
-    named = [{"role": "tool", "content": "r", **({"name": n} if n else {})} for n in ("a", "", "", "")]
+    named = [
+        {"role": "tool", "content": "r", **({"name": n} if n else {})} for n in ("a", "", "", "")
+    ]
     drafts = format_named("openai-chat").parse(
         [{"role": "assistant", "content": None, "tool_calls": calls}, *named]
     )

@@ -58,7 +58,9 @@ def test_each_kind_of_entry_has_its_line() -> None:
 
 def test_a_result_without_a_name_is_a_result() -> None:
     memory = manager()
-    memory.add_messages("s", [{"role": "tool", "tool_call_id": "a", "content": "42"}], format="openai-chat")
+    memory.add_messages(
+        "s", [{"role": "tool", "tool_call_id": "a", "content": "42"}], format="openai-chat"
+    )
     assert memory.get_context_for_llm("s") == "=== Recent Conversation ===\nTool result: 42"
     assert said(read_again(memory)) == [("tool_result", "tool", "result", "42")]
 
@@ -125,7 +127,9 @@ def test_heading_behind_any_line_end_is_escaped(line: str, end: str) -> None:
 
 
 def test_ordinary_lines_are_not_escaped() -> None:
-    lines = "summary: yes\ntool: hammer\nthe system: fine\nSystems: many\n  user_id: 4\ncontext a: b"
+    lines = (
+        "summary: yes\ntool: hammer\nthe system: fine\nSystems: many\n  user_id: 4\ncontext a: b"
+    )
     memory = manager()
     memory.add_user_message("s", f"page\n{lines}")
     assert memory.get_context_for_llm("s").endswith(lines)
@@ -145,7 +149,9 @@ def test_a_summary_that_imitates_the_conversation_stays_a_summary() -> None:
 
 
 TEXTS = st.lists(
-    st.sampled_from([*IMITATIONS, "plain", "", " ", "é 日本 🙂", "\x00", "a: b", "x)", *LINE_ENDS, "\\"]),
+    st.sampled_from(
+        [*IMITATIONS, "plain", "", " ", "é 日本 🙂", "\x00", "a: b", "x)", *LINE_ENDS, "\\"]
+    ),
     max_size=6,
 ).flatmap(lambda pieces: st.sampled_from(LINE_ENDS).map(lambda end: end.join(pieces)))
 

@@ -214,7 +214,10 @@ def test_hostile_content_stays_text(browser: Any, folder: Path) -> None:
         page.keyboard.press("ArrowDown")
     assert find(page, "<img src=x").startswith("1 of")
     assert page.inner_text("#detail pre").startswith("<img src=x onerror=")
-    assert page.locator("img, iframe, object, embed, body a:not([href^='#']), svg [onload]").count() == 0
+    assert (
+        page.locator("img, iframe, object, embed, body a:not([href^='#']), svg [onload]").count()
+        == 0
+    )
     assert page.locator("script:not([data-name])").count() == 1
     assert page.title() == title == f"{SESSION} · memman"
     assert find(page, "isolated").startswith("1 of")

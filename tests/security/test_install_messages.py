@@ -17,7 +17,9 @@ def test_no_text_installs_memman_from_an_index() -> None:
     """No message and no page names a distribution of memman as if it were on an index"""
     folders = (_ROOT / "memman", _ROOT / "docs", *(_ROOT / "plugins").glob("*/memman_*"))
     pages = [*_ROOT.glob("*.md"), *(_ROOT / "plugins").glob("*/README.md")]
-    pages += [path for folder in folders for path in folder.rglob("*") if path.suffix in (".py", ".md")]
+    pages += [
+        path for folder in folders for path in folder.rglob("*") if path.suffix in (".py", ".md")
+    ]
     wrong = [
         f"{path.relative_to(_ROOT)}: {found[0]}"
         for path in pages

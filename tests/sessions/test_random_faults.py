@@ -111,7 +111,14 @@ class Run:
 
     def _summary(self, request: Any) -> Any:
         self.strike([Boom, asyncio.CancelledError, OSError])
-        replies: list[Any] = ["", " \n", None, 5, "many words " * 900, SummaryReply(text="", refused=True)]
+        replies: list[Any] = [
+            "",
+            " \n",
+            None,
+            5,
+            "many words " * 900,
+            SummaryReply(text="", refused=True),
+        ]
         return self.random.choice([*replies, *["a good summary"] * 6])
 
     def _receive(self, event: events.Event) -> None:
@@ -184,7 +191,10 @@ class Run:
                 pinned = self.random.random() < 0.1
                 added = self.attempt(session, f"add_{role}_message", text, pinned=pinned)
             case _:
-                messages = [{"role": "user", "content": text}, {"role": "assistant", "content": "Yes."}]
+                messages = [
+                    {"role": "user", "content": text},
+                    {"role": "assistant", "content": "Yes."},
+                ]
                 added = self.attempt(session, "add_messages", messages)
         if not isinstance(added, BaseException):
             for entry in added if isinstance(added, list) else [added]:
@@ -197,7 +207,9 @@ class Run:
             assert context.required > context.available
         elif not isinstance(context, BaseException):
             assert context.tokens.tokens <= context.budget
-            assert not context.messages or check(context.messages, form, system=context.system) == []
+            assert (
+                not context.messages or check(context.messages, form, system=context.system) == []
+            )
 
     def _delete(self, session: str, entry_id: str) -> None:
         self.attempt(session, "delete_entries", [entry_id])
@@ -246,7 +258,9 @@ def _key(event: events.Event) -> object:
 
 
 @pytest.mark.parametrize("door", DOORS)
-@pytest.mark.parametrize("first", [0, *(pytest.param(n, marks=pytest.mark.long) for n in range(1, 20))])
+@pytest.mark.parametrize(
+    "first", [0, *(pytest.param(n, marks=pytest.mark.long) for n in range(1, 20))]
+)
 def test_random_calls_over_failing_ports_lose_nothing(door: str, first: int) -> None:
     for seed in range(first * 15, first * 15 + 15):
         try:

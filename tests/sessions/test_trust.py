@@ -238,9 +238,7 @@ def test_settings_without_effect_are_named(caplog: pytest.LogCaptureFixture) -> 
 
 
 @pytest.mark.parametrize("name", ["s.json", "s.jsonl"])
-def test_commands_in_place_lose_no_settings(
-    tmp_path: Path, name: str, requests: list[str]
-) -> None:
+def test_commands_in_place_lose_no_settings(tmp_path: Path, name: str, requests: list[str]) -> None:
     path = tmp_path / name
     document = foreign(**SUMMARIZING)
     path.write_bytes(document.encode() if name == "s.json" else archived(document).getvalue())

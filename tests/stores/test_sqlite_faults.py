@@ -312,7 +312,10 @@ def test_an_error_about_damage_shows_nothing_of_what_was_written(store: SQLiteSt
 
 @pytest.mark.parametrize(
     ("old", "new", "field"),
-    [(b'"kind":"added"', b'"kind":"of the canary"', "$.kind"), (b'"role":"user"', b'"role":5', "role")],
+    [
+        (b'"kind":"added"', b'"kind":"of the canary"', "$.kind"),
+        (b'"role":"user"', b'"role":5', "role"),
+    ],
 )
 def test_record_of_a_newer_version_is_named_with_its_field(
     store: SQLiteStore, old: bytes, new: bytes, field: str

@@ -69,5 +69,5 @@ def _draft(index: int, turn: Any) -> Draft:
         draft = Draft(type="message", role=role, content=said)
     else:
         known = ", ".join([*_ROLES, *_CALLS, *_RESULTS])
-        raise FormatError(f"turn {index} is from {who!r}; known are {known}", index)
+        raise FormatError(f"turn {index} is from {shown(who, 60)}; known are {known}", index)
     return beside_entry(draft, _NAME, others(turn, _OURS))

@@ -8,7 +8,7 @@ class Chart {
     this.place = place;
     this.tip = el("div", { class: "tip", "aria-hidden": "true" });
     this.moment = head;
-    this.highest = Math.max(1, limits.trigger, ...columns(activeAt, 400).map(([, most]) => most));
+    this.highest = Math.max(1, limits.trigger || 0, ...columns(activeAt, 400).map(([, most]) => most));
     this.fits = limits.model !== null && limits.model <= 2.2 * this.highest;
     this.most = 1.06 * (this.fits ? Math.max(this.highest, limits.model) : this.highest);
     place.addEventListener("click", (event) => choose(this.seqAt(this.at(event))));
@@ -103,7 +103,7 @@ class Chart {
 
   levels() {
     const known = limits.model !== null;
-    const made = [
+    const made = limits.trigger === null ? [] : [
       [limits.target, "target", `target ${n(limits.target)}`],
       [limits.trigger, "trigger", known ? `trigger ${n(limits.trigger)}` : `limit and trigger ${n(limits.trigger)}`],
     ];
@@ -147,7 +147,7 @@ class Chart {
     if (has("usage")) rows.push(["usage", "usage reported"]);
     rows.push(...this.levels().map(([, kind, said]) => [kind, said]));
     byId("key").append(...rows.map(([kind, said]) => el("li", {}, el("span", { class: `sign ${kind}` }), said)));
-    if (compressions.length && this.highest > limits.trigger) {
+    if (compressions.length && limits.trigger !== null && this.highest > limits.trigger) {
       byId("peaks").textContent = "A peak above the trigger is the window before its compression. No context was larger than its budget: one that was built there was cut to fit.";
     }
   }

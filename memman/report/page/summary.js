@@ -3,13 +3,13 @@
 const LABELS = {
   system_prompt: "system prompt", tools: "tool definitions", message: "messages", tool_call: "tool calls",
   tool_result: "tool results", context: "context", summary: "summaries and digests", framing: "framing",
-  reserved: "reserved", free: "free",
+  free: "free",
 };
 const SINGLE = {
   message: "message", tool_call: "tool call", tool_result: "tool result", context: "context",
   summary: "summary", step: "change",
 };
-const HINTS = { framing: "roles, ids and names around the entries", reserved: "for what memman does not see" };
+const HINTS = { framing: "what is sent around the entries, and what is set aside" };
 
 const HIDDEN = {
   redacted: "Its entries are as a redactor left them.",
@@ -31,9 +31,9 @@ function strong(text) { return el("strong", {}, text); }
 function sentence() {
   const made = [
     strong(counted(stats.total_entries, "entry", "entries")), ` with ${n(stats.total_tokens)} tokens came in. `,
-    "The window holds ", strong(`${n(usage.used)} of ${n(usage.window)}`), " tokens",
+    "The window holds ", strong(usage.window === null ? n(usage.used) : `${n(usage.used)} of ${n(usage.window)}`), " tokens",
   ];
-  if (usage.used > usage.window) made.push(el("em", { class: "over" }, `, ${n(usage.used - usage.window)} over its limit`));
+  if (usage.window !== null && usage.used > usage.window) made.push(el("em", { class: "over" }, `, ${n(usage.used - usage.window)} over its limit`));
   const held = compressions.filter((step) => step.state === "in force" || step.state === "folded").length;
   const taken = compressions.filter((step) => step.state === "undone").length;
   if (!compressions.length) return [...made, ". Nothing was ever compressed."];
@@ -44,17 +44,17 @@ function sentence() {
 function drawBar() {
   const free = Math.max(0, usage.free);
   const parts = [...Object.entries(usage.parts), ["free", free]].filter(([, tokens]) => tokens > 0);
-  const whole = Math.max(usage.window, usage.used);
+  const whole = Math.max(usage.window || 0, usage.used);
   for (const [type, tokens] of parts) {
     const piece = el("span", { class: `piece t-${type}`, title: `${LABELS[type] || type}: ${n(tokens)} tokens` });
     piece.style.flexGrow = String(tokens / whole);
     byId("bar").append(piece);
     byId("legend").append(el("li", { title: HINTS[type] },
       el("span", { class: `dot t-${type}` }), el("span", { class: "what" }, LABELS[type] || type),
-      el("b", {}, n(tokens)), el("span", { class: "share" }, percent(tokens, usage.window))));
+      el("b", {}, n(tokens)), el("span", { class: "share" }, percent(tokens, usage.window || usage.used))));
   }
   const told = parts.map(([type, tokens]) => `${LABELS[type] || type} ${n(tokens)}`).join(", ");
-  byId("bar").setAttribute("aria-label", `${n(usage.used)} of ${n(usage.window)} tokens: ${told}`);
+  byId("bar").setAttribute("aria-label", `${n(usage.used)}${usage.window === null ? "" : ` of ${n(usage.window)}`} tokens: ${told}`);
 }
 
 function drawFacts() {
@@ -63,7 +63,7 @@ function drawFacts() {
     ["Model", report.model ? name(report.model) : "not named"],
     ["Counter", name(stats.counter || "none yet")],
     ["Entries", `${n(stats.active_entries)} in the window, ${n(stats.compressed_entries)} replaced`],
-    ["Limits", `${n(limits.trigger)} tokens${stats.max_entries ? `, ${n(stats.max_entries)} entries` : ""}`],
+    ["Limits", limits.trigger === null ? "none known" : `${n(limits.trigger)} tokens${stats.max_entries ? `, ${n(stats.max_entries)} entries` : ""}`],
   ];
   const written = entries.filter((entry) => entry.step !== undefined && entry.type === "summary").length;
   if (written) rows.push(["Summaries", `${n(stats.summaries)} in the window, ${n(written)} written`]);

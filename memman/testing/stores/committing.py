@@ -6,6 +6,7 @@ import tracemalloc
 
 from memman.errors import StoreConflict
 from memman.ports import Appended, Place
+from memman.records import Added
 from memman.testing.laws import in_threads, refused
 from memman.testing.stores.looking import filled, ids_shown, own_place, places_of, snapshot_of
 from memman.testing.stores.making import Making
@@ -24,6 +25,21 @@ _EACH = 40
 
 class Committing(Making):
     """Laws of `commit`."""
+
+    def test_an_entrys_id_is_free_again_after_a_clear(self) -> None:
+        store = self.make_store()
+        store.append("s", (added("a", "first"), added("b")))
+        store.commit("s", 0, (clearing("x"),), (), 3)
+        again = store.append("s", (added("a", "second"),))
+        assert (again.seqs, again.fresh, again.head) == ((4,), 1, 4)
+        retried = store.append("s", (added("a", "second"),))
+        assert (retried.seqs, retried.fresh) == ((4,), 0)
+        store = self.reopen(store)
+        assert store.append("s", (added("a", "second"),)).fresh == 0
+        assert [seq for seq, _ in store.get("s", ["a", "b"])] == [2, 4]
+        store.erase("s", frozenset({"a"}))
+        texts = [record.entry.text for _, record in store.read("s") if isinstance(record, Added)]
+        assert texts == ["", "text", ""]
 
     def test_a_commit_replaces_the_window_and_grows_the_epoch_by_one(self) -> None:
         store = filled(self.make_store())

@@ -112,7 +112,8 @@ class Database:
         """Return the error for a record that cannot be read, without quoting it."""
         if isinstance(error, UnknownRecord):
             return StoreError(
-                f"{self._where()}: {error}. If that does not help, restore a copy of it"
+                f"{self._where()}: {error}. If that does not help, the database is damaged: restore a "
+                "copy of it"
             )
         return StoreError(
             f"{self._where()} is damaged: a record, or what belongs to one, cannot be read; nothing was "

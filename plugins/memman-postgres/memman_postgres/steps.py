@@ -28,6 +28,7 @@ from memman.stores.rows import (
     in_batches,
     numbers_in,
     placed,
+    renamed,
 )
 
 T = TypeVar("T")
@@ -88,9 +89,8 @@ def append(session_id: str, records: Sequence[Record], expect_head: int | None) 
     row = yield from _locked(session_id)
     if expect_head is not None and row.head != expect_head:
         raise StoreConflict(elsewhere(session_id, row.head, expect_head))
-    totals = Ledger(entries=row.entries, tokens=row.tokens)
     payloads = [encode(record) for record in records]
-    return (yield from _appended(row, totals, records, payloads))[0]
+    return (yield from _appended(row, row.totals, records, payloads))[0]
 
 
 def commit(
@@ -254,6 +254,10 @@ def _appended(
             f"position = {_POSITION} WHERE number = %s RETURNING position",
             (found.head, found.ledger.entries, found.ledger.tokens, row.number),
         )
+        yield (
+            "DELETE FROM memman_name WHERE session = %s AND id = ANY(%s)",
+            (row.number, renamed(found, known)),
+        )
         yield from _write(row, found, position)
     return Appended(found.seqs, found.head, row.epoch, len(found.rows)), found.ledger
 
@@ -286,11 +290,13 @@ def _write(row: SessionRow, found: Placed, position: int) -> Step[None]:
 
 
 def _erased(row: SessionRow, doomed: frozenset[str]) -> Step[None]:
-    """Puts tombstones where the payloads were."""
-    for seq, record in (yield from _named(row, sorted(doomed))):
+    """Puts tombstones where the payloads were, in every era."""
+    for seq, record in (yield from _stretch(row, 0, row.head)):
+        if (erased := tombstone(record, doomed)) == record:
+            continue
         yield (
             "UPDATE memman_record SET payload = %s WHERE session = %s AND seq = %s",
-            (encode(tombstone(record, doomed)), row.number, seq),
+            (encode(erased), row.number, seq),
         )
 
 
