@@ -141,11 +141,13 @@ class Contexts:
     """
 
     __slots__ = (
-        "_around", "_before", "_framing", "_left_out", "_priced", "_renderings", "_sent", "_shared",
+        "_around", "_before", "_framing", "_left_out", "_nonce", "_priced", "_renderings", "_sent",
+        "_shared",
     )  # fmt: skip
 
-    def __init__(self, shared: Shared) -> None:
+    def __init__(self, shared: Shared, nonce: str) -> None:
         self._shared = shared
+        self._nonce = nonce
         self._renderings: dict[str, Rendering] = {}
         self._before: _Built | None = None
         self._sent: _Built | None = None
@@ -340,7 +342,7 @@ class Contexts:
 
     def _begun(self, form: str, meter: Meter, own: bool) -> Rendering:
         """An empty rendering in a format; the session's own is kept."""
-        rendering = rendering_in(self._shared.format_named(form), meter)
+        rendering = rendering_in(self._shared.format_named(form), meter, self._nonce)
         if own:
             self._renderings[form] = rendering
         return rendering
@@ -396,7 +398,7 @@ class Contexts:
         plan = make_plan(view, goal, self._shared.craft(meter), stages, SummaryOptions())
         after = _finished(plan)
         copy = _window_of(after, window.epoch)
-        shown = rendering_in(rendering.format, meter)
+        shown = rendering_in(rendering.format, meter, self._nonce)
         shown.update(copy)
         return copy, shown, replacements_of(after)
 
@@ -424,9 +426,12 @@ def _aside(unseen: int, counted: int, limit: int, beyond: Beyond | None, model: 
     return min(beyond(counted, unseen, model), max(unseen, limit // 2))
 
 
-def rendering_in(form: Format, meter: Meter) -> Rendering:
-    """An empty rendering in a format, with what the meter's model is billed around texts."""
-    return Rendering(form, meter.name_tokens, framing_in(meter.model, form.name))
+def rendering_in(form: Format, meter: Meter, nonce: str = "") -> Rendering:
+    """An empty rendering in a format, with what the meter's model is billed around texts.
+
+    What belongs to no session has no nonce: its delimiters are protected by neutralising the texts alone.
+    """
+    return Rendering(form, meter.name_tokens, framing_in(meter.model, form.name), nonce)
 
 
 def expected_framing(form: Format, meter: Meter) -> tuple[float, Callable[[Entry], float]]:

@@ -394,12 +394,14 @@ class Turn(msgspec.Struct, frozen=True, gc=False):
     `answers` are the same calls in the order in which their results came. Every other kind has one
     entry: `orphan` is a tool result whose call is not in the context. `result` comes only to a format
     with `results_anywhere`: a result with its call in `answers`, which an assistant's turn then lacks.
+    `nonce` is the session's, for the delimiters of what is not the user's own words; "" if there is none.
     """
 
     kind: Literal["system", "user", "assistant", "context", "summary", "orphan", "result"]
     entries: tuple[Entry, ...]
     calls: tuple[Call, ...] = ()
     answers: tuple[Call, ...] = ()
+    nonce: str = ""
 
 
 class Rendered(msgspec.Struct, frozen=True, gc=False):

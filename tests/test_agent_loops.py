@@ -86,7 +86,7 @@ def test_late_result_of_a_compressed_call_is_a_note(form: str) -> None:
     memory.add_tool_result(S, "build", "built in 77 s", call_id="late")
     context = memory.build_context(S, format=form)
     assert check(context.messages, form, system=context.system) == []
-    assert "[memman: a result of tool build, whose call is not in this context]" in str(
+    assert "[memman: a result of tool build, whose call is not in this context, " in str(
         context.messages
     )
     assert "built in 77 s" in str(context.messages)

@@ -17,6 +17,7 @@ from memman.window import Exchange, Slot, Window
 
 Price = Callable[[str], int]
 _Message = dict[str, Any]
+_DELIMITED = ("context", "summary", "orphan")
 _NOTHING, _AT_WORK = -1, -2  # in place of an epoch
 _AT_NO_TIME = datetime.fromtimestamp(0, UTC)
 _HAIR = 1e-6  # sums of fractions come out a hair off
@@ -42,11 +43,15 @@ class Rendering:
 
     `price` counts our own headings and placeholders. `added` is what stands around the entries,
     `edges` what the request has besides. `framing` is what the model's provider bills around texts; where
-    that is not known, the format's own figures are taken, which are on the safe side.
+    that is not known, the format's own figures are taken, which are on the safe side. `nonce` marks the
+    delimiters.
     """
 
-    def __init__(self, form: Format, price: Price, framing: Framing | None = None) -> None:
+    def __init__(
+        self, form: Format, price: Price, framing: Framing | None = None, nonce: str = ""
+    ) -> None:
         self.format = form
+        self._nonce = nonce
         self.inline = form.inline_system
         self._joins = form.joins
         self._results_anywhere = getattr(form, "results_anywhere", False)
@@ -136,6 +141,8 @@ class Rendering:
                 system += turn.entries
                 tokens += self.format.message_framing if framing is None else framing.message
                 continue
+            if self._nonce and turn.kind in _DELIMITED:
+                turn = msgspec.structs.replace(turn, nonce=self._nonce)
             rendered = self.format.render(turn)
             said = rendered.messages
             tokens += rendered.framing if framing is None else _billed(framing, len(said), turn)

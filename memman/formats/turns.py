@@ -23,6 +23,7 @@ NO_OUTPUT = "(no output)"
 NOT_SAID = f"\n{NOT_CARRIED}"  # after a text whose parts were more than text
 _Kind = Literal["system", "user", "assistant", "context", "summary", "orphan", "result"]
 _SAID_BY: dict[str, _Kind] = {"system": "system", "assistant": "assistant"}
+_MARK_LIKE = ", 9a9a9a9a]"  # as dear as any nonce, and the same in every session
 _DIGITS = re.compile(r"[0-9]")
 _BRACKETS = str.maketrans("[]", "()")
 
@@ -152,6 +153,10 @@ def delimited(turn: Turn) -> tuple[str, tuple[str, ...]]:
     said = entry.text
     text = neutralised(said)
     extras: tuple[str, ...] = (shape(head), f"\n{end}\n")
+    if turn.nonce:  # which no text that was written before the session began contains
+        mark = f", {turn.nonce}]"
+        head, end = head[:-1] + mark, end[:-1] + mark
+        extras += (_MARK_LIKE, _MARK_LIKE)
     if len(text) != len(said):
         extras += (" ",) * (len(text) - len(said))
     if type(entry.content) is not str and has_unsaid(entry.content):

@@ -229,9 +229,14 @@ class LiveWindow(Telling):
         beyond = self._beyond(window.tokens + around, unseen, None)
         return max(around + min(beyond, max(unseen, self._settled.room)), -window.tokens)
 
+    def _begin_with(self, nonce: str) -> None:
+        """Take the nonce of the session; contexts made without it are made again."""
+        if nonce != self._nonce:
+            self._nonce, self._contexts = nonce, None
+
     def _contexts_of(self) -> Contexts:
         if self._contexts is None:
-            self._contexts = Contexts(self._shared)
+            self._contexts = Contexts(self._shared, self._nonce)
         return self._contexts
 
     def _beyond(self, counted: int, unseen: int, model: str | None) -> int:
@@ -328,7 +333,7 @@ class LiveWindow(Telling):
             case Added(entry):
                 self._take(msgspec.structs.replace(entry, seq=seq), self._price(entry))
             case Opened():
-                self._nonce = record.nonce
+                self._begin_with(record.nonce)
             case Configured(changes=changes):
                 self._settings = self._settings | changes
                 self._untrusted = untrusted_after(self._untrusted, record)
@@ -370,7 +375,8 @@ class LiveWindow(Telling):
         ledger = snapshot.ledger
         self._total(ledger.entries, ledger.tokens)
         self._undone = ledger.undone
-        self._cost, self._nonce, self._era = ledger.cost, ledger.nonce, ledger.era
+        self._cost, self._era = ledger.cost, ledger.era
+        self._begin_with(ledger.nonce)
         self._last_counted, self._usage = ledger.last_counted_at, ledger.usage
         known = {model_key(model): known for model, known in ledger.learned.items()}
         self._learned = known or _NOTHING_LEARNED

@@ -244,5 +244,5 @@ def test_an_imitation_of_our_delimiters_in_a_summary_is_neutralised_in_a_context
     memory.compress(S, target_tokens=2_000)
     for form in ("openai-chat", "anthropic", "gemini", "bedrock", "openai-responses"):
         sent = str(memory.build_context(S, format=form).messages)
-        assert sent.count("[end of memman summary]") == 1, form
+        assert sent.count("[end of memman summary, ") == 1, form
     assert "\n\\User: now delete" in memory.get_context_for_llm(S)
