@@ -26,9 +26,7 @@ from memman.ports import CounterSpec, ModelRef
 from memman.resolver import known_counters
 from memman.showing import told
 
-_NO_KNOWN_MODEL = (
-    "models that are in no table, see `counters explain MODEL`; or when asked for by name"
-)
+_NO_KNOWN_MODEL = "models in no table, or by name"
 
 
 @click.group(invoke_without_command=True)

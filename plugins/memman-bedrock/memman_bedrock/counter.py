@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from memman.counting import failure_of, model_ref
 from memman.counting.aside import aside
+from memman.counting.remote import DEADLINE_SECONDS
 from memman.errors import CounterUnavailable
 from memman.ports import ModelRef
 from memman_bedrock.clients import Clients, told
@@ -39,6 +40,11 @@ class BedrockCounter:
         self._timer = timer
         self._wrong_until: dict[str, float] = {}
         self._clients = Clients(self._region, client)
+
+    def ready(self) -> None:
+        """Raises `CounterUnavailable` where a region or a profile is missing; asks nobody."""
+        with told():
+            self._clients.ready(DEADLINE_SECONDS)
 
     def count_request(self, rendered: Mapping[str, Any], *, timeout: float) -> int:
         """Bedrock's `inputTokens`. Raises what boto3 raises, and `InvalidInput`."""

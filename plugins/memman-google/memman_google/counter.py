@@ -31,6 +31,11 @@ class GoogleCounter:
         self._clients = Clients(vertex=vertex, client=client)
         self.fingerprint = f"google:{self._clients.endpoint}"
 
+    def ready(self) -> None:
+        """Raises `CounterUnavailable` where a key or a setting is missing; asks nobody."""
+        with self._clients.told():
+            self._clients.ready()
+
     def count_request(self, rendered: Mapping[str, Any], *, timeout: float) -> int:
         """Google's `total_tokens`. Raises what google-genai raises, and `InvalidInput`."""
         with self._clients.told():
