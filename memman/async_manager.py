@@ -552,7 +552,9 @@ class AsyncMemoryManager:
     async def delete_entries(self, session_id: str, ids: Sequence[str]) -> None:
         """Removes added entries for good, with every summary that was made of them.
 
-        Compressions that hide one of them are unfolded first. Payloads are overwritten in the store.
+        Compressions that hide one of them are unfolded first, so that the window may be over its limit
+        until the next add compresses it; a context is trimmed until then. Payloads are overwritten in the
+        store.
 
         Raises `EntryNotFound` for an id that no added entry has; nothing was changed then.
         """

@@ -91,7 +91,7 @@ def _target(
 
 def _told(done: CompressionResult) -> str:
     if done.compression_id is None:
-        return f"nothing was compressed: {done.reason}"
+        return f"nothing was compressed: {done.reason.removeprefix('nothing was changed: ')}"
     methods = Counter[str]()
     for item in done.replacements:
         methods[item.method] += len(item.ids)

@@ -190,7 +190,7 @@ class Compressing(Asking):
                 return self._nothing(f"nothing was changed: {broken}")
             options, rest, unasked = self._options(summarizer, wanted, lately)
             if rest is not None and not options.write:
-                return self._given_up(rest.recorded, automatic)
+                return self._given_up(str(rest), automatic)
             view, goal = self._view(wanted)
             if hopeless := why_hopeless(self._window.pinned_tokens, goal):
                 self.notice(_over_budget(self.id, view.tokens, goal.limit, hopeless))
