@@ -197,3 +197,9 @@ def test_what_is_not_known_is_a_finding(command):
     with pytest.raises(FindingError, match="acme-9"):
         memman.main(["models", "acme-9"], standalone_mode=False)
     assert json.loads(command("models", "acme-9", "--json").stdout)["models"] == []
+
+
+def test_models_suggests_a_name_for_a_misspelt_one(command) -> None:
+    shown = command("models", "gtp-5")
+    assert shown.exit_code == 1
+    assert "no limits are known for 'gtp-5', did you mean 'gpt-5'?" in shown.stderr
