@@ -29,7 +29,7 @@ from memman import (
 )
 from memman.archive import Shown
 from memman.formats import rules
-from memman.records import Added, Compressed, Record
+from memman.records import Added, Compressed, Opened, Record
 
 MODEL = "gpt-4o"
 COUNTER = "tiktoken:o200k_base"
@@ -44,6 +44,7 @@ FORMATS = (
 )
 _SESSION = "replay"
 _LOG_SIGNALS = (
+    events.session_opened,
     events.entry_added,
     events.compressed,
     events.compression_undone,
@@ -338,6 +339,8 @@ class Told:
             case events.CompressionResult():
                 self.records.append(("Compressed", str(event.compression_id)))
                 self._results.append(event)
+            case events.SessionOpened():
+                self.records.append(("Opened", event.session_id))
             case _:
                 self.records.append((type(event).__name__, event.session_id))
 
@@ -346,6 +349,8 @@ def _logged(item: Record | Shown) -> tuple[str, str]:
     """How `Told` should have noted an item of a document's log."""
     kind = "Added" if isinstance(item, Shown | Added) else type(item).__name__
     known = isinstance(item, Shown | Added | Compressed)
+    if isinstance(item, Opened):
+        return (kind, _SESSION)
     return (kind, item.id if known else f"no replay makes a {kind}")
 
 
