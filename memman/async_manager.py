@@ -215,6 +215,7 @@ class AsyncMemoryManager:
             meter=resolver.meter,
             remote=resolver.remote,
             limits=resolver.limits,
+            warn_unknown=resolver.warn_unknown,
             summarizer=self._summarizer_for,
             format=form.name,
             format_named=resolver.format_named,

@@ -256,6 +256,7 @@ class Contexts:
     ) -> tuple[Window, Meter, Budget]:
         """The window as another model than the session's has it, the model's counter and its budget."""
         config = settled.config.updated({"model": asked.model})
+        self._shared.warn_unknown(config)
         meter = self._shared.meter(config)
         budget = resolve_budget(config, self._shared.limits(asked.model))
         return recounted(window, meter), meter, budget

@@ -55,6 +55,7 @@ class Resolver:
         self._breakers: dict[str, Breaker] = {}  # by fingerprint: an endpoint's models share one
         self._formats: dict[str, Format] = {form.name: form for form in BUILTIN_FORMATS}
         self._plugin_formats_known = False
+        self._unknown: set[tuple[str, bool]] = set()  # looked up by `warn_unknown`
 
     def meter(self, config: MemoryConfig) -> Meter:
         """The meter for a model under a counting policy, resolved once."""
@@ -114,13 +115,14 @@ class Resolver:
 
     def warn_unknown(self, config: MemoryConfig) -> None:
         """Warn once about a model whose limits are not known, if none are set and when it is misspelt."""
-        model = config.model
-        if model is None or self.limits(model) is not None:
+        model, unlimited = config.model, config.max_tokens is None
+        if model is None or self.limits(model) is not None or (model, unlimited) in self._unknown:
             return
+        self._unknown.add((model, unlimited))
         ref = self.models.ref(model)
         hint = "" if ref.family else did_you_mean(ref.name, model_names())
-        if hint or config.max_tokens is None:
-            assumed = "" if config.max_tokens else f" {UNKNOWN_MODEL_TOKENS:,} tokens are assumed;"
+        if hint or unlimited:
+            assumed = f" {UNKNOWN_MODEL_TOKENS:,} tokens are assumed;" if unlimited else ""
             warn_once(
                 "memman",
                 f"no limits are known for model {model!r}{hint or ':'}{assumed} give max_tokens or "

@@ -82,6 +82,7 @@ class Shared:
         meter: Callable[[MemoryConfig], Meter],
         remote: Callable[[MemoryConfig], Remote | None],
         limits: Callable[[str | None], tuple[int, int, int] | None],
+        warn_unknown: Callable[[MemoryConfig], None],
         summarizer: Callable[[MemoryConfig], Any],
         format: str,
         format_named: Callable[[str], Format],
@@ -100,6 +101,7 @@ class Shared:
         self.meter = meter
         self.remote = remote
         self.limits = limits
+        self.warn_unknown = warn_unknown
         self.summarizer = summarizer
         self.format = format
         self.format_named = format_named

@@ -29,6 +29,8 @@ def test_reprs_stay_short_however_much_they_hold(memory: MemoryManager) -> None:
     result = memory.compress("s", target_tokens=1_000)
     [summary] = memory.get_summaries("s")
     shown: list[Any] = [
+        memory.plan_compression("s", target_tokens=500),
+        memory.explain("s"),
         result,
         summary,
         memory.export_session("s"),

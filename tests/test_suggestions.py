@@ -104,6 +104,20 @@ def test_misspelt_model_is_one_warning(caplog: pytest.LogCaptureFixture) -> None
     )
 
 
+def test_misspelt_model_of_a_context_is_one_warning(caplog: pytest.LogCaptureFixture) -> None:
+    warn_once.cache_clear()
+    memory = manager()
+    for _ in range(3):
+        memory.build_context("chat", model="gtp-5")
+    [record] = caplog.records
+    assert "did you mean 'gpt-5'?" in record.getMessage()
+
+
+def test_misspelt_alias_of_a_format_is_suggested() -> None:
+    with pytest.raises(PluginNotFound, match="did you mean 'openai'"):
+        manager(format="opnai")
+
+
 def test_deployment_with_max_tokens_is_no_warning(caplog: pytest.LogCaptureFixture) -> None:
     warn_once.cache_clear()
     manager(model="azure/our-own-deployment", config=MemoryConfig(max_tokens=9_000))

@@ -95,6 +95,12 @@ class CompressionPlan(msgspec.Struct, frozen=True, kw_only=True):
     asks_summarizer: bool
     entries: tuple[PlannedEntry, ...]
 
+    def __repr__(self) -> str:
+        return (
+            f"<CompressionPlan {self.session_id}: {self.tokens_before:,} -> {self.tokens_after:,} tokens, "
+            f"{self.entries_before:,} -> {self.entries_after:,} entries>"
+        )
+
 
 _STANDING_REASONS = {
     "newest": "the newest exchange",

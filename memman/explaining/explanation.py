@@ -87,6 +87,10 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
         ]
         return "\n".join(lines)
 
+    def __repr__(self) -> str:
+        counts = f"{len(self.entries):,} entries, {len(self.compressions):,} compressions"
+        return f"<Explanation {self.session_id}: {_size(self.trigger)}; {counts}; {self.reason}>"
+
     def _failed_since(self, last: CompressionFate | None) -> bool:
         """Whether the last attempt was another one than the last compression, and did nothing."""
         return bool(self.last_attempt) and (last is None or last.reason != self.last_attempt)

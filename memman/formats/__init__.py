@@ -21,7 +21,7 @@ from memman.formats.plain import plain_items, plain_messages
 from memman.formats.rendering import Rendering, prompt_in
 from memman.formats.text import TextFormat
 from memman.ports import Format
-from memman.showing import among, shown
+from memman.showing import did_you_mean, shown
 
 __all__ = [
     "ALIASES",
@@ -72,7 +72,10 @@ def format_named(name: str, formats: Iterable[Format] = BUILTIN_FORMATS) -> Form
     known = {known.name: known for known in formats}
     form = (known.get(name) or known.get(ALIASES.get(name, ""))) if isinstance(name, str) else None
     if form is None:
-        raise PluginNotFound(f"no message format is called {shown(name)}{among(name, known)}")
+        hint = did_you_mean(name, [*known, *ALIASES]) or ";"
+        raise PluginNotFound(
+            f"no message format is called {shown(name)}{hint} known are {', '.join(known)}"
+        )
     return form
 
 
