@@ -1392,6 +1392,15 @@ def test_clock_or_new_id_that_raises_is_a_typed_error(port: str) -> None:
     assert memory.list_sessions() == []
 
 
+def test_new_id_that_repeats_the_opening_is_a_conflict(tmp_path: Path) -> None:
+    for store in (None, tmp_path / "chat.db"):
+        with (
+            MemoryManager(store, new_id=lambda: "same") as memory,
+            pytest.raises(IdConflict, match="new_id gave 'same' twice"),
+        ):
+            memory.add_user_message("s", "x")
+
+
 def test_archive_path_that_cannot_be_opened_is_a_typed_error(tmp_path: Path) -> None:
     memory = manager()
     memory.add_user_message("s", "x")

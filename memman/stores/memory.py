@@ -65,8 +65,11 @@ class _Log:
                 self.records.append(record)
                 self.indexed = seqs[record_id] = head = len(self.records)
                 return Appended((head,), head, self.shape[0], 1)
-        fresh = list({record.id: record for record in records if not self._has(record)}.values())
-        self.records.extend(fresh)
+        fresh: dict[str, Record] = {}
+        for record in records:
+            if not self._has(record):
+                fresh.setdefault(record.id, record)
+        self.records.extend(fresh.values())
         self.recovered()
         placed = tuple([seqs[record.id] for record in records])
         return Appended(placed, len(self.records), self.shape[0], len(fresh))
