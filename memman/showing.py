@@ -7,12 +7,13 @@ import reprlib
 from collections.abc import Iterable
 from difflib import get_close_matches
 from functools import lru_cache
+from itertools import islice
 from typing import Final
 
 _MOST: Final = 200  # characters; far more than tells which value it was
 _MOST_SAID: Final = 1_000  # characters of an error, which may quote a whole conversation
-
-
+_MOST_KEYS: Final = 8
+_KINDS: Final = ("role", "type")  # of a message: these say which one it is
 _ALIKE: Final = 0.7  # of 1; below it, `nope` is like `openai`
 
 
@@ -43,6 +44,17 @@ def shown(value: object, most: int = _MOST) -> str:
         return _BRIEF.repr(value)[:most]
     except Exception:  # noqa: BLE001 - a stranger's object may fail in ways of its own
         return _unshowable(value)[:most]
+
+
+def shape_of(value: object) -> str:
+    """Return a dict with its keys, its role and its type, else a type: no words of a conversation."""
+    if not isinstance(value, dict):
+        return "None" if value is None else type(value).__name__
+    shapes = [
+        f"{shown(key, 40)}: {shown(value[key], 40) if key in _KINDS else '...'}"
+        for key in islice(value, _MOST_KEYS)
+    ]
+    return f"{{{', '.join(shapes)}}}"
 
 
 def did_you_mean(name: object, known: Iterable[str]) -> str:

@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
 
@@ -375,7 +376,7 @@ def test_focus_must_be_text_that_is_not_blank(focus: Any) -> None:
     refused(InvalidInput, "focus", lambda memory: memory.plan_compression("s", focus=focus))
 
 
-@pytest.mark.parametrize("system", [7, b"x", ["x"], LONE], ids=repr)
+@pytest.mark.parametrize("system", [7, b"x", [7], LONE], ids=repr)
 def test_a_system_prompt_must_be_text(system: Any) -> None:
     refused(InvalidInput, "system", lambda memory: memory.build_context("s", system=system))
 
@@ -1296,8 +1297,16 @@ def test_reading_sessions_that_do_not_exist_leaves_nothing_behind() -> None:
     assert list(memory._verbs._sessions) == []
 
 
+def test_faults_of_messages_quote_no_content() -> None:
+    for form in ("openai-chat", "anthropic", "gemini", "bedrock", "langchain", "openai-responses"):
+        with pytest.raises(FormatError) as caught:
+            manager().add_messages("s", [{"role": "usr", "content": "secret"}], format=form)
+        assert "{'role': 'usr', 'content': ...}" in str(caught.value)
+        assert "secret" not in str(caught.value)
+
+
 def test_ids_that_a_generator_repeats_lose_no_entry() -> None:
-    memory = manager(new_id=lambda: "same")
+    memory = manager(new_id=chain(["opening"], repeat("same")).__next__)
     memory.add_user_message("s", "one")
     with pytest.raises(IdConflict, match="'same'"):
         memory.add_user_message("s", "two")

@@ -21,7 +21,7 @@ from memman.formats.plain import plain_items, plain_messages
 from memman.formats.rendering import Rendering, prompt_in
 from memman.formats.text import TextFormat
 from memman.ports import Format
-from memman.showing import did_you_mean, shown
+from memman.showing import did_you_mean, shape_of, shown
 
 __all__ = [
     "ALIASES",
@@ -105,7 +105,7 @@ def detect_format(messages: Sequence[Any], formats: Iterable[Format] = BUILTIN_F
     fault, index = fault_of(messages) or ("", None)
     if fault:
         raise FormatError(fault, index)
-    first = shown(messages[0], 80) if messages else "nothing"
+    first = shape_of(messages[0]) if messages else "nothing"
     raise FormatError(
         f"these messages are in no known format ({', '.join(form.name for form in known)}); "
         f"the first is {first}. Name the format, or give whole messages or the response itself."

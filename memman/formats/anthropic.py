@@ -37,7 +37,7 @@ from memman.formats.patch import Kept, beside, keeping, kept_of, others
 from memman.formats.plain import parse_each
 from memman.formats.turns import NO_OUTPUT, NO_RESULT, delimited
 from memman.ports import Call, Rendered, Turn
-from memman.showing import shown
+from memman.showing import shape_of
 
 _NAME = "anthropic"
 _MESSAGE_FRAMING = 6
@@ -289,7 +289,7 @@ def _parse_message(message: Any, label: str, names: dict[str, str]) -> list[Draf
     role: Any = message.get("role") if isinstance(message, dict) else None
     if role not in ("user", "assistant", "system"):
         raise FormatError(
-            f"this is not an Anthropic message ({shown(message, 80)}): "
+            f"this is not an Anthropic message ({shape_of(message)}): "
             "it needs a 'role' of user or assistant"
         )
     content = message.get("content")
@@ -335,7 +335,7 @@ def _parse_blocks(
 def _parse_use(block: dict[str, Any], label: str, names: dict[str, str]) -> tuple[Draft, Kept]:
     call_id, name = block.get("id"), block.get("name")
     if not isinstance(call_id, str) or not isinstance(name, str):
-        raise FormatError(f"a tool_use block needs an id and a name: {shown(block, 80)}")
+        raise FormatError(f"a tool_use block needs an id and a name: {shape_of(block)}")
     names[call_id] = name
     given = block.get("input")
     draft = Draft(
@@ -356,7 +356,7 @@ def _encoded(arguments: Any) -> str:
 def _parse_result(block: dict[str, Any], label: str, names: dict[str, str]) -> tuple[Draft, Kept]:
     call_id, content = block.get("tool_use_id"), block.get("content")
     if not isinstance(call_id, str):
-        raise FormatError(f"a tool_result needs a tool_use_id: {shown(block, 80)}")
+        raise FormatError(f"a tool_result needs a tool_use_id: {shape_of(block)}")
     if not isinstance(content, str | list | None):
         kind = type(content).__name__
         raise FormatError(f"a tool_result's content must be text or blocks, not {kind}")

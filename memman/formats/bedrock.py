@@ -43,7 +43,7 @@ from memman.formats.patch import Kept, beside, keeping, kept_of, others
 from memman.formats.plain import parse_each
 from memman.formats.turns import NO_OUTPUT, NO_RESULT, delimited
 from memman.ports import Call, Rendered, Turn
-from memman.showing import shown
+from memman.showing import shape_of, shown
 
 _NAME = "bedrock"
 _MESSAGE_FRAMING = 6
@@ -375,7 +375,7 @@ def _parse_message(message: Any, label: str, names: dict[str, str]) -> list[Draf
     """The drafts of one message; `label` stands for its id until whoever adds them makes one."""
     if not _is_message(message):
         raise FormatError(
-            f"this is not a Converse message ({shown(message, 80)}): it needs a 'role' of user or "
+            f"this is not a Converse message ({shape_of(message)}): it needs a 'role' of user or "
             "assistant and a list of blocks as 'content'"
         )
     role: Any = message["role"]
@@ -408,7 +408,7 @@ def _parse_use(block: dict[str, Any], label: str, names: dict[str, str]) -> tupl
     call_id = body.get("toolUseId") if isinstance(body, dict) else None
     name = body.get("name") if isinstance(body, dict) else None
     if not isinstance(call_id, str) or not isinstance(name, str):
-        raise FormatError(f"a toolUse needs a toolUseId and a name: {shown(block, 80)}")
+        raise FormatError(f"a toolUse needs a toolUseId and a name: {shape_of(block)}")
     names[call_id] = name
     given = body.get("input")
     draft = Draft(
@@ -430,12 +430,10 @@ def _parse_result(block: dict[str, Any], label: str, names: dict[str, str]) -> t
     body = block["toolResult"]
     call_id = body.get("toolUseId") if isinstance(body, dict) else None
     if not isinstance(call_id, str):
-        raise FormatError(f"a toolResult needs a toolUseId: {shown(block, 80)}")
+        raise FormatError(f"a toolResult needs a toolUseId: {shape_of(block)}")
     given = body.get("content", [])
     if not isinstance(given, list) or not all(isinstance(item, dict) for item in given):
-        raise FormatError(
-            f"a toolResult's content must be a list of blocks, not {shown(given, 60)}"
-        )
+        raise FormatError(f"a toolResult's content must be a list of blocks, not {shape_of(given)}")
     style = ""
     content: Content
     more: dict[str, dict[str, Any]] = {}
@@ -473,7 +471,7 @@ def _sound_block(block: dict[str, Any]) -> dict[str, Any]:
         raise FormatError(f"a block is of one kind, not of {' and '.join(kinds)} at once")
     for kind in kinds:
         if kind != "text" and not isinstance(block[kind], dict):
-            raise FormatError(f"{kind} of a block must be an object, not {shown(block[kind], 60)}")
+            raise FormatError(f"{kind} of a block must be an object, not {shape_of(block[kind])}")
     document = block.get("document")
     if document is None:
         return block
@@ -487,7 +485,7 @@ def _known_part(block: dict[str, Any]) -> Part | None:
     if "text" in block:
         if not isinstance(block["text"], str):
             raise FormatError(
-                f"the text of a block must be a string, not {shown(block['text'], 60)}"
+                f"the text of a block must be a string, not {shape_of(block['text'])}"
             )
         return TextPart(block["text"])
     for key in ("image", "document"):

@@ -39,7 +39,7 @@ from memman.formats.patch import Kept, beside, keeping, kept_of, others
 from memman.formats.plain import parse_each
 from memman.formats.turns import NO_RESULT, delimited
 from memman.ports import Call, Rendered, Turn
-from memman.showing import shown
+from memman.showing import shape_of, shown
 
 MESSAGE_FRAMING = 4
 _CALL_FRAMING = 10
@@ -327,7 +327,7 @@ def _parse_message(dialect: Dialect, message: Any, label: str, calls: _Calls) ->
     role = message.get("role") if isinstance(message, dict) else None
     if role not in dialect.roles:
         raise FormatError(
-            f"this is not an {dialect.title} message ({shown(message, 80)}): it needs a 'role' of "
+            f"this is not an {dialect.title} message ({shape_of(message)}): it needs a 'role' of "
             + ", ".join(dialect.roles)
         )
     if not isinstance(message.get("name"), str | None):
@@ -397,7 +397,7 @@ def _calls_of(message: dict[str, Any], loose: bool) -> list[tuple[dict[str, Any]
     """The calls of a message, each with how it is spelled."""
     calls = message.get("tool_calls") or []
     if not isinstance(calls, list) or not all(isinstance(call, dict) for call in calls):
-        raise FormatError(f"'tool_calls' must be a list of calls, not {shown(calls, 60)}")
+        raise FormatError(f"'tool_calls' must be a list of calls, not {shape_of(calls)}")
     found = [(call, _style(call.get("function"), loose)) for call in calls]
     legacy = message.get("function_call")
     if legacy is not None:
@@ -416,7 +416,7 @@ def _parse_call(call: dict[str, Any], style: str, label: str) -> tuple[Draft, Ke
     custom = style == "custom"
     body = call.get("custom" if custom else "function")
     if not isinstance(body, dict) or not isinstance(body.get("name"), str):
-        raise FormatError(f"the tool call {shown(call, 80)} names no function")
+        raise FormatError(f"the tool call {shape_of(call)} names no function")
     if not isinstance(call.get("id"), str | None):
         raise FormatError(f"a call's id must be a string, not {shown(call['id'], 40)}")
     draft = Draft(

@@ -40,7 +40,7 @@ from memman.formats.patch import Kept, beside, keeping, kept_of, others
 from memman.formats.plain import parse_each
 from memman.formats.turns import NO_RESULT, delimited
 from memman.ports import Call, Rendered, Turn
-from memman.showing import shown
+from memman.showing import shape_of
 
 _NAME = "gemini"
 _MESSAGE_FRAMING = 3
@@ -342,7 +342,7 @@ def _parse_content(message: Any, label: str, names: dict[str, str]) -> list[Draf
         message = {**message, "parts": []}
     if not _is_content(message):
         raise FormatError(
-            f"this is not a Gemini content ({shown(message, 80)}): it needs a 'role' of user or model "
+            f"this is not a Gemini content ({shape_of(message)}): it needs a 'role' of user or model "
             "and a list of 'parts'"
         )
     tools: list[tuple[Draft, Kept]] = []
@@ -353,7 +353,7 @@ def _parse_content(message: Any, label: str, names: dict[str, str]) -> list[Draf
         if not part:
             continue  # nothing but nulls
         if not isinstance(part.get("text", ""), str):
-            raise FormatError(f"the text of a part must be a string, not {shown(part['text'], 60)}")
+            raise FormatError(f"the text of a part must be a string, not {shape_of(part['text'])}")
         if "functionCall" in part:
             draft, kept = _parse_call(part, label, names, first="u" not in order)
             tools.append((draft, _spelling(kept, "", spelling)))
@@ -427,7 +427,7 @@ def _parse_call(
     body = part["functionCall"]
     call_id, name = _named(body, "functionCall")
     if name is None:
-        raise FormatError(f"a functionCall needs a name: {shown(part, 80)}")
+        raise FormatError(f"a functionCall needs a name: {shape_of(part)}")
     if call_id is not None:
         names[call_id] = name
     arguments = body.get("args")
@@ -452,11 +452,11 @@ def _parse_call(
 def _named(body: Any, kind: str) -> tuple[str | None, str | None]:
     """The id and the name of a call or response; either may be absent."""
     if not isinstance(body, dict):
-        raise FormatError(f"a {kind} must be an object, not {shown(body, 60)}")
+        raise FormatError(f"a {kind} must be an object, not {shape_of(body)}")
     call_id, name = body.get("id") or None, body.get("name") or None
     for key, value in (("id", call_id), ("name", name)):
         if not isinstance(value, str | None):
-            raise FormatError(f"the {key} of a {kind} must be a string, not {shown(value, 40)}")
+            raise FormatError(f"the {key} of a {kind} must be a string, not {shape_of(value)}")
     return call_id, name
 
 
@@ -475,9 +475,7 @@ def _parse_response(part: dict[str, Any], label: str, names: dict[str, str]) -> 
     nested = body.get("parts")
     if nested is not None:
         if not isinstance(nested, list) or not all(isinstance(one, dict) for one in nested):
-            raise FormatError(
-                f"the parts of a functionResponse must be a list: {shown(nested, 60)}"
-            )
+            raise FormatError(f"the parts of a functionResponse must be a list: {shape_of(nested)}")
         normal = [_normal(one) for one in nested]
         parts, more = read_keyed([part for part, _ in normal], _NAME, _known_part, _wire_part)
         spelled = {str(index): said for index, (_, said) in enumerate(normal) if said}
@@ -505,7 +503,7 @@ def _said(response: Any) -> tuple[str, str, bool]:
     """The text of a response, the style in which it is spelled, and whether it is an error."""
     if not isinstance(response, Mapping):
         raise FormatError(
-            f"the response of a functionResponse must be an object: {shown(response, 60)}"
+            f"the response of a functionResponse must be an object: {shape_of(response)}"
         )
     if len(response) == 1:
         [(key, value)] = response.items()
@@ -517,7 +515,7 @@ def _said(response: Any) -> tuple[str, str, bool]:
 def _known_part(part: dict[str, Any]) -> Part | None:
     if "text" in part:
         if not isinstance(part["text"], str):
-            raise FormatError(f"the text of a part must be a string, not {shown(part['text'], 60)}")
+            raise FormatError(f"the text of a part must be a string, not {shape_of(part['text'])}")
         return None if part.get("thought") else TextPart(part["text"])
     for key, address in (("inlineData", "data"), ("fileData", "fileUri")):
         given = part.get(key)

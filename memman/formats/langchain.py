@@ -40,7 +40,7 @@ from memman.formats.patch import Kept, beside, keeping, kept_of, others
 from memman.formats.plain import parse_each
 from memman.formats.turns import NO_RESULT, delimited
 from memman.ports import Call, Rendered, Turn
-from memman.showing import shown
+from memman.showing import shape_of, shown
 
 _NAME = "langchain"
 _CALL_FRAMING = 10
@@ -365,7 +365,7 @@ def _parse_message(message: Any, label: str, names: dict[str, str]) -> list[Draf
     found = _read(message)
     if found is None:
         raise FormatError(
-            f"this is not a LangChain message ({shown(message, 80)}): it needs a 'type' of "
+            f"this is not a LangChain message ({shape_of(message)}): it needs a 'type' of "
             f"{', '.join(_TYPES.values())} or tool and its 'data', or the constructor form"
         )
     kind, data, constructed = found
@@ -420,7 +420,7 @@ def _parse_assistant(
 def _listed(data: dict[str, Any], key: str) -> list[dict[str, Any]]:
     calls = data.get(key) or []
     if not isinstance(calls, list) or not all(isinstance(call, dict) for call in calls):
-        raise FormatError(f"'{key}' must be a list of calls, not {shown(calls, 60)}")
+        raise FormatError(f"'{key}' must be a list of calls, not {shape_of(calls)}")
     for call in calls:
         if not isinstance(call.get("id"), str | None):
             raise FormatError(f"a tool call's id must be a string, not {shown(call['id'], 40)}")
@@ -453,7 +453,7 @@ def _parse_call(
 ) -> tuple[Draft, Kept]:
     name, call_id = call.get("name"), call.get("id")
     if not isinstance(name, str) or not isinstance(call_id, str | None):
-        raise FormatError(f"a tool call needs a name and an id: {shown(call, 80)}")
+        raise FormatError(f"a tool call needs a name and an id: {shape_of(call)}")
     names[call_id or ""] = name
     draft = Draft(
         type="tool_call",
@@ -474,7 +474,7 @@ def _parse_call(
 def _parse_invalid(call: dict[str, Any], label: str, names: dict[str, str]) -> tuple[Draft, Kept]:
     name, call_id, given = call.get("name"), call.get("id"), call.get("args")
     if not isinstance(name, str | None) or not isinstance(call_id, str | None):
-        raise FormatError(f"an invalid tool call needs a name and an id: {shown(call, 80)}")
+        raise FormatError(f"an invalid tool call needs a name and an id: {shape_of(call)}")
     names[call_id or ""] = name or ""
     draft = Draft(
         type="tool_call",

@@ -37,7 +37,7 @@ from memman.formats.patch import Kept, beside, keeping, kept_of, others
 from memman.formats.plain import parse_each
 from memman.formats.turns import NO_RESULT, NOT_SAID, delimited
 from memman.ports import Call, Rendered, Turn
-from memman.showing import shown
+from memman.showing import shape_of
 
 _NAME = "openai-responses"
 _ROLES = ("system", "developer", "user", "assistant")
@@ -315,7 +315,7 @@ class _Parser:
         """The one draft of an item."""
         if not _is_item(item):
             raise FormatError(
-                f"this is not an item of the Responses API ({shown(item, 80)}): it needs a 'type', or a "
+                f"this is not an item of the Responses API ({shape_of(item)}): it needs a 'type', or a "
                 "'role' of " + ", ".join(_ROLES) + " and a 'content'"
             )
         kind = "message" if _is_said(item) else item["type"]
@@ -366,12 +366,10 @@ class _Parser:
     def _call(self, item: dict[str, Any], kind: str) -> tuple[Draft, Kept]:
         call_id, name = item.get("call_id"), item.get("name")
         if not isinstance(call_id, str) or not isinstance(name, str):
-            raise FormatError(f"a {kind} needs a call_id and a name: {shown(item, 80)}")
+            raise FormatError(f"a {kind} needs a call_id and a name: {shape_of(item)}")
         given = item.get(_CALLS[kind])
         if not isinstance(given, str | None):
-            raise FormatError(
-                f"{_CALLS[kind]} of a {kind} must be a string, not {shown(given, 60)}"
-            )
+            raise FormatError(f"{_CALLS[kind]} of a {kind} must be a string, not {shape_of(given)}")
         self._names[call_id] = name
         draft = Draft(
             type="tool_call",
@@ -386,9 +384,9 @@ class _Parser:
     def _output(self, item: dict[str, Any]) -> tuple[Draft, Kept]:
         call_id, output = item.get("call_id"), item.get("output")
         if not isinstance(call_id, str):
-            raise FormatError(f"a {item['type']} needs a call_id: {shown(item, 80)}")
+            raise FormatError(f"a {item['type']} needs a call_id: {shape_of(item)}")
         if not isinstance(output, str | list):
-            raise FormatError(f"an output must be text or a list of parts, not {shown(output, 60)}")
+            raise FormatError(f"an output must be text or a list of parts, not {shape_of(output)}")
         content: Content = output if isinstance(output, str) else ()
         more: dict[str, dict[str, Any]] = {}
         if isinstance(output, list):
@@ -438,7 +436,7 @@ def _known_part(part: dict[str, Any]) -> Part | None:
     match part["type"]:
         case "input_text" | "output_text":
             if not isinstance(part.get("text"), str):
-                raise FormatError(f"the text of a part must be a string: {shown(part, 60)}")
+                raise FormatError(f"the text of a part must be a string: {shape_of(part)}")
             return TextPart(part["text"])
         case "input_image":
             return ImagePart(url=part.get("image_url"), detail=part.get("detail", ""))

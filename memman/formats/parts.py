@@ -19,7 +19,7 @@ from memman.entries import (
 )
 from memman.errors import FormatError
 from memman.formats.patch import Kept
-from memman.showing import shown
+from memman.showing import shape_of
 
 NOT_CARRIED = "[memman: content that this format cannot carry]"
 PART_FRAMING = 2  # texts that are counted as one may cost a token more each when they are apart
@@ -117,11 +117,11 @@ def read_part(
 ) -> tuple[Part, Wire]:
     """A block as a part and its other keys; opaque when `known` and `wire` would not give it back."""
     if not is_typed(block):
-        raise FormatError(f"a part of a content must be a dict with a type, not {shown(block, 60)}")
+        raise FormatError(f"a part of a content must be a dict with a type, not {shape_of(block)}")
     if block["type"] == "text":
         text = "" if block.get("text") is None else block["text"]
         if not isinstance(text, str):
-            raise FormatError(f"the text of a part must be a string, not {shown(text, 60)}")
+            raise FormatError(f"the text of a part must be a string, not {shape_of(text)}")
         return TextPart(text), {k: v for k, v in block.items() if k not in ("type", "text")}
     part = known(block)
     sent = wire(part) if part is not None and _is_textual(part) else None

@@ -15,7 +15,7 @@ from memman.errors import FormatError
 from memman.formats.logs.reading import one, text_at
 from memman.formats.parts import opaque
 from memman.ports import Compaction, ReadEntry, ReadItem
-from memman.showing import shown
+from memman.showing import shape_of
 
 _NAME = "otel"
 _INPUT, _OUTPUT = "gen_ai.input.messages", "gen_ai.output.messages"
@@ -80,16 +80,16 @@ def _listed(value: Any, name: str) -> list[Any]:
         try:
             value = msgspec.json.decode(value)
         except msgspec.DecodeError:
-            raise FormatError(f"{name} is text that is not JSON: {shown(value, 60)}") from None
+            raise FormatError(f"{name} is text that is not JSON: {shape_of(value)}") from None
         except RecursionError:
-            raise FormatError(f"{name} is nested too deeply: {shown(value, 60)}") from None
+            raise FormatError(f"{name} is nested too deeply: {shape_of(value)}") from None
     return value if isinstance(value, list) else []
 
 
 def _entries(number: int, message: Any) -> list[ReadItem]:
     if not _is_message(message):
         raise FormatError(
-            f"message {number} is not one of OTel's: it needs a role and typed parts: {shown(message, 80)}",
+            f"message {number} is not one of OTel's: it needs a role and typed parts: {shape_of(message)}",
             number,
         )
     tools: list[Draft] = []

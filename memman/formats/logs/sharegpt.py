@@ -10,7 +10,7 @@ from memman.errors import FormatError
 from memman.formats.logs.reading import beside_entry, text_at
 from memman.formats.patch import others
 from memman.ports import ReadEntry, ReadItem
-from memman.showing import shown
+from memman.showing import shape_of, shown
 
 _NAME = "sharegpt"
 _ROLES = {"human": "user", "user": "user", "gpt": "assistant", "assistant": "assistant",
@@ -58,7 +58,7 @@ def _turns(item: Any) -> list[Any]:
 def _draft(index: int, turn: Any) -> Draft:
     who = turn.get("from") if isinstance(turn, dict) else None
     if not isinstance(who, str):
-        raise FormatError(f"turn {index} does not say whom it is from: {shown(turn, 80)}", index)
+        raise FormatError(f"turn {index} does not say whom it is from: {shape_of(turn)}", index)
     said = text_at(f"turn {index}", turn.get("value"))
     role: Any = _ROLES.get(who.lower())
     if who.lower() in _CALLS:
