@@ -133,7 +133,7 @@ BAD: dict[str, tuple[bytes, tuple[str, ...]]] = {
     ),
     "messages of a span that are nested too deep": (
         lines({"attributes": {"gen_ai.input.messages": "[" * 100_000}}),
-        ("gen_ai.input.messages is nested too deeply: '[[[",),
+        ("gen_ai.input.messages is nested too deeply: str",),
     ),
     "many conversations": (
         lines({"messages": CHAT}, {"messages": CHAT}), ("2 conversations, one a line; give a",)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
 
@@ -132,7 +133,7 @@ def test_by_the_async_door_as_well(kind: Any, tmp_path: Path) -> None:
 def test_an_id_that_is_given_out_twice_is_refused_and_changes_nothing(
     store: type[MemoryStore],
 ) -> None:
-    memory = MemoryManager(store(), new_id=lambda: "always the same")
+    memory = MemoryManager(store(), new_id=chain(["opening"], repeat("always the same")).__next__)
     memory.add_user_message("s", "one")
     for add in (
         lambda: memory.add_user_message("s", "two"),
