@@ -61,20 +61,36 @@ def system_text(system: Any) -> str:
 
     Texts of several blocks are joined. Raises `InvalidInput` for anything but text in it.
     """
-    if isinstance(system, str):
-        return check_text(system, "system")
-    dump = getattr(system, "model_dump", None)
-    plain = dump(exclude_none=True) if callable(dump) else system
-    if isinstance(plain, Mapping) and "parts" in plain:
-        plain = plain["parts"]
-    if isinstance(plain, Mapping) and isinstance(plain.get("text"), str):
-        return check_text(plain["text"], "system")
-    if isinstance(plain, Sequence) and not isinstance(plain, bytes) and plain:
-        return "\n\n".join([system_text(block) for block in plain])
-    raise InvalidInput(
-        "system must be a text, a list of text blocks, or a Content of text parts, not "
-        f"{shown(system, 60)}"
-    )
+    texts = [_text_of(part) for block in _listed(system) for part in _parts(_plain(block))]
+    if not texts or None in texts:
+        raise InvalidInput(
+            "system must be a text, a list of text blocks, or a Content of text parts, not "
+            f"{shown(system, 60)}"
+        )
+    return "\n\n".join([check_text(text, "system") for text in texts])
+
+
+def _plain(value: Any) -> Any:
+    """Return an object of a provider's SDK as plain data, anything else as it is."""
+    dump = getattr(value, "model_dump", None)
+    return dump(exclude_none=True) if callable(dump) else value
+
+
+def _listed(value: Any) -> Sequence[Any]:
+    """Return a list as it is, anything else as the only item of one."""
+    return value if isinstance(value, Sequence) and not isinstance(value, str | bytes) else [value]
+
+
+def _parts(block: Any) -> Sequence[Any]:
+    """Return the parts of Gemini's `Content`; a block of another kind is its only part."""
+    return _listed(block["parts"]) if isinstance(block, Mapping) and "parts" in block else [block]
+
+
+def _text_of(part: Any) -> str | None:
+    """Return the text of a text block, None for anything else."""
+    plain = _plain(part)
+    text = plain.get("text") if isinstance(plain, Mapping) else plain
+    return text if isinstance(text, str) else None
 
 
 def tools_json(tools: Any) -> bytes:
