@@ -7,8 +7,9 @@ from typing import Final
 
 import msgspec
 
-from memman.covered import Glance, covered_by
+from memman.covered import Covered, Glance, covered_by
 from memman.entries import NO_JSON, Draft, Entry
+from memman.errors import StoreError
 
 QUOTE_CHARS: Final = 160  # of a user's message, at most
 _MOST_SOURCES: Final = 100
@@ -25,7 +26,7 @@ def glance_of(entries: Sequence[Entry]) -> Glance:
     for entry in entries:
         at, began = entry.seq, None
         if entry.type == "summary":
-            covered = covered_by(entry)
+            covered = _covered_by(entry)
             told = covered.glance if covered is not None else Glance()
             at, began = covered.first if covered is not None else at, told.first_message
             user_messages += told.user_messages
@@ -67,7 +68,7 @@ def _range_of(originals: Sequence[Entry]) -> msgspec.Raw:
     times = [entry.timestamp for entry in plain]
     seqs = [plain[0].seq, plain[-1].seq] if plain else []  # they are in the order of the log
     for entry in originals:
-        if entry.type == "summary" and (known := covered_by(entry)) is not None:
+        if entry.type == "summary" and (known := _covered_by(entry)) is not None:
             times += known.start, known.end
             seqs += known.first, known.last
     if not seqs:
@@ -80,3 +81,15 @@ def _range_of(originals: Sequence[Entry]) -> msgspec.Raw:
         "glance": glance_of(originals),
     }
     return msgspec.Raw(msgspec.json.encode(covered))
+
+
+def _covered_by(summary: Entry) -> Covered | None:
+    """Return what a stored summary covers. Raise `StoreError` if its metadata is damaged."""
+    try:
+        return covered_by(summary)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        # Without the cause: it may quote what it could not read.
+        raise StoreError(
+            f"the summary {summary.id!r} is damaged: its metadata cannot be read; nothing was changed. "
+            "Undo its compression, or restore the store from a backup"
+        ) from None

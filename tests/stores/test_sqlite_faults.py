@@ -267,6 +267,24 @@ def test_a_damaged_file_is_a_typed_error_from_every_verb(tmp_path: Path) -> None
     assert "StoreError" in told
 
 
+def test_damaged_metadata_of_a_summary_is_a_typed_error(tmp_path: Path) -> None:
+    path = tmp_path / "chat.db"
+    with MemoryManager(path, counter="chars4", config=COMPRESSING) as memory:
+        for number in range(20):
+            memory.add_user_message("s", f"message {number} " + "word " * 12)
+        assert memory.get_summaries("s")
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute(
+            """UPDATE record SET payload = CAST(replace(payload, '"start":"2', '"start":"x') AS BLOB)"""
+        )
+    with MemoryManager(path, counter="chars4", config=COMPRESSING) as memory:
+        for number in range(20):
+            memory.add_user_message("s", f"message {number} " + "word " * 12, compress=False)
+        with pytest.raises(StoreError, match="metadata cannot be read") as caught:
+            memory.compress("s")
+    assert caught.value.__cause__ is None
+
+
 def used(path: Path) -> Iterator[MemmanError]:
     """What every kind of verb says of a file; anything that is no error of ours comes through."""
     try:
