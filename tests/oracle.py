@@ -103,6 +103,8 @@ class Oracle:
                 self.active.clear()
                 self.pins.clear()
                 self.compressions.clear()
+                for name in self.era:  # their ids are free again
+                    del self.positions[name]
                 self.era.clear()
 
     def _add(self, name: str, position: int, kind: str) -> None:

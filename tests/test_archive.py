@@ -19,7 +19,7 @@ from memman import (
     TextPart,
 )
 from memman.archive import records_of
-from memman.records import Added, Compressed
+from memman.records import Added, Compressed, Opened
 from tests.examples import examples
 
 
@@ -154,9 +154,10 @@ def test_what_is_derived_may_be_left_out_and_is_derived_again() -> None:
 
 def test_the_records_of_a_document_are_its_log() -> None:
     records = records_of(lived(manager()).export_session("s"))
-    assert [record.entry.text for record in records[:1] if isinstance(record, Added)] == [
-        "be brief"
-    ]
+    opened, first = records[:2]
+    assert isinstance(opened, Opened)
+    assert isinstance(first, Added)
+    assert first.entry.text == "be brief"
     assert sum(isinstance(record, Compressed) for record in records) == 3
 
 
