@@ -18,6 +18,7 @@ from memman.entries import NO_JSON, Draft, Entry, TokenCount, check_draft, encod
 from memman.errors import InvalidInput, StoreError
 from memman.forks import renew_in_child
 from memman.ports import Format
+from memman.records import SettingsInEffect
 from memman.stores import MemoryStore
 
 CLOSED = "this manager was closed, and nothing was changed: make another one"
@@ -34,8 +35,8 @@ class Settled(msgspec.Struct, frozen=True):
     """What a session has settled: its settings, in numbers and steps, and what counts its window.
 
     `trigger` says when a compression is due: the budget, or less where it is prepared in the background.
-    What was reported beyond our own count takes at most `room`. `remote` is there with
-    `count_policy="confirm"` and a remote counter for the model.
+    What was reported beyond our own count takes at most `room`. `observed` is what the log records of
+    them. `remote` is there with `count_policy="confirm"` and a remote counter for the model.
     """
 
     config: MemoryConfig
@@ -44,6 +45,7 @@ class Settled(msgspec.Struct, frozen=True):
     room: int
     meter: Meter
     stages: tuple[Step, ...]
+    observed: SettingsInEffect
     remote: Remote | None = None
 
 
@@ -179,7 +181,14 @@ class Shared:
         room = budget.max_tokens - budget.target_tokens
         stages = stages_of(config.strategy)
         meter, remote = self.meter(config), self.remote(config)
-        return Settled(config, budget, trigger, room, meter, stages, remote)
+        observed = SettingsInEffect(
+            config.model,
+            budget.max_tokens,
+            budget.max_entries,
+            budget.target_tokens,
+            meter.fingerprint,
+        )
+        return Settled(config, budget, trigger, room, meter, stages, observed, remote)
 
     def redacted(self, entry: Entry, outcome: str) -> Entry:
         """The entry as `redact` leaves it, not counted anew.

@@ -45,7 +45,8 @@ def why(session: str, text: str, model: str | None, budget: int | None, as_json:
     """Says what became of TEXT in the session S, or in a log.
 
     In which entries it stood, what replaced them, whether it still stands in the window (or an exact value
-    of it in a summary's ledger), and which command brings it back.
+    of it in a summary's ledger), and which command brings it back. TEXT may be the address of an entry,
+    such as #12 or #556.2.
     """
     opened = load(session, model, budget)
     trail = opened.trail

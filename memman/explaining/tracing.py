@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Literal
 
 import msgspec
 
 from memman.compression.ledger import without_ledger
 from memman.compression.words import exact_values
-from memman.entries import Entry
+from memman.entries import Entry, parse_address
 from memman.errors import InvalidInput
 from memman.explaining.trail import EntryFate, Sent, Trail
 from memman.records import ReplacementMethod
@@ -54,41 +54,72 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def trace(trail: Trail, text: str) -> Trace:
-    """Follows a text through the trail. Case and the kind of white space make no difference.
+    """Follow a text through the trail. Case and the kind of white space make no difference.
 
-    Raises `InvalidInput` for a text of nothing but white space.
+    The address of an entry, such as `#12` or `#556.2`, means that entry: of a replacement, the entries that
+    it replaced. Raises `InvalidInput` for a text of nothing but white space.
     """
     words = text.split()
     if not words:
         raise InvalidInput("the text to look for must have at least one character that shows")
+    place = parse_address(text.strip())
+    if place is not None and (names := _named(trail, *place)):
+        slots = trail.history.slots
+        return Trace(
+            text=text,
+            found=tuple(_found(trail, dict.fromkeys(names, 0))),
+            survives=tuple(
+                _remnant(slot.entry, "text") for slot in slots if slot.entry.address == text.strip()
+            ),
+        )
     pattern = re.compile(r"\s+".join(map(re.escape, words)), re.IGNORECASE)
+    matches = ((name, pattern.search(entry.text)) for name, entry in trail.entries.items())
     return Trace(
         text=text,
-        found=tuple(_found(trail, pattern)),
+        found=tuple(_found(trail, {name: match.start() for name, match in matches if match})),
         survives=tuple(_remnants(trail, pattern, frozenset(exact_values(text)))),
     )
 
 
-def _found(trail: Trail, pattern: re.Pattern[str]) -> Iterator[Found]:
+def _named(trail: Trail, seq: int, replacement: int) -> list[str]:
+    """Return the ids of the added entries at an address, or behind the replacement there."""
+    if not replacement:
+        return [name for name, entry in trail.entries.items() if entry.seq == seq]
+    made = {
+        item.entry.id
+        for place, record in trail.compressions.values()
+        if place == seq
+        for item in record.replacements[replacement - 1 : replacement]
+        if item.entry is not None
+    }
+    return [name for name in trail.entries if not made.isdisjoint(_speakers(trail, name))]
+
+
+def _found(trail: Trail, starts: Mapping[str, int]) -> Iterator[Found]:
     fates = trail.entry_fates()
     history = trail.history
     orders: dict[str, tuple[str, ...]] = {}
-    for name, entry in trail.entries.items():
-        match = pattern.search(entry.text)
-        if match is None:
-            continue
+    for name, start in starts.items():
         hider = history.hider(name) or ""
         if hider and hider not in orders:
             orders[hider] = tuple(history.undo_order(hider))
         yield Found(
-            entry=entry,
+            entry=trail.entries[name],
             fate=fates[name],
-            start=match.start(),
+            start=start,
             method=history.method_of(name),
             replaced_by=tuple(_chain(trail, name)),
             undo=orders.get(hider, ()),
-            sent=trail.sent(entry),
+            sent=trail.sent(trail.entries[name]),
         )
+
+
+def _speakers(trail: Trail, name: str) -> Iterator[str]:
+    """Yield the ids of what replaced an entry, and of what replaced that."""
+    speaker = trail.history.replaced_by(name)
+    while speaker is not None:
+        yield speaker
+        speaker = trail.history.replaced_by(speaker)
 
 
 def _chain(trail: Trail, name: str | None) -> Iterator[str]:

@@ -86,7 +86,7 @@ def _advice(framework: str, remedy: str) -> str:
 
 def _framework_of(message: Mapping[str, Any]) -> tuple[str, tuple[str, str] | None]:
     """Return the key by which a message of a framework is known, and that framework."""
-    if "role" in message and "content" not in message:
+    if "role" in message and not message.get("content"):
         if isinstance(message.get("blocks"), list):
             return "blocks", _LLAMA_INDEX
         if isinstance(message.get("contents"), list):

@@ -252,7 +252,7 @@ class Compressing(Asking):
             tokens_before=attempt.view.tokens,
             tokens_after=after.tokens,
             cost=self._owed.plus(self._spent),  # plans that came to nothing were paid for too
-            settings=self.in_effect,
+            settings=self._settled.observed,
         )
 
     async def _land(self, record: Compressed) -> Compressed | None:

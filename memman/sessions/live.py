@@ -31,7 +31,6 @@ from memman.records import (
     Learned,
     Opened,
     Record,
-    SettingsInEffect,
     Undone,
     UsageReported,
     deleted_in,
@@ -467,19 +466,10 @@ class LiveWindow(Telling):
         """Return the record that opens the session, for the append of its first other record."""
         shared = self._shared
         return Opened(
-            id=shared.new_id(), at=first.at, nonce=shared.new_nonce(), settings=self.in_effect
-        )
-
-    @property
-    def in_effect(self) -> SettingsInEffect:
-        """The settings that the session works with now."""
-        budget = self._budget
-        return SettingsInEffect(
-            self._config.model,
-            budget.max_tokens,
-            budget.max_entries,
-            budget.target_tokens,
-            self._meter.fingerprint,
+            id=shared.new_id(),
+            at=first.at,
+            nonce=shared.new_nonce(),
+            settings=self._settled.observed,
         )
 
     async def _appended(

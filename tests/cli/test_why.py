@@ -150,3 +150,26 @@ def test_from_stdin_the_commands_name_a_file_to_be_filled_in(command, saved):
 def test_control_characters_do_not_reach_the_terminal(command, saved):
     result = command("why", saved("a\x1b[2J Lisbon"), "\x1b[2J")
     assert "\x1b" not in result.stdout
+
+
+def test_address_names_an_entry(command, saved):
+    by_text = json.loads(command("why", saved("It left."), ORDER, "--json").stdout)
+    [entry] = [found["entry"] for found in by_text["trace"]["found"]]
+    result = command("why", saved("It left."), f"#{entry['seq']}", "--json")
+    [found] = json.loads(result.stdout)["trace"]["found"]
+    assert found["entry"]["id"] == entry["id"]
+
+
+def test_address_of_a_replacement_names_its_originals(command, saved):
+    path = saved("It left.", "It left long ago.")
+    by_text = json.loads(command("why", path, ORDER, "--json").stdout)["trace"]["found"]
+    [address] = {found["fate"]["shown_address"] for found in by_text}
+    found = json.loads(command("why", path, address, "--json").stdout)["trace"]
+    assert {each["entry"]["id"] for each in by_text} < {each["entry"]["id"] for each in found["found"]}
+    assert [each["address"] for each in found["survives"]] == [address]
+
+
+def test_address_of_nothing_is_a_text(command, saved):
+    result = command("why", saved("It left."), "#4711")
+    assert result.exit_code == 1
+    assert "never stood in this session" in result.stderr

@@ -14,6 +14,10 @@ FOREIGN: dict[str, tuple[dict[str, Any], str]] = {
         {"role": "user", "additional_kwargs": {}, "blocks": [{"block_type": "text", "text": "hi"}]},
         "'blocks' makes it a message of LlamaIndex.*to_openai_message_dicts",
     ),
+    "LlamaIndex, dumped": (
+        {"role": "user", "content": None, "blocks": [{"block_type": "text", "text": "hi"}]},
+        "'blocks' makes it a message of LlamaIndex",
+    ),
     "Agent Framework": (
         {"role": "user", "contents": [{"type": "text", "text": "hi"}]},
         "'contents' makes it a message of Agent Framework.*add_user_message",
