@@ -5,7 +5,8 @@
 
 Each writer is a process with a `MemoryManager` of its own that adds, compresses, undoes and clears. It
 notes outside the store what a call had returned, and is killed with SIGKILL. The process that takes its
-place makes the call again that was under way, with the same id. Ends with 1 where anything is not as it
+place makes the call again that was under way, with the same id. If another writer cleared the session in
+between, the id is free again, and the entry is there once more. Ends with 1 where anything is not as it
 must be.
 """
 
@@ -18,8 +19,8 @@ import random
 import sys
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import accumulate, groupby
 from pathlib import Path
 from typing import Any
 
@@ -164,7 +165,6 @@ def _found(
     kills: int,
     seconds: float,
 ) -> Found:
-    there = Counter(record.id for _, record in log)
     added = [record.id for _, record in log if isinstance(record, Added)]
     return Found(
         kills=kills,
@@ -172,7 +172,7 @@ def _found(
         records=len(log),
         seconds=seconds,
         lost=_lost(told, log),
-        doubled=len(log) - len(there),
+        doubled=_doubled([record for _, record in log]),
         disordered=sum(not _in_order(added, number) for number in range(len(told))),
         gaps=sum(seq != number for number, (seq, _) in enumerate(log, 1)),
         inconsistent=_inconsistent(log, snapshot),
@@ -192,10 +192,23 @@ def _lost(told: Sequence[dict[str, list[str]]], log: Sequence[tuple[int, Record]
     return lost + max(0, sum(len(each["cleared"]) for each in told) - clears)
 
 
+def _doubled(records: Sequence[Record]) -> int:
+    """How many records have an id twice: an entry's in one era, any other's in the log."""
+    eras = accumulate([isinstance(record, Cleared) for record in records])
+    there = {
+        (record.id, era if isinstance(record, Added) else None)
+        for record, era in zip(records, eras, strict=True)
+    }
+    return len(records) - len(there)
+
+
 def _in_order(added: Sequence[str], number: int) -> bool:
-    """Whether a writer's entries are in the log in the order in which it added them."""
+    """Whether a writer's entries are in the log in the order in which it added them.
+
+    The same one may come again at once: after a clear (see `_doubled`).
+    """
     own = [int(name.partition("-")[2]) for name in added if name.startswith(f"{number}-")]
-    return own == list(range(len(own)))
+    return [name for name, _ in groupby(own)] == list(range(len(set(own))))
 
 
 def _inconsistent(log: Sequence[tuple[int, Record]], snapshot: Snapshot) -> int:
