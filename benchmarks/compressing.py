@@ -77,10 +77,12 @@ class Planned(msgspec.Struct, frozen=True):
 
 
 def planning(entries: int, share: float, rounds: int) -> Planned:
-    """`plan_compression` of a window that may keep a share of its tokens; the least of the rounds."""
+    """`plan_compression` of a window down to half of a share of its tokens; the least of the rounds."""
     memory = _window(entries, share).memory
-    seconds = min(_timed(lambda: memory.plan_compression(SESSION)) for _ in range(rounds))
-    actions = [entry.action for entry in memory.plan_compression(SESSION).entries]
+    target = int(share * memory.get_stats(SESSION).active_tokens) // 2
+    plan = partial(memory.plan_compression, SESSION, target_tokens=target)
+    seconds = min(_timed(plan) for _ in range(rounds))
+    actions = [entry.action for entry in plan().entries]
     return Planned(share, 1e3 * seconds, {name: actions.count(name) for name in sorted({*actions})})
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from msgspec import UNSET
 
 from memman import (
+    CompressionResult,
     ConfigError,
     Entry,
     InvalidInput,
@@ -322,21 +323,40 @@ def test_trigger_ratio_is_obeyed() -> None:
         assert resolve_budget(MemoryConfig(trigger_ratio=ratio), LIMITS).max_tokens == tokens
 
 
+def automatic(entries: int, **settings: Any) -> list[CompressionResult]:
+    """The automatic compressions while so many entries of 100 tokens are added."""
+    memory = manager(**settings)
+    results: list[CompressionResult] = []
+    memory.on("compressed", results.append)
+    fill(memory, entries, 100)
+    return results
+
+
 def test_target_ratio_is_obeyed() -> None:
-    left = []
-    for ratio in (0.2, 0.7):
-        memory = manager(max_tokens=10_000, target_ratio=ratio, auto_compress=False)
-        fill(memory, 90, 100)
-        memory.compress("s")
-        left.append(memory.get_stats("s").active_tokens)
-    assert left[0] <= 2_000 < left[1] <= 7_000
+    low, high = [
+        {result.tokens_after for result in automatic(300, max_tokens=10_000, target_ratio=ratio)}
+        for ratio in (0.2, 0.7)
+    ]
+    assert max(low) <= 2_000 < min(high) <= max(high) <= 7_000
+
+
+def test_compress_by_hand_goes_below_the_target_ratio() -> None:
+    memory = manager(max_tokens=10_000, target_ratio=0.7, auto_compress=False)
+    fill(memory, 90, 100)
+    memory.compress("s")
+    assert memory.get_stats("s").active_tokens < 2_000
 
 
 def test_min_entries_to_compress_is_obeyed() -> None:
-    for least, method in ((15, "digest"), (40, "drop")):
-        memory = manager(min_entries_to_compress=least, auto_compress=False)
-        fill(memory, 40, 100)
-        assert methods(memory, target_tokens=1_500) == {method}
+    for least, method in ((15, "digest"), (40, "clip")):
+        first = automatic(36, max_tokens=3_500, min_entries_to_compress=least)[0]
+        assert {item.method for item in first.replacements} == {method}
+
+
+def test_few_old_entries_become_a_digest_by_hand() -> None:
+    memory = manager(lambda prompt: "short", min_entries_to_compress=40, auto_compress=False)
+    fill(memory, 40, 100)
+    assert methods(memory) == {"digest"}
 
 
 def test_compression_ratio_caps_a_summary() -> None:

@@ -44,7 +44,10 @@ def test_format_aliases_are_accepted(alias: str, name: str) -> None:
     assert memory.get_entries("copy")[0].text == "hello"
 
 
-@pytest.mark.parametrize(("typed", "meant"), [("antropic", "anthropic"), ("Gemini", "gemini")])
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [("antropic", "anthropic"), ("Gemini", "gemini"), ("openia", "openai"), ("claud", "claude")],
+)
 def test_misspelt_format_gets_a_suggestion(typed: str, meant: str) -> None:
     with pytest.raises(PluginNotFound, match=f"did you mean '{meant}'"):
         manager().build_context("chat", format=typed)

@@ -21,7 +21,11 @@ def of_google() -> Any:
     return types.Content(parts=[types.Part(text="Be brief."), types.Part(text="Never guess.")])
 
 
-@pytest.mark.parametrize("given", [BLOCKS, CONTENT, of_google], ids=["blocks", "dict", "Content"])
+@pytest.mark.parametrize(
+    "given",
+    [BLOCKS, CONTENT, of_google, ["Be brief.", "Never guess."], {"parts": [{"text": TEXT}]}],
+    ids=["blocks", "dict", "Content", "texts", "one part"],
+)
 @pytest.mark.parametrize("format", ["anthropic", "openai-chat"])
 def test_system_prompts_of_sdks_are_read(given: Any, format: str) -> None:
     system = given() if callable(given) else given
@@ -35,7 +39,7 @@ def test_system_prompts_of_sdks_are_read(given: Any, format: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "system", [7, [], [{"type": "image", "source": {}}], {"parts": None}, b"x"]
+    "system", [7, [], [{"type": "image", "source": {}}], {"parts": None}, b"x", [[TEXT]], [TEXT, 7]]
 )
 def test_other_system_prompts_are_refused(system: Any) -> None:
     memory = MemoryManager(counter="chars4")

@@ -100,4 +100,4 @@ def test_source_in_a_heading_has_no_unseen_characters() -> None:
     memory = memman.MemoryManager()
     memory.add_context("s", "text", f"a{tags('hidden')}\u3164\u200b.py\r[x")
     text = str(memory.build_context("s").messages[0]["content"])
-    assert "context from a.py (x, not user input]" in text
+    assert "context from a.py (x, not user input, " in text

@@ -539,7 +539,7 @@ def test_no_tools_cost_nothing(tools: Any) -> None:
     assert memory.count_tokens("abc", tools=tools).tokens == memory.count_tokens("abc").tokens
 
 
-@pytest.mark.parametrize("system", [7, b"be brief", ["be brief"], "\ud800"])
+@pytest.mark.parametrize("system", [7, b"be brief", [7], [["be brief"]], [], "\ud800"])
 def test_a_system_prompt_that_is_no_text_is_refused(system: Any) -> None:
     with pytest.raises(InvalidInput, match="system"):
         MemoryManager().count_tokens("x", system=system)

@@ -235,7 +235,7 @@ def is_stored_and_paid_once(row: dict[str, str]) -> None:
     whole = [e for e in active if e.type == "tool_result" and e.token_count.tokens == 500]
     assert 500 * len(whole) >= 40_000 - 500
     assert skill.id in {entry.id for entry in active}
-    memory.compress(S)
+    memory.compress(S, target_tokens=15_000)
     asked = len(scripted.requests)
     contexts = [memory.build_context(S) for _ in range(3)]
     assert len({context.tokens.tokens for context in contexts}) == 1

@@ -333,14 +333,28 @@ def test_a_session_may_not_name_a_command(filled: Fill) -> None:
     memory.update_config("s", summarizer=TRUSTED)  # the manager itself is set to it
 
 
-def test_a_document_that_names_a_command_is_not_imported(filled: Fill) -> None:
+def test_a_trusted_document_may_not_name_a_command(filled: Fill) -> None:
     memory = filled(MemoryManager(config=CONFIG.updated({"summarizer": TRUSTED})))
     memory.update_config("s", summarizer=TRUSTED)
     document = memory.export_session("s")
-    assert document.settings["summarizer"] == TRUSTED
     with pytest.raises(StateError, match="may not name a command"):
-        MemoryManager().import_session(document)
-    MemoryManager(config=MemoryConfig(summarizer=TRUSTED)).import_session(document)
+        MemoryManager().import_session(document, trust_settings=True)
+    own = MemoryManager(config=MemoryConfig(summarizer=TRUSTED))
+    own.import_session(document, trust_settings=True)
+
+
+def test_a_command_in_an_imported_document_does_not_run(filled: Fill, tmp_path: Any) -> None:
+    name = f"cmd:touch {tmp_path / 'ran'}"
+    memory = filled(MemoryManager(config=CONFIG.updated({"summarizer": name})))
+    memory.update_config("s", summarizer=name)
+    document = memory.export_session("s")
+    assert document.settings["summarizer"] == name
+    other = MemoryManager(config=CONFIG)
+    other.import_session(document)
+    other.compress("s")
+    assert other.get_summaries("s"), "the digest took its place"
+    assert not (tmp_path / "ran").exists()
+    assert other.export_session("s").settings["summarizer"] == name
 
 
 def test_a_command_in_a_shared_log_does_not_run(filled: Fill, tmp_path: Any) -> None:

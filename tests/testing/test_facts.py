@@ -27,7 +27,7 @@ def test_a_fact_that_a_compression_took_out_is_lost() -> None:
     memory = told()
     for number in range(30):
         memory.add_user_message("s", f"{number} " + "please go on " * 20)
-    memory.update_config(min_entries_to_compress=99)  # so that nothing is summarised, only dropped
+    memory.update_config(strategy="token_buffer")  # it drops, and writes no digest
     memory.compress("s", target_tokens=400)
     result = survival(memory, "s", [*FACTS, "please go on"])
     assert (result.kept, result.lost) == (("please go on",), FACTS)
