@@ -100,11 +100,11 @@ def detect_format(messages: Sequence[Any], formats: Iterable[Format] = BUILTIN_F
     if len(found) > 1 and score > 1:
         names = " or ".join(form.name for form in found)
         raise FormatError(f"these messages may be {names}: name the format")
-    if found:
-        return found[0]
-    fault, index = fault_of(messages) or ("", None)
+    fault, index = (fault_of(messages) if score <= 1 else None) or ("", None)
     if fault:
         raise FormatError(fault, index)
+    if found:
+        return found[0]
     first = shape_of(messages[0]) if messages else "nothing"
     raise FormatError(
         f"these messages are in no known format ({', '.join(form.name for form in known)}); "

@@ -12,7 +12,7 @@ from typing import Any
 
 from memman.entries import Draft, FilePart, ImagePart, Part
 from memman.formats.chat import MESSAGE_FRAMING, Dialect, parse_messages, render_turn, spoken_part
-from memman.formats.foreign import fault_in
+from memman.formats.foreign import has_content
 from memman.ports import Rendered, Turn
 
 _NAME = "openai-chat"
@@ -34,7 +34,7 @@ class OpenAIChatFormat:
     def detect(self, messages: Sequence[Any]) -> int:
         """Sure of tool roles and `tool_calls`; any list of role and content will do otherwise."""
         if not messages or not all(
-            isinstance(item, dict) and item.get("role") in _ROLES and not fault_in(item)
+            isinstance(item, dict) and item.get("role") in _ROLES and has_content(item)
             for item in messages
         ):
             return 0
