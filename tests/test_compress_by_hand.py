@@ -61,7 +61,7 @@ def test_compress_twice_does_nothing_and_says_so() -> None:
     memory.compress(S)
     again = memory.compress(S)
     assert again.compression_id is None
-    assert again.reason.startswith("nothing was changed: no entry is older than the recent window")
+    assert again.reason.startswith("nothing was changed: every entry is recent or protected")
 
 
 def test_few_old_entries_become_a_digest_without_the_summarizer() -> None:

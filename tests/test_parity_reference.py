@@ -578,7 +578,7 @@ def test_hole_8_a_manual_request_with_nothing_to_do_says_why() -> None:
     fill(memory, 3, 20)
     result = memory.compress("s")
     assert result.compression_id is None
-    assert result.reason == "nothing was changed: no entry is older than the recent window"
+    assert result.reason == "nothing was changed: every entry is recent or protected"
     pinned = manager(auto_compress=False)
     for _ in range(8):
         pinned.add_user_message("s", words(20), pinned=True)

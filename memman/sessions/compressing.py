@@ -426,7 +426,7 @@ class Compressing(Asking):
         if not stages:
             return f"nothing was changed: {never}"
         if goal.holds(view.tokens, view.entries) and not view.old_entries:
-            why = "no entry is older than the recent window"
+            why = "every entry is recent or protected"
         elif goal.holds(view.tokens, view.entries) and not goal.thorough:
             why = f"the window has {view.tokens} tokens, and the target is {goal.tokens}"
         else:

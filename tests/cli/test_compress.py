@@ -122,7 +122,7 @@ def test_a_budget_below_what_must_stay_is_a_finding(command, session, tmp_path):
 def test_nothing_to_do_is_said(command, session_file, tmp_path):
     result = command("compress", session_file, "-o", tmp_path / "o.json")
     assert result.exit_code == 0
-    assert "no entry is older than the recent window" in result.stderr
+    assert "every entry is recent or protected" in result.stderr
 
 
 def test_another_session_is_not_overwritten_unless_forced(command, session, session_file):

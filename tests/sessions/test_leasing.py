@@ -258,7 +258,7 @@ def test_what_was_summarised_while_it_was_planned_is_not_paid_for_again(
 
     result = late.do("compress")
     assert (late.asked, result.compression_id) == (0, None)
-    assert "no entry is older than the recent window" in result.reason
+    assert "every entry is recent or protected" in result.reason
 
 
 def test_a_lease_that_cannot_be_given_back_is_told_and_runs_out(
