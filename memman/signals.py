@@ -16,7 +16,7 @@ from memman.errors import InvalidInput
 from memman.showing import among, shown
 
 logger = logging.getLogger("memman.events")
-Receiver = TypeVar("Receiver", bound=Callable[..., Any])
+R = TypeVar("R", bound=Callable[..., Any])
 _warned: set[object] = set()  # what this process was warned of: once each
 
 
@@ -31,7 +31,7 @@ class EventSignal(NamedSignal):
         super().__init__(name, doc)
         self._unheard: dict[int, weakref.finalize[Any, Any]] = {}  # functions without an event yet
 
-    def connect(self, receiver: Receiver, sender: Any = ANY, weak: bool = True) -> Receiver:
+    def connect(self, receiver: R, sender: Any = ANY, weak: bool = True) -> R:
         """Connect a receiver as blinker does; one with a wrong signature is left out, with a warning."""
         if not _accepts(receiver, None, event=None):
             self._warn_of_signature(receiver)
