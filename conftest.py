@@ -43,7 +43,7 @@ pytest.register_assert_rewrite("memman.testing")
 # A machine that is busy is no fault of what is tested; times are measured in benchmarks/.
 settings.register_profile(
     "memman",
-    max_examples=25,
+    max_examples=10,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
     print_blob=True,

@@ -4,5 +4,5 @@ from hypothesis import settings
 
 
 def examples(number: int) -> int:
-    """Scale `number` by the profile: all of it by `ci`, a quarter by default, 20 times by `thorough`."""
+    """Scale `number` by the profile: all of it by `ci`, a tenth by default, 20 times by `thorough`."""
     return max(1, number * settings.default.max_examples // 100)

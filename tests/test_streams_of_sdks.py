@@ -21,6 +21,7 @@ from memman.formats.rules import check
 from memman.records import UsageReported
 from memman.testing import Answer, loopback
 from tests.docs.loopback import event_stream, server_sent
+from tests.examples import examples
 from tests.test_responses_of_sdks import CHAT, CLAUDE, CONVERSE, GEMINI, RESPONSE, bedrock_runtime
 
 ARGUMENTS = ('{"at"', ": nu", "ll}")
@@ -367,7 +368,7 @@ def spoiled(draw: st.DrawFn, value: Any) -> Any:
 
 
 @given(st.data())
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500))
 def test_whatever_is_wrong_with_a_piece_is_told_as_such(data: st.DataObject) -> None:
     stream = data.draw(st.sampled_from(STREAMS))
     pieces = [{**one, "sequence_number": 1} if "type" in one else one for one in stream]

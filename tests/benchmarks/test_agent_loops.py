@@ -8,6 +8,7 @@ from benchmarks import agent_loops
 from memman import Context, MemoryManager
 
 
+@pytest.mark.long
 def test_quick_loops_keep_their_promises(capsys: pytest.CaptureFixture[str]) -> None:
     assert agent_loops.main(["--quick"]) == 0
     printed = capsys.readouterr().out

@@ -60,9 +60,15 @@ def test_entries_cause_no_compression_beside_a_budget(command, tmp_path):
     assert "entries are over 100" not in result.stderr
 
 
-def test_what_was_not_built_is_not_called_kept_and_the_budget_it_needs_works(command, tmp_path):
+@pytest.mark.parametrize(
+    ("bundled", "budget"), [(False, "5"), pytest.param(True, "100", marks=pytest.mark.long)]
+)
+def test_what_was_not_built_is_not_called_kept_and_the_budget_it_needs_works(
+    command, log_file, tmp_path, bundled, budget
+):
     path = tmp_path / "s.json"
-    result = command("demo", "--budget", "100", "-o", path)
+    asked = ["demo", "-o", path, *([] if bundled else ["--file", log_file])]
+    result = command(*asked, "--budget", budget)
     assert result.exit_code == 1
     assert "✗ contexts built" in result.stdout
     assert "- over budget    not checked" in result.stdout
@@ -70,7 +76,7 @@ def test_what_was_not_built_is_not_called_kept_and_the_budget_it_needs_works(com
     assert not set("()[]'") & set(last)
     needed = re.search(r"a budget of ([\d,]+) is enough", last)[1].replace(",", "")
     assert f" plan {path} --budget {needed}" in result.stdout
-    assert command("demo", "--budget", needed, "-o", path).exit_code == 0
+    assert command(*asked, "--budget", needed).exit_code == 0
 
 
 def test_usage_adds_up_to_the_window(command, tmp_path):

@@ -37,6 +37,7 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.long
 def test_the_store_of_the_page_keeps_every_law(folder: Path) -> None:
     options = ["-q", "-p", "no:cacheprovider", "-c", os.devnull, f"--rootdir={folder}"]
     done = run(folder, "-m", "pytest", *options, "test_lines_store.py")

@@ -24,8 +24,8 @@ SMALL = 1_000
 Make = Callable[[int], Any]
 
 
-def growth(work: Callable[[Any], Any], make: Make) -> float:
-    """Return how many times longer four times as much takes; 4 is linear, 16 quadratic."""
+def is_linear(work: Callable[[Any], Any], make: Make) -> bool:
+    """Return whether four times as much takes about 4 times longer, not 16, in one of three tries."""
 
     def fastest(size: int) -> float:
         given = make(size)
@@ -36,7 +36,7 @@ def growth(work: Callable[[Any], Any], make: Make) -> float:
             times.append(process_time() - began)
         return min(times)
 
-    return min(fastest(4 * SMALL) / fastest(SMALL) for _ in range(3))
+    return any(fastest(4 * SMALL) / fastest(SMALL) < 9 for _ in range(3))
 
 
 def users(size: int) -> list[Any]:
@@ -63,7 +63,7 @@ def test_rendering_one_role_is_linear(form: str, make: Make) -> None:
     def window(size: int) -> Any:
         return window_of(format_named("openai-chat").parse(make(size)))
 
-    assert growth(render, window) < 9
+    assert is_linear(render, window)
 
 
 @pytest.mark.parametrize("of", [AnthropicFormat, BedrockFormat, GeminiFormat])
@@ -103,7 +103,7 @@ def unnamed_results(size: int) -> list[Any]:
 @pytest.mark.parametrize("form", ["openai-chat", "mistral"])
 @pytest.mark.parametrize("make", [unnamed_calls, unnamed_results])
 def test_parsing_calls_without_ids_is_linear(form: str, make: Make) -> None:
-    assert growth(format_named(form).parse, make) < 9
+    assert is_linear(format_named(form).parse, make)
 
 
 def test_results_without_ids_find_their_calls_by_name_and_order() -> None:
@@ -123,7 +123,7 @@ def test_naming_documents_alike_is_linear() -> None:
         blocks = [{"document": source}, {"text": "see"}]
         return [{"role": "user", "content": blocks * size}]
 
-    assert growth(BedrockFormat().frame, documents) < 9
+    assert is_linear(BedrockFormat().frame, documents)
 
 
 @pytest.mark.parametrize("form", ["anthropic", "bedrock", "gemini"])
