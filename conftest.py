@@ -232,6 +232,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         patch.chdir(path)
         patch.setattr(sys, "argv", ["memman"])
         patch.delenv("UV_RUN_RECURSION_DEPTH", raising=False)
+        patch.delenv("COLUMNS", raising=False)  # the width of what commands print
         yield path
 
 

@@ -36,6 +36,7 @@ LOG = [
 def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in (
         "MEMMAN_MODEL", "MEMMAN_SUMMARIZER", "MEMMAN_PLUGINS", "UV_RUN_RECURSION_DEPTH", "FORCE_COLOR",
+        "COLUMNS",
     ):  # fmt: skip
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(
