@@ -51,7 +51,8 @@ _SAME = 300  # tokens: windows of 30,000 that differ by less are the same for wh
 class Sizes(msgspec.Struct, frozen=True):
     """Lengths of windows and histories in entries, of exchanges in calls, and how often each is taken."""
 
-    windows: tuple[int, ...] = (250, 500, 1_000, 2_000, 4_000, 8_000)
+    # A compression by hand takes all that is old: from 500 entries on it fills the summarizer's prompt.
+    windows: tuple[int, ...] = (500, 1_000, 2_000, 4_000, 8_000)
     exchanges: tuple[int, ...] = (500, 1_000, 2_000, 4_000)
     histories: tuple[int, int] = (500, 50_000)
     digested: int = 100_000  # tokens
@@ -61,7 +62,7 @@ class Sizes(msgspec.Struct, frozen=True):
 
 FULL = Sizes()
 QUICK = Sizes(
-    windows=(250, 500, 1_000, 2_000),
+    windows=(500, 1_000, 2_000),
     exchanges=(500, 1_000, 2_000),
     histories=(500, 10_000),
     rounds=30,
