@@ -234,7 +234,7 @@ def encode(record: Record) -> bytes:
     try:
         payload = _encoder.encode(record)
         _decoder.decode(payload)
-    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+    except (msgspec.MsgspecError, TypeError, ValueError, OverflowError, RecursionError) as error:
         raise InvalidInput(
             f"a {type(record).__name__} record could not be read again, and nothing was written: {error}"
         ) from error
