@@ -39,7 +39,7 @@ _LOOKS: dict[str, tuple[str, str]] = {
 }
 _EMPTY = ("free",)
 _HINTS = {
-    "framing": "what is sent around the entries, and what is set aside",
+    "framing": "sent around the entries, or set aside",
 }
 
 

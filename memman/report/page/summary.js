@@ -9,7 +9,7 @@ const SINGLE = {
   message: "message", tool_call: "tool call", tool_result: "tool result", context: "context",
   summary: "summary", step: "change",
 };
-const HINTS = { framing: "what is sent around the entries, and what is set aside" };
+const HINTS = { framing: "sent around the entries, or set aside" };
 
 const HIDDEN = {
   redacted: "Its entries are as a redactor left them.",
