@@ -141,6 +141,7 @@ def test_a_failing_provider_is_told_and_never_raises(
     assert KEY not in heard[0].reason
 
 
+@pytest.mark.long
 def test_a_provider_that_never_answers_costs_one_deadline(
     provider: Provider, server: LoopbackServer, door: Any
 ) -> None:

@@ -186,7 +186,9 @@ class OfOneLoop(PlainCounter):
         (Swallowing, "a_model_that_is_not_supported_is_remembered"),
         (Swallowing, "refused_credentials_are_told_and_nobody_asks_again"),
         (Patient, "the_counter_itself_gives_up_at_its_time_out"),
-        (Blocking, "a_provider_that_never_answers_costs_the_deadline"),
+        pytest.param(
+            Blocking, "a_provider_that_never_answers_costs_the_deadline", marks=pytest.mark.long
+        ),
         (Changing, "the_request_is_not_changed"),
         (WithoutTools, "the_tools_reach_the_provider"),
         (WithoutSystem, "every_text_of_the_request_reaches_the_provider"),
