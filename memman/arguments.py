@@ -44,7 +44,7 @@ def checked_ids(new_id: Callable[[], str]) -> Callable[[], str]:
 
 
 def _answer_of(port: Callable[[], T], name: str) -> T:
-    """Return what a function without arguments returns. Raises `InvalidInput` if it raises."""
+    """Call a function without arguments. Raises `InvalidInput` if it raises."""
     try:
         return port()
     except Exception as error:

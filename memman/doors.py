@@ -236,7 +236,7 @@ class SyncDoor:
         renew_in_child(self._renew)
 
     def _renew(self) -> None:
-        """Begin without threads and with a lock that nobody holds."""
+        """Begin without threads and with a free lock."""
         self._lock = threading.Lock()  # for the lists
         self._idle: list[_Worker] = []
         self._abandoned: list[_Worker] = []

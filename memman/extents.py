@@ -1,4 +1,4 @@
-"""How large plain data is once it is written as JSON, measured before anybody writes it.
+"""The size of plain data as JSON, measured before it is encoded.
 
 A list that holds the same list twice is written twice: thirty lists can stand for a thousand million
 values. Each container is measured once, so measuring takes no longer than the data is large in memory.

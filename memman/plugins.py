@@ -214,7 +214,7 @@ _shared: Plugins | None = None
 
 
 def _renew_lock() -> None:
-    """Begin with a lock that nobody holds."""
+    """Begin with a free lock."""
     global _lock
     _lock = threading.Lock()
 

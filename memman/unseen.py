@@ -1,4 +1,4 @@
-"""Characters that end a line or that nobody sees: one list for everything that neutralizes text."""
+"""Line ends and invisible characters: one list for everything that neutralizes text."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ class Meter:
         renew_in_child(self._renew)
 
     def _renew(self) -> None:
-        """Begin with empty caches and a lock that nobody holds."""
+        """Begin with empty caches and a free lock."""
         self._lock = threading.Lock()
         self._names: LRUCache[str, int] = LRUCache(_NAMES_KEPT)
         self._recent: dict[

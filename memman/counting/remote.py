@@ -96,7 +96,7 @@ class RemoteMeter:
         renew_in_child(self._renew)
 
     def _renew(self) -> None:
-        """Begin with nothing known or under way, and a lock that nobody holds."""
+        """Begin with nothing known or under way, and a free lock."""
         self._lock = threading.Lock()
         self._answers: TLRUCache[bytes, TokenCount | Fallen] = TLRUCache(_KEPT, _until, self._timer)
         self._flights: dict[bytes, Flight] = {}

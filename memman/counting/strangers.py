@@ -38,7 +38,7 @@ _hung: TTLCache[tuple[Any, ...], str] = TTLCache(_REMEMBERED, _REMEMBERED_SECOND
 
 
 def _renew() -> None:
-    """Begin with nothing remembered and a lock that nobody holds."""
+    """Begin with nothing remembered and a free lock."""
     global _lock, _hung
     _lock, _hung = threading.Lock(), TTLCache(_REMEMBERED, _REMEMBERED_SECONDS)
 

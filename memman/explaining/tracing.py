@@ -92,7 +92,9 @@ def _named(trail: Trail, seq: int, replacement: int) -> list[str]:
         for item in record.replacements[replacement - 1 : replacement]
         if item.entry is not None
     }
-    return [name for name in trail.entries if not made.isdisjoint(_speakers(trail, name))]
+    return [
+        name for name in trail.entries if any(speaker in made for _, speaker in _steps(trail, name))
+    ]
 
 
 def _found(trail: Trail, starts: Mapping[str, int]) -> Iterator[Found]:
@@ -108,24 +110,18 @@ def _found(trail: Trail, starts: Mapping[str, int]) -> Iterator[Found]:
             fate=fates[name],
             start=start,
             method=history.method_of(name),
-            replaced_by=tuple(_chain(trail, name)),
+            replaced_by=tuple(hider for hider, _ in _steps(trail, name)),
             undo=orders.get(hider, ()),
             sent=trail.sent(trail.entries[name]),
         )
 
 
-def _speakers(trail: Trail, name: str) -> Iterator[str]:
-    """Yield the ids of what replaced an entry, and of what replaced that."""
-    speaker = trail.history.replaced_by(name)
-    while speaker is not None:
-        yield speaker
+def _steps(trail: Trail, name: str) -> Iterator[tuple[str, str | None]]:
+    """Yield each compression that replaced an entry or its replacement, and what took the place."""
+    speaker: str | None = name
+    while speaker is not None and (hider := trail.history.hider(speaker)) is not None:
         speaker = trail.history.replaced_by(speaker)
-
-
-def _chain(trail: Trail, name: str | None) -> Iterator[str]:
-    while name is not None and (hider := trail.history.hider(name)) is not None:
-        yield hider
-        name = trail.history.replaced_by(name)
+        yield hider, speaker
 
 
 def _remnants(trail: Trail, pattern: re.Pattern[str], values: frozenset[str]) -> Iterator[Remnant]:

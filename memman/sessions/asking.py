@@ -47,7 +47,7 @@ class RedactFailed(Exception):
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """What a compression is asked for; `automatic` if nobody asked."""
+    """A request for a compression; `automatic` if an add made it."""
 
     target_tokens: int | None = None
     focus: str | None = None

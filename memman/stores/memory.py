@@ -142,7 +142,7 @@ class MemoryStore:
         self._lock.release()
 
     def in_child(self) -> None:
-        """Begin with a lock that nobody holds."""
+        """Begin with a free lock."""
         self._lock = threading.Lock()
 
     def append(

@@ -42,7 +42,7 @@ class BedrockCounter:
         self._clients = Clients(self._region, client)
 
     def ready(self) -> None:
-        """Raises `CounterUnavailable` where a region or a profile is missing; asks nobody."""
+        """Raises `CounterUnavailable` where a region or a profile is missing; makes no request."""
         with told():
             self._clients.ready(DEADLINE_SECONDS)
 

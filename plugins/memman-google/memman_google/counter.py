@@ -32,7 +32,7 @@ class GoogleCounter:
         self.fingerprint = f"google:{self._clients.endpoint}"
 
     def ready(self) -> None:
-        """Raises `CounterUnavailable` where a key or a setting is missing; asks nobody."""
+        """Raises `CounterUnavailable` where a key or a setting is missing; makes no request."""
         with self._clients.told():
             self._clients.ready()
 

@@ -21,7 +21,7 @@ _loaded: dict[str, MistralCounter] = {}
 
 
 def _renew() -> None:
-    """Begin with a lock that nobody holds: a thread of the parent may have been loading."""
+    """Begin with a free lock: a thread of the parent may have been loading."""
     global _lock
     _lock = threading.Lock()
 

@@ -38,7 +38,7 @@ class OpenAICounter:
         self.fingerprint = f"openai:{self._clients.endpoint}"
 
     def ready(self) -> None:
-        """Raises `CounterUnavailable` where a key or a setting is missing; asks nobody."""
+        """Raises `CounterUnavailable` where a key or a setting is missing; makes no request."""
         self._clients.ready()
 
     def count_request(self, rendered: Mapping[str, Any], *, timeout: float) -> int:

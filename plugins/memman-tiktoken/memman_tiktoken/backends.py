@@ -55,7 +55,7 @@ _found: dict[tuple[str, str], Backend] = {}
 
 
 def _renew() -> None:
-    """Begin with a lock that nobody holds: a thread of the parent may have been loading."""
+    """Begin with a free lock: a thread of the parent may have been loading."""
     global _lock
     _lock = threading.Lock()
 

@@ -46,7 +46,7 @@ _downloads: dict[str, _Download] = {}
 
 
 def _renew() -> None:
-    """Begin with a lock that nobody holds: a thread of the parent may have been loading."""
+    """Begin with a free lock: a thread of the parent may have been loading."""
     global _lock
     _lock = threading.Lock()
     _downloads.clear()
