@@ -35,7 +35,7 @@ from benchmarks.usage import FULL, QUICK, SHARED, Sample, read_samples
 from memman.counting import builtin_specs, price_request, resolve
 from memman.counting.bodies import compact
 from memman.counting.requests import render_tools
-from memman.ports import ModelRef
+from memman.protocols import ModelRef
 
 Priced = Callable[[Sample], int]
 # Median absolute error in percent, on chat completions and messages.

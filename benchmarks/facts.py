@@ -178,11 +178,11 @@ def _plain_words(text: str) -> list[str]:
 
 
 def _entries(messages: Sequence[Message]) -> tuple[Entry, ...]:
-    drafts = format_named("openai-chat").parse(messages)
+    new_entries = format_named("openai-chat").parse(messages)
     at = datetime(2026, 1, 1, tzinfo=UTC)
     return tuple(
-        msgspec.structs.replace(entry_of(draft, f"e{seq}", at, TokenCount(0)), seq=seq)
-        for seq, draft in enumerate(drafts, 1)
+        msgspec.structs.replace(entry_of(new_entry, f"e{seq}", at, TokenCount(0)), seq=seq)
+        for seq, new_entry in enumerate(new_entries, 1)
     )
 
 

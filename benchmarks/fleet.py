@@ -210,8 +210,8 @@ def _check_session(store: Any, session: str, told: set[str], findings: Findings)
     findings.doubled += len(log) - len({record.id for _, record in log})
     findings.out_of_order += _disorder(marks)
     findings.gaps += [seq for seq, _ in log] != list(range(1, len(log) + 1))
-    folded = [slot.place() for slot in history.slots]
-    same = folded == [place for place, _ in snapshot.window] and history.ledger == snapshot.ledger
+    folded = [item.place() for item in history.items]
+    same = folded == [place for place, _ in snapshot.window] and history.totals == snapshot.totals
     findings.windows_wrong += not same
 
 

@@ -31,7 +31,7 @@ from benchmarks.tables import table
 from memman import EntryNotFound, MemoryConfig, MemoryManager, Refused, StoreConflict
 from memman.history import History
 from memman.plugins import shared_plugins
-from memman.ports import Snapshot
+from memman.protocols import Snapshot
 from memman.records import Added, Cleared, Compressed, Record, Undone
 from memman.stores import open_store
 
@@ -214,9 +214,9 @@ def _in_order(added: Sequence[str], number: int) -> bool:
 def _inconsistent(log: Sequence[tuple[int, Record]], snapshot: Snapshot) -> int:
     """In how many ways what the store has of the window differs from the fold of the log."""
     history = History.of(log)
-    folded = [slot.place() for slot in history.slots]
+    folded = [item.place() for item in history.items]
     kept = [place for place, _ in snapshot.window]
-    return (folded != kept) + (snapshot.ledger != history.ledger) + (snapshot.head != history.head)
+    return (folded != kept) + (snapshot.totals != history.totals) + (snapshot.head != history.head)
 
 
 def main() -> int:

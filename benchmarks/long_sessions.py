@@ -9,7 +9,7 @@ import msgspec
 
 from memman import Entry, TokenCount
 from memman.ids import new_id
-from memman.ports import Place, Store
+from memman.protocols import Store, StoredItem
 from memman.records import Added, Compressed, Replacement
 
 _RUN = 1_000  # entries that one compression replaces
@@ -32,7 +32,7 @@ def grow(store: Store, session: str, entries: int, window: int) -> None:
             record, summary_id = _compressed([*summary, *covered])
             summary = [summary_id]
             seqs = appended.seqs[len(covered) :]
-            places = [Place(0, 0, 1), *(Place(seq, -1, seq) for seq in seqs)]
+            places = [StoredItem(0, 0, 1), *(StoredItem(seq, -1, seq) for seq in seqs)]
             store.commit(session, appended.epoch, (record,), places, appended.head)
 
 

@@ -40,14 +40,14 @@ def measure() -> tuple[list[Goal], list[tuple[str, float]]]:
     models = Models(shared_plugins)
     memory = MemoryManager()
     configs = [MemoryConfig(model=model) for model in _MODELS]
-    meter = memory._verbs._resolver.meter  # noqa: SLF001 - what a manager does for each session
+    counter = memory._verbs._resolver.counter  # noqa: SLF001 - what a manager does for each session
     for config in configs:
-        meter(config)
+        counter(config)
     known = {
         "model_ref": _each(model_ref, _MODELS),
         "Models.ref": _each(models.ref, _MODELS),
         "Models.info": _each(models.info, _MODELS),
-        "a manager's counter": _each(meter, configs),
+        "a manager's counter": _each(counter, configs),
     }
     goals = [
         Goal(f"known model: {what}", cost, GOAL_MICROSECONDS, TIME_NOISE, "us")

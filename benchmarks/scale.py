@@ -30,7 +30,7 @@ from benchmarks.goals import Goal, any_failed, report
 from benchmarks.long_sessions import grow
 from benchmarks.tables import table
 from memman import MemoryConfig, MemoryManager, events
-from memman.ports import Store
+from memman.protocols import Store
 from memman.stores import MemoryStore, SQLiteStore
 
 SESSION = "long"

@@ -3,7 +3,7 @@
     python -m benchmarks.shapes [--quick]
 
 W1 is an append and a context, again and again; W3 the same in turns through many sessions of one system;
-W4 reads the context of a session with a long history. Contexts of W1 and W3 are sampled outside the
+W4 reads the context of a session with a long history. ContextBuilder of W1 and W3 are sampled outside the
 measured time and checked by what stands in them (`validity.Checker`).
 
 Exit codes: 0 each goal met or within its noise, 1 one was missed.

@@ -11,10 +11,10 @@ from typing import Any, Literal, NamedTuple, Protocol
 from benchmarks.instruments import Instruments
 from benchmarks.workload import Item
 from memman import Context, Entry, MemoryConfig, MemoryManager, TokenCount
-from memman.doors import SyncDoor, drive
 from memman.ids import new_id
 from memman.records import Added, Compressed, Replacement
-from memman.window import Exchange, Slot
+from memman.runtime import SyncRuntime, drive
+from memman.window import Exchange, WindowItem
 
 SESSION = "measured"
 
@@ -189,11 +189,11 @@ class Parts:
         self._instruments = instruments
         self._budget = budget
         self._max_entries = max_entries
-        self._door = instruments.shared("door", SyncDoor)
+        self._door = instruments.shared("door", SyncRuntime)
         self._lock, self._store_lock = threading.RLock(), threading.Lock()
         self._log: list[Added | Compressed] = []
         self._seqs: dict[str, int] = {}
-        self._slots: list[Slot] = []
+        self._slots: list[WindowItem] = []
         self._exchanges: list[Exchange] = []
         self._messages: list[dict[str, Any]] = []
         self._tokens = 0
@@ -221,7 +221,7 @@ class Parts:
             with self._store_lock:
                 self._log.append(Added(entry))
                 self._seqs[entry.id] = seq
-            slot = Slot(entry, seq, count.tokens)
+            slot = WindowItem(entry, seq, count.tokens)
             self._slots.append(slot)
             self._exchanges.append(Exchange((slot,), count.tokens, False))
             self._tokens += count.tokens
@@ -234,14 +234,14 @@ class Parts:
         return TokenCount(tokens, "client", "high", "parts", False, perf_counter() - began)
 
     async def _cut(self) -> None:
-        slots = self._slots
+        items = self._slots
         at, tokens = 0, self._tokens
-        while at < len(slots) - 1 and (
-            tokens > self._budget // 2 or len(slots) - at > self._max_entries // 2
+        while at < len(items) - 1 and (
+            tokens > self._budget // 2 or len(items) - at > self._max_entries // 2
         ):
-            tokens -= slots[at].tokens
+            tokens -= items[at].tokens
             at += 1
-        prompt = "\n".join([f"{s.entry.role}: {s.entry.text[:2_000]}" for s in slots[:at]])
+        prompt = "\n".join([f"{s.entry.role}: {s.entry.text[:2_000]}" for s in items[:at]])
         text = await self._door.ask(lambda: self._instruments.summarize(prompt), 60.0, False)
         count, seq = self._count(text), len(self._log) + 1
         now = datetime.now(UTC)
@@ -254,7 +254,7 @@ class Parts:
             token_count=count,
             seq=seq,
         )
-        replaced = Replacement(tuple([slot.entry.id for slot in slots[:at]]), summary, "summary")
+        replaced = Replacement(tuple([slot.entry.id for slot in items[:at]]), summary, "summary")
         record = Compressed(
             id=new_id(),
             at=now,
@@ -265,7 +265,7 @@ class Parts:
         )
         self._log.append(record)
         self._seqs[record.id] = seq
-        self._slots = [Slot(summary, slots[0].position, count.tokens), *slots[at:]]
+        self._slots = [WindowItem(summary, items[0].position, count.tokens), *items[at:]]
         self._exchanges = self._exchanges[at:]
         self._messages = self._messages[at:]
         self._tokens = tokens + count.tokens
@@ -281,10 +281,10 @@ class Parts:
                 return self._built[1]
             self._messages.append({"role": "user", "content": self._slots[-1].entry.content})
             count = TokenCount(self._tokens, "client", "high", "parts")
-            messages, slots = self._messages, self._slots
+            messages, items = self._messages, self._slots
             context = Context(
-                "openai-chat", self._budget, count, None, (), 0, messages, len(messages), slots,
-                len(slots), (0, 0, 0, 0),
+                "openai-chat", self._budget, count, None, (), 0, messages, len(messages), items,
+                len(items), (0, 0, 0, 0),
             )  # fmt: skip
             self._built = head, context
             return context

@@ -32,7 +32,7 @@ _SESSION = "s"
 
 
 class Checks:
-    """Contexts, refusals and broken rules by (budget, target)."""
+    """ContextBuilder, refusals and broken rules by (budget, target)."""
 
     def __init__(self) -> None:
         self.counts: dict[tuple[int, str], Counter[str]] = defaultdict(Counter)

@@ -20,7 +20,7 @@ import msgspec
 
 from memman.counting import Body, model_ref, read_body
 from memman.errors import FormatError
-from memman.ports import ModelRef
+from memman.protocols import ModelRef
 
 SHARED: Final = Path(__file__).resolve().parents[2] / "shared" / "data"
 QUICK: Final = ("fixture_usage.jsonl.gz",)

@@ -40,10 +40,10 @@ from memman.errors import (
     WrongEventLoop,
 )
 from memman.events import CompressionResult
-from memman.explaining import CompressionFate, EntryFate, Explanation, SummarizerState, Trigger
+from memman.explain import CompressionStatus, EntryStatus, Explanation, SummarizerState, Trigger
 from memman.hookspecs import hookimpl
 from memman.manager import MemoryManager
-from memman.ports import (
+from memman.protocols import (
     CounterSpec,
     FeedItem,
     ModelInfo,
@@ -69,12 +69,12 @@ __all__ = [
     "MemoryConfig",
     "MemoryManager",
     # what they work with and answer
-    "CompressionFate",
+    "CompressionStatus",
     "CompressionPlan",
     "CompressionResult",
     "Context",
     "Entry",
-    "EntryFate",
+    "EntryStatus",
     "Explanation",
     "FeedItem",
     "FilePart",

@@ -8,11 +8,11 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from memman.doors import is_async_callable
+from memman.display import format_error, safe_repr
 from memman.entries import check_id, check_text, encode_json, json_bytes
 from memman.errors import AsyncPortRefused, InvalidInput
 from memman.ids import check_nonce
-from memman.showing import shown, told
+from memman.runtime import is_async_callable
 
 T = TypeVar("T")
 NO_TOOLS: Final = b"[]"
@@ -32,7 +32,7 @@ def aware(clock: Callable[[], datetime]) -> Callable[[], datetime]:
     def now() -> datetime:
         time = _answer_of(clock, "clock")
         if not isinstance(time, datetime) or time.tzinfo is None:
-            raise InvalidInput(f"clock must return an aware datetime, not {shown(time)}")
+            raise InvalidInput(f"clock must return an aware datetime, not {safe_repr(time)}")
         return time
 
     return now
@@ -48,7 +48,7 @@ def _answer_of(port: Callable[[], T], name: str) -> T:
     try:
         return port()
     except Exception as error:
-        raise InvalidInput(f"{name} raised {told(error)}; nothing was changed") from error
+        raise InvalidInput(f"{name} raised {format_error(error)}; nothing was changed") from error
 
 
 def checked_nonces(new_nonce: Callable[[], str]) -> Callable[[], str]:
@@ -65,7 +65,7 @@ def system_text(system: Any) -> str:
     if not texts or None in texts:
         raise InvalidInput(
             "system must be a text, a list of text blocks, or a Content of text parts, not "
-            f"{shown(system, 60)}"
+            f"{safe_repr(system, 60)}"
         )
     return "\n\n".join([check_text(text, "system") for text in texts])
 
@@ -97,7 +97,9 @@ def tools_json(tools: Any) -> bytes:
     """Tool definitions as they are sent."""
     listed = isinstance(tools, Sequence) and not isinstance(tools, str | bytes)
     if not listed or not all(isinstance(tool, Mapping) for tool in tools):
-        raise InvalidInput(f"tools must be a list of definitions (dicts), not {shown(tools, 60)}")
+        raise InvalidInput(
+            f"tools must be a list of definitions (dicts), not {safe_repr(tools, 60)}"
+        )
     return json_bytes(list(tools), "tools")
 
 
@@ -108,26 +110,28 @@ def check_goal(target_tokens: Any, focus: Any, summarize: Any) -> None:
     number = isinstance(target_tokens, int) and not isinstance(target_tokens, bool)
     if target_tokens is not None and (not number or target_tokens < 1):
         raise InvalidInput(
-            f"target_tokens must be a number of tokens, at least 1, not {shown(target_tokens)}"
+            f"target_tokens must be a number of tokens, at least 1, not {safe_repr(target_tokens)}"
         )
     if focus is not None and not check_text(focus, "focus").strip():
         raise InvalidInput(
-            f"focus={shown(focus)} names nothing to attend to: say what, or leave it out"
+            f"focus={safe_repr(focus)} names nothing to attend to: say what, or leave it out"
         )
     if not isinstance(summarize, bool | None):
-        raise InvalidInput(f"summarize must be None, True or False, not {shown(summarize)}")
+        raise InvalidInput(f"summarize must be None, True or False, not {safe_repr(summarize)}")
 
 
 def check_switch(given: Any, name: str) -> None:
     """Raise `InvalidInput` unless it is True or False."""
     if not isinstance(given, bool):
-        raise InvalidInput(f"{name} must be True or False, not {shown(given, 60)}")
+        raise InvalidInput(f"{name} must be True or False, not {safe_repr(given, 60)}")
 
 
 def check_on_conflict(on_conflict: str) -> None:
     """Refuses what is none of the three words."""
     if on_conflict not in ("fail", "skip", "new_session"):
-        raise InvalidInput(f"on_conflict={shown(on_conflict)}: use 'fail', 'skip' or 'new_session'")
+        raise InvalidInput(
+            f"on_conflict={safe_repr(on_conflict)}: use 'fail', 'skip' or 'new_session'"
+        )
 
 
 def metadata_json(metadata: Mapping[str, Any]) -> msgspec.Raw:

@@ -21,7 +21,7 @@ from typing import Any, Self, TypeVar, overload
 
 import msgspec
 
-from memman import drafts, events
+from memman import events, new_entries
 from memman.archive import ArchiveInfo, ArchiveLimits, Packing, SessionState, Source, Target
 from memman.arguments import (
     NO_TOOLS,
@@ -38,18 +38,18 @@ from memman.arguments import (
 )
 from memman.compression import CompressionPlan, stages_of
 from memman.config import MemoryConfig, no_room, readable, resolve_budget, room_of
-from memman.contexts import Asked, price_given, rendering_in
-from memman.counting import Fallen, Meter, parse_overflow, sound_limits
-from memman.doors import AsyncDoor, Door, is_async_callable, refuse_async_port, settled
+from memman.counting import CountFailure, TokenCounter, parse_overflow, sound_limits
+from memman.counting.usage import usage_of
+from memman.display import safe_repr
 from memman.entries import (
     NO_JSON,
     Content,
-    Draft,
     Entry,
+    NewEntry,
     TokenCount,
-    check_draft,
     check_id,
     check_model,
+    check_new_entry,
     check_text,
     file_mode,
 )
@@ -61,14 +61,14 @@ from memman.errors import (
     MemmanError,
     SessionNotFound,
 )
-from memman.explaining import Explanation
+from memman.explain import Explanation
 from memman.formats import FormatName, plain_messages
 from memman.formats.plain import reported_usage
 from memman.formats.streams import whole
 from memman.ids import new_id as uuid7
 from memman.ids import new_nonce as random_nonce
 from memman.plugins import chosen_plugins
-from memman.ports import (
+from memman.protocols import (
     AsyncStore,
     FeedItem,
     LocalCounter,
@@ -80,21 +80,21 @@ from memman.ports import (
 from memman.records import UsageReported
 from memman.resolver import DEFAULT_FORMAT, Resolver
 from memman.results import Context, OverflowResult, SessionStats, Summary
-from memman.sessions import (
+from memman.runtime import AsyncRuntime, Runtime, is_async_callable, refuse_async_port, settled
+from memman.session import (
     Feed,
     Following,
     Importing,
-    LiveSessions,
     OnConflict,
     Session,
+    SessionCache,
     Wanted,
 )
-from memman.shared import ClosedStore, Shared
-from memman.showing import shown
+from memman.session.context import ContextRequest, price_given, rendering_in
+from memman.session.shared import ClosedStore, Shared
 from memman.signals import Subscription
 from memman.stores import MemoryStore, open_store
 from memman.summarizers import Asker, Summarizers
-from memman.usage import usage_of
 from memman.window import Window
 
 logger = logging.getLogger("memman")
@@ -166,13 +166,13 @@ class AsyncMemoryManager:
         trust_settings: bool = True,
     ) -> None:
         self._start(
-            AsyncDoor(), self, store, model, config, summarizer, counter, format, model_info, redact,
+            AsyncRuntime(), self, store, model, config, summarizer, counter, format, model_info, redact,
             plugins, clock, new_id, new_nonce, exclusive, trust_settings,
         )  # fmt: skip
 
     def _start(
         self,
-        door: Door,
+        door: Runtime,
         sender: Any,
         store: Any,
         model: str | None,
@@ -212,7 +212,7 @@ class AsyncMemoryManager:
             trust_settings=trust_settings,
             redact=redact,
             sender=sender,
-            meter=resolver.meter,
+            counter=resolver.counter,
             remote=resolver.remote,
             limits=resolver.limits,
             warn_unknown=resolver.warn_unknown,
@@ -222,7 +222,7 @@ class AsyncMemoryManager:
             check=self._check,
             check_change=self._check_change,
         )
-        self._sessions = LiveSessions(self._shared)
+        self._sessions = SessionCache(self._shared)
         self._subscriptions: set[Subscription] = set()
         if config is not None and not isinstance(config, MemoryConfig):
             raise InvalidInput(f"config must be a MemoryConfig, not {type(config).__name__}")
@@ -264,8 +264,8 @@ class AsyncMemoryManager:
             InvalidInput: something cannot be taken (a lone surrogate, NaN); nothing was changed.
             IdConflict: this id was added before with other content, or was deleted.
         """
-        draft = drafts.said("user", content, message_id)
-        return await settled(self._adding(session_id, draft, id, pinned, metadata, compress))
+        new_entry = new_entries.message("user", content, message_id)
+        return await settled(self._adding(session_id, new_entry, id, pinned, metadata, compress))
 
     async def add_assistant_message(
         self,
@@ -279,8 +279,8 @@ class AsyncMemoryManager:
         compress: bool | None = None,
     ) -> Entry:
         """Adds what the assistant said; arguments and errors as in `add_user_message`."""
-        draft = drafts.said("assistant", content, message_id)
-        return await settled(self._adding(session_id, draft, id, pinned, metadata, compress))
+        new_entry = new_entries.message("assistant", content, message_id)
+        return await settled(self._adding(session_id, new_entry, id, pinned, metadata, compress))
 
     async def add_system_message(
         self,
@@ -297,8 +297,8 @@ class AsyncMemoryManager:
 
         Arguments and errors as in `add_user_message`.
         """
-        draft = drafts.said("system", content, message_id)
-        return await settled(self._adding(session_id, draft, id, pinned, metadata, compress))
+        new_entry = new_entries.message("system", content, message_id)
+        return await settled(self._adding(session_id, new_entry, id, pinned, metadata, compress))
 
     async def add_tool_call(
         self,
@@ -324,8 +324,8 @@ class AsyncMemoryManager:
 
         The other arguments and the errors are those of `add_user_message`.
         """
-        draft = drafts.tool_call(name, arguments, call_id, message_id)
-        return await settled(self._adding(session_id, draft, id, pinned, metadata, compress))
+        new_entry = new_entries.tool_call(name, arguments, call_id, message_id)
+        return await settled(self._adding(session_id, new_entry, id, pinned, metadata, compress))
 
     async def add_tool_result(
         self,
@@ -353,8 +353,8 @@ class AsyncMemoryManager:
 
         The other arguments and the errors are those of `add_user_message`.
         """
-        draft = drafts.tool_result(name, content, call_id, is_error, message_id)
-        return await settled(self._adding(session_id, draft, id, pinned, metadata, compress))
+        new_entry = new_entries.tool_result(name, content, call_id, is_error, message_id)
+        return await settled(self._adding(session_id, new_entry, id, pinned, metadata, compress))
 
     async def add_context(
         self,
@@ -373,8 +373,8 @@ class AsyncMemoryManager:
         `metadata={"fold_key": ...}` as in `add_tool_result`; the other arguments and the errors are those
         of `add_user_message`.
         """
-        draft = drafts.context(source, content, message_id)
-        return await settled(self._adding(session_id, draft, id, pinned, metadata, compress))
+        new_entry = new_entries.context(source, content, message_id)
+        return await settled(self._adding(session_id, new_entry, id, pinned, metadata, compress))
 
     async def add_messages(
         self, session_id: str, messages: Any, format: FormatName | str = "auto"
@@ -401,11 +401,11 @@ class AsyncMemoryManager:
             if format == "auto"
             else self._resolver.format_named(format)
         )
-        drafts = [check_draft(draft) for draft in form.parse(plain)]
+        drafts = [check_new_entry(new_entry) for new_entry in form.parse(plain)]
         shared = self._shared
         labels = {
             label: shared.new_id()
-            for label in dict.fromkeys(draft.message_id for draft in drafts)
+            for label in dict.fromkeys(new_entry.message_id for new_entry in drafts)
             if label is not None
         }
         usage = self._readable_usage(reported_usage(given))
@@ -469,7 +469,9 @@ class AsyncMemoryManager:
             ConfigError: the new limit leaves no room for `reserve_output`; nothing was changed.
         """
         if not isinstance(error, BaseException | str):
-            raise InvalidInput(f"error must be an exception or its text, not {shown(error, 60)}")
+            raise InvalidInput(
+                f"error must be an exception or its text, not {safe_repr(error, 60)}"
+            )
         name = self._shared.config.model if model is None else model
         if name is None:
             raise InvalidInput("whose limit is it? Pass model=, or give the manager a model")
@@ -561,7 +563,7 @@ class AsyncMemoryManager:
         """
         wanted = [ids] if isinstance(ids, str) else ids
         if not isinstance(wanted, Sequence) or not all(isinstance(name, str) for name in wanted):
-            raise InvalidInput(f"ids must be a list of entry ids, not {shown(ids, 60)}")
+            raise InvalidInput(f"ids must be a list of entry ids, not {safe_repr(ids, 60)}")
         names = [check_text(name, "ids") for name in wanted]
         await (await self._sessions.known(session_id)).delete(names)
 
@@ -660,7 +662,7 @@ class AsyncMemoryManager:
         config = self._shared.config
         if model is not None:
             config = config.updated({"model": check_model(model)})
-        meter = self._resolver.meter(config)
+        meter = self._resolver.counter(config)
         if system is not None:
             system = system_text(system)
         encoded = tools_json(tools) if tools is not None else NO_TOOLS
@@ -706,7 +708,7 @@ class AsyncMemoryManager:
                 this one before it was restored or begun anew.
         """
         if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
-            raise InvalidInput(f"limit must be a number of records, not {shown(limit, 60)}")
+            raise InvalidInput(f"limit must be a number of records, not {safe_repr(limit, 60)}")
         await self._sessions.catch_up(session_id)
         return await Feed(self._shared, session_id, after).page(limit)
 
@@ -930,25 +932,25 @@ class AsyncMemoryManager:
     def _adding(
         self,
         session_id: str,
-        draft: Draft,
+        new_entry: NewEntry,
         entry_id: str | None,
         pinned: bool,
         metadata: Mapping[str, Any] | None,
         compress: bool | None,
     ) -> Entry | Coroutine[Any, Any, Entry]:
         """Checks what was given; the session does the rest."""
-        draft = check_draft(draft)
+        new_entry = check_new_entry(new_entry)
         if entry_id is not None:
             entry_id = check_id(entry_id, "id")
         if pinned is not False and pinned is not True:
-            raise InvalidInput(f"pinned must be True or False, not {shown(pinned)}")
+            raise InvalidInput(f"pinned must be True or False, not {safe_repr(pinned)}")
         if compress is not None and not isinstance(compress, bool):
-            raise InvalidInput(f"compress must be True, False or None, not {shown(compress)}")
+            raise InvalidInput(f"compress must be True, False or None, not {safe_repr(compress)}")
         encoded = NO_JSON if metadata is None else metadata_json(metadata)
         session = self._sessions.named(session_id)
         if entry_id is None:
-            return session.add_here(draft, pinned, encoded, compress)
-        return session.add(draft, entry_id, pinned, encoded, compress)
+            return session.add_here(new_entry, pinned, encoded, compress)
+        return session.add(new_entry, entry_id, pinned, encoded, compress)
 
     def _building(
         self,
@@ -962,20 +964,20 @@ class AsyncMemoryManager:
     ) -> Context | Coroutine[Any, Any, Context]:
         """Checks what was given; the session does the rest."""
         if budget is not None and (isinstance(budget, bool) or not isinstance(budget, int)):
-            raise InvalidInput(f"budget must be a number of tokens, not {shown(budget)}")
+            raise InvalidInput(f"budget must be a number of tokens, not {safe_repr(budget)}")
         if system is not None:
             system = system_text(system)
         if model is not None:
             model = check_model(model)
         form = self._shared.format if format is None else self._resolver.format_named(format).name
         encoded = tools_json(tools) if tools is not None and tools != [] else None
-        asked = Asked(form, model, budget, system, encoded)
+        asked = ContextRequest(form, model, budget, system, encoded)
         self._door.enter()
         session = self._sessions.find(session_id)
         context = session.build_here(asked) if session is not None else None
         return self._built(session_id, asked, missing_ok) if context is None else context
 
-    async def _built(self, session_id: str, asked: Asked, missing_ok: bool) -> Context:
+    async def _built(self, session_id: str, asked: ContextRequest, missing_ok: bool) -> Context:
         try:
             return await (await self._sessions.known(session_id)).build(asked)
         except SessionNotFound:
@@ -1034,7 +1036,7 @@ class AsyncMemoryManager:
         resolve_budget(config, self._resolver.limits(config.model))
         self._resolver.warn_unknown(config)
         self._summarizers.check(config.summarizer, (managers or self._shared.config).summarizer)
-        self._resolver.meter(config)
+        self._resolver.counter(config)
 
     def _learn_limits(self, model: str, info: ModelInfo) -> None:
         """Takes other limits of a model, if no settings contradict them."""
@@ -1071,19 +1073,21 @@ class AsyncMemoryManager:
         bare = where == path.name and path.suffix not in _FILES
         return bare and not file_mode(path) and self._resolver.limits(where) is not None
 
-    def _given(self, system: str | None, tools: bytes | None, meter: Meter) -> int:
+    def _given(self, system: str | None, tools: bytes | None, meter: TokenCounter) -> int:
         """The tokens of a system prompt and of tools beside what is no request."""
         if system is None and tools is None:
             return 0
         prompt = meter.text_cached(system) if system else 0
         return prompt + (meter.tools_cached(tools, self._shared.format) if tools else 0)
 
-    def _priced(self, messages: Any, system: str | None, tools: bytes | None, meter: Meter) -> int:
+    def _priced(
+        self, messages: Any, system: str | None, tools: bytes | None, meter: TokenCounter
+    ) -> int:
         """A provider's messages as they would be sent: content and framing."""
         plain = plain_messages(whole(messages))
         form = self._resolver.detected(plain)
-        craft = self._shared.craft(meter)
-        window = _window_of([craft(draft) for draft in form.parse(plain)])
+        make_entry = self._shared.make_entry(meter)
+        window = _window_of([make_entry(new_entry) for new_entry in form.parse(plain)])
         rendering = rendering_in(form, meter)
         rendering.update(window)
         beside = sum(price_given(system, tools, meter, form))
@@ -1095,7 +1099,7 @@ class AsyncMemoryManager:
         system: str | None,
         tools: bytes | None,
         config: MemoryConfig,
-        meter: Meter,
+        meter: TokenCounter,
     ) -> TokenCount | None:
         """Return the provider's count of a request with this content; None if there is none to have."""
         remote = self._resolver.remote(config.updated({"count_policy": "confirm"}))
@@ -1111,24 +1115,24 @@ class AsyncMemoryManager:
             "system": rendering.system(system),
             "tools": msgspec.json.decode(tools) if tools else [],
         }
-        answer = await self._door.price(remote.meter, request)
-        if isinstance(answer, Fallen):
+        answer = await self._door.price(remote.counter, request)
+        if isinstance(answer, CountFailure):
             logger.warning("%s was not counted exactly: %s", config.model, answer.reason)
             return None
         count: TokenCount = answer
         return count
 
-    def _entries_in(self, content: Any, meter: Meter) -> list[Entry]:
+    def _entries_in(self, content: Any, meter: TokenCounter) -> list[Entry]:
         """Return a text, entries or messages as entries."""
         if isinstance(content, Entry):
             return [content]
         if isinstance(content, list | tuple) and all(isinstance(item, Entry) for item in content):
             return list(content)
-        craft = self._shared.craft(meter)
+        make_entry = self._shared.make_entry(meter)
         if isinstance(content, str):
-            return [craft(check_draft(drafts.said("user", content, None)))]
+            return [make_entry(check_new_entry(new_entries.message("user", content, None)))]
         plain = plain_messages(whole(content))
-        return [craft(draft) for draft in self._resolver.detected(plain).parse(plain)]
+        return [make_entry(new_entry) for new_entry in self._resolver.detected(plain).parse(plain)]
 
     def _summarizer_for(self, config: MemoryConfig) -> Asker | None:
         return self._summarizers.chosen(config.summarizer, self._shared.config.summarizer)
@@ -1154,7 +1158,7 @@ def _checked_limits(model: str | None, info: ModelInfo) -> tuple[str, ModelInfo]
     if not isinstance(info, ModelInfo) or not sound_limits(info):
         raise ConfigError(
             "model_info must be a ModelInfo(context, max_input, max_output) of positive numbers of "
-            f"tokens, not {shown(info, 60)}"
+            f"tokens, not {safe_repr(info, 60)}"
         )
     return model, info
 

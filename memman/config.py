@@ -15,10 +15,10 @@ from typing import Any, Final, Literal, Self
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from memman.display import known_names, safe_repr, warn_once
 from memman.entries import is_blank, names_nothing
 from memman.errors import ConfigError
 from memman.presets import SUMMARISE, Preset, PresetName, preset_named
-from memman.showing import among, shown, warn_once
 
 CountPolicy = Literal["local", "confirm", "estimate"]
 OnFailure = Literal["fallback", "keep", "raise"]
@@ -94,12 +94,12 @@ class MemoryConfig:
         for name, choices in _CHOICES.items():
             if getattr(self, name) not in choices:
                 raise ConfigError(
-                    f"{name}={shown(getattr(self, name))} is not one of {', '.join(map(repr, choices))}"
+                    f"{name}={safe_repr(getattr(self, name))} is not one of {', '.join(map(repr, choices))}"
                 )
         for name in _NAMES:
             value = getattr(self, name)
             if not isinstance(value, str | None):
-                raise ConfigError(f"{name} must be a name or None, not {shown(value, 60)}")
+                raise ConfigError(f"{name} must be a name or None, not {safe_repr(value, 60)}")
             if value is not None and is_blank(value):
                 raise ConfigError(names_nothing(name, value))
         _check_prompt(self.summary_prompt)
@@ -193,8 +193,8 @@ def readable(stored: Mapping[str, Any]) -> dict[str, Any]:
 def _check_names(settings: Mapping[str, Any]) -> None:
     """Raise `ConfigError` for an unknown setting, with a suggestion."""
     if unknown := settings.keys() - set(SETTINGS):
-        name = min(unknown, key=shown)
-        raise ConfigError(f"unknown setting {shown(name)}{among(name, SETTINGS)}")
+        name = min(unknown, key=safe_repr)
+        raise ConfigError(f"unknown setting {safe_repr(name)}{known_names(name, SETTINGS)}")
 
 
 class Budget(msgspec.Struct, frozen=True):
@@ -374,10 +374,10 @@ def _check_range(name: str, value: Any, low: float, high: float, kinds: tuple[ty
     boolean_expected = kinds == (bool,)
     if not isinstance(value, kinds) or (isinstance(value, bool) and not boolean_expected):
         allowed = " or ".join("None" if kind is type(None) else kind.__name__ for kind in kinds)
-        raise ConfigError(f"{name} must be {allowed}, not {shown(value)}")
+        raise ConfigError(f"{name} must be {allowed}, not {safe_repr(value)}")
     if isinstance(value, int | float) and not low <= value <= high:
         raise ConfigError(
-            f"{name}={shown(value)} is out of range: it must be from {low:,} to {high:,}"
+            f"{name}={safe_repr(value)} is out of range: it must be from {low:,} to {high:,}"
         )
 
 

@@ -17,15 +17,15 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
+from memman.display import safe_repr
 from memman.errors import InvalidInput
 from memman.extents import MAX_DEPTH, MAX_ENTRY_BYTES, check_extent
-from memman.showing import shown
 from memman.unseen import gap
 
 EntryType = Literal["message", "tool_call", "tool_result", "context", "summary"]
 """What an entry is."""
 Role = Literal["system", "user", "assistant", "tool"]
-"""Who said it. Contexts and summaries have the role system."""
+"""Who said it. ContextBuilder and summaries have the role system."""
 Method = Literal["api", "client", "estimation"]
 Accuracy = Literal["high", "medium", "low"]
 """How far a count is to be trusted; high only where the model's own vocabulary counted."""
@@ -184,7 +184,7 @@ class Entry(
         return decode_json(self.raw_json)
 
 
-class Draft(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+class NewEntry(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """An entry before it has an identity, a time and a count: what `parse` and the verbs produce."""
 
     type: EntryType
@@ -198,11 +198,11 @@ class Draft(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     raw_json: msgspec.Raw = NO_JSON
 
 
-D = TypeVar("D", Draft, Entry)
+D = TypeVar("D", NewEntry, Entry)
 
 
 def entry_of(
-    draft: Draft,
+    new_entry: NewEntry,
     entry_id: str,
     at: datetime,
     count: TokenCount,
@@ -212,18 +212,20 @@ def entry_of(
     """The entry of a draft, with its identity, time and count."""
     return Entry(
         id=entry_id,
-        type=draft.type,
-        role=draft.role,
-        content=draft.content,
+        type=new_entry.type,
+        role=new_entry.role,
+        content=new_entry.content,
         timestamp=at,
         token_count=count,
-        call_id=draft.call_id,
-        name=draft.name,
-        message_id=draft.message_id,
-        is_error=draft.is_error,
+        call_id=new_entry.call_id,
+        name=new_entry.name,
+        message_id=new_entry.message_id,
+        is_error=new_entry.is_error,
         pinned=pinned,
-        metadata_json=metadata_json if draft.metadata_json is NO_JSON else draft.metadata_json,
-        raw_json=draft.raw_json,
+        metadata_json=metadata_json
+        if new_entry.metadata_json is NO_JSON
+        else new_entry.metadata_json,
+        raw_json=new_entry.raw_json,
     )
 
 
@@ -322,9 +324,9 @@ def fault_in_json(value: Any, path: str = "$", depth: int = 0) -> str:
     if isinstance(value, dict):
         odd = [key for key in value if not isinstance(key, str)]
         if odd:
-            return f"the key {shown(odd[0])} at {path} is not a string"
+            return f"the key {safe_repr(odd[0])} at {path} is not a string"
         if broken := [key for key in value if not is_encodable(key)]:
-            return f"the key {shown(broken[0])} at {path} holds a lone surrogate"
+            return f"the key {safe_repr(broken[0])} at {path} holds a lone surrogate"
         inside = ((f"{path}.{key}", item) for key, item in value.items())
         return next(filter(None, (fault_in_json(item, at, depth + 1) for at, item in inside)), "")
     if isinstance(value, list):
@@ -411,7 +413,7 @@ def _check_block(block: object, what: str) -> None:
     """Refuses a block that would leave an export that nobody can read."""
     if not isinstance(block, msgspec.Raw):
         raise InvalidInput(
-            f"{what}: block of an OpaquePart must be msgspec.Raw with JSON in it, not {shown(block, 60)}"
+            f"{what}: block of an OpaquePart must be msgspec.Raw with JSON, not {safe_repr(block, 60)}"
         )
     try:
         deep = depth_of(msgspec.json.decode(block), MAX_DEPTH) > MAX_DEPTH
@@ -423,25 +425,25 @@ def _check_block(block: object, what: str) -> None:
         )
 
 
-def check_draft(draft: D) -> D:
+def check_new_entry(new_entry: D) -> D:
     """The draft with plain strings. Refuses what a store, an export or a provider would refuse."""
     changed: dict[str, Any] = {}
-    content: Content = draft.content
+    content: Content = new_entry.content
     if type(content) is not str or not content.isascii():
         plain = check_content(content, "content")
         if plain is not content:
             changed["content"] = plain
-    name, call_id, message_id = draft.name, draft.call_id, draft.message_id
-    if name is not None and (plain := check_name(name, draft.type)) is not name:
+    name, call_id, message_id = new_entry.name, new_entry.call_id, new_entry.message_id
+    if name is not None and (plain := check_name(name, new_entry.type)) is not name:
         changed["name"] = plain
     if call_id is not None and (plain := check_id(call_id, "call_id")) is not call_id:
         changed["call_id"] = plain
     if message_id is not None and (plain := check_id(message_id, "message_id")) is not message_id:
         changed["message_id"] = plain
-    if draft.is_error is not False and draft.is_error is not True:
-        raise InvalidInput(f"is_error must be True or False, not {shown(draft.is_error)}")
-    _check_size(draft)
-    return msgspec.structs.replace(draft, **changed) if changed else draft
+    if new_entry.is_error is not False and new_entry.is_error is not True:
+        raise InvalidInput(f"is_error must be True or False, not {safe_repr(new_entry.is_error)}")
+    _check_size(new_entry)
+    return msgspec.structs.replace(new_entry, **changed) if changed else new_entry
 
 
 def check_name(name: object, kind: EntryType) -> str:
@@ -458,11 +460,11 @@ def check_name(name: object, kind: EntryType) -> str:
     return plain
 
 
-def _check_size(draft: Draft | Entry) -> None:
+def _check_size(new_entry: NewEntry | Entry) -> None:
     """Refuses an entry that is larger than `MAX_ENTRY_BYTES`, with what its provider sent beside it."""
-    content = draft.content
+    content = new_entry.content
     parts = (content,) if isinstance(content, str) else content
-    size = len(memoryview(draft.raw_json)) + len(memoryview(draft.metadata_json))
+    size = len(memoryview(new_entry.raw_json)) + len(memoryview(new_entry.metadata_json))
     size += sum(map(_bytes_of, parts))
     if size > MAX_ENTRY_BYTES:
         raise InvalidInput(

@@ -26,7 +26,7 @@ import msgspec
 
 from memman.entries import Entry
 from memman.errors import InvalidInput
-from memman.ports import FeedItem
+from memman.protocols import FeedItem
 from memman.records import (
     NO_COST,
     Added,

@@ -17,29 +17,31 @@ from memman.records import (
     Cleared,
     Compressed,
     Deleted,
-    Ledger,
     Opened,
     Pinned,
     Record,
     Replacement,
     ReplacementMethod,
+    SessionTotals,
     Undone,
 )
-from memman.window import Slot, compress_slots
+from memman.window import WindowItem, compress_slots
 
 
 class History:
     """Folds records in log order; raises `Refused` or `EntryNotFound` for one that cannot follow."""
 
     def __init__(self) -> None:
-        self.slots: list[Slot] = []
+        self.items: list[WindowItem] = []
         self.head = 0
-        self.ledger = Ledger()
+        self.totals = SessionTotals()
         self.added: dict[str, Entry] = {}
         self.compressions: dict[str, Compressed] = {}  # those in force, in log order
         self._seqs: dict[str, int] = {}  # compression id -> its place in the log
         self._undone: dict[str, int] = {}  # compression id -> the seq of its undo
-        self._hidden: dict[str, list[Slot]] = {}  # compression id -> the slots that it replaced
+        self._hidden: dict[
+            str, list[WindowItem]
+        ] = {}  # compression id -> the slots that it replaced
         self._hider: dict[str, str] = {}  # entry id -> compression id
         self._replaced_by: dict[str, Replacement] = {}  # entry id -> what stands for it
         self._speaks_for: dict[str, list[str]] = {}  # replacement -> the entries that it stands for
@@ -55,33 +57,33 @@ class History:
     def apply(self, seq: int, record: Record) -> None:
         """Takes the next record of the log."""
         match record:
-            case Opened() if self.ledger.nonce:
+            case Opened() if self.totals.nonce:
                 raise InvalidInput("the session was opened before")
             case Added(entry):
                 entry = msgspec.structs.replace(entry, seq=seq)
                 self.added[entry.id] = entry
-                self.slots.append(Slot(entry, seq, entry.token_count.tokens, entry.pinned))
+                self.items.append(WindowItem(entry, seq, entry.token_count.tokens, entry.pinned))
             case Compressed():
                 self._compress(seq, record)
             case Undone():
-                self.slots = self.undo(record.compression_id)
+                self.items = self.undo(record.compression_id)
                 self._forget(record.compression_id)
                 self._undone[record.compression_id] = seq
             case Pinned():
-                self.slots = pin_slots(self.slots, record.entry_id, record.on)
+                self.items = pin_items(self.items, record.entry_id, record.on)
             case Deleted():
                 self._delete(record.ids)
             case Cleared():
                 self._clear()
         self.head = seq
-        self.ledger = self.ledger.after(seq, record)
+        self.totals = self.totals.after(seq, record)
 
     # ------------------------------------------------------------ questions
 
-    def undo(self, compression_id: str) -> list[Slot]:
+    def undo(self, compression_id: str) -> list[WindowItem]:
         """The window without that compression. Raises as `undo_compression` does."""
         record = self._in_force(compression_id)
-        active = {slot.entry.id: slot for slot in self.slots}
+        active = {slot.entry.id: slot for slot in self.items}
         for item in record.replacements:
             if item.entry is None:
                 continue
@@ -93,7 +95,7 @@ class History:
                 )
             if active[item.entry.id].pinned:
                 raise Refused(f"replacement {item.entry.id} is pinned: unpin it before the undo")
-        return self._unfolded(self.slots, compression_id)
+        return self._unfolded(self.items, compression_id)
 
     def outermost(self, entry_id: str) -> str | None:
         """The compression that hides an entry and is not hidden itself; None for an active entry."""
@@ -187,7 +189,7 @@ class History:
 
     def entries(self) -> list[Entry]:
         """Every added entry of the era in log order, with what is derived about it."""
-        pinned = {slot.entry.id for slot in self.slots if slot.pinned}
+        pinned = {slot.entry.id for slot in self.items if slot.pinned}
         shown = self.shown()
         return [
             msgspec.structs.replace(
@@ -231,10 +233,10 @@ class History:
                 due += self._speaks_for.get(name, ())
         return sorted(found, key=lambda entry: entry.seq)
 
-    def without(self, ids: Iterable[str]) -> tuple[list[Slot], int, int]:
+    def without(self, ids: Iterable[str]) -> tuple[list[WindowItem], int, int]:
         """The window after a deletion, and the entries and tokens that the era loses."""
         doomed = set(ids)
-        slots: Iterable[Slot] = self.slots
+        slots: Iterable[WindowItem] = self.items
         for name in self._covering(doomed):
             slots = self._unfolded(slots, name)
         lost = [self.added[name].token_count.tokens for name in doomed if name in self.added]
@@ -245,8 +247,8 @@ class History:
     def _compress(self, seq: int, record: Compressed) -> None:
         if record.id in self.compressions:
             raise InvalidInput(f"compression {record.id} is in the log twice")
-        before = {slot.entry.id: slot for slot in self.slots}
-        self.slots = compress_slots(self.slots, record, seq)
+        before = {slot.entry.id: slot for slot in self.items}
+        self.items = compress_slots(self.items, record, seq)
         self.compressions[record.id] = record
         self._seqs[record.id] = seq
         self._hidden[record.id] = [before[i] for item in record.replacements for i in item.ids]
@@ -258,7 +260,7 @@ class History:
             if speaker is not None:
                 self._speaks_for.setdefault(speaker, []).extend(item.ids)
 
-    def _unfolded(self, slots: Iterable[Slot], compression_id: str) -> list[Slot]:
+    def _unfolded(self, slots: Iterable[WindowItem], compression_id: str) -> list[WindowItem]:
         kept = [slot for slot in slots if slot.compression != compression_id]
         return sorted(kept + self._hidden[compression_id], key=lambda slot: slot.position)
 
@@ -282,14 +284,14 @@ class History:
     def _delete(self, ids: tuple[str, ...]) -> None:
         doomed = set(ids)
         covering = self._covering(doomed)
-        self.slots, _, _ = self.without(doomed)
+        self.items, _, _ = self.without(doomed)
         for name in covering:
             self._forget(name)
         for name in doomed & self.added.keys():
             del self.added[name]
 
     def _clear(self) -> None:
-        self.slots = []
+        self.items = []
         self.added.clear()
         self.compressions.clear()
         self._seqs.clear()
@@ -305,11 +307,13 @@ def speaker_of(item: Replacement) -> str | None:
     return item.entry.id if item.entry is not None else item.into
 
 
-def pin_slots(slots: list[Slot], entry_id: str, on: bool) -> list[Slot]:
+def pin_items(slots: list[WindowItem], entry_id: str, on: bool) -> list[WindowItem]:
     """The window with one entry pinned or unpinned. Raises `EntryNotFound` unless it is active."""
     for number, slot in enumerate(slots):
         if slot.entry.id == entry_id:
-            changed = Slot(slot.entry, slot.position, slot.tokens, on, slot.index, slot.compression)
+            changed = WindowItem(
+                slot.entry, slot.position, slot.tokens, on, slot.index, slot.compression
+            )
             return [*slots[:number], changed, *slots[number + 1 :]]
     raise EntryNotFound(
         f"entry {entry_id!r} is not active in this session's window, so it cannot be pinned or "

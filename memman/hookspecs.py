@@ -17,7 +17,7 @@ from typing import Any
 
 import pluggy
 
-from memman.ports import CounterSpec, Format, ModelInfo, ModelRef, Store, Summarizer
+from memman.protocols import CounterSpec, Format, ModelInfo, ModelRef, Store, Summarizer
 
 PROJECT = "memman"
 hookspec = pluggy.HookspecMarker(PROJECT)

@@ -11,8 +11,8 @@ import re
 import time
 from typing import Any
 
+from memman.display import safe_repr
 from memman.errors import InvalidInput
-from memman.showing import shown
 
 _MILLISECOND = 1_000_000  # nanoseconds
 _VERSION_AND_VARIANT = 0xF << 76 | 0x3 << 62  # the bits that RFC 9562 fixes
@@ -38,5 +38,5 @@ def new_nonce() -> str:
 def check_nonce(nonce: Any) -> str:
     """Return the nonce. Raises `InvalidInput` unless it is 8 to 64 hexadecimal digits."""
     if not isinstance(nonce, str) or not _NONCE.fullmatch(nonce):
-        raise InvalidInput(f"a nonce must be 8 to 64 hexadecimal digits, not {shown(nonce)}")
+        raise InvalidInput(f"a nonce must be 8 to 64 hexadecimal digits, not {safe_repr(nonce)}")
     return nonce

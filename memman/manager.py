@@ -16,18 +16,18 @@ from datetime import datetime
 from types import CoroutineType
 from typing import Any, Self, TypeVar, overload
 
-from memman import drafts, events
+from memman import events, new_entries
 from memman.archive import ArchiveInfo, ArchiveLimits, Packing, SessionState, Source, Target
 from memman.async_manager import AsyncMemoryManager, Redact, State
 from memman.compression import CompressionPlan
 from memman.config import MemoryConfig
-from memman.doors import SyncDoor, suspended
 from memman.entries import Content, Entry, TokenCount
-from memman.explaining import Explanation
+from memman.explain import Explanation
 from memman.formats import FormatName
-from memman.ports import FeedItem, LocalCounter, ModelInfo, Store, Summarizer
+from memman.protocols import FeedItem, LocalCounter, ModelInfo, Store, Summarizer
 from memman.results import Context, OverflowResult, SessionStats, Summary
-from memman.sessions import OnConflict
+from memman.runtime import SyncRuntime, suspended
+from memman.session import OnConflict
 from memman.signals import Subscription
 
 T = TypeVar("T")
@@ -90,7 +90,7 @@ class MemoryManager:
     ) -> None:
         self._verbs = verbs = AsyncMemoryManager.__new__(AsyncMemoryManager)
         verbs._start(  # noqa: SLF001 - the two doors are one class in two forms
-            SyncDoor(), self, store, model, config, summarizer, counter, format, model_info, redact,
+            SyncRuntime(), self, store, model, config, summarizer, counter, format, model_info, redact,
             plugins, clock, new_id, new_nonce, exclusive, trust_settings,
         )  # fmt: skip
         self._adding, self._building = verbs._adding, verbs._building  # noqa: SLF001 - likewise
@@ -144,8 +144,8 @@ class MemoryManager:
             InvalidInput: something cannot be taken (a lone surrogate, NaN); nothing was changed.
             IdConflict: this id was added before with other content, or was deleted.
         """
-        draft = drafts.said("user", content, message_id)
-        return self._now(self._adding, session_id, draft, id, pinned, metadata, compress)
+        new_entry = new_entries.message("user", content, message_id)
+        return self._now(self._adding, session_id, new_entry, id, pinned, metadata, compress)
 
     def add_assistant_message(
         self,
@@ -159,8 +159,8 @@ class MemoryManager:
         compress: bool | None = None,
     ) -> Entry:
         """Adds what the assistant said; arguments and errors as in `add_user_message`."""
-        draft = drafts.said("assistant", content, message_id)
-        return self._now(self._adding, session_id, draft, id, pinned, metadata, compress)
+        new_entry = new_entries.message("assistant", content, message_id)
+        return self._now(self._adding, session_id, new_entry, id, pinned, metadata, compress)
 
     def add_system_message(
         self,
@@ -177,8 +177,8 @@ class MemoryManager:
 
         Arguments and errors as in `add_user_message`.
         """
-        draft = drafts.said("system", content, message_id)
-        return self._now(self._adding, session_id, draft, id, pinned, metadata, compress)
+        new_entry = new_entries.message("system", content, message_id)
+        return self._now(self._adding, session_id, new_entry, id, pinned, metadata, compress)
 
     def add_tool_call(
         self,
@@ -204,8 +204,8 @@ class MemoryManager:
 
         The other arguments and the errors are those of `add_user_message`.
         """
-        draft = drafts.tool_call(name, arguments, call_id, message_id)
-        return self._now(self._adding, session_id, draft, id, pinned, metadata, compress)
+        new_entry = new_entries.tool_call(name, arguments, call_id, message_id)
+        return self._now(self._adding, session_id, new_entry, id, pinned, metadata, compress)
 
     def add_tool_result(
         self,
@@ -233,8 +233,8 @@ class MemoryManager:
 
         The other arguments and the errors are those of `add_user_message`.
         """
-        draft = drafts.tool_result(name, content, call_id, is_error, message_id)
-        return self._now(self._adding, session_id, draft, id, pinned, metadata, compress)
+        new_entry = new_entries.tool_result(name, content, call_id, is_error, message_id)
+        return self._now(self._adding, session_id, new_entry, id, pinned, metadata, compress)
 
     def add_context(
         self,
@@ -253,8 +253,8 @@ class MemoryManager:
         `metadata={"fold_key": ...}` as in `add_tool_result`; the other arguments and the errors are those
         of `add_user_message`.
         """
-        draft = drafts.context(source, content, message_id)
-        return self._now(self._adding, session_id, draft, id, pinned, metadata, compress)
+        new_entry = new_entries.context(source, content, message_id)
+        return self._now(self._adding, session_id, new_entry, id, pinned, metadata, compress)
 
     def add_messages(
         self, session_id: str, messages: Any, format: FormatName | str = "auto"

@@ -19,9 +19,9 @@ import msgspec
 import pluggy
 
 from memman import hookspecs
+from memman.display import error_kind, format_error, safe_repr
 from memman.errors import InvalidInput
 from memman.forks import renew_in_child
-from memman.showing import kind_of, shown, told
 
 logger = logging.getLogger("memman.plugins")
 
@@ -111,7 +111,7 @@ class Plugins:
         logger.debug("plugin %s failed in %s", name, hook, exc_info=error)
         if (name, hook) not in self._logged:
             self._logged.add((name, hook))
-            logger.warning("plugin %s failed in %s: %s", name, hook, kind_of(error))
+            logger.warning("plugin %s failed in %s: %s", name, hook, error_kind(error))
 
 
 def _agreed(hook: str, answers: Sequence[tuple[str, Any]]) -> Any:
@@ -176,7 +176,9 @@ def _check_installed(names: frozenset[str] | None, points: Sequence[Any], where:
     for name in sorted((names or frozenset()) - found):
         meant = [f"{point.dist.name}" for point in points if point.dist and point.name == name]
         hint = f"; write the distribution's name, {meant[0]}" if meant else ""
-        logger.warning("%s names %s, which is no installed plugin%s", where, shown(name, 60), hint)
+        logger.warning(
+            "%s names %s, which is no installed plugin%s", where, safe_repr(name, 60), hint
+        )
 
 
 def _load(
@@ -204,7 +206,7 @@ def _load(
         logger.debug("plugin %s could not be loaded", point.name, exc_info=True)
         if manager.has_plugin(point.name):
             manager.unregister(name=point.name)
-        return msgspec.structs.replace(info, error=told(error))
+        return msgspec.structs.replace(info, error=format_error(error))
     hooks = tuple(sorted(caller.name for caller in manager.get_hookcallers(plugin) or ()))
     return msgspec.structs.replace(info, hooks=hooks)
 
@@ -241,6 +243,6 @@ def chosen_plugins(only: Iterable[str] | None) -> Callable[[], Plugins]:
     names = () if isinstance(only, str) else tuple(only)
     if isinstance(only, str) or not all(isinstance(name, str) for name in names):
         raise InvalidInput(
-            f"plugins is a list of distributions, such as ['memman-openai'], not {shown(only, 60)}"
+            f"plugins is a list of distributions, such as ['memman-openai'], not {safe_repr(only, 60)}"
         )
     return cache(partial(load_plugins, only=names))

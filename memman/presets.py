@@ -12,8 +12,8 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from memman.display import known_names, safe_repr
 from memman.errors import ConfigError
-from memman.showing import among, shown
 
 PresetName = Literal[
     "default", "buffer", "window", "token_buffer", "summary", "summary_buffer"
@@ -61,7 +61,9 @@ def preset_named(strategy: str) -> Preset:
     preset = _PRESETS.get(name)
     if preset is None:
         known = ["window(n)" if preset.size else name for name, preset in _PRESETS.items()]
-        raise ConfigError(f"strategy={shown(strategy, _LONGEST)} is no preset{among(name, known)}")
+        raise ConfigError(
+            f"strategy={safe_repr(strategy, _LONGEST)} is no preset{known_names(name, known)}"
+        )
     if preset.size is None:
         if number is not None:
             raise ConfigError(

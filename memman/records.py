@@ -246,7 +246,7 @@ def decode(payload: bytes) -> Record:
     return _decoder.decode(payload)
 
 
-class Ledger(msgspec.Struct, frozen=True, omit_defaults=True):
+class SessionTotals(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a session remembers besides its window: a fold over its records that needs no history.
 
     `entries` and `tokens` are the era's totals, `cost` what its compressions took, those that were undone
@@ -272,7 +272,7 @@ class Ledger(msgspec.Struct, frozen=True, omit_defaults=True):
     undone: tuple[int, int] | None = None
     untrusted: frozenset[str] = frozenset()
 
-    def after(self, seq: int, record: Record) -> Ledger:
+    def after(self, seq: int, record: Record) -> SessionTotals:
         """The ledger once `record` has been appended at `seq`."""
         match record:
             case Opened():

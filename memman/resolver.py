@@ -10,9 +10,9 @@ from typing import Any
 from memman.config import UNKNOWN_MODEL_TOKENS, MemoryConfig
 from memman.counting import (
     Breaker,
-    Meter,
     Models,
     RemoteMeter,
+    TokenCounter,
     builtin_specs,
     estimator_for,
     fingerprint_of,
@@ -22,16 +22,16 @@ from memman.counting import (
     resolve_remote,
     sound_specs,
 )
-from memman.counting.meter import CallableCounter
-from memman.doors import is_async_callable, refuse_async_port
+from memman.counting.counter import CallableCounter
+from memman.display import did_you_mean, warn_once
 from memman.entries import Accuracy
 from memman.errors import AsyncPortRefused, InvalidInput, PluginNotFound
 from memman.formats import BUILTIN_FORMATS, detect_format
 from memman.formats import format_named as named
 from memman.plugins import Plugins, shared_plugins
-from memman.ports import CounterSpec, Format, ModelRef
-from memman.shared import Remote
-from memman.showing import did_you_mean, warn_once
+from memman.protocols import CounterSpec, Format, ModelRef
+from memman.runtime import is_async_callable, refuse_async_port
+from memman.session.shared import Remote
 
 logger = logging.getLogger("memman")
 DEFAULT_FORMAT = "openai-chat"
@@ -50,21 +50,21 @@ class Resolver:
         self._counter = _accepted(counter)
         self._plugins = plugins
         self.models = Models(plugins)
-        self._meters: dict[tuple[str | None, bool], Meter] = {}
+        self._meters: dict[tuple[str | None, bool], TokenCounter] = {}
         self._remotes: dict[str, Remote | None] = {}
         self._breakers: dict[str, Breaker] = {}  # by fingerprint: an endpoint's models share one
         self._formats: dict[str, Format] = {form.name: form for form in BUILTIN_FORMATS}
         self._plugin_formats_known = False
         self._unknown: set[tuple[str, bool]] = set()  # looked up by `warn_unknown`
 
-    def meter(self, config: MemoryConfig) -> Meter:
+    def counter(self, config: MemoryConfig) -> TokenCounter:
         """The meter for a model under a counting policy, resolved once."""
         key = (config.model, config.count_policy == "estimate")
         meter = self._meters.get(key)
         if meter is None:
             model = None if config.model is None else self.models.ref(config.model)
             counter, accuracy = self._resolved(config, model)
-            meter = self._meters[key] = Meter(counter, accuracy, model=model)
+            meter = self._meters[key] = TokenCounter(counter, accuracy, model=model)
         return meter
 
     def _resolved(self, config: MemoryConfig, model: ModelRef | None) -> tuple[Any, Accuracy]:

@@ -10,9 +10,9 @@ import msgspec
 
 from memman.entries import Entry, TokenCount, excerpt
 from memman.notebooks import bar_html
-from memman.ports import ModelInfo
+from memman.protocols import ModelInfo
 from memman.records import NO_COST, Cost, Replacement
-from memman.window import Slot
+from memman.window import WindowItem
 
 _BESIDE = ("system_prompt", "tools", "reserved", "framing")
 
@@ -39,7 +39,7 @@ class Context(msgspec.Struct, frozen=True, eq=False, gc=False):  # nothing in it
     # Lists that a session's contexts share, since they only grow: of each the first so many are its own.
     _messages: list[dict[str, Any]]
     _length: int
-    _slots: list[Slot]
+    _slots: list[WindowItem]
     _active: int
     _beside: tuple[int, int, int, int]
 
@@ -183,7 +183,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def summary_of(slot: Slot, originals: Sequence[Entry]) -> Summary:
+def summary_of(slot: WindowItem, originals: Sequence[Entry]) -> Summary:
     """A summary slot with what it stands for."""
     entry = slot.entry
     original = sum(item.token_count.tokens for item in originals)

@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 
 from blinker import ANY, NamedSignal
 
+from memman.display import known_names, safe_repr
 from memman.errors import InvalidInput
-from memman.showing import among, shown
 
 logger = logging.getLogger("memman.events")
 R = TypeVar("R", bound=Callable[..., Any])
@@ -123,7 +123,7 @@ def check_callback(callback: Any) -> None:
 
 def meant_by(name: Any, names: list[str]) -> str:
     """Return the error text for an unknown event, with the name that was probably meant."""
-    return f"unknown event {shown(name, 60)}{among(name, names)}"
+    return f"unknown event {safe_repr(name, 60)}{known_names(name, names)}"
 
 
 def _accepts(function: Callable[..., Any], *args: Any, **keywords: Any) -> bool:

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import msgspec
 
+from memman.display import safe_repr
 from memman.errors import FormatError
-from memman.showing import shown
 
 _NO_ARGUMENTS: Final = {"type": "object", "properties": {}}
 _SCHEMAS: Final = (
@@ -48,7 +48,7 @@ def read_tools(tools: Iterable[Any]) -> list[Tool]:
 def _read(tool: Any) -> Iterator[Tool]:
     if not isinstance(tool, Mapping):
         raise FormatError(
-            f"a tool must be a JSON object, not {type(tool).__name__}: {shown(tool, 80)}"
+            f"a tool must be a JSON object, not {type(tool).__name__}: {safe_repr(tool, 80)}"
         )
     for key in _DECLARATIONS:
         if isinstance(tool.get(key), list):

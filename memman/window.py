@@ -18,13 +18,13 @@ import msgspec
 
 from memman.entries import Entry
 from memman.errors import Refused, StoreError
-from memman.ports import Place, Snapshot
+from memman.protocols import Snapshot, StoredItem
 from memman.records import Added, Compressed, Record
 
 _LOOSE = ("message", "context", "summary")  # not tied to others, unless by a shared message id
 
 
-class Slot(msgspec.Struct, eq=False, gc=False):  # a result does not refer back: no cycle
+class WindowItem(msgspec.Struct, eq=False, gc=False):  # a result does not refer back: no cycle
     """An entry in the window: where it stands, what it costs, and what it is tied to.
 
     `result` is the slot that answers a call, and `answers` says of a result that its call is in the
@@ -38,7 +38,7 @@ class Slot(msgspec.Struct, eq=False, gc=False):  # a result does not refer back:
     pinned: bool = False
     index: int = -1
     compression: str | None = None
-    result: Slot | None = None
+    result: WindowItem | None = None
     answers: bool = False
     nth: int = 0
 
@@ -47,9 +47,9 @@ class Slot(msgspec.Struct, eq=False, gc=False):  # a result does not refer back:
         """A call that has no result yet."""
         return self.entry.type == "tool_call" and self.result is None
 
-    def place(self) -> Place:
+    def place(self) -> StoredItem:
         """How a store keeps this slot."""
-        return Place(self.entry.seq, self.index, self.position, self.pinned)
+        return StoredItem(self.entry.seq, self.index, self.position, self.pinned)
 
 
 class Exchange(msgspec.Struct, eq=False, gc=False):
@@ -60,7 +60,7 @@ class Exchange(msgspec.Struct, eq=False, gc=False):
     results there are.
     """
 
-    slots: tuple[Slot, ...]
+    items: tuple[WindowItem, ...]
     tokens: int
     pinned: bool
     unanswered: int = 0
@@ -71,7 +71,7 @@ class Exchange(msgspec.Struct, eq=False, gc=False):
         """Whether each call has its result here, and each result its call."""
         return not self.unanswered and (
             not self.results
-            or all([slot.answers for slot in self.slots if slot.entry.type == "tool_result"])
+            or all([slot.answers for slot in self.items if slot.entry.type == "tool_result"])
         )
 
     def count(self, later: Exchange) -> None:
@@ -102,17 +102,17 @@ class OpenCalls:
         queues = self._by_id, self._bare, self._named or {}
         return any([isinstance(calls, list) for queue in queues for calls in queue.values()])
 
-    def open(self, call: Slot, slots: Sequence[Slot]) -> None:
+    def open(self, call: WindowItem, items: Sequence[WindowItem]) -> None:
         """Puts a call behind the others."""
         entry = call.entry
         if entry.call_id is None:
-            _put(self._bare, entry.name, call, slots)
+            _put(self._bare, entry.name, call, items)
         else:
-            _put(self._by_id, entry.call_id, call, slots)
+            _put(self._by_id, entry.call_id, call, items)
             if self._named is not None:
-                _put(self._named, entry.name, call, slots)
+                _put(self._named, entry.name, call, items)
 
-    def close(self, call: Slot) -> None:
+    def close(self, call: WindowItem) -> None:
         """Takes out a call that has its result."""
         entry = call.entry
         if entry.call_id is None:
@@ -122,48 +122,50 @@ class OpenCalls:
             if self._named is not None:
                 _take_out(self._named, entry.name, call)
 
-    def first(self, call_id: str | None, name: str | None, slots: Sequence[Slot]) -> Slot | None:
+    def first(
+        self, call_id: str | None, name: str | None, items: Sequence[WindowItem]
+    ) -> WindowItem | None:
         """The one that a result with this id answers, or without one, of this name.
 
         A result without an id goes to a call without one where there is such a call.
         """
         if call_id is not None:
             return _first(self._by_id.get(call_id))
-        return _first_named(self._bare, name, slots) or _first_named(
-            self._with_ids(slots), name, slots
+        return _first_named(self._bare, name, items) or _first_named(
+            self._with_ids(items), name, items
         )
 
-    def _with_ids(self, slots: Sequence[Slot]) -> dict[str | None, _Calls]:
+    def _with_ids(self, items: Sequence[WindowItem]) -> dict[str | None, _Calls]:
         if self._named is None:
             self._named = {}
             waiting = [call for calls in self._by_id.values() for call in _each(calls)]
             for call in sorted(waiting, key=_position):
-                _put(self._named, call.entry.name, call, slots)
+                _put(self._named, call.entry.name, call, items)
         return self._named
 
 
 # One call, as nearly always, or several: by the assistant's turns, and of each in order. Ordered as no
 # dict is from which the first are taken out: finding the next would take longer and longer.
-_Calls = Slot | list[OrderedDict[Slot, None]]
+_Calls = WindowItem | list[OrderedDict[WindowItem, None]]
 
 
 def _put(
-    queues: dict[str | None, _Calls], key: str | None, call: Slot, slots: Sequence[Slot]
+    queues: dict[str | None, _Calls], key: str | None, call: WindowItem, items: Sequence[WindowItem]
 ) -> None:
     waiting = queues.setdefault(key, call)
     if waiting is call:
         return
-    if isinstance(waiting, Slot):
+    if isinstance(waiting, WindowItem):
         waiting = queues[key] = [OrderedDict.fromkeys((waiting,))]
-    if _of_one_turn(next(reversed(waiting[-1])), call, slots):
+    if _of_one_turn(next(reversed(waiting[-1])), call, items):
         waiting[-1][call] = None
     else:
         waiting.append(OrderedDict.fromkeys((call,)))
 
 
-def _take_out(queues: dict[str | None, _Calls], key: str | None, call: Slot) -> None:
+def _take_out(queues: dict[str | None, _Calls], key: str | None, call: WindowItem) -> None:
     turns = queues[key]
-    if isinstance(turns, Slot):
+    if isinstance(turns, WindowItem):
         del queues[key]
         return
     at = len(turns) - 1
@@ -176,37 +178,37 @@ def _take_out(queues: dict[str | None, _Calls], key: str | None, call: Slot) -> 
         queues[key] = next(iter(turns[0]))
 
 
-def _of_one_turn(earlier: Slot, later: Slot, slots: Sequence[Slot]) -> bool:
+def _of_one_turn(earlier: WindowItem, later: WindowItem, items: Sequence[WindowItem]) -> bool:
     """Whether the assistant made two calls before anybody else came to word."""
     message_id = earlier.entry.message_id
     if message_id is not None or later.entry.message_id is not None:
         return message_id == later.entry.message_id
-    at = min(bisect_left(slots, later.position, key=_position), len(slots) - 1)  # or still to come
-    while slots[at].entry.role == "assistant" and slots[at] is not earlier:
+    at = min(bisect_left(items, later.position, key=_position), len(items) - 1)  # or still to come
+    while items[at].entry.role == "assistant" and items[at] is not earlier:
         at -= 1
-    return slots[at] is earlier
+    return items[at] is earlier
 
 
-def _each(calls: _Calls) -> Iterable[Slot]:
-    return (calls,) if isinstance(calls, Slot) else chain.from_iterable(calls)
+def _each(calls: _Calls) -> Iterable[WindowItem]:
+    return (calls,) if isinstance(calls, WindowItem) else chain.from_iterable(calls)
 
 
-def _first(calls: _Calls | None) -> Slot | None:
+def _first(calls: _Calls | None) -> WindowItem | None:
     """The first of the newest turn: what an earlier turn still waits for has been passed over."""
     return next(iter(calls[-1])) if isinstance(calls, list) else calls
 
 
 def _first_named(
-    queues: dict[str | None, _Calls], name: str | None, slots: Sequence[Slot]
-) -> Slot | None:
+    queues: dict[str | None, _Calls], name: str | None, items: Sequence[WindowItem]
+) -> WindowItem | None:
     """The one to answer of a name; of any name where the result has none."""
     if name is not None:
         return _first(queues.get(name))
     firsts = sorted(filter(None, map(_first, queues.values())), key=_position)
-    return next((call for call in firsts if _of_one_turn(call, firsts[-1], slots)), None)
+    return next((call for call in firsts if _of_one_turn(call, firsts[-1], items)), None)
 
 
-def _position(slot: Slot) -> int:
+def _position(slot: WindowItem) -> int:
     return slot.position
 
 
@@ -214,7 +216,7 @@ class Window:
     """The fold of a session's records up to `head`: the part that a context is built from."""
 
     __slots__ = (
-        "_call_ids", "_exchanges", "_growing", "_messages", "_open", "_repeats", "epoch", "head", "slots",
+        "_call_ids", "_exchanges", "_growing", "_messages", "_open", "_repeats", "epoch", "head", "items",
         "tokens",
     )  # fmt: skip
 
@@ -225,13 +227,13 @@ class Window:
 
     def _reset(self) -> None:
         self.tokens = 0
-        self.slots: list[Slot] = []  # the active entries in order; read it, do not keep it
+        self.items: list[WindowItem] = []  # the active entries in order; read it, do not keep it
         self._exchanges: list[Exchange] = []
         # The slots of the last exchange while it grows, perhaps long: its tuple is made when asked for.
-        self._growing: list[Slot] | None = None
+        self._growing: list[WindowItem] | None = None
         # Made when the first call or shared message comes: many sessions have neither.
         self._open: OpenCalls | None = None
-        self._messages: dict[str, Slot] | None = None
+        self._messages: dict[str, WindowItem] | None = None
         self._call_ids: dict[str, int] | None = None
         self._repeats = False  # whether a call carries the id of an earlier one
 
@@ -261,20 +263,20 @@ class Window:
                 slot.tokens
                 for one in self.exchanges
                 if one.pinned
-                for slot in one.slots
+                for slot in one.items
                 if slot.pinned
             ]
         )
 
-    def _write_down(self, growing: Sequence[Slot]) -> None:
+    def _write_down(self, growing: Sequence[WindowItem]) -> None:
         """Gives the last exchange the slots that it has by now."""
         last = self._exchanges[-1]
-        if len(growing) > len(last.slots):
-            last.slots = tuple(growing)
+        if len(growing) > len(last.items):
+            last.items = tuple(growing)
 
-    def find(self, entry_id: str) -> Slot | None:
+    def find(self, entry_id: str) -> WindowItem | None:
         """The slot that shows this entry, the newest first looked at; None where none does."""
-        return next((slot for slot in reversed(self.slots) if slot.entry.id == entry_id), None)
+        return next((slot for slot in reversed(self.items) if slot.entry.id == entry_id), None)
 
     def add(self, entry: Entry, pinned: bool, price: int | None = None) -> None:
         """Appends an added entry; its seq is its position and the window's new head.
@@ -282,10 +284,10 @@ class Window:
         It costs its own count, or `price` where another counter is in use.
         """
         tokens = entry.token_count.tokens if price is None else price
-        self.push(Slot(entry, entry.seq, tokens, pinned))
+        self.push(WindowItem(entry, entry.seq, tokens, pinned))
         self.head = entry.seq
 
-    def push(self, slot: Slot) -> None:
+    def push(self, slot: WindowItem) -> None:
         """Puts a slot at the end and ties it to the exchange it belongs to."""
         entry = slot.entry
         alone = Exchange((slot,), slot.tokens, slot.pinned)
@@ -299,37 +301,41 @@ class Window:
             self._exchanges.append(alone)
         else:
             self._join(tied, alone)
-        self.slots.append(slot)
+        self.items.append(slot)
         self.tokens += slot.tokens
 
-    def _join(self, tied: Slot, alone: Exchange) -> None:
+    def _join(self, tied: WindowItem, alone: Exchange) -> None:
         """Puts a new slot into the exchange of one that it is tied to, and all that stands between."""
         exchanges = self._exchanges
         at = len(exchanges) - 1
-        while exchanges[at].slots[0].position > tied.position:
+        while exchanges[at].items[0].position > tied.position:
             at -= 1
         joined, later = exchanges[at], [alone]
-        if len(joined.slots) == 1 and at == len(exchanges) - 1 and self._growing is None:
+        if len(joined.items) == 1 and at == len(exchanges) - 1 and self._growing is None:
             joined.count(alone)  # a call and its result, as most are
-            joined.slots += alone.slots
+            joined.items += alone.items
             return
         if self._growing is None or at < len(exchanges) - 1:
             later = [*self.exchanges[at + 1 :], alone]
             del exchanges[at + 1 :]
-            self._growing = list(joined.slots)
+            self._growing = list(joined.items)
         for exchange in later:
             joined.count(exchange)
-            self._growing += exchange.slots
+            self._growing += exchange.items
 
     def reshape(
-        self, slots: Iterable[Slot], head: int, epoch: int, touched: tuple[int, int] | None = None
+        self,
+        items: Iterable[WindowItem],
+        head: int,
+        epoch: int,
+        touched: tuple[int, int] | None = None,
     ) -> None:
         """Takes a new list of slots, as one change of shape.
 
         `touched` is the stretch of the slots as they were outside of which nothing changes; what
         lies outside keeps its exchanges.
         """
-        listed = list(slots)
+        listed = list(items)
         if touched is None or not self._patch(listed, *touched):
             self._reset()
             for slot in listed:
@@ -337,22 +343,22 @@ class Window:
         self.head = head
         self.epoch = epoch
 
-    def _patch(self, slots: list[Slot], start: int, stop: int) -> bool:
+    def _patch(self, items: list[WindowItem], start: int, stop: int) -> bool:
         """Ties anew only what was touched; False, with nothing changed, where ties may go beyond."""
         exchanges = self.exchanges
         if self._repeats or not exchanges or (self._open is not None and self._open.crowded):
             return False
         first = begin = 0
-        while begin + len(exchanges[first].slots) <= start:
-            begin += len(exchanges[first].slots)
+        while begin + len(exchanges[first].items) <= start:
+            begin += len(exchanges[first].items)
             first += 1
         last, end = first, begin
         while end < stop:
-            end += len(exchanges[last].slots)
+            end += len(exchanges[last].items)
             last += 1
-        stays = len(self.slots) - end
+        stays = len(self.items) - end
         between = Window()
-        for slot in slots[begin : len(slots) - stays]:
+        for slot in items[begin : len(items) - stays]:
             between.push(_untied(slot))
         before, after = exchanges[first:last], between.exchanges
         if any([one.unanswered for one in before]) or not all([one.is_closed for one in after]):
@@ -360,12 +366,12 @@ class Window:
         edges = [*exchanges[first - 1 : first], *after, *exchanges[last : last + 1]]
         if _may_join(edges[:2]) or _may_join(edges[-2:]):
             return False
-        self._forget([slot.entry for exchange in before for slot in exchange.slots])
+        self._forget([slot.entry for exchange in before for slot in exchange.items])
         if between._messages:
             self._messages = {**(self._messages or {}), **between._messages}
         if between._call_ids:
             self._call_ids = {**(self._call_ids or {}), **between._call_ids}
-        self.slots = slots
+        self.items = items
         self._exchanges = [*exchanges[:first], *after, *exchanges[last:]]
         self._growing = None
         self.tokens += between.tokens - sum([exchange.tokens for exchange in before])
@@ -383,14 +389,14 @@ class Window:
     def only_system(self) -> bool:
         """Whether nothing but system messages is in the window: the head of a session."""
         return all(
-            slot.entry.role == "system" and slot.entry.type == "message" for slot in self.slots
+            slot.entry.role == "system" and slot.entry.type == "message" for slot in self.items
         )
 
-    def _tie(self, slot: Slot, alone: Exchange) -> Slot | None:
+    def _tie(self, slot: WindowItem, alone: Exchange) -> WindowItem | None:
         """The earliest slot that must stay with this one, and the links between the two."""
         entry = slot.entry
         kind = entry.type
-        tied: Slot | None = None
+        tied: WindowItem | None = None
         if kind == "tool_result":
             alone.results = 1
             tied = self._answer(slot, alone)
@@ -406,7 +412,7 @@ class Window:
                 tied = first
         return tied
 
-    def _answer(self, result: Slot, alone: Exchange) -> Slot | None:
+    def _answer(self, result: WindowItem, alone: Exchange) -> WindowItem | None:
         call = self.open_call(result.entry.call_id, result.entry.name)
         if call is not None and self._open is not None:
             self._open.close(call)
@@ -415,18 +421,18 @@ class Window:
             alone.unanswered = -1  # of the exchange that this one goes into
         return call
 
-    def open_call(self, call_id: str | None, name: str | None) -> Slot | None:
+    def open_call(self, call_id: str | None, name: str | None) -> WindowItem | None:
         """The open call that a result with this id answers, or without one, of this name.
 
         A result without an id goes to a call without one where there is such a call.
         """
-        return None if self._open is None else self._open.first(call_id, name, self.slots)
+        return None if self._open is None else self._open.first(call_id, name, self.items)
 
-    def _register(self, call: Slot) -> Slot | None:
+    def _register(self, call: WindowItem) -> WindowItem | None:
         """Opens a call; a call without ids that directly follows another runs in parallel with it."""
         if self._open is None:
             self._open = OpenCalls()
-        self._open.open(call, self.slots)
+        self._open.open(call, self.items)
         entry = call.entry
         if entry.call_id is not None:
             if self._call_ids is None:
@@ -435,7 +441,7 @@ class Window:
             self._call_ids[entry.call_id] = call.nth + 1
             if call.nth:
                 self._repeats = True
-        previous = self.slots[-1] if self.slots else None
+        previous = self.items[-1] if self.items else None
         return previous if previous is not None and _parallel(previous.entry, entry) else None
 
 
@@ -452,11 +458,11 @@ def _parallel(previous: Entry, entry: Entry) -> bool:
 def _may_join(neighbours: Sequence[Exchange]) -> bool:
     """Whether calls that now follow each other directly were made in parallel."""
     return len(neighbours) == 2 and _parallel(
-        neighbours[0].slots[-1].entry, neighbours[1].slots[0].entry
+        neighbours[0].items[-1].entry, neighbours[1].items[0].entry
     )
 
 
-def _untied(slot: Slot) -> Slot:
+def _untied(slot: WindowItem) -> WindowItem:
     """The slot as it is before it is put into a window."""
     slot.result = None
     slot.answers = False
@@ -464,7 +470,7 @@ def _untied(slot: Slot) -> Slot:
     return slot
 
 
-def _slot_of(place: Place, record: Record) -> Slot:
+def _slot_of(place: StoredItem, record: Record) -> WindowItem:
     """A slot from what a store keeps of it."""
     if isinstance(record, Compressed):
         entry = record.replacements[place.index].entry
@@ -477,22 +483,22 @@ def _slot_of(place: Place, record: Record) -> Slot:
         raise StoreError(f"the window refers to seq {place.seq}, which holds no entry")
     entry = msgspec.structs.replace(entry, seq=place.seq, replacement=replacement)
     tokens = entry.token_count.tokens
-    return Slot(entry, place.position, tokens, place.pinned, place.index, compression)
+    return WindowItem(entry, place.position, tokens, place.pinned, place.index, compression)
 
 
-def compress_slots(slots: Sequence[Slot], record: Compressed, seq: int) -> list[Slot]:
+def compress_slots(items: Sequence[WindowItem], record: Compressed, seq: int) -> list[WindowItem]:
     """The window with the replacements of `record` (which has or will have `seq`) in place.
 
     Raises `Refused` unless every run is active, contiguous, unpinned and disjoint from the others.
     """
-    return replaced_in(slots, record, seq)[0]
+    return replaced_in(items, record, seq)[0]
 
 
 def replaced_in(
-    slots: Sequence[Slot], record: Compressed, seq: int
-) -> tuple[list[Slot], tuple[int, int]]:
+    items: Sequence[WindowItem], record: Compressed, seq: int
+) -> tuple[list[WindowItem], tuple[int, int]]:
     """What `compress_slots` gives, and the stretch of `slots` outside of which nothing changes."""
-    places = {slot.entry.id: at for at, slot in enumerate(slots)}
+    places = {slot.entry.id: at for at, slot in enumerate(items)}
     runs = [
         (places.get(item.ids[0], -1) if item.ids else -1, number)
         for number, item in enumerate(record.replacements)
@@ -501,25 +507,25 @@ def replaced_in(
     if not runs or runs[0][0] < 0:
         missing = record.replacements[runs[0][1]].ids[:1] if runs else ()
         raise Refused(f"a run to be replaced is not in the window: it begins with {missing}")
-    result: list[Slot] = []
+    result: list[WindowItem] = []
     done = 0
     for at, number in runs:
         item = record.replacements[number]
         if at < done:
             raise Refused(f"two runs to be replaced overlap at entry {item.ids[0]}")
-        run = slots[at : at + len(item.ids)]
+        run = items[at : at + len(item.ids)]
         _check_run(run, item.ids)
-        result += slots[done:at]
+        result += items[done:at]
         if item.entry is not None:
             entry = msgspec.structs.replace(item.entry, seq=seq, replacement=number + 1)
             tokens = entry.token_count.tokens
-            result.append(Slot(entry, run[0].position, tokens, False, number, record.id))
+            result.append(WindowItem(entry, run[0].position, tokens, False, number, record.id))
         done = at + len(run)
-    result += slots[done:]
+    result += items[done:]
     return result, (runs[0][0], done)
 
 
-def _check_run(run: Sequence[Slot], ids: Sequence[str]) -> None:
+def _check_run(run: Sequence[WindowItem], ids: Sequence[str]) -> None:
     for slot, entry_id in zip(run, ids, strict=False):
         if slot.entry.id != entry_id:
             raise Refused(f"the run to be replaced is not contiguous at entry {entry_id}")

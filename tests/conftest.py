@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from memman import contexts
+from memman.session import context as contexts
 
 HERE = Path(__file__).resolve().parent
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
@@ -18,8 +18,8 @@ SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 IN_WORDS = frozenset(
     {
         "docs/test_come_from.py",
-        "sessions/test_compressing.py",
-        "sessions/test_faults.py",
+        "session/test_compressing.py",
+        "session/test_faults.py",
         "test_parity_reference.py",
         "test_requirements.py",
     }

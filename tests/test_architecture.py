@@ -21,23 +21,25 @@ from memman import AsyncMemoryManager, MemoryManager
 PACKAGE = Path(memman.__file__).parent
 # The table of design.md, section 3. Packages of layer 2 know nothing of each other.
 LAYERS = {
-    "errors": 0, "files": 0, "forks": 0, "showing": 0, "entries": 0, "presets": 0, "config": 0, "ids": 0,
+    "errors": 0, "files": 0, "forks": 0, "display": 0, "entries": 0, "presets": 0, "config": 0, "ids": 0,
     "about": 0, "extents": 0, "unseen": 0,
-    "covered": 1, "records": 1, "ports": 1, "window": 1, "events": 1, "hookspecs": 1, "plugins": 1,
-    "drafts": 1, "history": 1, "tools": 1, "signals": 1, "tables": 1, "results": 1, "doors": 1, "usage": 1,
+    "summary_metadata": 1,
+    "records": 1, "protocols": 1, "window": 1, "events": 1, "hookspecs": 1, "plugins": 1,
+    "new_entries": 1, "history": 1, "tools": 1, "signals": 1, "tables": 1, "results": 1, "runtime": 1,
     "arguments": 1, "notebooks": 1,
     "counting": 2, "compression": 2, "formats": 2, "stores": 2, "archive": 2,
     "summarizers": 3,
-    "shared": 3,
-    "contexts": 3, "explaining": 3,
-    "sessions": 3,
+
+    "explain": 3,
+    "session": 3,
     "resolver": 3,
     "async_manager": 4, "manager": 4,
     "cli": 5, "report": 5, "testing": 5,
 }  # fmt: skip
 ORDER_IN_LAYER_1 = (
-    "covered", "records", "ports", "window", "history", "signals", "events", "notebooks", "results",
-    "hookspecs", "plugins", "doors", "usage", "arguments",
+    "summary_metadata",
+    "records", "protocols", "window", "history", "signals", "events", "notebooks", "results",
+    "hookspecs", "plugins", "runtime", "arguments",
 )  # fmt: skip
 THIRD_PARTY = {"blinker", "cachetools", "msgspec", "pluggy"}
 OF_THE_COMMAND = {"click", "rich"}
@@ -50,7 +52,7 @@ LATE = {
 }  # fmt: skip
 # The command says how to get click before it needs it; the kits are only for who checks a plugin.
 HIDDEN = {("memman.cli", "memman.cli.app"), ("memman.cli.plugins", "memman.cli.checking")}
-AWAITING = {"sessions", "async_manager", "doors", "events", "testing"}
+AWAITING = {"session", "async_manager", "runtime", "events", "testing"}
 HEAVY = ("openai", "anthropic", "tiktoken", "click", "rich", "asyncio", "sqlite3", "subprocess",
          "httpx", "pydantic",         "importlib.metadata", "hypothesis", "pytest")  # fmt: skip
 
@@ -87,7 +89,7 @@ def imported(tree: ast.AST, name: str) -> Iterator[tuple[str, bool]]:
 
 
 def part(module: str) -> str:
-    """The idea a module belongs to: `memman.counting.meter` is of `counting`."""
+    """The idea a module belongs to: `memman.counting.counter` is of `counting`."""
     return module.split(".")[1] if "." in module else "memman"
 
 

@@ -1331,7 +1331,7 @@ def test_a_clock_without_zone_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "stage", [lambda view, goal, craft: 7, lambda: None], ids=["7", "arguments"]
+    "stage", [lambda view, goal, make_entry: 7, lambda: None], ids=["7", "arguments"]
 )
 def test_a_stage_that_is_broken_is_a_typed_error_from_compress_and_loses_nothing(
     stage: Any,

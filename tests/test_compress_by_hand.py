@@ -187,7 +187,7 @@ def test_reason_of_clearing_says_why_no_summary_was_needed() -> None:
         memory.add_user_message(S, f"read file {number}")
         memory.add_tool_call(S, "read", {"n": number}, call_id=f"c{number}")
         memory.add_tool_result(S, "read", "line " * 280, call_id=f"c{number}")
-    [reason] = {fate.reason for fate in memory.explain(S).compressions}
+    [reason] = {status.reason for status in memory.explain(S).compressions}
     before, steps = reason.split("; ", 1)
     assert before.endswith(" tokens are over max_tokens (6000)")
     assert steps.startswith("cleared ")

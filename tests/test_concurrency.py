@@ -26,7 +26,7 @@ import memman
 from memman import AsyncMemoryManager, MemmanError, MemoryConfig, MemoryManager, events
 from memman.history import History
 from memman.records import Added, Compressed, Record
-from memman.sessions import compressing
+from memman.session import compressing
 from memman.stores import MemoryStore
 from memman.testing import FakeClock, record_events, sequential_ids
 from tests.examples import examples
@@ -59,10 +59,10 @@ def assert_log_and_window_agree(store: MemoryStore, active: list[Any]) -> None:
     folded = History.of(log)
     snapshot = store.load(SESSION)
     assert snapshot is not None
-    assert [entry.id for entry in active] == [slot.entry.id for slot in folded.slots]
-    assert [entry.pinned for entry in active] == [slot.pinned for slot in folded.slots]
-    assert [place for place, _ in snapshot.window] == [slot.place() for slot in folded.slots]
-    assert snapshot.ledger == folded.ledger
+    assert [entry.id for entry in active] == [item.entry.id for item in folded.items]
+    assert [entry.pinned for entry in active] == [item.pinned for item in folded.items]
+    assert [place for place, _ in snapshot.window] == [item.place() for item in folded.items]
+    assert snapshot.totals == folded.totals
 
 
 def assert_acknowledged_once(store: MemoryStore, acknowledged: list[list[str]]) -> None:
@@ -393,7 +393,7 @@ def held_after(
 @pytest.fixture
 def turns(monkeypatch: pytest.MonkeyPatch) -> None:
     """Locks of the sync door give others a turn."""
-    monkeypatch.setattr("memman.doors.SyncDoor.lock", lambda door: TurnLock())
+    monkeypatch.setattr("memman.runtime.SyncRuntime.lock", lambda door: TurnLock())
 
 
 @pytest.mark.usefixtures("turns")

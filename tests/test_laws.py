@@ -64,12 +64,12 @@ from memman import (
 )
 from memman.formats.rules import check
 from memman.history import History
-from memman.ports import Appended
+from memman.protocols import Appended
 from memman.records import Added, Compressed, Record, encode
-from memman.sessions.compressing import Compressing
+from memman.session.compressing import Compressing
 from memman.stores import MemoryStore, SQLiteStore, sqlite_tables
 from memman.testing import FakeClock, record_events, sequential_ids
-from memman.window import Slot, replaced_in
+from memman.window import WindowItem, replaced_in
 from tests.examples import examples
 from tests.kinds import InFile, InMemory, InPostgres, Kind
 from tests.oracle import Oracle
@@ -753,14 +753,14 @@ class Laws(RuleBasedStateMachine):
         oracle = Oracle.of(self._log())
         # Through both: whether a summarizer rests is asked of the clock, which ticks at each look.
         told, _ = (door.do(("explain", (), {})) for door in self.doors)
-        fates = {fate.entry_id: fate for fate in told.entries}
-        kept = [name for name, fate in fates.items() if fate.state != "deleted"]
+        statuses = {status.entry_id: status for status in told.entries}
+        kept = [name for name, status in statuses.items() if status.state != "deleted"]
         assert kept == oracle.era
-        assert {name for name in fates if name not in kept} <= oracle.deleted
-        assert {name for name in kept if fates[name].state == "dropped"} == oracle.dropped()
+        assert {name for name in statuses if name not in kept} <= oracle.deleted
+        assert {name for name in kept if statuses[name].state == "dropped"} == oracle.dropped()
         for name in kept:
-            shower = fates[name].shown_by
-            assert (shower == name) == (fates[name].state == "active") == (name in oracle.active)
+            shower = statuses[name].shown_by
+            assert (shower == name) == (statuses[name].state == "active") == (name in oracle.active)
             assert shower is None or name in oracle.leaves(shower)
         folded = {one.compression_id for one in told.compressions if one.state == "folded"}
         holding = {one.compression_id for one in told.compressions if one.state == "in force"}
@@ -795,12 +795,12 @@ class Laws(RuleBasedStateMachine):
             assert [entry.id for entry in live if entry.pinned] == [
                 name for name in oracle.window() if name in oracle.pins
             ]
-            assert [slot.place() for slot in folded.slots] == places
-            assert [slot.entry.id for slot in folded.slots] == oracle.window()
+            assert [slot.place() for slot in folded.items] == places
+            assert [slot.entry.id for slot in folded.items] == oracle.window()
             positions = [place.position for place in places]
             assert positions == sorted(set(positions)), "positions are not in order"
             assert (snapshot.head, snapshot.epoch) == (oracle.head, oracle.epoch)
-            assert snapshot.ledger == folded.ledger
+            assert snapshot.totals == folded.totals
 
     @invariant()
     def totals_are_sums(self) -> None:
@@ -1052,10 +1052,10 @@ def test_the_laws_catch_a_store(
 @pytest.mark.long
 def test_the_laws_catch_a_session_that_commits_the_window_of_its_plan(monkeypatch):
     real_view, real_commit = Compressing._view, Compressing._commit
-    planned: dict[int, list[Slot]] = {}
+    planned: dict[int, list[WindowItem]] = {}
 
     def view(session: Compressing, *args: Any, **keywords: Any) -> Any:
-        planned[id(session)] = list(session._window.slots)
+        planned[id(session)] = list(session._window.items)
         return real_view(session, *args, **keywords)
 
     async def commit(session: Compressing, record: Record, slots: Any, touched: Any = None) -> None:
@@ -1072,20 +1072,20 @@ def test_the_laws_catch_a_session_that_commits_the_window_of_its_plan(monkeypatc
 
 @pytest.mark.long
 def test_the_laws_catch_a_summary_that_lands_on_whatever_is_left_of_its_plan(monkeypatch):
-    def landed(slots: list[Slot], record: Compressed, seq: int) -> Any:
+    def landed(slots: list[WindowItem], record: Compressed, seq: int) -> Any:
         try:
             return replaced_in(slots, record, seq)
         except Refused:
             named = {name for item in record.replacements for name in item.ids}
             kept = [slot for slot in slots if slot.entry.id not in named]
         made = [
-            Slot(msgspec.structs.replace(item.entry, seq=seq), number - 1_000,
+            WindowItem(msgspec.structs.replace(item.entry, seq=seq), number - 1_000,
                  item.entry.token_count.tokens, False, number, record.id)
             for number, item in enumerate(record.replacements)
             if item.entry is not None
         ]  # fmt: skip
         return [*made, *kept], None
 
-    monkeypatch.setattr("memman.sessions.compressing.replaced_in", landed)
+    monkeypatch.setattr("memman.session.compressing.replaced_in", landed)
     with pytest.raises((AssertionError, MemmanError, IndexError)):
         run_state_machine_as_test(MeddledLaws, settings=HUNT)

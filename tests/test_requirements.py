@@ -236,8 +236,8 @@ def test_r5_summaries_are_counted_capped_and_never_pile_up():
     assert covered <= {entry.id for entry in memory.get_entries(S) if entry.compressed}
 
 
-def _add_drafts(memory: MemoryManager, drafts: Any) -> None:
-    for d in drafts:
+def _add_drafts(memory: MemoryManager, new_entries: Any) -> None:
+    for d in new_entries:
         match d.type:
             case "tool_call":
                 memory.add_tool_call(S, d.name, d.content, call_id=d.call_id,

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from memman import CompressionFailed, MemmanError, MemoryConfig, MemoryManager
-from memman.compression import ClearToolResults, Craft, Goal, View
+from memman.compression import ClearToolResults, EntryFactory, Goal, View
+from memman.display import format_error, safe_repr
 from memman.formats import BUILTIN_FORMATS
-from memman.ports import SummaryReply, SummaryRequest
-from memman.showing import shown, told
+from memman.protocols import SummaryReply, SummaryRequest
 from memman.stores import SQLiteStore
 
 
@@ -44,13 +44,13 @@ odd = pytest.mark.parametrize("kind", ODD)
 
 @odd
 def test_anything_is_shown_in_few_characters(kind: str) -> None:
-    assert 0 < len(shown(ODD[kind]())) <= 200
-    assert len(shown(ODD[kind](), 40)) <= 40
+    assert 0 < len(safe_repr(ODD[kind]())) <= 200
+    assert len(safe_repr(ODD[kind](), 40)) <= 40
 
 
 def test_a_large_value_is_read_no_further_than_it_is_shown() -> None:
-    assert len(shown(LARGE)) <= 200
-    assert len(shown({"a": LARGE})) <= 200
+    assert len(safe_repr(LARGE)) <= 200
+    assert len(safe_repr({"a": LARGE})) <= 200
 
 
 def test_a_strangers_class_that_is_called_list_is_no_list() -> None:
@@ -58,7 +58,7 @@ def test_a_strangers_class_that_is_called_list_is_no_list() -> None:
         raise ZeroDivisionError("no items")
 
     theirs = type("list", (Silent,), {"__len__": length})
-    assert shown(theirs()) == "<list that cannot be shown>"
+    assert safe_repr(theirs()) == "<list that cannot be shown>"
 
 
 @pytest.mark.parametrize(
@@ -66,12 +66,12 @@ def test_a_strangers_class_that_is_called_list_is_no_list() -> None:
     [None, True, 7, -1.5, float("nan"), "it's", b"x", [1, "a"], {"b": 1, "c": [None]}, (1,)],
 )
 def test_what_is_short_is_shown_as_repr_shows_it(value: Any) -> None:
-    assert shown(value) == repr(value)
+    assert safe_repr(value) == repr(value)
 
 
 def test_an_object_without_a_repr_is_told_by_its_type() -> None:
-    assert shown(Silent()) == "<Silent that cannot be shown>"
-    assert shown([1, Silent()]) == "[1, <Silent that cannot be shown>]"
+    assert safe_repr(Silent()) == "<Silent that cannot be shown>"
+    assert safe_repr([1, Silent()]) == "[1, <Silent that cannot be shown>]"
 
 
 TOLD: dict[str, Callable[[MemoryManager, Any], Any]] = {
@@ -180,14 +180,14 @@ ERRORS: dict[str, Callable[[], Exception]] = {
 
 @pytest.mark.parametrize("kind", ERRORS)
 def test_what_any_error_says_can_be_stored_and_is_short(kind: str) -> None:
-    words = told(ERRORS[kind]())
+    words = format_error(ERRORS[kind]())
     assert words.encode().decode() == words
     assert len(words) < 1_100
 
 
 def test_an_error_is_told_by_its_type_and_its_words() -> None:
-    assert told(OSError("429: slower")) == "OSError: 429: slower"
-    assert told(Mute()) == "Mute: what it says cannot be shown"
+    assert format_error(OSError("429: slower")) == "OSError: 429: slower"
+    assert format_error(Mute()) == "Mute: what it says cannot be shown"
 
 
 def _of_a_summarizer(error: Exception) -> MemoryManager:
@@ -242,7 +242,7 @@ def test_whatever_a_stranger_raises_a_compression_lands_and_can_be_stored(
         assert len(other.get_entries("s")) == 20
 
 
-def _raising(view: View, goal: Goal, craft: Craft) -> View | None:
+def _raising(view: View, goal: Goal, make_entry: EntryFactory) -> View | None:
     raise Mute
 
 

@@ -15,10 +15,10 @@ from memman import (
     SessionNotFound,
     hookimpl,
 )
+from memman.display import warn_once
 from memman.errors import CounterUnavailable
 from memman.plugins import shared_plugins
-from memman.ports import CounterSpec, ModelRef
-from memman.showing import warn_once
+from memman.protocols import CounterSpec, ModelRef
 
 ALIASES = {
     "openai": "openai-chat",

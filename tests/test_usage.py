@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from memman import InvalidInput, MemoryManager, SessionNotFound, events
-from memman.usage import usage_of
+from memman.counting.usage import usage_of
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -17,8 +17,8 @@ from google import genai
 from google.genai.types import HttpOptions, UsageMetadata
 
 from memman import InvalidInput
+from memman.counting.usage import billed_tokens, usage_of
 from memman.testing import Answer, loopback
-from memman.usage import billed_tokens, usage_of
 
 GEMINI = {
     "promptTokenCount": 120,

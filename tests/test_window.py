@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from memman.entries import Entry, TokenCount
 from memman.errors import Refused
 from memman.records import Compressed, Replacement
-from memman.window import Slot, Window, compress_slots
+from memman.window import Window, WindowItem, compress_slots
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -40,28 +40,28 @@ def result(name: str, call_id: str | None = None, tool: str | None = "find", **m
 
 def window(*entries: Entry, pinned: Sequence[str] = ()) -> Window:
     made = Window()
-    slots = [
-        Slot(one, number, one.token_count.tokens, one.id in pinned)
+    items = [
+        WindowItem(one, number, one.token_count.tokens, one.id in pinned)
         for number, one in enumerate(entries, 1)
     ]
-    made.reshape(slots, len(slots), 0)
+    made.reshape(items, len(items), 0)
     return made
 
 
 def groups(of: Window) -> list[str]:
     """The each as the ids of its entries joined."""
-    return [" ".join(slot.entry.id for slot in exchange.slots) for exchange in of.exchanges]
+    return [" ".join(item.entry.id for item in exchange.items) for exchange in of.exchanges]
 
 
 def pairs(of: Window) -> dict[str, str | None]:
     """The result of each call, and for each result without a call in the window None."""
     calls = {
-        slot.entry.id: slot.result.entry.id if slot.result else None
-        for slot in of.slots
-        if slot.entry.type == "tool_call"
+        item.entry.id: item.result.entry.id if item.result else None
+        for item in of.items
+        if item.entry.type == "tool_call"
     }
     orphans = [
-        slot.entry.id for slot in of.slots if slot.entry.type == "tool_result" and not slot.answers
+        item.entry.id for item in of.items if item.entry.type == "tool_result" and not item.answers
     ]
     return calls | dict.fromkeys(orphans)
 
@@ -114,7 +114,7 @@ def test_repeated_ids_pair_by_order() -> None:
         result("s", "1"),
     )
     assert pairs(made) == {"c": "r", "d": "s"}
-    assert [slot.nth for slot in made.slots if slot.entry.type == "tool_call"] == [0, 1]
+    assert [item.nth for item in made.items if item.entry.type == "tool_call"] == [0, 1]
 
 
 def test_an_id_twice_in_a_message_pairs_by_order() -> None:
@@ -195,10 +195,10 @@ def test_a_result_with_neither_id_nor_name_answers_a_call_of_the_newest_turn() -
 
 def test_an_exchange_that_has_grown_is_another_tuple() -> None:
     made = window(call("c", "1"), call("d", "2"))
-    before = made.exchanges[-1].slots
-    assert made.exchanges[-1].slots is before
-    made.push(Slot(result("r", "1"), 3, 1))
-    assert [slot.entry.id for slot in before] == ["c", "d"]
+    before = made.exchanges[-1].items
+    assert made.exchanges[-1].items is before
+    made.push(WindowItem(result("r", "1"), 3, 1))
+    assert [item.entry.id for item in before] == ["c", "d"]
     assert groups(made) == ["c d r"]
 
 
@@ -209,7 +209,7 @@ def test_a_result_without_its_call_answers_none() -> None:
 
 def test_a_call_without_result_is_unanswered() -> None:
     made = window(call("c", "1"), entry("u"), call("d", "2"), result("r", "2"))
-    assert [slot.entry.id for slot in made.slots if slot.unanswered] == ["c"]
+    assert [item.entry.id for item in made.items if item.unanswered] == ["c"]
 
 
 def test_the_windows_tokens_are_the_sum_of_its_slots() -> None:
@@ -249,24 +249,24 @@ def of_kinds(kinds: Sequence[str]) -> list[Entry]:
 @given(KINDS)
 def test_exchanges_cover_the_window_once_in_order_and_never_part_a_pair(kinds: list[str]) -> None:
     made = window(*of_kinds(kinds))
-    assert [slot for exchange in made.exchanges for slot in exchange.slots] == made.slots
-    assert len(made.slots) == len(kinds)
-    where = {id(slot): n for n, one in enumerate(made.exchanges) for slot in one.slots}
+    assert [item for exchange in made.exchanges for item in exchange.items] == made.items
+    assert len(made.items) == len(kinds)
+    where = {id(item): n for n, one in enumerate(made.exchanges) for item in one.items}
     for exchange in made.exchanges:
-        slots = exchange.slots
-        assert exchange.tokens == sum(slot.tokens for slot in slots)
-        assert exchange.unanswered == sum(slot.unanswered for slot in slots)
-        assert exchange.results == sum(slot.entry.type == "tool_result" for slot in slots)
-        assert exchange.pinned == any(slot.pinned for slot in slots)
-    for slot in made.slots:
-        if slot.result is not None:
-            assert slot.result.answers
-            assert where[id(slot)] == where[id(slot.result)]
+        items = exchange.items
+        assert exchange.tokens == sum(item.tokens for item in items)
+        assert exchange.unanswered == sum(item.unanswered for item in items)
+        assert exchange.results == sum(item.entry.type == "tool_result" for item in items)
+        assert exchange.pinned == any(item.pinned for item in items)
+    for item in made.items:
+        if item.result is not None:
+            assert item.result.answers
+            assert where[id(item)] == where[id(item.result)]
     labels: dict[str, int] = {}
-    for slot in made.slots:
-        if slot.entry.message_id is not None:
-            group = labels.setdefault(slot.entry.message_id, where[id(slot)])
-            assert group == where[id(slot)]
+    for item in made.items:
+        if item.entry.message_id is not None:
+            group = labels.setdefault(item.entry.message_id, where[id(item)])
+            assert group == where[id(item)]
 
 
 @given(KINDS, st.booleans())
@@ -274,9 +274,9 @@ def test_pushing_one_by_one_is_the_same_as_reshaping(kinds: list[str], read: boo
     entries = of_kinds(kinds)
     at_once, one_by_one = window(*entries), window(*entries[: len(entries) // 2])
     for number, one in enumerate(entries[len(entries) // 2 :], len(entries) // 2 + 1):
-        one_by_one.push(Slot(one, number, one.token_count.tokens))
+        one_by_one.push(WindowItem(one, number, one.token_count.tokens))
         if read:
-            assert sum(len(exchange.slots) for exchange in one_by_one.exchanges) == number
+            assert sum(len(exchange.items) for exchange in one_by_one.exchanges) == number
     assert groups(one_by_one) == groups(at_once)
     assert pairs(one_by_one) == pairs(at_once)
     assert one_by_one.tokens == at_once.tokens
@@ -286,17 +286,17 @@ def told(of: Window) -> list[Any]:
     """All that a window knows about its entries."""
     return [
         (
-            [(slot.entry.id, slot.nth, slot.answers, slot.unanswered) for slot in exchange.slots],
+            [(item.entry.id, item.nth, item.answers, item.unanswered) for item in exchange.items],
             (exchange.tokens, exchange.pinned, exchange.unanswered, exchange.results),
         )
         for exchange in of.exchanges
     ]
 
 
-def touched_by(before: Sequence[Slot], after: Sequence[Slot]) -> tuple[int, int]:
+def touched_by(before: Sequence[WindowItem], after: Sequence[WindowItem]) -> tuple[int, int]:
     """The smallest stretch of `before` outside of which `after` has the very same slots."""
 
-    def same(pairs: Iterable[tuple[Slot, Slot]]) -> int:
+    def same(pairs: Iterable[tuple[WindowItem, WindowItem]]) -> int:
         return sum(1 for _ in takewhile(lambda pair: pair[0] is pair[1], pairs))
 
     start = same(zip(before, after, strict=False))
@@ -313,29 +313,29 @@ def test_a_patched_window_is_as_if_every_entry_was_tied_anew(
 ) -> None:
     entries = of_kinds(kinds)
     made = window(*entries)
-    slots = list(made.slots)
+    items = list(made.items)
     for at, length, method in runs:
-        stop = min(at + length, len(slots)) if method in ("summary", "drop") else at + 1
-        if at < len(slots):
-            old = slots[at]
+        stop = min(at + length, len(items)) if method in ("summary", "drop") else at + 1
+        if at < len(items):
+            old = items[at]
             by = {
                 "summary": entry(f"s{old.entry.id}", "summary", "system"),
                 "stub": msgspec.structs.replace(old.entry, id=f"x{old.entry.id}"),
                 "odd": result(f"o{old.entry.id}", "1"),
             }
-            replaced = [Slot(by[method], old.position, 1)] if method != "drop" else []
-            slots = [*slots[:at], *replaced, *slots[stop:]]
-    anew = [Slot(one.entry, one.position, one.tokens, one.pinned) for one in slots]
-    touched = touched_by(made.slots, slots) if runs and made.slots != slots else None
-    made.reshape(slots, 30, 1, touched)
+            replaced = [WindowItem(by[method], old.position, 1)] if method != "drop" else []
+            items = [*items[:at], *replaced, *items[stop:]]
+    anew = [WindowItem(one.entry, one.position, one.tokens, one.pinned) for one in items]
+    touched = touched_by(made.items, items) if runs and made.items != items else None
+    made.reshape(items, 30, 1, touched)
     fresh = Window()
     fresh.reshape(anew, 30, 1)
     assert told(made) == told(fresh)
     assert made.tokens == fresh.tokens
     for number, one in enumerate(of_kinds(later), 30):
         one = msgspec.structs.replace(one, id=f"later-{one.id}")
-        made.push(Slot(one, number, 1))
-        fresh.push(Slot(one, number, 1))
+        made.push(WindowItem(one, number, 1))
+        fresh.push(WindowItem(one, number, 1))
     assert told(made) == told(fresh)
     assert pairs(made) == pairs(fresh)
 
@@ -349,24 +349,24 @@ def compressed(*replacements: Replacement) -> Compressed:
     )
 
 
-def shown(slots: Sequence[Slot]) -> list[tuple[str, int]]:
-    return [(slot.entry.id, slot.position) for slot in slots]
+def shown(items: Sequence[WindowItem]) -> list[tuple[str, int]]:
+    return [(item.entry.id, item.position) for item in items]
 
 
 def test_a_replacement_stands_at_the_smallest_place_of_its_run() -> None:
     made = window(*map(entry, "abcde"))
     record = compressed(Replacement(("b", "c"), entry("s", "summary", "system"), "summary"))
-    slots = compress_slots(made.slots, record, 9)
-    assert shown(slots) == [("a", 1), ("s", 2), ("d", 4), ("e", 5)]
-    assert (slots[1].entry.seq, slots[1].compression, slots[1].index) == (9, "k", 0)
-    assert not slots[1].pinned
+    items = compress_slots(made.items, record, 9)
+    assert shown(items) == [("a", 1), ("s", 2), ("d", 4), ("e", 5)]
+    assert (items[1].entry.seq, items[1].compression, items[1].index) == (9, "k", 0)
+    assert not items[1].pinned
 
 
 def test_a_run_replaced_by_nothing_is_gone() -> None:
-    slots = compress_slots(
-        window(*map(entry, "abc")).slots, compressed(Replacement(("a", "b"), None, "drop")), 9
+    items = compress_slots(
+        window(*map(entry, "abc")).items, compressed(Replacement(("a", "b"), None, "drop")), 9
     )
-    assert shown(slots) == [("c", 3)]
+    assert shown(items) == [("c", 3)]
 
 
 def test_several_runs_are_replaced_at_once() -> None:
@@ -374,8 +374,8 @@ def test_several_runs_are_replaced_at_once() -> None:
         Replacement(("a",), entry("x"), "stub"),
         Replacement(("c", "d"), entry("y"), "summary"),
     )
-    slots = compress_slots(window(*map(entry, "abcde")).slots, record, 9)
-    assert shown(slots) == [("x", 1), ("b", 2), ("y", 3), ("e", 5)]
+    items = compress_slots(window(*map(entry, "abcde")).items, record, 9)
+    assert shown(items) == [("x", 1), ("b", 2), ("y", 3), ("e", 5)]
 
 
 @pytest.mark.parametrize(
@@ -392,10 +392,10 @@ def test_several_runs_are_replaced_at_once() -> None:
 )
 def test_a_run_that_is_not_there_as_planned_is_refused(ids: tuple[str, ...], named: str) -> None:
     made = window(*map(entry, "abcpe"), pinned=["p"])
-    before = shown(made.slots)
+    before = shown(made.items)
     with pytest.raises(Refused, match=named):
-        compress_slots(made.slots, compressed(Replacement(ids, entry("s"), "summary")), 9)
-    assert shown(made.slots) == before
+        compress_slots(made.items, compressed(Replacement(ids, entry("s"), "summary")), 9)
+    assert shown(made.items) == before
 
 
 def test_runs_that_overlap_are_refused() -> None:
@@ -404,9 +404,9 @@ def test_runs_that_overlap_are_refused() -> None:
         Replacement(("b", "c"), entry("y"), "summary"),
     )
     with pytest.raises(Refused):
-        compress_slots(window(*map(entry, "abc")).slots, record, 9)
+        compress_slots(window(*map(entry, "abc")).items, record, 9)
 
 
 def test_no_replacements_are_refused() -> None:
     with pytest.raises(Refused):
-        compress_slots(window(*map(entry, "abc")).slots, compressed(), 9)
+        compress_slots(window(*map(entry, "abc")).items, compressed(), 9)

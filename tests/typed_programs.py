@@ -20,8 +20,8 @@ from memman import (
     TokenCount,
     events,
 )
-from memman.compression import Craft, Goal, View, drop_oldest
-from memman.ports import AsyncStore, Store
+from memman.compression import EntryFactory, Goal, View, drop_oldest
+from memman.protocols import AsyncStore, Store
 
 
 def chat(client: OpenAI, memory: MemoryManager, tools: list[ChatCompletionToolParam]) -> str | None:
@@ -49,9 +49,9 @@ def claude(client: Anthropic, memory: MemoryManager, tools: list[ToolParam]) -> 
     memory.add_messages("s", reply)
 
 
-def step(view: View, goal: Goal, craft: Craft) -> View | None:
+def step(view: View, goal: Goal, make_entry: EntryFactory) -> View | None:
     old = [entry.id for entry in view.shown("old")]
-    return view.stub(old, craft) if goal.tokens else None
+    return view.stub(old, make_entry) if goal.tokens else None
 
 
 async def summary(prompt: str) -> str:

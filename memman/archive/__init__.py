@@ -11,14 +11,14 @@ from memman.archive.document import (
     records_of,
     state_of,
 )
-from memman.archive.intake import Intake, Source, session_of, verify
+from memman.archive.encoding import Packing
+from memman.archive.importer import Intake, Source, session_of, verify
 from memman.archive.limits import ArchiveLimits
 from memman.archive.lines import Header
-from memman.archive.packing import Packing
-from memman.archive.reading import ArchiveInfo
-from memman.archive.soundness import with_entries
-from memman.archive.spool import Spool
-from memman.archive.writing import ArchiveWriter, Target
+from memman.archive.reader import ArchiveInfo
+from memman.archive.temp_file import Spool
+from memman.archive.validation import with_entries
+from memman.archive.writer import ArchiveWriter, Target
 
 __all__ = [
     "FORMAT",

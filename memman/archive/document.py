@@ -15,13 +15,14 @@ from typing import Any
 import msgspec
 
 from memman.archive.limits import DEFAULT_LIMITS, MOST_FAULTS, ArchiveLimits, too_much
-from memman.archive.soundness import Recount, check_record, ids_of, verified, with_entry
+from memman.archive.validation import Recount, check_record, ids_of, verified, with_entry
 from memman.config import MemoryConfig, readable
+from memman.display import safe_repr
 from memman.entries import Entry, check_id
 from memman.errors import EntryNotFound, InvalidInput, Refused, StateError
 from memman.extents import check_extent
 from memman.history import History
-from memman.ports import Place
+from memman.protocols import StoredItem
 from memman.records import (
     Added,
     Cleared,
@@ -34,7 +35,6 @@ from memman.records import (
     trusting,
 )
 from memman.results import Summary, summary_of
-from memman.showing import shown
 
 FORMAT = "memman-session"
 VERSION = 1
@@ -99,11 +99,11 @@ class SessionState(msgspec.Struct, frozen=True, kw_only=True):
             raise StateError([f"it is a {type(data).__name__}, not a session document{hint}"])
         if data.get("format") != FORMAT:
             found = data.get("format")
-            raise StateError([f"its format is {shown(found)}, not {FORMAT!r}"])
+            raise StateError([f"its format is {safe_repr(found)}, not {FORMAT!r}"])
         if data.get("version") != VERSION:
             raise StateError(
                 [
-                    f"its version is {shown(data.get('version'))}; this memman reads version {VERSION}"
+                    f"its version is {safe_repr(data.get('version'))}; this memman reads version {VERSION}"
                 ]
             )
         try:
@@ -150,9 +150,9 @@ def state_of(
 def summaries_of(history: History) -> list[Summary]:
     """The summaries in force, in the window's order."""
     return [
-        summary_of(slot, history.originals(slot.entry.id))
-        for slot in history.slots
-        if slot.entry.type == "summary"
+        summary_of(item, history.originals(item.entry.id))
+        for item in history.items
+        if item.entry.type == "summary"
     ]
 
 
@@ -161,8 +161,8 @@ def totals_of(history: History) -> Totals:
     return Totals(
         entries=len(history.added),
         tokens=sum(entry.token_count.tokens for entry in history.added.values()),
-        active_entries=len(history.slots),
-        active_tokens=sum(slot.tokens for slot in history.slots),
+        active_entries=len(history.items),
+        active_tokens=sum(item.tokens for item in history.items),
     )
 
 
@@ -170,10 +170,10 @@ class Imported(msgspec.Struct, frozen=True):
     """A document that was found sound: what a store must commit to have the session."""
 
     records: tuple[Record, ...]
-    window: tuple[Place, ...]
+    window: tuple[StoredItem, ...]
 
 
-def checked(state: SessionState, meter: Recount) -> Imported:
+def checked(state: SessionState, counter: Recount) -> Imported:
     """What to commit for a document. Raises `StateError` with every fault found.
 
     Counts that say they are of `meter`'s counter are recomputed where they are not; those of another
@@ -189,10 +189,11 @@ def checked(state: SessionState, meter: Recount) -> Imported:
         raise StateError(_first(problems))
     # Places refer to records of the commit: 0 is the first (see `Store.commit`).
     window = tuple(
-        Place(1 - slot.entry.seq, slot.index, slot.position, slot.pinned) for slot in history.slots
+        StoredItem(1 - item.entry.seq, item.index, item.position, item.pinned)
+        for item in history.items
     )
     clean = [record for _, record in _erased(list(enumerate(records, 1)))]
-    return Imported(_true_totals(_recounted(clean, meter)), window)
+    return Imported(_true_totals(_recounted(clean, counter)), window)
 
 
 def records_of(state: SessionState) -> tuple[Record, ...]:
@@ -273,7 +274,7 @@ def _folded(records: Sequence[Record], problems: list[str]) -> History:
         try:
             check_record(record)
             if isinstance(record, Configured):
-                MemoryConfig().updated(readable(history.ledger.settings | record.changes))
+                MemoryConfig().updated(readable(history.totals.settings | record.changes))
             history.apply(seq, record)
         except (Refused, EntryNotFound, InvalidInput, KeyError) as error:
             problems.append(f"record {seq} ({type(record).__name__}): {error}")
@@ -290,12 +291,12 @@ def _erased(log: Sequence[tuple[int, Record]]) -> list[tuple[int, Record]]:
     return [(seq, tombstone(record, tainted)) for seq, record in log]
 
 
-def _recounted(records: Sequence[Record], meter: Recount) -> list[Record]:
+def _recounted(records: Sequence[Record], counter: Recount) -> list[Record]:
     """The records with their entries' counts verified; what was erased keeps the count it had."""
     erased = tainted_by(list(records), deleted_in(records))
 
     def recounted(entry: Entry) -> Entry:
-        return entry if entry.id in erased else verified(entry, meter)
+        return entry if entry.id in erased else verified(entry, counter)
 
     return [with_entry(record, recounted) for record in records]
 
@@ -323,7 +324,7 @@ def _check_derived(state: SessionState, history: History, problems: list[str]) -
         _compare("summaries", state.summaries, tuple(summaries_of(history)), problems)
     if state.totals is not None and state.totals != totals_of(history):
         problems.append(f"totals say {state.totals}, the log {totals_of(history)}")
-    if state.settings != history.ledger.settings:
+    if state.settings != history.totals.settings:
         problems.append("settings differ from what the log configured")
 
 

@@ -6,8 +6,8 @@ from typing import Final
 
 import msgspec
 
+from memman.display import safe_repr
 from memman.errors import InvalidInput
-from memman.showing import shown
 
 
 class ArchiveLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -45,7 +45,7 @@ class ArchiveLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
             value = getattr(self, name)
             if type(value) is not int or value < 1:
                 raise InvalidInput(
-                    f"{name}={shown(value)} is no limit; give a positive whole number"
+                    f"{name}={safe_repr(value)} is no limit; give a positive whole number"
                 )
 
 

@@ -14,7 +14,7 @@ import msgspec
 from memman.config import MemoryConfig, readable
 from memman.entries import Entry
 from memman.errors import EntryNotFound, InvalidInput, Refused
-from memman.ports import Place
+from memman.protocols import StoredItem
 from memman.records import (
     SHAPES,
     Added,
@@ -107,7 +107,7 @@ class Outline:
             self.floor = seq
         return record
 
-    def places(self) -> list[Place]:
+    def places(self) -> list[StoredItem]:
         """The window as a commit of this very log takes it: its places up to the floor."""
         self.settle()
         found = self._db.execute(
@@ -116,7 +116,8 @@ class Outline:
             (self.floor,),
         )
         return [
-            Place(1 - seq, place, position, bool(pinned)) for seq, place, position, pinned in found
+            StoredItem(1 - seq, place, position, bool(pinned))
+            for seq, place, position, pinned in found
         ]
 
     def settle(self) -> None:

@@ -18,10 +18,10 @@ from memman.compression import CompressionPlan
 from memman.counting import Candidate
 from memman.entries import Accuracy, Entry, Method, TokenCount
 from memman.events import CompressionResult
-from memman.explaining import Comparison, Shares, Trace
+from memman.explain import Comparison, Shares, Trace
 from memman.formats.rules import Violation
 from memman.plugins import PluginInfo
-from memman.ports import FeedItem, ModelInfo, ModelRef, SessionInfo
+from memman.protocols import FeedItem, ModelInfo, ModelRef, SessionInfo
 from memman.records import Replacement
 from memman.report.usage import Usage
 from memman.results import SessionStats

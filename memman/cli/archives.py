@@ -31,7 +31,7 @@ from memman.cli.progress import Watch
 from memman.entries import file_mode
 from memman.manager import MemoryManager
 from memman.records import Record
-from memman.sessions import OnConflict
+from memman.session import OnConflict
 
 FORMAT = "memman-jsonl"
 _ALL = 2**60

@@ -9,10 +9,10 @@ from typing import Any, Final
 from memman.cli.answers import CheckedCounter, CheckedSummarizer, Law
 from memman.cli.problems import FindingError, UnusableError
 from memman.counting import model_ref
+from memman.display import format_error
 from memman.errors import MemmanError, PluginNotFound
 from memman.plugins import PluginInfo, shared_plugins
-from memman.ports import CounterSpec, Summarizer
-from memman.showing import told
+from memman.protocols import CounterSpec, Summarizer
 from memman.testing import (
     CounterConformance,
     CounterSpecConformance,
@@ -59,7 +59,7 @@ def _summarizer(info: PluginInfo, name: str) -> Any:
             raise UnusableError(f"plugin {info.name} cannot make {name!r} here: {error}") from error
         except Exception as error:
             raise FindingError(
-                f"memman_summarizer of plugin {info.name} fails for {name!r}: {told(error)}"
+                f"memman_summarizer of plugin {info.name} fails for {name!r}: {format_error(error)}"
             ) from error
         if made is not None:
             return made
@@ -113,7 +113,7 @@ def _listed(info: PluginInfo) -> list[Any]:
                 return list(implementation.function())
             except Exception as error:
                 raise FindingError(
-                    f"memman_token_counters of plugin {info.name} fails: {told(error)}"
+                    f"memman_token_counters of plugin {info.name} fails: {format_error(error)}"
                 ) from error
     return []
 

@@ -8,14 +8,14 @@ from memman.cli.display import counted
 from memman.cli.output import harmless
 from memman.cli.problems import FindingError
 from memman.entries import parse_address
-from memman.explaining import CompressionFate, Trail
+from memman.explain import CompressionStatus, LogHistory
 
 _MOST_LISTED = 5
 
 compression_argument = click.argument("compression", metavar="[COMPRESSION]", required=False)
 
 
-def found_compression(trail: Trail, wanted: str | None) -> str:
+def found_compression(trail: LogHistory, wanted: str | None) -> str:
     """The id of a compression: by its id, its place in the log, or an entry that it made.
 
     The entry is given by its id or by its address.
@@ -34,23 +34,23 @@ def found_compression(trail: Trail, wanted: str | None) -> str:
     raise FindingError(f"no compression {wanted!r} is in this session{_there_are(trail)}")
 
 
-def told(fate: CompressionFate) -> str:
+def told(status: CompressionStatus) -> str:
     """A compression as one line."""
-    state = "" if fate.state == "in force" else f", {fate.state}"
+    state = "" if status.state == "in force" else f", {status.state}"
     return (
-        f"#{fate.seq}, {fate.at:%Y-%m-%d %H:%M}: {fate.tokens_before:,} -> {fate.tokens_after:,} "
-        f"tokens ({harmless(fate.reason)}){state}"
+        f"#{status.seq}, {status.at:%Y-%m-%d %H:%M}: {status.tokens_before:,} -> {status.tokens_after:,} "
+        f"tokens ({harmless(status.reason)}){state}"
     )
 
 
-def _there_are(trail: Trail) -> str:
-    fates = trail.compression_fates()
-    if not fates:
+def _there_are(trail: LogHistory) -> str:
+    statuses = trail.compression_statuses()
+    if not statuses:
         return ": it was never compressed"
-    newest = [f"#{one.seq} ({one.state})" for one in fates[-_MOST_LISTED:]]
+    newest = [f"#{one.seq} ({one.state})" for one in statuses[-_MOST_LISTED:]]
     some = (
-        f"the newest of {counted(len(fates), 'compression')}"
-        if len(fates) > len(newest)
+        f"the newest of {counted(len(statuses), 'compression')}"
+        if len(statuses) > len(newest)
         else "there"
     )
     return f"; {some} {'is' if len(newest) == 1 else 'are'} {', '.join(newest)}"

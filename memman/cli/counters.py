@@ -21,10 +21,10 @@ from memman.counting import (
     missing,
     model_ref,
 )
+from memman.display import format_error
 from memman.plugins import shared_plugins
-from memman.ports import CounterSpec, ModelRef
+from memman.protocols import CounterSpec, ModelRef
 from memman.resolver import known_counters
-from memman.showing import told
 
 _NO_KNOWN_MODEL = "models in no table, or by name"
 
@@ -69,14 +69,14 @@ def explain_model(model: str, as_json: bool) -> None:
         answer(ExplainCounterAnswer(model=ref, candidates=tuple(candidates), limits=limits))
         return
     shown = console()
-    told = {
+    facts = {
         "name": ref.name,
         "provider": ref.provider or "not said",
         "region": ref.region or "not said",
         "family": ref.family or "unknown",
         "limits": "unknown" if limits is None else limits_in_words(limits),
     }
-    print_lines(shown, [f"{what:<9} {first_line(said, 300)}" for what, said in told.items()])
+    print_lines(shown, [f"{what:<9} {first_line(said, 300)}" for what, said in facts.items()])
     print_lines(shown, [""])
     rows = [_candidate_row(candidate) for candidate in candidates]
     table(shown, ("counter", ">match", "accuracy", "why"), rows)
@@ -86,7 +86,7 @@ def _listed(spec: CounterSpec, known: Sequence[ModelRef]) -> ListedCounter:
     try:
         matched = [ref for ref in known if spec.match(ref) > 0]
     except Exception as error:  # noqa: BLE001 - a stranger's code
-        said = f"its match() failed: {told(error)}"
+        said = f"its match() failed: {format_error(error)}"
         return ListedCounter(spec.name, spec.remote, spec.accuracy, (), 0, said)
     families = {ref.family for ref in matched}
     # Any model will do to see whether it can be made; one that it knows, on its own service, is fairest.

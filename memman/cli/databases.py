@@ -17,7 +17,7 @@ from memman.entries import file_mode
 from memman.errors import StoreError
 from memman.manager import MemoryManager
 from memman.plugins import shared_plugins
-from memman.ports import SessionInfo, Store
+from memman.protocols import SessionInfo, Store
 from memman.stores import MemoryStore, is_url, open_store, without_password
 from memman.summarizers import DIGEST
 
@@ -106,7 +106,7 @@ def copied(take: Callable[[MemoryManager], str]) -> tuple[MemoryManager, Store, 
     finally:
         imports.removeFilter(_nothing)
     snapshot = store.load(session_id)
-    settings = {} if snapshot is None else snapshot.ledger.settings
+    settings = {} if snapshot is None else snapshot.totals.settings
     memory.update_config(**{name: settings[name] for name in _ADOPTED if name in settings})
     return memory, store, session_id
 

@@ -11,7 +11,7 @@ from memman.errors import FormatError
 from memman.formats import candidates, format_named, plain_messages
 from memman.formats.foreign import fault_in
 from memman.formats.logs import IMPORT_FORMATS
-from memman.ports import Format, ImportFormat
+from memman.protocols import Format, ImportFormat
 from memman.resolver import known_formats
 
 Kind = Format | ImportFormat

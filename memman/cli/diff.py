@@ -25,7 +25,14 @@ from memman.cli.output import harmless
 from memman.cli.problems import FindingError
 from memman.cli.session_files import load
 from memman.entries import Entry
-from memman.explaining import ComparedReplacement, ComparedValue, Comparison, KeptIn, Trail, compare
+from memman.explain import (
+    ComparedReplacement,
+    ComparedValue,
+    Comparison,
+    KeptIn,
+    LogHistory,
+    compare,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -74,29 +81,31 @@ def diff(
     Exact values are paths, identifiers, numbers, dates and addresses; kept is what the window still had.
     """
     opened = load(session, model)
-    trail = opened.trail
-    compared = compare(trail, found_compression(trail, compression))
+    history = opened.history
+    compared = compare(history, found_compression(history, compression))
     if as_json:
         answer(DiffAnswer(session_id=opened.id, comparison=compared))
     else:
-        _show(compared, trail, by_value, limit)
+        _show(compared, history, by_value, limit)
     if fail_under is not None and compared.survival < fail_under:
         raise FindingError(
             f"{_share(compared)} of the exact values were kept, under {100 * fail_under:g} %"
         )
 
 
-def _show(compared: Comparison, trail: Trail, by_value: bool, limit: int | None) -> None:
+def _show(compared: Comparison, history: LogHistory, by_value: bool, limit: int | None) -> None:
     shown_on = console()
-    fates = {fate.compression_id: fate for fate in trail.compression_fates()}
-    print_lines(shown_on, [f"compression {told(fates[compared.compression_id])}", ""])
+    statuses = {status.compression_id: status for status in history.compression_statuses()}
+    print_lines(shown_on, [f"compression {told(statuses[compared.compression_id])}", ""])
     if by_value:
         _show_values(compared, shown_on)
     else:
         pairs = [_pair(each, limit) for each in compared.replacements]
         beside(shown_on, "original", "replacement", pairs)
         print_lines(shown_on, ["", *_balance(compared)])
-    others = [f"#{fate.seq}" for name, fate in fates.items() if name != compared.compression_id]
+    others = [
+        f"#{status.seq}" for name, status in statuses.items() if name != compared.compression_id
+    ]
     if others:
         earlier = len(others) - _MOST_LISTED
         more = f"{earlier:,} more and " if earlier > 0 else ""

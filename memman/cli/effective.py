@@ -10,8 +10,8 @@ from memman.config import MemoryConfig, readable
 from memman.counting import Models
 from memman.manager import MemoryManager
 from memman.plugins import shared_plugins
-from memman.ports import Store
-from memman.records import NOT_OBSERVED, Ledger, SettingsInEffect
+from memman.protocols import Store
+from memman.records import NOT_OBSERVED, SessionTotals, SettingsInEffect
 
 LimitSource = Literal["option", "session", "observed", "model", "unknown"]
 
@@ -58,22 +58,22 @@ class Wanted(msgspec.Struct, frozen=True):
     budget: int | None = None
 
 
-class Settled(msgspec.Struct, frozen=True):
+class ResolvedConfig(msgspec.Struct, frozen=True):
     """The model of a session as it is shown, and the source of its limit."""
 
     model: str | None
     source: LimitSource
 
 
-def settle(memory: MemoryManager, store: Store, session_id: str, wanted: Wanted) -> Settled:
+def settle(memory: MemoryManager, store: Store, session_id: str, wanted: Wanted) -> ResolvedConfig:
     """Gives a manager the settings that its session is to be shown with.
 
     What the session's log has observed stands in for defaults of the manager. It changes no record; an
     option becomes a setting of the session only where the session has one of its own.
     """
     snapshot = store.load(session_id)
-    ledger = Ledger() if snapshot is None else snapshot.ledger
-    own, seen = readable(ledger.settings), ledger.observed
+    totals = SessionTotals() if snapshot is None else snapshot.totals
+    own, seen = readable(totals.settings), totals.observed
     if wanted.model is not None and wanted.model != seen.model:
         seen = NOT_OBSERVED  # the limits of another model
     asked = {
@@ -87,7 +87,7 @@ def settle(memory: MemoryManager, store: Store, session_id: str, wanted: Wanted)
     if over:
         memory.update_config(session_id, **over)
     model = wanted.model or own.get("model") or seen.model
-    return Settled(model, _source(wanted, own, seen, model))
+    return ResolvedConfig(model, _source(wanted, own, seen, model))
 
 
 def _source(
@@ -102,7 +102,7 @@ def _source(
     return "model" if model and Models(shared_plugins).info(model) else "unknown"
 
 
-def effective(memory: MemoryManager, session_id: str, settled: Settled) -> Effective:
+def effective(memory: MemoryManager, session_id: str, settled: ResolvedConfig) -> Effective:
     """The settings that a session is shown with, once they are settled."""
     trigger, stats = memory.explain(session_id).trigger, memory.get_stats(session_id)
     known = settled.source != "unknown"

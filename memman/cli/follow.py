@@ -13,7 +13,7 @@ from memman.cli.display import counted
 from memman.cli.options import json_option
 from memman.cli.output import say
 from memman.entries import transcript_line
-from memman.ports import FeedItem
+from memman.protocols import FeedItem
 from memman.records import (
     Added,
     Cleared,

@@ -46,7 +46,7 @@ from memman.entries import check_id
 from memman.events import CompressionResult
 from memman.manager import MemoryManager
 from memman.results import SessionStats
-from memman.sessions import OnConflict
+from memman.session import OnConflict
 from memman.stores import without_password
 
 

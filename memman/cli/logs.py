@@ -13,15 +13,15 @@ from memman.archive import SessionState, state_of
 from memman.entries import (
     NO_JSON,
     NOT_COUNTED,
-    Draft,
     Entry,
+    NewEntry,
     encode_json,
     entry_of,
     text_of,
 )
 from memman.ids import new_id, new_nonce
 from memman.manager import MemoryManager
-from memman.ports import Compaction, ReadEntry, ReadItem
+from memman.protocols import Compaction, ReadEntry, ReadItem
 from memman.records import (
     Added,
     Compressed,
@@ -36,28 +36,28 @@ MOST_IN_DOCUMENT = 100_000  # entries; a session document is read and written as
 _LEFT_BEHIND = "left behind: the conversation went on from an earlier message"
 
 
-def add_draft(memory: MemoryManager, session_id: str, draft: Draft) -> Entry:
+def add_draft(memory: MemoryManager, session_id: str, new_entry: NewEntry) -> Entry:
     """Adds one entry of a log now, as whoever runs an agent would have added it."""
-    shared: dict[str, Any] = {"message_id": draft.message_id}
-    if draft.metadata_json is not NO_JSON:
-        shared["metadata"] = msgspec.json.decode(draft.metadata_json)
-    name = draft.name or ""
-    called: dict[str, Any] = {"call_id": draft.call_id, **shared}
-    match draft.type:
+    shared: dict[str, Any] = {"message_id": new_entry.message_id}
+    if new_entry.metadata_json is not NO_JSON:
+        shared["metadata"] = msgspec.json.decode(new_entry.metadata_json)
+    name = new_entry.name or ""
+    called: dict[str, Any] = {"call_id": new_entry.call_id, **shared}
+    match new_entry.type:
         case "tool_call":
-            return memory.add_tool_call(session_id, name, text_of(draft.content), **called)
+            return memory.add_tool_call(session_id, name, text_of(new_entry.content), **called)
         case "tool_result":
             return memory.add_tool_result(
-                session_id, name, draft.content, is_error=draft.is_error, **called
+                session_id, name, new_entry.content, is_error=new_entry.is_error, **called
             )
         case "context":
-            return memory.add_context(session_id, draft.content, name, **shared)
+            return memory.add_context(session_id, new_entry.content, name, **shared)
     said_by = {
         "user": memory.add_user_message,
         "assistant": memory.add_assistant_message,
         "system": memory.add_system_message,
     }
-    return said_by[draft.role](session_id, draft.content, **shared)
+    return said_by[new_entry.role](session_id, new_entry.content, **shared)
 
 
 def state_of_log(
@@ -144,11 +144,11 @@ class _Log:
         if not item.abandoned:
             yield from self.leave_behind()
         self._pass(item.at)
-        draft = self._tied(item.draft)
-        head = not self._began and draft.role == "system" and draft.type == "message"
+        new_entry = self._tied(item.new_entry)
+        head = not self._began and new_entry.role == "system" and new_entry.type == "message"
         head = head and not item.abandoned
         self._began = self._began or not head
-        entry = entry_of(draft, new_id(), self._at, NOT_COUNTED, pinned=head)
+        entry = entry_of(new_entry, new_id(), self._at, NOT_COUNTED, pinned=head)
         yield self._added(entry, self._behind if item.abandoned else self._active)
 
     def compact(self, item: Compaction) -> Iterator[Record]:
@@ -205,19 +205,19 @@ class _Log:
         return Entry(id=new_id(), type="summary", role="system", content=text, timestamp=self._at,
                      metadata_json=covers)  # fmt: skip
 
-    def _tied(self, draft: Draft) -> Draft:
+    def _tied(self, new_entry: NewEntry) -> NewEntry:
         """The draft with a real message id in place of its label, and a result with its call's name."""
-        if draft.message_id is not None:
-            if draft.message_id != self._label[0]:  # the entries of a message follow each other
-                self._label = draft.message_id, new_id()
-            draft = msgspec.structs.replace(draft, message_id=self._label[1])
-        if draft.type == "tool_call" and draft.call_id and draft.name:
-            self._calls.setdefault(draft.call_id, draft.name)
-        elif draft.type == "tool_result" and draft.call_id:
-            name = self._calls.pop(draft.call_id, None)
-            if draft.name is None:
-                draft = msgspec.structs.replace(draft, name=name)
-        return draft
+        if new_entry.message_id is not None:
+            if new_entry.message_id != self._label[0]:  # the entries of a message follow each other
+                self._label = new_entry.message_id, new_id()
+            new_entry = msgspec.structs.replace(new_entry, message_id=self._label[1])
+        if new_entry.type == "tool_call" and new_entry.call_id and new_entry.name:
+            self._calls.setdefault(new_entry.call_id, new_entry.name)
+        elif new_entry.type == "tool_result" and new_entry.call_id:
+            name = self._calls.pop(new_entry.call_id, None)
+            if new_entry.name is None:
+                new_entry = msgspec.structs.replace(new_entry, name=name)
+        return new_entry
 
     def _pass(self, at: str | None) -> None:
         """Takes over a time of the log; one that cannot be read is as good as none."""

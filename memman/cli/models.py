@@ -10,10 +10,10 @@ from memman.cli.display import Row, console, counted, table
 from memman.cli.options import json_option, note
 from memman.cli.problems import FindingError
 from memman.counting import Models, known_limits, model_ref
+from memman.display import did_you_mean
 from memman.plugins import shared_plugins
-from memman.ports import ModelInfo
+from memman.protocols import ModelInfo
 from memman.resolver import model_names
-from memman.showing import did_you_mean
 
 
 @click.command()

@@ -22,13 +22,13 @@ from memman.cli.detecting import Kind, kind_of, mixed, other_kind, surely, tells
 from memman.cli.lines import STDIN, File, Items, Lines, check_head, decode, file_of, text_of
 from memman.cli.logs import add_draft, state_of_log
 from memman.cli.problems import UnreadableError, UnusableError
-from memman.entries import Draft
+from memman.entries import NewEntry
 from memman.errors import FormatError
 from memman.formats import plain_items
 from memman.formats.batches import may_cut
 from memman.formats.logs import IMPORT_FORMATS
 from memman.manager import MemoryManager
-from memman.ports import Compaction, Format, ImportFormat, LeftOut, ReadEntry, ReadItem
+from memman.protocols import Compaction, Format, ImportFormat, LeftOut, ReadEntry, ReadItem
 
 _WHOLE = ("langchain", "text")  # what these say of an earlier message may come at any distance
 
@@ -89,22 +89,30 @@ class Log:
             return [message for _, message in found]
 
     @cached_property
-    def drafts(self) -> list[Draft]:
+    def new_entries(self) -> list[NewEntry]:
         """The entries of the conversation, without what was left behind."""
         return [
-            item.draft for item in self.read() if isinstance(item, ReadEntry) and not item.abandoned
+            item.new_entry
+            for item in self.read()
+            if isinstance(item, ReadEntry) and not item.abandoned
         ][bool(self._system) :]
 
     @property
     def facts(self) -> list[tuple[str, str, Any]]:
         """What must be found in a session that took this log: type, role and content, in order."""
         head = [("message", "system", self._system)] if self._system else []
-        return [*head, *((draft.type, draft.role, draft.content) for draft in self.drafts)]
+        return [
+            *head,
+            *(
+                (new_entry.type, new_entry.role, new_entry.content)
+                for new_entry in self.new_entries
+            ),
+        ]
 
     def read(self) -> Iterator[ReadItem]:
         """The log's entries in order, a piece of it in memory at a time. Raises `UnreadableError`."""
         if self._system:
-            yield ReadEntry(Draft(type="message", role="system", content=self._system))
+            yield ReadEntry(NewEntry(type="message", role="system", content=self._system))
         self.left_out.clear()
         with self._located():
             for item in self._read():
@@ -121,8 +129,8 @@ class Log:
         if self._system:
             yield [memory.add_system_message(session_id, self._system).id]
         if self._reader is not None:
-            for draft in self.drafts:
-                yield [add_draft(memory, session_id, draft).id]
+            for new_entry in self.new_entries:
+                yield [add_draft(memory, session_id, new_entry).id]
             return
         for message in self.messages:
             yield [entry.id for entry in memory.add_messages(session_id, [message], self.format)]
@@ -165,11 +173,11 @@ class Log:
             raise UnreadableError(f"{self.name} has one conversation: leave --conversation out")
         pieces = self._pieces()
         for number, (form, piece) in enumerate(pieces):
-            for draft in _parsed(form, piece):
-                if draft.message_id is not None:
-                    label = f"{number}-{draft.message_id}"
-                    draft = msgspec.structs.replace(draft, message_id=label)
-                yield ReadEntry(draft)
+            for new_entry in _parsed(form, piece):
+                if new_entry.message_id is not None:
+                    label = f"{number}-{new_entry.message_id}"
+                    new_entry = msgspec.structs.replace(new_entry, message_id=label)
+                yield ReadEntry(new_entry)
 
     def _conversation(self, reader: ImportFormat) -> Iterable[Any]:
         """The chosen conversation of a log that is only read."""
@@ -263,7 +271,7 @@ class _Own:
             yield item
 
 
-def _parsed(form: Format, piece: list[tuple[int, Any]]) -> list[Draft]:
+def _parsed(form: Format, piece: list[tuple[int, Any]]) -> list[NewEntry]:
     """The entries of a piece; a fault's place is that in the file."""
     try:
         return form.parse([message for _, message in piece])

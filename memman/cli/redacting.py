@@ -9,7 +9,7 @@ from runpy import run_path
 from typing import Any
 
 from memman.cli.problems import UnusableError
-from memman.showing import told
+from memman.display import format_error
 
 
 def redactor(name: str) -> Any:
@@ -20,7 +20,7 @@ def redactor(name: str) -> Any:
     try:
         found = _names(where).get(function)
     except Exception as error:
-        what = told(error)
+        what = format_error(error)
         raise UnusableError(f"--redact: {where} cannot be loaded: {what}") from error
     if not callable(found):
         raise UnusableError(f"--redact: {where} has no function {function!r}")

@@ -26,10 +26,10 @@ from memman.cli.output import write_json
 from memman.cli.problems import UnreadableError, UnusableError
 from memman.cli.reading import is_log, log_in
 from memman.entries import Entry, file_mode
-from memman.explaining import Trail
+from memman.explain import LogHistory
 from memman.files import replacing
 from memman.manager import MemoryManager
-from memman.ports import Store
+from memman.protocols import Store
 from memman.stores import without_password
 
 
@@ -63,9 +63,9 @@ class Session:
         return {entry.id: entry for entry in self.memory.get_active_entries(self.id)}
 
     @property
-    def trail(self) -> Trail:
+    def history(self) -> LogHistory:
         """What its log tells of entries and compressions, as it is now."""
-        return Trail(list(enumerate(records_of(self.state), 1)))
+        return LogHistory(list(enumerate(records_of(self.state), 1)))
 
     @property
     def state(self) -> SessionState:

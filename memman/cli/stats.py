@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from memman.cli.effective import Effective
-    from memman.explaining import LargeEntry, Share, Shares
+    from memman.explain import LargeEntry, Share, Shares
     from memman.results import SessionStats
 
 _MOST_SHARES = 10  # of tools, and of sources

@@ -18,7 +18,7 @@ from memman.cli.options import (
 )
 from memman.cli.problems import FindingError
 from memman.cli.session_files import check_target, load, target_of, write
-from memman.explaining import Trail
+from memman.explain import LogHistory
 from memman.results import SessionStats
 from memman.stores import without_password
 
@@ -50,7 +50,7 @@ def undo(
     opened = load(session, to=to)
     if to != session:
         check_target(to, opened.id, force)
-    trail = opened.trail
+    trail = opened.history
     undone = _order(trail, found_compression(trail, compression), outer)
     before = opened.memory.get_stats(opened.id)
     for name in undone:
@@ -65,7 +65,7 @@ def undo(
         note(_change(before, after))
 
 
-def _order(trail: Trail, name: str, outer: bool) -> list[str]:
+def _order(trail: LogHistory, name: str, outer: bool) -> list[str]:
     """What to undo, in this order. Raises `FindingError` where that is more than was asked for."""
     if name not in trail.history.compressions:
         return [name]  # undone or cleared away: the error of the library says which
@@ -80,7 +80,7 @@ def _order(trail: Trail, name: str, outer: bool) -> list[str]:
     return order
 
 
-def _told(trail: Trail, undone: Sequence[str]) -> str:
+def _told(trail: LogHistory, undone: Sequence[str]) -> str:
     places = [f"#{trail.compressions[name][0]}" for name in undone]
     more = len(places) - _MOST_LISTED
     listed = ", ".join(places[:_MOST_LISTED]) + (f" and {more:,} more" if more > 0 else "")

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 from memman.cli.progress import told
-from memman.ports import Appended, Store
+from memman.protocols import Appended, Store
 from memman.records import Record
 
 

@@ -29,7 +29,7 @@ from memman.cli.options import (
 from memman.cli.output import harmless
 from memman.cli.problems import FindingError
 from memman.cli.session_files import load
-from memman.explaining import CompressionFate, Found, Remnant, Trace, trace
+from memman.explain import CompressionStatus, Found, Remnant, Trace, trace
 
 _MOST_SHOWN, _MOST_GROUPS = 4, 5  # entries of one fate, and fates
 _BEFORE, _AROUND = 24, 90  # characters of an entry's text: before what was looked for, and in all
@@ -49,20 +49,20 @@ def why(session: str, text: str, model: str | None, budget: int | None, as_json:
     such as #12 or #556.2.
     """
     opened = load(session, model, budget)
-    trail = opened.trail
-    traced = trace(trail, text)
+    history = opened.history
+    traced = trace(history, text)
     if as_json:
         answer(WhyAnswer(session_id=opened.id, settings=opened.effective, trace=traced))
     elif traced.found or traced.survives:
-        fates = {fate.compression_id: fate for fate in trail.compression_fates()}
-        _show(traced, fates, session)
+        statuses = {status.compression_id: status for status in history.compression_statuses()}
+        _show(traced, statuses, session)
         note(str(opened.effective))
     if not traced.found and not traced.survives:
-        entries = counted(len(trail.entries), "entry", "entries")
+        entries = counted(len(history.entries), "entry", "entries")
         raise FindingError(f"{text!r} never stood in this session: none of {entries} has it")
 
 
-def _show(traced: Trace, fates: dict[str, CompressionFate], session: str) -> None:
+def _show(traced: Trace, statuses: dict[str, CompressionStatus], session: str) -> None:
     shown_on = console()
     stood = (
         counted(len(traced.found), "entry", "entries")
@@ -72,11 +72,11 @@ def _show(traced: Trace, fates: dict[str, CompressionFate], session: str) -> Non
     print_lines(
         shown_on, [f'"{first_line(traced.text)}" stood in {stood}', *_window(traced.survives)]
     )
-    groups = groupby(traced.found, lambda each: (each.fate.state, each.replaced_by))
+    groups = groupby(traced.found, lambda each: (each.status.state, each.replaced_by))
     shares = [list(group) for _, group in groups]
     for found in shares[:_MOST_GROUPS]:
         cut_lines(shown_on, ["", *(_excerpt(each) for each in found[:_MOST_SHOWN])])
-        print_lines(shown_on, [f"  {harmless(line)}" for line in _fate(found, fates, session)])
+        print_lines(shown_on, [f"  {harmless(line)}" for line in _fate(found, statuses, session)])
     left = sum(len(found) for found in shares[_MOST_GROUPS:])
     if left:
         note(f"and {counted(left, 'more entry', 'more entries')}, which --json has too")
@@ -104,15 +104,15 @@ def _excerpt(found: Found) -> str:
     return f"#{entry.seq} {speaker(entry)}: {'...' if begin else ''}{text}"
 
 
-def _fate(found: list[Found], fates: dict[str, CompressionFate], session: str) -> list[str]:
+def _fate(found: list[Found], statuses: dict[str, CompressionStatus], session: str) -> list[str]:
     """What became of entries that share it, and how to have the first of them back."""
     one = found[0]
     more = len(found) - _MOST_SHOWN
     lines = [f"and {counted(more, 'more entry', 'more entries')} like these"] if more > 0 else []
     sent = _sent(found)
-    if one.fate.state == "active":
+    if one.status.state == "active":
         return [*lines, "active: the model sees it", *sent]
-    return [*lines, *_replaced(one, fates), *sent, *_commands(one, fates, session)]
+    return [*lines, *_replaced(one, statuses), *sent, *_commands(one, statuses, session)]
 
 
 def _sent(found: list[Found]) -> list[str]:
@@ -126,13 +126,13 @@ def _sent(found: list[Found]) -> list[str]:
     return [times + last + (f"; since it left, in 0 of {since:,}" if since else "")]
 
 
-def _replaced(one: Found, fates: dict[str, CompressionFate]) -> list[str]:
+def _replaced(one: Found, statuses: dict[str, CompressionStatus]) -> list[str]:
     if one.method is None:
         return ["cleared away: a clear emptied the window, and is not undone"]
     again = len(one.replaced_by) - 1
     times = f"replaced again {counted(again, 'time')}; " if again else ""
-    now = one.fate.shown_address or "nothing"
-    first = fates[one.replaced_by[0]]
+    now = one.status.shown_address or "nothing"
+    first = statuses[one.replaced_by[0]]
     change = f"{first.tokens_before:,} -> {first.tokens_after:,} tokens ({first.reason})"
     return [
         f"{one.method} by compression #{first.seq}, {first.at:%Y-%m-%d %H:%M}: {change}",
@@ -140,7 +140,7 @@ def _replaced(one: Found, fates: dict[str, CompressionFate]) -> list[str]:
     ]
 
 
-def _commands(one: Found, fates: dict[str, CompressionFate], session: str) -> list[str]:
+def _commands(one: Found, statuses: dict[str, CompressionStatus], session: str) -> list[str]:
     """What to run to read the entry, and to have it in the window again."""
     piped = session == STDIN
     file, command = "S" if piped else shlex.quote(session), own_command()
@@ -151,6 +151,6 @@ def _commands(one: Found, fates: dict[str, CompressionFate], session: str) -> li
     if one.undo:
         outer = " --outer" if len(one.undo) > 1 else ""
         where = "-o FILE" if piped else "--in-place"
-        wanted = fates[one.undo[-1]].seq
+        wanted = statuses[one.undo[-1]].seq
         lines.append(f"restore: {command} undo {file} {wanted}{outer} {where}")
     return lines

@@ -10,7 +10,18 @@ are what it is asked and shown, `chunks` divides that, `checks` refuses replies,
 without a model.
 """
 
-from memman.compression.asking import (
+from memman.compression.digest import digest, heuristic_summary
+from memman.compression.ledger import ledger
+from memman.compression.plan import (
+    CompressionPlan,
+    PlannedEntry,
+    describe,
+    make_plan,
+    replacements_of,
+)
+from memman.compression.prompts import summary_request
+from memman.compression.repeats import fold_repeats
+from memman.compression.requests import (
     UNKNOWN_WINDOW,
     FinishedParts,
     OriginalsWanted,
@@ -19,17 +30,6 @@ from memman.compression.asking import (
     SummaryOptions,
     SummaryProblem,
 )
-from memman.compression.digest import digest, heuristic_summary
-from memman.compression.folding import fold_repeats
-from memman.compression.ledger import ledger
-from memman.compression.planning import (
-    CompressionPlan,
-    PlannedEntry,
-    describe,
-    make_plan,
-    replacements_of,
-)
-from memman.compression.prompts import summary_request
 from memman.compression.stages import (
     ClearToolResults,
     clear_tool_results,
@@ -41,7 +41,7 @@ from memman.compression.stages import (
     drop_summaries,
 )
 from memman.compression.strategies import PRESETS, TRIM, TRIM_ALL, Stage, Step, stages_of
-from memman.compression.view import Craft, Goal, Group, Item, View, view_of
+from memman.compression.view import EntryFactory, Goal, Group, Item, View, view_of
 
 __all__ = [
     "PRESETS",
@@ -50,7 +50,7 @@ __all__ = [
     "ClearToolResults",
     "UNKNOWN_WINDOW",
     "CompressionPlan",
-    "Craft",
+    "EntryFactory",
     "FinishedParts",
     "Goal",
     "Group",

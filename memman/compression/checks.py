@@ -15,7 +15,7 @@ from memman.compression.layout import parts_of_reply
 from memman.compression.material import CONVERSATION
 from memman.compression.refusals import is_refusal
 from memman.entries import is_encodable
-from memman.ports import SummaryReply, SummaryRequest
+from memman.protocols import SummaryReply, SummaryRequest
 
 _ECHO_CHARS: Final = 200
 _TOOL_MARKUP: Final = re.compile(

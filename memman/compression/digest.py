@@ -23,7 +23,7 @@ from typing import Final
 import msgspec
 
 from memman.compression.constraints import NOTHING_CARRIED, Carried
-from memman.compression.covering import QUOTE_CHARS, glance_of, quotable
+from memman.compression.coverage import QUOTE_CHARS, glance_of, quotable
 from memman.compression.layout import Parts, parts_of, without_headings
 from memman.compression.ledger import ledger_line, ranked_values
 from memman.compression.material import placeholder

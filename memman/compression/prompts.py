@@ -10,10 +10,10 @@ import msgspec
 
 from memman.compression.layout import CONSTRAINTS
 from memman.compression.material import material, previous
+from memman.display import format_error, safe_repr
 from memman.entries import Entry
 from memman.errors import MemmanError
-from memman.ports import SummaryRequest
-from memman.showing import shown, told
+from memman.protocols import SummaryRequest
 
 SummaryPrompt = str | Callable[[SummaryRequest], str] | None
 LEDGER_SHARE: Final = 0.15  # of a summary's room is left for exact values, put below it
@@ -122,9 +122,9 @@ def _asked_of(prompt: Callable[[SummaryRequest], str], request: SummaryRequest) 
     try:
         made = prompt(request)
     except Exception as error:
-        raise NoSummary(f"summary_prompt raised {told(error)}", unasked=True) from error
+        raise NoSummary(f"summary_prompt raised {format_error(error)}", unasked=True) from error
     if not isinstance(made, str) or not made.strip():
         raise NoSummary(
-            f"summary_prompt returned {shown(made, 60)}, which is no prompt", unasked=True
+            f"summary_prompt returned {safe_repr(made, 60)}, which is no prompt", unasked=True
         )
     return made

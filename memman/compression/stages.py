@@ -1,7 +1,7 @@
 """The steps of a compression that need no summary: each a pure function of a view and a goal.
 
 Order matters and is the preset's business: clear old tool results (in real agent traffic they are
-72-90 % of the tokens), fold repeated reads (`memman.compression.folding`), summarise, clip what is out
+72-90 % of the tokens), fold repeated reads (`memman.compression.repeats`), summarise, clip what is out
 of proportion, drop the oldest, clip the rest.
 """
 
@@ -14,25 +14,25 @@ from typing import Literal
 
 import msgspec
 
-from memman.compression.clipping import clip
+from memman.compression.clips import clip
 from memman.compression.view import (
-    Craft,
+    EntryFactory,
     Goal,
     Group,
+    GroupIndex,
     Item,
     Later,
-    Place,
     Standing,
     View,
     question_of,
 )
+from memman.display import safe_repr
 from memman.errors import ConfigError
-from memman.showing import shown
-from memman.window import Slot
+from memman.window import WindowItem
 
 LEAST_GAIN = 20  # tokens: less is not worth a change of the prompt's prefix
 _SMALLEST_CLIP = 48  # tokens: below this little more than the notice would be left
-Floor = tuple[Place, int]
+Floor = tuple[GroupIndex, int]
 """A place, and the tokens that a clip leaves of it at least."""
 
 
@@ -54,13 +54,15 @@ class ClearToolResults(msgspec.Struct, frozen=True, kw_only=True):
         for name in ("protect_tokens", "minimum_gain"):
             value = getattr(self, name)
             if type(value) is not int or value < 0:
-                raise ConfigError(f"{name} must be a number of tokens, not {shown(value)}")
+                raise ConfigError(f"{name} must be a number of tokens, not {safe_repr(value)}")
         if not isinstance(self.keep_tools, tuple) or not all(
             isinstance(name, str) for name in self.keep_tools
         ):
-            raise ConfigError(f"keep_tools must be a tuple of names, not {shown(self.keep_tools)}")
+            raise ConfigError(
+                f"keep_tools must be a tuple of names, not {safe_repr(self.keep_tools)}"
+            )
 
-    def __call__(self, view: View, goal: Goal, craft: Craft) -> View | None:
+    def __call__(self, view: View, goal: Goal, make_entry: EntryFactory) -> View | None:
         """The view with results cleared until low water; None where there is too little to clear."""
         tokens = view.tokens
         groups = list(view.groups)
@@ -68,7 +70,7 @@ class ClearToolResults(msgspec.Struct, frozen=True, kw_only=True):
             if group.results and group.standing == "old":
                 if tokens <= goal.tokens and not goal.thorough:
                     break
-                groups[number] = cleared = self._cleared(group, craft)
+                groups[number] = cleared = self._cleared(group, make_entry)
                 tokens += cleared.tokens - group.tokens
         enough = view.tokens - tokens >= max(1, self.minimum_gain)
         return View(tuple(groups), tokens, view.entries) if enough else None
@@ -81,16 +83,16 @@ class ClearToolResults(msgspec.Struct, frozen=True, kw_only=True):
         for number in reversed(range(len(view.groups))):
             group = view.groups[number]
             if group.results:
-                results = [slot for slot in group.slots if slot.entry.type == "tool_result"]
+                results = [slot for slot in group.window_items if slot.entry.type == "tool_result"]
                 protected -= sum([slot.tokens for slot in results])
                 if protected < 0:
                     return number + 1
         return 0
 
-    def _cleared(self, group: Group, craft: Craft) -> Group:
+    def _cleared(self, group: Group, make_entry: EntryFactory) -> Group:
         """The exchange with a stub for each result that is worth it."""
         items: list[Item] | None = None
-        for index, slot in enumerate(group.slots):
+        for index, slot in enumerate(group.window_items):
             entry = slot.entry
             if (
                 entry.type == "tool_result"
@@ -98,7 +100,7 @@ class ClearToolResults(msgspec.Struct, frozen=True, kw_only=True):
                 and group.is_added(index)
                 and entry.name not in self.keep_tools
             ):
-                stub = stub_of(slot, craft, _STUB, (slot.position, slot.tokens))
+                stub = stub_of(slot, make_entry, _STUB, (slot.position, slot.tokens))
                 if stub is not None:
                     items = items or list(group.items)
                     items[index] = stub
@@ -111,8 +113,8 @@ _STUB = "[memman: this tool result was cleared to save space; it is entry #{}, {
 
 
 def stub_of(
-    slot: Slot,
-    craft: Craft,
+    slot: WindowItem,
+    make_entry: EntryFactory,
     template: str,
     numbers: tuple[int, ...],
     method: Literal["stub", "fold"] = "stub",
@@ -122,8 +124,8 @@ def stub_of(
     With nines for the digits of its numbers it costs as much and comes up again.
     """
     like = _like(template, *map(len, map(str, numbers)))
-    later = Later(slot.entry, template, numbers, like, craft)
-    tokens = craft.price(like)
+    later = Later(slot.entry, template, numbers, like, make_entry)
+    tokens = make_entry.price(like)
     stub = (
         Item((slot,), later, tokens, method)
         if tokens is not None
@@ -138,7 +140,7 @@ def _like(template: str, *digits: int) -> str:
     return template.format(*["9" * length for length in digits])
 
 
-def drop_oldest(view: View, goal: Goal, _craft: Craft) -> View | None:
+def drop_oldest(view: View, goal: Goal, _craft: EntryFactory) -> View | None:
     """Replaces whole exchanges by nothing, oldest first, until low water.
 
     Recent exchanges go only while the limit is exceeded, and a summary of what went before last.
@@ -146,7 +148,7 @@ def drop_oldest(view: View, goal: Goal, _craft: Craft) -> View | None:
     return _without(view, goal, _dropping_order(view))
 
 
-def drop_over_limit(view: View, goal: Goal, _craft: Craft) -> View | None:
+def drop_over_limit(view: View, goal: Goal, _craft: EntryFactory) -> View | None:
     """Drops as `drop_oldest` does, but no summary, and only where a limit is exceeded or low water was
     asked for by hand and is not out of reach. What fits is kept until there is enough for a summary.
     """
@@ -163,7 +165,7 @@ def _out_of_reach(view: View, goal: Goal) -> bool:
     return few and view.tokens - sum([group.tokens for group in old]) > goal.tokens
 
 
-def drop_summaries(view: View, goal: Goal, _craft: Craft) -> View | None:
+def drop_summaries(view: View, goal: Goal, _craft: EntryFactory) -> View | None:
     """Drops summaries, oldest first, when nothing else kept the limit and that does."""
     order = [number for number in _dropping_order(view) if view.groups[number].is_summary]
     least = view.tokens - sum([view.groups[number].tokens for number in order])
@@ -203,7 +205,7 @@ def _dropping_order(view: View) -> list[int]:
     ]
 
 
-def clip_large(view: View, goal: Goal, craft: Craft) -> View | None:
+def clip_large(view: View, goal: Goal, make_entry: EntryFactory) -> View | None:
     """Cuts the middle out of what is out of proportion, until the limit is kept.
 
     Older entries above `max_entry_ratio` of the budget first, then the newest exchange, each entry down
@@ -219,7 +221,7 @@ def clip_large(view: View, goal: Goal, craft: Craft) -> View | None:
     share = max(_SMALLEST_CLIP, goal.limit // max(1, 2 * len(results + others)))
     question = question_of(view)
 
-    def floor(place: Place, least: int) -> Floor:
+    def floor(place: GroupIndex, least: int) -> Floor:
         return place, max(least, allowed) if place == question else least
 
     floors = [
@@ -227,10 +229,10 @@ def clip_large(view: View, goal: Goal, craft: Craft) -> View | None:
         for p in older
     ]
     newest = [[floor(p, share) for p in places] for places in (results, others)]
-    return _clipped_in_order(view, goal, craft, floors, newest)
+    return _clipped_in_order(view, goal, make_entry, floors, newest)
 
 
-def clip_few(view: View, goal: Goal, craft: Craft) -> View | None:
+def clip_few(view: View, goal: Goal, make_entry: EntryFactory) -> View | None:
     """Cuts old entries that are too few for a summary, then recent ones, where that keeps the limit.
 
     The largest are cut to one size. For a target given by hand the newest user message is cut too, to no
@@ -243,9 +245,9 @@ def clip_few(view: View, goal: Goal, craft: Craft) -> View | None:
         return None
     if goal.demanded and (question := _clippable_question(view)) is not None:
         old.append((question, max(_SMALLEST_CLIP, goal.tokens // 2)))
-    clipped = _clipped(view, craft, old, aim if goal.demanded else _half_way(goal))
+    clipped = _clipped(view, make_entry, old, aim if goal.demanded else _half_way(goal))
     if not goal.within_limit(clipped):
-        clipped = _clipped(clipped, craft, recent, _half_way(goal))
+        clipped = _clipped(clipped, make_entry, recent, _half_way(goal))
     fits = clipped.tokens <= aim or (goal.within_limit(clipped) and _out_of_reach(view, goal))
     return clipped if fits else None
 
@@ -261,7 +263,7 @@ def _of_standing(view: View, standing: Standing) -> list[Floor]:
     ]
 
 
-def clip_rest(view: View, goal: Goal, craft: Craft) -> View | None:
+def clip_rest(view: View, goal: Goal, make_entry: EntryFactory) -> View | None:
     """Cuts whatever may be cut, as far down as a notice allows, when nothing else kept the limit.
 
     The newest user message is cut last.
@@ -275,10 +277,10 @@ def clip_rest(view: View, goal: Goal, craft: Craft) -> View | None:
     ]
     if question is not None and not _is_pinned(view, question):
         newest.append([(question, _SMALLEST_CLIP)])
-    return _clipped_in_order(view, goal, craft, older, newest)
+    return _clipped_in_order(view, goal, make_entry, older, newest)
 
 
-def _clippable_question(view: View) -> Place | None:
+def _clippable_question(view: View) -> GroupIndex | None:
     """The place of the newest user message, if it is not pinned and not in the newest exchange."""
     place = question_of(view)
     if place is None or _is_pinned(view, place):
@@ -286,7 +288,7 @@ def _clippable_question(view: View) -> Place | None:
     return None if view.groups[place[0]].standing == "newest" else place
 
 
-def _is_pinned(view: View, place: Place) -> bool:
+def _is_pinned(view: View, place: GroupIndex) -> bool:
     number, index = place
     return any([slot.pinned for slot in view.groups[number].items[index].run])
 
@@ -296,11 +298,11 @@ def _half_way(goal: Goal) -> int:
     return (goal.limit + min(goal.tokens, goal.limit)) // 2
 
 
-def _clippable(view: View) -> tuple[list[Place], list[Place], list[Place]]:
+def _clippable(view: View) -> tuple[list[GroupIndex], list[GroupIndex], list[GroupIndex]]:
     """The places of older entries, and of the newest exchange those of tool results and the others."""
-    older: list[Place] = []
-    results: list[Place] = []
-    others: list[Place] = []
+    older: list[GroupIndex] = []
+    results: list[GroupIndex] = []
+    others: list[GroupIndex] = []
     for number, group in enumerate(view.groups):
         for index, item in enumerate(group.items):
             if item.entry is None or _is_pinned(view, (number, index)):
@@ -316,23 +318,23 @@ def _clippable(view: View) -> tuple[list[Place], list[Place], list[Place]]:
 def _clipped_in_order(
     view: View,
     goal: Goal,
-    craft: Craft,
+    make_entry: EntryFactory,
     older: list[Floor],
     newest: list[list[Floor]],
 ) -> View | None:
     """The view with older places clipped and then, as long as the limit is exceeded, the newest."""
-    clipped = _clipped(view, craft, older, _half_way(goal))
+    clipped = _clipped(view, make_entry, older, _half_way(goal))
     for places in newest:
         if not goal.within_limit(clipped):
-            clipped = _clipped(clipped, craft, places, goal.limit)
+            clipped = _clipped(clipped, make_entry, places, goal.limit)
     return clipped if clipped.tokens < view.tokens else None
 
 
-def _clipped(view: View, craft: Craft, places: list[Floor], aim: int) -> View:
+def _clipped(view: View, make_entry: EntryFactory, places: list[Floor], aim: int) -> View:
     """The view with the largest of these places clipped to one size, but each to no less than its floor."""
     sizes = {(n, index): view.groups[n].items[index].tokens for (n, index), _ in places}
     level = _level([(sizes[place], floor) for place, floor in places], view.tokens - aim)
-    changed: dict[Place, Item] = {}
+    changed: dict[GroupIndex, Item] = {}
     tokens = view.tokens
     for place, floor in sorted(places, key=lambda one: -sizes[one[0]]):
         number, index = place
@@ -340,7 +342,7 @@ def _clipped(view: View, craft: Craft, places: list[Floor], aim: int) -> View:
         wanted = max(item.tokens - (tokens - aim), level, floor)
         if tokens <= aim or item.tokens <= wanted:
             continue
-        clipped = clip(item, wanted, craft)
+        clipped = clip(item, wanted, make_entry)
         if clipped is not None:
             tokens += clipped.tokens - item.tokens
             changed[place] = clipped

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal
 
-from memman.compression.folding import fold_repeats
+from memman.compression.repeats import fold_repeats
 from memman.compression.stages import (
     clear_tool_results,
     clip_few,
@@ -18,13 +18,13 @@ from memman.compression.stages import (
     drop_over_limit,
     drop_summaries,
 )
-from memman.compression.view import Craft, Goal, View
-from memman.doors import is_async_callable
+from memman.compression.view import EntryFactory, Goal, View
+from memman.display import safe_repr
 from memman.errors import ConfigError
 from memman.presets import SUMMARISE, preset_named
-from memman.showing import shown
+from memman.runtime import is_async_callable
 
-Stage = Callable[[View, Goal, Craft], View | None]
+Stage = Callable[[View, Goal, EntryFactory], View | None]
 """A step of a compression: a pure function that returns a smaller view, or None when it has nothing."""
 
 Step = Stage | Literal["summarise"]
@@ -57,10 +57,10 @@ def stages_of(strategy: Any) -> tuple[Step, ...]:
     for stage in strategy:
         if stage != SUMMARISE and (not callable(stage) or isinstance(stage, type)):
             raise ConfigError(
-                f"strategy has {shown(stage)}, which is neither a stage nor 'summarise'"
+                f"strategy has {safe_repr(stage)}, which is neither a stage nor 'summarise'"
             )
         if is_async_callable(stage):
             raise ConfigError(
-                f"strategy has {shown(stage)}, which is async: a stage is a plain function"
+                f"strategy has {safe_repr(stage)}, which is async: a stage is a plain function"
             )
     return tuple(strategy)

@@ -10,7 +10,9 @@ from collections.abc import Generator, Sequence
 
 import msgspec
 
-from memman.compression.asking import (
+from memman.compression.composition import SMALLEST_SUMMARY, Composer
+from memman.compression.prompts import NoSummary
+from memman.compression.requests import (
     Answer,
     OriginalsWanted,
     Request,
@@ -19,17 +21,15 @@ from memman.compression.asking import (
     SummaryProblem,
     asked,
 )
-from memman.compression.composing import SMALLEST_SUMMARY, Composer
-from memman.compression.prompts import NoSummary
-from memman.compression.view import Craft, Goal, View
+from memman.compression.view import EntryFactory, Goal, View
 from memman.entries import Entry, TokenCount
 from memman.records import ReplacementMethod
-from memman.window import Slot
+from memman.window import WindowItem
 
 Asking = Generator[Request, Answer, View | None]
 
 
-def summarise(view: View, goal: Goal, craft: Craft, options: SummaryOptions) -> Asking:
+def summarise(view: View, goal: Goal, make_entry: EntryFactory, options: SummaryOptions) -> Asking:
     """Replaces the old part by one summary; the previous summary folds in.
 
     As many of the oldest exchanges as the target needs. If these have fewer entries than
@@ -43,9 +43,9 @@ def summarise(view: View, goal: Goal, craft: Craft, options: SummaryOptions) -> 
     if options.by_hand and not options.insist and _are_few(view, chosen, goal):
         chosen = [number for number in chosen if not view.groups[number].is_summary]
         options = msgspec.structs.replace(options, ask=False)
-    run = [slot for number in chosen for slot in view.groups[number].slots]
+    run = [item for number in chosen for item in view.groups[number].window_items]
     # What it replaces is the run as it was, before an earlier stage cleared something in it.
-    replaced = sum([slot.tokens for slot in run])
+    replaced = sum([item.tokens for item in run])
     cap = min(int(goal.budget.compression_ratio * replaced), goal.budget.summary_tokens)
     if options.by_hand:
         if all([view.groups[number].is_summary for number in chosen]):
@@ -57,13 +57,13 @@ def summarise(view: View, goal: Goal, craft: Craft, options: SummaryOptions) -> 
     if cap < SMALLEST_SUMMARY:
         return None
     if options.dry_run:
-        originals = [slot.entry for slot in run]
-        summary, method = _planned(originals, cap, craft), _method(options.ask)
+        originals = [item.entry for item in run]
+        summary, method = _planned(originals, cap, make_entry), _method(options.ask)
     else:
-        exchanges = yield from _in_full([view.groups[number].slots for number in chosen])
+        exchanges = yield from _in_full([view.groups[number].window_items for number in chosen])
         if options.redact is not None:
             exchanges = [[options.redact(entry) for entry in entries] for entries in exchanges]
-        summary, method = yield from _written(exchanges, cap, craft, options)
+        summary, method = yield from _written(exchanges, cap, make_entry, options)
     return view.with_summary(chosen, summary, method)
 
 
@@ -95,19 +95,19 @@ def _oldest(view: View, goal: Goal) -> list[int]:
 
 
 def _in_full(
-    exchanges: Sequence[Sequence[Slot]],
+    exchanges: Sequence[Sequence[WindowItem]],
 ) -> Generator[Request, Answer, list[list[Entry]]]:
     """The entries of exchanges, with what stubs and clips stand for in their place."""
     cut = [
-        slot
+        item
         for slots in exchanges
-        for slot in slots
-        if slot.compression is not None and slot.entry.type != "summary"
+        for item in slots
+        if item.compression is not None and item.entry.type != "summary"
     ]
     answer = (yield OriginalsWanted(tuple(cut))) if cut else ()
     found = dict(zip(cut, answer, strict=True)) if isinstance(answer, Sequence) else {}
     return [
-        [entry for slot in slots for entry in found.get(slot) or (slot.entry,)]
+        [entry for item in slots for entry in found.get(item) or (item.entry,)]
         for slots in exchanges
     ]
 
@@ -115,11 +115,11 @@ def _in_full(
 def _written(
     exchanges: Sequence[Sequence[Entry]],
     cap: int,
-    craft: Craft,
+    make_entry: EntryFactory,
     options: SummaryOptions,
 ) -> Generator[Request, Answer, tuple[Entry, ReplacementMethod]]:
     """A summary of at most `cap` tokens, and what it had no room for is told."""
-    composer = Composer([entry for exchange in exchanges for entry in exchange], craft)
+    composer = Composer([entry for exchange in exchanges for entry in exchange], make_entry)
     if lost := composer.left_out(cap):
         yield SummaryProblem(
             f"{len(lost)} of the declared constraints do not fit a summary of {cap} tokens: pin them",
@@ -154,9 +154,9 @@ def _asked_for(
         return None
 
 
-def _planned(originals: Sequence[Entry], cap: int, craft: Craft) -> Entry:
+def _planned(originals: Sequence[Entry], cap: int, make_entry: EntryFactory) -> Entry:
     """A stand-in for the summary that a real run would write: as large as it may be."""
-    stand_in = Composer(originals, craft).entry("(the summary)")
+    stand_in = Composer(originals, make_entry).entry("(the summary)")
     return msgspec.structs.replace(
         stand_in, token_count=TokenCount(cap, "estimation", "low", "planned")
     )

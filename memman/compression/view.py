@@ -11,23 +11,23 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from memman.compression.covering import summary_draft
+from memman.compression.coverage import summary_draft
 from memman.config import Budget
-from memman.entries import NO_JSON, Content, Draft, Entry, check_text
+from memman.display import safe_repr
+from memman.entries import NO_JSON, Content, Entry, NewEntry, check_text
 from memman.errors import InvalidInput
 from memman.records import ReplacementMethod
-from memman.showing import shown
-from memman.window import Exchange, Slot, Window
+from memman.window import Exchange, Window, WindowItem
 
 Standing = Literal["old", "recent", "newest", "fixed"]
-Place = tuple[int, int]
+GroupIndex = tuple[int, int]
 """The number of a group in its view, and of an item in that group."""
 
 
-class Craft(Protocol):
+class EntryFactory(Protocol):
     """Gives a draft an id, a time and a count."""
 
-    def __call__(self, draft: Draft, *, like: str | None = None) -> Entry:
+    def __call__(self, new_entry: NewEntry, *, like: str | None = None) -> Entry:
         """The entry; with `like`, counted as that text, which costs as much and comes up again."""
 
     def price(self, like: str) -> int | None:
@@ -79,12 +79,12 @@ class Later(msgspec.Struct, frozen=True, gc=False):
     template: str
     numbers: tuple[int, ...]
     like: str
-    craft: Craft
+    make_entry: EntryFactory
 
     def made(self) -> Entry:
         """The entry."""
         text = self.template.format(*self.numbers)
-        return self.craft(in_place_of(self.original, text), like=self.like)
+        return self.make_entry(in_place_of(self.original, text), like=self.like)
 
 
 class Item(msgspec.Struct, frozen=True, gc=False):
@@ -93,7 +93,7 @@ class Item(msgspec.Struct, frozen=True, gc=False):
     `method` is None for an entry as it is. `entry` is None where nothing is shown any more.
     """
 
-    run: tuple[Slot, ...]
+    run: tuple[WindowItem, ...]
     stands: Entry | Later | None
     tokens: int
     method: ReplacementMethod | None = None
@@ -123,9 +123,9 @@ class Item(msgspec.Struct, frozen=True, gc=False):
         return self.entry is not None and self.entry.id in ids
 
 
-def in_place_of(entry: Entry, content: Content) -> Draft:
+def in_place_of(entry: Entry, content: Content) -> NewEntry:
     """A draft that takes an entry's place in its exchange; of a summary it says what that covers."""
-    return Draft(
+    return NewEntry(
         type=entry.type,
         role=entry.role,
         content=content,
@@ -144,7 +144,7 @@ class Group(msgspec.Struct, eq=False, gc=False):
     items, once somebody has looked at them: most groups of most windows stay as they are.
     """
 
-    slots: Sequence[Slot]
+    window_items: Sequence[WindowItem]
     standing: Standing
     tokens: int
     entries: int
@@ -155,18 +155,20 @@ class Group(msgspec.Struct, eq=False, gc=False):
     def items(self) -> tuple[Item, ...]:
         """What stands in each place."""
         if self.made is None:
-            self.made = tuple([Item((slot,), slot.entry, slot.tokens) for slot in self.slots])
+            self.made = tuple(
+                [Item((slot,), slot.entry, slot.tokens) for slot in self.window_items]
+            )
         return self.made
 
     def is_added(self, index: int) -> bool:
         """Whether the slot of this number is shown as it was added."""
         made = self.made
-        return made is None or (len(made) == len(self.slots) and made[index].method is None)
+        return made is None or (len(made) == len(self.window_items) and made[index].method is None)
 
     @property
     def is_summary(self) -> bool:
         """Whether it is a summary of earlier entries."""
-        entry = self.slots[0].entry if self.made is None else self.made[0].entry
+        entry = self.window_items[0].entry if self.made is None else self.made[0].entry
         return entry is not None and entry.type == "summary"
 
     @property
@@ -181,7 +183,7 @@ class Group(msgspec.Struct, eq=False, gc=False):
         for item in listed:
             tokens += item.tokens
             entries += item.stands is not None
-        return Group(self.slots, self.standing, tokens, entries, self.results, listed)
+        return Group(self.window_items, self.standing, tokens, entries, self.results, listed)
 
     def gone(self) -> Group:
         """The exchange with nothing shown of it any more."""
@@ -204,7 +206,7 @@ class View(msgspec.Struct, frozen=True, gc=False):
             sum([group.entries for group in listed]),
         )
 
-    def with_replaced(self, changed: Mapping[Place, Item]) -> View:
+    def with_replaced(self, changed: Mapping[GroupIndex, Item]) -> View:
         """The view with other things standing in these places."""
         within: dict[int, list[Item]] = {}
         for (number, index), item in changed.items():
@@ -287,7 +289,7 @@ class View(msgspec.Struct, frozen=True, gc=False):
         shown = {item.entry.id for n in taken for item in self.groups[n].items if item.entry}
         return taken | {number for number, into in pieces if into in shown}
 
-    def stub(self, ids: Iterable[str], craft: Craft, text: str | None = None) -> View:
+    def stub(self, ids: Iterable[str], make_entry: EntryFactory, text: str | None = None) -> View:
         """The view with each of these entries replaced by `text`, in its place in its exchange.
 
         Without `text`, one that names the original and its size. Raises `InvalidInput` as `drop` does,
@@ -299,24 +301,27 @@ class View(msgspec.Struct, frozen=True, gc=False):
         touched = self._numbers(wanted)
         return self.with_groups(
             group.with_items(
-                [_stub(item, text, craft) if item.shows(wanted) else item for item in group.items]
+                [
+                    _stub(item, text, make_entry) if item.shows(wanted) else item
+                    for item in group.items
+                ]
             )
             if number in touched
             else group
             for number, group in enumerate(self.groups)
         )
 
-    def replace(self, ids: Iterable[str], text: str, craft: Craft) -> View:
+    def replace(self, ids: Iterable[str], text: str, make_entry: EntryFactory) -> View:
         """The view with the exchanges of these entries replaced by one summary with this text.
 
         It stands where the first of them stood. Raises `InvalidInput` as `drop` does.
         """
         text = check_text(text, "text")
         numbers = sorted(self._numbers(ids))
-        originals = [slot.entry for number in numbers for slot in self.groups[number].slots]
+        originals = [slot.entry for number in numbers for slot in self.groups[number].window_items]
         if not originals:
             return self
-        return self.with_summary(numbers, craft(summary_draft(text, originals)), "digest")
+        return self.with_summary(numbers, make_entry(summary_draft(text, originals)), "digest")
 
     def with_summary(
         self, numbers: Iterable[int], summary: Entry, method: ReplacementMethod
@@ -324,13 +329,13 @@ class View(msgspec.Struct, frozen=True, gc=False):
         """The view with a summary at the first of these groups and nothing at the others."""
         taken = self._and_pieces(numbers)
         groups: list[Group] = []
-        piece: list[Slot] = []
+        piece: list[WindowItem] = []
         into: str | None = None
         tokens = self.tokens + (summary.token_count.tokens if taken else 0)
         entries = self.entries + (1 if taken else 0)
         for number, group in enumerate(self.groups):
             if number in taken:
-                piece += group.slots
+                piece += group.window_items
                 tokens -= group.tokens
                 entries -= group.entries
                 continue
@@ -352,7 +357,9 @@ class View(msgspec.Struct, frozen=True, gc=False):
             if item.entry is not None and item.entry.id in wanted
         }
         if missing := wanted - found.keys():
-            raise InvalidInput(f"the entry {min(map(shown, missing))} is not shown in this view")
+            raise InvalidInput(
+                f"the entry {min(map(safe_repr, missing))} is not shown in this view"
+            )
         for entry_id, number in found.items():
             standing = self.groups[number].standing
             if standing in ("fixed", "newest"):
@@ -365,7 +372,7 @@ def _set_of(ids: Iterable[str]) -> set[str]:
     return {ids} if isinstance(ids, str) else set(ids)
 
 
-def _stub(item: Item, text: str | None, craft: Craft) -> Item:
+def _stub(item: Item, text: str | None, make_entry: EntryFactory) -> Item:
     entry = item.entry
     if entry is None:
         return item
@@ -374,11 +381,11 @@ def _stub(item: Item, text: str | None, craft: Craft) -> Item:
     if text is None:
         size = f"it is entry #{item.number}, {item.tokens} tokens"
         text = f"[memman: this was taken out to save space; {size}]"
-    return item.replaced(craft(in_place_of(entry, text)), "stub")
+    return item.replaced(make_entry(in_place_of(entry, text)), "stub")
 
 
 def _replaced(
-    piece: Sequence[Slot], by: Entry, method: ReplacementMethod, into: str | None
+    piece: Sequence[WindowItem], by: Entry, method: ReplacementMethod, into: str | None
 ) -> Group:
     """A piece of the old part with a summary in its place, or nothing where it stands already."""
     run = tuple(piece)
@@ -399,10 +406,10 @@ def view_of(window: Window, goal: Goal) -> View:
     question, last = _question_in(exchanges), len(exchanges) - 1
     groups = [
         Group(
-            exchange.slots,
+            exchange.items,
             _standing(exchange, number, question, last),
             exchange.tokens,
-            len(exchange.slots),
+            len(exchange.items),
             exchange.results,
         )
         for number, exchange in enumerate(exchanges)
@@ -425,7 +432,7 @@ def view_of(window: Window, goal: Goal) -> View:
             group.standing = "recent"
             room -= group.tokens
         remaining -= group.entries
-    return View(tuple(groups), window.tokens, len(window.slots))
+    return View(tuple(groups), window.tokens, len(window.items))
 
 
 def _standing(exchange: Exchange, number: int, question: int, last: int) -> Standing:
@@ -440,19 +447,19 @@ def _standing(exchange: Exchange, number: int, question: int, last: int) -> Stan
 def _question_in(exchanges: Sequence[Exchange]) -> int:
     """The number of the exchange with the newest user message; -1 if there is none."""
     for number in reversed(range(len(exchanges))):
-        if any([_is_question(slot) for slot in exchanges[number].slots]):
+        if any([_is_question(slot) for slot in exchanges[number].items]):
             return number
     return -1
 
 
-def _is_question(slot: Slot) -> bool:
+def _is_question(slot: WindowItem) -> bool:
     return slot.entry.role == "user" and slot.entry.type == "message"
 
 
-def question_of(view: View) -> Place | None:
+def question_of(view: View) -> GroupIndex | None:
     """The place of the newest user message."""
     for number in reversed(range(len(view.groups))):
-        slots = view.groups[number].slots
+        slots = view.groups[number].window_items
         for index in reversed(range(len(slots))):
             if _is_question(slots[index]):
                 return number, index

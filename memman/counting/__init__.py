@@ -12,13 +12,13 @@ from memman.counting.bodies import Body, read_body
 from memman.counting.breaker import Breaker
 from memman.counting.builtin import BYTES4, CHARS4, builtin_specs
 from memman.counting.calibration import learn, predicted
+from memman.counting.counter import TokenCounter
 from memman.counting.estimator import TextEstimator, estimator_for
-from memman.counting.failures import Fallen, failure_of
+from memman.counting.failures import CountFailure, failure_of
 from memman.counting.framing import Billing, framing_in, framing_of
 from memman.counting.images import image_tokens
 from memman.counting.limits import known_limits, limits_of
 from memman.counting.lookup import Models, sound_limits
-from memman.counting.meter import Meter
 from memman.counting.models import FAMILIES, family_of, model_key, model_ref
 from memman.counting.overflow import Overflow, parse_overflow
 from memman.counting.remote import RemoteMeter
@@ -31,7 +31,7 @@ from memman.counting.resolution import (
     resolve,
     resolve_remote,
 )
-from memman.counting.strangers import fingerprint_of, sound_specs
+from memman.counting.validation import fingerprint_of, sound_specs
 
 __all__ = [
     "BYTES4",
@@ -41,8 +41,8 @@ __all__ = [
     "Body",
     "Breaker",
     "Candidate",
-    "Fallen",
-    "Meter",
+    "CountFailure",
+    "TokenCounter",
     "Models",
     "Overflow",
     "RemoteMeter",

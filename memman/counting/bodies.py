@@ -13,8 +13,8 @@ from typing import Any, Final
 import msgspec
 
 from memman.counting.images import images_inside
+from memman.display import safe_repr
 from memman.errors import FormatError
-from memman.showing import shown
 from memman.tools import Tool, read_tools
 
 _compact = msgspec.json.Encoder().encode
@@ -183,7 +183,7 @@ class _Read:
             for block in content:
                 self.content(block)
         elif content is not None:
-            raise FormatError(f"content is a text or a list of blocks, not {shown(content)}")
+            raise FormatError(f"content is a text or a list of blocks, not {safe_repr(content)}")
 
     def block(self, block: Mapping[str, Any]) -> None:
         kind = block.get("type")

@@ -16,7 +16,7 @@ from memman.about import how_to_install
 from memman.counting.aside import aside
 from memman.errors import CounterUnavailable
 from memman.forks import renew_in_child
-from memman.ports import ModelRef
+from memman.protocols import ModelRef
 
 Make = Callable[[], Any]
 

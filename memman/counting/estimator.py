@@ -17,7 +17,7 @@ from typing import Final
 
 import msgspec
 
-from memman.ports import CounterSpec, ModelRef
+from memman.protocols import CounterSpec, ModelRef
 from memman.tables import beside
 
 VERSION: Final = 1  # of the weights; part of the fingerprint, so that kept counts are known as old

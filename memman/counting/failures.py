@@ -15,8 +15,8 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from memman.display import error_message
 from memman.errors import CounterUnavailable, InvalidInput
-from memman.showing import said
 
 Kind = Literal[
     "unsupported",  # the provider does not know the model, or cannot count for it
@@ -74,7 +74,7 @@ _NETWORK: Final = ("Timeout", "Connect", "Transport")
 _UNREAD: Final = ("JSONDecodeError", "ResponseParserError")
 
 
-class Fallen(msgspec.Struct, frozen=True):
+class CountFailure(msgspec.Struct, frozen=True):
     """A remote count that there is not: its kind, and the reason in words.
 
     `retry_after` is what the provider asked to wait, in seconds. `cached` says that nobody was asked
@@ -87,7 +87,7 @@ class Fallen(msgspec.Struct, frozen=True):
     cached: bool = False
 
 
-def failure_of(error: BaseException) -> Fallen:
+def failure_of(error: BaseException) -> CountFailure:
     """What an SDK's error means for a count, by its attributes.
 
     Read are `status_code`, `response.status_code`, an integer `code`, botocore's
@@ -99,9 +99,9 @@ def failure_of(error: BaseException) -> Fallen:
     status = status_of(error)
     kind = _kind(error, status)
     shown = f" {status}" if status is not None else ""
-    message = " ".join(said(error).split())[:_SHOWN_CHARACTERS]
+    message = " ".join(error_message(error).split())[:_SHOWN_CHARACTERS]
     reason = f"{type(error).__name__}{shown}: {message}".rstrip(": ")
-    return Fallen(kind, reason, retry_after_of(error) if kind == "limited" else None)
+    return CountFailure(kind, reason, retry_after_of(error) if kind == "limited" else None)
 
 
 def status_of(error: BaseException) -> int | None:

@@ -13,7 +13,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from memman.ports import Framing, ModelRef
+from memman.protocols import Framing, ModelRef
 from memman.tables import beside
 
 TABLE: Final = "framing.json"

@@ -18,7 +18,7 @@ from math import ceil, floor, sqrt
 from typing import Any, Final
 
 from memman.errors import InvalidInput
-from memman.ports import ModelRef
+from memman.protocols import ModelRef
 
 # A screenshot of an agent: what an image is taken for whose size nobody can see.
 DEFAULT_SIZE: Final = (1024, 1024)

@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from memman.counting.models import SNAPSHOT
-from memman.ports import ModelInfo, ModelRef
+from memman.protocols import ModelInfo, ModelRef
 from memman.tables import beside
 
 # Who serves a model that is named without a server: its vendor.

@@ -13,7 +13,7 @@ from memman.counting.models import family_of, model_ref
 from memman.counting.overflow import Overflow
 from memman.errors import InvalidInput
 from memman.plugins import Plugins
-from memman.ports import ModelInfo, ModelRef
+from memman.protocols import ModelInfo, ModelRef
 
 logger = logging.getLogger("memman.counting")
 

@@ -11,7 +11,7 @@ import re
 from functools import lru_cache
 from typing import Final
 
-from memman.ports import ModelRef
+from memman.protocols import ModelRef
 
 # Patterns are texts, compiled by `re` when first needed: importing memman compiles none of them.
 # The first pattern that a name begins with decides.

@@ -1,7 +1,7 @@
 """Asking a remote counter: once for a request, and never for longer than a deadline.
 
-A count over a network may hang, fail, be refused or be limited. Here each of these is a value, `Fallen`,
-that is remembered as long as asking again is pointless; whoever asked goes on with an estimate.
+A count over a network may hang, fail, be refused or be limited. Each of these is a value here,
+`CountFailure`, that is remembered as long as asking again is pointless; whoever asked goes on with an estimate.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ import msgspec
 from cachetools import TLRUCache
 
 from memman.counting.breaker import FAILURES_IN_A_ROW, Breaker
-from memman.counting.failures import Fallen, Kind, failure_of
+from memman.counting.failures import CountFailure, Kind, failure_of
 from memman.counting.flight import Flight, TakenDown
-from memman.counting.strangers import check_ready, fingerprint_of
+from memman.counting.validation import check_ready, fingerprint_of
+from memman.display import safe_repr
 from memman.entries import MOST_TOKENS, Accuracy, TokenCount
 from memman.errors import CounterUnavailable
 from memman.forks import renew_in_child
-from memman.ports import ModelRef, RemoteCounter
-from memman.showing import shown
+from memman.protocols import ModelRef, RemoteCounter
 
 DEADLINE_SECONDS: Final = 2.0
 COUNT_TTL_SECONDS: Final = 300.0
@@ -58,7 +58,7 @@ class RemoteMeter:
         answer = meter.price(rendered)          # sync door
         answer = await meter.aprice(rendered)   # async door
 
-    The answer is a `TokenCount` (method "api") or a `Fallen`; nothing that a counter does is raised but
+    The answer is a `TokenCount` (method "api") or a `CountFailure`; nothing that a counter does is raised but
     what is meant to end the program or the task (`KeyboardInterrupt`, `SystemExit`, a cancellation).
 
     - Equal requests are asked once in 300 s, and once at a time: 20 threads or tasks make one request and
@@ -98,14 +98,18 @@ class RemoteMeter:
     def _renew(self) -> None:
         """Begin with nothing known or under way, and a free lock."""
         self._lock = threading.Lock()
-        self._answers: TLRUCache[bytes, TokenCount | Fallen] = TLRUCache(_KEPT, _until, self._timer)
+        self._answers: TLRUCache[bytes, TokenCount | CountFailure] = TLRUCache(
+            _KEPT, _until, self._timer
+        )
         self._flights: dict[bytes, Flight] = {}
-        self._held: tuple[float, Fallen] | None = None  # until when no request is made, and why
+        self._held: tuple[float, CountFailure] | None = (
+            None  # until when no request is made, and why
+        )
         self._refused_in_a_row = 0
         self._hung: list[threading.Thread] = []
         self.is_ready = False
 
-    def price(self, rendered: Mapping[str, Any]) -> TokenCount | Fallen:
+    def price(self, rendered: Mapping[str, Any]) -> TokenCount | CountFailure:
         """The input tokens of a request, or why there is no count. Waits `timeout` seconds at most.
 
         `rendered` has `model`, `messages`, `system` and `tools` in the provider's own shape, all of it
@@ -116,7 +120,7 @@ class RemoteMeter:
             return plan
         if plan.mine():
             self._launch(plan, plan.on_thread, self._counter.count_request, rendered)
-        answer: TokenCount | Fallen
+        answer: TokenCount | CountFailure
         try:
             answer = plan.answer.result(self._left(plan))
         except TimeoutError:
@@ -124,7 +128,7 @@ class RemoteMeter:
             answer = plan.answer.result()
         return answer
 
-    def aprice(self, rendered: Mapping[str, Any]) -> Awaitable[TokenCount | Fallen]:
+    def aprice(self, rendered: Mapping[str, Any]) -> Awaitable[TokenCount | CountFailure]:
         """The same as something to await; called with the loop running, where the request is made.
 
         A task that is cancelled while it waits leaves the request under way for the others.
@@ -134,13 +138,13 @@ class RemoteMeter:
         loop = asyncio.get_running_loop()
         plan = self._plan(rendered)
         if not isinstance(plan, Flight):
-            known: asyncio.Future[TokenCount | Fallen] = loop.create_future()
+            known: asyncio.Future[TokenCount | CountFailure] = loop.create_future()
             known.set_result(plan)
             return known
         if plan.mine():
             self._launch(plan, plan.on_loop, self._counter.acount_request, rendered)
         alarm = loop.call_later(self._left(plan), self._expire, plan)
-        waiting: asyncio.Future[TokenCount | Fallen] = asyncio.wrap_future(plan.answer)
+        waiting: asyncio.Future[TokenCount | CountFailure] = asyncio.wrap_future(plan.answer)
         waiting.add_done_callback(lambda _: alarm.cancel())
         return waiting
 
@@ -153,12 +157,12 @@ class RemoteMeter:
 
     # ------------------------------------------------------------ before a request
 
-    def _plan(self, rendered: Mapping[str, Any]) -> TokenCount | Fallen | Flight:
+    def _plan(self, rendered: Mapping[str, Any]) -> TokenCount | CountFailure | Flight:
         """What is known of the request, or the flight that brings its answer."""
         try:
             exactly = msgspec.json.encode((*self._whose, rendered))
         except Exception as error:  # noqa: BLE001 - a renderer may be a stranger's
-            return Fallen("refused", f"the rendered request is not plain JSON: {error}")
+            return CountFailure("refused", f"the rendered request is not plain JSON: {error}")
         key = hashlib.sha256(exactly).digest()
         with self._lock:
             now = self._timer()
@@ -167,7 +171,7 @@ class RemoteMeter:
                 return flight
             return self._known(key, now) or self._board(key, now)
 
-    def _known(self, key: bytes, now: float) -> TokenCount | Fallen | None:
+    def _known(self, key: bytes, now: float) -> TokenCount | CountFailure | None:
         """The remembered answer to this request, or to every request. Under the lock."""
         answer = self._answers.get(key)
         if answer is not None:
@@ -179,7 +183,7 @@ class RemoteMeter:
             self._held = None
         return None
 
-    def _board(self, key: bytes, now: float) -> Flight | Fallen:
+    def _board(self, key: bytes, now: float) -> Flight | CountFailure:
         """A new flight, unless nobody may be asked now. Under the lock."""
         self._hung = [thread for thread in self._hung if thread.is_alive()]
         if len(self._hung) >= _MOST_HUNG:
@@ -194,8 +198,8 @@ class RemoteMeter:
         flight = self._flights[key] = Flight(key, now, now + self.timeout, era)
         return flight
 
-    def _not_asked(self, kind: Kind, why: str) -> Fallen:
-        return Fallen(kind, f"{self.fingerprint} was not asked: {why}", cached=True)
+    def _not_asked(self, kind: Kind, why: str) -> CountFailure:
+        return CountFailure(kind, f"{self.fingerprint} was not asked: {why}", cached=True)
 
     # ------------------------------------------------------------ the request
 
@@ -248,20 +252,20 @@ class RemoteMeter:
 
     def _outcome(
         self, flight: Flight, answer: Any, error: BaseException | None
-    ) -> TokenCount | Fallen | BaseException:
+    ) -> TokenCount | CountFailure | BaseException:
         if isinstance(error, TakenDown):
-            return Fallen("cancelled", f"the call of {self.fingerprint} was cancelled")
+            return CountFailure("cancelled", f"the call of {self.fingerprint} was cancelled")
         if error is not None:
             # A Rust extension's panic is a BaseException; every other that is no Exception goes on.
             ours = isinstance(error, Exception) or type(error).__name__ == "PanicException"
             return failure_of(error) if ours else error
         if type(answer) is not int or not 0 <= answer <= MOST_TOKENS:
-            said = f"{self.fingerprint} answered {shown(answer, 60)}, which is not a count"
-            return Fallen("malformed", said)
+            said = f"{self.fingerprint} answered {safe_repr(answer, 60)}, which is not a count"
+            return CountFailure("malformed", said)
         latency = self._timer() - flight.began
         return TokenCount(answer, "api", self._accuracy, self.fingerprint, latency=latency)
 
-    def _remember(self, key: bytes, outcome: TokenCount | Fallen) -> None:
+    def _remember(self, key: bytes, outcome: TokenCount | CountFailure) -> None:
         """Keeps an answer as the one of later calls. Under the lock."""
         again = msgspec.structs.replace(outcome, cached=True)
         if isinstance(again, TokenCount):
@@ -279,7 +283,7 @@ class RemoteMeter:
         elif again.kind in _OF_THE_REQUEST:
             self._answers[key] = again
 
-    def _report(self, era: int, outcome: TokenCount | Fallen | BaseException) -> None:
+    def _report(self, era: int, outcome: TokenCount | CountFailure | BaseException) -> None:
         """Tells the breaker how the endpoint did."""
         if isinstance(outcome, TokenCount):
             self._breaker.passed(era)
@@ -291,7 +295,7 @@ class RemoteMeter:
             self._breaker.passed(era)
 
 
-def _until(_key: bytes, answer: TokenCount | Fallen, now: float) -> float:
+def _until(_key: bytes, answer: TokenCount | CountFailure, now: float) -> float:
     """When a remembered answer expires."""
     if isinstance(answer, TokenCount):
         return now + COUNT_TTL_SECONDS

@@ -15,7 +15,7 @@ from memman.counting.bodies import Body, compact, read_body, tools_of
 from memman.counting.framing import Billing, Rendering, framing_of
 from memman.counting.images import image_tokens, size_of
 from memman.counting.typescript import namespace
-from memman.ports import ModelRef
+from memman.protocols import ModelRef
 from memman.tools import Tool
 
 CountTexts = Callable[[Sequence[str]], Sequence[int]]

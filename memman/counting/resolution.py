@@ -12,10 +12,10 @@ from typing import Any
 
 import msgspec
 
-from memman.counting.strangers import check_ready, make, strangers_own
+from memman.counting.validation import check_ready, make, strangers_own
+from memman.display import known_names, safe_repr, warn_once
 from memman.errors import CounterUnavailable, PluginNotFound
-from memman.ports import CounterSpec, ModelRef
-from memman.showing import among, shown, warn_once
+from memman.protocols import CounterSpec, ModelRef
 
 logger = logging.getLogger("memman.counting")
 _ACCURACY = {"high": 2, "medium": 1, "low": 0}
@@ -129,7 +129,7 @@ def _by_name(model: ModelRef, specs: Sequence[CounterSpec], name: str) -> Resolu
             chosen = _candidate(spec, _match(spec, model), chosen=True, reason="asked for by name")
             return Resolution(model=model, spec=spec, counter=counter, candidates=(chosen,))
     known = sorted(spec.name for spec in specs)
-    raise PluginNotFound(f"no token counter is called {shown(name)}{among(name, known)}")
+    raise PluginNotFound(f"no token counter is called {safe_repr(name)}{known_names(name, known)}")
 
 
 def _match(spec: CounterSpec, model: ModelRef) -> int:

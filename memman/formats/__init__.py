@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, Literal
 
+from memman.display import did_you_mean, safe_repr, shape_of
 from memman.errors import FormatError, PluginNotFound
 from memman.formats.anthropic import AnthropicFormat
 from memman.formats.bedrock import BedrockFormat
@@ -18,10 +19,9 @@ from memman.formats.mistral import MistralFormat
 from memman.formats.openai_chat import OpenAIChatFormat
 from memman.formats.openai_responses import OpenAIResponsesFormat
 from memman.formats.plain import plain_items, plain_messages
-from memman.formats.rendering import Rendering, prompt_in
+from memman.formats.renderer import Rendering, prompt_in
 from memman.formats.text import TextFormat
-from memman.ports import Format
-from memman.showing import did_you_mean, shape_of, shown
+from memman.protocols import Format
 
 __all__ = [
     "ALIASES",
@@ -74,7 +74,7 @@ def format_named(name: str, formats: Iterable[Format] = BUILTIN_FORMATS) -> Form
     if form is None:
         hint = did_you_mean(name, [*known, *ALIASES]) or ";"
         raise PluginNotFound(
-            f"no message format is called {shown(name)}{hint} known are {', '.join(known)}"
+            f"no message format is called {safe_repr(name)}{hint} known are {', '.join(known)}"
         )
     return form
 

@@ -12,18 +12,19 @@ from typing import Any
 
 import msgspec
 
+from memman.display import shape_of
 from memman.entries import (
-    Draft,
     Entry,
     FilePart,
     ImagePart,
+    NewEntry,
     OpaquePart,
     Part,
     TextPart,
     encode_json,
 )
 from memman.errors import FormatError
-from memman.formats.alternating import BEGINS, GOES_ON, NOTHING, framed, system_note
+from memman.formats.alternation import BEGINS, GOES_ON, NOTHING, framed, system_note
 from memman.formats.parts import (
     arguments_of,
     is_typed,
@@ -36,8 +37,7 @@ from memman.formats.parts import (
 from memman.formats.patch import Kept, beside, keeping, kept_of, others
 from memman.formats.plain import parse_each
 from memman.formats.turns import NO_OUTPUT, NO_RESULT, delimited
-from memman.ports import Call, Rendered, Turn
-from memman.showing import shape_of
+from memman.protocols import Call, Rendered, Turn
 
 _NAME = "anthropic"
 _MESSAGE_FRAMING = 6
@@ -94,7 +94,7 @@ class AnthropicFormat:
             return 4
         return 2 if any(item.get("type") == "message" for item in messages) else 1
 
-    def parse(self, messages: Sequence[Any]) -> list[Draft]:
+    def parse(self, messages: Sequence[Any]) -> list[NewEntry]:
         """One entry for a message's text and other parts, one for each tool use and result."""
         names: dict[str, str] = {}
         return parse_each(messages, lambda message, label: _parse_message(message, label, names))
@@ -284,7 +284,7 @@ def _source(url: str | None, data: str | None, media_type: str) -> dict[str, Any
 # ---------------------------------------------------------------- parsing
 
 
-def _parse_message(message: Any, label: str, names: dict[str, str]) -> list[Draft]:
+def _parse_message(message: Any, label: str, names: dict[str, str]) -> list[NewEntry]:
     """The drafts of one message; `label` stands for its id until whoever adds them makes one."""
     role: Any = message.get("role") if isinstance(message, dict) else None
     if role not in ("user", "assistant", "system"):
@@ -300,14 +300,14 @@ def _parse_message(message: Any, label: str, names: dict[str, str]) -> list[Draf
     if not isinstance(content, str):
         kind = type(content).__name__
         raise FormatError(f"'content' must be text or a list of blocks, not {kind}")
-    draft = Draft(type="message", role=role, content=content)
-    return [keeping(draft, _NAME, Kept(message=envelope))]
+    new_entry = NewEntry(type="message", role=role, content=content)
+    return [keeping(new_entry, _NAME, Kept(message=envelope))]
 
 
 def _parse_blocks(
     role: Any, blocks: list[Any], envelope: dict[str, Any], label: str, names: dict[str, str]
-) -> list[Draft]:
-    tools: list[tuple[Draft, Kept]] = []
+) -> list[NewEntry]:
+    tools: list[tuple[NewEntry, Kept]] = []
     rest: list[Any] = []
     order = ""
     for block in blocks:
@@ -321,24 +321,24 @@ def _parse_blocks(
             rest.append(block)
             order += "t"
     parts, more = read_parts(rest, _NAME, _known_part, _wire_part)
-    own = Draft(type="message", role=role, content=parts, message_id=label if tools else None)
+    own = NewEntry(type="message", role=role, content=parts, message_id=label if tools else None)
     said = not tools or any(part != TextPart("") for part in parts)
     texts = [(own, Kept(parts=more))] if said else []
     # The order in which such a message is rendered: results first, or text before uses.
     found = texts + tools if role == "assistant" else tools + texts
     mixed = order if role == "assistant" and said and "ut" in order else ""
-    draft, kept = found[0]
-    found[0] = draft, msgspec.structs.replace(kept, message=envelope, order=mixed)
-    return [keeping(draft, _NAME, kept) for draft, kept in found]
+    new_entry, kept = found[0]
+    found[0] = new_entry, msgspec.structs.replace(kept, message=envelope, order=mixed)
+    return [keeping(new_entry, _NAME, kept) for new_entry, kept in found]
 
 
-def _parse_use(block: dict[str, Any], label: str, names: dict[str, str]) -> tuple[Draft, Kept]:
+def _parse_use(block: dict[str, Any], label: str, names: dict[str, str]) -> tuple[NewEntry, Kept]:
     call_id, name = block.get("id"), block.get("name")
     if not isinstance(call_id, str) or not isinstance(name, str):
         raise FormatError(f"a tool_use block needs an id and a name: {shape_of(block)}")
     names[call_id] = name
     given = block.get("input")
-    draft = Draft(
+    new_entry = NewEntry(
         type="tool_call",
         role="assistant",
         content=given if isinstance(given, str) else _encoded(given),
@@ -346,14 +346,16 @@ def _parse_use(block: dict[str, Any], label: str, names: dict[str, str]) -> tupl
         name=name,
         message_id=label,
     )
-    return draft, Kept(block=others(block, _OF_USE))
+    return new_entry, Kept(block=others(block, _OF_USE))
 
 
 def _encoded(arguments: Any) -> str:
     return bytes(encode_json(arguments, "the input of a tool_use")).decode() or "{}"
 
 
-def _parse_result(block: dict[str, Any], label: str, names: dict[str, str]) -> tuple[Draft, Kept]:
+def _parse_result(
+    block: dict[str, Any], label: str, names: dict[str, str]
+) -> tuple[NewEntry, Kept]:
     call_id, content = block.get("tool_use_id"), block.get("content")
     if not isinstance(call_id, str):
         raise FormatError(f"a tool_result needs a tool_use_id: {shape_of(block)}")
@@ -364,7 +366,7 @@ def _parse_result(block: dict[str, Any], label: str, names: dict[str, str]) -> t
     blank = "" if content is not None else "null" if "content" in block else "absent"
     if isinstance(content, list):
         parts, more = read_parts(content, _NAME, _known_part, _wire_part)
-    draft = Draft(
+    new_entry = NewEntry(
         type="tool_result",
         role="tool",
         content=parts if isinstance(content, list) else content or "",
@@ -373,7 +375,7 @@ def _parse_result(block: dict[str, Any], label: str, names: dict[str, str]) -> t
         message_id=label,
         is_error=bool(block.get("is_error")),
     )
-    return draft, Kept(block=_other_keys(block), parts=more, blank=blank)
+    return new_entry, Kept(block=_other_keys(block), parts=more, blank=blank)
 
 
 def _known_part(block: dict[str, Any]) -> Part | None:

@@ -16,19 +16,20 @@ from typing import Any
 
 import msgspec
 
+from memman.display import safe_repr, shape_of
 from memman.entries import (
     Content,
-    Draft,
     Entry,
     FilePart,
     ImagePart,
+    NewEntry,
     OpaquePart,
     Part,
     TextPart,
     encode_json,
 )
 from memman.errors import FormatError
-from memman.formats.alternating import BEGINS, GOES_ON, NOTHING, framed, system_note
+from memman.formats.alternation import BEGINS, GOES_ON, NOTHING, framed, system_note
 from memman.formats.parts import (
     arguments_of,
     data_of,
@@ -42,8 +43,7 @@ from memman.formats.parts import (
 from memman.formats.patch import Kept, beside, keeping, kept_of, others
 from memman.formats.plain import parse_each
 from memman.formats.turns import NO_OUTPUT, NO_RESULT, delimited
-from memman.ports import Call, Rendered, Turn
-from memman.showing import shape_of, shown
+from memman.protocols import Call, Rendered, Turn
 
 _NAME = "bedrock"
 _MESSAGE_FRAMING = 6
@@ -105,7 +105,7 @@ class BedrockFormat:
         known = all("type" not in block and _BLOCKS & block.keys() for block in blocks)
         return 4 if blocks and known else 0
 
-    def parse(self, messages: Sequence[Any]) -> list[Draft]:
+    def parse(self, messages: Sequence[Any]) -> list[NewEntry]:
         """One entry for a message's text and other parts, one for each tool use and result."""
         names: dict[str, str] = {}
         return parse_each(messages, lambda message, label: _parse_message(message, label, names))
@@ -222,7 +222,7 @@ def _decoded(data: str) -> bytes:
         return b64decode(data, validate=True)
     except (binascii.Error, ValueError) as error:
         raise FormatError(
-            f"the bytes of a block are no base64 ({error}): {shown(data, 40)}"
+            f"the bytes of a block are no base64 ({error}): {safe_repr(data, 40)}"
         ) from None
 
 
@@ -371,7 +371,7 @@ def _result_content(result: Entry, kept: Kept, extras: list[str]) -> list[dict[s
 # ---------------------------------------------------------------- parsing
 
 
-def _parse_message(message: Any, label: str, names: dict[str, str]) -> list[Draft]:
+def _parse_message(message: Any, label: str, names: dict[str, str]) -> list[NewEntry]:
     """The drafts of one message; `label` stands for its id until whoever adds them makes one."""
     if not _is_message(message):
         raise FormatError(
@@ -379,7 +379,7 @@ def _parse_message(message: Any, label: str, names: dict[str, str]) -> list[Draf
             "assistant and a list of blocks as 'content'"
         )
     role: Any = message["role"]
-    tools: list[tuple[Draft, Kept]] = []
+    tools: list[tuple[NewEntry, Kept]] = []
     rest: list[dict[str, Any]] = []
     order = ""
     for block in message["content"]:
@@ -393,17 +393,17 @@ def _parse_message(message: Any, label: str, names: dict[str, str]) -> list[Draf
             rest.append(block)
             order += "t"
     content, more = read_keyed(rest, _NAME, _known_part, _wire_part) if rest else ("", {})
-    own = Draft(type="message", role=role, content=content, message_id=label if tools else None)
+    own = NewEntry(type="message", role=role, content=content, message_id=label if tools else None)
     texts = [(own, Kept(parts=more))] if content or not tools else []
     found = texts + tools if role == "assistant" else tools + texts
     mixed = order if role == "assistant" and content and "ut" in order else ""
-    draft, kept = found[0]
+    new_entry, kept = found[0]
     envelope = others(message, _OF_MESSAGE)
-    found[0] = draft, msgspec.structs.replace(kept, message=envelope, order=mixed)
-    return [keeping(draft, _NAME, kept) for draft, kept in found]
+    found[0] = new_entry, msgspec.structs.replace(kept, message=envelope, order=mixed)
+    return [keeping(new_entry, _NAME, kept) for new_entry, kept in found]
 
 
-def _parse_use(block: dict[str, Any], label: str, names: dict[str, str]) -> tuple[Draft, Kept]:
+def _parse_use(block: dict[str, Any], label: str, names: dict[str, str]) -> tuple[NewEntry, Kept]:
     body = block["toolUse"]
     call_id = body.get("toolUseId") if isinstance(body, dict) else None
     name = body.get("name") if isinstance(body, dict) else None
@@ -411,7 +411,7 @@ def _parse_use(block: dict[str, Any], label: str, names: dict[str, str]) -> tupl
         raise FormatError(f"a toolUse needs a toolUseId and a name: {shape_of(block)}")
     names[call_id] = name
     given = body.get("input")
-    draft = Draft(
+    new_entry = NewEntry(
         type="tool_call",
         role="assistant",
         content=given if isinstance(given, str) else _encoded(given, "the input of a toolUse"),
@@ -419,14 +419,16 @@ def _parse_use(block: dict[str, Any], label: str, names: dict[str, str]) -> tupl
         name=name,
         message_id=label,
     )
-    return draft, Kept(block=others(block, frozenset(("toolUse",))), body=others(body, _OF_USE))
+    return new_entry, Kept(block=others(block, frozenset(("toolUse",))), body=others(body, _OF_USE))
 
 
 def _encoded(value: Any, what: str) -> str:
     return bytes(encode_json(value, what)).decode() or "{}"
 
 
-def _parse_result(block: dict[str, Any], label: str, names: dict[str, str]) -> tuple[Draft, Kept]:
+def _parse_result(
+    block: dict[str, Any], label: str, names: dict[str, str]
+) -> tuple[NewEntry, Kept]:
     body = block["toolResult"]
     call_id = body.get("toolUseId") if isinstance(body, dict) else None
     if not isinstance(call_id, str):
@@ -443,7 +445,7 @@ def _parse_result(block: dict[str, Any], label: str, names: dict[str, str]) -> t
         sound = list(map(_sound_block, given))
         content, more = read_keyed(sound, _NAME, _known_part, _wire_part) if given else ("", {})
     success = "success" if body.get("status") == "success" else ""
-    draft = Draft(
+    new_entry = NewEntry(
         type="tool_result",
         role="tool",
         content=content,
@@ -452,7 +454,7 @@ def _parse_result(block: dict[str, Any], label: str, names: dict[str, str]) -> t
         message_id=label,
         is_error=body.get("status") == "error",
     )
-    return draft, Kept(
+    return new_entry, Kept(
         block=others(block, frozenset(("toolResult",))),
         body=others(body, _OF_RESULT),
         parts=more,
@@ -477,7 +479,7 @@ def _sound_block(block: dict[str, Any]) -> dict[str, Any]:
         return block
     name = document.get("name")
     if not isinstance(name, str | None):
-        raise FormatError(f"the name of a document must be a string, not {shown(name, 60)}")
+        raise FormatError(f"the name of a document must be a string, not {safe_repr(name, 60)}")
     return {**block, "document": {**document, "name": _title(name)}}
 
 

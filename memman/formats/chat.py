@@ -14,11 +14,12 @@ from typing import Any
 
 import msgspec
 
+from memman.display import safe_repr, shape_of
 from memman.entries import (
     NO_JSON,
     Content,
-    Draft,
     Entry,
+    NewEntry,
     OpaquePart,
     Part,
     TextPart,
@@ -38,8 +39,7 @@ from memman.formats.parts import (
 from memman.formats.patch import Kept, beside, keeping, kept_of, others
 from memman.formats.plain import parse_each
 from memman.formats.turns import NO_RESULT, delimited
-from memman.ports import Call, Rendered, Turn
-from memman.showing import shape_of, shown
+from memman.protocols import Call, Rendered, Turn
 
 MESSAGE_FRAMING = 4
 _CALL_FRAMING = 10
@@ -93,7 +93,7 @@ def spoken_part(name: str, part: Part) -> dict[str, Any] | None:
     return None
 
 
-def parse_messages(dialect: Dialect, messages: Sequence[Any]) -> list[Draft]:
+def parse_messages(dialect: Dialect, messages: Sequence[Any]) -> list[NewEntry]:
     """One entry for a message's text and one for each call; nothing of a message gets lost."""
     calls = _Calls()
     return parse_each(messages, lambda one, label: _parse_message(dialect, one, label, calls))
@@ -301,11 +301,11 @@ class _Calls:
         self._numbers: dict[str, deque[int]] = {}
         self._made = 0
 
-    def made(self, draft: Draft) -> None:
+    def made(self, new_entry: NewEntry) -> None:
         """Takes note of a call."""
-        name = draft.name or ""
-        if draft.call_id is not None:
-            self._names[draft.call_id] = name
+        name = new_entry.name or ""
+        if new_entry.call_id is not None:
+            self._names[new_entry.call_id] = name
             return
         self._made += 1
         self._open[self._made] = name
@@ -322,7 +322,7 @@ class _Calls:
         return name
 
 
-def _parse_message(dialect: Dialect, message: Any, label: str, calls: _Calls) -> list[Draft]:
+def _parse_message(dialect: Dialect, message: Any, label: str, calls: _Calls) -> list[NewEntry]:
     """The drafts of one message; `label` stands for its id until whoever adds them makes one."""
     role = message.get("role") if isinstance(message, dict) else None
     if role not in dialect.roles:
@@ -331,7 +331,7 @@ def _parse_message(dialect: Dialect, message: Any, label: str, calls: _Calls) ->
             + ", ".join(dialect.roles)
         )
     if not isinstance(message.get("name"), str | None):
-        raise FormatError(f"'name' must be a string, not {shown(message['name'], 40)}")
+        raise FormatError(f"'name' must be a string, not {safe_repr(message['name'], 40)}")
     if role in ("tool", "function"):
         return [_parse_result(dialect, message, calls)]
     spoken = role == "assistant"
@@ -343,7 +343,7 @@ def _parse_message(dialect: Dialect, message: Any, label: str, calls: _Calls) ->
     style = "developer" if role == "developer" else ""
     kept = Kept(message=others(message, _OF_SAID), parts=parts, style=style)
     own: Any = "system" if role == "developer" else role
-    return [keeping(Draft(type="message", role=own, content=content), dialect.name, kept)]
+    return [keeping(NewEntry(type="message", role=own, content=content), dialect.name, kept)]
 
 
 def _parse_assistant(
@@ -353,15 +353,15 @@ def _parse_assistant(
     parts: dict[str, dict[str, Any]],
     label: str,
     calls: _Calls,
-) -> list[Draft]:
+) -> list[NewEntry]:
     made = [_parse_call(call, style, label) for call, style in _calls_of(message, dialect.loose)]
     text = content or _said_elsewhere(message)
     blank = "" if content else _blank(message, dialect.loose)
     if not text and blank == ("null" if made else "empty"):
         blank = ""  # so it is rendered anyway
-    found: list[tuple[Draft, Kept]] = []
+    found: list[tuple[NewEntry, Kept]] = []
     if text or not made:
-        own = Draft(
+        own = NewEntry(
             type="message",
             role="assistant",
             content=text,
@@ -374,9 +374,9 @@ def _parse_assistant(
         first,
         msgspec.structs.replace(kept, message=_sound_keys(message, dialect.loose), blank=blank),
     )
-    for draft, _ in made:
-        calls.made(draft)
-    return [keeping(draft, dialect.name, kept) for draft, kept in found]
+    for new_entry, _ in made:
+        calls.made(new_entry)
+    return [keeping(new_entry, dialect.name, kept) for new_entry, kept in found]
 
 
 def _blank(message: dict[str, Any], loose: bool) -> str:
@@ -412,14 +412,14 @@ def _style(body: Any, loose: bool) -> str:
     return "object" if loose and isinstance(body.get("arguments"), dict) else ""
 
 
-def _parse_call(call: dict[str, Any], style: str, label: str) -> tuple[Draft, Kept]:
+def _parse_call(call: dict[str, Any], style: str, label: str) -> tuple[NewEntry, Kept]:
     custom = style == "custom"
     body = call.get("custom" if custom else "function")
     if not isinstance(body, dict) or not isinstance(body.get("name"), str):
         raise FormatError(f"the tool call {shape_of(call)} names no function")
     if not isinstance(call.get("id"), str | None):
-        raise FormatError(f"a call's id must be a string, not {shown(call['id'], 40)}")
-    draft = Draft(
+        raise FormatError(f"a call's id must be a string, not {safe_repr(call['id'], 40)}")
+    new_entry = NewEntry(
         type="tool_call",
         role="assistant",
         content=_arguments(body.get("input" if custom else "arguments")),
@@ -430,7 +430,7 @@ def _parse_call(call: dict[str, Any], style: str, label: str) -> tuple[Draft, Ke
     body = others(body, _OF_CUSTOM if custom else _OF_BODY)
     if body.get("parsed_arguments") is not None:  # the SDK's second copy of the arguments
         del body["parsed_arguments"]
-    return draft, Kept(block=others(call, _OF_CALL), body=body, style=style)
+    return new_entry, Kept(block=others(call, _OF_CALL), body=body, style=style)
 
 
 def _arguments(given: Any) -> str:
@@ -442,23 +442,23 @@ def _arguments(given: Any) -> str:
     return bytes(encode_json(given, "a call's arguments")).decode() or "{}"
 
 
-def _parse_result(dialect: Dialect, message: dict[str, Any], calls: _Calls) -> Draft:
+def _parse_result(dialect: Dialect, message: dict[str, Any], calls: _Calls) -> NewEntry:
     legacy = message["role"] == "function"  # it answers by name, whatever else it carries
     call_id = None if legacy else message.get("tool_call_id")
     if not isinstance(call_id, str | None):
-        raise FormatError(f"'tool_call_id' must be a string, not {shown(call_id, 40)}")
+        raise FormatError(f"'tool_call_id' must be a string, not {safe_repr(call_id, 40)}")
     call_id = call_id or None
     name = message.get("name") or None
     content, parts = _parse_content(dialect, message.get("content"))
     ours = _OF_FUNCTION if legacy else _OF_TOOL
-    draft = Draft(
+    new_entry = NewEntry(
         type="tool_result",
         role="tool",
         content=content,
         call_id=call_id,
         name=calls.answered(call_id, name),
     )
-    return keeping(draft, dialect.name, Kept(message=others(message, ours), parts=parts))
+    return keeping(new_entry, dialect.name, Kept(message=others(message, ours), parts=parts))
 
 
 def _parse_content(

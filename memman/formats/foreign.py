@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, Final
 
-from memman.showing import shown
+from memman.display import safe_repr
 
 _ROLES: Final = ("system", "user", "assistant", "tool")
 _ALL_ROLES: Final = (*_ROLES, "developer", "function", "model")
@@ -70,14 +70,14 @@ def fault_in(message: Mapping[str, Any]) -> str:
     if role not in _ALL_ROLES:
         return _wrong_role(role)
     if not has_content(message) and "parts" not in message:
-        return f"it has the role {shown(role)} and no content; it needs a 'content'"
+        return f"it has the role {safe_repr(role)} and no content; it needs a 'content'"
     return ""
 
 
 def _wrong_role(role: object) -> str:
     meant = get_close_matches(role, _ALL_ROLES, 1) if isinstance(role, str) else []
     hint = f"; did you mean {meant[0]!r}?" if meant else ""
-    return f"role {shown(role, 40)} is none of {', '.join(_ROLES)}{hint}"
+    return f"role {safe_repr(role, 40)} is none of {', '.join(_ROLES)}{hint}"
 
 
 def _advice(framework: str, remedy: str) -> str:

@@ -13,19 +13,20 @@ from typing import Any
 
 import msgspec
 
+from memman.display import shape_of
 from memman.entries import (
     Content,
-    Draft,
     Entry,
     FilePart,
     ImagePart,
+    NewEntry,
     OpaquePart,
     Part,
     TextPart,
     encode_json,
 )
 from memman.errors import FormatError
-from memman.formats.alternating import BEGINS, GOES_ON, NOTHING, framed, system_note
+from memman.formats.alternation import BEGINS, GOES_ON, NOTHING, framed, system_note
 from memman.formats.parts import (
     arguments_of,
     data_of,
@@ -39,8 +40,7 @@ from memman.formats.parts import (
 from memman.formats.patch import Kept, beside, keeping, kept_of, others
 from memman.formats.plain import parse_each
 from memman.formats.turns import NO_RESULT, delimited
-from memman.ports import Call, Rendered, Turn
-from memman.showing import shape_of
+from memman.protocols import Call, Rendered, Turn
 
 _NAME = "gemini"
 _MESSAGE_FRAMING = 3
@@ -107,7 +107,7 @@ class GeminiFormat:
         parts = [part for message in messages for part in message["parts"]]
         return 4 if all(not part or _KNOWN & part.keys() for part in parts) else 0
 
-    def parse(self, messages: Sequence[Any]) -> list[Draft]:
+    def parse(self, messages: Sequence[Any]) -> list[NewEntry]:
         """One entry for a content's text and other parts, one for each call and response."""
         names: dict[str, str] = {}
         return parse_each(messages, lambda message, label: _parse_content(message, label, names))
@@ -336,7 +336,7 @@ def _response_of(result: Entry, kept: Kept) -> dict[str, Any]:
 # ---------------------------------------------------------------- parsing
 
 
-def _parse_content(message: Any, label: str, names: dict[str, str]) -> list[Draft]:
+def _parse_content(message: Any, label: str, names: dict[str, str]) -> list[NewEntry]:
     """The drafts of one content; `label` stands for its id until whoever adds them makes one."""
     if isinstance(message, dict) and message.get("parts", ()) is None:
         message = {**message, "parts": []}
@@ -345,7 +345,7 @@ def _parse_content(message: Any, label: str, names: dict[str, str]) -> list[Draf
             f"this is not a Gemini content ({shape_of(message)}): it needs a 'role' of user or model "
             "and a list of 'parts'"
         )
-    tools: list[tuple[Draft, Kept]] = []
+    tools: list[tuple[NewEntry, Kept]] = []
     rest: list[dict[str, Any]] = []
     spelled: dict[str, _Spelling] = {}
     order = ""
@@ -355,12 +355,12 @@ def _parse_content(message: Any, label: str, names: dict[str, str]) -> list[Draf
         if not isinstance(part.get("text", ""), str):
             raise FormatError(f"the text of a part must be a string, not {shape_of(part['text'])}")
         if "functionCall" in part:
-            draft, kept = _parse_call(part, label, names, first="u" not in order)
-            tools.append((draft, _spelling(kept, "", spelling)))
+            new_entry, kept = _parse_call(part, label, names, first="u" not in order)
+            tools.append((new_entry, _spelling(kept, "", spelling)))
             order += "u"
         elif "functionResponse" in part:
-            draft, kept = _parse_response(part, label, names)
-            tools.append((draft, _spelling(kept, "", spelling)))
+            new_entry, kept = _parse_response(part, label, names)
+            tools.append((new_entry, _spelling(kept, "", spelling)))
         else:
             if spelling:
                 spelled[str(len(rest))] = spelling
@@ -368,17 +368,17 @@ def _parse_content(message: Any, label: str, names: dict[str, str]) -> list[Draf
             order += "t"
     role: Any = {"model": "assistant", "system": "system"}.get(_role(message), "user")
     content, more = read_keyed(rest, _NAME, _known_part, _wire_part) if rest else ("", {})
-    own = Draft(type="message", role=role, content=content, message_id=label if tools else None)
+    own = NewEntry(type="message", role=role, content=content, message_id=label if tools else None)
     texts = [(own, Kept(parts=more, spelled=spelled))] if content or not tools else []
     found = texts + tools if role == "assistant" else tools + texts
     mixed = order if role == "assistant" and content and "ut" in order else ""
-    draft, kept = found[0]
+    new_entry, kept = found[0]
     envelope = others(message, _OF_MESSAGE)
     kept = msgspec.structs.replace(kept, message=envelope, order=mixed or kept.order)
     if message.get("role") is None:  # it is the user's
         kept = _spelling(kept, "message", {"role": None if "role" in message else ""})
-    found[0] = draft, kept
-    return [keeping(draft, _NAME, kept) for draft, kept in found]
+    found[0] = new_entry, kept
+    return [keeping(new_entry, _NAME, kept) for new_entry, kept in found]
 
 
 def _normal(part: dict[str, Any]) -> tuple[dict[str, Any], _Spelling]:
@@ -423,7 +423,7 @@ def _spelling(kept: Kept, where: str, spelling: _Spelling) -> Kept:
 
 def _parse_call(
     part: dict[str, Any], label: str, names: dict[str, str], first: bool
-) -> tuple[Draft, Kept]:
+) -> tuple[NewEntry, Kept]:
     body = part["functionCall"]
     call_id, name = _named(body, "functionCall")
     if name is None:
@@ -431,7 +431,7 @@ def _parse_call(
     if call_id is not None:
         names[call_id] = name
     arguments = body.get("args")
-    draft = Draft(
+    new_entry = NewEntry(
         type="tool_call",
         role="assistant",
         content="" if arguments is None else _encoded(arguments, "the args of a functionCall"),
@@ -441,7 +441,7 @@ def _parse_call(
     )
     unsigned = first and "thoughtSignature" not in part
     stand_in = first and part.get("thoughtSignature") == _NO_SIGNATURE  # which rendering puts there
-    return draft, Kept(
+    return new_entry, Kept(
         block=others(part, _CALL_AND_STAND_IN if stand_in else _CALL),
         body=others(body, _OF_CALL),
         blank="absent" if arguments is None else "",
@@ -464,7 +464,9 @@ def _encoded(value: Any, what: str) -> str:
     return bytes(encode_json(value, what)).decode() or "{}"
 
 
-def _parse_response(part: dict[str, Any], label: str, names: dict[str, str]) -> tuple[Draft, Kept]:
+def _parse_response(
+    part: dict[str, Any], label: str, names: dict[str, str]
+) -> tuple[NewEntry, Kept]:
     body = part["functionResponse"]
     call_id, name = _named(body, "functionResponse")
     response = body.get("response", {})
@@ -480,7 +482,7 @@ def _parse_response(part: dict[str, Any], label: str, names: dict[str, str]) -> 
         parts, more = read_keyed([part for part, _ in normal], _NAME, _known_part, _wire_part)
         spelled = {str(index): said for index, (_, said) in enumerate(normal) if said}
     content: Content = (TextPart(text), *parts) if isinstance(parts, tuple) and parts else text
-    draft = Draft(
+    new_entry = NewEntry(
         type="tool_result",
         role="tool",
         content=content,
@@ -489,7 +491,7 @@ def _parse_response(part: dict[str, Any], label: str, names: dict[str, str]) -> 
         message_id=label,
         is_error=is_error,
     )
-    return draft, Kept(
+    return new_entry, Kept(
         block=others(part, frozenset(("functionResponse",))),
         body=others(body, _OF_RESPONSE),
         parts=more,

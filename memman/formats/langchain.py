@@ -12,19 +12,20 @@ from typing import Any
 
 import msgspec
 
+from memman.display import safe_repr, shape_of
 from memman.entries import (
     Content,
-    Draft,
     Entry,
     FilePart,
     ImagePart,
+    NewEntry,
     OpaquePart,
     Part,
     TextPart,
     encode_json,
 )
 from memman.errors import FormatError
-from memman.formats.alternating import SYSTEM_NOTE
+from memman.formats.alternation import SYSTEM_NOTE
 from memman.formats.chat import MESSAGE_FRAMING
 from memman.formats.parts import (
     arguments_of,
@@ -39,8 +40,7 @@ from memman.formats.parts import (
 from memman.formats.patch import Kept, beside, keeping, kept_of, others
 from memman.formats.plain import parse_each
 from memman.formats.turns import NO_RESULT, delimited
-from memman.ports import Call, Rendered, Turn
-from memman.showing import shape_of, shown
+from memman.protocols import Call, Rendered, Turn
 
 _NAME = "langchain"
 _CALL_FRAMING = 10
@@ -91,7 +91,7 @@ class LangChainFormat:
         """Sure of either form: nobody else's messages look like these."""
         return 6 if messages and all(_read(message) is not None for message in messages) else 0
 
-    def parse(self, messages: Sequence[Any]) -> list[Draft]:
+    def parse(self, messages: Sequence[Any]) -> list[NewEntry]:
         """One entry for a message's text and one for each call; what was removed is not there."""
         names: dict[str, str] = {}
         gone = _removed(messages)
@@ -360,7 +360,7 @@ def _wire_part(part: Part) -> dict[str, Any] | None:
 # ---------------------------------------------------------------- parsing
 
 
-def _parse_message(message: Any, label: str, names: dict[str, str]) -> list[Draft]:
+def _parse_message(message: Any, label: str, names: dict[str, str]) -> list[NewEntry]:
     """The drafts of one message; `label` stands for its id until whoever adds them makes one."""
     found = _read(message)
     if found is None:
@@ -379,12 +379,12 @@ def _parse_message(message: Any, label: str, names: dict[str, str]) -> list[Draf
     content, parts = _parse_content(data.get("content"))
     kept = Kept(message=others(data, _OF_SAID), block=head, parts=parts, style=style)
     own: Any = role
-    return [keeping(Draft(type="message", role=own, content=content), _NAME, kept)]
+    return [keeping(NewEntry(type="message", role=own, content=content), _NAME, kept)]
 
 
 def _parse_assistant(
     data: dict[str, Any], head: dict[str, Any], style: str, label: str, names: dict[str, str]
-) -> list[Draft]:
+) -> list[NewEntry]:
     calls = _listed(data, "tool_calls")
     invalid = _listed(data, "invalid_tool_calls")
     told = {call.get("id"): call for call in calls}
@@ -400,9 +400,9 @@ def _parse_assistant(
     listed = "tool_calls" in data and "invalid_tool_calls" in data
     shape = order if "u" in order else "l" if isinstance(rest, list) and not content else ""
     envelope = others(data, _OF_AI)
-    found: list[tuple[Draft, Kept]] = []
+    found: list[tuple[NewEntry, Kept]] = []
     if content or not made:
-        own = Draft(type="message", role="assistant", content=content,
+        own = NewEntry(type="message", role="assistant", content=content,
                     message_id=label if made else None)  # fmt: skip
         found.append((own, Kept(parts=parts, style=style)))
     found += made
@@ -414,7 +414,7 @@ def _parse_assistant(
             kept, message=envelope, block=block, blank="listed" if listed else "", order=shape
         ),
     )
-    return [keeping(draft, _NAME, each) for draft, each in found]
+    return [keeping(new_entry, _NAME, each) for new_entry, each in found]
 
 
 def _listed(data: dict[str, Any], key: str) -> list[dict[str, Any]]:
@@ -423,7 +423,7 @@ def _listed(data: dict[str, Any], key: str) -> list[dict[str, Any]]:
         raise FormatError(f"'{key}' must be a list of calls, not {shape_of(calls)}")
     for call in calls:
         if not isinstance(call.get("id"), str | None):
-            raise FormatError(f"a tool call's id must be a string, not {shown(call['id'], 40)}")
+            raise FormatError(f"a tool call's id must be a string, not {safe_repr(call['id'], 40)}")
     return calls
 
 
@@ -450,12 +450,12 @@ def _apart(content: Any, told: Mapping[Any, Any]) -> tuple[dict[Any, dict[str, A
 
 def _parse_call(
     call: dict[str, Any], block: dict[str, Any] | None, label: str, names: dict[str, str]
-) -> tuple[Draft, Kept]:
+) -> tuple[NewEntry, Kept]:
     name, call_id = call.get("name"), call.get("id")
     if not isinstance(name, str) or not isinstance(call_id, str | None):
         raise FormatError(f"a tool call needs a name and an id: {shape_of(call)}")
     names[call_id or ""] = name
-    draft = Draft(
+    new_entry = NewEntry(
         type="tool_call",
         role="assistant",
         content=bytes(encode_json(call.get("args"), "the args of a call")).decode() or "{}",
@@ -464,19 +464,21 @@ def _parse_call(
         message_id=label,
     )
     if block is None:
-        return draft, Kept(body=others(call, _OF_CALL))
+        return new_entry, Kept(body=others(call, _OF_CALL))
     keys = frozenset(("type", "name", *_CALL_BLOCKS[block["type"]]))
     if block["type"] == "function_call" and isinstance(block.get("arguments"), str):
-        draft = msgspec.structs.replace(draft, content=block["arguments"])
-    return draft, Kept(body=others(block, keys), style=block["type"])
+        new_entry = msgspec.structs.replace(new_entry, content=block["arguments"])
+    return new_entry, Kept(body=others(block, keys), style=block["type"])
 
 
-def _parse_invalid(call: dict[str, Any], label: str, names: dict[str, str]) -> tuple[Draft, Kept]:
+def _parse_invalid(
+    call: dict[str, Any], label: str, names: dict[str, str]
+) -> tuple[NewEntry, Kept]:
     name, call_id, given = call.get("name"), call.get("id"), call.get("args")
     if not isinstance(name, str | None) or not isinstance(call_id, str | None):
         raise FormatError(f"an invalid tool call needs a name and an id: {shape_of(call)}")
     names[call_id or ""] = name or ""
-    draft = Draft(
+    new_entry = NewEntry(
         type="tool_call",
         role="assistant",
         content=given if isinstance(given, str) else "",
@@ -484,7 +486,7 @@ def _parse_invalid(call: dict[str, Any], label: str, names: dict[str, str]) -> t
         name=name,
         message_id=label,
     )
-    return draft, Kept(body=others(call, _OF_CALL), style="invalid")
+    return new_entry, Kept(body=others(call, _OF_CALL), style="invalid")
 
 
 def _legacy(data: dict[str, Any]) -> Any:
@@ -494,21 +496,21 @@ def _legacy(data: dict[str, Any]) -> Any:
     return call if isinstance(call, dict) and isinstance(call.get("name"), str) else None
 
 
-def _parse_legacy(call: dict[str, Any], label: str) -> tuple[Draft, Kept]:
-    draft = Draft(type="tool_call", role="assistant", content=str(call.get("arguments") or ""),
+def _parse_legacy(call: dict[str, Any], label: str) -> tuple[NewEntry, Kept]:
+    new_entry = NewEntry(type="tool_call", role="assistant", content=str(call.get("arguments") or ""),
                   name=call["name"], message_id=label)  # fmt: skip
-    return draft, Kept()
+    return new_entry, Kept()
 
 
 def _parse_result(
     data: dict[str, Any], head: dict[str, Any], style: str, names: dict[str, str]
-) -> Draft:
+) -> NewEntry:
     call_id = data.get("tool_call_id")
     if not isinstance(call_id, str | None):
-        raise FormatError(f"'tool_call_id' must be a string, not {shown(call_id, 40)}")
+        raise FormatError(f"'tool_call_id' must be a string, not {safe_repr(call_id, 40)}")
     name = data.get("name")
     content, parts = _parse_content(data.get("content"))
-    draft = Draft(
+    new_entry = NewEntry(
         type="tool_result",
         role="tool",
         content=content,
@@ -519,7 +521,9 @@ def _parse_result(
     success = "success" if data.get("status") == "success" else ""
     envelope = others(data, _OF_RESULT)
     return keeping(
-        draft, _NAME, Kept(message=envelope, block=head, parts=parts, style=style, blank=success)
+        new_entry,
+        _NAME,
+        Kept(message=envelope, block=head, parts=parts, style=style, blank=success),
     )
 
 

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from typing import Any
 
-from memman.entries import Draft, FilePart, ImagePart, Part
-from memman.formats.alternating import BEGINS, GOES_ON, NOTHING, SYSTEM_NOTE
+from memman.entries import FilePart, ImagePart, NewEntry, Part
+from memman.formats.alternation import BEGINS, GOES_ON, NOTHING, SYSTEM_NOTE
 from memman.formats.chat import (
     MESSAGE_FRAMING,
     Dialect,
@@ -24,7 +24,7 @@ from memman.formats.chat import (
 )
 from memman.formats.foreign import has_content
 from memman.formats.parts import data_of
-from memman.ports import Call, Rendered, Turn
+from memman.protocols import Call, Rendered, Turn
 
 _NAME = "mistral"
 _ROLES = ("system", "user", "assistant", "tool")
@@ -60,7 +60,7 @@ class MistralFormat:
         ids = [call.get("id") for call in _calls(messages)]
         return 4 if ids and all(isinstance(each, str) and _ID.match(each) for each in ids) else 0
 
-    def parse(self, messages: Sequence[Any]) -> list[Draft]:
+    def parse(self, messages: Sequence[Any]) -> list[NewEntry]:
         """One entry for a message's text and one for each call; nothing of a message gets lost."""
         return parse_messages(_DIALECT, messages)
 

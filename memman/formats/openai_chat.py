@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from operator import attrgetter
 from typing import Any
 
-from memman.entries import Draft, FilePart, ImagePart, Part
+from memman.entries import FilePart, ImagePart, NewEntry, Part
 from memman.formats.chat import MESSAGE_FRAMING, Dialect, parse_messages, render_turn, spoken_part
 from memman.formats.foreign import has_content
-from memman.ports import Rendered, Turn
+from memman.protocols import Rendered, Turn
 
 _NAME = "openai-chat"
 _ROLES = ("system", "developer", "user", "assistant", "tool", "function")
@@ -42,7 +42,7 @@ class OpenAIChatFormat:
             return 3
         return 3 if any("tool_calls" in item for item in messages) else 1
 
-    def parse(self, messages: Sequence[Any]) -> list[Draft]:
+    def parse(self, messages: Sequence[Any]) -> list[NewEntry]:
         """One entry for a message's text and one for each call; nothing of a message gets lost."""
         return parse_messages(_DIALECT, messages)
 

@@ -12,12 +12,13 @@ from typing import Any
 
 import msgspec
 
+from memman.display import shape_of
 from memman.entries import (
     Content,
-    Draft,
     Entry,
     FilePart,
     ImagePart,
+    NewEntry,
     OpaquePart,
     Part,
     TextPart,
@@ -36,8 +37,7 @@ from memman.formats.parts import (
 from memman.formats.patch import Kept, beside, keeping, kept_of, others
 from memman.formats.plain import parse_each
 from memman.formats.turns import NO_RESULT, NOT_SAID, delimited
-from memman.ports import Call, Rendered, Turn
-from memman.showing import shape_of
+from memman.protocols import Call, Rendered, Turn
 
 _NAME = "openai-responses"
 _ROLES = ("system", "developer", "user", "assistant")
@@ -84,7 +84,7 @@ class OpenAIResponsesFormat:
         )
         return 4 if marked else 1
 
-    def parse(self, messages: Sequence[Any]) -> list[Draft]:
+    def parse(self, messages: Sequence[Any]) -> list[NewEntry]:
         """One entry for each item; those of one answer of the model share a `message_id`."""
         parser = _Parser()
         return parser.finished(parse_each(messages, parser.parse))
@@ -311,7 +311,7 @@ class _Parser:
         self._spoke = False
         self._reasoned = False
 
-    def parse(self, item: Any, label: str) -> list[Draft]:
+    def parse(self, item: Any, label: str) -> list[NewEntry]:
         """The one draft of an item."""
         if not _is_item(item):
             raise FormatError(
@@ -321,32 +321,35 @@ class _Parser:
         kind = "message" if _is_said(item) else item["type"]
         if kind in _OUTPUTS or (kind == "message" and item["role"] != "assistant"):
             self._answer = None
-            draft, kept = self._output(item) if kind in _OUTPUTS else _parse_said(item)
+            new_entry, kept = self._output(item) if kind in _OUTPUTS else _parse_said(item)
         else:
             self._begin(kind, label)
             if kind in _CALLS:
-                draft, kept = self._call(item, kind)
+                new_entry, kept = self._call(item, kind)
             else:
-                draft, kept = _parse_spoken(item, kind)
-            draft = msgspec.structs.replace(draft, message_id=self._answer)
+                new_entry, kept = _parse_spoken(item, kind)
+            new_entry = msgspec.structs.replace(new_entry, message_id=self._answer)
             kept = self._after_reasoning(kind, kept)
         self._kept.append(kept)
-        return [draft]
+        return [new_entry]
 
-    def finished(self, drafts: list[Draft]) -> list[Draft]:
+    def finished(self, new_entries: list[NewEntry]) -> list[NewEntry]:
         """All drafts with what is kept beside them; the first of an answer has its order."""
         orders: dict[str, str] = {}
         firsts: dict[str, int] = {}
-        for number, draft in enumerate(drafts):
-            label = draft.message_id
+        for number, new_entry in enumerate(new_entries):
+            label = new_entry.message_id
             if label is not None:
                 firsts.setdefault(label, number)
-                orders[label] = orders.get(label, "") + "tu"[draft.type == "tool_call"]
+                orders[label] = orders.get(label, "") + "tu"[new_entry.type == "tool_call"]
         for label, order in orders.items():
             if "ut" in order:
                 first = firsts[label]
                 self._kept[first] = msgspec.structs.replace(self._kept[first], order=order)
-        return [keeping(draft, _NAME, kept) for draft, kept in zip(drafts, self._kept, strict=True)]
+        return [
+            keeping(new_entry, _NAME, kept)
+            for new_entry, kept in zip(new_entries, self._kept, strict=True)
+        ]
 
     def _begin(self, kind: str, label: str) -> None:
         """Goes on with the answer so far, or begins one: two messages in a row are two answers."""
@@ -363,7 +366,7 @@ class _Parser:
             return msgspec.structs.replace(kept, style=f"{kept.style} reasoned".strip())
         return kept
 
-    def _call(self, item: dict[str, Any], kind: str) -> tuple[Draft, Kept]:
+    def _call(self, item: dict[str, Any], kind: str) -> tuple[NewEntry, Kept]:
         call_id, name = item.get("call_id"), item.get("name")
         if not isinstance(call_id, str) or not isinstance(name, str):
             raise FormatError(f"a {kind} needs a call_id and a name: {shape_of(item)}")
@@ -371,7 +374,7 @@ class _Parser:
         if not isinstance(given, str | None):
             raise FormatError(f"{_CALLS[kind]} of a {kind} must be a string, not {shape_of(given)}")
         self._names[call_id] = name
-        draft = Draft(
+        new_entry = NewEntry(
             type="tool_call",
             role="assistant",
             content=given or "",
@@ -379,9 +382,9 @@ class _Parser:
             name=name,
         )
         style = "custom" if kind == "custom_tool_call" else ""
-        return draft, Kept(block=others(item, _OF_CALL), style=style)
+        return new_entry, Kept(block=others(item, _OF_CALL), style=style)
 
-    def _output(self, item: dict[str, Any]) -> tuple[Draft, Kept]:
+    def _output(self, item: dict[str, Any]) -> tuple[NewEntry, Kept]:
         call_id, output = item.get("call_id"), item.get("output")
         if not isinstance(call_id, str):
             raise FormatError(f"a {item['type']} needs a call_id: {shape_of(item)}")
@@ -391,33 +394,33 @@ class _Parser:
         more: dict[str, dict[str, Any]] = {}
         if isinstance(output, list):
             content, more = read_parts(output, _NAME, _known_part, _wire_part)
-        draft = Draft(
+        new_entry = NewEntry(
             type="tool_result",
             role="tool",
             content=content,
             call_id=call_id or None,
             name=self._names.get(call_id),
         )
-        return draft, Kept(block=others(item, _OF_OUTPUT), parts=more)
+        return new_entry, Kept(block=others(item, _OF_OUTPUT), parts=more)
 
 
-def _parse_said(item: dict[str, Any]) -> tuple[Draft, Kept]:
+def _parse_said(item: dict[str, Any]) -> tuple[NewEntry, Kept]:
     content, more = _parse_content(item["content"], spoken=False)
     style = "developer" if item["role"] == "developer" else ""
     role: Any = "system" if style else item["role"]
     kept = Kept(message=others(item, _OF_MESSAGE), parts=more, style=style)
-    return Draft(type="message", role=role, content=content), kept
+    return NewEntry(type="message", role=role, content=content), kept
 
 
-def _parse_spoken(item: dict[str, Any], kind: str) -> tuple[Draft, Kept]:
+def _parse_spoken(item: dict[str, Any], kind: str) -> tuple[NewEntry, Kept]:
     """The model's message, or an item that only its provider understands."""
     if kind != "message":
         own = opaque(_NAME, item, "an item")
-        return Draft(type="message", role="assistant", content=(own,)), Kept()
+        return NewEntry(type="message", role="assistant", content=(own,)), Kept()
     content, more = _parse_content(item["content"], spoken=True)
     style = "" if isinstance(content, str) else "parts"
     kept = Kept(message=others(item, _OF_MESSAGE), parts=more, style=style)
-    return Draft(type="message", role="assistant", content=content), kept
+    return NewEntry(type="message", role="assistant", content=content), kept
 
 
 def _parse_content(content: Any, spoken: bool) -> tuple[Content, dict[str, dict[str, Any]]]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from memman.display import shape_of
 from memman.entries import (
     Content,
     Entry,
@@ -19,7 +20,6 @@ from memman.entries import (
 )
 from memman.errors import FormatError
 from memman.formats.patch import Kept
-from memman.showing import shape_of
 
 NOT_CARRIED = "[memman: content that this format cannot carry]"
 PART_FRAMING = 2  # texts that are counted as one may cost a token more each when they are apart

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from memman.entries import NO_JSON, Draft, Entry, encode_json
+from memman.entries import NO_JSON, Entry, NewEntry, encode_json
 
 _NONE: dict[str, Any] = {}
 
@@ -81,15 +81,15 @@ def _beside_structure(kept: Mapping[str, Any], structure: frozenset[str]) -> Map
     }
 
 
-def keeping(draft: Draft, name: str, kept: Kept) -> Draft:
+def keeping(new_entry: NewEntry, name: str, kept: Kept) -> NewEntry:
     """The draft with what is kept beside it."""
     found = {
         field: value for field in kept.__struct_fields__ if (value := getattr(kept, field))
     }  # without the defaults: raw holds only what rendering would not reproduce
     if not found:
-        return draft
+        return new_entry
     raw = encode_json({name: found}, "what the message has beside its content")
-    return msgspec.structs.replace(draft, raw_json=raw)
+    return msgspec.structs.replace(new_entry, raw_json=raw)
 
 
 def others(given: Mapping[str, Any], ours: frozenset[str]) -> dict[str, Any]:

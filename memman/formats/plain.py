@@ -6,11 +6,11 @@ from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from memman.entries import Draft, check_draft, plain_json
+from memman.display import format_error
+from memman.entries import NewEntry, check_new_entry, plain_json
 from memman.errors import FormatError, InvalidInput
 from memman.extents import check_extent
 from memman.formats.foreign import advice_for, has_content
-from memman.showing import told
 
 _ONLY_IN_RESPONSES = frozenset(("annotations", "parsed", "parsed_output"))
 _OF_RESPONSES = ("choices", "candidates", "output")  # where a response has its messages
@@ -42,24 +42,24 @@ def plain_items(item: Any) -> list[Any]:
 
 
 def parse_each(
-    messages: Iterable[Any], parse_one: Callable[[Any, str], list[Draft]]
-) -> list[Draft]:
+    messages: Iterable[Any], parse_one: Callable[[Any, str], list[NewEntry]]
+) -> list[NewEntry]:
     """The drafts of all messages; a `FormatError` names the message that is at fault.
 
     `parse_one(message, label)` may raise any `InvalidInput`; the label is unique to the message.
     """
-    drafts: list[Draft] = []
+    new_entries: list[NewEntry] = []
     for index, message in enumerate(messages):
         try:
             found = parse_one(message, str(index))
-            for draft in found:
-                check_draft(draft)
+            for new_entry in found:
+                check_new_entry(new_entry)
         except InvalidInput as error:
             raise FormatError(f"message {index}: {error}", index) from None
         except RecursionError:
             raise FormatError(f"message {index}: it is nested too deeply", index) from None
-        drafts += found
-    return drafts
+        new_entries += found
+    return new_entries
 
 
 def reported_usage(given: Any) -> Any:
@@ -149,7 +149,7 @@ def _dumped(index: int, message: Any, dump: Callable[..., Any]) -> Any:
             return dump(mode="json", exclude_unset=True)
         dumped = dump(mode="json")
     except Exception as error:  # a stranger's code, on objects that nobody may have validated
-        reason = told(error)
+        reason = format_error(error)
         raise FormatError(f"message {index} cannot be read: {reason}") from error
     return _sendable(dumped) if isinstance(dumped, Mapping) else dumped
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from memman.display import safe_repr
 from memman.formats import rules_bedrock as bedrock
 from memman.formats import rules_gemini as gemini
 from memman.formats import rules_langchain as langchain
@@ -33,7 +34,6 @@ from memman.formats.rulebook import (
     strings,
     typed,
 )
-from memman.showing import shown
 
 __all__ = ["RULES", "Rule", "Violation", "check"]
 
@@ -130,7 +130,9 @@ def check(messages: Sequence[Any], target: str, *, system: Any = None) -> list[V
     parameter of the targets that have one. Raises `ValueError` for a target without rules.
     """
     if target not in RULES:
-        raise ValueError(f"no rules for {shown(target)}; the known targets are {', '.join(RULES)}")
+        raise ValueError(
+            f"no rules for {safe_repr(target)}; the known targets are {', '.join(RULES)}"
+        )
     if not isinstance(messages, Sequence) or isinstance(messages, str | bytes | bytearray):
         text = f"the messages are {show(messages)}; send a list of objects"
         return [Violation("shape.message", -1, text)]

@@ -12,9 +12,9 @@ from typing import Any
 
 import msgspec
 
+from memman.display import format_error
 from memman.errors import FormatError
 from memman.formats.plain import field_of
-from memman.showing import told
 
 _Fields = dict[str, Any]
 # Of a call's delta: said once, and by some servers again in each piece.
@@ -72,7 +72,7 @@ def whole(given: Any) -> Any:
     except _NOT_AS_WRITTEN as error:
         if isinstance(error, FormatError):
             raise
-        reason = told(error)
+        reason = format_error(error)
         raise FormatError(f"a piece of the stream is not what providers send: {reason}") from error
 
 
@@ -176,10 +176,10 @@ def _join_anthropic(pieces: Sequence[Any]) -> _Fields:
             _add_to_block(blocks.setdefault(index, {}), piece["delta"], index, inputs)
         elif kind == "message_delta":
             message |= piece["delta"]
-            told = {
+            billed = {
                 key: value for key, value in piece.get("usage", {}).items() if value is not None
             }
-            message["usage"] = (message.get("usage") or {}) | told
+            message["usage"] = (message.get("usage") or {}) | billed
     for index, text in inputs.items():
         blocks[index]["input"] = _arguments(text)
     message["content"] = [blocks[index] for index in sorted(blocks)]

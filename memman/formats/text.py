@@ -21,12 +21,12 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from memman.entries import Draft, Entry, transcript_line
+from memman.entries import Entry, NewEntry, transcript_line
 from memman.errors import FormatError
 from memman.formats.parts import has_unsaid
 from memman.formats.plain import parse_each
 from memman.formats.turns import NO_RESULT, NOT_SAID
-from memman.ports import Rendered, Turn
+from memman.protocols import Rendered, Turn
 from memman.unseen import CONTROLS, INVISIBLE, LINE_ENDS
 
 SUMMARIES = "=== Previous Conversation Summaries ==="
@@ -69,7 +69,7 @@ class TextFormat:
             return 0
         return 4 if _SECTION.search(messages[0]) or _HEAD.match(messages[0]) else 0
 
-    def parse(self, messages: Sequence[Any]) -> list[Draft]:
+    def parse(self, messages: Sequence[Any]) -> list[NewEntry]:
         """The entries of a text; lines before the first known beginning are an error."""
         return parse_each(messages, lambda text, _: _parse_text(text))
 
@@ -149,10 +149,10 @@ def _unescaped(text: str, first: bool) -> str:
     return _ESCAPED[first].sub("", text)
 
 
-def _parse_text(text: Any) -> list[Draft]:
+def _parse_text(text: Any) -> list[NewEntry]:
     if not isinstance(text, str):
         raise FormatError(f"the text format takes a string, not {type(text).__name__}")
-    drafts: list[Draft] = []
+    new_entries: list[NewEntry] = []
     head: re.Match[str] | None = None
     lines: list[str] = []
 
@@ -161,7 +161,7 @@ def _parse_text(text: Any) -> list[Draft]:
             # One blank line separates the sections; it belongs to neither.
             said = "\n".join(lines)
             said = said.removesuffix("\n") if section else said
-            drafts.append(_draft(head, _unescaped(said, first=head.re is _DATES)))
+            new_entries.append(_draft(head, _unescaped(said, first=head.re is _DATES)))
         elif any(line.strip() for line in lines):
             raise FormatError(
                 f"the text begins with {lines[0][:60]!r}, which is no 'User: ', 'Assistant: ', "
@@ -178,7 +178,7 @@ def _parse_text(text: Any) -> list[Draft]:
         else:
             lines.append(line)
     finish(section=False)
-    return drafts
+    return new_entries
 
 
 def _said(head: re.Match[str]) -> str:
@@ -187,20 +187,20 @@ def _said(head: re.Match[str]) -> str:
     return next((found[name] for name in names if found[name] is not None), "")
 
 
-def _draft(head: re.Match[str], body: str) -> Draft:
+def _draft(head: re.Match[str], body: str) -> NewEntry:
     found = head.groupdict()
     if found.get("role"):
         role: Any = found["role"].lower()
-        return Draft(type="message", role=role, content=body)
+        return NewEntry(type="message", role=role, content=body)
     if found.get("call"):
-        return Draft(
+        return NewEntry(
             type="tool_call",
             role="assistant",
             content=body.rstrip().removesuffix(")"),
             name=found["call"],
         )
     if found.get("tool"):
-        return Draft(type="tool_result", role="tool", content=body, name=found["tool"])
+        return NewEntry(type="tool_result", role="tool", content=body, name=found["tool"])
     if found.get("source"):
-        return Draft(type="context", role="system", content=body, name=found["source"])
-    return Draft(type="summary", role="system", content=body)
+        return NewEntry(type="context", role="system", content=body, name=found["source"])
+    return NewEntry(type="summary", role="system", content=body)

@@ -14,9 +14,9 @@ from typing import Literal
 
 from memman.entries import Entry, neutralised
 from memman.formats.parts import NOT_CARRIED, has_unsaid
-from memman.ports import Call, Turn
+from memman.protocols import Call, Turn
 from memman.unseen import UNSEEN
-from memman.window import Slot
+from memman.window import WindowItem
 
 NO_RESULT = "[memman: no result of this call is known]"
 NO_OUTPUT = "(no output)"
@@ -28,43 +28,43 @@ _DIGITS = re.compile(r"[0-9]")
 _BRACKETS = str.maketrans("[]", "()")
 
 
-def turns(slots: Sequence[Slot], results_anywhere: bool = False) -> list[Turn]:
+def turns(items: Sequence[WindowItem], results_anywhere: bool = False) -> list[Turn]:
     """The turns of one exchange, in order; with `results_anywhere` a result is one of its own."""
-    first = slots[0]
-    if len(slots) == 1 or (len(slots) == 2 and first.result is slots[1]):
+    first = items[0]
+    if len(items) == 1 or (len(items) == 2 and first.result is items[1]):
         return [_turn_of_one(first)]  # with a call's result: most exchanges of an agent
     found: list[Turn] = []
     taken: set[int] = set()
     waiting: dict[str, Call] = {}  # the calls whose results have a turn to come, by the result's id
-    for number, slot in enumerate(slots):
-        entry = slot.entry
+    for number, item in enumerate(items):
+        entry = item.entry
         if number in taken:
             continue
         if _is_assistant(entry):
-            pieces = _assistant_pieces(slots, number)
+            pieces = _assistant_pieces(items, number)
             taken.update(pieces)
-            turn = _assistant_turn([slots[piece] for piece in pieces])
+            turn = _assistant_turn([items[piece] for piece in pieces])
             if results_anywhere:
                 waiting |= {call.result.id: call for call in turn.calls if call.result is not None}
                 unanswered = tuple([call for call in turn.calls if call.result is None])
                 turn = Turn("assistant", turn.entries, turn.calls, unanswered)
             found.append(turn)
-        elif not (entry.type == "tool_result" and slot.answers):
+        elif not (entry.type == "tool_result" and item.answers):
             found.append(Turn(_kind(entry), (entry,)))
         elif entry.id in waiting:
             found.append(Turn("result", (entry,), (), (waiting[entry.id],)))
     return found
 
 
-def _turn_of_one(slot: Slot) -> Turn:
+def _turn_of_one(item: WindowItem) -> Turn:
     """The turn of an exchange of a single entry, or of a call and its result."""
-    entry = slot.entry
+    entry = item.entry
     if entry.type == "message":
         return Turn(_SAID_BY.get(entry.role, "user"), (entry,))
     if entry.type == "tool_call":
         call_id = entry.call_id
-        unique = call_id if call_id and not slot.nth else _unique_id(slot)
-        result = slot.result
+        unique = call_id if call_id and not item.nth else _unique_id(item)
+        result = item.result
         answer = result.entry if result is not None else None
         alone = (Call(entry, call_id or unique, unique, answer),)
         return Turn("assistant", (), alone, alone)
@@ -83,64 +83,64 @@ def _kind(entry: Entry) -> _Kind:
     return kind if kind == "context" or kind == "summary" else "orphan"
 
 
-def _assistant_pieces(slots: Sequence[Slot], first: int) -> list[int]:
+def _assistant_pieces(items: Sequence[WindowItem], first: int) -> list[int]:
     """The places of the entries that make one assistant message with the entry at `first`.
 
     They share a `message_id`; calls without one that directly follow each other run in parallel.
     """
-    entry = slots[first].entry
+    entry = items[first].entry
     if entry.message_id is not None:
         return [
             number
-            for number in range(first, len(slots))
-            if slots[number].entry.message_id == entry.message_id
-            and _is_assistant(slots[number].entry)
+            for number in range(first, len(items))
+            if items[number].entry.message_id == entry.message_id
+            and _is_assistant(items[number].entry)
         ]
     last = first
     while (
         entry.type == "tool_call"
-        and last + 1 < len(slots)
-        and slots[last + 1].entry.type == "tool_call"
-        and slots[last + 1].entry.message_id is None
+        and last + 1 < len(items)
+        and items[last + 1].entry.type == "tool_call"
+        and items[last + 1].entry.message_id is None
     ):
         last += 1
     return list(range(first, last + 1))
 
 
-def _assistant_turn(pieces: Sequence[Slot]) -> Turn:
+def _assistant_turn(pieces: Sequence[WindowItem]) -> Turn:
     """One assistant message: its texts, its calls, and the calls in the order of their results."""
-    texts = tuple([slot.entry for slot in pieces if slot.entry.type == "message"])
-    made = [slot for slot in pieces if slot.entry.type == "tool_call"]
+    texts = tuple([item.entry for item in pieces if item.entry.type == "message"])
+    made = [item for item in pieces if item.entry.type == "tool_call"]
     used: set[str] = set()
-    calls = tuple([_call(slot, used) for slot in made])
+    calls = tuple([_call(item, used) for item in made])
     if len(made) < 2:
         return Turn("assistant", texts, calls, calls)
     order = sorted(range(len(made)), key=lambda number: _answered_at(made[number]))
     return Turn("assistant", texts, calls, tuple([calls[number] for number in order]))
 
 
-def _call(slot: Slot, used: set[str]) -> Call:
+def _call(item: WindowItem, used: set[str]) -> Call:
     """A call with its ids; one that another call of the message has already gets its own."""
-    unique = _unique_id(slot)
-    wire = slot.entry.call_id or unique
+    unique = _unique_id(item)
+    wire = item.entry.call_id or unique
     if wire in used:
         wire = unique
         while wire in used:  # somebody's own id looks like one of ours
             wire += "-"
     used.add(wire)
-    result = slot.result
-    return Call(slot.entry, wire, unique, result.entry if result is not None else None)
+    result = item.result
+    return Call(item.entry, wire, unique, result.entry if result is not None else None)
 
 
-def _answered_at(call: Slot) -> float:
+def _answered_at(call: WindowItem) -> float:
     return call.result.position if call.result is not None else float("inf")
 
 
-def _unique_id(slot: Slot) -> str:
-    call_id = slot.entry.call_id
+def _unique_id(item: WindowItem) -> str:
+    call_id = item.entry.call_id
     if not call_id:
-        return f"memman-call-{slot.position}"
-    return call_id if slot.nth == 0 else f"{call_id}--memman-{slot.position}"
+        return f"memman-call-{item.position}"
+    return call_id if item.nth == 0 else f"{call_id}--memman-{item.position}"
 
 
 # ---------------------------------------------------------------- delimited text

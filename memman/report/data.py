@@ -13,12 +13,12 @@ from memman.compression.words import exact_values
 from memman.config import usable_input
 from memman.counting import Models
 from memman.entries import Entry, FilePart, ImagePart, OpaquePart, Part
-from memman.explaining import (
+from memman.explain import (
     KeptIn,
+    LogHistory,
     Share,
     Survival,
     SurvivingValues,
-    Trail,
     shares_of,
     survivals,
 )
@@ -38,7 +38,7 @@ from memman.records import (
     Undone,
     UsageReported,
 )
-from memman.report.folding import Change, Numbers, Span, Splice, changes
+from memman.report.steps import Change, Numbers, Span, Splice, changes
 from memman.report.usage import Usage, usage_of
 from memman.results import SessionStats
 
@@ -196,9 +196,9 @@ def report_of(
     """
     state = memory.export_session(session_id)
     records = records_of(state) if change is None else change(records_of(state))
-    trail = Trail(list(enumerate(records, 1)))
+    trail = LogHistory(list(enumerate(records, 1)))
     shown = _Shown(trail)
-    model = model or state.settings.get("model") or trail.history.ledger.observed.model
+    model = model or state.settings.get("model") or trail.history.totals.observed.model
     return Report(
         session=session_id,
         model=model,
@@ -235,10 +235,10 @@ def _limits(
 class _Shown:
     """The entries, steps and exact values of a trail, read once from its beginning to its end."""
 
-    def __init__(self, trail: Trail) -> None:
+    def __init__(self, trail: LogHistory) -> None:
         self._trail = trail
         self._numbers = Numbers(trail)
-        self._pinned = {slot.entry.id for slot in trail.history.slots if slot.pinned}
+        self._pinned = {slot.entry.id for slot in trail.history.items if slot.pinned}
         self._places: dict[str, int] = {}  # compression id -> its step
         self._originals: set[str] = set()  # of any compression
         self.values: dict[str, int] = {}
@@ -250,7 +250,7 @@ class _Shown:
     @property
     def shares(self) -> ShownShares:
         """What fills the window at the end of the log."""
-        found = shares_of(self._trail.history.slots)
+        found = shares_of(self._trail.history.items)
         return ShownShares(
             tokens=found.tokens,
             tools=list(found.tools),

@@ -15,7 +15,7 @@ import msgspec
 from memman.files import replacing
 from memman.manager import MemoryManager
 from memman.report.data import Report, report_of
-from memman.report.hiding import Redact, redacted, without_content
+from memman.report.redaction import Redact, redacted, without_content
 from memman.tables import beside
 
 # In the order in which they stand in the page: each may use what stands before it.

@@ -10,13 +10,13 @@ import msgspec
 
 from memman.errors import StoreConflict
 from memman.forks import tell_of_forks
-from memman.ports import Appended, FeedItem, Place, SessionInfo, Snapshot
-from memman.records import Added, Ledger, Record, taken_by, tombstone
-from memman.stores.order import Order
+from memman.protocols import Appended, FeedItem, SessionInfo, Snapshot, StoredItem
+from memman.records import Added, Record, SessionTotals, taken_by, tombstone
+from memman.stores.feed_order import Order
 from memman.stores.rows import conflict, elsewhere, foreign, is_there, names_of, numbers_in
 
 _HERE = "the store in memory"
-_EMPTY = Ledger()
+_EMPTY = SessionTotals()
 
 
 class _Log:
@@ -26,15 +26,17 @@ class _Log:
     interpreter cannot be interrupted in, or is noted first (`pending`) and completed later.
     """
 
-    __slots__ = ("folded", "indexed", "ledger", "pending", "records", "seqs", "shape")
+    __slots__ = ("folded", "indexed", "pending", "records", "seqs", "shape", "totals")
 
     def __init__(self, epoch: int) -> None:
         self.records: list[Record] = []
         self.seqs: dict[str, int] = {}
         self.indexed = 0  # how many records `seqs` covers
-        self.shape: tuple[int, tuple[Place, ...], int] = (epoch, (), 0)  # epoch, window, floor
-        self.pending: tuple[int, list[Record], tuple[int, tuple[Place, ...], int]] | None = None
-        self.ledger = _EMPTY
+        self.shape: tuple[int, tuple[StoredItem, ...], int] = (epoch, (), 0)  # epoch, window, floor
+        self.pending: tuple[int, list[Record], tuple[int, tuple[StoredItem, ...], int]] | None = (
+            None
+        )
+        self.totals = _EMPTY
         self.folded = 0
 
     def recovered(self) -> _Log:
@@ -79,7 +81,9 @@ class _Log:
         seq = self.seqs.get(record.id)
         return seq is not None and is_there(record, seq, self.up_to_date_ledger().era)
 
-    def commit(self, records: Sequence[Record], places: Sequence[Place], floor: int) -> Appended:
+    def commit(
+        self, records: Sequence[Record], places: Sequence[StoredItem], floor: int
+    ) -> Appended:
         head = len(self.records)
         resolved = tuple(
             [
@@ -99,23 +103,23 @@ class _Log:
         epoch, places, floor = self.shape
         listed = [(place, self.records[place.seq - 1]) for place in places]
         later = [
-            (Place(seq, -1, seq, record.entry.pinned), record)
+            (StoredItem(seq, -1, seq, record.entry.pinned), record)
             for seq, record in enumerate(self.records[floor:], floor + 1)
             if isinstance(record, Added)
         ]
-        ledger = self.up_to_date_ledger()
-        return Snapshot(len(self.records), epoch, (*listed, *later), ledger)
+        totals = self.up_to_date_ledger()
+        return Snapshot(len(self.records), epoch, (*listed, *later), totals)
 
     def named(self, ids: Sequence[str]) -> list[tuple[int, Record]]:
         found = sorted({self.seqs[name] for name in ids if name in self.seqs})
         return [(seq, self.records[seq - 1]) for seq in found]
 
-    def up_to_date_ledger(self) -> Ledger:
+    def up_to_date_ledger(self) -> SessionTotals:
         """The ledger, folded when somebody asks: an append pays nothing for it."""
         while self.folded < len(self.records):
             seq = self.folded + 1
-            self.ledger, self.folded = self.ledger.after(seq, self.records[seq - 1]), seq
-        return self.ledger
+            self.totals, self.folded = self.totals.after(seq, self.records[seq - 1]), seq
+        return self.totals
 
 
 class MemoryStore:
@@ -164,7 +168,7 @@ class MemoryStore:
         session_id: str,
         epoch: int,
         records: Sequence[Record],
-        window: Sequence[Place],
+        window: Sequence[StoredItem],
         floor: int,
         *,
         expect_head: int | None = None,
@@ -258,9 +262,9 @@ class MemoryStore:
         """Every session, in the order of creation."""
         with self._lock:
             return [
-                SessionInfo(name, len(log.records), ledger.entries, ledger.tokens)
+                SessionInfo(name, len(log.records), totals.entries, totals.tokens)
                 for name, log in self._logs.items()
-                for ledger in (log.recovered().up_to_date_ledger(),)
+                for totals in (log.recovered().up_to_date_ledger(),)
             ]
 
     def delete(self, session_id: str) -> bool:

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
+from memman.display import safe_repr
 from memman.errors import InvalidInput
-from memman.ports import Place, Snapshot
-from memman.records import Added, Compressed, Ledger, Record, decode, encode, taken_by
-from memman.showing import shown
+from memman.protocols import Snapshot, StoredItem
+from memman.records import Added, Compressed, Record, SessionTotals, decode, encode, taken_by
 
-_places = msgspec.json.Decoder(tuple[Place, ...])
-_ledger = msgspec.json.Decoder(Ledger)
+_places = msgspec.json.Decoder(tuple[StoredItem, ...])
+_ledger = msgspec.json.Decoder(SessionTotals)
 
 # What comes of bytes that are not what was written; none of it may be quoted.
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
@@ -21,7 +21,7 @@ _FIELD = re.compile(r"at `(\$[^`]*)`$")
 _BATCH, _BATCH_BYTES = 500, 2**20  # of a commit's records so many are held at a time
 _MOST_DIGITS = 18
 NO_PLACES = b"[]"
-NO_LEDGER = msgspec.json.encode(Ledger())
+NO_LEDGER = msgspec.json.encode(SessionTotals())
 
 
 class UnknownRecord(msgspec.ValidationError):
@@ -59,13 +59,13 @@ class SessionRow(msgspec.Struct, frozen=True, gc=False, array_like=True):
     ledger: bytes
 
     @property
-    def totals(self) -> Ledger:
+    def totals(self) -> SessionTotals:
         """The ledger as far as an append needs it; a clear is a commit, which writes it whole."""
         era = _ledger.decode(self.ledger).era
-        return Ledger(entries=self.entries, tokens=self.tokens, era=era)
+        return SessionTotals(entries=self.entries, tokens=self.tokens, era=era)
 
     @property
-    def listed(self) -> tuple[Place, ...]:
+    def listed(self) -> tuple[StoredItem, ...]:
         """The places of the window up to the floor."""
         return _places.decode(self.places)
 
@@ -74,13 +74,13 @@ class SessionRow(msgspec.Struct, frozen=True, gc=False, array_like=True):
         """The seq after which records must be read to know the session."""
         return min(self.floor, self.folded)
 
-    def ledger_after(self, tail: Iterable[tuple[int, Record]]) -> Ledger:
+    def ledger_after(self, tail: Iterable[tuple[int, Record]]) -> SessionTotals:
         """The ledger with the records of the tail."""
-        ledger = _ledger.decode(self.ledger)
+        totals = _ledger.decode(self.ledger)
         for seq, record in tail:
             if seq > self.folded:
-                ledger = ledger.after(seq, record)
-        return ledger
+                totals = totals.after(seq, record)
+        return totals
 
     def snapshot(self, known: Mapping[int, Record], tail: Sequence[tuple[int, Record]]) -> Snapshot:
         """The session, from the records of its places and those of its tail.
@@ -91,7 +91,7 @@ class SessionRow(msgspec.Struct, frozen=True, gc=False, array_like=True):
             raise msgspec.DecodeError("a record is missing")
         listed = [(place, known[place.seq]) for place in self.listed]
         later = [
-            (Place(seq, -1, seq, record.entry.pinned), record)
+            (StoredItem(seq, -1, seq, record.entry.pinned), record)
             for seq, record in tail
             if seq > self.floor and isinstance(record, Added)
         ]
@@ -135,12 +135,12 @@ class Placed(msgspec.Struct, frozen=True):
     rows: list[tuple[int, bytes, int, int]]
     names: dict[str, int]
     head: int
-    ledger: Ledger
+    totals: SessionTotals
 
 
 def placed(
     head: int,
-    ledger: Ledger,
+    totals: SessionTotals,
     records: Sequence[Record],
     payloads: Sequence[bytes],
     known: Mapping[str, int],
@@ -149,17 +149,17 @@ def placed(
     seqs, names = dict(known), dict[str, int]()
     rows: list[tuple[int, bytes, int, int]] = []
     for record, payload in zip(records, payloads, strict=True):
-        if is_there(record, seqs.get(record.id), ledger.era):
+        if is_there(record, seqs.get(record.id), totals.era):
             continue
         head += 1
-        ledger = ledger.after(head, record)
+        totals = totals.after(head, record)
         seqs[record.id] = head
-        rows.append((head, payload, ledger.entries, ledger.tokens))
+        rows.append((head, payload, totals.entries, totals.tokens))
         for name in names_of(record):
             names.setdefault(name, head)
         names[record.id] = head
         names.update(dict.fromkeys(taken_by(record), head))
-    return Placed(tuple([seqs[record.id] for record in records]), rows, names, head, ledger)
+    return Placed(tuple([seqs[record.id] for record in records]), rows, names, head, totals)
 
 
 def is_there(record: Record, seq: int | None, era: int) -> bool:
@@ -178,7 +178,7 @@ def names_of(record: Record) -> list[str]:
     return [record.id, *[item.entry.id for item in replacements if item.entry is not None]]
 
 
-def encoded_places(window: Iterable[Place], head: int) -> bytes:
+def encoded_places(window: Iterable[StoredItem], head: int) -> bytes:
     """A commit's window as JSON; places at or below zero are those of the records behind `head`."""
     return msgspec.json.encode(
         [
@@ -218,7 +218,7 @@ def numbers_in(cursor: str, parts: int, store: str) -> tuple[int, ...]:
     numbers = cursor.split(":") if isinstance(cursor, str) else []
     if len(numbers) != parts or not all(map(_is_number, numbers)):
         raise InvalidInput(
-            f"{shown(cursor, 80)} is no cursor of the feed of {store}: pass the cursor of an item that it "
+            f"{safe_repr(cursor, 80)} is no cursor of the feed of {store}: pass the cursor of an item it "
             'gave, or "" for the beginning'
         )
     return tuple(int(part) for part in numbers)
@@ -232,7 +232,7 @@ def _is_number(part: str) -> bool:
 def foreign(cursor: str, store: str) -> InvalidInput:
     """The error for a cursor that is well made and of nothing that this store ever gave out."""
     return InvalidInput(
-        f"the feed of {store} has never been at {shown(cursor, 80)}: the cursor is of another store, or of "
+        f"the feed of {store} has never been at {safe_repr(cursor, 80)}: the cursor is of another store, or of "
         'this one before an older copy of it was restored. Begin again from "", or from a cursor '
         "that is older than that copy"
     )

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from memman.errors import StoreConflict
-from memman.ports import Appended, FeedItem, Place, SessionInfo, Snapshot
+from memman.protocols import Appended, FeedItem, SessionInfo, Snapshot, StoredItem
 from memman.records import Added, Record, encode
 from memman.stores import sqlite_tables as tables
 from memman.stores.drivers import Driver
@@ -116,7 +116,7 @@ class SQLiteStore(SQLiteFile):
         session_id: str,
         epoch: int,
         records: Sequence[Record],
-        window: Sequence[Place],
+        window: Sequence[StoredItem],
         floor: int,
         *,
         expect_head: int | None = None,
@@ -132,8 +132,8 @@ class SQLiteStore(SQLiteFile):
                 return tables.all_appended(db, row, records)[0]
             if not fits(row, epoch, len(records), floor, expect_head):
                 raise StoreConflict(conflict(session_id, (row.epoch, row.head), epoch, expect_head))
-            appended, ledger = tables.all_appended(db, row, records)
-            tables.reshape(db, row, appended.head, ledger, window, floor)
+            appended, totals = tables.all_appended(db, row, records)
+            tables.reshape(db, row, appended.head, totals, window, floor)
             if erase:
                 tables.erased(db, row, erase)
             return msgspec.structs.replace(appended, epoch=row.epoch + 1)

@@ -15,11 +15,11 @@ from pathlib import Path
 from stat import S_ISDIR
 from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeVar
 
+from memman.display import safe_repr
 from memman.entries import file_mode
 from memman.errors import StoreBusy, StoreError, StoreFull
 from memman.files import make_private
 from memman.forks import tell_of_forks
-from memman.showing import shown
 from memman.stores.drivers import Driver, error_code, library, written
 from memman.stores.rows import UNREADABLE, UnknownRecord
 from memman.stores.schema import APPLICATION_ID, VERSIONS, distrust, strange_part
@@ -292,7 +292,7 @@ class SQLiteFile:
 
     def _foreign_schema(self, part: str) -> StoreError:
         return StoreError(
-            f"{self.path} has {shown(part, 60)}, which is not of memman and could run on its own; "
+            f"{self.path} has {safe_repr(part, 60)}, which is not of memman and could run on its own; "
             "nothing was read. Ask whoever made the file for archives of its sessions"
         )
 

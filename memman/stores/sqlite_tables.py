@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from memman.ports import Appended, FeedItem, Place, SessionInfo
-from memman.records import Added, Ledger, Record, encode, tombstone
+from memman.protocols import Appended, FeedItem, SessionInfo, StoredItem
+from memman.records import Added, Record, SessionTotals, encode, tombstone
 from memman.stores.rows import (
     NO_LEDGER,
     NO_PLACES,
@@ -269,13 +269,13 @@ def _name(db: Connection, number: int, seqs: Mapping[str, int]) -> None:
 def appended(
     db: Connection,
     row: SessionRow,
-    ledger: Ledger,
+    totals: SessionTotals,
     records: Sequence[Record],
     payloads: Sequence[bytes],
-) -> tuple[Appended, Ledger]:
+) -> tuple[Appended, SessionTotals]:
     """Puts the records that are not there behind the row's head, where the ledger stands."""
     known = seqs_of(db, row, [record.id for record in records])
-    found = placed(row.head, ledger, records, payloads, known)
+    found = placed(row.head, totals, records, payloads, known)
     if found.head // _NAMED_TOGETHER > row.head // _NAMED_TOGETHER:
         _name(db, row.number, _unnamed(db, row.number, row.head))
     first = key_of(row, 0)
@@ -290,21 +290,21 @@ def appended(
     _name(db, row.number, found.names)
     if found.rows and db.execute(f"SELECT {_RUNNING}").fetchone() != (row.number,):
         _run(db, row.number, row.head + 1)
-    return Appended(found.seqs, found.head, row.epoch, len(found.rows)), found.ledger
+    return Appended(found.seqs, found.head, row.epoch, len(found.rows)), found.totals
 
 
 def all_appended(
     db: Connection, row: SessionRow, records: Sequence[Record]
-) -> tuple[Appended, Ledger]:
+) -> tuple[Appended, SessionTotals]:
     """What `appended` does of however many, held a few at a time; and the ledger behind them."""
-    ledger = row.ledger_after(stretch(db, row, row.folded, row.head))
+    totals = row.ledger_after(stretch(db, row, row.folded, row.head))
     seqs: list[int] = []
     now = row
     for batch, payloads in in_batches(records):
-        some, ledger = appended(db, now, ledger, batch, payloads)
+        some, totals = appended(db, now, totals, batch, payloads)
         now = msgspec.structs.replace(now, head=some.head)
         seqs += some.seqs
-    return Appended(tuple(seqs), now.head, row.epoch, now.head - row.head), ledger
+    return Appended(tuple(seqs), now.head, row.epoch, now.head - row.head), totals
 
 
 def _run(db: Connection, number: int, first: int) -> None:
@@ -314,7 +314,12 @@ def _run(db: Connection, number: int, first: int) -> None:
 
 
 def reshape(
-    db: Connection, row: SessionRow, head: int, ledger: Ledger, window: Sequence[Place], floor: int
+    db: Connection,
+    row: SessionRow,
+    head: int,
+    totals: SessionTotals,
+    window: Sequence[StoredItem],
+    floor: int,
 ) -> None:
     """Takes a new window, and the ledger with it, so that neither is ever folded from the beginning."""
     db.execute(
@@ -324,7 +329,7 @@ def reshape(
             floor,
             encoded_places(window, row.head),
             head,
-            msgspec.json.encode(ledger),
+            msgspec.json.encode(totals),
             row.number,
         ),
     )

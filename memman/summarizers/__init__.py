@@ -4,7 +4,7 @@
 plugin's summarizer needs around its provider's SDK.
 """
 
-from memman.summarizers.accepting import DIGEST, Asker, Summarizers
+from memman.summarizers.adapters import DIGEST, Asker, Summarizers
 from memman.summarizers.command import CommandSummarizer
 from memman.summarizers.providers import (
     SYSTEM,

@@ -12,9 +12,9 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from memman.counting.aside import begun
+from memman.display import safe_repr
 from memman.errors import InvalidInput, SummarizerFailed, SummarizerUnavailable
-from memman.ports import SummaryReply, SummaryRequest
-from memman.showing import shown
+from memman.protocols import SummaryReply, SummaryRequest
 
 if TYPE_CHECKING:
     from subprocess import Popen
@@ -62,7 +62,7 @@ class CommandSummarizer:
 
         if isinstance(arguments, str) or not arguments or not all(map(_is_argument, arguments)):
             raise InvalidInput(
-                f"a command is a list of texts, a program first, not {shown(arguments, 60)}"
+                f"a command is a list of texts, a program first, not {safe_repr(arguments, 60)}"
             )
         self._program = arguments[0]
         if which(self._program) is None:
@@ -70,7 +70,7 @@ class CommandSummarizer:
                 f"the program {self._program!r} of the summarizer is not on PATH, or may not be run"
             )
         if env is not None and (isinstance(env, str) or not all(map(_is_argument, env))):
-            raise InvalidInput(f"env is a list of names of variables, not {shown(env, 60)}")
+            raise InvalidInput(f"env is a list of names of variables, not {safe_repr(env, 60)}")
         self._arguments = tuple(arguments)
         self._env = None if env is None else frozenset(env) | _BASIC
         self.max_input_tokens = max_input_tokens
@@ -147,8 +147,8 @@ class CommandSummarizer:
             said = " ".join(last_words.result(_AT_THE_END).decode(errors="replace").split())
         except TimeoutError:
             said = ""
-        shown = f": {said[-_SHOWN_CHARACTERS:]}" if said else ""
-        raise SummarizerFailed(f"{self._program} {how}{shown}", exit_status=status)
+        words = f": {said[-_SHOWN_CHARACTERS:]}" if said else ""
+        raise SummarizerFailed(f"{self._program} {how}{words}", exit_status=status)
 
 
 def _is_argument(word: Any) -> bool:

@@ -15,6 +15,8 @@ from typing import Any, ClassVar, Final, TypeVar
 from memman.counting import failure_of, limits_of, model_ref
 from memman.counting.clients import require
 from memman.counting.failures import retry_after_of
+from memman.counting.usage import billed_tokens
+from memman.display import format_error
 from memman.errors import (
     AsyncPortRefused,
     CounterUnavailable,
@@ -22,9 +24,7 @@ from memman.errors import (
     SummarizerFailed,
     SummarizerUnavailable,
 )
-from memman.ports import ModelRef, SummaryReply, SummaryRequest, SummaryUsage
-from memman.showing import told
-from memman.usage import billed_tokens
+from memman.protocols import ModelRef, SummaryReply, SummaryRequest, SummaryUsage
 
 T = TypeVar("T")
 
@@ -147,7 +147,9 @@ def read_reply(answer: Any, read: Callable[[Any], SummaryReply]) -> SummaryReply
     try:
         return read(answer)
     except (AttributeError, LookupError, TypeError, ValueError) as error:
-        raise SummarizerFailed(f"the provider's answer cannot be read: {told(error)}") from error
+        raise SummarizerFailed(
+            f"the provider's answer cannot be read: {format_error(error)}"
+        ) from error
 
 
 def persistently(call: Callable[[float], T], timeout: float | None) -> T:

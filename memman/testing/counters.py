@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
-from memman.counting import Meter
-from memman.ports import LocalCounter
+from memman.counting import TokenCounter
+from memman.protocols import LocalCounter
 from memman.testing.laws import finished, in_threads
 from memman.testing.specs import CounterSpecConformance
 
@@ -152,7 +152,7 @@ class CounterConformance(CounterSpecConformance):
     def test_memman_takes_its_answers_as_they_are(self) -> None:
         accuracy = self.spec.accuracy if self.spec is not None else "high"
         counter = self.make_counter()
-        meter = Meter(counter, accuracy)
+        meter = TokenCounter(counter, accuracy)
         for text in SAMPLES:
             count = finished(lambda text=text: meter.count_text(text), self.deadline)  # type: ignore[misc]  # mypy infers no lambda with a default
             assert count.counter == counter.fingerprint, (

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import msgspec
 
 from memman.async_manager import AsyncMemoryManager
-from memman.explaining.values import stands_alone
+from memman.explain.values import stands_alone
 from memman.manager import MemoryManager
 from memman.testing.laws import settled
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 from blinker import ANY
 
 from memman import events
-from memman.ports import SummaryReply, SummaryRequest
+from memman.protocols import SummaryReply, SummaryRequest
 
 if TYPE_CHECKING:
     from asyncio import Event as AsyncEvent

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from memman.entries import Draft, Entry, TokenCount
+from memman.entries import Entry, NewEntry, TokenCount
 from memman.errors import FormatError
-from memman.formats.rendering import Rendering
+from memman.formats.renderer import Rendering
 from memman.formats.rules import check
-from memman.ports import Format
+from memman.protocols import Format
 from memman.testing.laws import refused
 from memman.window import Window
 
@@ -21,43 +21,43 @@ AT = datetime(2026, 1, 1, tzinfo=UTC)
 _NOT_MESSAGES: tuple[Any, ...] = (None, 5, [], {"no": "role"}, {"role": "nobody", "content": "x"})
 
 
-def window_of(drafts: Sequence[Draft]) -> Window:
+def window_of(new_entries: Sequence[NewEntry]) -> Window:
     """A window with these entries, one token each."""
     window = Window()
-    for seq, draft in enumerate(drafts, 1):
+    for seq, new_entry in enumerate(new_entries, 1):
         entry = Entry(
             id=f"e{seq}",
             seq=seq,
             timestamp=AT,
             token_count=TokenCount(1),
-            **{name: getattr(draft, name) for name in Draft.__struct_fields__},
+            **{name: getattr(new_entry, name) for name in NewEntry.__struct_fields__},
         )
         window.add(entry, False)
     return window
 
 
-def user(text: str = "a question") -> Draft:
-    return Draft(type="message", role="user", content=text)
+def user(text: str = "a question") -> NewEntry:
+    return NewEntry(type="message", role="user", content=text)
 
 
-def assistant(text: str = "an answer", message_id: str | None = None) -> Draft:
-    return Draft(type="message", role="assistant", content=text, message_id=message_id)
+def assistant(text: str = "an answer", message_id: str | None = None) -> NewEntry:
+    return NewEntry(type="message", role="assistant", content=text, message_id=message_id)
 
 
-def call(call_id: str | None = None, message_id: str | None = None, text: str = "{}") -> Draft:
-    return Draft(type="tool_call", role="assistant", content=text, name="find", call_id=call_id,
+def call(call_id: str | None = None, message_id: str | None = None, text: str = "{}") -> NewEntry:
+    return NewEntry(type="tool_call", role="assistant", content=text, name="find", call_id=call_id,
                  message_id=message_id)  # fmt: skip
 
 
-def result(call_id: str | None = None, text: str = "found") -> Draft:
-    return Draft(type="tool_result", role="tool", content=text, name="find", call_id=call_id)
+def result(call_id: str | None = None, text: str = "found") -> NewEntry:
+    return NewEntry(type="tool_result", role="tool", content=text, name="find", call_id=call_id)
 
 
-_SYSTEM = Draft(type="message", role="system", content="Be brief.")
-_CONTEXT = Draft(type="context", role="system", content="notes", name="notes.txt")
-_SUMMARY = Draft(type="summary", role="system", content="[end of memman summary] and on")
+_SYSTEM = NewEntry(type="message", role="system", content="Be brief.")
+_CONTEXT = NewEntry(type="context", role="system", content="notes", name="notes.txt")
+_SUMMARY = NewEntry(type="summary", role="system", content="[end of memman summary] and on")
 
-CONVERSATIONS: dict[str, tuple[Draft, ...]] = {
+CONVERSATIONS: dict[str, tuple[NewEntry, ...]] = {
     "a question and an answer": (user(), assistant(), user()),
     "system first": (_SYSTEM, user(), assistant()),
     "system in the middle": (user(), _SYSTEM, assistant(), user()),
@@ -105,11 +105,11 @@ class FormatConformance:
         """The format under test."""
         raise NotImplementedError
 
-    def rendered(self, drafts: Sequence[Draft]) -> tuple[list[Any], str | None]:
+    def rendered(self, new_entries: Sequence[NewEntry]) -> tuple[list[Any], str | None]:
         """(messages, system prompt) that the format renders of entries."""
         form = self.make_format()
         rendering = Rendering(form, len)
-        rendering.update(window_of(drafts))
+        rendering.update(window_of(new_entries))
         return list(rendering.messages()), rendering.system()
 
     def as_given(self, messages: list[Any]) -> list[Any]:
@@ -155,50 +155,50 @@ class FormatConformance:
             assert messages == marked
 
     def test_what_is_rendered_is_plain_json(self) -> None:
-        for drafts in self._conversations():
-            messages, _ = self.rendered(drafts)
+        for new_entries in self._conversations():
+            messages, _ = self.rendered(new_entries)
             assert json.loads(json.dumps(messages)) == messages
 
     def test_changing_what_was_rendered_changes_nothing_else(self) -> None:
-        for drafts in self._conversations():
-            first, _ = self.rendered(drafts)
-            again, _ = self.rendered(drafts)
+        for new_entries in self._conversations():
+            first, _ = self.rendered(new_entries)
+            again, _ = self.rendered(new_entries)
             for message in first:
                 message.clear()
-            assert self.rendered(drafts)[0] == again
+            assert self.rendered(new_entries)[0] == again
 
     def test_the_texts_of_a_conversation_are_in_it(self) -> None:
-        drafts = (user("apples"), call("c1", None, '{"q": "pears"}'), result("c1", "plums"),
+        new_entries = (user("apples"), call("c1", None, '{"q": "pears"}'), result("c1", "plums"),
                   assistant("figs"), _CONTEXT, user("dates"))  # fmt: skip
-        text = json.dumps(self.rendered(drafts)[0])
+        text = json.dumps(self.rendered(new_entries)[0])
         for word in ("apples", "pears", "plums", "figs", "notes", "dates"):
             assert word in text
 
     def test_every_conversation_obeys_the_rules_of_its_provider(self) -> None:
-        for name, drafts in CONVERSATIONS.items() if self.rules else ():
-            messages, system = self.rendered(drafts)
+        for name, new_entries in CONVERSATIONS.items() if self.rules else ():
+            messages, system = self.rendered(new_entries)
             broken = check(messages, str(self.rules), system=system)
             assert not broken, f"{name}: {broken}"
 
     def test_every_prefix_and_suffix_obeys_the_rules_too(self) -> None:
-        for name, drafts in CONVERSATIONS.items() if self.rules else ():
-            cuts = [drafts[:n] for n in range(1, len(drafts))]
-            cuts += [drafts[n:] for n in range(1, len(drafts))]
+        for name, new_entries in CONVERSATIONS.items() if self.rules else ():
+            cuts = [new_entries[:n] for n in range(1, len(new_entries))]
+            cuts += [new_entries[n:] for n in range(1, len(new_entries))]
             for cut in cuts:
                 messages, system = self.rendered(cut)
                 broken = check(messages, str(self.rules), system=system) if messages else []
                 assert not broken, f"{name}, cut to {[d.type for d in cut]}: {broken}"
 
     def test_rendering_step_by_step_comes_to_the_same(self) -> None:
-        for name, drafts in CONVERSATIONS.items():
+        for name, new_entries in CONVERSATIONS.items():
             form = self.make_format()
             rendering = Rendering(form, len)
             grown = Window()
-            for slot in window_of(drafts).slots:
-                grown.add(slot.entry, False)
+            for item in window_of(new_entries).items:
+                grown.add(item.entry, False)
                 rendering.update(grown)
-            assert list(rendering.messages()) == self.rendered(drafts)[0], name
+            assert list(rendering.messages()) == self.rendered(new_entries)[0], name
 
-    def _conversations(self) -> list[Sequence[Draft]]:
+    def _conversations(self) -> list[Sequence[NewEntry]]:
         parsed = [self.make_format().parse(sample) for sample in self.samples]
         return list(itertools.chain(CONVERSATIONS.values(), parsed))

@@ -12,9 +12,9 @@ from math import inf
 from time import monotonic
 from typing import Any
 
-from memman.counting import Fallen, RemoteMeter, model_ref
+from memman.counting import CountFailure, RemoteMeter, model_ref
 from memman.entries import TokenCount
-from memman.ports import CounterSpec, RemoteCounter
+from memman.protocols import CounterSpec, RemoteCounter
 from memman.testing.laws import in_threads
 from memman.testing.loopback import Answer, LoopbackServer, loopback
 
@@ -23,7 +23,7 @@ _DEADLINE = 0.4  # seconds; of the laws that wait for it
 _SLACK = 0.3  # seconds over a deadline that are still in time
 _AMPLE = 20.0  # seconds; where no law waits: an SDK is imported within the first call
 _TRIES = 3  # a busy machine may spoil one measurement, hardly three
-_Price = Callable[[Mapping[str, Any]], "TokenCount | Fallen"]
+_Price = Callable[[Mapping[str, Any]], "TokenCount | CountFailure"]
 _NONSENSE = Answer(200, b"<html>not what you asked for</html>")
 
 
@@ -66,7 +66,7 @@ def _sync(meter: RemoteMeter) -> _Price:
 
 
 def _async(meter: RemoteMeter) -> _Price:
-    async def ask(rendered: Mapping[str, Any]) -> TokenCount | Fallen:
+    async def ask(rendered: Mapping[str, Any]) -> TokenCount | CountFailure:
         return await meter.aprice(rendered)
 
     return lambda rendered: asyncio.run(ask(rendered))
@@ -141,8 +141,8 @@ class RemoteCounterConformance:
     # ------------------------------------------------------------ numbers
 
     def test_the_providers_number_is_the_count(self) -> None:
-        for door, trial in self._each(self.success(4711)):
-            answer = door(trial.meter)(self.make_request("hi"))
+        for runtime, trial in self._each(self.success(4711)):
+            answer = runtime(trial.meter)(self.make_request("hi"))
             assert isinstance(answer, TokenCount), answer
             assert (answer.tokens, answer.method) == (4711, "api")
             assert answer.counter == trial.counter.fingerprint
@@ -192,8 +192,8 @@ class RemoteCounterConformance:
 
     def test_a_request_without_system_and_tools_is_counted(self) -> None:
         bare = {**self.make_request("hi"), "system": None, "tools": []}
-        for door, trial in self._each(self.success(3)):
-            answer = door(trial.meter)(bare)
+        for runtime, trial in self._each(self.success(3)):
+            answer = runtime(trial.meter)(bare)
             assert isinstance(answer, TokenCount), answer
             assert "null" not in _shown(trial.server.received[0].body), "what is not there is sent"
 
@@ -208,68 +208,68 @@ class RemoteCounterConformance:
     def test_a_limit_is_kept_until_the_provider_wants_to_be_asked_again(self) -> None:
         limited = self.failure(429, {"retry-after": "7"})
         wait = 7.0 if self.reads_retry_after else 30.0
-        for door, trial in self._each(limited, self.success(5)):
-            price = door(trial.meter)
+        for runtime, trial in self._each(limited, self.success(5)):
+            price = runtime(trial.meter)
             first = price(self.make_request("one"))
-            assert isinstance(first, Fallen), first
+            assert isinstance(first, CountFailure), first
             assert first.kind == "limited", first
             assert not self.reads_retry_after or first.retry_after == wait
             trial.timer.passed += wait - 2
-            assert isinstance(price(self.make_request("two")), Fallen)
+            assert isinstance(price(self.make_request("two")), CountFailure)
             assert trial.asked == 1
             trial.timer.passed += 3
             assert isinstance(price(self.make_request("two")), TokenCount)
 
     def test_a_failure_of_the_provider_is_a_reason_and_one_request(self) -> None:
         for status in (500, 503, 529):
-            for door, trial in self._each(self.failure(status)):
-                answer = door(trial.meter)(self.make_request("hi"))
-                assert isinstance(answer, Fallen), answer
+            for runtime, trial in self._each(self.failure(status)):
+                answer = runtime(trial.meter)(self.make_request("hi"))
+                assert isinstance(answer, CountFailure), answer
                 assert answer.kind == "server", answer
                 assert answer.reason
                 assert trial.asked == 1, f"{trial.asked} requests for one count: retries are on"
 
     def test_refused_credentials_are_told_and_nobody_asks_again(self) -> None:
-        for door, trial in self._each(self.failure(401)):
-            price = door(trial.meter)
+        for runtime, trial in self._each(self.failure(401)):
+            price = runtime(trial.meter)
             answers = [price(self.make_request(text)) for text in ("one", "two")]
-            assert all(isinstance(each, Fallen) and each.kind == "denied" for each in answers)
+            assert all(isinstance(each, CountFailure) and each.kind == "denied" for each in answers)
             assert trial.asked == 1
 
     def test_an_answer_that_is_no_count_is_a_failure(self) -> None:
         wrong = [self.success(each) for each in ("many", -1, None)]
         for answer in (_NONSENSE, Answer(200, {}), Answer(200, []), *wrong):
-            for door, trial in self._each(answer):
-                found = door(trial.meter)(self.make_request("hi"))
-                assert isinstance(found, Fallen), f"{answer.body!r} was taken for {found}"
+            for runtime, trial in self._each(answer):
+                found = runtime(trial.meter)(self.make_request("hi"))
+                assert isinstance(found, CountFailure), f"{answer.body!r} was taken for {found}"
                 assert found.kind in ("malformed", "failed"), found
 
     def test_a_model_that_is_not_supported_is_remembered(self) -> None:
-        for door, trial in self._each(self.unsupported()):
-            price = door(trial.meter)
+        for runtime, trial in self._each(self.unsupported()):
+            price = runtime(trial.meter)
             answers = [price(self.make_request(text)) for text in ("one", "two", "three")]
-            assert all(isinstance(each, Fallen) for each in answers), answers
+            assert all(isinstance(each, CountFailure) for each in answers), answers
             assert all(each.kind == "unsupported" for each in answers), answers  # type: ignore[union-attr]  # all are, see above
             assert trial.asked == self.unsupported_requests
 
     # ------------------------------------------------------------ time
 
     def test_a_provider_that_never_answers_costs_the_deadline(self) -> None:
-        for door in _DOORS:
-            late = self._late(door)
+        for runtime in _DOORS:
+            late = self._late(runtime)
             for _ in range(_TRIES - 1):
-                late = late if late < _SLACK else self._late(door)
+                late = late if late < _SLACK else self._late(runtime)
             assert late < _SLACK, f"{late:.2f} s over a deadline of {_DEADLINE} s"
 
-    def _late(self, door: Callable[[RemoteMeter], _Price]) -> float:
+    def _late(self, runtime: Callable[[RemoteMeter], _Price]) -> float:
         """By how many seconds a hang outlasts the deadline, the SDK being warm."""
         with self._trial(self.success(1), Answer(never=True)) as trial:
-            door(trial.meter)(self.make_request("warm"))
-            price = door(trial.metered(_DEADLINE))
+            runtime(trial.meter)(self.make_request("warm"))
+            price = runtime(trial.metered(_DEADLINE))
             began = monotonic()
             answer = price(self.make_request("hi"))
             took = monotonic() - began
-            assert isinstance(answer, Fallen), answer
+            assert isinstance(answer, CountFailure), answer
             assert answer.kind == "network", answer
             assert trial.asked <= 2
             # A busy machine may be at the deadline before the request is out: then nothing was measured.
@@ -293,8 +293,8 @@ class RemoteCounterConformance:
     def test_a_slow_answer_within_the_deadline_is_taken(self) -> None:
         slow = self.success(9)
         delayed = Answer(slow.status, slow.body, slow.headers, delay=0.3)
-        for door, trial in self._each(delayed):
-            answer = door(trial.meter)(self.make_request("hi"))
+        for runtime, trial in self._each(delayed):
+            answer = runtime(trial.meter)(self.make_request("hi"))
             assert isinstance(answer, TokenCount), answer
             assert answer.latency >= 0.3
 
@@ -311,7 +311,7 @@ class RemoteCounterConformance:
         with self._trial(self._slowly(12)) as trial:
             rendered = self.make_request("hi")
 
-            async def together() -> list[TokenCount | Fallen]:
+            async def together() -> list[TokenCount | CountFailure]:
                 return await asyncio.gather(
                     *(trial.meter.aprice(rendered) for _ in range(_AT_ONCE))
                 )
@@ -320,18 +320,18 @@ class RemoteCounterConformance:
             assert trial.asked == 1
 
     def test_an_answer_is_kept_until_it_expires(self) -> None:
-        for door, trial in self._each(self.success(5), self.success(6)):
-            price, rendered = door(trial.meter), self.make_request("hi")
+        for runtime, trial in self._each(self.success(5), self.success(6)):
+            price, rendered = runtime(trial.meter), self.make_request("hi")
             assert _tokens(price(rendered)) == _tokens(price(rendered)) == 5
             assert trial.asked == 1
             trial.timer.passed += 301
             assert _tokens(price(rendered)) == 6
 
     def test_an_endpoint_that_keeps_failing_is_left_alone_and_asked_again_later(self) -> None:
-        for door, trial in self._each(self.failure(500)):
-            price = door(trial.meter)
+        for runtime, trial in self._each(self.failure(500)):
+            price = runtime(trial.meter)
             for number in range(5):
-                assert isinstance(price(self.make_request(f"{number}")), Fallen)
+                assert isinstance(price(self.make_request(f"{number}")), CountFailure)
             assert trial.asked == 3
             trial.server.answer_with(self.success(5))
             trial.timer.passed += 31
@@ -381,24 +381,24 @@ class RemoteCounterConformance:
 
     def _each(self, *answers: Answer) -> Iterator[tuple[Callable[[RemoteMeter], _Price], Trial]]:
         """A trial for each door."""
-        for door in _DOORS:
+        for runtime in _DOORS:
             with self._trial(*answers) as trial:
-                yield door, trial
+                yield runtime, trial
 
     def _sent(self, rendered: dict[str, Any]) -> Iterator[tuple[Any, Any]]:
         """What came to the server, for each door."""
-        for door, trial in self._each(self.success(1)):
-            answer = door(trial.meter)(rendered)
+        for runtime, trial in self._each(self.success(1)):
+            answer = runtime(trial.meter)(rendered)
             assert isinstance(answer, TokenCount), answer
             assert trial.asked == 1
-            yield door, trial.server.received[0]
+            yield runtime, trial.server.received[0]
 
     def _slowly(self, tokens: int) -> Answer:
         quick = self.success(tokens)
         return Answer(quick.status, quick.body, quick.headers, delay=0.3)
 
 
-def _tokens(answer: TokenCount | Fallen) -> int:
+def _tokens(answer: TokenCount | CountFailure) -> int:
     assert isinstance(answer, TokenCount), answer
     return answer.tokens
 

@@ -15,8 +15,8 @@ from typing import Any
 import msgspec
 
 from memman.compression import summary_request
-from memman.doors import AsyncDoor, SyncDoor, drive, is_async_callable
-from memman.ports import Summarizer, SummaryReply, SummaryRequest, SummaryUsage
+from memman.protocols import Summarizer, SummaryReply, SummaryRequest, SummaryUsage
+from memman.runtime import AsyncRuntime, SyncRuntime, drive, is_async_callable
 from memman.testing.laws import finished
 from memman.testing.loopback import Answer, LoopbackServer, loopback
 from memman.testing.summarizers import (
@@ -316,14 +316,14 @@ def _outcome(subject: Summarizer, request: SummaryRequest) -> SummaryReply | Exc
         if is_async_callable(subject.summarize):
             answer: SummaryReply = asyncio.run(_awaited(call))
         else:
-            answer = finished(lambda: drive(SyncDoor().ask(call, None, False)), 2 * _AMPLE)
+            answer = finished(lambda: drive(SyncRuntime().ask(call, None, False)), 2 * _AMPLE)
     except Exception as error:  # noqa: BLE001 - whatever the SDK raises
         return error
     return answer
 
 
 async def _awaited(call: Callable[[], Any]) -> Any:
-    return await AsyncDoor().ask(call, None, True)
+    return await AsyncRuntime().ask(call, None, True)
 
 
 def _timed(subject: Summarizer, request: SummaryRequest) -> tuple[SummaryReply | Exception, float]:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from memman.counting import model_ref
 from memman.errors import CounterUnavailable
-from memman.ports import CounterSpec
+from memman.protocols import CounterSpec
 from memman.testing.laws import finished
 
 UNKNOWN_MODEL: Final = "no-such-model-anywhere-4711"

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from memman.archive.outline import Outline
 from memman.errors import EntryNotFound, InvalidInput, Refused
 from memman.history import History
-from memman.ports import Place
+from memman.protocols import StoredItem
 from memman.records import Added, Cleared, Compressed, Deleted, Pinned, Record, Replacement, Undone
 from memman.testing.stores import AT, added, summary_of
 from tests.examples import examples
@@ -30,7 +30,7 @@ STEP = st.one_of(
 def record_of(step: tuple[str, object], name: str, history: History, known: list[str]) -> Record:
     """A record that may or may not be able to follow."""
     kind, given = step
-    active = [slot.entry.id for slot in history.slots] or ["nobody"]
+    active = [slot.entry.id for slot in history.items] or ["nobody"]
     number = given if isinstance(given, int) else 0
     match kind:
         case "add":
@@ -53,11 +53,11 @@ def record_of(step: tuple[str, object], name: str, history: History, known: list
     return Cleared(id=name, at=AT)
 
 
-def places_after(outline: Outline, head: int) -> list[Place]:
+def places_after(outline: Outline, head: int) -> list[StoredItem]:
     """All of the window."""
     outline.floor = head
     return [
-        Place(1 - place.seq, place.index, place.position, place.pinned)
+        StoredItem(1 - place.seq, place.index, place.position, place.pinned)
         for place in outline.places()
     ]
 
@@ -92,6 +92,6 @@ def test_both_folds_agree_on_any_log(steps: list[tuple[str, object]]) -> None:
         elif not isinstance(record, Added):
             assert outline.floor == seq
         floor = outline.floor
-        assert places_after(outline, seq) == [slot.place() for slot in history.slots]
+        assert places_after(outline, seq) == [slot.place() for slot in history.items]
         outline.floor = floor
     outline.close()

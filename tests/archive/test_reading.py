@@ -13,7 +13,7 @@ import pytest
 from memman import StateError
 from memman.archive import ArchiveInfo, ArchiveLimits, verify
 from memman.archive.limits import DEFAULT_LIMITS
-from memman.archive.reading import ArchiveReader
+from memman.archive.reader import ArchiveReader
 from memman.errors import InvalidInput
 from tests.archive.sessions import archive_of, edited, lived, manager, plain, replaced
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.fleet import Findings, Note, check
-from memman.ports import Place
+from memman.protocols import StoredItem
 from memman.stores import MemoryStore
 from memman.testing.stores import added
 
@@ -46,5 +46,5 @@ def test_what_was_lost_doubled_or_misplaced_is_counted(
 
 def test_a_window_that_is_not_the_fold_of_its_log_is_counted() -> None:
     store = _store(*MARKS)
-    store.commit("s", 0, (added("e3", "w3.1 text"),), [Place(1, -1, 1)], 4)
+    store.commit("s", 0, (added("e3", "w3.1 text"),), [StoredItem(1, -1, 1)], 4)
     assert check(store, []).windows_wrong == 1

@@ -49,7 +49,7 @@ def test_no_part_of_a_conversation_is_taken_for_another_formats(path: Path) -> N
         log = log_in(File("log", data=json.dumps(items[start:]).encode()))
         if log.format != path.stem:
             assert log.format == "openai-chat"
-            assert all(isinstance(draft.content, str) for draft in log.drafts)
+            assert all(isinstance(new_entry.content, str) for new_entry in log.new_entries)
 
 
 def test_the_head_of_a_long_file_is_all_that_is_read_of_it() -> None:

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from memman import MemoryManager
-from tests.explaining.conversation import ORDER, PATH, manager, orders, talk
+from tests.explain.conversation import ORDER, PATH, manager, orders, talk
 
 
 @pytest.fixture

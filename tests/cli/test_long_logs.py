@@ -87,7 +87,7 @@ def test_a_log_that_is_parsed_in_pieces_has_the_same_entries(items, tmp_path: Pa
     ]
     whole = detect_format(long).parse(long)
     log = log_in(File("log", data="\n".join(map(json.dumps, long)).encode()))
-    pieces = log.drafts
+    pieces = log.new_entries
     assert [(d.type, d.content, d.call_id) for d in pieces] == [
         (d.type, d.content, d.call_id) for d in whole
     ]

@@ -37,7 +37,7 @@ def read(value, wanted="auto"):
 def test_json_shapes_of_the_same_messages_are_read_alike(text):
     log = read(text)
     assert (log.messages, log.format) == ([USER, REPLY], "openai-chat")
-    assert len(log) == len(log.drafts) == 2
+    assert len(log) == len(log.new_entries) == 2
 
 
 def test_one_message_is_a_log():
@@ -63,7 +63,7 @@ def test_a_system_prompt_of_blocks_is_joined():
 def test_text_is_read_as_text():
     log = read("User: hello\nAssistant: hi\n")
     assert log.format == "text"
-    assert [(draft.role, draft.content) for draft in log.drafts] == [
+    assert [(new_entry.role, new_entry.content) for new_entry in log.new_entries] == [
         ("user", "hello"),
         ("assistant", "hi"),
     ]
@@ -122,4 +122,4 @@ def test_the_bundled_log_is_openai_chat():
 )
 def test_what_cannot_be_read_is_said(text, said):
     with pytest.raises(UnreadableError, match=said):
-        _ = read(text).drafts
+        _ = read(text).new_entries

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from memman import MemoryManager, SessionState
-from tests.explaining.conversation import manager, orders, talk
+from tests.explain.conversation import manager, orders, talk
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import shlex
 
 import pytest
 
-from tests.explaining.conversation import ORDER, manager, orders, talk
+from tests.explain.conversation import ORDER, manager, orders, talk
 
 
 @pytest.fixture
@@ -126,7 +126,7 @@ def test_json_has_the_fate_and_what_to_undo(command, saved):
     document = json.loads(command("why", saved("one", "two"), ORDER, "--json").stdout)
     assert (document["memman"], document["session_id"]) == ("why", "s")
     [found] = document["trace"]["found"]
-    assert (found["fate"]["state"], found["method"]) == ("summarised", "summary")
+    assert (found["status"]["state"], found["method"]) == ("summarised", "summary")
     assert found["undo"] == found["replaced_by"][::-1]
     assert document["trace"]["survives"] == []
 
@@ -163,9 +163,11 @@ def test_address_names_an_entry(command, saved):
 def test_address_of_a_replacement_names_its_originals(command, saved):
     path = saved("It left.", "It left long ago.")
     by_text = json.loads(command("why", path, ORDER, "--json").stdout)["trace"]["found"]
-    [address] = {found["fate"]["shown_address"] for found in by_text}
+    [address] = {found["status"]["shown_address"] for found in by_text}
     found = json.loads(command("why", path, address, "--json").stdout)["trace"]
-    assert {each["entry"]["id"] for each in by_text} < {each["entry"]["id"] for each in found["found"]}
+    assert {each["entry"]["id"] for each in by_text} < {
+        each["entry"]["id"] for each in found["found"]
+    }
     assert [each["address"] for each in found["survives"]] == [address]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from memman.entries import Content, Draft, Entry, TokenCount, entry_of
+from memman.entries import Content, Entry, NewEntry, TokenCount, entry_of
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -45,6 +45,6 @@ class Crafting:
     def __init__(self, count: Callable[[str], int] = chars4) -> None:
         self.price = count
 
-    def __call__(self, draft: Draft, *, like: str | None = None) -> Entry:
-        text = like if like is not None else str(draft.content)
-        return entry_of(draft, "made", AT, TokenCount(self.price(text)))
+    def __call__(self, new_entry: NewEntry, *, like: str | None = None) -> Entry:
+        text = like if like is not None else str(new_entry.content)
+        return entry_of(new_entry, "made", AT, TokenCount(self.price(text)))

@@ -19,7 +19,7 @@ from memman import (
     SummaryRequest,
     events,
 )
-from memman.ports import SummaryUsage
+from memman.protocols import SummaryUsage
 from memman.stores import MemoryStore
 from memman.testing import FakeClock, ScriptedSummarizer, record_events
 from tests.compression.entries import chars4

@@ -20,7 +20,7 @@ from memman.compression import (
     drop_oldest,
     fold_repeats,
 )
-from memman.entries import Draft, TokenCount
+from memman.entries import NewEntry, TokenCount
 from memman.formats.rules import check
 from memman.testing import FakeClock
 
@@ -64,13 +64,13 @@ def ids(memory: MemoryManager) -> list[str]:
 
 
 def test_drop_takes_the_whole_exchange_of_each_entry() -> None:
-    memory = compressed(lambda view, goal, craft: view.drop(["result1", "q0"]))
+    memory = compressed(lambda view, goal, make_entry: view.drop(["result1", "q0"]))
     assert ids(memory)[:3] == ["head", "call0", "result0"]
     assert not {"q0", "call1", "result1"} & set(ids(memory))
 
 
 def test_stub_leaves_an_exchange_whole_and_names_the_original() -> None:
-    memory = compressed(lambda view, goal, craft: view.stub(["result2"], craft))
+    memory = compressed(lambda view, goal, make_entry: view.stub(["result2"], make_entry))
     [stub] = [entry for entry in memory.get_active_entries(S) if entry.text.startswith(STUBBED)]
     original = memory.get_entry(S, "result2")
     assert stub.text == f"{STUBBED}{original.seq}, {original.token_count.tokens} tokens]"
@@ -78,7 +78,9 @@ def test_stub_leaves_an_exchange_whole_and_names_the_original() -> None:
 
 
 def test_stub_takes_a_text_of_ones_own() -> None:
-    memory = compressed(lambda view, goal, craft: view.stub(["q1", "a1"], craft, "(gone)"))
+    memory = compressed(
+        lambda view, goal, make_entry: view.stub(["q1", "a1"], make_entry, "(gone)")
+    )
     assert [e.role for e in memory.get_active_entries(S) if e.text == "(gone)"] == [
         "user",
         "assistant",
@@ -87,7 +89,9 @@ def test_stub_takes_a_text_of_ones_own() -> None:
 
 def test_replace_puts_one_summary_in_place_of_exchanges_wherever_they_stand() -> None:
     wanted = ["q0", "call0", "a1", "q3"]
-    memory = compressed(lambda view, goal, craft: view.replace(wanted, "They listed files.", craft))
+    memory = compressed(
+        lambda view, goal, make_entry: view.replace(wanted, "They listed files.", make_entry)
+    )
     [summary] = memory.get_summaries(S)
     assert summary.content == "They listed files."
     assert set(summary.original_entry_ids) == {"q0", "call0", "result0", "a1", "q3"}
@@ -96,11 +100,11 @@ def test_replace_puts_one_summary_in_place_of_exchanges_wherever_they_stand() ->
 
 
 def test_what_a_summary_spoke_for_goes_with_it() -> None:
-    def replace(view: View, goal: Any, craft: Any) -> View:
+    def replace(view: View, goal: Any, make_entry: Any) -> View:
         wanted = [entry.id for entry in view.shown("old")]
-        return view.replace(wanted, "what was", craft)
+        return view.replace(wanted, "what was", make_entry)
 
-    def drop(view: View, goal: Any, craft: Any) -> View:
+    def drop(view: View, goal: Any, make_entry: Any) -> View:
         return view.drop([entry.id for entry in view.shown() if entry.type == "summary"])
 
     memory = manager(replace, drop)
@@ -112,9 +116,9 @@ def test_what_a_summary_spoke_for_goes_with_it() -> None:
 
 
 def test_steps_of_ones_own_and_memmans_work_on_one_another() -> None:
-    def replace(view: View, goal: Any, craft: Any) -> View:
+    def replace(view: View, goal: Any, make_entry: Any) -> View:
         first = [entry.id for entry in view.shown("old") if entry.seq <= 9]
-        return view.replace([*first, "a3"], "what was", craft)
+        return view.replace([*first, "a3"], "what was", make_entry)
 
     memory = manager(replace, "summarise", drop_oldest, min_entries_to_compress=1)
     memory.compress(S, target_tokens=150)
@@ -127,7 +131,7 @@ def test_steps_of_ones_own_and_memmans_work_on_one_another() -> None:
 def test_shown_says_what_may_go() -> None:
     seen: dict[str, list[str]] = {}
 
-    def look(view: View, goal: Any, craft: Any) -> None:
+    def look(view: View, goal: Any, make_entry: Any) -> None:
         for standing in ("old", "recent", "newest", "fixed"):
             seen[standing] = [entry.id for entry in view.shown(standing)]
         seen["all"] = [entry.id for entry in view.shown()]
@@ -141,12 +145,12 @@ def test_shown_says_what_may_go() -> None:
 
 
 def test_nothing_and_the_same_view_are_no_change() -> None:
-    for stage in (lambda view, goal, craft: None, lambda view, goal, craft: view):
+    for stage in (lambda view, goal, make_entry: None, lambda view, goal, make_entry: view):
         assert manager(stage).compress(S, target_tokens=10).compression_id is None
 
 
 def test_a_dry_run_shows_what_a_step_of_ones_own_would_do() -> None:
-    memory = manager(lambda view, goal, craft: view.drop(["q0"]))
+    memory = manager(lambda view, goal, make_entry: view.drop(["q0"]))
     plan = memory.plan_compression(S, target_tokens=10)
     assert [row.entry_id for row in plan.entries if row.action == "drop"] == ["q0"]
     assert ids(memory)[1] == "q0"
@@ -161,77 +165,81 @@ def at(view: View, number: int, group: Any) -> View:
     )
 
 
-def foreign(view: View, goal: Any, craft: Any) -> View:
-    slot = view.groups[1].slots[0]
+def foreign(view: View, goal: Any, make_entry: Any) -> View:
+    slot = view.groups[1].window_items[0]
     other = msgspec.structs.replace(slot, entry=msgspec.structs.replace(slot.entry, id="other"))
     return at(view, 1, view.groups[1].with_items([Item((other,), None, 0, "drop")]))
 
 
-def overlapping(view: View, goal: Any, craft: Any) -> View:
+def overlapping(view: View, goal: Any, make_entry: Any) -> View:
     first, second = view.groups[1], view.groups[4]
-    return at(view, 4, second.with_items([Item((*first.slots, *second.slots), None, 0, "drop")]))
+    return at(
+        view,
+        4,
+        second.with_items([Item((*first.window_items, *second.window_items), None, 0, "drop")]),
+    )
 
 
-def swapped(view: View, goal: Any, craft: Any) -> View:
+def swapped(view: View, goal: Any, make_entry: Any) -> View:
     head, first, second, *rest = view.groups
     return view.with_groups([head, second, first, *rest]).drop(["q4"])
 
 
-def orphaned(view: View, goal: Any, craft: Any) -> View:
+def orphaned(view: View, goal: Any, make_entry: Any) -> View:
     call, result = view.groups[2].items
     return at(view, 2, view.groups[2].with_items([Item(call.run, None, 0, "drop"), result]))
 
 
-def torn(view: View, goal: Any, craft: Any) -> View:
+def torn(view: View, goal: Any, make_entry: Any) -> View:
     exchange = view.groups[2]
     parts = [
         msgspec.structs.replace(
-            exchange, slots=(slot,), tokens=slot.tokens, entries=1, results=n, made=None
+            exchange, window_items=(slot,), tokens=slot.tokens, entries=1, results=n, made=None
         )
-        for n, slot in enumerate(exchange.slots)
+        for n, slot in enumerate(exchange.window_items)
     ]
     return view.with_groups([*view.groups[:2], *parts, *view.groups[3:]]).drop(["q4"])
 
 
-def disguised(view: View, goal: Any, craft: Any) -> View:
+def disguised(view: View, goal: Any, make_entry: Any) -> View:
     call, result = view.groups[2].items
-    made = craft(Draft(type="message", role="user", content="x"))
+    made = make_entry(NewEntry(type="message", role="user", content="x"))
     return at(view, 2, view.groups[2].with_items([call, result.replaced(made, "stub")]))
 
 
-def pinned(view: View, goal: Any, craft: Any) -> View:
-    made = craft(Draft(type="message", role="system", content=""))
+def pinned(view: View, goal: Any, make_entry: Any) -> View:
+    made = make_entry(NewEntry(type="message", role="system", content=""))
     return at(view, 0, view.groups[0].with_items([view.groups[0].items[0].replaced(made, "stub")]))
 
 
-def newest_gone(view: View, goal: Any, craft: Any) -> View:
+def newest_gone(view: View, goal: Any, make_entry: Any) -> View:
     return at(view, len(view.groups) - 1, view.groups[-1].gone())
 
 
-def freed(view: View, goal: Any, craft: Any) -> View:
+def freed(view: View, goal: Any, make_entry: Any) -> View:
     return at(view.drop(["q4"]), 0, msgspec.structs.replace(view.groups[0], standing="old"))
 
 
-def uncounted(view: View, goal: Any, craft: Any) -> View:
+def uncounted(view: View, goal: Any, make_entry: Any) -> View:
     item = view.groups[1].items[0]
     made = msgspec.structs.replace(item.entry, id="mine", content="x", token_count=TokenCount(1))
     return at(view, 1, view.groups[1].with_items([item.replaced(made, "stub")]))
 
 
-def edited(view: View, goal: Any, craft: Any) -> View:
+def edited(view: View, goal: Any, make_entry: Any) -> View:
     item = view.groups[1].items[0]
     made = msgspec.structs.replace(item.entry, content="x", token_count=TokenCount(1))
     return at(view, 1, view.groups[1].with_items([Item(item.run, made, 1)]))
 
 
-def cheaper(view: View, goal: Any, craft: Any) -> View:
+def cheaper(view: View, goal: Any, make_entry: Any) -> View:
     item = view.groups[1].items[0]
-    made = craft(Draft(type="message", role="user", content="abc " * 10))
+    made = make_entry(NewEntry(type="message", role="user", content="abc " * 10))
     return at(view, 1, view.groups[1].with_items([Item(item.run, made, 1, "stub")]))
 
 
-def twice(view: View, goal: Any, craft: Any) -> View:
-    made = craft(Draft(type="message", role="user", content="x"))
+def twice(view: View, goal: Any, make_entry: Any) -> View:
+    made = make_entry(NewEntry(type="message", role="user", content="x"))
     changed = view
     for number in (1, 4):
         item = view.groups[number].items[0]
@@ -239,55 +247,55 @@ def twice(view: View, goal: Any, craft: Any) -> View:
     return changed
 
 
-def unsaid(view: View, goal: Any, craft: Any) -> View:
+def unsaid(view: View, goal: Any, make_entry: Any) -> View:
     item = view.groups[1].items[0]
     return at(view, 1, view.groups[1].with_items([Item(item.run, None, 0, "forget")]))  # type: ignore[arg-type]
 
 
-def into_nothing(view: View, goal: Any, craft: Any) -> View:
+def into_nothing(view: View, goal: Any, make_entry: Any) -> View:
     item = view.groups[1].items[0]
     return at(view, 1, view.groups[1].with_items([Item(item.run, None, 0, "digest", "nobody")]))
 
 
-def wrong_sums(view: View, goal: Any, craft: Any) -> View:
+def wrong_sums(view: View, goal: Any, make_entry: Any) -> View:
     return msgspec.structs.replace(view.drop(["q0"]), tokens=1)
 
 
-def wrong_group(view: View, goal: Any, craft: Any) -> View:
+def wrong_group(view: View, goal: Any, make_entry: Any) -> View:
     changed = view.drop(["q0"])
     return at(changed, 1, msgspec.structs.replace(changed.groups[1], tokens=-5))
 
 
-def surrogate(view: View, goal: Any, craft: Any) -> View:
-    return view.stub(["q0"], craft, "bad \ud800")
+def surrogate(view: View, goal: Any, make_entry: Any) -> View:
+    return view.stub(["q0"], make_entry, "bad \ud800")
 
 
-def crafted_surrogate(view: View, goal: Any, craft: Any) -> View:
+def crafted_surrogate(view: View, goal: Any, make_entry: Any) -> View:
     item = view.groups[1].items[0]
-    made = craft(Draft(type="message", role="user", content="bad \ud800"))
+    made = make_entry(NewEntry(type="message", role="user", content="bad \ud800"))
     return at(view, 1, view.groups[1].with_items([item.replaced(made, "stub")]))
 
 
-def no_items(view: View, goal: Any, craft: Any) -> View:
+def no_items(view: View, goal: Any, make_entry: Any) -> View:
     return at(view, 1, msgspec.structs.replace(view.groups[1], made=("x",)))
 
 
-def items_of_ids(view: View, goal: Any, craft: Any) -> View:
+def items_of_ids(view: View, goal: Any, make_entry: Any) -> View:
     return at(view, 1, view.groups[1].with_items([Item(("q0",), None, 0, "drop")]))  # type: ignore[arg-type]
 
 
-def text_shown(view: View, goal: Any, craft: Any) -> View:
-    item = Item(tuple(view.groups[1].slots), "x", 0, "stub")  # type: ignore[arg-type]
+def text_shown(view: View, goal: Any, make_entry: Any) -> View:
+    item = Item(tuple(view.groups[1].window_items), "x", 0, "stub")  # type: ignore[arg-type]
     return at(view, 1, view.groups[1].with_items([item]))
 
 
-def instead(draft: Draft, method: Any = "digest", into: str | None = None) -> Any:
+def instead(new_entry: NewEntry, method: Any = "digest", into: str | None = None) -> Any:
     """A step that puts an entry of this draft in place of the first exchange with a tool."""
 
-    def step(view: View, goal: Any, craft: Any) -> View:
+    def step(view: View, goal: Any, make_entry: Any) -> View:
         exchange = view.groups[2]
-        made = craft(draft)
-        item = Item(tuple(exchange.slots), made, made.token_count.tokens, method, into)
+        made = make_entry(new_entry)
+        item = Item(tuple(exchange.window_items), made, made.token_count.tokens, method, into)
         return at(view, 2, exchange.with_items([item]))
 
     return step
@@ -296,15 +304,15 @@ def instead(draft: Draft, method: Any = "digest", into: str | None = None) -> An
 def nothing(run: Any = None, method: Any = "drop", tokens: int = 0) -> Any:
     """A step that shows nothing in place of the first question, in some wrong way."""
 
-    def step(view: View, goal: Any, craft: Any) -> View:
-        item = Item(view.groups[1].slots if run is None else run, None, tokens, method)
+    def step(view: View, goal: Any, make_entry: Any) -> View:
+        item = Item(view.groups[1].window_items if run is None else run, None, tokens, method)
         return at(view, 1, view.groups[1].with_items([item]))
 
     return step
 
 
-def told(**fields: Any) -> Draft:
-    return Draft(**{"type": "summary", "role": "system", "content": "x"} | fields)
+def told(**fields: Any) -> NewEntry:
+    return NewEntry(**{"type": "summary", "role": "system", "content": "x"} | fields)
 
 
 FAULTS: dict[str, tuple[Any, str]] = {
@@ -392,7 +400,7 @@ def test_a_step_that_is_wrong_is_named_and_changes_nothing(name: str) -> None:
 def test_a_view_of_another_session_is_refused() -> None:
     views: list[View] = []
 
-    def keep(view: View, goal: Any, craft: Any) -> View:
+    def keep(view: View, goal: Any, make_entry: Any) -> View:
         views.append(view)
         return views[0].drop(["q0"])
 
@@ -406,7 +414,7 @@ def test_a_step_without_a_name_is_shown_as_it_is() -> None:
         def __repr__(self) -> str:
             return "Broken(7)"
 
-        def __call__(self, view: View, goal: Any, craft: Any) -> Any:
+        def __call__(self, view: View, goal: Any, make_entry: Any) -> Any:
             return 7
 
     with pytest.raises(CompressionFailed, match=r"the stage Broken\(7\) returned int"):
@@ -414,7 +422,7 @@ def test_a_step_without_a_name_is_shown_as_it_is() -> None:
 
 
 def test_an_async_step_is_refused_with_the_settings() -> None:
-    async def waits(view: View, goal: Any, craft: Any) -> None:
+    async def waits(view: View, goal: Any, make_entry: Any) -> None:
         """Never called."""
 
     for make in (MemoryManager, AsyncMemoryManager):
@@ -428,7 +436,7 @@ def test_an_add_goes_on_when_a_step_is_wrong_and_tells_of_it() -> None:
     def receive(_: Any, event: Any) -> None:
         heard.append(event.reason)
 
-    memory = manager(lambda view, goal, craft: 7)
+    memory = manager(lambda view, goal, make_entry: 7)
     memory.update_config(auto_compress=True, max_tokens=200)
     with signals.compression_failed.connected_to(receive, sender=memory):
         entry = memory.add_user_message(S, "and then?")
@@ -442,7 +450,7 @@ def failing(clock: FakeClock, **settings: Any) -> tuple[MemoryManager, list[None
     runs: list[None] = []
     told: list[Any] = []
 
-    def broken(view: View, goal: Any, craft: Any) -> None:
+    def broken(view: View, goal: Any, make_entry: Any) -> None:
         runs.append(None)
         raise KeyError("no such thing")
 
@@ -501,7 +509,9 @@ def test_a_step_that_works_again_ends_what_was_noted() -> None:
     answers: list[Any] = [7, 7, None, 7]
     told: list[Any] = []
     config = MemoryConfig(
-        strategy=(lambda view, goal, craft: answers.pop(0),), max_tokens=1_000, max_entries=None
+        strategy=(lambda view, goal, make_entry: answers.pop(0),),
+        max_tokens=1_000,
+        max_entries=None,
     )
     memory = MemoryManager(counter="chars4", clock=clock, config=config)
     with signals.compression_failed.connected_to(
@@ -515,7 +525,7 @@ def test_a_step_that_works_again_ends_what_was_noted() -> None:
 
 def test_the_async_manager_checks_steps_too() -> None:
     async def run() -> None:
-        config = MemoryConfig(strategy=(lambda view, goal, craft: 7,))
+        config = MemoryConfig(strategy=(lambda view, goal, make_entry: 7,))
         memory = AsyncMemoryManager(counter="chars4", config=config)
         await memory.add_user_message(S, "abc " * 50)
         await memory.add_user_message(S, "abc")
@@ -526,9 +536,9 @@ def test_the_async_manager_checks_steps_too() -> None:
 
 
 def test_memmans_own_steps_may_be_called_by_ones_own() -> None:
-    def own(view: View, goal: Any, craft: Any) -> View:
+    def own(view: View, goal: Any, make_entry: Any) -> View:
         for stage in (clear_tool_results, fold_repeats, drop_oldest, clip_large, clip_rest):
-            view = stage(view, goal, craft) or view
+            view = stage(view, goal, make_entry) or view
         return view
 
     memory = manager(own, max_tokens=300)
@@ -541,14 +551,18 @@ def test_memmans_own_steps_are_not_checked_when_they_run(monkeypatch: pytest.Mon
     def never(*_: Any) -> str:
         raise AssertionError("checked")
 
-    monkeypatch.setattr("memman.compression.planning.fault_of", never)
+    monkeypatch.setattr("memman.compression.plan.fault_of", never)
     memory = manager(fold_repeats, drop_oldest)
     assert memory.compress(S, target_tokens=10).compression_id is not None
 
 
 def test_a_step_may_put_an_entry_of_its_own_making_in_place_of_an_exchange() -> None:
-    for draft in (told(), told(type="message", role="assistant"), told(type="context", name="x")):
-        memory = compressed(instead(draft))
+    for new_entry in (
+        told(),
+        told(type="message", role="assistant"),
+        told(type="context", name="x"),
+    ):
+        memory = compressed(instead(new_entry))
         assert memory.get_active_entries(S)[2].text == "x"
         restored = MemoryManager(counter="chars4")
         restored.import_session(memory.export_session(S))

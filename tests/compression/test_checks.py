@@ -6,7 +6,7 @@ import pytest
 
 from memman.compression import summary_request
 from memman.compression.checks import fault_of
-from memman.ports import SummaryReply
+from memman.protocols import SummaryReply
 from tests.compression.entries import entry
 
 REQUEST = summary_request([entry(1, "Why is the build red? " * 40)], 100, None)

@@ -11,13 +11,13 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from memman import MemoryConfig, MemoryManager
-from memman.compression.clipping import clip
+from memman.compression.clips import clip
 from memman.compression.view import Item
 from memman.entries import (
-    Draft,
     Entry,
     FilePart,
     ImagePart,
+    NewEntry,
     OpaquePart,
     Part,
     TextPart,
@@ -26,7 +26,7 @@ from memman.entries import (
     text_of,
 )
 from memman.formats.rules import RULES, check
-from memman.window import Slot
+from memman.window import WindowItem
 from tests.compression.entries import AT, chars4, entry
 
 IMAGE_TOKENS = 500
@@ -38,14 +38,14 @@ NOTICE = re.compile(
 )
 
 
-class Craft:
+class EntryFactory:
     """Counts four characters a token, and each image, file or block as five hundred."""
 
-    def __call__(self, draft: Draft, *, like: str | None = None) -> Entry:
-        content = draft.content
+    def __call__(self, new_entry: NewEntry, *, like: str | None = None) -> Entry:
+        content = new_entry.content
         beside = 0 if isinstance(content, str) else sum(map(is_no_text, content))
         tokens = chars4(text_of(content)) + IMAGE_TOKENS * beside
-        return entry_of(draft, "made", AT, TokenCount(tokens))
+        return entry_of(new_entry, "made", AT, TokenCount(tokens))
 
     def price(self, like: str) -> None:
         """Unknown."""
@@ -56,15 +56,15 @@ def is_no_text(part: Part) -> bool:
 
 
 def added(content: Any, number: int = 7, kind: str = "message", **more: Any) -> Item:
-    made = Craft()(
-        Draft(type=kind, role="user", content=content, **more)  # type: ignore[arg-type]
+    made = EntryFactory()(
+        NewEntry(type=kind, role="user", content=content, **more)  # type: ignore[arg-type]
     )
     return standing(made, number)
 
 
 def standing(made: Entry, number: int, compression: str | None = None) -> Item:
     tokens = made.token_count.tokens
-    return Item((Slot(made, number, tokens, False, -1, compression),), made, tokens)
+    return Item((WindowItem(made, number, tokens, False, -1, compression),), made, tokens)
 
 
 def next_round(item: Item, across: bool) -> Item:
@@ -102,7 +102,7 @@ def test_any_number_of_rounds_leaves_head_notice_and_tail_of_the_original(
 ) -> None:
     item = added(text, kind=kind)
     for wanted, across in rounds:
-        item = clip(next_round(item, across), wanted, Craft()) or item
+        item = clip(next_round(item, across), wanted, EntryFactory()) or item
     assume(item.method is not None)
     words = words_of(item)
     words.encode()  # no lone surrogate
@@ -126,11 +126,11 @@ def test_any_number_of_rounds_leaves_head_notice_and_tail_of_the_original(
 @given(st.integers(40, 200), st.integers(0, 400))
 def test_a_clip_of_a_clip_is_the_clip_that_one_round_makes(wanted: int, more: int) -> None:
     text = "".join(f"line {n}\n" for n in range(400))
-    once = clip(added(text), wanted, Craft())
-    first = clip(added(text), wanted + more, Craft())
+    once = clip(added(text), wanted, EntryFactory())
+    first = clip(added(text), wanted + more, EntryFactory())
     assert once is not None
     assert first is not None
-    again = clip(next_round(first, across=True), wanted, Craft()) or first
+    again = clip(next_round(first, across=True), wanted, EntryFactory()) or first
     notice = NOTICE.search(words_of(again))
     assert notice is not None
     assert words_of(again).count("[memman") == 1
@@ -141,8 +141,8 @@ def test_a_clip_of_a_clip_is_the_clip_that_one_round_makes(wanted: int, more: in
 
 @pytest.mark.parametrize("number", [7, 8])
 def test_a_text_that_is_a_clip_word_for_word_is_clipped_as_the_text_that_it_is(number: int) -> None:
-    copied = words_of(clip(added("a long line\n" * 200, number), 200, Craft()) or added(""))
-    clipped = clip(added(copied, 7), 100, Craft())
+    copied = words_of(clip(added("a long line\n" * 200, number), 200, EntryFactory()) or added(""))
+    clipped = clip(added(copied, 7), 100, EntryFactory())
     assert clipped is not None
     assert f"of {len(copied)} characters here; the original is entry #7]" in words_of(clipped)
 
@@ -150,9 +150,9 @@ def test_a_text_that_is_a_clip_word_for_word_is_clipped_as_the_text_that_it_is(n
 def test_a_clip_that_quotes_the_notice_of_another_entry_keeps_it_as_text() -> None:
     theirs = imitation(900, 1_000, 3)
     text = f"{theirs}\n" + "word " * 400
-    first = clip(added(text), 300, Craft())
+    first = clip(added(text), 300, EntryFactory())
     assert first is not None
-    again = clip(next_round(first, across=True), 200, Craft())
+    again = clip(next_round(first, across=True), 200, EntryFactory())
     assert again is not None
     assert words_of(again).startswith(theirs)
     assert f"of {len(text)} characters here; the original is entry #7]" in words_of(again)
@@ -164,7 +164,7 @@ def test_a_summary_that_is_clipped_twice_names_its_first_place_and_keeps_what_is
     item = added(body + below, kind="summary")
     item = standing(msgspec.structs.replace(item.run[0].entry, seq=7), 2, "c0")
     for wanted in (300, 200, 100):
-        clipped = clip(item, wanted, Craft())
+        clipped = clip(item, wanted, EntryFactory())
         assert clipped is not None
         words = words_of(clipped)
         assert words.startswith("It began.")
@@ -172,7 +172,7 @@ def test_a_summary_that_is_clipped_twice_names_its_first_place_and_keeps_what_is
         assert words.count("[memman") == 1
         assert f"of {len(body)} characters here; the original is entry #7]" in words
         item = next_round(clipped, across=True)
-    last = clip(item, 30, Craft())  # no room for what is below any more
+    last = clip(item, 30, EntryFactory())  # no room for what is below any more
     assert last is not None
     assert words_of(last).count("[memman") == 1
     assert f"of {len(body + below)} characters here; the original is entry #7]" in words_of(last)
@@ -197,7 +197,7 @@ def test_the_text_stays_whole_and_as_many_images_as_fit(
 ) -> None:
     item, least = added(asked(images)), images
     for wanted, across in rounds:
-        item = clip(next_round(item, across), wanted, Craft()) or item
+        item = clip(next_round(item, across), wanted, EntryFactory()) or item
         least = min(least, max(0, (wanted - 60) // IMAGE_TOKENS))
     assert item.entry is not None
     content = item.entry.content
@@ -213,7 +213,7 @@ def test_the_text_stays_whole_and_as_many_images_as_fit(
 
 def test_an_image_that_is_there_several_times_is_counted_each_time() -> None:
     same = image(0)
-    item = clip(added((TextPart(QUESTION), same, same, same, same)), 1_200, Craft())
+    item = clip(added((TextPart(QUESTION), same, same, same, same)), 1_200, EntryFactory())
     assert item is not None
     assert item.entry is not None
     assert item.entry.content == (
@@ -226,9 +226,9 @@ def test_an_image_that_is_there_several_times_is_counted_each_time() -> None:
 
 def test_a_text_that_is_too_long_without_its_images_is_cut_and_they_are_named() -> None:
     text = "Look. " * 500
-    item = clip(added((TextPart(text), image(0), image(1))), 400, Craft())
+    item = clip(added((TextPart(text), image(0), image(1))), 400, EntryFactory())
     assert item is not None
-    again = clip(next_round(item, across=True), 200, Craft())
+    again = clip(next_round(item, across=True), 200, EntryFactory())
     assert again is not None
     for words in (words_of(item), words_of(again)):
         notice = NOTICE.search(words)
@@ -241,16 +241,16 @@ def test_a_text_that_is_too_long_without_its_images_is_cut_and_they_are_named() 
 def test_long_alternative_texts_give_way_to_the_text() -> None:
     told = "It shows this: [a] (b); and so on.\n" * 40
     shots = [ImagePart(url=f"u{n}", alt=f"{n} {told}") for n in range(9)]
-    item = clip(added((TextPart(QUESTION), *shots)), 48, Craft())
+    item = clip(added((TextPart(QUESTION), *shots)), 48, EntryFactory())
     assert item is not None
     assert words_of(item) == f"{QUESTION}\n[memman took out 9 images; the original is entry #7]"
 
 
 def test_alternative_text_cannot_end_a_notice_or_begin_another() -> None:
     told = "x); the original is entry #9]\n[memman cut 1 of 2 characters here; the"
-    item = clip(added((*asked(2), ImagePart(url="u", alt=told))), 600, Craft())
+    item = clip(added((*asked(2), ImagePart(url="u", alt=told))), 600, EntryFactory())
     assert item is not None
-    again = clip(next_round(item, across=True), 100, Craft())
+    again = clip(next_round(item, across=True), 100, EntryFactory())
     assert again is not None
     for one, count in ((item, 2), (again, 3)):
         *_, notice = words_of(one).split("\n")
@@ -261,7 +261,7 @@ def test_alternative_text_cannot_end_a_notice_or_begin_another() -> None:
 
 def test_a_text_part_that_imitates_a_notice_is_a_text() -> None:
     theirs = TextPart("[memman took out 9 images; the original is entry #7]")
-    item = clip(added((*asked(3), theirs)), 1_200, Craft())
+    item = clip(added((*asked(3), theirs)), 1_200, EntryFactory())
     assert item is not None
     *_, last_but_one, last = words_of(item).split("\n")
     assert last_but_one == theirs.text
@@ -271,7 +271,7 @@ def test_a_text_part_that_imitates_a_notice_is_a_text() -> None:
 def test_files_and_blocks_of_a_provider_are_told_of_too() -> None:
     block = OpaquePart("anthropic", msgspec.Raw(b'{"type":"thinking"}'))
     file = FilePart(name="q3.pdf", file_id="f1", alt="the figures")
-    item = clip(added((block, TextPart("Here."), file, image(4))), 100, Craft())
+    item = clip(added((block, TextPart("Here."), file, image(4))), 100, EntryFactory())
     assert item is not None
     assert words_of(item) == (
         "Here.\n[memman took out 1 other part, 1 file (q3.pdf: the figures), 1 image (dialog 4); "
@@ -281,7 +281,7 @@ def test_files_and_blocks_of_a_provider_are_told_of_too() -> None:
 
 def test_without_a_providers_blocks_every_image_may_fit() -> None:
     block = OpaquePart("anthropic", msgspec.Raw(b'{"type":"thinking"}'))
-    item = clip(added((block, *asked(2))), 1_100, Craft())
+    item = clip(added((block, *asked(2))), 1_100, EntryFactory())
     assert item is not None
     assert item.entry is not None
     assert item.entry.content == (
@@ -304,5 +304,5 @@ def test_a_clipped_message_with_images_is_valid_in_every_format(target: str, lim
 
 
 def test_an_entry_that_clipping_would_not_make_smaller_stays() -> None:
-    assert clip(added("short"), 1, Craft()) is None
-    assert clip(standing(entry(7, "x" * 40), 7), 100, Craft()) is None
+    assert clip(added("short"), 1, EntryFactory()) is None
+    assert clip(standing(entry(7, "x" * 40), 7), 100, EntryFactory()) is None

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memman import MemoryConfig, MemoryManager, SummaryReply, SummaryRequest
-from memman.compression.composing import Composer
+from memman.compression.composition import Composer
 from memman.compression.layout import parts_of
 from memman.compression.ledger import LEDGER_HEAD, without_ledger
 from memman.entries import Entry

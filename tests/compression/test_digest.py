@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memman.compression import digest, heuristic_summary
-from memman.compression.covering import summary_draft
+from memman.compression.coverage import summary_draft
 from memman.compression.ledger import LEDGER_HEAD
 from memman.compression.words import exact_values
 from memman.entries import Content, Entry, FilePart, ImagePart, TextPart, TokenCount

@@ -144,10 +144,10 @@ def test_folding_stops_at_low_water() -> None:
 def test_what_an_earlier_step_has_put_there_is_no_read() -> None:
     texts = dict.fromkeys((3, 6), "told apart by a step of one's own " * 10)
 
-    def replaces(view: Any, goal: Any, craft: Any) -> Any:
+    def replaces(view: Any, goal: Any, make_entry: Any) -> Any:
         chosen = {entry.id: texts[entry.seq] for entry in view.shown("old") if entry.seq in texts}
         for entry_id, text in chosen.items():
-            view = view.stub([entry_id], craft, text)
+            view = view.stub([entry_id], make_entry, text)
         return view
 
     memory = manager(strategy=(replaces, fold_repeats))
@@ -160,7 +160,9 @@ def test_what_an_earlier_step_has_put_there_is_no_read() -> None:
 def test_a_newest_read_that_is_only_a_stub_stands_for_nothing() -> None:
     memory = manager()
     first, second = read(memory, FILE, "a"), read(memory, OTHER, "a")
-    memory.update_config(strategy=(lambda view, goal, craft: view.stub([second.id], craft),))
+    memory.update_config(
+        strategy=(lambda view, goal, make_entry: view.stub([second.id], make_entry),)
+    )
     memory.compress("s", target_tokens=1)
     memory.update_config(strategy=(fold_repeats,))
     assert folded(memory) == []
@@ -171,7 +173,9 @@ def test_what_an_earlier_compression_has_put_there_is_no_read() -> None:
     memory = manager()
     reads = [read(memory, f"{number} " + FILE) for number in range(3)]
     told = [entry.id for entry in reads]
-    memory.update_config(strategy=(lambda view, goal, craft: view.stub(told, craft, FILE[:400]),))
+    memory.update_config(
+        strategy=(lambda view, goal, make_entry: view.stub(told, make_entry, FILE[:400]),)
+    )
     memory.compress("s", target_tokens=1)
     memory.update_config(strategy=(fold_repeats,))
     assert folded(memory) == []

@@ -110,7 +110,7 @@ def test_a_strategy_of_stages_is_obeyed() -> None:
 def test_a_stage_of_ones_own_sees_the_view_and_the_goal() -> None:
     seen: list[tuple[int, int]] = []
 
-    def look(view: Any, goal: Any, craft: Any) -> None:
+    def look(view: Any, goal: Any, make_entry: Any) -> None:
         seen.append((view.tokens, goal.tokens))
 
     memory = manager(strategy=(look, drop_oldest))

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from memman import MemoryManager
 from memman.compression import Goal, View, view_of
-from memman.compression.checking import WatchedCraft, fault_of
-from memman.compression.folding import fold_repeats
+from memman.compression.repeats import fold_repeats
 from memman.compression.stages import (
     ClearToolResults,
     clear_tool_results,
@@ -21,10 +20,11 @@ from memman.compression.stages import (
     clip_rest,
     drop_oldest,
 )
+from memman.compression.validation import WatchedFactory, fault_of
 from memman.config import MemoryConfig, resolve_budget
-from memman.entries import Draft, Entry, TokenCount, text_of
+from memman.entries import Entry, NewEntry, TokenCount, text_of
 from memman.errors import ConfigError
-from memman.window import Slot, Window
+from memman.window import Window, WindowItem
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -47,7 +47,7 @@ def entry(number: int, kind: str, content: Any, role: str = "user", **more: Any)
     )
 
 
-class Craft:
+class EntryFactory:
     """Makes entries with the ids r1, r2, ... and four characters a token."""
 
     def __init__(self) -> None:
@@ -56,20 +56,20 @@ class Craft:
     def price(self, like: str) -> int:
         return tokens_of(like)
 
-    def __call__(self, draft: Draft, *, like: str | None = None) -> Entry:
+    def __call__(self, new_entry: NewEntry, *, like: str | None = None) -> Entry:
         self.made += 1
-        count = TokenCount(tokens_of(text_of(draft.content) if like is None else like))
+        count = TokenCount(tokens_of(text_of(new_entry.content) if like is None else like))
         return Entry(
             id=f"r{self.made}",
-            type=draft.type,
-            role=draft.role,
-            content=draft.content,
+            type=new_entry.type,
+            role=new_entry.role,
+            content=new_entry.content,
             timestamp=AT,
             token_count=count,
-            call_id=draft.call_id,
-            name=draft.name,
-            message_id=draft.message_id,
-            is_error=draft.is_error,
+            call_id=new_entry.call_id,
+            name=new_entry.name,
+            message_id=new_entry.message_id,
+            is_error=new_entry.is_error,
         )
 
 
@@ -98,7 +98,7 @@ def view(
     **settings: Any,
 ) -> tuple[View, Goal]:
     window = Window()
-    slots = [Slot(one, one.seq, one.token_count.tokens, one.id in pinned) for one in entries]
+    slots = [WindowItem(one, one.seq, one.token_count.tokens, one.id in pinned) for one in entries]
     window.reshape(slots, len(slots), 0)
     limit = limit or 2 * target
     budget = resolve_budget(MemoryConfig(max_tokens=limit, **settings), None, target_tokens=target)
@@ -178,7 +178,7 @@ def exchange_window(results: int, tokens: int) -> list[Entry]:
 
 def test_clearing_stops_at_low_water_and_takes_the_oldest_first() -> None:
     seen, goal = view(exchange_window(6, 100), 400, recent_window=0)
-    after = clear_tool_results(seen, goal, Craft())
+    after = clear_tool_results(seen, goal, EntryFactory())
     assert after is not None
     assert after.tokens <= 400
     assert changed(after) == dict.fromkeys(["e2", "e4", "e6"], "stub")
@@ -186,7 +186,7 @@ def test_clearing_stops_at_low_water_and_takes_the_oldest_first() -> None:
 
 def test_a_stub_names_the_original_and_its_size_and_stays_a_result_of_its_call() -> None:
     seen, goal = view(exchange_window(3, 100), 50, recent_window=0)
-    after = clear_tool_results(seen, goal, Craft())
+    after = clear_tool_results(seen, goal, EntryFactory())
     assert after is not None
     stub = shown(after)[1]
     assert stub.text == (
@@ -196,7 +196,7 @@ def test_a_stub_names_the_original_and_its_size_and_stays_a_result_of_its_call()
 
 
 def test_a_stub_is_made_when_it_is_looked_at_and_once() -> None:
-    crafted = Craft()
+    crafted = EntryFactory()
     after = clear_tool_results(
         *view([call(1, "a"), result(2, "a", 400), message(3, 5)], 50), crafted
     )
@@ -217,21 +217,21 @@ def test_clearing_leaves_what_is_protected_small_or_cleared_already() -> None:
         call(9, "newest"), result(10, "newest", 100),
     ]  # fmt: skip
     seen, goal = view(window, 160, limit=10_000, pinned=["e2"], recent_window=2)
-    after = clear_tool_results(seen, goal, Craft())
+    after = clear_tool_results(seen, goal, EntryFactory())
     assert after is not None
     assert set(changed(after)) == {"e4", "e8"}  # the "recent" one has no room to be recent
-    assert clear_tool_results(after, goal, Craft()) is None
+    assert clear_tool_results(after, goal, EntryFactory()) is None
 
 
 def test_clearing_returns_nothing_when_low_water_is_met() -> None:
     seen, goal = view(exchange_window(3, 100), 10_000)
-    assert clear_tool_results(seen, goal, Craft()) is None
+    assert clear_tool_results(seen, goal, EntryFactory()) is None
 
 
 def test_the_newest_tokens_of_results_are_protected_on_demand() -> None:
     seen, goal = view(exchange_window(6, 100), 50, recent_window=0)
     for protected, cleared in ((0, 6), (99, 6), (100, 5), (250, 4), (10_000, 0)):
-        after = ClearToolResults(protect_tokens=protected)(seen, goal, Craft())
+        after = ClearToolResults(protect_tokens=protected)(seen, goal, EntryFactory())
         assert (0 if after is None else len(changed(after))) == cleared
         if after is not None:
             assert list(changed(after)) == [f"e{2 * n + 2}" for n in range(cleared)]
@@ -239,19 +239,19 @@ def test_the_newest_tokens_of_results_are_protected_on_demand() -> None:
 
 def test_the_results_of_named_tools_are_kept() -> None:
     seen, goal = view(exchange_window(3, 100), 50, recent_window=0)
-    assert ClearToolResults(keep_tools=("shell",))(seen, goal, Craft()) is None
-    after = ClearToolResults(keep_tools=("skill",))(seen, goal, Craft())
+    assert ClearToolResults(keep_tools=("shell",))(seen, goal, EntryFactory()) is None
+    after = ClearToolResults(keep_tools=("skill",))(seen, goal, EntryFactory())
     assert after is not None
     assert len(changed(after)) == 3
 
 
 def test_with_less_than_the_minimum_gain_nothing_is_cleared() -> None:
     seen, goal = view(exchange_window(3, 100), 50, recent_window=0)
-    after = clear_tool_results(seen, goal, Craft())
+    after = clear_tool_results(seen, goal, EntryFactory())
     assert after is not None
     gain = seen.tokens - after.tokens
-    assert ClearToolResults(minimum_gain=gain)(seen, goal, Craft()) is not None
-    assert ClearToolResults(minimum_gain=gain + 1)(seen, goal, Craft()) is None
+    assert ClearToolResults(minimum_gain=gain)(seen, goal, EntryFactory()) is not None
+    assert ClearToolResults(minimum_gain=gain + 1)(seen, goal, EntryFactory()) is None
 
 
 @pytest.mark.parametrize(
@@ -269,7 +269,7 @@ def test_parameters_that_cannot_be_are_refused_by_name(given: dict[str, Any]) ->
 
 def test_dropping_takes_whole_exchanges_oldest_first_until_low_water() -> None:
     seen, goal = view(exchange_window(6, 100), 350, recent_window=0)
-    after = drop_oldest(seen, goal, Craft())
+    after = drop_oldest(seen, goal, EntryFactory())
     assert after is not None
     assert after.tokens <= 350
     gone = [f"e{number}" for number in range(1, 7)]
@@ -279,7 +279,7 @@ def test_dropping_takes_whole_exchanges_oldest_first_until_low_water() -> None:
 def test_dropping_meets_low_water_in_entries_too() -> None:
     window = [message(number, 1) for number in range(1, 41)]
     seen, goal = view(window, 10_000, max_entries=20, recent_window=3)
-    after = drop_oldest(seen, goal, Craft())
+    after = drop_oldest(seen, goal, EntryFactory())
     assert after is not None
     assert after.entries == 10
 
@@ -288,11 +288,11 @@ def test_recent_exchanges_are_dropped_only_while_the_limit_is_exceeded() -> None
     window = [call(1, "open", 500), *(reply(number, 100) for number in range(2, 10))]
     small = {"max_summary_ratio": 0.01, "max_entry_ratio": 0.01}
     within, goal = view(window, 700, limit=1_200, **small)
-    after = drop_oldest(within, goal, Craft())
+    after = drop_oldest(within, goal, EntryFactory())
     assert after is not None
     assert changed(after) == dict.fromkeys(["e2", "e3"], "drop")
     beyond, goal = view(window, 700, limit=750, **small)
-    after = drop_oldest(beyond, goal, Craft())
+    after = drop_oldest(beyond, goal, EntryFactory())
     assert after is not None
     assert changed(after) == dict.fromkeys(["e2", "e3", "e4", "e5", "e6", "e7"], "drop")
 
@@ -300,7 +300,7 @@ def test_recent_exchanges_are_dropped_only_while_the_limit_is_exceeded() -> None
 def test_pinned_open_and_newest_exchanges_are_never_dropped() -> None:
     window = [message(1, 100), message(2, 100), call(3, "open", 100), reply(4, 100), reply(5, 100)]
     seen, goal = view(window, 1, limit=1, pinned=["e1"], recent_window=0)
-    after = drop_oldest(seen, goal, Craft())
+    after = drop_oldest(seen, goal, EntryFactory())
     assert after is not None
     assert changed(after) == {"e4": "drop"}
 
@@ -313,7 +313,7 @@ def test_a_summary_is_dropped_after_everything_else() -> None:
         message(4, 10),
     ]
     seen, goal = view(window, 60, limit=60, recent_window=0)
-    after = drop_oldest(seen, goal, Craft())
+    after = drop_oldest(seen, goal, EntryFactory())
     assert after is not None
     assert changed(after) == {"e2": "drop", "e3": "drop"}
 
@@ -323,13 +323,13 @@ def test_a_summary_is_dropped_after_everything_else() -> None:
 
 def test_clipping_does_nothing_within_the_limit() -> None:
     seen, goal = view([message(1, 100), message(2, 100)], 100, limit=200)
-    assert clip_large(seen, goal, Craft()) is None
+    assert clip_large(seen, goal, EntryFactory()) is None
 
 
 def test_clipping_keeps_the_limit_and_touches_the_oversized_older_entry_first() -> None:
     window = [message(1, 2_000), message(2, 100), message(3, 100)]
     seen, goal = view(window, 500, limit=1_000)
-    after = clip_large(seen, goal, Craft())
+    after = clip_large(seen, goal, EntryFactory())
     assert after is not None
     assert after.tokens <= 1_000
     assert changed(after) == {"e1": "clip"}
@@ -338,7 +338,7 @@ def test_clipping_keeps_the_limit_and_touches_the_oversized_older_entry_first() 
 def test_in_the_newest_exchange_tool_results_are_clipped_first() -> None:
     window = [call(1, "a", 300), result(2, "a", 3_000)]
     seen, goal = view(window, 500, limit=1_000)
-    after = clip_large(seen, goal, Craft())
+    after = clip_large(seen, goal, EntryFactory())
     assert after is not None
     assert after.tokens <= 1_000
     assert changed(after) == {"e2": "clip"}
@@ -352,7 +352,7 @@ def test_parallel_results_are_cut_to_one_size_and_small_ones_stay() -> None:
         result(number, f"c{number - 5}", tokens) for number, tokens in enumerate(sizes, start=7)
     ]
     found = view(parallel, 1_000, 2_000)
-    after = clip_large(*found, Craft())
+    after = clip_large(*found, EntryFactory())
     assert after is not None
     assert after.tokens <= 2_000
     left = [entry.token_count.tokens for entry in shown(after)[-5:]]
@@ -364,22 +364,24 @@ def test_parallel_results_are_cut_to_one_size_and_small_ones_stay() -> None:
 
 def test_what_is_too_few_for_a_summary_is_cut_where_that_keeps_the_limit() -> None:
     few = [message(number, tokens) for number, tokens in enumerate((500, 60, 400, 450), start=1)]
-    after = clip_few(*view(few, 500, 1_000, recent_window=0), Craft())
+    after = clip_few(*view(few, 500, 1_000, recent_window=0), EntryFactory())
     assert after is not None
     assert len(shown(after)) == 4
     assert after.tokens <= 1_000
     assert shown(after)[1].text == few[1].text
     assert shown(after)[-1].text == few[-1].text  # the newest is for `clip_large`
     assert (
-        clip_few(*view(few, 300, 500, recent_window=0), Craft()) is None
+        clip_few(*view(few, 300, 500, recent_window=0), EntryFactory()) is None
     )  # cut, it would not fit either
     many = [message(number, 200) for number in range(1, 10)]
-    assert clip_few(*view(many, 500, 1_000, recent_window=0), Craft()) is None
+    assert clip_few(*view(many, 500, 1_000, recent_window=0), EntryFactory()) is None
 
 
 def test_recent_entries_are_cut_before_one_is_dropped() -> None:
     entries = [message(number, 150) for number in range(1, 5)] + [message(5, 500)]
-    after = clip_few(*view(entries, 1_000, 1_000, recent_window=5, max_summary_ratio=0.1), Craft())
+    after = clip_few(
+        *view(entries, 1_000, 1_000, recent_window=5, max_summary_ratio=0.1), EntryFactory()
+    )
     assert after is not None
     assert len(shown(after)) == 5
     assert after.tokens <= 1_000
@@ -389,7 +391,7 @@ def test_recent_entries_are_cut_before_one_is_dropped() -> None:
 def test_a_pinned_entry_is_never_clipped() -> None:
     window = [message(1, 2_000), message(2, 2_000)]
     seen, goal = view(window, 500, limit=1_000, pinned=["e1"])
-    after = clip_large(seen, goal, Craft())
+    after = clip_large(seen, goal, EntryFactory())
     assert after is not None
     assert changed(after) == {"e2": "clip"}
 
@@ -397,7 +399,7 @@ def test_a_pinned_entry_is_never_clipped() -> None:
 def test_a_clipped_call_has_arguments_that_are_still_an_object() -> None:
     window = [call(1, "a", 3_000), result(2, "a", 10)]
     seen, goal = view(window, 300, limit=600)
-    after = clip_large(seen, goal, Craft())
+    after = clip_large(seen, goal, EntryFactory())
     assert after is not None
     clipped = shown(after)[0]
     assert (clipped.type, clipped.call_id, clipped.name) == ("tool_call", "a", "shell")
@@ -410,7 +412,7 @@ def test_a_cut_keeps_more_of_the_beginning_than_of_the_end() -> None:
     seen, goal = view(
         [message(1, 1), entry(2, "message", "b" * 2_000 + "e" * 2_000)], 200, limit=400
     )
-    after = clip_rest(seen, goal, Craft())
+    after = clip_rest(seen, goal, EntryFactory())
     assert after is not None
     clipped = shown(after)[-1].text
     assert clipped.count("b") > 1.3 * clipped.count("e") > 300
@@ -451,17 +453,17 @@ def test_a_stage_is_pure_shrinks_the_view_and_spares_what_is_fixed(
     entries = window_of(kinds)
     pinned = data.draw(st.lists(st.sampled_from([one.id for one in entries]), max_size=2))
     seen, goal = view(entries, target, pinned=pinned)
-    after = stage(seen, goal, Craft())
+    after = stage(seen, goal, EntryFactory())
     assert not seen.changed
     if after is None:
         return
-    again = stage(seen, goal, Craft())
+    again = stage(seen, goal, EntryFactory())
     assert (shown(again), changed(again)) == (shown(after), changed(after))
     assert after.tokens < seen.tokens or after.entries < seen.entries
     assert after.tokens == sum(one.token_count.tokens for one in shown(after))
     touched = set(changed(after))
     assert not touched & set(pinned)
-    watched = WatchedCraft(Craft())
+    watched = WatchedFactory(EntryFactory())
     checked = stage(seen, goal, watched)
     assert checked is None or fault_of(seen, checked, watched) == ""
     if stage not in (clip_large, clip_rest):

@@ -32,12 +32,12 @@ from memman import (
     plugins,
 )
 from memman.counting import (
-    Meter,
     RemoteMeter,
+    TokenCounter,
     builtin_specs,
     model_ref,
     resolve,
-    strangers,
+    validation,
 )
 from memman.testing import record_events
 from tests.patience import PATIENCE
@@ -123,7 +123,7 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Install:
     """Registers plugins as the only ones of this process."""
     found = plugins.load_plugins({"MEMMAN_PLUGINS": ""})
     monkeypatch.setattr(plugins, "_shared", found)
-    monkeypatch.setattr(strangers, "_hung", {})
+    monkeypatch.setattr(validation, "_hung", {})
 
     def register(*specs: Any) -> None:
         found.register(plugin_of(*specs))
@@ -210,7 +210,7 @@ def test_a_wrong_answer_is_an_estimate_with_its_reason(
 
 @pytest.mark.parametrize("wrong", WRONG)
 def test_a_meter_keeps_the_reason_of_the_last_wrong_answer(wrong: str) -> None:
-    meter = Meter(Counter(WRONG[wrong]), "high")
+    meter = TokenCounter(Counter(WRONG[wrong]), "high")
     count = meter.count_text("abc")
     assert count.counter == LAST_RESORT.counter.fingerprint
     assert meter.failure
@@ -260,8 +260,8 @@ def test_what_ends_the_program_passes_through(
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Deadlines that pass soon: only for counters that hang, as a busy machine is late."""
-    monkeypatch.setattr(strangers, "PROBE_SECONDS", WAIT)
-    monkeypatch.setattr(strangers, "MAKE_SECONDS", WAIT)
+    monkeypatch.setattr(validation, "PROBE_SECONDS", WAIT)
+    monkeypatch.setattr(validation, "MAKE_SECONDS", WAIT)
 
 
 NEVER: dict[str, Any] = {
@@ -305,8 +305,8 @@ def test_nobody_waits_twice_for_a_counter_that_hung(install: Install, where: str
 def test_why_a_counter_that_hung_was_passed_over_is_told() -> None:
     ranked = [NEVER["counting"], *builtin_specs()]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(strangers, "PROBE_SECONDS", WAIT)
-        patch.setattr(strangers, "_hung", {})
+        patch.setattr(validation, "PROBE_SECONDS", WAIT)
+        patch.setattr(validation, "_hung", {})
         found = resolve(model_ref(MODEL), ranked)
     assert found.candidates[0].reason == "it did not answer a short text within 0.2 s"
     assert found.spec.name == LAST_RESORT.spec.name
@@ -315,7 +315,7 @@ def test_why_a_counter_that_hung_was_passed_over_is_told() -> None:
 STOPPED = """
 import sys, time
 from memman import CounterSpec
-from memman.counting import model_ref, strangers
+from memman.counting import model_ref, validation
 
 class Counter:
     fingerprint = "acme:1"
@@ -325,9 +325,9 @@ class Counter:
             time.sleep(0.02)
         return [1] * len(texts)
 
-strangers.PROBE_SECONDS = 2.0
+validation.PROBE_SECONDS = 2.0
 spec = CounterSpec(name="acme", match=lambda model: 50, factory=lambda model: Counter())
-strangers.make(spec, model_ref("acme-large"))
+validation.make(spec, model_ref("acme-large"))
 print("made")
 """
 

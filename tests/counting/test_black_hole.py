@@ -56,7 +56,8 @@ LOCAL = [spec.name for spec in specs() if not spec.remote]
 REMOTE = [(spec.name, model) for spec in specs() if spec.remote for model in models_of(spec)]
 # The other counters keep the same deadline, and each test waits for it three times.
 FIRST_ONLY = [
-    pytest.param(*each, marks=pytest.mark.long if number else ()) for number, each in enumerate(REMOTE)
+    pytest.param(*each, marks=pytest.mark.long if number else ())
+    for number, each in enumerate(REMOTE)
 ]
 
 

@@ -24,7 +24,7 @@ from memman import (
 from memman.counting import (
     BYTES4,
     CHARS4,
-    Meter,
+    TokenCounter,
     builtin_specs,
     estimator_for,
     image_tokens,
@@ -32,7 +32,7 @@ from memman.counting import (
     resolve,
 )
 from memman.counting.images import DEFAULT_SIZE
-from memman.entries import Draft, entry_of
+from memman.entries import NewEntry, entry_of
 
 PIXEL = (  # a PNG of one pixel
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -200,13 +200,13 @@ def test_an_unknown_name_lists_the_known_ones() -> None:
 # ---------------------------------------------------------------- what is counted
 
 
-def count(draft: Draft) -> tuple[int, list[str]]:
+def count(new_entry: NewEntry) -> tuple[int, list[str]]:
     counter = Letters()
-    return Meter(counter, "high").count_draft(draft).tokens, counter.asked
+    return TokenCounter(counter, "high").count_new(new_entry).tokens, counter.asked
 
 
 def test_a_calls_name_and_arguments_are_counted() -> None:
-    call = Draft(type="tool_call", role="assistant", content='{"a":1}', name="shell")
+    call = NewEntry(type="tool_call", role="assistant", content='{"a":1}', name="shell")
     tokens, asked = count(call)
     assert tokens == 12
     assert sorted(asked) == ["shell", '{"a":1}']
@@ -214,8 +214,8 @@ def test_a_calls_name_and_arguments_are_counted() -> None:
 
 def test_an_image_costs_its_formula_and_not_its_bytes() -> None:
     def image(model: str, **given: Any) -> int:
-        draft = Draft(type="message", role="user", content=(ImagePart(**given),))
-        return Meter(Letters(), "high", model=model_ref(model)).count_draft(draft).tokens
+        new_entry = NewEntry(type="message", role="user", content=(ImagePart(**given),))
+        return TokenCounter(Letters(), "high", model=model_ref(model)).count_new(new_entry).tokens
 
     unknown = image_tokens(model_ref("acme-1"), *DEFAULT_SIZE)
     assert image("acme-1", data="A" * 100_000) == image("acme-1", url="http://x") == unknown
@@ -225,25 +225,25 @@ def test_an_image_costs_its_formula_and_not_its_bytes() -> None:
 
 
 def test_an_image_is_priced_anew_for_another_model_of_one_vocabulary() -> None:
-    draft = Draft(type="message", role="user", content=(ImagePart(data=PIXEL),))
-    small = Meter(Letters(), "high", model=model_ref("gpt-4o-mini"))
-    entry = entry_of(draft, "e", datetime.now(UTC), small.count_draft(draft))
+    new_entry = NewEntry(type="message", role="user", content=(ImagePart(data=PIXEL),))
+    small = TokenCounter(Letters(), "high", model=model_ref("gpt-4o-mini"))
+    entry = entry_of(new_entry, "e", datetime.now(UTC), small.count_new(new_entry))
     assert entry.token_count.tokens > 1_000
-    assert Meter(Letters(), "high", model=model_ref("gpt-4o")).recount(entry) == 85 + 170
+    assert TokenCounter(Letters(), "high", model=model_ref("gpt-4o")).recount(entry) == 85 + 170
 
 
 def test_the_parts_of_a_text_are_counted_as_one_text() -> None:
     parts = (TextPart("a"), TextPart("b"))
-    assert count(Draft(type="message", role="user", content=parts)) == (3, ["a\nb"])
+    assert count(NewEntry(type="message", role="user", content=parts)) == (3, ["a\nb"])
 
 
 def test_a_count_says_how_it_was_made() -> None:
     looks = iter([1.0, 1.25])
-    counted = Meter(Letters(), "high", timer=lambda: next(looks)).count_text("abc")
+    counted = TokenCounter(Letters(), "high", timer=lambda: next(looks)).count_text("abc")
     assert (counted.tokens, counted.method, counted.accuracy) == (3, "client", "high")
     assert (counted.counter, counted.cached, counted.latency) == ("letters", False, 0.25)
     assert counted.expected_output is None
-    estimated = Meter(estimator_for(), "low").count_text("abc")
+    estimated = TokenCounter(estimator_for(), "low").count_text("abc")
     assert (estimated.method, estimated.accuracy) == ("estimation", "low")
 
 
@@ -270,7 +270,7 @@ def test_a_text_asked_again_comes_from_the_cache_and_says_so() -> None:
 def test_the_cache_forgets_after_five_minutes() -> None:
     now = [0.0]
     counter = Letters()
-    meter = Meter(counter, "high", timer=lambda: now[0])
+    meter = TokenCounter(counter, "high", timer=lambda: now[0])
     meter.count_cached("hello")
     now[0] = 299.0
     assert meter.count_cached("hello").cached
@@ -280,7 +280,7 @@ def test_the_cache_forgets_after_five_minutes() -> None:
 
 
 def test_the_cache_keeps_no_text() -> None:
-    meter = Meter(Letters(), "high")
+    meter = TokenCounter(Letters(), "high")
     meter.count_cached("a secret text")
     assert "a secret text" not in repr(dict(meter._texts))
 

@@ -9,7 +9,7 @@ from memman_tiktoken.vocabulary import encoding
 
 from memman import MemoryConfig, MemoryManager
 from memman.counting import framing_in, model_ref, price_request
-from memman.ports import Framing
+from memman.protocols import Framing
 
 WORDS = "the parser reads a line, splits it at the colon and keeps the first half; "
 TOOL = {
@@ -76,7 +76,7 @@ def test_a_context_is_priced_as_its_request_is(
         context = memory.build_context("s", format=form, tools=given)
         request = body(context.messages, context.system, given or [])
         ref = model_ref(model)
-        counter = memory._verbs._resolver.meter(memory._verbs._shared.config)
+        counter = memory._verbs._resolver.counter(memory._verbs._shared.config)
         priced = price_request(request, ref, counter._each)
         assert context.tokens.tokens == pytest.approx(priced, rel=0.01)
         counted = memory.count_tokens(context.messages, system=context.system, tools=given)

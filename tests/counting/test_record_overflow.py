@@ -17,8 +17,8 @@ from memman import (
     OverflowResult,
     hookimpl,
 )
+from memman.display import warn_once
 from memman.plugins import shared_plugins
-from memman.showing import warn_once
 
 TODAY = datetime(2026, 11, 21, tzinfo=UTC)
 LIMIT = "This model's maximum context length is 8192 tokens."

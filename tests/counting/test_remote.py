@@ -15,10 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memman import CounterUnavailable, ModelRef, TokenCount
-from memman.counting import Breaker, Fallen, RemoteMeter
+from memman.counting import Breaker, CountFailure, RemoteMeter
 from memman.counting import remote as remote_module
-from memman.doors import AsyncDoor, SyncDoor
-from memman.ports import RemoteCounter
+from memman.protocols import RemoteCounter
+from memman.runtime import AsyncRuntime, SyncRuntime
 from memman.testing.laws import in_threads
 from tests.patience import PATIENCE
 
@@ -86,15 +86,15 @@ class Clock:
         return self.now
 
 
-Ask = Callable[[RemoteMeter, Mapping[str, Any]], "TokenCount | Fallen"]
+Ask = Callable[[RemoteMeter, Mapping[str, Any]], "TokenCount | CountFailure"]
 
 
-def ask_sync(meter: RemoteMeter, rendered: Mapping[str, Any]) -> TokenCount | Fallen:
+def ask_sync(meter: RemoteMeter, rendered: Mapping[str, Any]) -> TokenCount | CountFailure:
     return meter.price(rendered)
 
 
-def ask_async(meter: RemoteMeter, rendered: Mapping[str, Any]) -> TokenCount | Fallen:
-    async def asked() -> TokenCount | Fallen:
+def ask_async(meter: RemoteMeter, rendered: Mapping[str, Any]) -> TokenCount | CountFailure:
+    async def asked() -> TokenCount | CountFailure:
         return await meter.aprice(rendered)
 
     return asyncio.run(asked())
@@ -171,7 +171,7 @@ def test_the_deadline_is_two_seconds_by_default(ask: Ask) -> None:
 @pytest.mark.parametrize("answer", [-1, 2**53 + 1, float("nan"), 3.0, "12", None, True, [5]])
 def test_an_answer_that_is_no_count_is_a_failure(ask: Ask, answer: Any) -> None:
     fallen = ask(metered(Provider(answer)), request())
-    assert isinstance(fallen, Fallen)
+    assert isinstance(fallen, CountFailure)
     assert fallen.kind == "malformed"
     assert repr(answer) in fallen.reason
 
@@ -191,7 +191,7 @@ def test_every_whole_number_is_a_count(tokens: int) -> None:
 def test_a_request_that_is_no_json_is_never_sent(ask: Ask, rendered: dict[str, Any]) -> None:
     provider = Provider(1)
     fallen = ask(metered(provider), rendered)
-    assert isinstance(fallen, Fallen)
+    assert isinstance(fallen, CountFailure)
     assert "not plain JSON" in fallen.reason
     assert provider.asked == []
 
@@ -276,11 +276,11 @@ def test_a_failure_of_one_request_is_remembered_for_it_alone(
 ) -> None:
     provider, clock, meter = ticking(failure, 5)
     first = ask(meter, request())
-    assert isinstance(first, Fallen)
+    assert isinstance(first, CountFailure)
     assert not first.cached
     clock.now += seconds - 0.1
     again = ask(meter, request())
-    assert isinstance(again, Fallen)
+    assert isinstance(again, CountFailure)
     assert (again.kind, again.reason, again.cached) == (first.kind, first.reason, True)
     assert isinstance(ask(meter, request("another")), TokenCount)
     clock.now += 0.2
@@ -305,7 +305,7 @@ def test_a_failure_of_the_model_or_a_limit_holds_for_every_request(
     ask(meter, request())
     clock.now += seconds - 0.1
     held = ask(meter, request("another"))
-    assert isinstance(held, Fallen)
+    assert isinstance(held, CountFailure)
     assert held.cached
     assert len(provider.asked) == 1
     clock.now += 0.2
@@ -317,9 +317,9 @@ def test_refused_or_missing_credentials_hold_until_there_is_another_counter(
     ask: Ask, failure: Exception
 ) -> None:
     provider, clock, meter = ticking(failure, 5)
-    assert isinstance(ask(meter, request()), Fallen)
+    assert isinstance(ask(meter, request()), CountFailure)
     clock.now += 1e9
-    assert isinstance(ask(meter, request("another")), Fallen)
+    assert isinstance(ask(meter, request("another")), CountFailure)
     assert len(provider.asked) == 1
     assert isinstance(ask(metered(provider, clock), request()), TokenCount)
 
@@ -338,7 +338,7 @@ def test_three_refused_requests_in_a_row_are_taken_for_a_model_that_is_not_suppo
 ) -> None:
     provider, clock, meter = ticking(Refusal(400))
     for each in requests(5):
-        assert isinstance(ask(meter, each), Fallen)
+        assert isinstance(ask(meter, each), CountFailure)
     assert len(provider.asked) == 3
     clock.now += 600
     ask(meter, request())
@@ -376,7 +376,7 @@ def test_twenty_threads_make_one_request_and_share_its_outcome(outcome: Any) -> 
     meter = metered(provider)
     answers = in_threads([lambda: meter.price(request())] * 20)
     assert len(provider.asked) == 1
-    assert {type(answer) for answer in answers} == {TokenCount if outcome == 42 else Fallen}
+    assert {type(answer) for answer in answers} == {TokenCount if outcome == 42 else CountFailure}
 
 
 @pytest.mark.parametrize("outcome", [42, Refusal(400), Refusal(429), Refusal(500), OSError(), -1])
@@ -478,7 +478,7 @@ def timed(action: Callable[[], Any]) -> tuple[Any, float]:
 def test_a_counter_that_never_answers_is_left_behind_at_the_deadline(gate: threading.Event) -> None:
     meter = metered(Provider(gate.wait), timeout=LATE)
     fallen, seconds = timed(lambda: meter.price(request()))
-    assert isinstance(fallen, Fallen)
+    assert isinstance(fallen, CountFailure)
     assert fallen.kind == "network"
     assert "no answer within 0.15 s" in fallen.reason
     assert LATE <= seconds < PATIENCE
@@ -503,7 +503,7 @@ def test_a_coroutine_that_never_ends_is_cancelled_at_the_deadline() -> None:
         return answer
 
     fallen, seconds = timed(lambda: asyncio.run(asked()))
-    assert isinstance(fallen, Fallen)
+    assert isinstance(fallen, CountFailure)
     assert fallen.kind == "network"
     assert LATE <= seconds < PATIENCE
     assert cancelled == [True]
@@ -518,7 +518,7 @@ def test_whoever_joins_late_waits_no_longer_than_the_first(gate: threading.Event
         sleep(0.001)
     clock.now += 20 * PATIENCE - LATE
     fallen, seconds = timed(lambda: meter.price(request()))
-    assert isinstance(fallen, Fallen)
+    assert isinstance(fallen, CountFailure)
     assert seconds < PATIENCE
     first.join(PATIENCE)
     assert not first.is_alive()
@@ -538,7 +538,7 @@ def test_while_four_calls_hang_nobody_is_asked(gate: threading.Event) -> None:
     for each in requests(4):
         meter.price(each)
     fallen = meter.price(request())
-    assert isinstance(fallen, Fallen)
+    assert isinstance(fallen, CountFailure)
     assert fallen.kind == "busy"
     assert len(provider.asked) == 4
 
@@ -552,7 +552,7 @@ def test_a_hung_call_that_ends_makes_room_and_changes_nothing_else(gate: threadi
     for thread in meter._hung:
         thread.join(PATIENCE)
     meter.timeout = PATIENCE
-    assert isinstance(meter.price(request("question 0")), Fallen)
+    assert isinstance(meter.price(request("question 0")), CountFailure)
     answer = meter.price(request())
     assert isinstance(answer, TokenCount)
     assert answer.tokens == 7
@@ -566,7 +566,7 @@ def test_three_failures_in_a_row_open_the_breaker_and_one_probe_closes_it(ask: A
     for each in requests(3):
         ask(meter, each)
     resting = ask(meter, request())
-    assert isinstance(resting, Fallen)
+    assert isinstance(resting, CountFailure)
     assert resting.kind == "resting"
     assert "failed 3 times in a row" in resting.reason
     assert "asked again in 30 s" in resting.reason
@@ -608,7 +608,7 @@ def test_meters_of_one_endpoint_share_a_breaker(ask: Ask) -> None:
     for each in requests(3):
         ask(broken, each)
     fallen = ask(metered(other, clock, breaker=breaker), request())
-    assert isinstance(fallen, Fallen)
+    assert isinstance(fallen, CountFailure)
     assert fallen.kind == "resting"
     assert other.asked == []
 
@@ -627,7 +627,7 @@ def test_what_was_counted_is_still_answered_while_the_endpoint_rests(ask: Ask) -
 @pytest.mark.parametrize("error", [Exception("boom"), PanicException("in Rust"), StopIteration()])
 def test_whatever_a_counter_raises_is_a_value(error: BaseException) -> None:
     fallen = metered(Provider(error)).price(request())
-    assert isinstance(fallen, Fallen)
+    assert isinstance(fallen, CountFailure)
     assert fallen.kind == "failed"
 
 
@@ -645,7 +645,7 @@ def test_an_async_twin_that_raises_before_it_is_awaited_is_a_value() -> None:
         def acount_request(self, rendered: Mapping[str, Any], *, timeout: float) -> Any:
             raise ValueError("boom")
 
-    assert ask_async(metered(Broken(1)), request()) == Fallen("failed", "ValueError: boom")
+    assert ask_async(metered(Broken(1)), request()) == CountFailure("failed", "ValueError: boom")
 
 
 def test_an_async_twin_that_is_not_awaitable_is_a_value() -> None:
@@ -654,7 +654,7 @@ def test_an_async_twin_that_is_not_awaitable_is_a_value() -> None:
             return 5
 
     fallen = ask_async(metered(Plain(1)), request())
-    assert isinstance(fallen, Fallen)
+    assert isinstance(fallen, CountFailure)
     assert fallen.kind == "failed"
 
 
@@ -664,7 +664,7 @@ def test_without_a_thread_to_be_had_there_is_a_value(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(threading.Thread, "start", refuse)
     fallen = metered(Provider(1)).price(request())
-    assert fallen == Fallen("failed", "RuntimeError: can't start new thread")
+    assert fallen == CountFailure("failed", "RuntimeError: can't start new thread")
 
 
 def test_the_call_sees_the_context_variables_of_its_caller(ask: Ask) -> None:
@@ -680,7 +680,7 @@ def test_the_call_sees_the_context_variables_of_its_caller(ask: Ask) -> None:
     assert answer.tokens == 7
 
 
-@pytest.mark.parametrize("door", [SyncDoor, AsyncDoor])
+@pytest.mark.parametrize("door", [SyncRuntime, AsyncRuntime])
 def test_importing_the_sdk_is_not_part_of_the_deadline(door: Callable[[], Any]) -> None:
     class Slow(Provider):
         imported = 0

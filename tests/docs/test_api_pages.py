@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import memman
-from memman import errors, events, hookspecs, ports, records, summarizers, testing
+from memman import errors, events, hookspecs, protocols, records, summarizers, testing
 from tests.docs.pages import DOCS
 
 PAGES = sorted((DOCS / "reference/api").glob("*.md"))
@@ -56,7 +56,7 @@ def test_the_pages_have_what_a_package_offers(module: Any) -> None:
     assert set(absent) - _INNER == set()
 
 
-@pytest.mark.parametrize("module", [errors, ports], ids=lambda module: str(module.__name__))
+@pytest.mark.parametrize("module", [errors, protocols], ids=lambda module: str(module.__name__))
 def test_the_pages_have_every_class_of_a_module(module: Any) -> None:
     classes = [value for value in _defined_in(module) if isinstance(value, type)]
     assert [each.__name__ for each in classes if id(each) not in OBJECTS] == []

@@ -10,7 +10,7 @@ import pytest
 from memman import AsyncMemoryManager, MemoryManager, SessionState, errors, events
 from memman.archive.lines import Header, RecordLine, Trailer
 from memman.events import CompressionResult, Event
-from memman.explaining.trail import EntryState
+from memman.explain.history import EntryState
 from memman.records import Record
 from tests.docs.pages import DOCS, code, table
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from memman import MemoryConfig, MemoryManager
-from memman.entries import Draft
+from memman.entries import NewEntry
 from memman.formats import (
     BUILTIN_FORMATS,
     AnthropicFormat,
@@ -17,7 +17,7 @@ from memman.formats import (
     GeminiFormat,
     format_named,
 )
-from memman.formats.rendering import Rendering
+from memman.formats.renderer import Rendering
 from memman.testing.formats import window_of
 
 SMALL = 1_000
@@ -79,9 +79,9 @@ def test_joined_messages_are_copied_few_times(of: Any) -> None:
             return joined
 
     size = 4_096
-    drafts = [Draft(type="message", role="user", content="u")] * size
+    new_entries = [NewEntry(type="message", role="user", content="u")] * size
     rendering = Rendering(Counted(), len)
-    rendering.update(window_of(drafts))
+    rendering.update(window_of(new_entries))
     [message] = rendering.messages()
     assert len(message["parts" if of is GeminiFormat else "content"]) == size
     assert copied <= 16 * size
@@ -111,10 +111,10 @@ def test_results_without_ids_find_their_calls_by_name_and_order() -> None:
     named = [
         {"role": "tool", "content": "r", **({"name": n} if n else {})} for n in ("a", "", "", "")
     ]
-    drafts = format_named("openai-chat").parse(
+    new_entries = format_named("openai-chat").parse(
         [{"role": "assistant", "content": None, "tool_calls": calls}, *named]
     )
-    assert [draft.name for draft in drafts[4:]] == ["a", "b", "a", "c"]
+    assert [new_entry.name for new_entry in new_entries[4:]] == ["a", "b", "a", "c"]
 
 
 def test_naming_documents_alike_is_linear() -> None:

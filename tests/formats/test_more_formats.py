@@ -27,7 +27,7 @@ from benchmarks.trajectories import DATA, read_trajectories
 from memman import BudgetExceeded, FormatError, MemoryConfig, MemoryManager
 from memman.formats import BUILTIN_FORMATS, detect_format, format_named
 from memman.formats.bedrock import sdk_messages
-from memman.formats.rendering import Rendering
+from memman.formats.renderer import Rendering
 from memman.formats.rules import RULES, check
 from memman.testing.formats import CONVERSATIONS, window_of
 from tests.examples import examples
@@ -300,9 +300,9 @@ CALLED = sorted(n for n, d in CONVERSATIONS.items() if any(e.type == "tool_call"
 @settings(max_examples=examples(60))
 @given(st.lists(DRAFTS, max_size=3), st.sampled_from(CALLED), st.sampled_from(TARGETS))
 def test_no_format_is_taken_for_another(names: list[str], called: str, form: str) -> None:
-    drafts = list(chain.from_iterable(CONVERSATIONS[name] for name in [*names, called]))
+    new_entries = list(chain.from_iterable(CONVERSATIONS[name] for name in [*names, called]))
     rendering = Rendering(format_named(form), len)
-    rendering.update(window_of(drafts))
+    rendering.update(window_of(new_entries))
     assert detect_format(list(rendering.messages())).name == form
 
 
@@ -310,9 +310,9 @@ def test_no_format_is_taken_for_another(names: list[str], called: str, form: str
 @given(st.lists(DRAFTS, min_size=1, max_size=3), st.sampled_from(TARGETS))
 def test_what_is_detected_reads_the_same_texts(names: list[str], form: str) -> None:
     """Messages without anything of a format's own may be taken for another's that reads them alike."""
-    drafts = list(chain.from_iterable(CONVERSATIONS[name] for name in names))
+    new_entries = list(chain.from_iterable(CONVERSATIONS[name] for name in names))
     rendering = Rendering(format_named(form), len)
-    rendering.update(window_of(drafts))
+    rendering.update(window_of(new_entries))
     messages = list(rendering.messages())
     found = detect_format(messages)
     said = [(d.type, d.role, d.name, d.content) for d in found.parse(messages)]

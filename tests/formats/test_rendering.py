@@ -22,10 +22,10 @@ from memman import (
 )
 from memman.formats import BUILTIN_FORMATS, OpenAIChatFormat
 from memman.formats.anthropic import AnthropicFormat
-from memman.formats.rendering import Rendering
+from memman.formats.renderer import Rendering
 from memman.formats.rules import check
 from memman.plugins import shared_plugins
-from memman.ports import Rendered, Turn
+from memman.protocols import Rendered, Turn
 from memman.stores import MemoryStore
 from memman.testing.formats import user, window_of
 from memman.window import Window
@@ -409,9 +409,9 @@ def test_a_rendering_that_was_interrupted_is_made_anew() -> None:
     whole = window_of([user(str(number)) for number in range(6)])
     form, grown = Interrupted(), Window()
     rendering = Rendering(form, len)
-    for slot in whole.slots:
+    for slot in whole.items:
         grown.add(slot.entry, False)
-        if slot is whole.slots[2]:
+        if slot is whole.items[2]:
             rendering.update(grown)
     form.left = 2
     with pytest.raises(KeyboardInterrupt):

@@ -13,7 +13,7 @@ import pytest
 
 from memman import MemoryConfig, MemoryManager
 from memman.archive import records_of
-from memman.explaining import Trail, compare
+from memman.explain import LogHistory, compare
 from memman.history import History
 from memman.report import write
 from tests.report.conversation import SESSION, eventful, hostile
@@ -110,12 +110,12 @@ def test_the_slider_shows_the_window_that_memman_folds(browser: Any, folder: Pat
             continue
         page.fill("#moment", str(seq))
         page.eval_on_selector("#list", "list => { list.scrollTop = 0; }")
-        slots = history.slots
+        items = history.items
         said = page.inner_text("#when")
-        noun = "entry" if len(slots) == 1 else "entries"
-        assert f"{sum(slot.tokens for slot in slots):,} tokens in {len(slots)} {noun}" in said
+        noun = "entry" if len(items) == 1 else "entries"
+        assert f"{sum(slot.tokens for slot in items):,} tokens in {len(items)} {noun}" in said
         shown = page.locator("#list .row .seq").all_inner_texts()
-        whole = [slot.entry.address for slot in slots]
+        whole = [slot.entry.address for slot in items]
         assert shown == whole[: len(shown)]
         assert len(shown) == len(whole) or len(shown) > 20
     seen.leave(folder / "eventful.html")
@@ -125,7 +125,7 @@ def test_search_counts_its_hits_and_goes_to_each(browser: Any, folder: Path) -> 
     seen = watched(browser)
     page = seen.open(folder / "eventful.html")
     memory = eventful()
-    log = Trail(list(enumerate(records_of(memory.export_session(SESSION)), 1)))
+    log = LogHistory(list(enumerate(records_of(memory.export_session(SESSION)), 1)))
     page.keyboard.press("/")
     assert page.evaluate("() => document.activeElement.id") == "query"
     assert find(page, "ord-8014").startswith("1 of")
@@ -163,7 +163,7 @@ def test_a_compression_opens_as_originals_beside_the_replacement(
 ) -> None:
     seen = watched(browser)
     page = seen.open(folder / "eventful.html")
-    trail = Trail(list(enumerate(records_of(eventful().export_session(SESSION)), 1)))
+    trail = LogHistory(list(enumerate(records_of(eventful().export_session(SESSION)), 1)))
     newest = compare(trail, trail.history.latest())
     page.wait_for_selector("#detail .pair")  # of the newest summary, until another is chosen
     page.click("#now")

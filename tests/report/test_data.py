@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from memman import MemoryManager, SessionNotFound
 from memman.archive import records_of
 from memman.entries import FilePart, ImagePart
-from memman.explaining import Trail, compare
+from memman.explain import LogHistory, compare
 from memman.history import History
 from memman.report.data import Report, ShownEntry, report_of
-from memman.report.folding import splices
+from memman.report.steps import splices
 from tests.report.conversation import SESSION, eventful
 
 
@@ -24,8 +24,8 @@ def memory() -> MemoryManager:
 
 
 @pytest.fixture(scope="module")
-def trail(memory: MemoryManager) -> Trail:
-    return Trail(list(enumerate(records_of(memory.export_session(SESSION)), 1)))
+def trail(memory: MemoryManager) -> LogHistory:
+    return LogHistory(list(enumerate(records_of(memory.export_session(SESSION)), 1)))
 
 
 @pytest.fixture(scope="module")
@@ -47,11 +47,11 @@ def windows(report: Report) -> Iterator[list[ShownEntry]]:
         yield [report.entries[number] for number in slots]
 
 
-def test_the_window_of_every_moment_is_that_of_the_fold(report: Report, trail: Trail) -> None:
+def test_the_window_of_every_moment_is_that_of_the_fold(report: Report, trail: LogHistory) -> None:
     history = History()
     for (seq, record), window in zip(trail.log, windows(report), strict=True):
         history.apply(seq, record)
-        slots = history.slots
+        slots = history.items
         assert [entry.id for entry in window] == [slot.entry.id for slot in slots]
         assert sum(entry.tokens for entry in window) == sum(slot.tokens for slot in slots)
 
@@ -83,7 +83,7 @@ def judged(report: Report, place: int) -> list[dict[str, str]]:
     return found
 
 
-def test_values_are_judged_as_diff_judges_them(report: Report, trail: Trail) -> None:
+def test_values_are_judged_as_diff_judges_them(report: Report, trail: LogHistory) -> None:
     number = 0
     for place, step in enumerate(report.steps):
         if step.kind != "compressed":
@@ -99,7 +99,7 @@ def test_values_are_judged_as_diff_judges_them(report: Report, trail: Trail) -> 
     assert number == len(trail.compressions) > 3
 
 
-def test_originals_are_those_of_the_comparison(report: Report, trail: Trail) -> None:
+def test_originals_are_those_of_the_comparison(report: Report, trail: LogHistory) -> None:
     for step in report.steps:
         if step.kind != "compressed":
             continue

@@ -12,7 +12,7 @@ import pytest
 from memman import MemoryManager, StoreError
 from memman.stores import SQLiteStore, open_store
 from memman.stores.drivers import Driver
-from memman.stores.sqlite_reading import SQLiteReader
+from memman.stores.sqlite_readonly import SQLiteReader
 
 _TRIGGER = """
 CREATE TRIGGER kept BEFORE DELETE ON record BEGIN

@@ -31,7 +31,7 @@ from memman.counting.models import model_ref
 from memman.entries import neutralised
 from memman.errors import MemmanError
 from memman.formats.text import _parse_text
-from memman.ports import SummaryReply, SummaryRequest
+from memman.protocols import SummaryReply, SummaryRequest
 
 _REQUEST = SummaryRequest(prompt="p", entries=(), previous_summary=None, target_tokens=10)
 _ROOT = Path(__file__).parents[2]
@@ -62,7 +62,7 @@ _GENERAL = (
 # Patterns that are compiled from a function's arguments. Their functions are driven instead, or the
 # pattern is the user's own.
 _DRIVEN = {
-    "memman.explaining.tracing": "words of the user's own, each escaped",
+    "memman.explain.trace": "words of the user's own, each escaped",
     "memman.cli.show": "the user's own --grep",
     "memman.formats.rulebook": "patterns of the rules below, each called with a constant",
     "memman.entries": "neutralised",

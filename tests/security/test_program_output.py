@@ -11,7 +11,7 @@ import pytest
 
 from memman import InvalidInput, MemoryConfig, MemoryManager
 from memman.errors import SummarizerFailed
-from memman.ports import SummaryRequest
+from memman.protocols import SummaryRequest
 from memman.report import render
 from memman.summarizers import CommandSummarizer
 

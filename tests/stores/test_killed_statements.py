@@ -22,7 +22,7 @@ from memman_postgres import steps
 from memman_postgres.tables import VERSION
 
 from memman import MemoryConfig, MemoryManager
-from memman.ports import Place
+from memman.protocols import StoredItem
 from memman.records import Cleared, Deleted, encode
 from memman.stores import SQLiteStore, sqlite_tables
 from memman.stores.schema import VERSIONS
@@ -107,8 +107,8 @@ def look(store: Any, session_id: str) -> Any:
         fed = [item.seq for item in store.feed(limit=100_000) if item.session_id == session_id]
         assert fed == [seq for seq, _ in log], "the feed is not the log"
     [info] = listed
-    assert (info.head, info.entries) == (snapshot.head, snapshot.ledger.entries)
-    return log, window, found, msgspec.json.encode(snapshot.ledger), info.tokens
+    assert (info.head, info.entries) == (snapshot.head, snapshot.totals.entries)
+    return log, window, found, msgspec.json.encode(snapshot.totals), info.tokens
 
 
 def prepared(store: Any, session_id: str) -> None:
@@ -116,7 +116,7 @@ def prepared(store: Any, session_id: str) -> None:
     store.append(session_id, tuple([added(name, tokens=3) for name in "abcde"]))
     epoch = store.state(session_id)[1]
     store.commit(session_id, epoch, (summary_of("k", ["a", "b"]),),
-                 [Place(0, 0, 1), *[Place(seq, -1, seq) for seq in (3, 4, 5)]], 5)  # fmt: skip
+                 [StoredItem(0, 0, 1), *[StoredItem(seq, -1, seq) for seq in (3, 4, 5)]], 5)  # fmt: skip
 
 
 def nothing(store: Any, session_id: str) -> None:
@@ -133,7 +133,7 @@ def append_many(store: Any, session_id: str, _epoch: int) -> None:
 
 def compress(store: Any, session_id: str, epoch: int) -> None:
     record = summary_of("x", ["c", "d"])
-    places = [Place(6, 0, 1), Place(0, 0, 3), Place(5, -1, 5)]
+    places = [StoredItem(6, 0, 1), StoredItem(0, 0, 3), StoredItem(5, -1, 5)]
     store.commit(session_id, epoch, (record,), places, 6)
 
 
@@ -147,7 +147,10 @@ def bring_in(store: Any, session_id: str, _epoch: int) -> None:
         *[added(f"n{number}", tokens=2) for number in range(12)],
         summary_of("x", ["n0", "n1"]),
     ]
-    places = [Place(-12, 0, 1), *[Place(-number, -1, number + 1) for number in range(2, 12)]]
+    places = [
+        StoredItem(-12, 0, 1),
+        *[StoredItem(-number, -1, number + 1) for number in range(2, 12)],
+    ]
     store.commit(session_id, 0, records, places, 13, expect_head=0)
 
 
@@ -157,7 +160,7 @@ def erase(store: Any, session_id: str, _epoch: int) -> None:
 
 def delete_entries(store: Any, session_id: str, epoch: int) -> None:
     record = Deleted(id="x", at=AT, ids=("c",), entries=1, tokens=3)
-    places = [Place(6, 0, 1), Place(4, -1, 4), Place(5, -1, 5)]
+    places = [StoredItem(6, 0, 1), StoredItem(4, -1, 4), StoredItem(5, -1, 5)]
     store.commit(session_id, epoch, (record,), places, 6, erase=frozenset({"c"}))
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from memman.errors import InvalidInput
-from memman.ports import Appended, FeedItem, Place
+from memman.protocols import Appended, FeedItem, StoredItem
 from memman.records import Record
 from memman.stores import MemoryStore
 from memman.testing import StoreConformance, broken_laws, laws_of
@@ -25,7 +25,7 @@ class WithoutEpochCheck(MemoryStore):
         session_id: str,
         epoch: int,
         records: Sequence[Record],
-        window: Sequence[Place],
+        window: Sequence[StoredItem],
         floor: int,
         **expected: Any,
     ) -> Appended:

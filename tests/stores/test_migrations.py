@@ -94,7 +94,7 @@ def test_the_totals_of_a_migrated_session_go_on(path: str, store: SQLiteStore) -
     )  # fmt: skip
     snapshot = store.load("trip")
     assert snapshot is not None
-    assert (snapshot.ledger.entries, snapshot.ledger.tokens) == (after.entries, after.tokens)
+    assert (snapshot.totals.entries, snapshot.totals.tokens) == (after.entries, after.tokens)
 
 
 def test_no_number_of_a_session_is_given_twice(path: str) -> None:

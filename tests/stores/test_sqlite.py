@@ -27,7 +27,7 @@ from memman import (
     StoreFull,
 )
 from memman.plugins import shared_plugins
-from memman.ports import Place
+from memman.protocols import StoredItem
 from memman.records import Added
 from memman.stores import SQLiteStore, no_store, open_store, without_password
 from memman.testing import StoreConformance
@@ -201,7 +201,7 @@ def test_an_append_writes_one_row_whatever_the_window_is_and_sixteen_ids_at_once
     store: SQLiteStore,
 ) -> None:
     store.append("s", tuple([added(f"e{number}") for number in range(2_000)]))
-    places = [Place(seq, -1, seq) for seq in range(1, 2_001)]
+    places = [StoredItem(seq, -1, seq) for seq in range(1, 2_001)]
     store.commit("s", 0, (summary_of("k", []),), places, 2_001)
     assert store._open is not None
     written = []

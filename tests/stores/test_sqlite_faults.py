@@ -25,7 +25,7 @@ import pytest
 
 from memman import MemmanError, MemoryConfig, MemoryManager, StoreBusy, StoreError
 from memman.plugins import shared_plugins
-from memman.ports import Store
+from memman.protocols import Store
 from memman.stores import SQLiteStore, open_store
 from memman.stores import sqlite_file as module
 from memman.stores.drivers import Driver

@@ -9,7 +9,7 @@ import pytest
 
 from memman import MemoryManager
 from memman.compression import summary_request
-from memman.ports import SummaryRequest
+from memman.protocols import SummaryRequest
 from memman.testing.summarizers import conversation
 
 

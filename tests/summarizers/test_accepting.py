@@ -27,8 +27,8 @@ from memman import (
     hookimpl,
     plugins,
 )
-from memman.doors import AsyncDoor, SyncDoor
 from memman.plugins import PluginInfo, Plugins
+from memman.runtime import AsyncRuntime, SyncRuntime
 from memman.stores import MemoryStore
 from memman.summarizers import Asker, Summarizers
 from memman.testing import ScriptedSummarizer, record_events
@@ -441,7 +441,7 @@ def _limits(model: str | None) -> tuple[int, int, int] | None:
 def test_how_much_it_takes_is_its_own_word_or_its_models_limit(
     attributes: dict[str, Any], limit: int | None
 ) -> None:
-    assert Asker(Limited(**attributes), SyncDoor(), _limits).max_input_tokens == limit
+    assert Asker(Limited(**attributes), SyncRuntime(), _limits).max_input_tokens == limit
 
 
 @pytest.mark.parametrize("wrong", [0, -1, True, "many", 1.5])
@@ -469,7 +469,7 @@ def test_a_models_limits_are_those_that_plugins_and_refusals_taught(found: Plugi
 
 
 def test_a_callable_has_no_limit_that_is_known() -> None:
-    summarizers = Summarizers(AsyncDoor(), plugins.shared_plugins, _limits)
+    summarizers = Summarizers(AsyncRuntime(), plugins.shared_plugins, _limits)
     summarizers.give(lambda prompt: "x")
     asker = summarizers.chosen(None, None)
     assert asker is not None

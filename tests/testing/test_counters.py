@@ -12,7 +12,7 @@ import pytest
 
 from memman.counting import BYTES4, CHARS4, builtin_specs, estimator_for, model_ref
 from memman.errors import CounterUnavailable
-from memman.ports import CounterSpec, LocalCounter, ModelRef
+from memman.protocols import CounterSpec, LocalCounter, ModelRef
 from memman.testing import (
     CounterConformance,
     CounterSpecConformance,

@@ -13,7 +13,7 @@ from memman.formats import (
     OpenAIResponsesFormat,
     TextFormat,
 )
-from memman.ports import Format, Rendered, Turn
+from memman.protocols import Format, Rendered, Turn
 from memman.testing import FormatConformance, broken_laws
 
 OPENAI = [
@@ -314,10 +314,10 @@ class Shared(OpenAIChatFormat):
     """Changes the messages that it is given."""
 
     def parse(self, messages):
-        drafts = super().parse(copy.deepcopy(messages))
+        new_entries = super().parse(copy.deepcopy(messages))
         for message in messages:
             message["times seen"] = message.get("times seen", 0) + 1
-        return drafts
+        return new_entries
 
 
 def kit_for(form: type[OpenAIChatFormat]) -> type[FormatConformance]:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from memman.counting.aside import aside
-from memman.ports import CounterSpec, ModelRef
+from memman.protocols import CounterSpec, ModelRef
 from memman.testing import Answer, RemoteCounterConformance
 
 KEY = "key-of-the-test"

@@ -232,7 +232,9 @@ SLOW = {  # each waits as long as the first law that `WaitsTooLong` breaks
 @pytest.mark.parametrize(
     ("kind", "law"),
     [
-        pytest.param(kind, law, marks=pytest.mark.long if law in SLOW else (), id=f"{kind.__name__}-{law}")
+        pytest.param(
+            kind, law, marks=pytest.mark.long if law in SLOW else (), id=f"{kind.__name__}-{law}"
+        )
         for kind, law in BROKEN
     ],
 )

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from memman.compression import heuristic_summary
-from memman.ports import Summarizer, SummaryReply, SummaryRequest, SummaryUsage
+from memman.protocols import Summarizer, SummaryReply, SummaryRequest, SummaryUsage
 from memman.testing import (
     AsyncScriptedSummarizer,
     ScriptedSummarizer,

@@ -10,7 +10,7 @@ from memman.formats.logs.claude_code import ClaudeCodeLog
 from memman.formats.logs.codex import CodexLog
 from memman.formats.logs.otel import OTelMessages
 from memman.formats.logs.sharegpt import ShareGPT
-from memman.ports import ImportFormat
+from memman.protocols import ImportFormat
 
 __all__ = ["IMPORT_FORMATS", "detect_log"]
 

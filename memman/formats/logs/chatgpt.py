@@ -10,13 +10,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from memman.entries import Content, Draft, OpaquePart, Part, TextPart, encode_json
+from memman.display import safe_repr
+from memman.entries import Content, NewEntry, OpaquePart, Part, TextPart, encode_json
 from memman.errors import FormatError
 from memman.formats.logs.reading import beside_entry
 from memman.formats.parts import opaque
 from memman.formats.patch import others
-from memman.ports import ReadEntry, ReadItem
-from memman.showing import shown
+from memman.protocols import ReadEntry, ReadItem
 
 _NAME = "chatgpt-export"
 _OF_MESSAGE = frozenset(("author", "content", "create_time", "update_time", "recipient"))
@@ -44,13 +44,13 @@ class ChatGPTExport:
         number = 0
         for item in items:
             for message, live in _walked(item):
-                draft = _draft(number, message)
+                new_entry = _draft(number, message)
                 number += 1
-                if draft is not None:
+                if new_entry is not None:
                     rest = {
                         k: v for k, v in others(message, _OF_MESSAGE).items() if v not in (None, {})
                     }
-                    yield ReadEntry(beside_entry(draft, _NAME, rest), _time(message), not live)
+                    yield ReadEntry(beside_entry(new_entry, _NAME, rest), _time(message), not live)
 
 
 def _walked(item: dict[str, Any]) -> Iterator[tuple[dict[str, Any], bool]]:
@@ -75,7 +75,7 @@ def _walked(item: dict[str, Any]) -> Iterator[tuple[dict[str, Any], bool]]:
 def _path(mapping: dict[str, Any], at: Any) -> list[str]:
     """The nodes from the root to the current one; the mapping itself is in no order."""
     if not isinstance(at, str) or at not in mapping:
-        raise FormatError(f"its current_node {shown(at, 60)} is not in its mapping")
+        raise FormatError(f"its current_node {safe_repr(at, 60)} is not in its mapping")
     path: list[str] = []
     seen: set[str] = set()
     while isinstance(at, str) and at in mapping and at not in seen:
@@ -107,7 +107,7 @@ def _time(message: dict[str, Any]) -> str | None:
         return None
 
 
-def _draft(number: int, message: dict[str, Any]) -> Draft | None:
+def _draft(number: int, message: dict[str, Any]) -> NewEntry | None:
     author = message.get("author")
     role = author.get("role") if isinstance(author, dict) else None
     if role not in ("system", "user", "assistant", "tool"):
@@ -117,13 +117,13 @@ def _draft(number: int, message: dict[str, Any]) -> Draft | None:
         return None
     recipient = message.get("recipient")
     if role == "assistant" and isinstance(recipient, str) and recipient not in ("all", ""):
-        return Draft(type="tool_call", role="assistant", content=content, name=recipient)
+        return NewEntry(type="tool_call", role="assistant", content=content, name=recipient)
     if role == "tool":
         name = author.get("name") if isinstance(author, dict) else None
         named = name if isinstance(name, str) else None
-        return Draft(type="tool_result", role="tool", content=content, name=named)
+        return NewEntry(type="tool_result", role="tool", content=content, name=named)
     own: Any = role
-    return Draft(type="message", role=own, content=content)
+    return NewEntry(type="message", role=own, content=content)
 
 
 def _content(content: Any) -> Content:

@@ -14,12 +14,12 @@ from typing import Any
 
 import msgspec
 
-from memman.entries import Draft, text_of
+from memman.entries import NewEntry, text_of
 from memman.errors import FormatError
 from memman.formats.anthropic import AnthropicFormat
 from memman.formats.logs.reading import beside_entry, one
 from memman.formats.patch import others
-from memman.ports import Compaction, LeftOut, ReadEntry, ReadItem
+from memman.protocols import Compaction, LeftOut, ReadEntry, ReadItem
 
 _NAME = "claude-code"
 _SPOKEN = ("user", "assistant")
@@ -218,14 +218,14 @@ def _entries(line: Line, index: int, names: dict[str, str]) -> list[ReadEntry]:
     message = _dict(line.get("message"))
     plain = {"role": line.get("type"), "content": message.get("content") or ""}
     try:
-        drafts = AnthropicFormat().parse([plain])
+        new_entries = AnthropicFormat().parse([plain])
     except FormatError as error:
         said = str(error).removeprefix("message 0: ")
         raise FormatError(f"the message with uuid {line['uuid']}: {said}", index) from None
     rest = others(line, _OF_LINE) | {key: message[key] for key in _KEPT if key in message}
     found = []
-    for place, draft in enumerate(drafts):
-        own = _named(draft, index, names)
+    for place, new_entry in enumerate(new_entries):
+        own = _named(new_entry, index, names)
         own = own if place else beside_entry(own, _NAME, rest)
         found.append(ReadEntry(own, _time(line)))
     return found
@@ -236,15 +236,15 @@ def _left_behind(entries: list[ReadEntry]) -> list[ReadEntry]:
 
 
 def _said(entries: list[ReadEntry]) -> str:
-    return "\n".join(text_of(entry.draft.content) for entry in entries)
+    return "\n".join(text_of(entry.new_entry.content) for entry in entries)
 
 
-def _named(draft: Draft, index: int, names: dict[str, str]) -> Draft:
+def _named(new_entry: NewEntry, index: int, names: dict[str, str]) -> NewEntry:
     """The draft with a label of its line's, and a result with the name of its call."""
-    if draft.type == "tool_call" and draft.call_id:
-        names[draft.call_id] = draft.name or ""
-    name = draft.name
-    if draft.type == "tool_result" and name is None:
-        name = names.pop(draft.call_id or "", None)
-    label = None if draft.message_id is None else str(index)
-    return msgspec.structs.replace(draft, message_id=label, name=name)
+    if new_entry.type == "tool_call" and new_entry.call_id:
+        names[new_entry.call_id] = new_entry.name or ""
+    name = new_entry.name
+    if new_entry.type == "tool_result" and name is None:
+        name = names.pop(new_entry.call_id or "", None)
+    label = None if new_entry.message_id is None else str(index)
+    return msgspec.structs.replace(new_entry, message_id=label, name=name)

@@ -16,7 +16,7 @@ from memman.errors import FormatError
 from memman.formats.batches import may_cut
 from memman.formats.logs.reading import one
 from memman.formats.openai_responses import OpenAIResponsesFormat
-from memman.ports import Compaction, ReadEntry, ReadItem
+from memman.protocols import Compaction, ReadEntry, ReadItem
 
 _NAME = "codex"
 # No set: what a line says its type is may be anything, also what cannot be in one.
@@ -74,16 +74,18 @@ def _read(line: Any) -> tuple[str, dict[str, Any]]:
 def _entries(run: list[_Item], part: int) -> Iterator[ReadEntry]:
     """The entries of a run of items, one for each."""
     try:
-        drafts = OpenAIResponsesFormat().parse([item.payload for item in run])
+        new_entries = OpenAIResponsesFormat().parse([item.payload for item in run])
     except FormatError as error:
         if error.index is None:
             raise
         said = str(error).removeprefix(f"message {error.index}: ")
         raise FormatError(f"its response_item: {said}", run[error.index].index) from None
-    for item, draft in zip(run, drafts, strict=True):
-        if draft.message_id is not None:
-            draft = msgspec.structs.replace(draft, message_id=f"{part}-{draft.message_id}")
-        yield ReadEntry(draft, item.at)
+    for item, new_entry in zip(run, new_entries, strict=True):
+        if new_entry.message_id is not None:
+            new_entry = msgspec.structs.replace(
+                new_entry, message_id=f"{part}-{new_entry.message_id}"
+            )
+        yield ReadEntry(new_entry, item.at)
 
 
 def _summary(payload: dict[str, Any]) -> str:
@@ -92,6 +94,6 @@ def _summary(payload: dict[str, Any]) -> str:
     if isinstance(message, str) and message.strip():
         return message
     history = payload.get("replacement_history")
-    drafts = OpenAIResponsesFormat().parse(history) if isinstance(history, list) else []
-    texts = [text_of(draft.content) for draft in drafts]
+    new_entries = OpenAIResponsesFormat().parse(history) if isinstance(history, list) else []
+    texts = [text_of(new_entry.content) for new_entry in new_entries]
     return "\n\n".join(text for text in texts if text) or "[the summary is encrypted]"

@@ -10,12 +10,12 @@ from typing import Any
 
 import msgspec
 
-from memman.entries import Draft, ImagePart, Part, TextPart
+from memman.display import shape_of
+from memman.entries import ImagePart, NewEntry, Part, TextPart
 from memman.errors import FormatError
 from memman.formats.logs.reading import one, text_at
 from memman.formats.parts import opaque
-from memman.ports import Compaction, ReadEntry, ReadItem
-from memman.showing import shape_of
+from memman.protocols import Compaction, ReadEntry, ReadItem
 
 _NAME = "otel"
 _INPUT, _OUTPUT = "gen_ai.input.messages", "gen_ai.output.messages"
@@ -92,7 +92,7 @@ def _entries(number: int, message: Any) -> list[ReadItem]:
             f"message {number} is not one of OTel's: it needs a role and typed parts: {shape_of(message)}",
             number,
         )
-    tools: list[Draft] = []
+    tools: list[NewEntry] = []
     said: list[Part] = []
     found: list[ReadItem] = []
     for part in message["parts"]:
@@ -106,29 +106,29 @@ def _entries(number: int, message: Any) -> list[ReadItem]:
                 said.append(_part(part))
     if said:
         found.append(ReadEntry(_message(number, message["role"], said, bool(tools))))
-    return found + [ReadEntry(draft) for draft in tools]
+    return found + [ReadEntry(new_entry) for new_entry in tools]
 
 
-def _message(number: int, role: Any, said: list[Part], calls: bool) -> Draft:
+def _message(number: int, role: Any, said: list[Part], calls: bool) -> NewEntry:
     content: Any = tuple(said)
     if len(said) == 1 and isinstance(said[0], TextPart):
         content = said[0].text
     if role == "tool":
-        return Draft(type="tool_result", role="tool", content=content)
+        return NewEntry(type="tool_result", role="tool", content=content)
     label = str(number) if calls else None
-    return Draft(type="message", role=role, content=content, message_id=label)
+    return NewEntry(type="message", role=role, content=content, message_id=label)
 
 
-def _tool(number: int, part: dict[str, Any]) -> Draft:
+def _tool(number: int, part: dict[str, Any]) -> NewEntry:
     call_id, name = part.get("id"), part.get("name")
     call_id = call_id if isinstance(call_id, str) and call_id else None
     name = name if isinstance(name, str) else None
     if part["type"] == "tool_call":
         said = text_at("the arguments of a call", part.get("arguments"))
-        return Draft(type="tool_call", role="assistant", content=said, name=name or "tool",
+        return NewEntry(type="tool_call", role="assistant", content=said, name=name or "tool",
                      call_id=call_id, message_id=str(number))  # fmt: skip
     answer = part.get("response", part.get("result"))
-    return Draft(type="tool_result", role="tool", content=text_at("a response", answer),
+    return NewEntry(type="tool_result", role="tool", content=text_at("a response", answer),
                  name=name, call_id=call_id)  # fmt: skip
 
 

@@ -7,19 +7,19 @@ from typing import Any
 
 import msgspec
 
-from memman.entries import Draft, encode_json
+from memman.entries import NewEntry, encode_json
 from memman.errors import FormatError, InvalidInput
 
 
-def beside_entry(draft: Draft, log: str, rest: dict[str, Any]) -> Draft:
+def beside_entry(new_entry: NewEntry, log: str, rest: dict[str, Any]) -> NewEntry:
     """The draft with what its log has beside it in its metadata, under the log's name.
 
     Not in `raw`: no provider is ever sent it, so it must not count as a part of the conversation.
     """
     if not rest:
-        return draft
+        return new_entry
     encoded = encode_json({log: rest}, "what the log has beside the entry")
-    return msgspec.structs.replace(draft, metadata_json=encoded)
+    return msgspec.structs.replace(new_entry, metadata_json=encoded)
 
 
 def text_at(place: str, value: Any) -> str:

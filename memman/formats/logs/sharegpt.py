@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from memman.entries import Draft
+from memman.display import safe_repr, shape_of
+from memman.entries import NewEntry
 from memman.errors import FormatError
 from memman.formats.logs.reading import beside_entry, text_at
 from memman.formats.patch import others
-from memman.ports import ReadEntry, ReadItem
-from memman.showing import shape_of, shown
+from memman.protocols import ReadEntry, ReadItem
 
 _NAME = "sharegpt"
 _ROLES = {"human": "user", "user": "user", "gpt": "assistant", "assistant": "assistant",
@@ -55,19 +55,19 @@ def _turns(item: Any) -> list[Any]:
     return turns if isinstance(turns, list) else [item]
 
 
-def _draft(index: int, turn: Any) -> Draft:
+def _draft(index: int, turn: Any) -> NewEntry:
     who = turn.get("from") if isinstance(turn, dict) else None
     if not isinstance(who, str):
         raise FormatError(f"turn {index} does not say whom it is from: {shape_of(turn)}", index)
     said = text_at(f"turn {index}", turn.get("value"))
     role: Any = _ROLES.get(who.lower())
     if who.lower() in _CALLS:
-        draft = Draft(type="tool_call", role="assistant", content=said, name="function")
+        new_entry = NewEntry(type="tool_call", role="assistant", content=said, name="function")
     elif who.lower() in _RESULTS:
-        draft = Draft(type="tool_result", role="tool", content=said, name="function")
+        new_entry = NewEntry(type="tool_result", role="tool", content=said, name="function")
     elif role is not None:
-        draft = Draft(type="message", role=role, content=said)
+        new_entry = NewEntry(type="message", role=role, content=said)
     else:
         known = ", ".join([*_ROLES, *_CALLS, *_RESULTS])
-        raise FormatError(f"turn {index} is from {shown(who, 60)}; known are {known}", index)
-    return beside_entry(draft, _NAME, others(turn, _OURS))
+        raise FormatError(f"turn {index} is from {safe_repr(who, 60)}; known are {known}", index)
+    return beside_entry(new_entry, _NAME, others(turn, _OURS))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from memman.errors import StoreConflict
-from memman.ports import Appended
+from memman.protocols import Appended
 from memman.testing.laws import finished, refused
 from memman.testing.stores.making import Making
 from memman.testing.stores.records import added, one_of_each, one_of_each_plain

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tracemalloc
 
 from memman.errors import StoreConflict
-from memman.ports import Appended, Place
+from memman.protocols import Appended, StoredItem
 from memman.records import Added
 from memman.testing.laws import in_threads, refused
 from memman.testing.stores.looking import filled, ids_shown, own_place, places_of, snapshot_of
@@ -95,7 +95,9 @@ class Committing(Making):
     def test_places_at_or_below_zero_refer_to_the_records_of_the_commit(self) -> None:
         store = self.make_store()
         records = (added("a"), added("b"), added("c"))
-        store.commit("s", 0, records, [Place(-2, -1, 1), Place(0, -1, 3)], 3, expect_head=0)
+        store.commit(
+            "s", 0, records, [StoredItem(-2, -1, 1), StoredItem(0, -1, 3)], 3, expect_head=0
+        )
         assert ids_shown(store) == ["c", "a"]
         assert [place.seq for place, _ in snapshot_of(store).window] == [3, 1]
 
@@ -107,7 +109,7 @@ class Committing(Making):
 
     def test_a_commit_may_begin_a_session(self) -> None:
         store = self.make_store()
-        store.commit("s", 0, (added("a"), added("b")), [Place(0, -1, 1), Place(-1, -1, 2)], 2,
+        store.commit("s", 0, (added("a"), added("b")), [StoredItem(0, -1, 1), StoredItem(-1, -1, 2)], 2,
                      expect_head=0)  # fmt: skip
         assert ids_shown(store) == ["a", "b"]
 
@@ -115,18 +117,18 @@ class Committing(Making):
         store = filled(self.make_store())
         refused(
             StoreConflict,
-            lambda: store.commit("s", 0, (added("z"),), [Place(0, -1, 1)], 1, expect_head=0),
+            lambda: store.commit("s", 0, (added("z"),), [StoredItem(0, -1, 1)], 1, expect_head=0),
         )
         assert store.state("s") == (3, 0)
 
     def test_a_commit_takes_records_that_are_made_when_they_are_asked_for(self) -> None:
         store = self.make_store()
         records = Coming(1_300)
-        store.commit("s", 0, records, [Place(0, -1, 1), Place(-1_299, -1, 1_300)], 1_300)
+        store.commit("s", 0, records, [StoredItem(0, -1, 1), StoredItem(-1_299, -1, 1_300)], 1_300)
         assert ids_shown(store) == ["e0", "e1299"]
         assert [record.id for _, record in store.read("s", 0, 2_000)] == [r.id for r in records]
-        ledger = snapshot_of(store).ledger
-        assert (ledger.entries, ledger.tokens) == (1_300, 1_300)
+        totals = snapshot_of(store).totals
+        assert (totals.entries, totals.tokens) == (1_300, 1_300)
 
     def test_a_commit_whose_records_fail_on_the_way_changes_nothing(self) -> None:
         store = self.make_store()
@@ -151,7 +153,9 @@ class Committing(Making):
 
     def test_a_refused_commit_begins_no_session(self) -> None:
         store = self.make_store()
-        refused(StoreConflict, lambda: store.commit("s", 4, (added("z"),), [Place(0, -1, 1)], 1))
+        refused(
+            StoreConflict, lambda: store.commit("s", 4, (added("z"),), [StoredItem(0, -1, 1)], 1)
+        )
         assert store.load("s") is None
         assert list(store.sessions()) == []
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from memman.entries import encode_json
 from memman.errors import StoreConflict
-from memman.ports import Place
+from memman.protocols import StoredItem
 from memman.records import Added, Compressed, Deleted, encode
 from memman.testing.laws import refused
 from memman.testing.stores.looking import filled, ids_shown, own_place, places_of, snapshot_of
@@ -53,9 +53,9 @@ class Erasing(Making):
 
     def test_erasing_changes_neither_head_nor_epoch_nor_ledger(self) -> None:
         store = filled(self.make_store())
-        before = (store.state("s"), snapshot_of(store).ledger)
+        before = (store.state("s"), snapshot_of(store).totals)
         store.erase("s", frozenset({"a"}))
-        assert (store.state("s"), snapshot_of(store).ledger) == before
+        assert (store.state("s"), snapshot_of(store).totals) == before
 
     def test_a_commit_that_erases_does_both_or_neither(self) -> None:
         store = filled(self.make_store())
@@ -105,7 +105,7 @@ class Erasing(Making):
         store = filled(self.make_store())
         store.commit("s", 0, (clearing("x"),), (), 3)
         store.delete("s")
-        committed = store.commit("s", 0, (added("a"),), (Place(0, -1, 1),), 1, expect_head=0)
+        committed = store.commit("s", 0, (added("a"),), (StoredItem(0, -1, 1),), 1, expect_head=0)
         assert (committed.seqs, committed.head) == ((1,), 1)
         assert ids_shown(store) == ["a"]
 

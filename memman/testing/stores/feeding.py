@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from memman.errors import InvalidInput
-from memman.ports import FeedItem
+from memman.protocols import FeedItem
 from memman.records import encode
 from memman.testing.laws import in_threads, refused
 from memman.testing.stores.looking import by_session, fed_items, filled

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from memman.ports import FeedItem, Place, Snapshot, Store
+from memman.protocols import FeedItem, Snapshot, Store, StoredItem
 from memman.records import Record
 from memman.testing.stores.records import added
 from memman.window import Window
@@ -29,7 +29,7 @@ def snapshot_of(store: Store, session_id: str = "s") -> Snapshot:
 
 def ids_shown(store: Store) -> list[str]:
     """The ids of the window's entries, in order."""
-    return [slot.entry.id for slot in Window.from_snapshot(snapshot_of(store)).slots]
+    return [slot.entry.id for slot in Window.from_snapshot(snapshot_of(store)).items]
 
 
 def fed_items(store: Store, count: int, after: str = "") -> list[FeedItem]:
@@ -55,5 +55,5 @@ def own_place(position: int) -> tuple[int, int, int]:
     return (0, 0, position)
 
 
-def places_of(*rows: tuple[Any, ...]) -> list[Place]:
-    return [Place(*row) for row in rows]
+def places_of(*rows: tuple[Any, ...]) -> list[StoredItem]:
+    return [StoredItem(*row) for row in rows]

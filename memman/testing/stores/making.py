@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from memman.ports import Store
+from memman.protocols import Store
 
 
 class Making:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from memman.records import Ledger
+from memman.records import SessionTotals
 from memman.testing.stores.looking import filled, own_place, places_of, snapshot_of
 from memman.testing.stores.making import Making
 from memman.testing.stores.records import added, clearing, configuring, one_of_each, summary_of
@@ -48,11 +48,11 @@ class Reading(Making):
     def test_the_ledger_is_the_fold_of_the_records(self) -> None:
         store = self.make_store()
         records = [*one_of_each(), added("later", tokens=7), configuring("g2", target_ratio=0.4)]
-        ledger = Ledger()
+        totals = SessionTotals()
         for seq, record in enumerate(records, 1):
             store.append("s", (record,))
-            ledger = ledger.after(seq, record)
-        assert snapshot_of(self.reopen(store)).ledger == ledger
+            totals = totals.after(seq, record)
+        assert snapshot_of(self.reopen(store)).totals == totals
 
     def test_a_snapshot_does_not_change_when_the_session_does(self) -> None:
         store = filled(self.make_store())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from memman.ports import Place
+from memman.protocols import StoredItem
 from memman.testing.stores.lives import play
 from memman.testing.stores.looking import filled, ids_shown, snapshot_of
 from memman.testing.stores.making import Making
@@ -26,8 +26,8 @@ class Windows(Making):
         store.append("s", (added("a"),))
         store.append("s", (configuring("g"), added("b", pinned=True)))
         assert snapshot_of(store).window == (
-            (Place(1, -1, 1), added("a")),
-            (Place(3, -1, 3, True), added("b", pinned=True)),
+            (StoredItem(1, -1, 1), added("a")),
+            (StoredItem(3, -1, 3, True), added("b", pinned=True)),
         )
 
     def test_the_window_is_its_list_and_every_entry_added_after_the_floor(self) -> None:
@@ -46,14 +46,16 @@ class Windows(Making):
 
     def test_pins_and_positions_are_kept(self) -> None:
         store = filled(self.make_store())
-        places = [Place(2, -1, 2, True), Place(3, -1, 3), Place(1, -1, 9)]
+        places = [StoredItem(2, -1, 2, True), StoredItem(3, -1, 3), StoredItem(1, -1, 9)]
         store.commit("s", 0, (pinning("p", "b"),), places, 3)
         assert [place for place, _ in snapshot_of(self.reopen(store)).window] == places
 
     def test_each_replacement_of_a_compression_is_placed_on_its_own(self) -> None:
         store = filled(self.make_store())
         record = summary_of("k", ["a"], ["c"])
-        store.commit("s", 0, (record,), [Place(0, 0, 1), Place(2, -1, 2), Place(0, 1, 3)], 3)
+        store.commit(
+            "s", 0, (record,), [StoredItem(0, 0, 1), StoredItem(2, -1, 2), StoredItem(0, 1, 3)], 3
+        )
         assert ids_shown(store) == ["k/0", "b", "k/1"]
 
     def test_the_window_is_the_fold_of_the_log(self) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from memman.counting.clients import sent_name
-from memman.ports import ModelRef
+from memman.protocols import ModelRef
 from memman.tools import Tool, read_tools
 
 # Refused are an empty request, one that begins with the assistant, and blank text. Renderings are

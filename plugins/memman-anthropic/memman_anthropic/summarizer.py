@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from memman.counting.clients import Clients
-from memman.ports import SummaryReply
+from memman.protocols import SummaryReply
 from memman.summarizers import SYSTEM, ProviderSummarizer, billed
 from memman_anthropic.clients import of_anthropic
 

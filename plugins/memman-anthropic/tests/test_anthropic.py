@@ -15,7 +15,7 @@ from memman_anthropic.request import request_of
 
 from memman import plugins
 from memman.counting import (
-    Fallen,
+    CountFailure,
     RemoteMeter,
     builtin_specs,
     explain,
@@ -175,7 +175,7 @@ def test_without_a_key_the_reason_says_what_to_set(no_environment: pytest.Monkey
     model = model_ref(MODEL)
     meter = RemoteMeter(SPEC.factory(model), model, timeout=20)
     for answer in (meter.price(request("hi")), _awaited(SPEC.factory(model), request("hi"))):
-        assert isinstance(answer, Fallen)
+        assert isinstance(answer, CountFailure)
         assert answer.kind == "unavailable"
         assert "ANTHROPIC_API_KEY" in answer.reason
 

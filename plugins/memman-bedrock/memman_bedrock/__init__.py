@@ -11,7 +11,7 @@ from typing import Any
 
 from memman.counting.clients import require
 from memman.hookspecs import hookimpl
-from memman.ports import CounterSpec, ModelRef
+from memman.protocols import CounterSpec, ModelRef
 from memman.summarizers import model_named
 from memman_bedrock.counter import BedrockCounter
 from memman_bedrock.models import match

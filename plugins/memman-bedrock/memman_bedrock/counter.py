@@ -11,7 +11,7 @@ from memman.counting import failure_of, model_ref
 from memman.counting.aside import aside
 from memman.counting.remote import DEADLINE_SECONDS
 from memman.errors import CounterUnavailable
-from memman.ports import ModelRef
+from memman.protocols import ModelRef
 from memman_bedrock.clients import Clients, told
 from memman_bedrock.models import BedrockModel, bedrock_model, region_of
 from memman_bedrock.request import converse_input

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from memman.ports import ModelRef
+from memman.protocols import ModelRef
 
 SPELLED: Final = 30
 _SURE: Final = 20

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from memman.display import safe_repr
 from memman.errors import InvalidInput
 from memman.formats.bedrock import sdk_messages
-from memman.showing import shown
 from memman.tools import Tool, read_tools
 
 _OWN_TOOLS: Final = ("toolSpec", "systemTool", "cachePoint")
@@ -52,7 +52,7 @@ def _converse_tool(tool: Tool) -> Mapping[str, Any]:
     if any(key in tool.given for key in _OWN_TOOLS):
         return tool.given
     if tool.name is None:
-        raise InvalidInput(f"Bedrock has no tool such as {shown(dict(tool.given), 80)}")
+        raise InvalidInput(f"Bedrock has no tool such as {safe_repr(dict(tool.given), 80)}")
     return _spec(tool.name, tool.description, tool.schema)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from memman.counting import model_ref
-from memman.ports import SummaryReply
+from memman.protocols import SummaryReply
 from memman.summarizers import SYSTEM, ProviderSummarizer, billed
 from memman_bedrock.clients import Clients, told
 from memman_bedrock.models import bedrock_model, region_of

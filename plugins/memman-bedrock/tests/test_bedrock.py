@@ -26,7 +26,7 @@ from memman import (
     hookimpl,
     plugins,
 )
-from memman.counting import Fallen, RemoteMeter, model_ref
+from memman.counting import CountFailure, RemoteMeter, model_ref
 from memman.testing import Answer, LoopbackServer, RemoteCounterConformance, loopback
 from tests.patience import PATIENCE
 
@@ -132,7 +132,7 @@ def met(counter: BedrockCounter, ask: Ask, rendered: Any = None) -> Any:
     if ask is in_sync:
         return meter.price(rendered or request())
 
-    async def asked() -> TokenCount | Fallen:
+    async def asked() -> TokenCount | CountFailure:
         return await meter.aprice(rendered or request())
 
     return asyncio.run(asked())
@@ -395,7 +395,7 @@ def test_a_failure_is_told_by_its_kind(
 ) -> None:
     bedrock.answer_with(answer)
     fallen = met(counter_of(bedrock), ask)
-    assert isinstance(fallen, Fallen)
+    assert isinstance(fallen, CountFailure)
     assert fallen.kind == kind, fallen.reason
     assert SECRET not in fallen.reason
     assert len(bedrock.received) == requests

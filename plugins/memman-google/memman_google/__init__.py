@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from memman.counting.clients import require
 from memman.errors import CounterUnavailable
 from memman.hookspecs import hookimpl
-from memman.ports import CounterSpec, ModelRef
+from memman.protocols import CounterSpec, ModelRef
 from memman.summarizers import model_named
 from memman_google.counter import GoogleCounter
 from memman_google.doors import KEYS, developer_match, gemini_match, has_key, vertex_match

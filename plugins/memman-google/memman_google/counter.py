@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from memman.counting.aside import aside
 from memman.counting.clients import sent_name
-from memman.ports import ModelRef
+from memman.protocols import ModelRef
 from memman_google.clients import Clients
 from memman_google.request import config_of, contents_of
 

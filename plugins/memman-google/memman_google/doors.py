@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from typing import Final
 
-from memman.ports import ModelRef
+from memman.protocols import ModelRef
 
 KEYS: Final = ("GOOGLE_API_KEY", "GEMINI_API_KEY")
 # The SDK's; the newer name wins over the older.

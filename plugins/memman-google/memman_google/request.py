@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from memman.display import safe_repr
 from memman.errors import InvalidInput
-from memman.showing import shown
 from memman.tools import read_tools
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def _declared(tool: Any) -> Mapping[str, Any]:
     declarations = []
     for each in read_tools([tool]):
         if each.name is None:
-            raise InvalidInput(f"Gemini has no tool such as {shown(dict(each.given), 80)}")
+            raise InvalidInput(f"Gemini has no tool such as {safe_repr(dict(each.given), 80)}")
         described = {"description": each.description} if each.description else {}
         schema = {"parametersJsonSchema": dict(each.schema)}
         declarations.append({"name": each.name, **described, **schema})

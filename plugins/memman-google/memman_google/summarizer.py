@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from memman.ports import SummaryReply
+from memman.protocols import SummaryReply
 from memman.summarizers import SYSTEM, ProviderSummarizer, billed
 from memman_google.clients import Clients
 from memman_google.doors import wants_vertex

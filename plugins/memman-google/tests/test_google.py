@@ -30,7 +30,7 @@ from memman import (
     events,
     plugins,
 )
-from memman.counting import Fallen, RemoteMeter, model_ref
+from memman.counting import CountFailure, RemoteMeter, model_ref
 from memman.testing import Answer, LoopbackServer, RemoteCounterConformance, loopback
 from tests.patience import PATIENCE
 
@@ -273,7 +273,7 @@ def met(counter: GoogleCounter, ask: Ask, rendered: Any = None, **more: Any) -> 
     if ask is in_sync:
         return meter.price(rendered or request())
 
-    async def asked() -> TokenCount | Fallen:
+    async def asked() -> TokenCount | CountFailure:
         return await meter.aprice(rendered or request())
 
     return asyncio.run(asked())
@@ -303,7 +303,7 @@ def test_a_failure_is_told_by_its_kind_after_one_attempt(
 ) -> None:
     google.answer_with(answer)
     fallen = met(developer(google.url), ask)
-    assert isinstance(fallen, Fallen)
+    assert isinstance(fallen, CountFailure)
     assert (fallen.kind, fallen.retry_after) == (kind, wait), fallen.reason
     assert SECRET not in fallen.reason
     assert len(google.received) == 1

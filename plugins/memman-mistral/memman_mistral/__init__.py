@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from memman.errors import CounterUnavailable
 from memman.hookspecs import hookimpl
-from memman.ports import CounterSpec, ModelRef
+from memman.protocols import CounterSpec, ModelRef
 from memman_mistral.counter import MistralCounter
 from memman_mistral.models import vocabulary_of
 

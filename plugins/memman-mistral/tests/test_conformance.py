@@ -5,7 +5,7 @@ from __future__ import annotations
 import memman_mistral
 from memman_mistral.tokenizers import loaded
 
-from memman.ports import LocalCounter
+from memman.protocols import LocalCounter
 from memman.testing import CounterConformance
 
 

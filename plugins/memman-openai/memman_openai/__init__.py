@@ -12,7 +12,7 @@ import re
 from typing import Final
 
 from memman.hookspecs import hookimpl
-from memman.ports import CounterSpec, ModelRef
+from memman.protocols import CounterSpec, ModelRef
 from memman.summarizers import model_named
 from memman_openai.clients import of_azure, of_openai
 from memman_openai.counter import OpenAICounter

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from memman.counting.aside import aside
 from memman.counting.clients import Clients
-from memman.ports import ModelRef
+from memman.protocols import ModelRef
 from memman_openai.request import request_of
 
 # No connection is kept between two counts, so a client serves every thread and every event loop.

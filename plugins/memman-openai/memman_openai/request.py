@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from memman.counting.clients import sent_name
-from memman.ports import ModelRef
+from memman.protocols import ModelRef
 from memman.tools import Tool, read_tools
 
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from memman.counting.clients import Clients, host_of
 from memman.counting.failures import status_of
-from memman.ports import SummaryReply, SummaryRequest
+from memman.protocols import SummaryReply, SummaryRequest
 from memman.summarizers import SYSTEM, ProviderSummarizer, billed
 from memman_openai.clients import API, of_openai
 

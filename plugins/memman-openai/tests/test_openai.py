@@ -14,7 +14,7 @@ from memman_openai.request import request_of
 
 from memman import plugins
 from memman.counting import (
-    Fallen,
+    CountFailure,
     RemoteMeter,
     builtin_specs,
     explain,
@@ -126,7 +126,7 @@ def test_without_a_key_the_reason_says_what_to_set(monkeypatch: pytest.MonkeyPat
     assert found is not None
     counter = found[1]
     answer = RemoteMeter(counter, model_ref(MODEL), timeout=20).price(request("hi"))
-    assert isinstance(answer, Fallen)
+    assert isinstance(answer, CountFailure)
     assert answer.kind == "unavailable"
     assert "OPENAI_API_KEY" in answer.reason
 

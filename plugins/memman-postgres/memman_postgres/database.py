@@ -9,8 +9,8 @@ from typing import Any, Literal, NoReturn
 import psycopg
 from psycopg_pool import PoolTimeout
 
+from memman.display import safe_repr
 from memman.errors import StoreBusy, StoreError, StoreFull
-from memman.showing import shown
 from memman.stores.rows import UnknownRecord
 from memman.stores.settings import check_choice, check_seconds, check_switch, check_whole
 from memman_postgres.answers import Connection
@@ -38,7 +38,7 @@ class Database:
         create: bool = True,
     ) -> None:
         if not isinstance(url, str):
-            raise StoreError(f"{shown(url)} is no URL: write {_URL}")
+            raise StoreError(f"{safe_repr(url)} is no URL: write {_URL}")
         check_choice("durability", durability, ("fast", "full"))
         check_whole("pool_size", pool_size, least=1)
         check_seconds("timeout", timeout)

@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from memman.errors import StoreConflict
-from memman.ports import Appended, FeedItem, Place, SessionInfo, Snapshot
-from memman.records import Added, Ledger, Record, encode, tombstone
+from memman.protocols import Appended, FeedItem, SessionInfo, Snapshot, StoredItem
+from memman.records import Added, Record, SessionTotals, encode, tombstone
 from memman.stores.rows import (
     NO_LEDGER,
     NO_PLACES,
@@ -97,7 +97,7 @@ def commit(
     session_id: str,
     epoch: int,
     records: Sequence[Record],
-    window: Sequence[Place],
+    window: Sequence[StoredItem],
     floor: int,
     expect_head: int | None,
     erase: frozenset[str] = frozenset(),
@@ -108,7 +108,7 @@ def commit(
         return (yield from _all_appended(row, records))[0]
     if not fits(row, epoch, len(records), floor, expect_head):
         raise StoreConflict(conflict(session_id, (row.epoch, row.head), epoch, expect_head))
-    appended, ledger = yield from _all_appended(row, records)
+    appended, totals = yield from _all_appended(row, records)
     yield (
         "UPDATE memman_session SET epoch = %s, floor = %s, places = %s, folded = %s, ledger = %s"
         " WHERE number = %s",
@@ -117,7 +117,7 @@ def commit(
             floor,
             encoded_places(window, row.head),
             appended.head,
-            msgspec.json.encode(ledger),
+            msgspec.json.encode(totals),
             row.number,
         ),
     )
@@ -243,35 +243,37 @@ def _locked(session_id: str) -> Step[SessionRow]:
 
 
 def _appended(
-    row: SessionRow, ledger: Ledger, records: Sequence[Record], payloads: Sequence[bytes]
-) -> Step[tuple[Appended, Ledger]]:
+    row: SessionRow, totals: SessionTotals, records: Sequence[Record], payloads: Sequence[bytes]
+) -> Step[tuple[Appended, SessionTotals]]:
     """Puts the records that are not there behind the row's head, where the ledger stands."""
     known = yield from _seqs(row, [record.id for record in records])
-    found = placed(row.head, ledger, records, payloads, known)
+    found = placed(row.head, totals, records, payloads, known)
     if found.rows:
         [(position,)] = yield (
             "UPDATE memman_session SET head = %s, entries = %s, tokens = %s, "  # noqa: S608 - our own words
             f"position = {_POSITION} WHERE number = %s RETURNING position",
-            (found.head, found.ledger.entries, found.ledger.tokens, row.number),
+            (found.head, found.totals.entries, found.totals.tokens, row.number),
         )
         yield (
             "DELETE FROM memman_name WHERE session = %s AND id = ANY(%s)",
             (row.number, renamed(found, known)),
         )
         yield from _write(row, found, position)
-    return Appended(found.seqs, found.head, row.epoch, len(found.rows)), found.ledger
+    return Appended(found.seqs, found.head, row.epoch, len(found.rows)), found.totals
 
 
-def _all_appended(row: SessionRow, records: Sequence[Record]) -> Step[tuple[Appended, Ledger]]:
+def _all_appended(
+    row: SessionRow, records: Sequence[Record]
+) -> Step[tuple[Appended, SessionTotals]]:
     """What `_appended` does of however many, held a few at a time; and the ledger behind them."""
-    ledger = row.ledger_after((yield from _stretch(row, row.folded, row.head)))
+    totals = row.ledger_after((yield from _stretch(row, row.folded, row.head)))
     seqs: list[int] = []
     now = row
     for batch, payloads in in_batches(records):
-        some, ledger = yield from _appended(now, ledger, batch, payloads)
+        some, totals = yield from _appended(now, totals, batch, payloads)
         now = msgspec.structs.replace(now, head=some.head)
         seqs += some.seqs
-    return Appended(tuple(seqs), now.head, row.epoch, now.head - row.head), ledger
+    return Appended(tuple(seqs), now.head, row.epoch, now.head - row.head), totals
 
 
 def _write(row: SessionRow, found: Placed, position: int) -> Step[None]:

@@ -17,7 +17,7 @@ import psycopg
 from psycopg_pool import ConnectionPool, PoolTimeout
 
 from memman.errors import StoreError
-from memman.ports import Appended, FeedItem, Place, SessionInfo, Snapshot
+from memman.protocols import Appended, FeedItem, SessionInfo, Snapshot, StoredItem
 from memman.records import Record
 from memman.stores.rows import UNREADABLE, single
 from memman_postgres import steps
@@ -76,7 +76,7 @@ class PostgresStore(Database):
         session_id: str,
         epoch: int,
         records: Sequence[Record],
-        window: Sequence[Place],
+        window: Sequence[StoredItem],
         floor: int,
         *,
         expect_head: int | None = None,

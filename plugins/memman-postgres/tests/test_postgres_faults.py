@@ -124,7 +124,7 @@ def _outcome(memory: MemoryManager, store: PostgresStore) -> Any:
         log = store.read(session_id)
         assert [seq for seq, _ in log] == list(range(1, len(log) + 1))
         shown = [entry.text for entry in memory.get_active_entries(session_id)]
-        assert [slot.entry.text for slot in History.of(log).slots] == shown
+        assert [item.entry.text for item in History.of(log).items] == shown
         outcome.append(([type(record).__name__ for _, record in log], shown))
     return outcome
 

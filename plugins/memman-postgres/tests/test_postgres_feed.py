@@ -17,7 +17,7 @@ from memman_postgres.tables import schema as schema_script
 
 from benchmarks.feeds import follow_under_kills
 from memman import InvalidInput, MemoryConfig, MemoryManager, StoreError
-from memman.ports import FeedItem
+from memman.protocols import FeedItem
 from memman.testing.laws import in_threads
 from memman.testing.stores import added
 from tests.patience import PATIENCE

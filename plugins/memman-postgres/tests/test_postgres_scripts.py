@@ -17,7 +17,7 @@ from memman_postgres.tables import schema as script
 from postgres_kits import EmptiedKit, ids_in
 
 from memman import InvalidInput, MemoryManager, SessionNotFound, StoreError
-from memman.ports import Place
+from memman.protocols import StoredItem
 from memman.records import Cleared
 from memman.testing.stores import AT, added
 
@@ -157,7 +157,7 @@ def test_whatever_a_tenant_calls_another_one_keeps_all_and_shows_nothing(
             lambda: other.append(session, (added(draw.choice(ids), "of other"),)),
             lambda: other.append(session, (added("x", "of other"), added("y", "of other"))),
             lambda: other.commit(
-                session, state[1], (Cleared(id=uuid.uuid4().hex, at=AT),), (Place(0, -1, 1),)[:0],
+                session, state[1], (Cleared(id=uuid.uuid4().hex, at=AT),), (StoredItem(0, -1, 1),)[:0],
                 state[0],
             ) if state[0] else None,
             lambda: other.erase(session, frozenset(ids)),

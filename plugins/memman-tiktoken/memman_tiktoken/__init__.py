@@ -9,7 +9,7 @@ from __future__ import annotations
 from memman.counting import framing_of
 from memman.errors import CounterUnavailable
 from memman.hookspecs import hookimpl
-from memman.ports import CounterSpec, ModelRef
+from memman.protocols import CounterSpec, ModelRef
 from memman_tiktoken.backends import backend_for
 from memman_tiktoken.counter import FastCounter, TiktokenCounter
 from memman_tiktoken.models import ASSUMED, PUBLISHED, encoding_of

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from memman.counting import framing_of
-from memman.ports import LocalCounter, ModelRef
+from memman.protocols import LocalCounter, ModelRef
 
 # Below every counter that knows a vocabulary, above the counters of last resort (1 and less).
 MATCH = 2

@@ -6,7 +6,7 @@ import memman_tiktoken
 from memman_tiktoken import backends, vocabulary
 from memman_tiktoken.counter import FastCounter, TiktokenCounter
 
-from memman.ports import CounterSpec, LocalCounter
+from memman.protocols import CounterSpec, LocalCounter
 from memman.testing import CounterConformance
 
 

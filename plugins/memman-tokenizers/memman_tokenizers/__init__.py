@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from memman.errors import CounterUnavailable
 from memman.hookspecs import hookimpl
-from memman.ports import CounterSpec, ModelRef
+from memman.protocols import CounterSpec, ModelRef
 from memman_tokenizers.counter import TokenizerCounter
 from memman_tokenizers.settings import VARIABLE, file_for
 

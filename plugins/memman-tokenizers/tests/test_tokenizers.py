@@ -17,7 +17,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from memman import MemoryManager
 from memman.counting import builtin_specs, model_ref, resolve
 from memman.errors import CounterUnavailable
-from memman.ports import CounterSpec, LocalCounter
+from memman.protocols import CounterSpec, LocalCounter
 from memman.testing import CounterConformance
 from tests.examples import examples
 

@@ -1,0 +1,166 @@
+"""Packed archives: gzip by the standard library, zstd by an extra; told by the file's first bytes."""
+
+from __future__ import annotations
+
+import io
+import zlib
+from collections.abc import Callable
+from typing import Any, BinaryIO, Literal, cast
+
+from memman.about import how_to_install
+from memman.archive.limits import ArchiveLimits
+from memman.display import safe_repr
+from memman.errors import InvalidInput, StateError
+
+Packing = Literal["none", "gzip", "zstd"]
+"""How an archive is packed; zstd needs the extra `zstd`."""
+
+SUFFIXES: dict[str, Packing] = {".gz": "gzip", ".zst": "zstd"}
+_MAGICS: dict[bytes, Packing] = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
+MAGIC_BYTES = 4
+_LEVEL = {"gzip": 6, "zstd": 3}
+_WINDOW = 2**23  # a frame that wants more memory to be unpacked is refused; level 19 takes this
+_HARMLESS = 16 * 2**20  # so much may come of however little
+_CHUNK = 2**18
+
+ReadMore = Callable[[int], bytes]
+
+
+def packing_for(name: str, wanted: str | None) -> Packing:
+    """How a file of this name is packed: as it is wanted, else by its suffix."""
+    if wanted is None:
+        return next((how for end, how in SUFFIXES.items() if name.endswith(end)), "none")
+    if wanted not in ("none", "gzip", "zstd"):
+        raise InvalidInput(
+            f"packing={safe_repr(wanted)}: use 'none', 'gzip' or 'zstd', or None for the suffix"
+        )
+    return cast("Packing", wanted)
+
+
+def packing_of(start: bytes) -> Packing:
+    """How a file is packed, by its first bytes."""
+    return next((how for magic, how in _MAGICS.items() if start.startswith(magic)), "none")
+
+
+def packed(out: BinaryIO, packing: Packing) -> BinaryIO:
+    """A stream that packs what is written to it; closing it leaves `out` open."""
+    if packing == "gzip":
+        import gzip
+
+        # No name and no time: the same session gives the same bytes.
+        return cast("BinaryIO", gzip.GzipFile("", "wb", _LEVEL["gzip"], out, mtime=0))
+    writer = _zstandard().ZstdCompressor(level=_LEVEL["zstd"], write_checksum=True)
+    return cast("BinaryIO", writer.stream_writer(out, closefd=False))
+
+
+class Unpacked:
+    """Reads a file that may be packed, and never gives more than the limits allow.
+
+    Raises `StateError` where a limit is met or what is packed is broken.
+    """
+
+    def __init__(self, source: BinaryIO, limits: ArchiveLimits) -> None:
+        self._source = source
+        self._limits = limits
+        self._start = _read_start(source)
+        self.packing = packing_of(self._start)
+        self.broken = False  # whether what is packed could not be unpacked
+        self.taken = 0  # bytes of the file
+        self.given = 0  # bytes of what it unpacks to
+        self._read = self._raw if self.packing == "none" else self._unpacker()
+
+    def read(self) -> bytes:
+        """The next bytes; b"" at the end."""
+        chunk = self._read(_CHUNK)
+        self.given += len(chunk)
+        if self.packing != "none":
+            self._check_growth()
+        return chunk
+
+    def _raw(self, size: int) -> bytes:
+        """The next bytes of the file itself."""
+        chunk = self._start or self._source.read(size)
+        self._start = b""
+        self.taken += len(chunk)
+        if self.taken > self._limits.file_bytes:
+            raise StateError([_beyond("the file is larger", "file_bytes", self._limits)])
+        return chunk
+
+    def _check_growth(self) -> None:
+        limits = self._limits
+        if self.given > limits.unpacked_bytes:
+            raise StateError([_beyond("it unpacks to more", "unpacked_bytes", limits)])
+        if self.given > max(_HARMLESS, limits.ratio * self.taken):
+            raise StateError(
+                [
+                    _beyond(
+                        f"{self.taken:,} bytes unpack to {self.given:,} and more", "ratio", limits
+                    )
+                ]
+            )
+
+    def _unpacker(self) -> ReadMore:
+        raw = cast("BinaryIO", io.BufferedReader(_Raw(self._raw), _CHUNK))
+        if self.packing == "gzip":
+            import gzip
+
+            stream: Any = gzip.GzipFile(fileobj=raw)
+            broken: tuple[type[Exception], ...] = (OSError, EOFError, zlib.error)
+        else:
+            zstandard = _zstandard()
+            reader = zstandard.ZstdDecompressor(max_window_size=_WINDOW)
+            stream = reader.stream_reader(raw, read_across_frames=True)
+            broken = (zstandard.ZstdError,)
+
+        def read(size: int) -> bytes:
+            try:
+                return bytes(stream.read(size))
+            except broken as error:
+                self.broken = True
+                raise StateError([f"the {self.packing} file is broken: {error}"]) from None
+
+        return read
+
+
+class _Raw(io.RawIOBase):
+    """A file of a function that reads."""
+
+    def __init__(self, read: ReadMore) -> None:
+        self._more = read
+        self._rest = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._rest or self._more(len(buffer))
+        size = min(len(buffer), len(data))
+        buffer[:size], self._rest = data[:size], data[size:]
+        return size
+
+
+def _read_start(source: BinaryIO) -> bytes:
+    """The first bytes, as many as a magic has; a pipe may give fewer at a time."""
+    start = b""
+    while len(start) < MAGIC_BYTES and (more := source.read(MAGIC_BYTES - len(start))):
+        if not isinstance(more, bytes):
+            raise InvalidInput("an archive is bytes: open its file in binary mode, 'rb'")
+        start += more
+    return start
+
+
+def _beyond(what: str, name: str, limits: ArchiveLimits) -> str:
+    return (
+        f"{what} than limits.{name} allows ({getattr(limits, name):,}); if it is from somebody you "
+        f"trust, pass ArchiveLimits({name}=...)"
+    )
+
+
+def _zstandard() -> Any:
+    try:
+        import zstandard
+    except ImportError:
+        raise InvalidInput(
+            f"zstd needs an extra: {how_to_install('memman-core[zstd]')}; or use gzip, which needs nothing"
+        ) from None
+    return zstandard

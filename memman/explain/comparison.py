@@ -1,0 +1,138 @@
+"""What a compression replaced beside what stands for it, and which exact values came through."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+import msgspec
+
+from memman.entries import Entry
+from memman.explain.history import CompressionState, LogHistory
+from memman.explain.values import KeptIn, Values
+from memman.history import History, speaker_of
+from memman.records import Compressed, Replacement, ReplacementMethod
+
+
+class ComparedValue(msgspec.Struct, frozen=True, kw_only=True):
+    """An exact value of the originals (a path, an identifier, a number, a date, an address).
+
+    `seq` is the last original in which it stood. `kept` says where the window had it once the compression
+    was done: in the text of the replacement, in the ledger below that, or elsewhere. None: it was lost.
+    """
+
+    value: str
+    seq: int
+    kept: KeptIn | None
+
+
+class ComparedReplacement(msgspec.Struct, frozen=True, kw_only=True):
+    """Originals beside what a compression put in their place.
+
+    `originals` are added entries, also those that the replaced run only stood for. `tokens_before` is what
+    the run cost in the window. Without `entry` nothing stands for them.
+    """
+
+    method: ReplacementMethod
+    originals: tuple[Entry, ...]
+    entry: Entry | None
+    tokens_before: int
+    tokens_after: int
+    values: tuple[ComparedValue, ...]
+
+
+class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+    """A compression, replacement by replacement.
+
+    `values` is how many different exact values the originals have, `values_kept` how many of them were in
+    the window once it was done, `survival` the share of these (1.0 where there are none).
+    """
+
+    compression_id: str
+    seq: int
+    at: datetime
+    state: CompressionState
+    reason: str
+    tokens_before: int
+    tokens_after: int
+    values: int
+    values_kept: int
+    survival: float
+    replacements: tuple[ComparedReplacement, ...]
+
+
+def compare(trail: LogHistory, compression_id: str) -> Comparison:
+    """The comparison for a compression of the trail, in force or not."""
+    seq, record = trail.compressions[compression_id]
+    history = History.of(trail.until(seq))
+    tokens = {slot.entry.id: slot.tokens for slot in history.items}
+    history.apply(seq, record)
+    known = Values()
+    window = known.shown_in(slot.entry for slot in history.items)
+    placed = {slot.entry.id: slot.entry for slot in history.items if slot.compression == record.id}
+    compared = tuple(
+        _compared(item, pieces, history, tokens, window, known, placed)
+        for item, pieces in with_pieces(record)
+    )
+    kept = {each.value: False for item in compared for each in item.values}
+    kept |= {each.value: True for item in compared for each in item.values if each.kept}
+    survivors = sum(kept.values())
+    return Comparison(
+        compression_id=compression_id,
+        seq=seq,
+        at=record.at,
+        state=trail.state_of(compression_id),
+        reason=record.reason,
+        tokens_before=record.tokens_before,
+        tokens_after=record.tokens_after,
+        values=len(kept),
+        values_kept=survivors,
+        survival=survivors / len(kept) if kept else 1.0,
+        replacements=compared,
+    )
+
+
+def with_pieces(record: Compressed) -> list[tuple[Replacement, list[str]]]:
+    """Each replacement with all that it speaks for: a summary may stand for several runs."""
+    pieces: dict[str, list[str]] = {}
+    for item in record.replacements:
+        speaker = speaker_of(item)
+        if speaker is not None:
+            pieces.setdefault(speaker, []).extend(item.ids)
+    return [
+        (item, pieces[item.entry.id] if item.entry is not None else list(item.ids))
+        for item in record.replacements
+        if item.into is None
+    ]
+
+
+def _compared(
+    item: Replacement,
+    ids: Sequence[str],
+    history: History,
+    tokens: dict[str, int],
+    window: set[str],
+    known: Values,
+    placed: dict[str, Entry],
+) -> ComparedReplacement:
+    originals = tuple(history.unfolded(ids))
+    entry = None if item.entry is None else placed[item.entry.id]
+    return ComparedReplacement(
+        method=item.method,
+        originals=originals,
+        entry=entry,
+        tokens_before=sum(tokens[name] for name in ids),
+        tokens_after=entry.token_count.tokens if entry is not None else 0,
+        values=_judged(originals, entry.text if entry is not None else "", window, known),
+    )
+
+
+def _judged(
+    originals: Iterable[Entry], text: str, window: set[str], known: Values
+) -> tuple[ComparedValue, ...]:
+    """The values of the originals in the order in which they first stood, and where they are now."""
+    last = {value: entry.seq for entry in originals for value in known.of(entry)}
+    kept = known.kept(last, text, window)
+    return tuple(
+        ComparedValue(value=value, seq=seq, kept=kept.get(value)) for value, seq in last.items()
+    )

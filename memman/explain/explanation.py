@@ -1,0 +1,247 @@
+"""Why a session was or was not compressed, what would happen next, and what became of each entry."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from memman.compression import CompressionPlan
+from memman.explain.history import CompressionStatus, EntryState, EntryStatus
+from memman.explain.shares import Shares
+
+_MOST_STRETCHES = 6  # of entries in a line
+_MOST_SHARES = 5  # of tools, and of sources
+
+
+class Trigger(msgspec.Struct, frozen=True, kw_only=True):
+    """The window beside what starts a compression, and beside what one goes down to.
+
+    A compression is due (`over`) when `tokens` and `overhead_tokens`, which are in no entry, are together
+    over `max_tokens`, or when `entries` are over `max_entries`. None is no limit. An automatic one starts
+    beyond `starts_at_tokens` or `starts_at_entries`: the same, or less where it is prepared in the
+    background. `compresses` is whether the strategy has any step, `pinned_tokens` how many of the tokens
+    may neither be compressed nor cut from a context.
+    """
+
+    tokens: int
+    overhead_tokens: int
+    max_tokens: int
+    target_tokens: int
+    starts_at_tokens: int
+    entries: int
+    max_entries: int | None
+    target_entries: int | None
+    starts_at_entries: int | None
+    over: bool
+    auto_compress: bool
+    compresses: bool = True
+    pinned_tokens: int = 0
+
+
+class SummarizerState(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether there is a summarizer, and whether an automatic compression may ask it now, and why.
+
+    `holds_up` is whether that compression waits for it, since `on_failure` wants no digest in its place.
+    """
+
+    configured: bool
+    may_be_asked: bool
+    reason: str
+    holds_up: bool = False
+
+
+class Explanation(msgspec.Struct, frozen=True, kw_only=True):
+    """What compression did with a session, and what it would do next.
+
+    `reason` says why the window is not compressed further, `next` what would happen at the next add or
+    `compress`. `running` is whether a compression is under way, `last_attempt` what the last one that this
+    process tried said of itself ("" before the first). `entries` has what became of each entry
+    that was added since the last clear, `compressions` the same of each compression; both in log order.
+    `shares` has what fills the window: tokens by tool and source, and the largest entries.
+    `str()` of it is for people; for JSON it is plain data (`msgspec.to_builtins`).
+    """
+
+    session_id: str
+    reason: str
+    next: str
+    running: bool
+    last_attempt: str
+    trigger: Trigger
+    summarizer: SummarizerState
+    compressions: tuple[CompressionStatus, ...]
+    entries: tuple[EntryStatus, ...]
+    shares: Shares
+
+    def __str__(self) -> str:
+        last = self.compressions[-1] if self.compressions else None
+        lines = [
+            f"session {self.session_id}: {_size(self.trigger)}",
+            f"now: {self.reason}",
+            f"next: {self.next}",
+            f"summarizer: {self.summarizer.reason}",
+            f"last compression: {_told(last) if last else 'none'}",
+            *([f"last attempt: {self.last_attempt}"] if self._failed_since(last) else []),
+            *_by_state(self.entries),
+            *_filled(self.shares),
+        ]
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        counts = f"{len(self.entries):,} entries, {len(self.compressions):,} compressions"
+        return f"<Explanation {self.session_id}: {_size(self.trigger)}; {counts}; {self.reason}>"
+
+    def _failed_since(self, last: CompressionStatus | None) -> bool:
+        """Whether the last attempt was another one than the last compression, and did nothing."""
+        return bool(self.last_attempt) and (last is None or last.reason != self.last_attempt)
+
+
+def explained(
+    session_id: str,
+    trigger: Trigger,
+    summarizer: SummarizerState,
+    running: bool,
+    last_attempt: str,
+    waits: str,
+    plan: CompressionPlan | None,
+    compressions: Iterable[CompressionStatus],
+    entries: Iterable[EntryStatus],
+    shares: Shares,
+) -> Explanation:
+    """The explanation; `waits` is why none is to be expected where one is due, "" if one is, and then
+    `plan` is what it would do.
+    """
+    reason, then = _prospect(trigger, running, waits, plan)
+    return Explanation(
+        session_id=session_id,
+        reason=reason,
+        next=then,
+        running=running,
+        last_attempt=last_attempt,
+        trigger=trigger,
+        summarizer=summarizer,
+        compressions=tuple(compressions),
+        entries=tuple(entries),
+        shares=shares,
+    )
+
+
+def _prospect(
+    trigger: Trigger, running: bool, waits: str, plan: CompressionPlan | None
+) -> tuple[str, str]:
+    """Why the window is not compressed further, and what comes next."""
+    if running:
+        return "a compression is under way", "it lands when it is done; adding goes on meanwhile"
+    if not trigger.over:
+        return "within the limits", _until(trigger)
+    if not trigger.compresses:
+        refused = "nothing by itself: build_context raises BudgetExceeded"
+        return "over the limits, and the strategy never compresses", refused
+    if waits or plan is None:
+        return (
+            f"over the limits, and {waits}",
+            f"nothing before that is over; {_context(trigger)}",
+        )
+    if plan.tokens_after == plan.tokens_before and plan.entries_after == plan.entries_before:
+        reason = (
+            "over the limits, and nothing may go: "
+            "what is left is pinned, recent, without a result, or too little"
+        )
+        return reason, f"nothing until other entries come; {_context(trigger)}"
+    would = (
+        f"about {plan.tokens_before:,} -> {plan.tokens_after:,} tokens and "
+        f"{plan.entries_before:,} -> {plan.entries_after:,} entries"
+    )
+    if trigger.auto_compress:
+        return "over the limits, and not compressed yet", f"the next add compresses: {would}"
+    return (
+        "over the limits, and auto_compress is off",
+        f"nothing by itself; compress would: {would}",
+    )
+
+
+def _context(trigger: Trigger) -> str:
+    """What becomes of a context of a window that stays over its limits."""
+    if trigger.pinned_tokens + trigger.overhead_tokens > trigger.max_tokens:
+        return (
+            "build_context raises BudgetExceeded, since what is pinned is over the limit alone: unpin "
+            "some of it, or raise max_tokens"
+        )
+    room = " where what is pinned leaves room for it" if trigger.pinned_tokens else ""
+    return f"a context is cut to fit as it is built{room}"
+
+
+def _until(trigger: Trigger) -> str:
+    if not trigger.compresses:
+        return "nothing by itself: the strategy never compresses"
+    if not trigger.auto_compress:
+        return "nothing by itself: auto_compress is off"
+    left = max(0, trigger.starts_at_tokens - trigger.tokens - trigger.overhead_tokens)
+    start, goal = f"{left:,} tokens", f"{trigger.target_tokens:,} tokens"
+    if trigger.starts_at_entries is not None:
+        start += f" or {max(0, trigger.starts_at_entries - trigger.entries):,} entries"
+        goal += f" and {trigger.target_entries:,} entries"
+    return f"more than {start} beyond these start a compression, down to {goal}"
+
+
+def _size(trigger: Trigger) -> str:
+    used = trigger.tokens + trigger.overhead_tokens
+    beside = f", {trigger.overhead_tokens:,} of them overhead" if trigger.overhead_tokens else ""
+    most = "" if trigger.max_entries is None else f" of {trigger.max_entries:,}"
+    return f"{used:,} of {trigger.max_tokens:,} tokens{beside}; {trigger.entries:,}{most} entries"
+
+
+def _told(last: CompressionStatus) -> str:
+    change = f"{last.tokens_before:,} -> {last.tokens_after:,} tokens"
+    state = "" if last.state == "in force" else f", {last.state} since"
+    return f"#{last.seq}, {last.at:%Y-%m-%d %H:%M}, {change}{state} ({last.reason})"
+
+
+def _filled(shares: Shares) -> list[str]:
+    """What fills the window: the largest tools, sources and entries, and the advice."""
+    if not shares.largest:
+        return []
+    lines = [
+        f"{what}: " + ", ".join(f"{share.name} {share.tokens:,}" for share in found[:_MOST_SHARES])
+        for what, found in (("tools", shares.tools), ("sources", shares.sources))
+        if found
+    ]
+    large = ", ".join(f"{each.address} {each.tokens:,}" for each in shares.largest)
+    return [*lines, f"largest entries: {large}", f"advice: {shares.advice}"]
+
+
+def _by_state(entries: Sequence[EntryStatus]) -> list[str]:
+    """A line for each state, and for each summary, with the entries that are in it."""
+    places: dict[tuple[EntryState, str | None], list[int]] = {}
+    for place, status in enumerate(entries):
+        spoken = status.shown_address if status.state == "summarised" else None
+        places.setdefault((status.state, spoken), []).append(place)
+    return [
+        _line(state, at, [entries[n] for n in held], held) for (state, at), held in places.items()
+    ]
+
+
+def _line(
+    state: EntryState, shown_by: str | None, statuses: Sequence[EntryStatus], places: Sequence[int]
+) -> str:
+    by = "" if shown_by is None else f" in {shown_by}"
+    tokens = sum(status.tokens for status in statuses)
+    noun = "entry" if len(statuses) == 1 else "entries"
+    return (
+        f"{state}{by}: {len(statuses):,} {noun}, {tokens:,} tokens: {_stretches(statuses, places)}"
+    )
+
+
+def _stretches(statuses: Sequence[EntryStatus], places: Sequence[int]) -> str:
+    """Neighbours as `#3-#9`, by their places in the log."""
+    found: list[tuple[int, int]] = []
+    before = -2
+    for status, place in zip(statuses, places, strict=True):
+        if place == before + 1:
+            found[-1] = found[-1][0], status.seq
+        else:
+            found.append((status.seq, status.seq))
+        before = place
+    told = [f"#{a}" if a == b else f"#{a}-#{b}" for a, b in found[:_MOST_STRETCHES]]
+    more = len(found) - len(told)
+    return ", ".join(told) + (f", and {more:,} more" if more else "")

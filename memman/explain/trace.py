@@ -1,0 +1,148 @@
+"""Following a text: the entries in which it stood, what replaced them, and where it still stands."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Literal
+
+import msgspec
+
+from memman.compression.ledger import without_ledger
+from memman.compression.words import exact_values
+from memman.entries import Entry, parse_address
+from memman.errors import InvalidInput
+from memman.explain.history import EntryStatus, LogHistory, Sent
+from memman.records import ReplacementMethod
+
+
+class Found(msgspec.Struct, frozen=True, kw_only=True):
+    """An added entry in which the text stood.
+
+    `method` says how it was replaced, None while it is active. `replaced_by` are the compressions that hide
+    it, from the one that replaced the entry itself outwards; `undo` is what to undo, in this order, to have
+    it in the window again. `start` is where the text begins in the entry's, `sent` how often the model had
+    the entry.
+    """
+
+    entry: Entry
+    status: EntryStatus
+    start: int
+    method: ReplacementMethod | None
+    replaced_by: tuple[str, ...]
+    undo: tuple[str, ...]
+    sent: Sent
+
+
+class Remnant(msgspec.Struct, frozen=True, kw_only=True):
+    """An entry of the window that still has the text, or in its ledger (`values`) an exact value of it."""
+
+    entry_id: str
+    seq: int
+    address: str
+    type: str
+    where: Literal["text", "ledger"]
+    values: tuple[str, ...] = ()
+
+
+class Trace(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a text stood, and where it still stands. Both are empty where it never did."""
+
+    text: str
+    found: tuple[Found, ...]
+    survives: tuple[Remnant, ...]
+
+
+def trace(trail: LogHistory, text: str) -> Trace:
+    """Follow a text through the trail. Case and the kind of white space make no difference.
+
+    The address of an entry, such as `#12` or `#556.2`, means that entry: of a replacement, the entries that
+    it replaced. Raises `InvalidInput` for a text of nothing but white space.
+    """
+    words = text.split()
+    if not words:
+        raise InvalidInput("the text to look for must have at least one character that shows")
+    place = parse_address(text.strip())
+    if place is not None and (names := _named(trail, *place)):
+        slots = trail.history.items
+        return Trace(
+            text=text,
+            found=tuple(_found(trail, dict.fromkeys(names, 0))),
+            survives=tuple(
+                _remnant(slot.entry, "text") for slot in slots if slot.entry.address == text.strip()
+            ),
+        )
+    pattern = re.compile(r"\s+".join(map(re.escape, words)), re.IGNORECASE)
+    matches = ((name, pattern.search(entry.text)) for name, entry in trail.entries.items())
+    return Trace(
+        text=text,
+        found=tuple(_found(trail, {name: match.start() for name, match in matches if match})),
+        survives=tuple(_remnants(trail, pattern, frozenset(exact_values(text)))),
+    )
+
+
+def _named(trail: LogHistory, seq: int, replacement: int) -> list[str]:
+    """Return the ids of the added entries at an address, or behind the replacement there."""
+    if not replacement:
+        return [name for name, entry in trail.entries.items() if entry.seq == seq]
+    made = {
+        item.entry.id
+        for place, record in trail.compressions.values()
+        if place == seq
+        for item in record.replacements[replacement - 1 : replacement]
+        if item.entry is not None
+    }
+    return [
+        name for name in trail.entries if any(speaker in made for _, speaker in _steps(trail, name))
+    ]
+
+
+def _found(trail: LogHistory, starts: Mapping[str, int]) -> Iterator[Found]:
+    statuses = trail.entry_statuses()
+    history = trail.history
+    orders: dict[str, tuple[str, ...]] = {}
+    for name, start in starts.items():
+        hider = history.hider(name) or ""
+        if hider and hider not in orders:
+            orders[hider] = tuple(history.undo_order(hider))
+        yield Found(
+            entry=trail.entries[name],
+            status=statuses[name],
+            start=start,
+            method=history.method_of(name),
+            replaced_by=tuple(hider for hider, _ in _steps(trail, name)),
+            undo=orders.get(hider, ()),
+            sent=trail.sent(trail.entries[name]),
+        )
+
+
+def _steps(trail: LogHistory, name: str) -> Iterator[tuple[str, str | None]]:
+    """Yield each compression that replaced an entry or its replacement, and what took the place."""
+    speaker: str | None = name
+    while speaker is not None and (hider := trail.history.hider(speaker)) is not None:
+        speaker = trail.history.replaced_by(speaker)
+        yield hider, speaker
+
+
+def _remnants(
+    trail: LogHistory, pattern: re.Pattern[str], values: frozenset[str]
+) -> Iterator[Remnant]:
+    for slot in trail.history.items:
+        entry = slot.entry
+        body, ledger = without_ledger(entry.text) if entry.type == "summary" else (entry.text, [])
+        kept = tuple(value for value, _ in ledger if value in values or pattern.search(value))
+        if pattern.search(body):
+            yield _remnant(entry, "text")
+        elif kept:
+            yield _remnant(entry, "ledger", kept)
+
+
+def _remnant(entry: Entry, where: Literal["text", "ledger"], kept: tuple[str, ...] = ()) -> Remnant:
+    return Remnant(
+        entry_id=entry.id,
+        seq=entry.seq,
+        address=entry.address,
+        type=entry.type,
+        where=where,
+        values=kept,
+    )

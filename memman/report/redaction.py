@@ -1,0 +1,86 @@
+"""Reports for others' eyes: entries as a redactor leaves them, or no content at all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import msgspec
+
+from memman.archive import with_entries
+from memman.entries import Entry
+from memman.errors import InvalidInput
+from memman.explain import Share
+from memman.records import Record
+from memman.report.data import Report, ShownEntry, ShownPart, ShownReplacement, ShownStep
+
+Redact = Callable[[Entry], Entry]
+_NAMES = ("model",)  # of settings that are text: whose counter counts is no content
+
+
+def redacted(records: Iterable[Record], redact: Redact) -> list[Record]:
+    """The records with every entry as `redact` leaves it; their counts stay. Raises `InvalidInput`."""
+
+    def clean(entry: Entry) -> Entry:
+        try:
+            found = redact(entry)
+        except Exception as error:
+            raise InvalidInput(
+                f"redact raised {type(error).__name__} for a {entry.type}; no report was made"
+            ) from error
+        if not isinstance(found, Entry) or (found.id, found.type) != (entry.id, entry.type):
+            raise InvalidInput("redact must return the entry with its id and type kept")
+        return found
+
+    return list(with_entries(tuple(records), clean))
+
+
+def without_content(report: Report) -> Report:
+    """The report with nothing that anybody said: numbers, times, types, the names of tools, ids.
+
+    Of the exact values it still says how many were kept.
+    """
+    return msgspec.structs.replace(
+        report,
+        content="none",
+        entries=[_entry(entry) for entry in report.entries],
+        steps=[_step(step) for step in report.steps],
+        values=[],
+        shares=msgspec.structs.replace(
+            report.shares,
+            sources=[
+                Share("left out", each.entries, each.tokens) for each in report.shares.sources
+            ],
+            advice="",
+        ),
+        undo=None if report.undo is None else "",
+    )
+
+
+def _entry(entry: ShownEntry) -> ShownEntry:
+    return msgspec.structs.replace(
+        entry,
+        text="",
+        name=entry.name if entry.type in ("tool_call", "tool_result") else None,
+        call=None,
+        message=None,
+        parts=[ShownPart(part.kind, size=part.size) for part in entry.parts],
+        values=[],
+    )
+
+
+def _step(step: ShownStep) -> ShownStep:
+    return msgspec.structs.replace(
+        step,
+        reason="",
+        replacements=[_replacement(item) for item in step.replacements],
+        changes={key: _setting(key, value) for key, value in step.changes.items()},
+    )
+
+
+def _replacement(item: ShownReplacement) -> ShownReplacement:
+    return msgspec.structs.replace(item, kept={})
+
+
+def _setting(key: str, value: Any) -> Any:
+    return value if key in _NAMES or isinstance(value, bool | int | float | None) else "left out"

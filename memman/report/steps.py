@@ -1,0 +1,127 @@
+"""The log as the page folds it: entries by number, and how each step changed the window.
+
+The page gets no second copy of the fold's rules. What a step did to the window is told as splices, computed
+here from memman's own fold, so that the page can show the window of any moment and cannot differ from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from memman.explain import LogHistory
+from memman.history import History
+from memman.records import SHAPES, Added, Compressed, Record
+
+Splice = tuple[int, int, list[int]]  # at this place this many go, and these come
+Span = tuple[int, int]  # from this number to that one, both included
+
+
+class Numbers:
+    """The number of every entry of a log, added or made by a compression, in the order of the log."""
+
+    def __init__(self, trail: LogHistory) -> None:
+        self._of: dict[str, int] = {}
+        for _, record in trail.log:
+            for name in _entries_in(record):
+                self._of[name] = len(self._of)
+
+        self._behind: dict[str, list[Span]] = {}  # what a compression made -> the originals
+
+    def __getitem__(self, entry_id: str) -> int:
+        return self._of[entry_id]
+
+    def spans(self, ids: Sequence[str]) -> list[Span]:
+        """Entries as spans of neighbouring numbers."""
+        return _joined([(self._of[name], self._of[name]) for name in ids])
+
+    def originals(self, made: str | None, ids: Sequence[str]) -> list[Span]:
+        """The added entries among these and behind them, which the entry `made` stands for from now on."""
+        own: list[Span] = []
+        for name in ids:
+            own += self._behind.get(name) or [(self._of[name], self._of[name])]
+        found = _joined(own)
+        if made is not None:
+            self._behind[made] = found
+        return found
+
+
+class Change(msgspec.Struct, frozen=True):
+    """A record that added no entry: its effect on the window, and what the window was after it."""
+
+    seq: int
+    record: Record
+    splices: list[Splice]
+    active_tokens: int
+    active_entries: int
+    total_tokens: int
+
+
+def changes(trail: LogHistory, numbers: Numbers) -> Iterator[Change]:
+    """Every record of the log that added no entry, in log order."""
+    history = History()
+    for seq, record in trail.log:
+        if isinstance(record, Added):
+            history.apply(seq, record)
+            continue
+        reshaped = isinstance(record, SHAPES)
+        before = _shown(history, numbers) if reshaped else []
+        history.apply(seq, record)
+        yield Change(
+            seq=seq,
+            record=record,
+            splices=splices(before, _shown(history, numbers)) if reshaped else [],
+            active_tokens=sum(slot.tokens for slot in history.items),
+            active_entries=len(history.items),
+            total_tokens=history.totals.tokens,
+        )
+
+
+def _joined(spans: list[Span]) -> list[Span]:
+    """Spans in order, neighbours as one."""
+    found: list[Span] = []
+    for first, last in sorted(spans):
+        if found and found[-1][1] >= first - 1:
+            found[-1] = (found[-1][0], last)
+        else:
+            found.append((first, last))
+    return found
+
+
+def splices(before: Sequence[int], after: Sequence[int]) -> list[Splice]:
+    """How one list becomes the other; what both have must stand in the same order in both.
+
+    Places are those of `before`, and grow.
+    """
+    both = set(before) & set(after)
+    found: list[Splice] = []
+    at = new = 0
+    while at < len(before) or new < len(after):
+        gone = _run(before, at, both)
+        come = _run(after, new, both)
+        if gone or come:
+            found.append((at, len(gone), come))
+        at += len(gone) + 1
+        new += len(come) + 1
+    return found
+
+
+def _run(numbers: Sequence[int], start: int, both: set[int]) -> list[int]:
+    """The numbers from `start` on, up to the first that both lists have."""
+    end = start
+    while end < len(numbers) and numbers[end] not in both:
+        end += 1
+    return list(numbers[start:end])
+
+
+def _shown(history: History, numbers: Numbers) -> list[int]:
+    return [numbers[slot.entry.id] for slot in history.items]
+
+
+def _entries_in(record: Record) -> list[str]:
+    if isinstance(record, Added):
+        return [record.id]
+    if isinstance(record, Compressed):
+        return [item.entry.id for item in record.replacements if item.entry is not None]
+    return []

@@ -1,0 +1,182 @@
+"""Following the log from where a reader is: of one session, or of every session of a store."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import contextmanager
+from time import monotonic
+from typing import Any
+
+from memman import events
+from memman.display import safe_repr
+from memman.entries import check_id
+from memman.errors import InvalidInput, SessionNotFound, StoreError
+from memman.protocols import FeedItem
+from memman.session.live import no_session
+from memman.session.shared import Shared
+
+_PAGE = 500
+_MOST = 1_000_000  # records in one page, whatever limit is given
+_DIGITS = 19
+_LONGEST_PAUSE = 3_600.0  # seconds
+
+
+class Feed:
+    """The records behind a place, page by page: of one session where its id is given, else of all."""
+
+    def __init__(self, shared: Shared, session_id: str | None, after: int | str) -> None:
+        self._shared = shared
+        if session_id is None:
+            if not isinstance(after, str):
+                raise InvalidInput(
+                    f"after must be a cursor of the feed, not {safe_repr(after, 60)}: a number "
+                    "is a place in one session's log, so pass its session_id too"
+                )
+        else:
+            session_id = check_id(session_id, "session_id")
+            after = _seq(after)
+        self.session_id = session_id
+        self._after: Any = after
+
+    async def page(self, limit: int) -> list[FeedItem]:
+        """The next records, at most `limit`; the page after it begins behind them."""
+        limit = min(limit, _MOST)
+        if self.session_id is None:
+            store = self._shared.store
+            items = list(await self._shared.runtime.call(store, store.feed, self._after, limit))
+            if items:
+                self._after = items[-1].cursor
+        else:
+            items = await self._of_session(self.session_id, limit)
+            if items:
+                self._after = items[-1].seq
+        return items
+
+    async def _of_session(self, session_id: str, limit: int) -> list[FeedItem]:
+        store, call = self._shared.store, self._shared.runtime.call
+        state = await call(store, store.state, session_id)
+        if state is None:
+            raise no_session(session_id)
+        if self._after > state[0]:
+            raise InvalidInput(
+                f"session {session_id!r} has {state[0]} records and never had one behind "
+                f"{self._after}: it was deleted and begun anew, or the place is another session's"
+            )
+        if self._after == state[0]:
+            return []
+        found = await call(store, store.read, session_id, self._after, limit)
+        return [FeedItem(session_id, seq, record, str(seq)) for seq, record in found]
+
+    @property
+    def begun(self) -> bool:
+        """Whether it stands behind a record."""
+        return bool(self._after)
+
+
+class Following:
+    """A feed that waits for more.
+
+    It asks the store again after a pause that grows from `least` to `most` seconds while nothing comes.
+    What this manager records in the meantime ends a pause, and so does the manager's `close`. Nothing is
+    held during a pause: no lock, no connection.
+    """
+
+    def __init__(
+        self,
+        shared: Shared,
+        session_id: str | None,
+        after: int | str,
+        poll: tuple[float, float],
+        timeout: float | None,
+    ) -> None:
+        self._shared = shared
+        self._feed = Feed(shared, session_id, after)
+        self._least, self._most = _pauses(poll)
+        if timeout is not None and not _is_number(timeout, 0, float("inf")):
+            raise InvalidInput(f"timeout must be seconds or None, not {safe_repr(timeout, 60)}")
+        self._timeout = timeout
+
+    async def items(self) -> AsyncGenerator[FeedItem, None]:
+        """The records, each once, until the time-out or the manager's `close`."""
+        with self._woken() as flag:
+            pause, heard = self._least, monotonic()
+            while True:
+                if self._shared.closed:
+                    return
+                page = await self._page()
+                for item in page:
+                    yield item
+                now = monotonic()
+                if page:
+                    pause, heard = self._least, now
+                    continue
+                left = _left(self._timeout, now - heard)
+                if left <= 0:
+                    return
+                woken = await self._shared.runtime.wait(flag, min(pause, left))
+                pause = self._least if woken else min(2 * pause, self._most)
+
+    async def _page(self) -> list[FeedItem]:
+        try:
+            return await self._feed.page(_PAGE)
+        except SessionNotFound:
+            if self._feed.begun:
+                raise
+            return []  # it has yet to begin
+        except StoreError:
+            if self._shared.closed:
+                return []
+            raise
+
+    @contextmanager
+    def _woken(self) -> Iterator[Any]:
+        """A flag that is set when this manager has recorded something, or closes."""
+        shared, wanted = self._shared, self._feed.session_id
+        flag = shared.runtime.flag()
+
+        def wake(_sender: Any, event: events.Event) -> None:
+            if not event.remote and wanted in (None, event.session_id):
+                flag.set()
+
+        shared.flags.add(flag)
+        for signal in events.LOG_SIGNALS.values():
+            signal.connect(wake, sender=shared.sender)
+        try:
+            yield flag
+        finally:
+            shared.flags.discard(flag)
+            for signal in events.LOG_SIGNALS.values():
+                signal.disconnect(wake, sender=shared.sender)
+
+
+def _seq(after: int | str) -> int:
+    """A place in a session's log: a seq, or the cursor of an item of its feed."""
+    if after == "":
+        return 0
+    if isinstance(after, str) and after.isascii() and after.isdigit() and len(after) < _DIGITS:
+        return int(after)
+    if isinstance(after, bool) or not isinstance(after, int) or after < 0:
+        raise InvalidInput(
+            f"after must be the seq of a record of the session, not {safe_repr(after, 60)}"
+        )
+    return after
+
+
+def _pauses(poll: Any) -> tuple[float, float]:
+    if isinstance(poll, tuple | list) and len(poll) == 2:
+        least, most = poll
+        if _is_number(least, 0.001, _LONGEST_PAUSE) and _is_number(most, least, _LONGEST_PAUSE):
+            return float(least), float(most)
+    raise InvalidInput(
+        "poll must be the shortest and the longest pause in seconds, as in (0.05, 2.0), "
+        f"not {safe_repr(poll, 60)}"
+    )
+
+
+def _is_number(value: Any, least: float, most: float) -> bool:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return number and least <= value <= most
+
+
+def _left(timeout: float | None, waited: float) -> float:
+    return float("inf") if timeout is None else timeout - waited

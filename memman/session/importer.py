@@ -1,0 +1,162 @@
+"""Restoring a session from a document or an archive: checked first, then stored in one commit."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from memman import events
+from memman.archive import ArchiveLimits, Intake, SessionState, Source, checked, with_entries
+from memman.counting import TokenCounter
+from memman.entries import Entry, TokenCount
+from memman.errors import MemmanError, SessionExists, StateError, StoreConflict
+from memman.protocols import StoredItem
+from memman.records import Record, trusting
+from memman.session.cache import SessionCache
+from memman.session.session import Session
+from memman.session.shared import Shared
+
+logger = logging.getLogger("memman.imports")
+OnConflict = Literal["fail", "skip", "new_session"]
+"""What an import does where the session exists: refuse, leave it, or make a copy under a new id."""
+_EXISTS = (
+    "session {!r} exists; nothing was changed. Delete it first, or pass "
+    "on_conflict='skip' or 'new_session'"
+)
+
+
+class Importing:
+    """Takes sessions in; each of its verbs returns the session's id."""
+
+    def __init__(self, shared: Shared, sessions: SessionCache) -> None:
+        self._shared = shared
+        self._sessions = sessions
+
+    async def document(self, state: SessionState, on_conflict: OnConflict, trust: bool) -> str:
+        """A session from a document. Raises `StateError` and `SessionExists`."""
+        shared, meter = self._shared, self._meter()
+        sound = checked(state, meter)
+        records = tuple(trusting(record, trust) for record in sound.records)
+        untrusted = self._without_effect(state.settings, trust)
+        if shared.redact is not None:
+            records = with_entries(records, Session(state.session_id, shared).redacted)
+        session_id, exists = await self._name_for(state.session_id, on_conflict)
+        if not exists:
+            await self._begin(session_id, records, sound.window, len(records), meter, untrusted)
+        elif on_conflict == "fail":
+            raise SessionExists(_EXISTS.format(session_id))
+        return session_id
+
+    async def archive(
+        self, source: Source, on_conflict: OnConflict, limits: ArchiveLimits | None, trust: bool
+    ) -> str:
+        """A session from an archive. Raises `StateError`, `SessionExists` and `OSError`."""
+        shared, meter = self._shared, self._meter()
+        redacted = Session("", shared).redacted if shared.redact is not None else None
+        intake = Intake(source, limits, meter, redacted, trusted=trust)
+        try:
+            info = await shared.runtime.to_the_end(shared.runtime.call(intake, intake.check))
+            untrusted = self._without_effect(intake.settings, trust)
+            session_id, exists = await self._name_for(info.session_id, on_conflict)
+            if not exists:
+                await self._begin(
+                    session_id, intake.records, intake.window(), intake.floor, meter, untrusted
+                )
+            elif on_conflict == "fail":
+                session = self._sessions.named(session_id)
+                if not await session.holds(intake.records):
+                    raise SessionExists(_EXISTS.format(session_id))
+        finally:
+            intake.close()
+        return session_id
+
+    def _meter(self) -> _WatchedMeter:
+        return _WatchedMeter(self._shared.counter(self._shared.config))
+
+    def _without_effect(self, settings: Mapping[str, Any], trust: bool) -> tuple[str, ...]:
+        """Return the names of an import's settings that have no effect until they are trusted.
+
+        Raises `StateError` if the others do not work with this manager.
+        """
+        shared = self._shared
+        untrusted = frozenset() if trust else frozenset(settings)
+        try:
+            effective = shared.effective(settings, untrusted)
+            shared.check(shared.config.updated(effective))
+        except MemmanError as error:
+            raise StateError([f"its settings do not work here: {error}"]) from error
+        return () if trust else tuple(sorted(settings.keys() - effective.keys()))
+
+    async def _name_for(self, session_id: str, on_conflict: OnConflict) -> tuple[str, bool]:
+        """The id that an import goes under, and whether there is a session of that id."""
+        shared = self._shared
+        exists = await shared.runtime.call(shared.store, shared.store.state, session_id) is not None
+        if not exists or on_conflict != "new_session":
+            return session_id, exists
+        room = session_id.encode()[:200].decode(errors="ignore")
+        return f"{room}-{shared.new_id()}", False
+
+    async def _begin(
+        self,
+        session_id: str,
+        records: Sequence[Record],
+        window: Sequence[StoredItem],
+        floor: int,
+        meter: _WatchedMeter,
+        untrusted: tuple[str, ...],
+    ) -> None:
+        """Stores an imported session and tells of it, and of counts that were estimated for it."""
+        shared = self._shared
+
+        async def begun() -> Session:
+            await shared.runtime.call(
+                shared.store,
+                shared.store.commit,
+                session_id,
+                0,
+                records,
+                window,
+                floor,
+                expect_head=0,
+            )
+            session = self._sessions.named(session_id)
+            session.notice(
+                events.SessionImported(
+                    session_id=session_id, records=len(records), untrusted=untrusted
+                )
+            )
+            if meter.failure:
+                fell = events.CountFellBack(
+                    session_id=session_id, counter=meter.fingerprint, reason=meter.failure
+                )
+                session.notice(fell)
+            return session
+
+        try:
+            session = await shared.runtime.to_the_end(begun())
+        except StoreConflict as error:
+            raise SessionExists(f"session {session_id!r} was created meanwhile") from error
+        if untrusted:
+            logger.warning(
+                "settings that session %s brought have no effect: %s (import it with "
+                "trust_settings=True, or set them yourself with update_config)",
+                session_id,
+                ", ".join(untrusted),
+            )
+        await session.tell()
+
+
+class _WatchedMeter:
+    """A meter that recounts what is imported; `failure` is why the estimator answered, if it did."""
+
+    def __init__(self, meter: TokenCounter) -> None:
+        self._meter = meter
+        self.fingerprint = meter.fingerprint
+        self.failure = ""
+
+    def count_entry(self, entry: Entry) -> TokenCount:
+        count = self._meter.count_entry(entry)
+        if count.counter != self.fingerprint:
+            self.failure = self._meter.failure
+        return count

@@ -1,0 +1,706 @@
+"""One live session: its window kept in step with the store, and what is written.
+
+Data flows down once (record, store) and up once (window, event), under the session's lock; telling
+(`memman.session.outbox`) comes after, outside of it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, TypeVar
+
+import msgspec
+
+from memman import events
+from memman.config import MANAGER_SETTINGS
+from memman.counting import model_key, predicted
+from memman.display import did_you_mean
+from memman.entries import Entry, TokenCount, json_bytes
+from memman.errors import InvalidInput, MemmanError, SessionNotFound, StoreConflict, StoreError
+from memman.protocols import Appended, StoredItem
+from memman.records import (
+    NO_COST,
+    Added,
+    Cleared,
+    Compressed,
+    Configured,
+    Deleted,
+    Learned,
+    Opened,
+    Record,
+    Undone,
+    UsageReported,
+    deleted_in,
+    tainted_by,
+    untrusted_after,
+    without_deleted,
+)
+from memman.runtime import Lock, SyncLock
+from memman.session.backoff import Backoff, Progress
+from memman.session.context import ContextBuilder, recounted
+from memman.session.outbox import Telling
+from memman.session.shared import Shared
+from memman.window import Window, WindowItem
+
+logger = logging.getLogger("memman")
+T = TypeVar("T")
+
+_PAGE = 1_000
+_ENTRY_BYTES = 1_000  # an entry's objects beside its text, in its window's slot and exchange
+_NOTHING_LEARNED: dict[str, Learned] = {}  # nor is this: what was learned is replaced
+_NO_ANCHORS: dict[str, CalibrationPoint] = {}
+_STORED_AS_TEXT = {"strategy": "a preset's name", "summary_prompt": "a template"}
+_NO_SETTINGS: dict[str, Any] = {}  # never changed: a session's settings are replaced, not edited
+
+
+class ProviderCount(msgspec.Struct, frozen=True):
+    """A provider's count of a request that was built at this place in the log."""
+
+    model: str | None
+    head: int
+    epoch: int
+    beside: tuple[str | None, bytes | None]  # the system prompt and the tools that it was about
+    count: TokenCount
+    learned: Learned
+
+
+class CalibrationPoint(msgspec.Struct, frozen=True, gc=False):
+    """A model's last report: the window that it was about, what was reported, and our own count."""
+
+    epoch: int
+    reported: int
+    counted: int
+
+
+class LiveWindow(Telling):
+    """A session in this process: its window, its settings, and what is still to be told."""
+
+    __slots__ = (
+        "__weakref__",
+        "_anchors",
+        "_budget",
+        "_compress_lock",
+        "_config",
+        "_confirmed",
+        "_contexts",
+        "_cost",
+        "_entries",
+        "_era",
+        "_erasing",
+        "_fell_back",
+        "_inflight",
+        "_last_counted",
+        "_learned",
+        "_lock",
+        "_meter",
+        "_nonce",
+        "_owed",
+        "_pace",
+        "_past_entries",
+        "_past_tokens",
+        "_preparing",
+        "_run",
+        "_settings",
+        "_settled",
+        "_spent",
+        "_tokens",
+        "_trigger",
+        "_undone",
+        "_untrusted",
+        "_usage",
+        "_version",
+        "_window",
+        "used",
+    )  # fmt: skip
+
+    def __init__(self, session_id: str, shared: Shared) -> None:
+        # Where an append never suspends, one thread lock serves both doors.
+        own = SyncLock()
+        super().__init__(session_id, shared, own.thread)
+        self._lock: Lock = own if shared.direct else shared.runtime.lock()
+        self.used = 0.0  # when; in the measure of whoever keeps the live sessions
+        # Made when first needed: most sessions are never compressed and have nobody to tell.
+        self._compress_lock: Lock | None = None
+        self._window = Window()
+        # Records handed to the store whose effect on the window is not sure. () asks for a reload, as where
+        # nothing was ever recorded.
+        self._inflight: tuple[Record, ...] | None = ()
+        self._settings = _NO_SETTINGS
+        self._untrusted: frozenset[str] = frozenset()
+        self._nonce = ""
+        self._era = 0  # the seq of the last clear
+        self._version = -1
+        self._entries = self._tokens = 0
+        # The totals at the newest undo; None if a compression came after.
+        self._undone: tuple[int, int] | None = None
+        self._cost = NO_COST
+        # On no record yet: what the compression under way, or the last one, took, and what those took
+        # that came to nothing. The next that lands has it all.
+        self._spent = self._owed = NO_COST
+        self._last_counted: datetime | None = None
+        self._usage: UsageReported | None = None
+        self._past_entries = self._past_tokens = 0  # given before what the totals count
+        self._learned = _NOTHING_LEARNED
+        self._anchors = _NO_ANCHORS
+        self._confirmed: ProviderCount | None = None
+        self._run: object | None = None
+        self._preparing = False  # a compression in the background
+        self._erasing: frozenset[str] | None = None
+        self._fell_back = ""  # the kind of failure of a remote count that was told last
+        self._pace: Backoff | None = None
+        self._contexts: ContextBuilder | None = None
+        self._configure()
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is under way and nothing is still to be told, so that it may be unloaded."""
+        busy = self._outbox or self._inflight or self._erasing or self._preparing or self._run
+        locks = (self._lock, self._compress_lock, self._drain_lock)
+        return not busy and all(lock is None or lock.is_free() for lock in locks)
+
+    @property
+    def held_bytes(self) -> int:
+        """About how much memory the window takes: four bytes a token, and the objects around it."""
+        return 4 * self._window.tokens + _ENTRY_BYTES * len(self._window.items)
+
+    # ------------------------------------------------------------ settings
+
+    def _configure(self) -> None:
+        """Takes in the manager's and the session's settings."""
+        shared = self._shared
+        version = shared.version  # before them: another thread may change them meanwhile
+        try:
+            settled = shared.settled(self._settings, self._untrusted)
+        except MemmanError as error:
+            # The session's own settings do not go with the manager's: reading must not fail on that.
+            logger.warning("settings of session %s are left aside: %s", self.id, error)
+            settled = shared.settled({}, frozenset())
+        self._version = version
+        self._settled = settled
+        self._config, self._budget, self._meter = settled.config, settled.budget, settled.counter
+        self._trigger = settled.trigger
+        if self._contexts is not None:
+            self._contexts.outdate()
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """What this session has settled for itself."""
+        return self._settings
+
+    async def configure(self, changes: Mapping[str, Any]) -> None:
+        """Changes settings of this session alone; they persist with it."""
+        plain = _plain_settings(changes)
+        shared = self._shared
+        if not shared.trust_settings:
+            raise InvalidInput(
+                "this manager ignores settings of its sessions (trust_settings=False): give it to the "
+                "manager's config, or to update_config without a session_id"
+            )
+        async with self._lock:
+            await self._refresh()
+            # Together, so that what is set may repair what was stored.
+            together = {**shared.effective(self._settings, self._untrusted), **plain}
+            shared.check_change(self._config, shared.config.updated(together))
+            as_stored = msgspec.json.decode(json_bytes(plain, "what is set"))
+            record = Configured(id=shared.new_id(), at=shared.clock(), changes=as_stored)
+            await self._append((record,))
+        await self._drain()
+
+    async def _follow_settings(self) -> None:
+        """Takes in settings of the manager that have changed, before anything is counted."""
+        if self._version != self._shared.version:
+            async with self._lock:
+                await self._refresh()
+
+    @property
+    def overhead(self) -> int:
+        """Tokens of a request that are in no entry: set, known from the last build, or reported.
+
+        What the last build measured counts in full, what was reported beyond it up to `room`.
+        """
+        window, least = self._window, self._config.overhead_tokens
+        around = sum(self._contexts_of().around(window, self._meter))
+        if not (self._learned or self._confirmed):
+            return max(least, around)
+        unseen = max(0, least - around)
+        beyond = self._beyond(window.tokens + around, unseen, None)
+        return max(around + min(beyond, max(unseen, self._settled.room)), -window.tokens)
+
+    def _begin_with(self, nonce: str) -> None:
+        """Take the nonce of the session; contexts made without it are made again."""
+        if nonce != self._nonce:
+            self._nonce, self._contexts = nonce, None
+
+    def _contexts_of(self) -> ContextBuilder:
+        if self._contexts is None:
+            self._contexts = ContextBuilder(self._shared, self._nonce)
+        return self._contexts
+
+    def _beyond(self, counted: int, unseen: int, model: str | None) -> int:
+        """What the provider of a model, None for the session's, will count beyond a request that we count
+        as this.
+
+        `unseen` is what is set aside for what memman never sees. Reports have that in them; a count of
+        the very request has not, and may also be below our own figure.
+        """
+        epoch = self._window.epoch
+        asked = self._config.model if model is None else model
+        key = model_key(asked)
+        known = self._learned.get(key)
+        if known is not None:
+            anchor = self._anchors.get(key)
+            anchored = anchor is not None and anchor.epoch == epoch
+            reported = predicted(known, counted, anchored=anchored)
+            return max(unseen, min(reported - counted, self._settled.room))
+        told = self._confirmed
+        if told is None or told.epoch != epoch or told.model != asked:
+            return unseen
+        return unseen + predicted(told.learned, counted, anchored=True) - counted
+
+    # ------------------------------------------------------------ staying in step with the store
+
+    def _unsure(self) -> bool:
+        """Whether the window may not be what the store has, or the settings not the manager's."""
+        return not self._shared.exclusive or self._stale()
+
+    def _stale(self) -> bool:
+        """Whether there is something to be done before the window can be worked with, whoever writes."""
+        return (
+            self._inflight is not None
+            or self._version != self._shared.version
+            or self._erasing is not None
+        )
+
+    async def _refresh(self) -> None:
+        """Makes the window what the store has. Called under the lock, before everything else."""
+        shared = self._shared
+        if self._version != shared.version:
+            self._configure()
+            self._recount()
+        if self._erasing is not None:
+            await self._erase()
+        if self._inflight is not None:
+            await self._reload()
+        elif not shared.exclusive:
+            head, epoch = await self._stored() or (0, 0)
+            if (head, epoch) != (self._window.head, self._window.epoch):
+                await self._follow(epoch)
+
+    async def _stored(self) -> tuple[int, int] | None:
+        """(head, epoch) of the session in the store; None where there is none."""
+        shared = self._shared
+        state: tuple[int, int] | None = await shared.runtime.call(
+            shared.store, shared.store.state, self.id
+        )
+        return state
+
+    async def _follow(self, epoch: int, before: int | None = None) -> None:
+        """Takes in what came into the log, which is at `epoch`: its tail alone where that will do.
+
+        Behind `before` stand the records that were handed over just now.
+        """
+        if not await self._caught_up(epoch, before):
+            await self._reload(before)
+
+    async def _caught_up(self, epoch: int, before: int | None) -> bool:
+        """Whether what is new in the log could be put behind the window as it is.
+
+        Not where the window has changed its shape since, nor where the session was begun anew: none of
+        that was, if the epoch is the same after the tail was read, for no epoch comes twice.
+        """
+        window = self._window
+        if not window.head or epoch != window.epoch:
+            return False
+        tail = await self._log(window.head)
+        _, epoch = await self._stored() or (0, -1)
+        if epoch != window.epoch:
+            return False
+        own = {record.id for record in self._inflight or ()}
+        self._inflight = self._inflight or ()  # until all of it is in the window
+        for seq, record in tail:
+            if record.id in own and seq > (before or 0):
+                self._queue(seq, record)
+            self._fold(seq, record)
+        self._inflight = None
+        return True
+
+    def _fold(self, seq: int, record: Record) -> None:
+        """Takes in a record that left the window's shape as it was, whoever wrote it."""
+        match record:
+            case Added(entry):
+                self._take(msgspec.structs.replace(entry, seq=seq), self._price(entry))
+            case Opened():
+                self._begin_with(record.nonce)
+            case Configured(changes=changes):
+                self._settings = self._settings | changes
+                self._untrusted = untrusted_after(self._untrusted, record)
+                self._configure()
+                self._recount()
+            case UsageReported():
+                self._learn(record)
+        self._window.head = self._told = seq  # another counter has made it another window
+
+    def _price(self, entry: Entry) -> int:
+        """What an entry costs by the counter in use, whichever counted it first."""
+        count = entry.token_count
+        known = count.counter in (self._meter.fingerprint, "")
+        return count.tokens if known else self._meter.recount(entry)
+
+    def _learn(self, record: UsageReported) -> None:
+        """Takes in what a provider reported of the window as it is."""
+        self._usage = record
+        if record.learned is not None:
+            key = model_key(record.model)
+            self._learned = {**self._learned, key: record.learned}
+            anchor = CalibrationPoint(self._window.epoch, record.input_tokens, record.counted)
+            self._anchors = {**self._anchors, key: anchor}
+
+    async def _reload(self, before: int | None = None) -> None:
+        """Loads the window. What was handed over to the store is told where it stands behind `before`; by
+        default, where nobody knows what became of it, behind the window as it was.
+        """
+        shared = self._shared
+        inflight, self._inflight = self._inflight, self._inflight or ()
+        seen = self._told if before is None else before
+        snapshot = await shared.runtime.call(shared.store, shared.store.load, self.id)
+        if snapshot is None:
+            self._forget()
+            return
+        self._window = Window.from_snapshot(snapshot)
+        if self._contexts is not None:
+            self._contexts.forget()
+        ledger = snapshot.totals
+        self._total(ledger.entries, ledger.tokens)
+        self._undone = ledger.undone
+        self._cost, self._era = ledger.cost, ledger.era
+        self._begin_with(ledger.nonce)
+        self._last_counted, self._usage = ledger.last_counted_at, ledger.usage
+        known = {model_key(model): known for model, known in ledger.learned.items()}
+        self._learned = known or _NOTHING_LEARNED
+        if (ledger.settings, ledger.untrusted) != (self._settings, self._untrusted):
+            self._settings, self._untrusted = dict(ledger.settings), ledger.untrusted
+            self._configure()
+        self._recount()
+        if inflight:
+            ids = [record.id for record in inflight]
+            for seq, record in await self._get(ids):
+                self._paid(record)
+                if seq > seen:  # what was there before is a retry, told in its time
+                    self._queue(seq, record)
+        self._told = snapshot.head  # nothing of what others wrote, nor of a log that was begun anew
+        self._inflight = None
+
+    def _forget(self) -> None:
+        """Becomes the session that nothing was ever recorded in."""
+        self._window = Window()
+        self._contexts = self._usage = self._last_counted = self._pace = None
+        self._total(0, 0)
+        self._undone = None
+        self._told, self._nonce, self._era = 0, "", 0
+        self._cost = self._spent = self._owed = NO_COST
+        self._learned, self._anchors, self._confirmed = _NOTHING_LEARNED, _NO_ANCHORS, None
+        if self._settings:
+            self._settings, self._untrusted = _NO_SETTINGS, frozenset()
+            self._configure()
+        self._inflight = ()  # another manager of the store may begin it
+
+    def _recount(self) -> None:
+        """Prices the window with the counter in use, in this process only: records keep their count."""
+        fingerprint = self._meter.fingerprint
+        window = self._window
+        if all(item.entry.token_count.counter in (fingerprint, "") for item in window.items):
+            return
+        if self._contexts is not None:
+            self._contexts.forget()
+        # Into a new window and then in one step, so that an interruption leaves the old one.
+        self._window = recounted(window, self._meter)
+
+    async def require(self) -> None:
+        """Raises `SessionNotFound` unless something was ever recorded. Under the lock, refreshed."""
+        await self._refresh()
+        if not self._window.head:
+            raise no_session(self.id)
+
+    async def _log(self, after: int) -> list[tuple[int, Record]]:
+        """The records after a seq, all of them."""
+        shared = self._shared
+        records: list[tuple[int, Record]] = []
+        while True:
+            page = await shared.runtime.call(shared.store, shared.store.read, self.id, after, _PAGE)
+            records += page
+            if len(page) < _PAGE:
+                return records
+            after = page[-1][0]
+
+    async def _get(self, names: Sequence[str]) -> Sequence[tuple[int, Record]]:
+        """The records that the store has under these names, in log order."""
+        shared = self._shared
+        found: Sequence[tuple[int, Record]] = await shared.runtime.call(
+            shared.store, shared.store.get, self.id, names
+        )
+        return found
+
+    # ------------------------------------------------------------ writing
+
+    async def _append(self, records: tuple[Record, ...], named: bool = False) -> Appended:
+        """Appends records that do not change the window's shape. Under the lock, refreshed.
+
+        With `named` their ids are the caller's, and may have been there before; our own are not.
+        """
+        if self._nonce:
+            return await self._appended(records, named)
+        try:
+            appended = await self._appended(
+                (self._opening(records[0]), *records), named, expect_head=self._window.head
+            )
+        except StoreConflict:  # another manager opened it, or an attempt whose answer was lost
+            await self._refresh()
+            return await self._append(records, named)
+        return msgspec.structs.replace(
+            appended, seqs=appended.seqs[1:], fresh=max(0, appended.fresh - 1)
+        )
+
+    def _opening(self, first: Record) -> Opened:
+        """Return the record that opens the session, for the append of its first other record."""
+        shared = self._shared
+        return Opened(
+            id=shared.new_id(),
+            at=first.at,
+            nonce=shared.new_nonce(),
+            settings=self._settled.observed,
+        )
+
+    async def _appended(
+        self, records: tuple[Record, ...], named: bool, **expected: int
+    ) -> Appended:
+        shared = self._shared
+        self._inflight = records
+        if shared.quick:
+            appended = shared.store.append(self.id, records, **expected)
+            return await self._appended_as(records, named, appended)
+        return await shared.runtime.to_the_end(self._append_slowly(records, named, expected))
+
+    async def _append_slowly(
+        self, records: tuple[Record, ...], named: bool, expected: Mapping[str, int]
+    ) -> Appended:
+        shared = self._shared
+        append = shared.store.append
+        appended = await shared.runtime.call(shared.store, append, self.id, records, **expected)
+        return await self._appended_as(records, named, appended)
+
+    async def _appended_as(
+        self, records: tuple[Record, ...], named: bool, appended: Appended
+    ) -> Appended:
+        """Takes appended records into the window and notes their events."""
+        if not self._taken(records, appended):
+            # Another writer came between, or some of it was there already: named by the caller it was told
+            # in its time, else it was written a moment ago by an attempt whose answer was lost.
+            fresh_after = appended.head - appended.fresh
+            self._told = min(self._told, fresh_after)  # more, where the log was begun anew
+            before = fresh_after if named else min(appended.seqs) - 1
+            await self._follow(appended.epoch, before)
+        return appended
+
+    def _taken(self, records: tuple[Record, ...], appended: Appended) -> bool:
+        """Whether the records are the log's next, and so could be taken into the window as they are."""
+        window = self._window
+        seq = window.head
+        if appended.fresh != len(records) or appended.head != seq + len(records):
+            return False
+        if not seq:
+            window.epoch = appended.epoch
+        elif window.epoch != appended.epoch:
+            return False  # as long as the one we know, and another
+        for record in records:
+            seq += 1
+            if events.LOG_SIGNALS[type(record)].receivers:
+                self._queue(seq, record)
+            if type(record) is Added:  # ours, and counted just now
+                self._take(msgspec.structs.replace(record.entry, seq=seq))
+            else:
+                self._fold(seq, record)
+        self._told = seq
+        self._inflight = None
+        return True
+
+    def _take(self, entry: Entry, price: int | None = None) -> None:
+        """Puts an added entry into the window, where it costs `price`; its own count by default."""
+        tokens = entry.token_count.tokens
+        self._window.add(entry, entry.pinned, price)
+        self._entries += 1
+        self._tokens += tokens
+        self._last_counted = entry.timestamp
+
+    async def _commit(
+        self, record: Record, slots: Sequence[WindowItem], touched: tuple[int, int] | None = None
+    ) -> None:
+        """Commits a change of shape. Under the lock, refreshed. Raises `StoreConflict`.
+
+        `touched` is the stretch of the window outside of which nothing changes, where it is known.
+        """
+        shared = self._shared
+        window = self._window
+        head, epoch = window.head, window.epoch
+        made = record.id
+        places = [
+            StoredItem(
+                # 0 is the first record of the commit, which is the one that brings the slot.
+                item.entry.seq if item.compression != made else 0,
+                item.index,
+                item.position,
+                item.pinned,
+            )
+            for item in slots
+        ]
+        # With the deletion, or a process that dies between the two would leave what was deleted.
+        erased = {"erase": await self._doomed(record)} if isinstance(record, Deleted) else {}
+        self._inflight = (record,)
+        appended: Appended = await shared.runtime.call(
+            shared.store,
+            shared.store.commit,
+            self.id,
+            epoch,
+            (record,),
+            places,
+            head,
+            # A clear covers all that is in the log before it, so nothing may come between.
+            expect_head=head if isinstance(record, Cleared) else None,
+            **erased,
+        )
+        if appended.head == head + 1:
+            self._queue(appended.head, record)
+            window.reshape(slots, appended.head, appended.epoch, touched)
+            self._account(record)
+            self._told = appended.head
+            self._inflight = None
+        else:
+            await self._reload()
+
+    def _account(self, record: Record) -> None:
+        """What a change of shape does to the era's totals."""
+        self._paid(record)
+        if isinstance(record, Compressed):
+            self._cost = self._cost.plus(record.cost)
+            self._undone = None
+        elif isinstance(record, Undone):
+            self._undone = self._tokens, self._entries
+        elif isinstance(record, Cleared):
+            self._era = self._window.head
+            self._total(0, 0)
+            self._cost, self._undone = NO_COST, None
+        elif isinstance(record, Deleted):
+            self._total(self._entries - record.entries, self._tokens - record.tokens)
+            self._undone = without_deleted(self._undone, record)
+
+    def _total(self, entries: int, tokens: int) -> None:
+        """Takes other totals of the era; what the session was given so far stays what it was."""
+        given = self._progress
+        self._entries, self._tokens = entries, tokens
+        self._go_on(given)
+
+    @property
+    def _progress(self) -> Progress:
+        """How much the session was given in this process: it only grows."""
+        return self._tokens + self._past_tokens, self._entries + self._past_entries
+
+    def _go_on(self, progress: Progress) -> None:
+        """Goes on counting from there."""
+        tokens, entries = progress
+        self._past_tokens, self._past_entries = tokens - self._tokens, entries - self._entries
+
+    def _paid(self, record: Record) -> None:
+        """Lets go of what earlier attempts cost and said, where that is on record or over."""
+        if isinstance(record, Compressed | Cleared):
+            self._spent = self._owed = NO_COST
+        if self._pace is not None and isinstance(record, Compressed | Cleared | Deleted):
+            self._pace.parts.clear()  # they were used, or tell of what is gone
+
+    async def _write(self, work: Coroutine[Any, Any, T]) -> T:
+        """Runs a write to its end, cancellation or not."""
+        return await (work if self._shared.quick else self._shared.runtime.to_the_end(work))
+
+    async def _doomed(self, record: Deleted) -> frozenset[str]:
+        """What a deletion erases, by the log as it is now."""
+        return tainted_by([each for _, each in await self._log(0)], frozenset(record.ids))
+
+    async def _erase(self) -> None:
+        """Overwrites what deletions left to be erased. Under the lock.
+
+        From the log as it is now: a compression may have landed before the deletion did. What an
+        interrupted deletion left is erased at the next verb; erasing again is harmless.
+        """
+        shared = self._shared
+        log = [record for _, record in await self._log(0)]
+        gone = deleted_in(log)
+        tainted = tainted_by(log, (self._erasing or frozenset()) & gone)
+        if tainted:
+            await shared.runtime.call(shared.store, shared.store.erase, self.id, tainted)
+        self._erasing = None
+
+    # ------------------------------------------------------------ around it
+
+    def _check_counter(self, count: TokenCount) -> None:
+        """Tells where the estimator answered for the counter."""
+        meter = self._meter
+        if count.counter != meter.fingerprint:
+            self.notice(
+                events.CountFellBack(
+                    session_id=self.id, counter=meter.fingerprint, reason=meter.failure
+                )
+            )
+
+    def heal(self) -> None:
+        """Frees what this thread still holds after an interruption."""
+        for lock in (self._lock, self._compress_lock, self._drain_lock):
+            if lock is not None:
+                lock.heal()
+        self._preparing = False  # at worst a second one is started, and steps back
+
+    async def settle(self) -> None:
+        """Wait for a write under way, and emit the events of everything that was committed."""
+        if self._run is not None:
+            async with self._lock:
+                pass
+        try:
+            await self.catch_up()
+        except StoreError as error:
+            logger.warning(
+                "events of session %s may be missing, the store does not answer: %s", self.id, error
+            )
+
+    async def catch_up(self) -> None:
+        """Emit what was committed by a call that failed or was interrupted after the commit."""
+        if self._inflight:
+            async with self._lock:
+                await self._refresh()
+        await self._drain()
+
+
+def no_session(session_id: str, known: Iterable[str] = ()) -> SessionNotFound:
+    """The error for a session that nothing was ever recorded in; `known` are ids to suggest."""
+    hint = did_you_mean(session_id, known) or ";"
+    return SessionNotFound(
+        f"there is no session {session_id!r}{hint} an add_* verb or import_session creates one"
+    )
+
+
+def _plain_settings(changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings as JSON takes them; a strategy made of functions belongs to the manager."""
+    for name, what in _STORED_AS_TEXT.items():
+        if not isinstance(changes.get(name), str | None):
+            raise InvalidInput(
+                f"a session's {name} must be {what}: it is stored with the session. "
+                "Give functions to the manager's config instead"
+            )
+    if of_manager := changes.keys() & MANAGER_SETTINGS:
+        raise InvalidInput(
+            f"{min(of_manager)} is a setting of the manager, not of a session: give it to the "
+            "manager's config, or to update_config without a session_id"
+        )
+    if any(value is msgspec.UNSET for value in changes.values()):
+        raise InvalidInput(
+            "a session's setting cannot be UNSET: give it a value, or None where it may be"
+        )
+    return dict(changes)

@@ -1,0 +1,255 @@
+"""What the sessions of one manager have in common: ports, settings, and the making of entries."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from itertools import count
+from typing import Any, NoReturn
+
+import msgspec
+
+from memman.compression import EntryFactory, Step, stages_of
+from memman.config import HARMLESS, Budget, MemoryConfig, lowered, readable, resolve_budget
+from memman.counting import RemoteMeter, TokenCounter
+from memman.entries import (
+    NO_JSON,
+    Entry,
+    NewEntry,
+    TokenCount,
+    check_new_entry,
+    encode_json,
+    entry_of,
+)
+from memman.errors import InvalidInput, StoreError
+from memman.forks import renew_in_child
+from memman.protocols import Format
+from memman.records import SettingsInEffect
+from memman.runtime import Runtime
+from memman.stores import MemoryStore
+
+CLOSED = "this manager was closed, and nothing was changed: make another one"
+
+
+class Remote(msgspec.Struct, frozen=True):
+    """What prices whole requests over a network, and the format in which it wants them."""
+
+    counter: RemoteMeter
+    format: str
+
+
+class ResolvedConfig(msgspec.Struct, frozen=True):
+    """What a session has settled: its settings, in numbers and steps, and what counts its window.
+
+    `trigger` says when a compression is due: the budget, or less where it is prepared in the background.
+    What was reported beyond our own count takes at most `room`. `observed` is what the log records of
+    them. `remote` is there with `count_policy="confirm"` and a remote counter for the model.
+    """
+
+    config: MemoryConfig
+    budget: Budget
+    trigger: Budget
+    room: int
+    counter: TokenCounter
+    stages: tuple[Step, ...]
+    observed: SettingsInEffect
+    remote: Remote | None = None
+
+
+def _identity(entry: Entry) -> tuple[str, str, str, datetime]:
+    """What makes an entry that entry, whatever it says."""
+    return entry.id, entry.type, entry.role, entry.timestamp
+
+
+class ClosedStore:
+    """What a closed manager has in the place of its store: every use of it says so, but another close."""
+
+    blocking = False
+
+    def close(self) -> None:
+        """Nothing is left to be closed."""
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise StoreError(CLOSED)
+
+
+class Shared:
+    """What the sessions of a manager have in common."""
+
+    def __init__(
+        self,
+        *,
+        door: Runtime,
+        store: Any,
+        exclusive: bool,
+        clock: Callable[[], datetime],
+        new_id: Callable[[], str],
+        new_nonce: Callable[[], str],
+        trust_settings: bool,
+        redact: Callable[[Entry], Entry] | None,
+        sender: Any,
+        counter: Callable[[MemoryConfig], TokenCounter],
+        remote: Callable[[MemoryConfig], Remote | None],
+        limits: Callable[[str | None], tuple[int, int, int] | None],
+        warn_unknown: Callable[[MemoryConfig], None],
+        summarizer: Callable[[MemoryConfig], Any],
+        format: str,
+        format_named: Callable[[str], Format],
+        check: Callable[[MemoryConfig], None],
+        check_change: Callable[[MemoryConfig, MemoryConfig], None],
+    ) -> None:
+        self.runtime = door
+        self.store = store
+        self.exclusive = exclusive
+        self.clock = clock
+        self.new_id = new_id
+        self.new_nonce = new_nonce
+        self.trust_settings = trust_settings
+        self.redact = redact
+        self.sender = sender
+        self.counter = counter
+        self.remote = remote
+        self.limits = limits
+        self.warn_unknown = warn_unknown
+        self.summarizer = summarizer
+        self.format = format
+        self.format_named = format_named
+        self.check = check
+        self.check_change = check_change
+        self._renew()
+        renew_in_child(self._renew)
+        self._uses = count(1).__next__
+        self.version = 0  # grows when the manager's settings change
+        self.configure(MemoryConfig())
+        self.closed = False  # by the manager's `close`: no compression lands from then on
+        self.flags: set[Any] = set()  # of those who follow; a set flag ends a pause
+        self._settled: tuple[int, ResolvedConfig] | None = None
+        # Nothing of this store ever suspends or comes from elsewhere: no need to ask or to shield.
+        self.quick = exclusive and type(store) is MemoryStore
+        # An append to it is answered by the time it returns, in whatever thread calls.
+        self.direct = self.quick or (
+            not door.is_async and getattr(store, "blocking", False) is True
+        )
+
+    def _renew(self) -> None:
+        self.settling = threading.RLock()  # re-entrant: a signal's handler may change settings too
+
+    def configure(self, config: MemoryConfig) -> None:
+        """Takes other settings of the manager."""
+        self.config = config
+        self.version += 1
+        # When a session is used: the time where that matters, else a count, which orders uses as well.
+        timed = config.session_ttl is not None
+        self.moment: Callable[[], float] = self._time if timed else self._uses
+
+    def _time(self) -> float:
+        return self.clock().timestamp()
+
+    def settled(self, settings: Mapping[str, Any], untrusted: frozenset[str]) -> ResolvedConfig:
+        """The manager's settings with a session's own; sessions without their own share them."""
+        if settings:
+            return self._settle(self.config.updated(self.effective(settings, untrusted)))
+        version, known = self.version, self._settled  # in this order: they may change meanwhile
+        if known is None or known[0] != version:
+            known = self._settled = version, self._settle(self.config)
+        return known[1]
+
+    def effective(self, settings: Mapping[str, Any], untrusted: frozenset[str]) -> dict[str, Any]:
+        """Return those of a session's settings that take effect.
+
+        Of untrusted ones these are the harmless ones that lift no limit of the trusted settings.
+        """
+        given = readable(settings)
+        if not self.trust_settings:
+            untrusted = frozenset(given)
+        chosen = {name: value for name, value in given.items() if name not in untrusted}
+        if len(chosen) == len(given):
+            return chosen
+        base = self._budget(chosen)
+        for name in HARMLESS:
+            if name in untrusted and name in given:
+                wanted = {**chosen, name: given[name]}
+                budget = self._budget(wanted)
+                more = budget.max_entries is None or budget.max_entries > (base.max_entries or 0)
+                lifts = name == "max_entries" and base.max_entries is not None and more
+                if budget.max_tokens <= base.max_tokens and not lifts:
+                    chosen = wanted
+        return chosen
+
+    def _budget(self, settings: Mapping[str, Any]) -> Budget:
+        config = self.config.updated(settings)
+        return resolve_budget(config, self.limits(config.model))
+
+    def _settle(self, config: MemoryConfig) -> ResolvedConfig:
+        budget = resolve_budget(config, self.limits(config.model))
+        if config.max_tokens is not None:
+            lowered("max_tokens", config.max_tokens, budget.usable, config.model)
+        trigger = budget.prepared() if config.background else budget
+        room = budget.max_tokens - budget.target_tokens
+        stages = stages_of(config.strategy)
+        counter, remote = self.counter(config), self.remote(config)
+        observed = SettingsInEffect(
+            config.model,
+            budget.max_tokens,
+            budget.max_entries,
+            budget.target_tokens,
+            counter.fingerprint,
+        )
+        return ResolvedConfig(config, budget, trigger, room, counter, stages, observed, remote)
+
+    def redacted(self, entry: Entry, outcome: str) -> Entry:
+        """The entry as `redact` leaves it, not counted anew.
+
+        Raises `InvalidInput` where that fails, with `outcome`: what does not happen because of it.
+        """
+        if self.redact is None:
+            return entry
+        try:
+            clean = self.redact(entry)
+        except Exception as error:  # noqa: BLE001 - the caller's function; its type is told
+            # Its words and its traceback may quote what it was to hide, so it is no cause either.
+            what = f"redact raised {type(error).__name__} for a {entry.type}"
+            raise InvalidInput(f"{what}; {outcome}") from None
+        if not isinstance(clean, Entry) or _identity(clean) != _identity(entry):
+            raise InvalidInput(
+                f"redact must return the entry with its id, type, role and time kept; {outcome}"
+            )
+        try:
+            clean = check_new_entry(clean)
+            encode_json(clean.metadata, "metadata")
+        except (InvalidInput, msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+            what = f"redact returned what cannot be stored: {error}"
+            raise InvalidInput(f"{what}; {outcome}") from None
+        # The provider's own copy may hold what is to be hidden, and nobody can look into it for us.
+        return msgspec.structs.replace(clean, raw_json=NO_JSON)
+
+    def redacted_focus(self, focus: str | None) -> str | None:
+        """What a caller wants in a summary, redacted as a user's message. Raises `InvalidInput`."""
+        if focus is None or self.redact is None:
+            return focus
+        said = NewEntry(type="message", role="user", content=focus)
+        entry = entry_of(said, "focus", self.clock(), TokenCount(0))
+        return self.redacted(entry, "nothing was changed").text
+
+    def make_entry(self, counter: TokenCounter) -> EntryFactory:
+        """Makes entries of drafts: identity, time, and a count by `meter`."""
+        return _Crafting(self.new_id, self.clock, counter)
+
+
+class _Crafting:
+    """A craft with one meter."""
+
+    __slots__ = ("_bound", "_clock", "_count", "_new_id", "price")
+
+    def __init__(
+        self, new_id: Callable[[], str], clock: Callable[[], datetime], counter: TokenCounter
+    ) -> None:
+        self._new_id, self._clock = new_id, clock
+        self._count, self._bound = counter.count_new, counter.bound
+        self.price = counter.name_tokens  # what comes up again is counted once, as names are
+
+    def __call__(self, new_entry: NewEntry, *, like: str | None = None) -> Entry:
+        """The entry of a draft."""
+        count = self._count(new_entry) if like is None else self._bound(like)
+        return entry_of(new_entry, self._new_id(), self._clock(), count)

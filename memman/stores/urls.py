@@ -1,0 +1,139 @@
+"""Which store a path or URL means."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+from memman.about import how_to_install
+from memman.display import safe_repr
+from memman.entries import is_path
+from memman.errors import PluginNotFound, StoreError
+from memman.plugins import Plugins
+from memman.protocols import Store
+from memman.stores.drivers import Driver
+from memman.stores.sqlite import SQLiteStore
+from memman.stores.sqlite_file import Durability
+from memman.stores.sqlite_readonly import SQLiteReader
+
+PLUGINS = {"postgres": "memman-postgres", "postgresql": "memman-postgres"}
+_POINTS = {"postgresql": "postgres"}  # the entry point of a scheme, where it is called otherwise
+_SQLITE = "sqlite:///"
+_SECRET = re.compile(r"([?&](?:password|sslpassword)=)[^&]*", re.IGNORECASE)
+
+
+def _scheme(given: str) -> str:
+    """A URL's scheme, without the driver that may be named in it."""
+    return given.partition(":")[0].partition("+")[0].lower()
+
+
+def is_url(given: str) -> bool:
+    """Whether it has a scheme; everything else is a path."""
+    return "://" in given
+
+
+def open_store(given: str, plugins: Callable[[], Plugins], *, create: bool = True) -> Store:
+    """The store of a path or URL: SQLite's, or that of a plugin. Plugins are asked where no other knows.
+
+    With `create=False` nothing is made where no store is, and a file that this user may not write to is
+    opened to be read.
+
+    Raises `StoreError` for one that cannot be opened, `PluginNotFound` for a scheme that nothing opens.
+    """
+    found: Store | None = _sqlite_store(given, create=create)
+    if found is None:
+        scheme = _scheme(given)
+        asked = {"url": given, "create": create}
+        point = _POINTS.get(
+            scheme, scheme
+        )  # no other plugin sees the URL, which may have a password
+        found = plugins().answer("memman_store", point=point, raises=(StoreError,), **asked)
+    if found is None:
+        raise PluginNotFound(no_store(given))
+    return found
+
+
+def _sqlite_store(given: str, *, create: bool = True) -> SQLiteStore | None:
+    """The store of a path, or of `sqlite:///PATH?durability=full&timeout=30`; None for another URL.
+
+    After the three slashes comes the path: an absolute one makes four. `driver=apsw` is an option too.
+
+    Raises `StoreError` for a URL with anything else in it, or whose file cannot be opened.
+    """
+    if not given.startswith("sqlite:"):
+        return None if is_url(given) else _in_file(given, create)
+    if not given.startswith(_SQLITE) or given == _SQLITE:
+        raise StoreError(
+            f"{without_password(given.partition('?')[0])!r} names no file: write {_SQLITE}PATH"
+        )
+    from urllib.parse import unquote
+
+    path, _, query = given.removeprefix(_SQLITE).partition("?")
+    return _in_file(unquote(path), create, **_options(query))
+
+
+def _in_file(path: str, create: bool, **options: Any) -> SQLiteStore:
+    if not create:
+        _check_there(path)
+    return (SQLiteStore if create or _writable(path) else SQLiteReader)(path, **options)
+
+
+def _check_there(path: str) -> None:
+    """Raises `StoreError` where there is no file, or an empty one."""
+    try:
+        size = Path(path).stat().st_size if is_path(path) else 0
+    except (FileNotFoundError, NotADirectoryError):
+        size = 0
+    except OSError as error:
+        raise StoreError(f"cannot read {path}: {error.strerror or error}") from None
+    if not size:
+        raise StoreError(f"there is no database at {path}")
+
+
+def _writable(path: str) -> bool:
+    """Whether this user may write to a file and, as SQLite must, make others beside it."""
+    return os.access(path, os.W_OK) and os.access(Path(path).absolute().parent, os.W_OK)
+
+
+def _options(query: str) -> dict[str, Any]:
+    from urllib.parse import parse_qsl
+
+    options: dict[str, Any] = {}
+    for name, value in parse_qsl(query, keep_blank_values=True):
+        if name == "durability":
+            options[name] = cast("Durability", value)
+        elif name == "driver":
+            options[name] = cast("Driver", value)
+        elif name == "timeout" and value.replace(".", "", 1).isdigit():
+            options[name] = float(value)
+        else:
+            # The value of another option may be a password.
+            wrong = f"timeout={safe_repr(value, 40)}" if name == "timeout" else safe_repr(name, 40)
+            raise StoreError(
+                f"{wrong} is no option of a sqlite URL; there are durability=fast|full, timeout=SECONDS "
+                "and driver=sqlite3|apsw"
+            )
+    return options
+
+
+def without_password(given: str) -> str:
+    """A path or URL as it can be shown to others."""
+    if not is_url(given):
+        return given
+    scheme, _, rest = given.partition("://")
+    login, at, host = rest.rpartition("@")
+    user, colon, _ = login.partition(":")
+    safe = f"{user}:***@{host}" if colon and at else rest
+    return _SECRET.sub(r"\1***", f"{scheme}://{safe}")
+
+
+def no_store(given: str) -> str:
+    """What is said where nothing opens a URL; a password in it is not repeated."""
+    scheme = given.partition(":")[0]
+    plugin = PLUGINS.get(_scheme(given))
+    if plugin is None:
+        return f"no installed plugin opens a store of the scheme {scheme!r}; pass a path or a Store"
+    return f"a store of the scheme {scheme!r} is opened by a plugin: {how_to_install(plugin)}"

@@ -1,0 +1,273 @@
+"""Accepting a summarizer: a callable, a `Summarizer`, or the name of one.
+
+A name is `cmd:PROGRAM ARGS`, which memman knows itself, or a plugin's, such as `anthropic:MODEL`. The name
+`digest` asks nobody, whatever else names a summarizer.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Generator
+from typing import Any, Final
+
+import msgspec
+
+from memman.about import how_to_install
+from memman.config import usable_input
+from memman.display import safe_repr
+from memman.entries import MOST_TOKENS, is_encodable
+from memman.errors import (
+    AsyncPortRefused,
+    InvalidInput,
+    MemmanError,
+    PluginNotFound,
+    SummarizerUnavailable,
+)
+from memman.plugins import Plugins
+from memman.protocols import Summarizer, SummaryReply, SummaryRequest, SummaryUsage
+from memman.runtime import Runtime, close_awaitable, is_async_callable
+from memman.summarizers.command import COMMAND, CommandSummarizer
+
+DIGEST: Final = "digest"
+# Who brings the names that everybody knows.
+_DISTRIBUTIONS: Final = {
+    "anthropic": "memman-anthropic",
+    "bedrock": "memman-bedrock",
+    "google": "memman-google",
+    "openai": "memman-openai",
+}
+_KNOWN: Final = ", ".join(("cmd:PROGRAM ARGS", *(f"{name}:MODEL" for name in _DISTRIBUTIONS)))
+_NOT_BY_A_SESSION: Final = (
+    "a session's own settings may not name a command to run; name it where the manager is made: "
+    "summarizer=, set_summarize_callback() or the manager's config"
+)
+
+Limits = Callable[[str | None], tuple[int, int, int] | None]
+
+
+class Asker:
+    """A summarizer in whichever form it was given: asked in one way, its answers looked at.
+
+    `max_input_tokens` is how much it takes in one call, None where that is unknown.
+    """
+
+    def __init__(self, given: Any, door: Runtime, limits: Limits) -> None:
+        self._given = given
+        self._limits = limits
+        self._is_object = isinstance(given, Summarizer)
+        self._ask = given.summarize if self._is_object else given
+        self._own_limit = _own_limit(given) if self._is_object else None
+        self.is_async = is_async_callable(self._ask)
+        if self.is_async and not door.is_async:
+            raise AsyncPortRefused(
+                "the summarizer is async and MemoryManager is not: "
+                "use AsyncMemoryManager, or pass a plain function"
+            )
+
+    @property
+    def max_input_tokens(self) -> int | None:
+        """Its own word, else the limits of the model that it names, as they are known now."""
+        model = getattr(self._given, "model", None) if self._is_object else None
+        if self._own_limit is not None or not isinstance(model, str):
+            return self._own_limit
+        limits = self._limits(model)
+        return None if limits is None else usable_input(limits)
+
+    def summarize(self, request: SummaryRequest) -> SummaryReply | _Later:
+        """The reply, or what must be awaited for it. Raises `TypeError` for what is no reply."""
+        answer = self._ask(request if self._is_object else request.prompt)
+        read = _sound if self._is_object else _of_text
+        return _Later(answer, read) if hasattr(answer, "__await__") else read(answer)
+
+
+class _Later:
+    """A reply that must be awaited; closing it closes what it waits for."""
+
+    def __init__(self, answer: Any, read: Callable[[Any], SummaryReply]) -> None:
+        self._answer = answer
+        self._read = read
+
+    def __await__(self) -> Generator[Any, Any, SummaryReply]:
+        answer = yield from self._answer.__await__()
+        return self._read(answer)
+
+    def close(self) -> None:
+        close_awaitable(self._answer)
+
+
+class Summarizers:
+    """The summarizers of one manager: the one it was given, and those that settings name.
+
+    `limits` says (context, max_input, max_output) of a model, None where they are unknown.
+    """
+
+    def __init__(self, door: Runtime, plugins: Callable[[], Plugins], limits: Limits) -> None:
+        self._door = door
+        self._plugins = plugins
+        self._limits = limits
+        self._named: dict[str, Asker | None] = {DIGEST: None}
+        self._given: Asker | None = None
+        self._is_given = False
+        self._refusing = self._accepted(_refusal(_NOT_BY_A_SESSION))
+        self._missing: dict[str, Asker] = {}
+
+    def give(self, summarizer: Any) -> None:
+        """Takes one that goes before all that settings name; None takes it back.
+
+        Raises `InvalidInput` or `PluginNotFound`, and `SummarizerUnavailable` where an SDK or a program is
+        missing; then nothing was changed.
+        """
+        if isinstance(summarizer, str):
+            given = self.named(summarizer)
+        else:
+            given = None if summarizer is None else self._accepted(summarizer)
+        self._given, self._is_given = given, summarizer is not None
+
+    def check(self, name: str | None, managers: str | None) -> None:
+        """Raises what is wrong with a setting; `managers` is what the manager itself is set to.
+
+        Nothing is, while one was given: a session is read also where its summarizer is not installed.
+        """
+        if name is None or self._is_given:
+            return
+        if _is_strangers_command(name, managers):
+            raise InvalidInput(_NOT_BY_A_SESSION)
+        self.named(name)
+
+    def chosen(self, name: str | None, managers: str | None) -> Asker | None:
+        """Who is asked under a session's setting; None for nobody.
+
+        A log may come from elsewhere: what its settings name must not run here, or is not here. Whoever is
+        asked then fails with the reason, as any summarizer may.
+        """
+        if self._is_given:
+            return self._given
+        if name is None:
+            return None
+        return self._refusing if _is_strangers_command(name, managers) else self._found(name)
+
+    def _found(self, name: str) -> Asker | None:
+        """The one of a stored name, or one that says why there is none."""
+        if name in self._named or name not in self._missing:
+            try:
+                return self.named(name)
+            except MemmanError as error:
+                self._missing[name] = self._accepted(_refusal(str(error)))
+        return self._missing[name]
+
+    def named(self, name: str) -> Asker | None:
+        """The summarizer of a name, made once."""
+        if name not in self._named:
+            if name.startswith(COMMAND):
+                found: Any = CommandSummarizer.named(name)
+            else:
+                found = self._of_plugin(name)
+            self._named[name] = self._accepted(found)
+        return self._named[name]
+
+    def _of_plugin(self, name: str) -> Any:
+        found = self._plugins().answer(
+            "memman_summarizer", point=name.partition(":")[0], raises=(MemmanError,), name=name
+        )
+        if found is None:
+            raise PluginNotFound(_not_found(name, self._plugins()))
+        if not isinstance(found, Summarizer):
+            raise InvalidInput(
+                f"a plugin answers to {name!r} with a {type(found).__name__}, which has no summarize()"
+            )
+        return found
+
+    def _accepted(self, summarizer: Any) -> Asker:
+        if isinstance(summarizer, type) and hasattr(summarizer, "summarize"):
+            raise InvalidInput(f"{summarizer.__name__} is a class: pass {summarizer.__name__}(...)")
+        if not isinstance(summarizer, Summarizer) and not callable(summarizer):
+            raise InvalidInput(
+                f"a summarizer is a callable, a name or has summarize(), not {type(summarizer).__name__}"
+            )
+        return Asker(summarizer, self._door, self._limits)
+
+
+def _refusal(why: str) -> Callable[[str], str]:
+    """A summarizer that cannot be asked."""
+
+    def refuse(_prompt: str) -> str:
+        raise SummarizerUnavailable(why)
+
+    return refuse
+
+
+def _is_strangers_command(name: str, managers: str | None) -> bool:
+    return name.startswith(COMMAND) and name != managers
+
+
+def _own_limit(summarizer: Any) -> int | None:
+    limit = getattr(summarizer, "max_input_tokens", None)
+    if limit is None:
+        return None
+    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+        raise InvalidInput(
+            f"max_input_tokens of {type(summarizer).__name__} must be a number of tokens above 0 or "
+            f"None, not {safe_repr(limit, 60)}"
+        )
+    return limit
+
+
+def _of_text(answer: Any) -> SummaryReply:
+    if not isinstance(answer, str):
+        raise TypeError(f"a summarizer must return text, not {type(answer).__name__}")
+    return SummaryReply(text=_plain(answer))
+
+
+def _sound(reply: Any) -> SummaryReply:
+    """A summarizer's reply with everything in it of the type that it should have."""
+    if not isinstance(reply, SummaryReply):
+        raise TypeError(f"summarize() returned {type(reply).__name__}, not a SummaryReply")
+    for name, kinds in _FIELDS.items():
+        value = getattr(reply, name)
+        if not isinstance(value, kinds):
+            raise TypeError(f"a SummaryReply's {name} cannot be a {type(value).__name__}")
+    if reply.model is not None and not is_encodable(_plain(reply.model)):
+        raise TypeError("a SummaryReply's model cannot hold a lone surrogate")
+    usage = reply.usage
+    if usage is not None and not all(map(_is_count, (usage.input_tokens, usage.output_tokens))):
+        raise TypeError(f"a SummaryReply's usage is in whole tokens, not {safe_repr(usage, 80)}")
+    model = None if reply.model is None else _plain(reply.model)
+    return msgspec.structs.replace(reply, text=_plain(reply.text), model=model)
+
+
+def _plain(text: str) -> str:
+    """Return a string of another kind, whose methods may do anything, as a plain one."""
+    return text if type(text) is str else str.__str__(text)
+
+
+_FIELDS: Final[dict[str, Any]] = {
+    "text": str,
+    "model": str | None,
+    "usage": SummaryUsage | None,
+    "truncated": bool,
+    "refused": bool,
+}
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and 0 <= value <= MOST_TOKENS
+
+
+def _not_found(name: str, plugins: Plugins) -> str:
+    """Why nobody answers to a name, and what to do."""
+    head, colon, _ = name.partition(":")
+    if head not in _DISTRIBUTIONS:
+        return (
+            f"no installed plugin has a summarizer for {name!r}; known names are {_KNOWN}, {DIGEST}"
+        )
+    if not colon:
+        return f"{name!r} names no model; write {head}:MODEL"
+    distribution = _DISTRIBUTIONS[head]
+    faults = [info.error for info in plugins.found if info.distribution == distribution]
+    if not faults:
+        limited = (
+            " (MEMMAN_PLUGINS says which are loaded)" if "MEMMAN_PLUGINS" in os.environ else ""
+        )
+        return f"the summarizer {name!r} needs a plugin{limited}: {how_to_install(distribution)}"
+    why = faults[0] or "it does not answer; install its newest version"
+    return f"the plugin {distribution} has no summarizer for {name!r}: {why}"

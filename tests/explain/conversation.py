@@ -1,0 +1,73 @@
+"""A conversation with exact values in it, compressed step by step, for the tests of what explains it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from memman import MemoryConfig, MemoryManager
+from memman.archive import records_of
+from memman.compression import EntryFactory, Goal, Group, Item, Stage, View
+from memman.entries import NewEntry
+from memman.explain import LogHistory
+from memman.testing import FakeClock, sequential_ids
+
+ORDER = "ORD-8841"
+PATH = "/srv/app/config.toml"
+
+
+def manager(*summaries: str, **settings: Any) -> MemoryManager:
+    """A manager that compresses when it is asked to; with texts, to summaries that say just that."""
+    given = {"auto_compress": False, "max_entries": None, "recent_window": 2, **settings}
+    if summaries:
+        given["strategy"] = (written(*summaries),)
+    return MemoryManager(
+        counter="chars4",
+        config=MemoryConfig(**given),
+        clock=FakeClock(),
+        new_id=sequential_ids(),
+    )
+
+
+def written(*texts: str) -> Stage:
+    """A stage that replaces the old part by a summary with the next of these texts."""
+    left = iter(texts)
+    covered = b'{"first":1,"last":2,"start":"2026-01-01T00:00:00Z","end":"2026-01-01T00:00:00Z"}'
+
+    def stage(view: View, _goal: Goal, make_entry: EntryFactory) -> View:
+        old = [group for group in view.groups if group.standing == "old"]
+        items = tuple(item for group in old for item in group.window_items)
+        new_entry = NewEntry(
+            type="summary", role="system", content=next(left), metadata_json=msgspec.Raw(covered)
+        )
+        entry = make_entry(new_entry)
+        tokens = entry.token_count.tokens
+        made = Group(items, "old", tokens, 1, 0, (Item(items, entry, tokens, "summary"),))
+        at = view.groups.index(old[0])
+        return view.with_groups([*view.groups[:at], made, *view.groups[at + len(old) :]])
+
+    return stage
+
+
+def talk(memory: MemoryManager, turns: int = 10, first: int = 0) -> None:
+    """Turns of plain words: a question and an answer without a value in them."""
+    for number in range(first, first + turns):
+        memory.add_user_message("s", "please go on with the next part " * 6, id=f"q{number}")
+        memory.add_assistant_message("s", "this part is done as well " * 6, id=f"a{number}")
+
+
+def orders(memory: MemoryManager) -> None:
+    """What is forgotten later: an order's number in a tool result, a path in a message."""
+    memory.add_system_message("s", "Be brief.", id="head")
+    memory.add_user_message("s", "Where is my parcel?", id="ask")
+    memory.add_tool_call("s", "get_order", {"which": "newest"}, call_id="c1", id="call")
+    memory.add_tool_result(
+        "s", "get_order", f"order {ORDER} left the hub " + "step " * 200, call_id="c1", id="result"
+    )
+    memory.add_assistant_message("s", f"It left. The hub is set in {PATH} here.", id="answer")
+
+
+def history(memory: MemoryManager) -> LogHistory:
+    """The trail of the session's whole log."""
+    return LogHistory(list(enumerate(records_of(memory.export_session("s")), 1)))

@@ -1,0 +1,174 @@
+"""Originals beside what stands for them, and which exact values came through."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memman import MemoryManager
+from memman.compression import drop_oldest
+from memman.compression.ledger import LEDGER_HEAD
+from memman.compression.words import exact_values
+from memman.explain import Comparison, compare
+from memman.explain.values import stands_alone
+from tests.explain.conversation import ORDER, PATH, history, manager, orders, talk
+
+
+def compared(memory: MemoryManager, compression_id: str | None = None) -> Comparison:
+    read = history(memory)
+    return compare(read, compression_id or read.history.latest())
+
+
+def kept(comparison: Comparison) -> dict[str, str | None]:
+    return {each.value: each.kept for item in comparison.replacements for each in item.values}
+
+
+def test_a_summary_stands_beside_every_original_that_it_speaks_for() -> None:
+    memory = manager("The order left the hub.")
+    orders(memory)
+    talk(memory)
+    done = memory.compress("s", target_tokens=700)
+    [item] = compared(memory).replacements
+    hidden = [entry for entry in memory.get_entries("s") if entry.compressed]
+    assert [entry.id for entry in item.originals] == [entry.id for entry in hidden]
+    assert [entry.text for entry in item.originals] == [entry.text for entry in hidden]
+    assert item.entry is not None
+    assert (item.method, item.entry.id) == ("summary", done.summary_id)
+    assert item.entry.text == "The order left the hub."
+    assert item.tokens_before - item.tokens_after == done.tokens_saved
+
+
+def test_a_value_is_kept_by_the_summary_that_names_it_and_lost_by_one_that_does_not() -> None:
+    for reply, where in [(f"Order {ORDER} left.", "replacement"), ("It left.", None)]:
+        memory = manager(reply)
+        orders(memory)
+        talk(memory)
+        memory.compress("s", target_tokens=700)
+        found = kept(compared(memory))
+        assert found[ORDER] == where
+        assert found[PATH] is None
+
+
+def test_a_value_in_the_ledger_below_a_summary_is_told_as_such() -> None:
+    memory = manager(f"It left.\n{LEDGER_HEAD}#4: {ORDER}; #5: {PATH}")
+    orders(memory)
+    talk(memory)
+    memory.compress("s", target_tokens=700)
+    assert kept(compared(memory)) == {ORDER: "ledger", PATH: "ledger"}
+
+
+def test_the_digest_keeps_both_values() -> None:
+    memory = manager()
+    orders(memory)
+    talk(memory)
+    memory.compress("s", target_tokens=700)
+    assert set(kept(compared(memory)).values()) <= {"replacement", "ledger"}
+    assert compared(memory).survival == 1.0
+
+
+def test_a_value_that_a_stub_lost_and_another_entry_still_has_is_elsewhere() -> None:
+    memory = manager()
+    orders(memory)
+    memory.pin("s", memory.add_user_message("s", f"So {ORDER} it is.").id)
+    talk(memory, 3)
+    total = memory.get_stats("s").active_tokens
+    memory.compress("s", target_tokens=total - 100)
+    comparison = compared(memory)
+    assert [item.method for item in comparison.replacements] == ["stub"]
+    assert kept(comparison) == {ORDER: "elsewhere"}
+    assert comparison.survival == 1.0
+
+
+def test_the_share_that_survives_is_over_the_different_values_of_all_replacements() -> None:
+    memory = manager(f"Order {ORDER} left.")
+    orders(memory)
+    talk(memory)
+    memory.compress("s", target_tokens=700)
+    comparison = compared(memory)
+    assert (comparison.values, comparison.values_kept, comparison.survival) == (2, 1, 0.5)
+
+
+def test_without_any_value_all_survive() -> None:
+    memory = manager("Talk.")
+    talk(memory)
+    memory.compress("s", target_tokens=400)
+    comparison = compared(memory)
+    assert (comparison.values, comparison.survival) == (0, 1.0)
+
+
+def test_a_summary_of_summaries_is_held_against_the_first_originals() -> None:
+    memory = manager(f"Order {ORDER} left.", "It all went on.")
+    orders(memory)
+    talk(memory)
+    first = memory.compress("s", target_tokens=700).compression_id
+    talk(memory, first=10)
+    memory.compress("s", target_tokens=700)
+    outer = compared(memory)
+    assert outer.replacements[0].originals[0].id == "ask"
+    assert kept(outer)[ORDER] is None
+    inner = compared(memory, first)
+    assert (inner.state, kept(inner)[ORDER]) == ("folded", "replacement")
+
+
+def test_what_was_dropped_has_nothing_beside_it() -> None:
+    memory = manager(strategy=(drop_oldest,))
+    orders(memory)
+    talk(memory)
+    memory.compress("s", target_tokens=400)
+    gone = [item for item in compared(memory).replacements if item.method == "drop"]
+    assert gone
+    assert all(item.entry is None and item.tokens_after == 0 for item in gone)
+
+
+def test_one_summary_over_both_sides_of_a_pin_is_one_replacement() -> None:
+    memory = manager()
+    talk(memory)
+    memory.pin("s", "q3")
+    memory.compress("s", target_tokens=600)
+    [item] = compared(memory).replacements
+    ids = [entry.id for entry in item.originals]
+    assert ids[:4] == ["q0", "a0", "q1", "a1"]
+    assert "q3" not in ids
+    assert "a3" in ids
+
+
+def test_a_compression_that_was_undone_can_still_be_compared() -> None:
+    memory = manager("It left.")
+    orders(memory)
+    talk(memory)
+    name = memory.compress("s", target_tokens=700).compression_id
+    before = compared(memory)
+    memory.undo_compression("s")
+    after = compared(memory, name)
+    assert after.state == "undone"
+    assert after.replacements == before.replacements
+
+
+def test_what_was_deleted_since_is_not_shown() -> None:
+    memory = manager("It left.")
+    orders(memory)
+    talk(memory)
+    name = memory.compress("s", target_tokens=700).compression_id
+    memory.delete_entries("s", ["result"])
+    comparison = compared(memory, name)
+    assert comparison.state == "unfolded"
+    texts = [entry.text for item in comparison.replacements for entry in item.originals]
+    assert not any(ORDER in text for text in texts)
+
+
+def test_a_part_of_a_longer_number_is_not_the_value() -> None:
+    assert stands_alone("1234", "no 1234.")
+    assert not stands_alone("1234", "no 12345")
+    assert not stands_alone("1234", "no A1234")
+    assert stands_alone("1234", "12345 and (1234)")
+
+
+@given(
+    st.lists(st.from_regex(r"[A-Z]{3}-[0-9]{4}", fullmatch=True), max_size=6), st.text(max_size=40)
+)
+def test_every_exact_value_of_a_text_stands_alone_in_it_between_spaces(
+    values: list[str], text: str
+) -> None:
+    said = f"{text} {' '.join(values)} {text}"
+    assert all(stands_alone(value, said) for value in values)
+    assert set(values) <= set(exact_values(f" {' '.join(values)} "))

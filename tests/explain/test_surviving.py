@@ -1,0 +1,78 @@
+"""All compressions at once are judged as each of them alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from memman import MemoryManager
+from memman.compression.words import exact_values
+from memman.explain import LogHistory, compare, survivals
+from memman.explain.values import Values, stands_alone
+from tests.examples import examples
+from tests.explain.conversation import history, manager, orders, talk
+
+TEXT = st.text(alphabet="ab1 -_/.é", max_size=30)
+
+
+def told(read: LogHistory) -> list[Any]:
+    return [
+        (each.values, each.kept, [(item.tokens_before, item.kept) for item in each.replacements])
+        for each in survivals(read)
+    ]
+
+
+def compared(read: LogHistory) -> list[Any]:
+    return [
+        (
+            each.values,
+            each.values_kept,
+            [
+                (item.tokens_before, {v.value: v.kept for v in item.values if v.kept})
+                for item in each.replacements
+            ],
+        )
+        for each in (compare(read, name) for name in read.compressions)
+    ]
+
+
+STEPS = st.sampled_from(["talk", "order", "compress", "undo", "delete"])
+
+
+def do(memory: MemoryManager, what: str, number: int) -> None:
+    if what == "talk":
+        talk(memory, 4, 100 * number)
+    elif what == "order":
+        memory.add_user_message("s", f"Where is ORD-{number}? See /srv/{number % 3}.json " * 8)
+    elif what == "compress":
+        memory.compress("s", target_tokens=200)
+    elif what == "undo" and history(memory).history.compressions:
+        memory.undo_compression("s")
+    elif what == "delete":
+        memory.delete_entries("s", [memory.get_entries("s")[0].id])
+
+
+@settings(max_examples=examples(15))
+@given(st.lists(STEPS, max_size=12))
+def test_the_figures_are_those_of_compare(script: list[str]) -> None:
+    memory = manager(recent_window=0, min_entries_to_compress=1)
+    orders(memory)
+    for number, what in enumerate(["talk", "compress", *script, "talk", "compress"]):
+        do(memory, what, number)
+    read = history(memory)
+    assert told(read) == compared(read)
+    assert len(read.compressions) > 1
+
+
+@given(st.lists(TEXT.filter(bool), max_size=6), TEXT)
+def test_a_value_is_in_a_replacement_when_it_stands_alone_in_its_text(
+    values: list[str], text: str
+) -> None:
+    found = Values().kept(values, text, set())
+    for value in values:
+        if stands_alone(value, text):
+            assert found[value] == "replacement"
+        else:
+            assert value not in found or value in exact_values(text)

@@ -1,0 +1,144 @@
+"""Adding where a store had to write twice, because the answer to its first write was lost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from itertools import chain, repeat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memman import AsyncMemoryManager, IdConflict, MemoryManager, events
+from memman.protocols import Appended
+from memman.records import Record
+from memman.stores import MemoryStore, SQLiteStore
+from memman.testing import record_events
+
+
+class AnswerLost(MemoryStore):
+    """Writes, hears nothing, and writes again: as a store does whose connection broke."""
+
+    def append(
+        self, session_id: str, records: Sequence[Record], *, expect_head: int | None = None
+    ) -> Appended:
+        super().append(session_id, records, expect_head=expect_head)
+        return super().append(session_id, records)
+
+
+MESSAGES = [{"role": "user", "content": "one"}, {"role": "user", "content": "two"}]
+
+
+def test_an_entry_that_was_written_at_the_first_attempt_is_added_once_and_told_once() -> None:
+    memory = MemoryManager(AnswerLost())
+    with record_events(memory) as told:
+        added = [memory.add_user_message("s", text) for text in ("one", "two")]
+    assert memory.get_entries("s") == added
+    assert [entry.seq for entry in added] == [2, 3]
+    assert [event.entry for event in told if isinstance(event, events.EntryAdded)] == added
+
+
+def test_a_batch_that_was_written_at_the_first_attempt_is_added_once() -> None:
+    memory = MemoryManager(AnswerLost())
+    added = memory.add_messages("s", MESSAGES)
+    assert [entry.text for entry in added] == ["one", "two"]
+    assert memory.get_entries("s") == added
+
+
+class Counted(MemoryStore):
+    """Knows how often its log was read from the beginning."""
+
+    reads = 0
+
+    def read(
+        self, session_id: str, after: int = 0, limit: int = 1_000
+    ) -> Sequence[tuple[int, Record]]:
+        self.reads += after == 0
+        return super().read(session_id, after, limit)
+
+
+class WithoutTaken(Counted):
+    """Knows what it was given, and not what took it away."""
+
+    def get(self, session_id: str, ids: Sequence[str]) -> Sequence[tuple[int, Record]]:
+        return super().get(session_id, [name for name in ids if name.isprintable()])
+
+
+def filled(memory: MemoryManager, text: str, compressed: bool) -> None:
+    memory.add_user_message("s", text, id="mine")
+    if compressed:
+        for number in range(20):
+            memory.add_user_message("s", f"message {number}: " + "word " * 200)
+        memory.compress("s", target_tokens=600)
+        assert memory.get_entry("s", "mine").compressed
+
+
+@pytest.mark.parametrize("store", [Counted, WithoutTaken])
+@pytest.mark.parametrize("text", ["", "a secret"])
+@pytest.mark.parametrize("compressed", [False, True])
+def test_an_id_that_comes_again_does_not_read_the_log_where_the_store_knows_it(
+    store: type[Counted], text: str, compressed: bool
+) -> None:
+    kept = store()
+    memory = MemoryManager(kept, counter="chars4")
+    filled(memory, text, compressed)
+
+    def reads_of(again: str) -> int:
+        before = kept.reads
+        if again == text:
+            assert memory.add_user_message("s", again, id="mine").content == text
+        else:
+            with pytest.raises(IdConflict, match="'mine' was added before with other content"):
+                memory.add_user_message("s", again, id="mine")
+        return kept.reads - before
+
+    asked = store is WithoutTaken and compressed and not text  # it may have been deleted
+    assert [reads_of(again) for again in ("", "a secret", "another")] == [int(asked)] * 3
+
+
+@pytest.mark.parametrize("kind", [Counted, WithoutTaken, SQLiteStore])
+@pytest.mark.parametrize("text", ["", "a secret"])
+@pytest.mark.parametrize("compressed", [False, True])
+def test_a_deleted_id_that_comes_again_is_told_whatever_the_store_knows(
+    kind: Any, text: str, compressed: bool, tmp_path: Path
+) -> None:
+    store = kind(tmp_path / "s.db") if kind is SQLiteStore else kind()
+    memory = MemoryManager(store, counter="chars4")
+    filled(memory, text, compressed)
+    memory.delete_entries("s", ["mine"])
+    before = getattr(store, "reads", 0)
+    for again in ("", "a secret", "another"):
+        with pytest.raises(IdConflict, match="the id 'mine' was deleted; nothing was changed"):
+            memory.add_user_message("s", again, id="mine")
+    assert getattr(store, "reads", 0) - before == (3 if kind is WithoutTaken else 0)
+
+
+@pytest.mark.parametrize("kind", [Counted, WithoutTaken, SQLiteStore])
+def test_by_the_async_door_as_well(kind: Any, tmp_path: Path) -> None:
+    store = kind(tmp_path / "s.db") if kind is SQLiteStore else kind()
+
+    async def told() -> None:
+        async with AsyncMemoryManager(store, counter="chars4") as memory:
+            first = await memory.add_user_message("s", "", id="mine")
+            assert await memory.add_user_message("s", "", id="mine") == first
+            await memory.delete_entries("s", ["mine"])
+            with pytest.raises(IdConflict, match="'mine' was deleted"):
+                await memory.add_user_message("s", "", id="mine")
+
+    asyncio.run(told())
+
+
+@pytest.mark.parametrize("store", [MemoryStore, AnswerLost])
+def test_an_id_that_is_given_out_twice_is_refused_and_changes_nothing(
+    store: type[MemoryStore],
+) -> None:
+    memory = MemoryManager(store(), new_id=chain(["opening"], repeat("always the same")).__next__)
+    memory.add_user_message("s", "one")
+    for add in (
+        lambda: memory.add_user_message("s", "two"),
+        lambda: memory.add_user_message("s", "one"),  # at another moment
+    ):
+        with pytest.raises(IdConflict, match="ids must be unique"):
+            add()
+    assert [entry.text for entry in memory.get_entries("s")] == ["one"]

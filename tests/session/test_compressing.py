@@ -1,0 +1,816 @@
+"""Carrying out compressions: one at a time, not where it fails, and in the background."""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memman import (
+    CompressionFailed,
+    MemoryConfig,
+    MemoryManager,
+    SessionNotFound,
+    StoreConflict,
+    StoreError,
+    SummaryRequest,
+    events,
+)
+from memman.runtime import AsyncLock, AsyncRuntime, drive
+from memman.stores import MemoryStore
+from memman.testing import Delayed, record_events
+from tests.doors import DOORS, SESSION, SyncUse, words
+from tests.patience import PATIENCE
+
+DOWN = OSError("429")
+Make = Callable[..., SyncUse]
+
+
+@pytest.fixture(params=DOORS)
+def make(request: pytest.FixtureRequest) -> Iterator[Make]:
+    made: list[SyncUse] = []
+
+    def use(*replies: Any, **settings: Any) -> SyncUse:
+        made.append(DOORS[request.param](*replies, **settings))
+        return made[-1]
+
+    yield use
+    for each in made:
+        each.end()
+
+
+def fill(use: SyncUse, entries: int = 9, size: int = 10, **keywords: Any) -> list[str]:
+    """Messages of ten tokens each; their ids. Nine are just under the trigger of 100."""
+    return [
+        use.do("add_user_message", f"n{number} " + "word " * (size - 1), **keywords).id
+        for number in range(entries)
+    ]
+
+
+def failures(told: list[events.Event]) -> list[events.CompressionFailedNotice]:
+    return [event for event in told if isinstance(event, events.CompressionFailedNotice)]
+
+
+def results(told: list[events.Event]) -> list[events.CompressionResult]:
+    return [event for event in told if isinstance(event, events.CompressionResult)]
+
+
+def methods(result: events.CompressionResult) -> set[str]:
+    return {item.method for item in result.replacements}
+
+
+def later(use: SyncUse, seconds: float) -> None:
+    use.clock.advance(timedelta(seconds=seconds))
+
+
+# ---------------------------------------------------------------- after failures
+
+
+def test_after_a_failure_nobody_is_asked_until_the_pause_is_over(make: Make) -> None:
+    use = make(DOWN, "short", on_failure="keep")
+    fill(use, 11)
+    assert use.asked == 1
+    fill(use, 3)
+    later(use, 14.9)
+    fill(use, 1, size=1)
+    assert use.asked == 1
+    later(use, 0.1)
+    fill(use, 1, size=1)
+    assert use.asked == 2
+    assert [each.content for each in use.do("get_summaries")] == ["short"]
+
+
+def test_after_a_failure_new_content_for_a_summary_is_asked_for_at_once(make: Make) -> None:
+    use = make(DOWN, "short")
+    with record_events(use.memory) as told:
+        fill(use, 11)
+        assert use.asked == 1
+        fill(use, 8)
+    assert use.asked == 2
+    assert [methods(each) for each in results(told)] == [{"digest"}, {"summary"}]
+
+
+def test_while_the_breaker_is_open_digests_are_written_whatever_is_new(make: Make) -> None:
+    use = make(DOWN, DOWN, DOWN, "short")
+    with record_events(use.memory) as told:
+        fill(use, 100)
+        assert use.asked == 3
+        assert {frozenset(methods(each)) for each in results(told)} == {frozenset({"digest"})}
+        later(use, 60)
+        fill(use, 10)
+    assert use.asked > 3
+    assert methods(results(told)[-1]) == {"summary"}
+
+
+def test_a_digest_says_why_it_stands_in_a_summarys_place(make: Make) -> None:
+    use = make(DOWN)
+    with record_events(use.memory) as told:
+        fill(use, 50)
+    why = [each.reason.partition("; the summarizer was ")[2] for each in results(told)]
+    assert [one.partition(";")[0] for one in why[:3]] == ["called once and failed: OSError"] * 3
+    assert why[-1].startswith("not called: the summarizer is left alone until 2026-01-01T00:01:00")
+
+
+def test_the_notice_says_how_many_failed_in_a_row_and_until_when_nobody_asks(make: Make) -> None:
+    use = make(DOWN)
+    fill(use, compress=False)
+    with record_events(use.memory) as told:
+        for _ in range(3):
+            later(use, 60)
+            use.do("compress")
+            use.do("undo_compression")
+    found = [(each.reason, each.fallback, each.failures) for each in failures(told)]
+    assert found == [("OSError: 429", "digest", number) for number in (1, 2, 3)]
+    waits = [(each.retry_at - use.clock.now).total_seconds() + 180 for each in failures(told)]
+    assert waits == [60 + 15, 120 + 30, 180 + 60]
+
+
+@pytest.mark.parametrize("on_failure", ["keep", "raise"])
+def test_while_nobody_may_be_asked_keep_and_raise_leave_everything(
+    make: Make, on_failure: str
+) -> None:
+    use = make(DOWN, "short", on_failure=on_failure)
+    with record_events(use.memory) as told:
+        fill(use, 14)
+    assert (use.asked, results(told), len(failures(told))) == (1, [], 1)
+    assert len(use.do("get_active_entries")) == 14
+    later(use, 15)
+    with record_events(use.memory) as told:
+        fill(use, 1)
+    assert (use.asked, [methods(each) for each in results(told)]) == (2, [{"summary"}])
+
+
+def test_by_hand_a_summarizer_is_asked_in_spite_of_a_failure(make: Make) -> None:
+    use = make(DOWN, "short", on_failure="keep")
+    fill(use, compress=False)
+    assert "429" in use.do("compress").reason
+    assert methods(use.do("compress")) == {"summary"}
+
+
+def test_after_three_failures_not_even_a_compression_by_hand_asks(make: Make) -> None:
+    use = make(DOWN, DOWN, DOWN, "short", on_failure="keep")
+    fill(use, compress=False)
+    for _ in range(3):
+        use.do("compress")
+    result = use.do("compress")
+    assert (use.asked, result.compression_id) == (3, None)
+    assert "nothing was changed" in result.reason
+    assert "after 3 failures in a row (OSError: 429)" in result.reason
+    assert "left alone until 2026-01-01T00:01:00+00:00," in result.reason
+    later(use, 60)
+    assert methods(use.do("compress")) == {"summary"}
+
+
+def test_while_the_breaker_is_open_raise_raises_from_compress_and_never_from_add(
+    make: Make,
+) -> None:
+    use = make(DOWN, on_failure="raise")
+    fill(use, compress=False)
+    for _ in range(4):
+        with pytest.raises(CompressionFailed, match="nothing was changed"):
+            use.do("compress")
+    assert use.asked == 3
+    fill(use, 5)
+    assert (use.asked, len(use.do("get_active_entries"))) == (3, 14)
+
+
+def test_while_the_breaker_is_open_fallback_digests_by_hand(make: Make) -> None:
+    use = make(DOWN)
+    fill(use, compress=False)
+    for _ in range(3):
+        use.do("compress")
+        use.do("undo_compression")
+    assert methods(use.do("compress")) == {"digest"}
+    assert use.asked == 3
+
+
+@pytest.mark.parametrize("on_failure", ["fallback", "keep"])
+def test_a_plan_says_that_nobody_would_be_asked_while_the_breaker_is_open(
+    make: Make, on_failure: str
+) -> None:
+    use = make(DOWN, on_failure=on_failure)
+    fill(use, compress=False)
+    assert use.do("plan_compression").asks_summarizer
+    for _ in range(3):
+        if use.do("compress").compression_id is not None:
+            use.do("undo_compression")
+    plan = use.do("plan_compression")
+    assert not plan.asks_summarizer
+    assert {row.action for row in plan.entries} == (
+        {"keep"} if on_failure == "keep" else {"keep", "digest"}
+    )
+    assert use.asked == 3
+
+
+def test_a_good_answer_ends_the_row(make: Make) -> None:
+    use = make(DOWN, DOWN, "short", DOWN, "short", on_failure="keep")
+    fill(use, compress=False)
+    use.do("compress")
+    use.do("compress")
+    use.do("compress")
+    use.do("undo_compression")
+    with record_events(use.memory) as told:
+        use.do("compress")
+    assert [each.failures for each in failures(told)] == [1]
+
+
+def test_another_summarizer_is_asked_at_once(make: Make) -> None:
+    use = make(DOWN, on_failure="keep")
+    fill(use, compress=False)
+    for _ in range(3):
+        use.do("compress")
+    use.swap(lambda prompt: "short")
+    assert methods(use.do("compress")) == {"summary"}
+
+
+def test_sessions_back_off_each_for_itself(make: Make) -> None:
+    use = make(DOWN, "short")
+    fill(use, 11)
+    assert use.asked == 1
+    for number in range(11):
+        use.do("add_user_message", f"n{number} " + "word " * 9, session="other")
+    assert use.asked == 2
+
+
+@pytest.mark.parametrize(
+    "reply",
+    ["", "word " * 500, lambda request: request.prompt + " and more" * 50, None,
+     asyncio.CancelledError()],
+    ids=["empty", "ten times the target", "the prompt", "None", "cancelled from within"],
+)  # fmt: skip
+def test_whatever_a_summarizer_does_wrong_is_a_failure(make: Make, reply: Any) -> None:
+    use = make((lambda request: None) if reply is None else reply)
+    fill(use, compress=False)
+    with record_events(use.memory) as told:
+        result = use.do("compress")
+    assert methods(result) == {"digest"}
+    assert [each.failures for each in failures(told)] == [1]
+
+
+def test_a_call_that_its_caller_gave_up_is_not_made_again_at_once(make: Make) -> None:
+    class GaveUp(BaseException):
+        pass
+
+    use = make(GaveUp(), "short", summarize_timeout=None)
+    with pytest.raises(GaveUp):
+        fill(use, 11)
+    before = use.asked
+    fill(use, 1)
+    assert (before, use.asked) == (1, 1)
+    later(use, 15)
+    fill(use, 12)
+    assert use.asked == 2
+
+
+# ---------------------------------------------------------------- a compression that does not pay
+
+
+def test_a_compression_that_gains_too_little_is_told_and_keeps_the_next_from_asking(
+    make: Make,
+) -> None:
+    use = make("word " * 24, max_tokens=200, recent_window=0, compression_ratio=1.0)
+    use.do("add_user_message", "word " * 150, pinned=True)
+    fill(use, 4)
+    with record_events(use.memory) as told:
+        result = use.do("compress", target_tokens=100)
+        assert result.tokens_saved < 0.1 * result.tokens_before
+        assert result.compression_id is not None
+        fill(use, 3)
+    [notice] = failures(told)
+    assert "less than 10%" in notice.reason
+    assert (notice.fallback, notice.failures) == ("the compression stands", 1)
+    assert use.asked == 1
+
+
+def test_entries_that_became_few_have_paid_whatever_their_tokens(make: Make) -> None:
+    use = make("short", max_tokens=2_000, max_entries=10)
+    use.do("add_user_message", "word " * 1_500, pinned=True)
+    with record_events(use.memory) as told:
+        fill(use, 10)
+    [result] = results(told)
+    assert methods(result) == {"summary"}
+    assert result.tokens_saved < 0.1 * result.tokens_before
+    assert failures(told) == []
+
+
+@pytest.mark.parametrize("on_failure", ["fallback", "keep"])
+def test_what_is_over_again_before_much_is_new_goes_to_low_water_without_a_call(
+    make: Make, on_failure: str
+) -> None:
+    use = make("short", recent_window=0, on_failure=on_failure)
+    use.do("add_user_message", "word " * 60, pinned=True)
+    with record_events(use.memory) as told:
+        fill(use, 5)
+        assert use.do("get_stats").active_tokens < 80
+        fill(use, 3)
+    _, again = results(told)
+    assert use.asked == 1
+    assert again.tokens_after < 85
+    assert methods(again) == {"digest"}  # nobody failed: a digest is no substitute, and loses least
+    assert "the summarizer was not called: it was called lately" in again.reason
+
+
+# ---------------------------------------------------------------- one at a time
+
+
+def test_a_compression_by_hand_waits_for_the_one_that_runs(make: Make) -> None:
+    use = make()
+    gate = use.gate()
+    use.scripted.replies = (Delayed("first", gate), "second")
+    fill(use, compress=False)
+    first = use.begin("compress")
+    use.until(lambda: use.asked == 1)
+    fill(use, 3)
+    second = use.begin("compress")
+    use.a_while()
+    assert use.asked == 1
+    gate.set()
+    assert (methods(first()), methods(second())) == ({"summary"}, {"summary"})
+    assert [each.content for each in use.do("get_summaries")] == ["second"]
+
+
+def test_an_add_during_a_compression_does_not_wait_for_it(make: Make) -> None:
+    use = make()
+    gate = use.gate()
+    use.scripted.replies = (Delayed("short", gate),)
+    fill(use, compress=False)
+    running = use.begin("compress")
+    use.until(lambda: use.asked == 1)
+    fill(use, 5)
+    assert use.asked == 1
+    gate.set()
+    assert methods(running()) == {"summary"}
+    assert len(use.do("get_entries")) == 14
+
+
+def test_an_automatic_compression_never_waits_behind_one_by_hand() -> None:
+    async def race() -> bool:
+        lock = AsyncLock(AsyncRuntime())
+        await lock.__aenter__()
+        waiting = asyncio.ensure_future(lock.__aenter__())
+        await asyncio.sleep(0)
+        await lock.__aexit__(None, None, None)
+        entered = await lock.try_enter()  # before the one that waits has had its turn
+        await waiting
+        return entered
+
+    assert asyncio.run(asyncio.wait_for(race(), 1)) is False
+
+
+def test_focus_reaches_the_request(make: Make) -> None:
+    use = make("short")
+    fill(use, compress=False)
+    use.do("compress", focus="the failing test")
+    assert use.scripted.requests[0].focus == "the failing test"
+
+
+def test_a_plan_that_lost_its_window_may_ask_again_and_three_calls_are_the_most(
+    make: Make,
+) -> None:
+    store = MemoryStore()
+    use = make("short", store=store)
+    other = MemoryManager(store, counter=words)
+    ids = fill(use, compress=False)
+    pins = iter(ids)
+
+    def pinning(request: SummaryRequest) -> str:
+        other.pin(SESSION, next(pins))  # of the plan, in another manager
+        return "short"
+
+    use.scripted.replies = (pinning,)
+    result = use.do("compress")
+    assert (result.compression_id, use.asked, result.cost.calls) == (None, 3, 3)
+    assert "changed shape" in result.reason
+    assert [entry.id for entry in use.do("get_active_entries")] == ids
+
+
+def test_the_tokens_told_are_those_of_the_window_in_which_it_lands(make: Make) -> None:
+    store = MemoryStore()
+    use = make(store=store)
+    other = MemoryManager(store, counter=words)
+    ids = fill(use, compress=False)
+
+    def meddling(request: SummaryRequest) -> str:
+        other.delete_entries(SESSION, ids[-1:])
+        other.add_user_message(SESSION, "three words more")
+        return "short"
+
+    use.scripted.replies = (meddling,)
+    result = use.do("compress")
+    assert result.summary_id is not None
+    assert result.tokens_before == 8 * 10 + 3
+    assert result.tokens_after == use.do("get_stats").active_tokens
+    [*_, record] = use.do("export_session").log
+    assert (record.tokens_before, record.tokens_after) == (83, result.tokens_after)
+
+
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("on_failure", ["fallback", "keep"])
+def test_a_call_that_is_not_made_since_others_hang_costs_nothing_and_is_no_failure(
+    door: str, on_failure: str
+) -> None:
+    going = threading.Event()
+    called = []
+
+    def hanging(prompt: str) -> str:
+        called.append(prompt)
+        going.wait(PATIENCE)
+        return "late"
+
+    use = DOORS[door](summarize_timeout=0.05, on_failure=on_failure)
+    use.swap(hanging)
+    try:
+        outcomes = []
+        for session in ("one", "two", "three", "three", "three", "three"):
+            for number in range(9):
+                text = f"n{number} " + "word " * 9
+                use.do("add_user_message", text, compress=False, session=session)
+            with record_events(use.memory) as told:
+                result = use.do("compress", session=session)
+            [notice] = failures(told)
+            outcomes.append((result.cost.calls, notice.cost.calls, notice.failures))
+            assert use.do("get_stats", session=session).cost.calls == result.cost.calls
+        assert outcomes == [(1, 1, 1)] * 2 + [(0, 0, 0)] * 4
+        assert "2 earlier calls of the summarizer still hang" in result.reason
+        assert notice.retry_at is not None, "adds do not try again and again"
+        assert len(called) == 2
+    finally:
+        going.set()
+        use.close()
+        use.end()
+
+
+def test_an_automatic_plan_that_lost_its_window_asks_again(make: Make) -> None:
+    store = MemoryStore()
+    use = make(store=store)
+    other = MemoryManager(store, counter=words)
+    ids = fill(use, 9)
+
+    def pinning(request: SummaryRequest) -> str:
+        other.pin(SESSION, ids[0])
+        return "too late"
+
+    use.scripted.replies = (pinning, "short")
+    fill(use, 2)
+    assert use.asked == 2
+    assert [each.content for each in use.do("get_summaries")] == ["short"]
+    assert use.do("get_stats").cost.calls == 2  # the one that was lost was paid for too
+
+
+def test_a_summary_that_lands_after_a_change_of_the_counter_is_counted_by_the_new_one() -> None:
+    store = MemoryStore()
+    settings = {"max_tokens": 4_000, "auto_compress": False, "count_policy": "estimate"}
+
+    def changing(prompt: str) -> str:
+        memory.update_config(model="claude-sonnet-4-5")
+        return "They spoke of numbers. " * 20
+
+    memory = MemoryManager(store, summarizer=changing, config=MemoryConfig(**settings))
+    for number in range(60):
+        memory.add_user_message(SESSION, f"{number} " + "word " * 60)
+    before = memory.get_stats(SESSION).counter
+    assert memory.compress(SESSION).summary_id is not None
+    again = MemoryManager(store, config=MemoryConfig(**settings, model="claude-sonnet-4-5"))
+    stats, others = memory.get_stats(SESSION), again.get_stats(SESSION)
+    assert stats.counter == others.counter != before
+    assert stats.active_tokens == others.active_tokens
+
+
+def test_a_session_that_was_deleted_meanwhile_does_not_come_back(make: Make) -> None:
+    store = MemoryStore()
+    use = make("short", store=store)
+    other = MemoryManager(store, counter=words)
+
+    def deleting(request: SummaryRequest) -> str:
+        other.delete_session(SESSION)
+        return "too late"
+
+    use.scripted.replies = (deleting,)
+    fill(use, compress=False)
+    with pytest.raises(SessionNotFound):
+        use.do("compress")
+    assert store.load(SESSION) is None
+    assert other.list_sessions() == []
+
+
+def test_a_store_that_always_refuses_ends_a_compression(make: Make) -> None:
+    class Refusing(MemoryStore):
+        def commit(self, *args: Any, **keywords: Any) -> Any:
+            raise StoreConflict("somebody was faster")
+
+    use = make("short", store=Refusing())
+    fill(use, compress=False)
+    result = use.do("compress")
+    assert (result.compression_id, use.asked) == (None, 3)
+
+
+# ---------------------------------------------------------------- in the background
+
+
+def background(make: Make, **settings: Any) -> tuple[SyncUse, Any]:
+    """A manager whose first summary waits for the gate."""
+    use = make(background=True, **settings)
+    gate = use.gate()
+    use.scripted.replies = (Delayed("the first", gate), "another")
+    return use, gate
+
+
+def test_a_summary_is_prepared_before_the_trigger_and_lands_while_the_turn_goes_on(
+    make: Make,
+) -> None:
+    use, gate = background(make)
+    with record_events(use.memory) as told:
+        fill(use, 9)
+        use.a_while()
+        assert use.asked == 0, "90 of 100 tokens: low water is 50, and four fifths are not passed"
+        fill(use, 1)
+        use.until(lambda: use.asked == 1)
+        tokens = use.do("get_stats").active_tokens
+        assert tokens <= 100
+        use.do("add_user_message", "meanwhile")
+        gate.set()
+        use.until(lambda: bool(results(told)))
+    [result] = results(told)
+    assert result.reason.startswith("prepared in the background: 100 tokens are over 90")
+    assert [entry.text for entry in use.do("get_active_entries")][-1] == "meanwhile"
+    assert [each.content for each in use.do("get_summaries")] == ["the first"]
+
+
+def test_what_stands_around_the_window_counts_for_the_lower_mark_too(make: Make) -> None:
+    use = make("short", background=True, overhead_tokens=50)
+    fill(use, 4)
+    use.a_while()
+    assert use.asked == 0
+    use.do("add_user_message", "word " * 5)
+    use.until(lambda: use.asked == 1)
+
+
+def test_an_add_over_the_trigger_waits_for_nothing_and_a_context_fits(make: Make) -> None:
+    use, gate = background(make)
+    fill(use, 10)
+    use.until(lambda: use.asked == 1)
+    fill(use, 5)
+    assert use.do("get_stats").active_tokens == 150
+    context = use.do("build_context")
+    assert context.tokens.tokens <= 100
+    assert context.trimmed
+    gate.set()
+    use.until(lambda: use.do("get_stats").active_tokens <= 90)
+    assert len(use.do("get_entries")) == 15
+
+
+def test_what_came_during_a_preparation_is_compressed_without_another_add(make: Make) -> None:
+    use, gate = background(make)
+    with record_events(use.memory) as told:
+        fill(use, 10)
+        use.until(lambda: use.asked == 1)
+        fill(use, 10)
+        gate.set()
+        use.until(lambda: len(results(told)) == 2)
+    assert use.do("get_stats").active_tokens <= 100
+
+
+def test_a_preparation_that_came_to_nothing_is_not_begun_at_every_add(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use = make("short", background=True)
+    begun: list[Any] = []
+    door = use.verbs._door
+    start = door.start
+    monkeypatch.setattr(door, "start", lambda work: begun.append(1) or start(work))
+    use.do("add_user_message", "word " * 92, pinned=True)
+    use.a_while()
+    for _ in range(5):
+        use.do("add_user_message", "one")
+        use.a_while()
+    assert len(begun) == 1
+
+
+def left_in(store: MemoryStore) -> MemoryManager:
+    """Another manager of the same store: one that was closed says nothing any more."""
+    return MemoryManager(store, counter=words)
+
+
+def test_close_waits_for_a_summary_that_is_nearly_there(make: Make) -> None:
+    store = MemoryStore()
+    use = make(Delayed("in time", 0.05), store=store, background=True)
+    fill(use, 10)
+    use.until(lambda: use.asked == 1)
+    use.close()
+    assert [each.content for each in left_in(store).get_summaries(SESSION)] == ["in time"]
+
+
+@pytest.mark.parametrize("on_failure", ["fallback", "keep"])
+def test_a_summary_that_comes_after_close_changes_nothing(
+    make: Make, monkeypatch: pytest.MonkeyPatch, on_failure: str
+) -> None:
+    monkeypatch.setattr("memman.async_manager._CLOSE_SECONDS", 0.02)
+    store = MemoryStore()
+    use, gate = background(make, store=store, on_failure=on_failure)
+    with record_events(use.memory) as told:
+        fill(use, 10)
+        use.until(lambda: use.asked == 1)
+        use.close()
+        before = left_in(store).export_session(SESSION)
+        gate.set()
+        use.a_while()
+        use.a_while()
+    assert left_in(store).export_session(SESSION) == before
+    assert results(told) == []
+    assert getattr(use.scripted, "cancelled", 1) == 1, "a task is told that nobody waits for it"
+    assert not any(thread.name == "memman-background" for thread in threading.enumerate())
+
+
+def test_a_summary_that_comes_after_its_file_was_closed_is_no_error(
+    make: Make, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("memman.async_manager._CLOSE_SECONDS", 0.02)
+    path = str(tmp_path / "chat.db")
+    use, gate = background(make, store=path)
+    fill(use, 10)
+    use.until(lambda: use.asked == 1)
+    use.close()
+    gate.set()
+    use.a_while()
+    use.a_while()
+    assert caplog.records == []
+    with MemoryManager(path, counter=words) as again:
+        assert len(again.get_active_entries(SESSION)) == 10
+        assert again.get_summaries(SESSION) == []
+
+
+def test_a_compression_by_hand_that_close_came_before_changes_nothing(make: Make) -> None:
+    store = MemoryStore()
+    use = make(store=store)
+    gate = use.gate()
+    use.scripted.replies = (Delayed("too late", gate),)
+    fill(use, compress=False)
+    running = use.begin("compress")
+    use.until(lambda: use.asked == 1)
+    before = use.do("export_session")
+    use.close()
+    gate.set()
+    result = running()
+    assert (result.compression_id, result.reason) == (
+        None, "the manager was closed; nothing was changed",
+    )  # fmt: skip
+    assert left_in(store).export_session(SESSION) == before
+
+
+def test_close_waits_for_a_write_under_way(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("memman.async_manager._CLOSE_SECONDS", 0.01)
+    monkeypatch.setattr("memman.runtime._TO_CANCEL", 0.01)
+    hold, at_it = threading.Event(), threading.Event()
+
+    class Slow(MemoryStore):
+        blocking = True
+
+        def commit(self, *args: Any, **keywords: Any) -> Any:
+            at_it.set()
+            hold.wait(10)
+            return super().commit(*args, **keywords)
+
+    store = Slow()
+    use = make("short", store=store, background=True)
+    fill(use, 10)
+    use.until(at_it.is_set)
+    threading.Timer(0.1, hold.set).start()
+    use.close()
+    assert hold.is_set()
+    assert [each.content for each in left_in(store).get_summaries(SESSION)] == ["short"]
+
+
+def test_a_door_that_is_closing_begins_nothing(make: Make) -> None:
+    use = make()
+    use.close()
+    begun: list[int] = []
+
+    async def work() -> None:
+        begun.append(1)
+
+    assert use.verbs._door.start(work) is False
+    use.a_while()
+    assert begun == []
+
+
+def test_after_close_nothing_begins_in_the_background(make: Make) -> None:
+    store = MemoryStore()
+    use = make("short", store=store, background=True)
+    fill(use, 5)
+    use.close()
+    with pytest.raises(StoreError, match="this manager was closed"):
+        fill(use, 10)
+    use.a_while()
+    assert use.asked == 0
+    assert len(left_in(store).get_active_entries(SESSION)) == 5
+
+
+OF_A_SESSION = {
+    "add_user_message": ["x"],
+    "add_messages": [[{"role": "user", "content": "x"}]],
+    "build_context": [],
+    "clear_session": [],
+    "compress": [],
+    "delete_session": [],
+    "explain": [],
+    "export_session": [],
+    "feed": [],
+    "get_entries": [],
+    "get_stats": [],
+    "pin": ["e"],
+    "record_usage": [5],
+    "update_config": [],
+}
+
+
+@pytest.mark.parametrize("twice", [False, True])
+@pytest.mark.parametrize("verb", OF_A_SESSION)
+def test_a_manager_that_was_closed_says_so(make: Make, verb: str, twice: bool) -> None:
+    store = MemoryStore()
+    use = make(store=store)
+    use.do("add_user_message", "before", id="e")
+    use.close()
+    if twice:
+        use.close()
+    log = store.read(SESSION)
+    with pytest.raises(StoreError, match="this manager was closed, and nothing was changed"):
+        use.do(verb, *OF_A_SESSION[verb])
+    assert store.read(SESSION) == log
+
+
+def test_a_manager_that_was_closed_lists_nothing_imports_nothing_and_still_counts() -> None:
+    memory = MemoryManager(counter=words)
+    memory.add_user_message(SESSION, "before")
+    state = memory.export_session(SESSION)
+    memory.close()
+    for verb in (memory.list_sessions, memory.feed, lambda: memory.import_session(state)):
+        with pytest.raises(StoreError, match="this manager was closed"):
+            verb()
+    assert memory.count_tokens("one two").tokens == 2
+
+
+def test_a_failure_in_the_background_is_told_and_the_next_add_goes_on(make: Make) -> None:
+    use = make(DOWN, "short", background=True, on_failure="keep")
+    with record_events(use.memory) as told:
+        fill(use, 10)
+        use.until(lambda: bool(failures(told)))
+        later(use, 15)
+        fill(use, 5)
+        use.until(lambda: bool(results(told)))
+    assert use.asked == 2
+
+
+def test_work_that_is_done_before_its_start_returns_leaves_the_session_free(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    use = DOORS["sync"]("short", background=True)
+    monkeypatch.setattr(use.verbs._door, "start", lambda work: drive(work()) or True)
+    fill(use, 30)
+    assert use.asked == 4
+    use.close()
+
+
+def test_without_a_thread_to_be_had_an_add_is_an_add(monkeypatch: pytest.MonkeyPatch) -> None:
+    use = DOORS["sync"]("short", background=True)
+
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        fill(use, 12)
+    assert use.asked == 0
+    fill(use, 1)
+    use.until(lambda: use.asked == 1)
+    use.close()
+
+
+# ---------------------------------------------------------------- what explains it
+
+
+def test_a_session_knows_how_its_last_compression_went_and_whether_it_may_ask(make: Make) -> None:
+    use = make(DOWN, on_failure="raise")
+    fill(use, compress=False)
+    with pytest.raises(CompressionFailed):
+        use.do("compress")
+    pace = use.verbs._sessions.find(SESSION).pace
+    assert pace.last == "nothing was changed: the summary failed: OSError: 429"
+    rest = pace.rest(use.clock)
+    assert (rest.failures, rest.open, rest.reason) == (1, False, "OSError: 429")
+
+
+def test_a_compression_is_one_line_of_the_log_that_quotes_nothing(
+    make: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    use = make("a summary")
+    fill(use, compress=False)
+    with caplog.at_level(logging.INFO, logger="memman"):
+        done = use.do("compress")
+        use.do("compress")  # of which nothing comes
+    [line] = [record.getMessage() for record in caplog.records if record.levelno == logging.INFO]
+    change = f"{done.tokens_before} -> {done.tokens_after} tokens (summary)"
+    assert line == f"session {SESSION}: {len(done.replaced_ids)} entries compressed, {change}"

@@ -1,0 +1,216 @@
+"""What is hidden is found by its id: the same as the whole log tells, without reading it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from memman import EntryNotFound, MemmanError, MemoryConfig, MemoryManager
+from memman.entries import Entry
+from memman.history import History
+from memman.records import Added, Compressed
+from tests.kinds import IN_FILES, InFile, InMemory, InPostgres
+
+CONFIG = MemoryConfig(
+    max_tokens=300, min_entries_to_compress=2, recent_window=2, auto_compress=False
+)
+
+
+@pytest.fixture(params=[pytest.param(InMemory, id="memory"), *IN_FILES])
+def kind(request: pytest.FixtureRequest) -> Iterator[InMemory | InFile | InPostgres]:
+    made = request.param()
+    yield made
+    made.remove()
+
+
+@pytest.fixture
+def memory(kind: Any) -> Iterator[MemoryManager]:
+    with MemoryManager(kind.open(), counter="chars4", config=CONFIG) as opened:
+        yield opened
+
+
+def fill(memory: MemoryManager, first: int, number: int) -> list[str]:
+    """Entries of all kinds, among them old tool results, which become stubs."""
+    made: list[Entry] = []
+    for at in range(first, first + number):
+        made.append(
+            memory.add_user_message("s", f"question {at}: what of the stop at {at} o'clock?")
+        )
+        made.append(memory.add_tool_call("s", "look", {"at": at}, call_id=f"c{at}"))
+        made.append(memory.add_tool_result("s", "look", f"line {at} " * 20, call_id=f"c{at}"))
+    return [entry.id for entry in made]
+
+
+def log_of(memory: MemoryManager) -> Any:
+    return memory._verbs._shared.store.read("s", 0, 100_000)
+
+
+def told(memory: MemoryManager, entry_id: str) -> Entry | None:
+    """The entry as the whole log tells it."""
+    era: list[Any] = []
+    for seq, record in log_of(memory):
+        if type(record).__name__ == "Cleared":
+            era.clear()
+        era.append((seq, record))
+    history = History.of(era)
+    everything = {entry.id: entry for entry in (*history.replaced_entries(), *history.entries())}
+    return everything.get(entry_id)
+
+
+def ids_of(memory: MemoryManager) -> list[str]:
+    found = []
+    for _, record in log_of(memory):
+        if isinstance(record, Added):
+            found.append(record.id)
+        elif isinstance(record, Compressed):
+            found += [item.entry.id for item in record.replacements if item.entry]
+    return found
+
+
+def answer(call: Callable[..., Any], *given: Any) -> Any:
+    try:
+        return call(*given)
+    except EntryNotFound:
+        return None
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_an_entry_is_what_the_whole_log_says_after_anything(
+    memory: MemoryManager, seed: int
+) -> None:
+    rng = random.Random(seed)
+    fill(memory, 0, 6)
+    for step in range(1, 14):
+        act = rng.choice(["add", "add", "compress", "compress", "undo", "undo", "delete", "clear"])
+        if act == "add":
+            fill(memory, 10 * step, 4)
+        elif act == "compress":
+            memory.compress("s", target_tokens=rng.choice((40, 150, 250)))
+        elif act == "undo":
+            answer(memory.undo_compression, "s")
+        elif act == "delete":
+            deleted = [entry.id for entry in memory.get_entries("s")]
+            memory.delete_entries("s", rng.sample(deleted, min(1, len(deleted))))
+        elif rng.random() < 0.3:
+            memory.clear_session("s")
+            fill(memory, 10 * step, 2)
+        active = {entry.id for entry in memory.get_active_entries("s")}
+        for name in ids_of(memory):
+            expected = told(memory, name)
+            if name in active or expected is None:  # the latter: of an earlier era, or gone
+                continue
+            assert memory.get_entry("s", name) == expected
+        assert [slot.entry.id for slot in History.of(_era(memory)).items] == [
+            entry.id for entry in memory.get_active_entries("s")
+        ]
+
+
+def _era(memory: MemoryManager) -> list[Any]:
+    log = log_of(memory)
+    cleared = [seq for seq, record in log if type(record).__name__ == "Cleared"]
+    return [pair for pair in log if pair[0] > max(cleared, default=0)]
+
+
+def nothing_is_read(memory: MemoryManager, monkeypatch: pytest.MonkeyPatch) -> None:
+    def read(*_given: Any) -> Any:
+        raise AssertionError("the log was read")
+
+    monkeypatch.setattr(memory._verbs._shared.store, "read", read)
+
+
+def test_a_hidden_entry_is_found_without_reading_the_log(
+    memory: MemoryManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = fill(memory, 0, 10)
+    for target in (250, 150, 60):
+        memory.compress("s", target_tokens=target)
+        ids += fill(memory, target, 2)
+    active = {entry.id for entry in memory.get_active_entries("s")}
+    hidden = [name for name in ids if name not in active]
+    assert len(hidden) > 20
+    expected = [told(memory, name) for name in hidden]
+    nothing_is_read(memory, monkeypatch)
+    assert [memory.get_entry("s", name) for name in hidden] == expected
+
+
+def test_compressions_are_taken_back_without_reading_the_log(
+    memory: MemoryManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(memory, 0, 10)
+    made: list[str] = []
+    for number in range(1, 4):
+        fill(memory, 10 * number, 3)
+        memory.compress("s", target_tokens=200 - 40 * number)
+        made.append(
+            [record.id for _, record in log_of(memory) if isinstance(record, Compressed)][-1]
+        )
+    assert len(set(made)) == 3
+    with monkeypatch.context() as patched:
+        nothing_is_read(memory, patched)
+        assert memory.undo_compression("s") == made[-1]
+        memory.undo_compression("s", made[-2])
+    for _ in range(2):
+        assert [(slot.entry.id, slot.position) for slot in History.of(log_of(memory)).items] == [
+            (slot.entry.id, slot.position)
+            for slot in memory._verbs._sessions.named("s")._window.items
+        ]
+        memory = MemoryManager(memory._verbs._shared.store, counter="chars4", config=CONFIG)
+        memory.get_active_entries("s")
+    assert memory.undo_compression("s") == made[0]
+    with pytest.raises(MemmanError, match="was undone already"):
+        memory.undo_compression("s", made[0])
+
+
+def test_a_log_that_never_noted_what_was_taken_answers_the_same(
+    memory: MemoryManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("rows", "memory"):
+        monkeypatch.setattr(f"memman.stores.{module}.taken_by", lambda _record: [])
+    ids = fill(memory, 0, 10)
+    memory.compress("s", target_tokens=100)
+    memory.compress("s", target_tokens=50)
+    active = {entry.id for entry in memory.get_active_entries("s")}
+    for name in ids:
+        if name not in active:
+            assert memory.get_entry("s", name) == told(memory, name)
+
+
+def test_every_entry_of_a_window_is_found_by_its_own_address() -> None:
+    memory = MemoryManager(counter="chars4", config=MemoryConfig(auto_compress=False))
+    for number in range(12):
+        memory.add_user_message("s", f"question {number}")
+        memory.add_tool_call("s", "read", "{}", call_id=f"c{number}")
+        memory.add_tool_result("s", "read", "line of a file " * 80, call_id=f"c{number}")
+    memory.compress("s", target_tokens=2_000)
+    window = memory.get_active_entries("s")
+    stubs = [entry for entry in window if entry.replacement]
+    assert len(stubs) > 2
+    assert stubs[1].address == f"#{stubs[1].seq}.2"
+    everything = [*window, *memory.get_entries("s")]
+    assert len({entry.address for entry in everything}) == len({entry.id for entry in everything})
+    for entry in everything:
+        assert memory.get_entry("s", entry.address) == memory.get_entry("s", entry.id)
+        assert memory.get_entry("s", entry.address).address == entry.address
+    memory.compress("s", target_tokens=100)
+    assert stubs[1].id not in {entry.id for entry in memory.get_active_entries("s")}
+    assert memory.get_entry("s", stubs[1].address).id == stubs[1].id  # hidden by now
+    with pytest.raises(EntryNotFound, match=rf"#{stubs[1].seq}\.1 to #{stubs[1].seq}\."):
+        memory.get_entry("s", f"#{stubs[1].seq}")
+
+
+def test_an_id_that_looks_like_an_address_is_an_id() -> None:
+    memory = MemoryManager(counter="chars4")
+    memory.add_user_message("s", "one")
+    two = memory.add_user_message("s", "two", id="#1")
+    assert memory.get_entry("s", "#1") == two
+
+
+@pytest.mark.parametrize("address", ["#99", "#1.1", "#0", "#1.0", "#-1", "#"])
+def test_an_address_of_nothing_is_no_entry(address: str) -> None:
+    memory = MemoryManager(counter="chars4")
+    memory.add_user_message("s", "one")
+    with pytest.raises(EntryNotFound, match="no entry"):
+        memory.get_entry("s", address)
