@@ -1,7 +1,7 @@
 """Asking a remote counter: once for a request, and never for longer than a deadline.
 
 A count over a network may hang, fail, be refused or be limited. Each of these is a value here,
-`CountFailure`, that is remembered as long as asking again is pointless; whoever asked goes on with an estimate.
+`CountFailure`, that is cached while a retry is pointless; the caller then uses an estimate.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ class RemoteMeter:
         answer = meter.price(rendered)          # sync door
         answer = await meter.aprice(rendered)   # async door
 
-    The answer is a `TokenCount` (method "api") or a `CountFailure`; nothing that a counter does is raised but
-    what is meant to end the program or the task (`KeyboardInterrupt`, `SystemExit`, a cancellation).
+    The answer is a `TokenCount` (method "api") or a `CountFailure`; nothing that a counter does is raised
+    but what is meant to end the program or the task (`KeyboardInterrupt`, `SystemExit`, a cancellation).
 
     - Equal requests are asked once in 300 s, and once at a time: 20 threads or tasks make one request and
       share its answer or its failure. What is kept is a digest and a number, never text.

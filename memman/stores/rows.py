@@ -232,7 +232,7 @@ def _is_number(part: str) -> bool:
 def foreign(cursor: str, store: str) -> InvalidInput:
     """The error for a cursor that is well made and of nothing that this store ever gave out."""
     return InvalidInput(
-        f"the feed of {store} has never been at {safe_repr(cursor, 80)}: the cursor is of another store, or of "
-        'this one before an older copy of it was restored. Begin again from "", or from a cursor '
-        "that is older than that copy"
+        f"the feed of {store} has never been at {safe_repr(cursor, 80)}: the cursor is of another "
+        'store, or of this one before an older copy of it was restored. Begin again from "", or from a '
+        "cursor that is older than that copy"
     )
