@@ -225,7 +225,7 @@ def bytecodes(walk: str, warm: int | None = None, number: int = _TO) -> Bytecode
         total=run.total() / entries,
         calls=called.total() / entries,
         functions=tuple(
-            [(name, times / entries, called[code] / entries) for name, times, code in functions]
+            (name, times / entries, called[code] / entries) for name, times, code in functions
         ),
     )
 

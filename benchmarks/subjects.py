@@ -254,7 +254,7 @@ class Parts:
             token_count=count,
             seq=seq,
         )
-        replaced = Replacement(tuple([slot.entry.id for slot in items[:at]]), summary, "summary")
+        replaced = Replacement(tuple(slot.entry.id for slot in items[:at]), summary, "summary")
         record = Compressed(
             id=new_id(),
             at=now,

@@ -383,7 +383,7 @@ _HINTS: dict[type, str] = {
 def check_content(content: object, what: str) -> Content:
     """The content with plain strings in it. Refuses what is neither text nor a tuple of parts."""
     if isinstance(content, tuple):
-        parts = tuple([_check_part(part, what) for part in content])
+        parts = tuple(_check_part(part, what) for part in content)
         same = type(content) is tuple and all(map(operator.is_, parts, content))
         return content if same else parts
     if not isinstance(content, str):
@@ -550,7 +550,7 @@ def neutralised(text: str) -> str:
     """
     if text.isascii():
         return _ASCII_IMITATION.sub("[ ", text)
-    if any([bracket in text for bracket in _ODD_BRACKETS]):
+    if any(bracket in text for bracket in _ODD_BRACKETS):
         return _lookalike(rf"[\[{_ODD_BRACKETS}]").sub(r"\g<0> ", text)
     # A single bracket is searched for far quicker than any of nine, and put in quicker as a plain text.
     return _lookalike(r"\[").sub("[ ", text) if "[" in text else text

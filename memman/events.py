@@ -98,7 +98,7 @@ class CompressionResult(Event, frozen=True, kw_only=True):
     @property
     def replaced_ids(self) -> tuple[str, ...]:
         """Every entry that something else stands for now."""
-        return tuple([entry_id for item in self.replacements for entry_id in item.ids])
+        return tuple(entry_id for item in self.replacements for entry_id in item.ids)
 
     @property
     def summary_id(self) -> str | None:

@@ -277,7 +277,7 @@ class History:
         covering: dict[str, None] = {}
         for name in self.compressions:
             hidden = self._hidden[name]
-            if any([s.entry.id in doomed or s.compression in covering for s in hidden]):
+            if any(s.entry.id in doomed or s.compression in covering for s in hidden):
                 covering[name] = None
         return list(reversed(covering))
 

@@ -370,7 +370,7 @@ def tombstone(record: Record, ids: frozenset[str]) -> Record:
 def deleted_in(records: Iterable[Record]) -> frozenset[str]:
     """The ids of the entries that deletions among these records name."""
     return frozenset(
-        [name for record in records if isinstance(record, Deleted) for name in record.ids]
+        name for record in records if isinstance(record, Deleted) for name in record.ids
     )
 
 

@@ -71,7 +71,7 @@ class Exchange(msgspec.Struct, eq=False, gc=False):
         """Whether each call has its result here, and each result its call."""
         return not self.unanswered and (
             not self.results
-            or all([slot.answers for slot in self.items if slot.entry.type == "tool_result"])
+            or all(slot.answers for slot in self.items if slot.entry.type == "tool_result")
         )
 
     def count(self, later: Exchange) -> None:
@@ -100,7 +100,7 @@ class OpenCalls:
     def crowded(self) -> bool:
         """Whether a result may have to choose between calls by what stands between them."""
         queues = self._by_id, self._bare, self._named or {}
-        return any([isinstance(calls, list) for queue in queues for calls in queue.values()])
+        return any(isinstance(calls, list) for queue in queues for calls in queue.values())
 
     def open(self, call: WindowItem, items: Sequence[WindowItem]) -> None:
         """Puts a call behind the others."""
@@ -259,13 +259,7 @@ class Window:
     def pinned_tokens(self) -> int:
         """How many of the tokens are those of pinned entries."""
         return sum(
-            [
-                slot.tokens
-                for one in self.exchanges
-                if one.pinned
-                for slot in one.items
-                if slot.pinned
-            ]
+            slot.tokens for one in self.exchanges if one.pinned for slot in one.items if slot.pinned
         )
 
     def _write_down(self, growing: Sequence[WindowItem]) -> None:
@@ -361,7 +355,7 @@ class Window:
         for slot in items[begin : len(items) - stays]:
             between.push(_untied(slot))
         before, after = exchanges[first:last], between.exchanges
-        if any([one.unanswered for one in before]) or not all([one.is_closed for one in after]):
+        if any(one.unanswered for one in before) or not all(one.is_closed for one in after):
             return False
         edges = [*exchanges[first - 1 : first], *after, *exchanges[last : last + 1]]
         if _may_join(edges[:2]) or _may_join(edges[-2:]):
@@ -374,7 +368,7 @@ class Window:
         self.items = items
         self._exchanges = [*exchanges[:first], *after, *exchanges[last:]]
         self._growing = None
-        self.tokens += between.tokens - sum([exchange.tokens for exchange in before])
+        self.tokens += between.tokens - sum(exchange.tokens for exchange in before)
         return True
 
     def _forget(self, entries: Iterable[Entry]) -> None:

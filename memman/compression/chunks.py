@@ -24,12 +24,12 @@ def chunked(exchanges: Sequence[Sequence[Entry]], tokens: int) -> list[list[Entr
     room = max(1, int(_FULL * tokens))
     every = [entry for exchange in exchanges for entry in exchange]
     # Nothing is shown at more than its count, so nearly every run is one piece without a closer look.
-    if sum([entry.token_count.tokens + _AROUND for entry in every]) <= room:
+    if sum(entry.token_count.tokens + _AROUND for entry in every) <= room:
         return [every]
     chunks: list[list[Entry]] = []
     used = room + 1
     for unit in _units(exchanges, room):
-        cost = sum([_cost(entry) for entry in unit])
+        cost = sum(_cost(entry) for entry in unit)
         if used + cost > room:
             chunks.append([])
             used = 0
@@ -41,7 +41,7 @@ def chunked(exchanges: Sequence[Sequence[Entry]], tokens: int) -> list[list[Entr
 def _units(exchanges: Sequence[Sequence[Entry]], room: int) -> Iterator[Sequence[Entry]]:
     """What is not divided further: exchanges, entries, or pieces of entries."""
     for exchange in exchanges:
-        if sum([_cost(entry) for entry in exchange]) <= room:
+        if sum(_cost(entry) for entry in exchange) <= room:
             yield exchange
             continue
         for entry in exchange:

@@ -290,10 +290,8 @@ def _unwrapped(arguments: str) -> str:
 
 def _lost_in(notice: re.Match[str]) -> tuple[_Lost, ...]:
     return tuple(
-        [
-            _Lost(kind, int(count), tuple(told.split("; ")) if told else ())
-            for count, kind, told in _ONE_LOST.findall(notice["lost"] or "")
-        ]
+        _Lost(kind, int(count), tuple(told.split("; ")) if told else ())
+        for count, kind, told in _ONE_LOST.findall(notice["lost"] or "")
     )
 
 
@@ -303,8 +301,8 @@ def _together(gone: Iterable[Part], lost: Iterable[_Lost]) -> list[_Lost]:
     return [
         _Lost(
             kind,
-            sum([one.count for one in every if one.kind == kind]),
-            tuple([word for one in every if one.kind == kind for word in one.told]),
+            sum(one.count for one in every if one.kind == kind),
+            tuple(word for one in every if one.kind == kind for word in one.told),
         )
         for kind in dict.fromkeys([one.kind for one in every])
     ]

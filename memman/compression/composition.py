@@ -41,7 +41,7 @@ class Composer:
         self.forgotten: tuple[
             str, ...
         ] = ()  # constraints told by models that the summary had no room for
-        self.replaced = sum([entry.token_count.tokens for entry in originals])
+        self.replaced = sum(entry.token_count.tokens for entry in originals)
 
     def of_part(self, originals: Sequence[Entry]) -> Composer:
         """One for a part that goes into another summary: nothing is put below it."""

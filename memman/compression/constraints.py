@@ -63,8 +63,8 @@ def carried(before: Constraints, told: Sequence[str], tokens: int, count: CountT
     below, _ = _fitting(more, int(left * _SHARE), count)
     while (kept or below) and count(Parts("", tuple(below), tuple(kept)).text) > tokens:
         (below or kept).pop()  # a counter may count the whole higher than its parts
-    lost = tuple([item for item in declared if item not in kept])
-    forgotten = tuple([item for item in more if item not in below])
+    lost = tuple(item for item in declared if item not in kept)
+    forgotten = tuple(item for item in more if item not in below)
     return Carried(tuple(below), tuple(kept), lost, forgotten)
 
 

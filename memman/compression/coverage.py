@@ -47,7 +47,7 @@ def glance_of(entries: Sequence[Entry]) -> SummaryStats:
         if began is not None and (first is None or at < first[0]):
             first = (at, began)
     began = first[1] if first and whole else None
-    attached = sorted([(number, name) for name, number in sources.items()])[-_MOST_SOURCES:]
+    attached = sorted((number, name) for name, number in sources.items())[-_MOST_SOURCES:]
     named = tuple(tools)[:_MOST_TOOLS]
     return SummaryStats(user_messages, errors, began, whole, named, tuple(attached))
 

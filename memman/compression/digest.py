@@ -187,7 +187,7 @@ def _extract(entries: Sequence[Entry], coverage: _Coverage, room: int, taken: in
     head = ""
     if room >= _LEAST_HEADED:
         head = heuristic_summary(entries, min(QUOTE_CHARS, int(room * _QUOTE_SHARE)))
-    left = room - sum([length + 1 for length in (len(head), taken) if length])
+    left = room - sum(length + 1 for length in (len(head), taken) if length)
     chosen = coverage.chosen(left, words_of(head))
     return "\n".join([part for part in (head, *chosen) if part])
 
@@ -211,7 +211,7 @@ class _Coverage:
                 self._having[word].append(number)
 
     def _sum(self, words: frozenset[str]) -> int:
-        return sum([self._weights[word] for word in words])
+        return sum(self._weights[word] for word in words)
 
     def chosen(self, room: int, known: frozenset[str]) -> list[str]:
         """Lines that together cover most of what is not `known`, in their order.

@@ -18,7 +18,7 @@ from memman.errors import CompressionFailed
 from memman.records import Replacement, ReplacementMethod
 from memman.window import WindowItem
 
-_OWN = frozenset([id(step) for steps in PRESETS.values() for step in steps])
+_OWN = frozenset(id(step) for steps in PRESETS.values() for step in steps)
 
 
 def make_plan(
@@ -62,13 +62,11 @@ def _failed(stage: Stage, what: str) -> CompressionFailed:
 def replacements_of(view: View) -> tuple[Replacement, ...]:
     """What a view changes, as a record says it."""
     return tuple(
-        [
-            Replacement(tuple([slot.entry.id for slot in item.run]), item.entry, method, item.into)
-            for group in view.groups
-            if group.made is not None
-            for item in group.made
-            if (method := item.method) is not None
-        ]
+        Replacement(tuple(slot.entry.id for slot in item.run), item.entry, method, item.into)
+        for group in view.groups
+        if group.made is not None
+        for item in group.made
+        if (method := item.method) is not None
     )
 
 

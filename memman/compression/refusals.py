@@ -44,12 +44,12 @@ def is_refusal(text: str) -> bool:
 
 def _refuses(words: set[str], groups: _Groups) -> bool:
     return words <= {word for group in groups for word in group} and all(
-        [not words.isdisjoint(group) for group in groups[:-1]]
+        not words.isdisjoint(group) for group in groups[:-1]
     )
 
 
 def _pieces(text: str, groups: _Groups) -> set[str]:
     """The words of a text without spaces, the longest first; and what of it is none."""
-    known = sorted([word for group in groups for word in group], key=len, reverse=True)
+    known = sorted((word for group in groups for word in group), key=len, reverse=True)
     pattern = re.compile("|".join(known))
     return {*pattern.findall(text), *_WORD.findall(pattern.sub(" ", text))}

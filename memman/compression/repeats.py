@@ -41,7 +41,7 @@ def fold_repeats(view: View, goal: Goal, make_entry: EntryFactory) -> View | Non
 def _repeats(view: View) -> list[tuple[GroupIndex, WindowItem, Entry]]:
     """The reads that may be folded, oldest first, each with the newest read of the same."""
     reads = _reads(view)
-    sizes = Counter([item.tokens for _, item in reads])
+    sizes = Counter(item.tokens for _, item in reads)
     newest: dict[Hashable, Entry] = {}
     found: list[tuple[GroupIndex, WindowItem, Entry]] = []
     for place, item in reversed(reads):

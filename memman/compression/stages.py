@@ -84,7 +84,7 @@ class ClearToolResults(msgspec.Struct, frozen=True, kw_only=True):
             group = view.groups[number]
             if group.results:
                 results = [slot for slot in group.window_items if slot.entry.type == "tool_result"]
-                protected -= sum([slot.tokens for slot in results])
+                protected -= sum(slot.tokens for slot in results)
                 if protected < 0:
                     return number + 1
         return 0
@@ -161,14 +161,14 @@ def drop_over_limit(view: View, goal: Goal, _craft: EntryFactory) -> View | None
 def _out_of_reach(view: View, goal: Goal) -> bool:
     """Whether low water is not met even without old entries that are too few for a summary."""
     old = [group for group in view.groups if group.standing == "old" and not group.is_summary]
-    few = sum([group.entries for group in old]) < goal.budget.min_entries
-    return few and view.tokens - sum([group.tokens for group in old]) > goal.tokens
+    few = sum(group.entries for group in old) < goal.budget.min_entries
+    return few and view.tokens - sum(group.tokens for group in old) > goal.tokens
 
 
 def drop_summaries(view: View, goal: Goal, _craft: EntryFactory) -> View | None:
     """Drops summaries, oldest first, when nothing else kept the limit and that does."""
     order = [number for number in _dropping_order(view) if view.groups[number].is_summary]
-    least = view.tokens - sum([view.groups[number].tokens for number in order])
+    least = view.tokens - sum(view.groups[number].tokens for number in order)
     return _without(view, goal, order) if least <= goal.limit else None
 
 
@@ -217,7 +217,7 @@ def clip_large(view: View, goal: Goal, make_entry: EntryFactory) -> View | None:
         return None
     allowed = max(goal.budget.entry_tokens, _SMALLEST_CLIP)
     older, results, others = _clippable(view)
-    fixed = Counter([number for number, _ in older if view.groups[number].standing == "fixed"])
+    fixed = Counter(number for number, _ in older if view.groups[number].standing == "fixed")
     share = max(_SMALLEST_CLIP, goal.limit // max(1, 2 * len(results + others)))
     question = question_of(view)
 
@@ -290,7 +290,7 @@ def _clippable_question(view: View) -> GroupIndex | None:
 
 def _is_pinned(view: View, place: GroupIndex) -> bool:
     number, index = place
-    return any([slot.pinned for slot in view.groups[number].items[index].run])
+    return any(slot.pinned for slot in view.groups[number].items[index].run)
 
 
 def _half_way(goal: Goal) -> int:
@@ -351,10 +351,10 @@ def _clipped(view: View, make_entry: EntryFactory, places: list[Floor], aim: int
 
 def _level(sizes: Sequence[tuple[int, int]], excess: int) -> int:
     """The size down to which all that is larger must be cut to save so much, each not below its floor."""
-    low, high = 0, max([size for size, _ in sizes], default=0)
+    low, high = 0, max((size for size, _ in sizes), default=0)
     while low < high:
         level = (low + high + 1) // 2
-        if sum([max(0, size - max(level, floor)) for size, floor in sizes]) >= excess:
+        if sum(max(0, size - max(level, floor)) for size, floor in sizes) >= excess:
             low = level
         else:
             high = level - 1

@@ -45,10 +45,10 @@ def summarise(view: View, goal: Goal, make_entry: EntryFactory, options: Summary
         options = msgspec.structs.replace(options, ask=False)
     run = [item for number in chosen for item in view.groups[number].window_items]
     # What it replaces is the run as it was, before an earlier stage cleared something in it.
-    replaced = sum([item.tokens for item in run])
+    replaced = sum(item.tokens for item in run)
     cap = min(int(goal.budget.compression_ratio * replaced), goal.budget.summary_tokens)
     if options.by_hand:
-        if all([view.groups[number].is_summary for number in chosen]):
+        if all(view.groups[number].is_summary for number in chosen):
             return None
         if options.insist and replaced > SMALLEST_SUMMARY:
             cap = max(cap, SMALLEST_SUMMARY)
@@ -69,7 +69,7 @@ def summarise(view: View, goal: Goal, make_entry: EntryFactory, options: Summary
 
 def _are_few(view: View, chosen: Sequence[int], goal: Goal) -> bool:
     """Whether these groups have too few entries for a summarizer."""
-    return sum([view.groups[number].entries for number in chosen]) < goal.budget.min_entries
+    return sum(view.groups[number].entries for number in chosen) < goal.budget.min_entries
 
 
 def _oldest(view: View, goal: Goal) -> list[int]:

@@ -155,9 +155,7 @@ class Group(msgspec.Struct, eq=False, gc=False):
     def items(self) -> tuple[Item, ...]:
         """What stands in each place."""
         if self.made is None:
-            self.made = tuple(
-                [Item((slot,), slot.entry, slot.tokens) for slot in self.window_items]
-            )
+            self.made = tuple(Item((slot,), slot.entry, slot.tokens) for slot in self.window_items)
         return self.made
 
     def is_added(self, index: int) -> bool:
@@ -174,7 +172,7 @@ class Group(msgspec.Struct, eq=False, gc=False):
     @property
     def untouched(self) -> bool:
         """Whether every entry is shown as it was added."""
-        return all([item.method is None for item in self.made or ()])
+        return all(item.method is None for item in self.made or ())
 
     def with_items(self, items: Iterable[Item]) -> Group:
         """The exchange with other things standing in its places."""
@@ -202,8 +200,8 @@ class View(msgspec.Struct, frozen=True, gc=False):
         listed = tuple(groups)
         return View(
             listed,
-            sum([group.tokens for group in listed]),
-            sum([group.entries for group in listed]),
+            sum(group.tokens for group in listed),
+            sum(group.entries for group in listed),
         )
 
     def with_replaced(self, changed: Mapping[GroupIndex, Item]) -> View:
@@ -232,11 +230,9 @@ class View(msgspec.Struct, frozen=True, gc=False):
     def old_entries(self) -> int:
         """How many entries are old, summaries of earlier ones left out."""
         return sum(
-            [
-                group.entries
-                for group in self.groups
-                if group.standing == "old" and not group.is_summary
-            ]
+            group.entries
+            for group in self.groups
+            if group.standing == "old" and not group.is_summary
         )
 
     @property
@@ -447,7 +443,7 @@ def _standing(exchange: Exchange, number: int, question: int, last: int) -> Stan
 def _question_in(exchanges: Sequence[Exchange]) -> int:
     """The number of the exchange with the newest user message; -1 if there is none."""
     for number in reversed(range(len(exchanges))):
-        if any([_is_question(slot) for slot in exchanges[number].items]):
+        if any(_is_question(slot) for slot in exchanges[number].items):
             return number
     return -1
 

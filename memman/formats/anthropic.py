@@ -152,7 +152,7 @@ def _render_assistant(turn: Turn) -> Rendered:
     if not content:
         return NOTHING
     message = beside({"role": "assistant", "content": content}, kept.message)
-    framing = _MESSAGE_FRAMING + sum([1 + parts_framing(entry.content) for entry in turn.entries])
+    framing = _MESSAGE_FRAMING + sum(1 + parts_framing(entry.content) for entry in turn.entries)
     if not uses:
         return Rendered((message,), framing, tuple(extras))
     framing += _MESSAGE_FRAMING + 2 * _BLOCK_FRAMING * len(uses)

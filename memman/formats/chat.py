@@ -144,7 +144,7 @@ def _render_assistant(dialect: Dialect, turn: Turn) -> Rendered:
     message = _assistant_message(dialect, turn, extras)
     framing = MESSAGE_FRAMING
     if texts and (len(texts) > 1 or type(texts[0].content) is not str):
-        framing += sum([1 + parts_framing(entry.content) for entry in texts])
+        framing += sum(1 + parts_framing(entry.content) for entry in texts)
     if not calls:
         return _without_calls(message, framing, extras)
     framing += (MESSAGE_FRAMING + _CALL_FRAMING) * len(calls)

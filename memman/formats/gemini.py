@@ -206,7 +206,7 @@ def _render_model(turn: Turn) -> Rendered:
     if not parts:
         return NOTHING
     message = beside(_content("model", parts), kept.message)
-    framing = _MESSAGE_FRAMING + sum([1 + parts_framing(entry.content) for entry in turn.entries])
+    framing = _MESSAGE_FRAMING + sum(1 + parts_framing(entry.content) for entry in turn.entries)
     if not calls:
         return Rendered((message,), framing, tuple(extras))
     framing += _MESSAGE_FRAMING + 2 * _CALL_FRAMING * len(calls)
@@ -313,7 +313,7 @@ def _wire_response(call: Call, beyond: list[dict[str, Any]], extras: list[str]) 
     kept = kept_of(result, _NAME)
     body["response"] = _response_of(result, kept)
     if not isinstance(result.content, str):
-        rest = tuple([part for part in result.content if not isinstance(part, TextPart)])
+        rest = tuple(part for part in result.content if not isinstance(part, TextPart))
         sent = present(_wire(rest, Kept(parts=kept.parts, spelled=kept.spelled), extras))
         if kept.order == "nested":
             body["parts"] = sent

@@ -223,7 +223,7 @@ def _render_assistant(turn: Turn) -> Rendered:
     if odd or kept.blank == "listed":
         data["invalid_tool_calls"] = [_wire_invalid(call) for call in odd]
     message = _message(_kind(kept, calls), beside(data, kept.message), kept)
-    framing = MESSAGE_FRAMING + sum([parts_framing(entry.content) for entry in texts])
+    framing = MESSAGE_FRAMING + sum(parts_framing(entry.content) for entry in texts)
     framing += (MESSAGE_FRAMING + _CALL_FRAMING) * len(calls)
     results = [_wire_result(call, extras) for call in turn.answers if _is_answered(call)]
     return Rendered((message, *results), framing, tuple(extras))

@@ -158,7 +158,7 @@ def _render_assistant(turn: Turn) -> Rendered:
     items = interleaved(kept_of(first, _NAME).order, said, calls)
     items = _sound(items, {id(item) for item in _reasoned(turn, said, calls)})
     framing = _MESSAGE_FRAMING * (len(items) - len(calls))
-    framing += sum([parts_framing(entry.content) for entry in turn.entries])
+    framing += sum(parts_framing(entry.content) for entry in turn.entries)
     framing += (_MESSAGE_FRAMING + _CALL_FRAMING) * len(calls)
     items += [_wire_output(call, extras) for call in turn.answers]
     return Rendered(tuple(items), framing, tuple(extras)) if items else _NOTHING

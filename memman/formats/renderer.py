@@ -124,7 +124,7 @@ class Rendering:
     def _stands(self, rendered: _Rendered, items: tuple[WindowItem, ...]) -> bool:
         """Whether an exchange as it was rendered before the window changed shape comes out the same."""
         if rendered.items is not items:  # else nothing has touched them
-            repeats = tuple([item.nth for item in items if item.nth])
+            repeats = tuple(item.nth for item in items if item.nth)
             if rendered.items != items or rendered.repeats != repeats:
                 return False
         # A system message may be at the head now and have to stand apart.
@@ -151,7 +151,7 @@ class Rendering:
             messages += tuple(said)  # a stranger's format may give a list
         if len(items) <= 2 and not (items[0].nth or items[-1].nth):
             return _Rendered(items, messages, tokens, system)
-        repeats = tuple([item.nth for item in items if item.nth])
+        repeats = tuple(item.nth for item in items if item.nth)
         return _Rendered(items, messages, tokens, system, repeats)
 
     def _join(self) -> None:

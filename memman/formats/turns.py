@@ -46,7 +46,7 @@ def turns(items: Sequence[WindowItem], results_anywhere: bool = False) -> list[T
             turn = _assistant_turn([items[piece] for piece in pieces])
             if results_anywhere:
                 waiting |= {call.result.id: call for call in turn.calls if call.result is not None}
-                unanswered = tuple([call for call in turn.calls if call.result is None])
+                unanswered = tuple(call for call in turn.calls if call.result is None)
                 turn = Turn("assistant", turn.entries, turn.calls, unanswered)
             found.append(turn)
         elif not (entry.type == "tool_result" and item.answers):
@@ -109,14 +109,14 @@ def _assistant_pieces(items: Sequence[WindowItem], first: int) -> list[int]:
 
 def _assistant_turn(pieces: Sequence[WindowItem]) -> Turn:
     """One assistant message: its texts, its calls, and the calls in the order of their results."""
-    texts = tuple([item.entry for item in pieces if item.entry.type == "message"])
+    texts = tuple(item.entry for item in pieces if item.entry.type == "message")
     made = [item for item in pieces if item.entry.type == "tool_call"]
     used: set[str] = set()
-    calls = tuple([_call(item, used) for item in made])
+    calls = tuple(_call(item, used) for item in made)
     if len(made) < 2:
         return Turn("assistant", texts, calls, calls)
     order = sorted(range(len(made)), key=lambda number: _answered_at(made[number]))
-    return Turn("assistant", texts, calls, tuple([calls[number] for number in order]))
+    return Turn("assistant", texts, calls, tuple(calls[number] for number in order))
 
 
 def _call(item: WindowItem, used: set[str]) -> Call:

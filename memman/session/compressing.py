@@ -277,7 +277,7 @@ class Compressing(Asking):
                 record = msgspec.structs.replace(
                     record,
                     tokens_before=window.tokens,
-                    tokens_after=sum([slot.tokens for slot in items]),
+                    tokens_after=sum(slot.tokens for slot in items),
                 )
                 try:
                     await self._write(self._commit(record, items, touched))

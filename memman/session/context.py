@@ -291,7 +291,7 @@ class ContextBuilder:
         if known.epoch != window.epoch or known.items > len(slots):
             known = _Framing(window.epoch, 0, edges)
         if known.items < len(slots):
-            tokens = sum([price(slot.entry) for slot in slots[known.items :]])
+            tokens = sum(price(slot.entry) for slot in slots[known.items :])
             known = _Framing(window.epoch, len(slots), known.tokens + tokens)
             self._framing = known  # in one step: another thread may do the same
         return known

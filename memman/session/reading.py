@@ -313,7 +313,7 @@ def _trimmed(session_id: str, context: Context, tokens: int) -> events.ContextTr
     """The event for a context that had to leave entries out."""
     return events.ContextTrimmed(
         session_id=session_id,
-        entries=tuple([entry_id for item in context.trimmed for entry_id in item.ids]),
+        entries=tuple(entry_id for item in context.trimmed for entry_id in item.ids),
         tokens=tokens,
         budget=context.budget,
         format=context.format,

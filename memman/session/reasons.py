@@ -47,8 +47,8 @@ def what_was_done(replacements: Sequence[Replacement]) -> list[str]:
         times[item.method] += 1
         entries[item.method] += len(item.ids)
     results = all(
-        [item.entry is not None and item.entry.type == "tool_result"
-         for item in replacements if item.method == "stub"]
+        item.entry is not None and item.entry.type == "tool_result"
+         for item in replacements if item.method == "stub"
     )  # fmt: skip
     said = {
         "stub": f"cleared {_counted(times['stub'], 'tool result' if results else 'entry')}",

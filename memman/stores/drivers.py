@@ -27,7 +27,7 @@ class Library(msgspec.Struct, frozen=True):
     @property
     def has_wal_fault(self) -> bool:
         """Whether several processes that write may harm the file."""
-        return tuple([int(part) for part in self.version.split(".")]) < _FIXED_WAL
+        return tuple(int(part) for part in self.version.split(".")) < _FIXED_WAL
 
 
 @cache

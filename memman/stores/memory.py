@@ -73,7 +73,7 @@ class _Log:
                 fresh.setdefault(record.id, record)
         self.records.extend(fresh.values())
         self.recovered()
-        placed = tuple([seqs[record.id] for record in records])
+        placed = tuple(seqs[record.id] for record in records)
         return Appended(placed, len(self.records), self.shape[0], len(fresh))
 
     def _has(self, record: Record) -> bool:
@@ -86,10 +86,8 @@ class _Log:
     ) -> Appended:
         head = len(self.records)
         resolved = tuple(
-            [
-                place if place.seq > 0 else msgspec.structs.replace(place, seq=head + 1 - place.seq)
-                for place in places
-            ]
+            place if place.seq > 0 else msgspec.structs.replace(place, seq=head + 1 - place.seq)
+            for place in places
         )
         self.pending = (head, list(records), (self.shape[0] + 1, resolved, floor))
         self.recovered()

@@ -159,7 +159,7 @@ def placed(
             names.setdefault(name, head)
         names[record.id] = head
         names.update(dict.fromkeys(taken_by(record), head))
-    return Placed(tuple([seqs[record.id] for record in records]), rows, names, head, totals)
+    return Placed(tuple(seqs[record.id] for record in records), rows, names, head, totals)
 
 
 def is_there(record: Record, seq: int | None, era: int) -> bool:

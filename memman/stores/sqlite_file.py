@@ -184,7 +184,7 @@ class SQLiteFile:
     def _found_files(self) -> tuple[object, ...]:
         """Which files are at the path now: the database and the two that belong to it while it is open."""
         ends = () if self._in_memory else ("", "-wal", "-shm")
-        return tuple([_identity(self._file + end) for end in ends])
+        return tuple(_identity(self._file + end) for end in ends)
 
     def _moved(self) -> StoreError:
         return StoreError(

@@ -189,7 +189,7 @@ def _decoded(
     number: int, found: list[tuple[int, bytes]], expected: int
 ) -> list[tuple[int, Record]]:
     """The records of rows. Raises `msgspec.DecodeError` where one is missing or is no record."""
-    if len(found) != expected or any([type(payload) is not bytes for _, payload in found]):
+    if len(found) != expected or any(type(payload) is not bytes for _, payload in found):
         raise msgspec.DecodeError("a record is missing")
     first = number << _SEQ_BITS
     return [decoded(key - first, payload) for key, payload in found]

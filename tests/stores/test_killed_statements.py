@@ -113,7 +113,7 @@ def look(store: Any, session_id: str) -> Any:
 
 def prepared(store: Any, session_id: str) -> None:
     """A session of five entries and a compression."""
-    store.append(session_id, tuple([added(name, tokens=3) for name in "abcde"]))
+    store.append(session_id, tuple(added(name, tokens=3) for name in "abcde"))
     epoch = store.state(session_id)[1]
     store.commit(session_id, epoch, (summary_of("k", ["a", "b"]),),
                  [StoredItem(0, 0, 1), *[StoredItem(seq, -1, seq) for seq in (3, 4, 5)]], 5)  # fmt: skip
@@ -128,7 +128,7 @@ def append_one(store: Any, session_id: str, _epoch: int) -> None:
 
 
 def append_many(store: Any, session_id: str, _epoch: int) -> None:
-    store.append(session_id, tuple([added(f"n{number}", tokens=5) for number in range(4)]))
+    store.append(session_id, tuple(added(f"n{number}", tokens=5) for number in range(4)))
 
 
 def compress(store: Any, session_id: str, epoch: int) -> None:

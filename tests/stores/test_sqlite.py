@@ -200,7 +200,7 @@ def test_an_interrupted_write_changes_nothing(
 def test_an_append_writes_one_row_whatever_the_window_is_and_sixteen_ids_at_once(
     store: SQLiteStore,
 ) -> None:
-    store.append("s", tuple([added(f"e{number}") for number in range(2_000)]))
+    store.append("s", tuple(added(f"e{number}") for number in range(2_000)))
     places = [StoredItem(seq, -1, seq) for seq in range(1, 2_001)]
     store.commit("s", 0, (summary_of("k", []),), places, 2_001)
     assert store._open is not None

@@ -118,7 +118,8 @@ def test_forks_among_the_writes_of_a_thread_lose_nothing_and_hang_nobody(path: s
             in_child(lambda n=n: append(store, *[f"child{n}.{number}" for number in range(5)]))  # type: ignore[misc]
             for n in range(6)
         ]
-        assert all([ended_well(pid) for pid in pids])
+        ended = [ended_well(pid) for pid in pids]
+        assert all(ended)
     finally:
         stop.set()
         thread.join()
