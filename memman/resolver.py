@@ -7,13 +7,14 @@ from collections.abc import Callable, Sequence
 from itertools import takewhile
 from typing import Any
 
+from memman.circuit_breaker import CircuitBreaker
 from memman.config import UNKNOWN_MODEL_TOKENS, MemoryConfig
 from memman.counting import (
-    Breaker,
     Models,
     RemoteMeter,
     TokenCounter,
     builtin_specs,
+    endpoint_breaker,
     estimator_for,
     fingerprint_of,
     known_limits,
@@ -52,7 +53,9 @@ class Resolver:
         self.models = Models(plugins)
         self._meters: dict[tuple[str | None, bool], TokenCounter] = {}
         self._remotes: dict[str, Remote | None] = {}
-        self._breakers: dict[str, Breaker] = {}  # by fingerprint: an endpoint's models share one
+        self._breakers: dict[
+            str, CircuitBreaker
+        ] = {}  # by fingerprint: an endpoint's models share one
         self._formats: dict[str, Format] = {form.name: form for form in BUILTIN_FORMATS}
         self._plugin_formats_known = False
         self._unknown: set[tuple[str, bool]] = set()  # looked up by `warn_unknown`
@@ -102,7 +105,7 @@ class Resolver:
         except PluginNotFound as error:  # a count is never a reason for a context to fail
             logger.warning("remote counter %s is not asked: %s", spec.name, error)
             return None
-        breaker = self._breakers.setdefault(fingerprint_of(counter), Breaker())
+        breaker = self._breakers.setdefault(fingerprint_of(counter), endpoint_breaker())
         meter = RemoteMeter(counter, model, accuracy=spec.accuracy, breaker=breaker)
         return Remote(meter, form)
 

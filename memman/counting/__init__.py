@@ -9,7 +9,6 @@ whole requests; `calibration` learns from what providers report. `remote` asks a
 """
 
 from memman.counting.bodies import Body, read_body
-from memman.counting.breaker import Breaker
 from memman.counting.builtin import BYTES4, CHARS4, builtin_specs
 from memman.counting.calibration import learn, predicted
 from memman.counting.counter import TokenCounter
@@ -21,7 +20,7 @@ from memman.counting.limits import known_limits, limits_of
 from memman.counting.lookup import Models, sound_limits
 from memman.counting.models import FAMILIES, family_of, model_key, model_ref
 from memman.counting.overflow import Overflow, parse_overflow
-from memman.counting.remote import RemoteMeter
+from memman.counting.remote import RemoteMeter, endpoint_breaker
 from memman.counting.requests import price_request, price_tools
 from memman.counting.resolution import (
     Candidate,
@@ -39,7 +38,6 @@ __all__ = [
     "FAMILIES",
     "Billing",
     "Body",
-    "Breaker",
     "Candidate",
     "CountFailure",
     "TokenCounter",
@@ -49,6 +47,7 @@ __all__ = [
     "Resolution",
     "TextEstimator",
     "builtin_specs",
+    "endpoint_breaker",
     "estimator_for",
     "explain",
     "failure_of",

@@ -18,7 +18,7 @@ from typing import Any, Final
 import msgspec
 from cachetools import TLRUCache
 
-from memman.counting.breaker import FAILURES_IN_A_ROW, Breaker
+from memman.circuit_breaker import CircuitBreaker
 from memman.counting.failures import CountFailure, Kind, failure_of
 from memman.counting.flight import Flight, TakenDown
 from memman.counting.validation import check_ready, fingerprint_of
@@ -30,6 +30,9 @@ from memman.protocols import ModelRef, RemoteCounter
 
 DEADLINE_SECONDS: Final = 2.0
 COUNT_TTL_SECONDS: Final = 300.0
+FAILURES_IN_A_ROW: Final = 3  # before a pause
+PAUSE_SECONDS: Final = 30.0
+LONGEST_PAUSE_SECONDS: Final = 300.0
 _KEPT: Final = 1_024
 _MOST_HUNG: Final = 4
 _UNSUPPORTED_SECONDS: Final = 600.0
@@ -82,7 +85,7 @@ class RemoteMeter:
         *,
         accuracy: Accuracy = "high",
         timeout: float = DEADLINE_SECONDS,
-        breaker: Breaker | None = None,
+        breaker: CircuitBreaker | None = None,
         timer: Callable[[], float] = monotonic,
     ) -> None:
         self.fingerprint = fingerprint_of(counter)
@@ -91,7 +94,7 @@ class RemoteMeter:
         self._whose = (self.fingerprint, model.name, model.region)
         self._accuracy: Accuracy = accuracy
         self._timer = timer
-        self._breaker = breaker or Breaker(timer)
+        self._breaker = breaker or endpoint_breaker()
         self._renew()
         renew_in_child(self._renew)
 
@@ -188,13 +191,15 @@ class RemoteMeter:
         self._hung = [thread for thread in self._hung if thread.is_alive()]
         if len(self._hung) >= _MOST_HUNG:
             return self._not_asked("busy", f"{len(self._hung)} earlier calls of it still hang")
-        era = self._breaker.admit()
+        era = self._breaker.admit(now)
         if era is None:
-            rests = f"asked again in {self._breaker.rests():.0f} s"
-            return self._not_asked(
-                "resting",
-                f"it failed {FAILURES_IN_A_ROW} times in a row ({self._breaker.reason}); {rests}",
+            pause = self._breaker.pause(now)
+            why = (
+                ""
+                if pause is None
+                else f" ({pause.reason}); next call in {pause.until - now:.0f} s"
             )
+            return self._not_asked("resting", f"it failed {FAILURES_IN_A_ROW} times in a row{why}")
         flight = self._flights[key] = Flight(key, now, now + self.timeout, era)
         return flight
 
@@ -284,15 +289,20 @@ class RemoteMeter:
             self._answers[key] = again
 
     def _report(self, era: int, outcome: TokenCount | CountFailure | BaseException) -> None:
-        """Tells the breaker how the endpoint did."""
+        """Report the outcome of a call to the breaker of its endpoint."""
         if isinstance(outcome, TokenCount):
-            self._breaker.passed(era)
+            self._breaker.record_success(era)
         elif isinstance(outcome, BaseException) or outcome.kind in _NO_VERDICT:
-            self._breaker.withdrawn(era)
+            self._breaker.record_no_outcome(self._timer(), era)
         elif outcome.kind in _OF_THE_ENDPOINT:
-            self._breaker.failed(era, outcome.reason)
+            self._breaker.record_failure(self._timer(), outcome.reason, era)
         else:
-            self._breaker.passed(era)
+            self._breaker.record_success(era)
+
+
+def endpoint_breaker() -> CircuitBreaker:
+    """Return a new circuit breaker of an endpoint, which the counters of several models may share."""
+    return CircuitBreaker(PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, tolerated=FAILURES_IN_A_ROW - 1)
 
 
 def _until(_key: bytes, answer: TokenCount | CountFailure, now: float) -> float:
