@@ -7,7 +7,6 @@ import os
 from collections.abc import (
     AsyncGenerator,
     Callable,
-    Coroutine,
     Iterable,
     Iterator,
     Mapping,
@@ -80,7 +79,7 @@ from memman.protocols import (
 from memman.records import UsageReported
 from memman.resolver import DEFAULT_FORMAT, Resolver
 from memman.results import Context, OverflowResult, SessionStats, Summary
-from memman.runtime import AsyncRuntime, Runtime, is_async_callable, refuse_async_port, settled
+from memman.runtime import AsyncRuntime, Runtime, is_async_callable, refuse_async_port
 from memman.session import (
     Feed,
     Following,
@@ -173,8 +172,8 @@ class AsyncMemoryManager:
     def _start(
         self,
         door: Runtime,
-        sender: Any,
-        store: Any,
+        sender: object,
+        store: str | os.PathLike[str] | Store | AsyncStore | None,
         model: str | None,
         config: MemoryConfig | None,
         summarizer: Any,
@@ -265,7 +264,7 @@ class AsyncMemoryManager:
             IdConflict: this id was added before with other content, or was deleted.
         """
         new_entry = new_entries.message("user", content, message_id)
-        return await settled(self._adding(session_id, new_entry, id, pinned, metadata, compress))
+        return await self._add(session_id, new_entry, id, pinned, metadata, compress)
 
     async def add_assistant_message(
         self,
@@ -280,7 +279,7 @@ class AsyncMemoryManager:
     ) -> Entry:
         """Adds what the assistant said; arguments and errors as in `add_user_message`."""
         new_entry = new_entries.message("assistant", content, message_id)
-        return await settled(self._adding(session_id, new_entry, id, pinned, metadata, compress))
+        return await self._add(session_id, new_entry, id, pinned, metadata, compress)
 
     async def add_system_message(
         self,
@@ -298,7 +297,7 @@ class AsyncMemoryManager:
         Arguments and errors as in `add_user_message`.
         """
         new_entry = new_entries.message("system", content, message_id)
-        return await settled(self._adding(session_id, new_entry, id, pinned, metadata, compress))
+        return await self._add(session_id, new_entry, id, pinned, metadata, compress)
 
     async def add_tool_call(
         self,
@@ -325,7 +324,7 @@ class AsyncMemoryManager:
         The other arguments and the errors are those of `add_user_message`.
         """
         new_entry = new_entries.tool_call(name, arguments, call_id, message_id)
-        return await settled(self._adding(session_id, new_entry, id, pinned, metadata, compress))
+        return await self._add(session_id, new_entry, id, pinned, metadata, compress)
 
     async def add_tool_result(
         self,
@@ -354,7 +353,7 @@ class AsyncMemoryManager:
         The other arguments and the errors are those of `add_user_message`.
         """
         new_entry = new_entries.tool_result(name, content, call_id, is_error, message_id)
-        return await settled(self._adding(session_id, new_entry, id, pinned, metadata, compress))
+        return await self._add(session_id, new_entry, id, pinned, metadata, compress)
 
     async def add_context(
         self,
@@ -374,7 +373,7 @@ class AsyncMemoryManager:
         of `add_user_message`.
         """
         new_entry = new_entries.context(source, content, message_id)
-        return await settled(self._adding(session_id, new_entry, id, pinned, metadata, compress))
+        return await self._add(session_id, new_entry, id, pinned, metadata, compress)
 
     async def add_messages(
         self, session_id: str, messages: Any, format: FormatName | str = "auto"
@@ -597,9 +596,7 @@ class AsyncMemoryManager:
             BudgetExceeded: pinned entries, the head and the clipped newest exchange do not fit.
             SessionNotFound: there is no such session, and `missing_ok` is not set.
         """
-        return await settled(
-            self._building(session_id, format, model, budget, system, tools, missing_ok)
-        )
+        return await self._build(session_id, format, model, budget, system, tools, missing_ok)
 
     async def get_context_for_llm(self, session_id: str) -> str:
         """The conversation as one text: summaries with their dates, then what is recent."""
@@ -926,10 +923,7 @@ class AsyncMemoryManager:
 
     # ------------------------------------------------------------ inside
 
-    # What follows gives its answer at once where nothing has to be waited for, as nearly always, and
-    # else what is to be awaited: the sync door makes no coroutine for it.
-
-    def _adding(
+    async def _add(
         self,
         session_id: str,
         new_entry: NewEntry,
@@ -937,7 +931,7 @@ class AsyncMemoryManager:
         pinned: bool,
         metadata: Mapping[str, Any] | None,
         compress: bool | None,
-    ) -> Entry | Coroutine[Any, Any, Entry]:
+    ) -> Entry:
         """Checks what was given; the session does the rest."""
         new_entry = check_new_entry(new_entry)
         if entry_id is not None:
@@ -948,11 +942,9 @@ class AsyncMemoryManager:
             raise InvalidInput(f"compress must be True, False or None, not {safe_repr(compress)}")
         encoded = NO_JSON if metadata is None else metadata_json(metadata)
         session = self._sessions.named(session_id)
-        if entry_id is None:
-            return session.add_here(new_entry, pinned, encoded, compress)
-        return session.add(new_entry, entry_id, pinned, encoded, compress)
+        return await session.add(new_entry, entry_id, pinned, encoded, compress)
 
-    def _building(
+    async def _build(
         self,
         session_id: str,
         format: str | None,
@@ -961,7 +953,7 @@ class AsyncMemoryManager:
         system: Any,
         tools: Sequence[Mapping[str, Any]] | None,
         missing_ok: bool,
-    ) -> Context | Coroutine[Any, Any, Context]:
+    ) -> Context:
         """Checks what was given; the session does the rest."""
         if budget is not None and (isinstance(budget, bool) or not isinstance(budget, int)):
             raise InvalidInput(f"budget must be a number of tokens, not {safe_repr(budget)}")
@@ -972,12 +964,6 @@ class AsyncMemoryManager:
         form = self._shared.format if format is None else self._resolver.format_named(format).name
         encoded = tools_json(tools) if tools is not None and tools != [] else None
         asked = ContextRequest(form, model, budget, system, encoded)
-        self._door.enter()
-        session = self._sessions.find(session_id)
-        context = session.build_here(asked) if session is not None else None
-        return self._built(session_id, asked, missing_ok) if context is None else context
-
-    async def _built(self, session_id: str, asked: ContextRequest, missing_ok: bool) -> Context:
         try:
             return await (await self._sessions.known(session_id)).build(asked)
         except SessionNotFound:
@@ -1049,7 +1035,7 @@ class AsyncMemoryManager:
                 self._resolver.models = before
                 raise
 
-    def _opened(self, store: Any) -> Any:
+    def _opened(self, store: str | os.PathLike[str] | Store | AsyncStore) -> Store | AsyncStore:
         """The store of a path or URL, or the store itself."""
         if isinstance(store, MemoryConfig):
             raise InvalidInput(

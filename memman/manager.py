@@ -13,7 +13,6 @@ from collections.abc import (
     Sequence,
 )
 from datetime import datetime
-from types import CoroutineType
 from typing import Any, Self, TypeVar, overload
 
 from memman import events, new_entries
@@ -93,7 +92,6 @@ class MemoryManager:
             SyncRuntime(), self, store, model, config, summarizer, counter, format, model_info, redact,
             plugins, clock, new_id, new_nonce, exclusive, trust_settings,
         )  # fmt: skip
-        self._adding, self._building = verbs._adding, verbs._building  # noqa: SLF001 - likewise
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         """Steps a verb to its end; after an interruption, lets go of what this thread still holds."""
@@ -106,16 +104,6 @@ class MemoryManager:
             self._verbs._heal()  # noqa: SLF001 - see __init__
             raise
         return suspended(work)
-
-    def _now(self, verb: Callable[..., T | Coroutine[Any, Any, T]], *given: Any) -> T:
-        """What a verb gives at once, or at its end; after an interruption as `_run`."""
-        try:
-            answer = verb(*given)
-        except (KeyboardInterrupt, SystemExit, GeneratorExit):
-            self._verbs._heal()  # noqa: SLF001 - see __init__
-            raise
-        # To mypy a coroutine may be of another class.
-        return self._run(answer) if type(answer) is CoroutineType else answer  # type: ignore[return-value]
 
     def add_user_message(
         self,
@@ -145,7 +133,9 @@ class MemoryManager:
             IdConflict: this id was added before with other content, or was deleted.
         """
         new_entry = new_entries.message("user", content, message_id)
-        return self._now(self._adding, session_id, new_entry, id, pinned, metadata, compress)
+        return self._run(
+            self._verbs._add(session_id, new_entry, id, pinned, metadata, compress)  # noqa: SLF001
+        )
 
     def add_assistant_message(
         self,
@@ -160,7 +150,9 @@ class MemoryManager:
     ) -> Entry:
         """Adds what the assistant said; arguments and errors as in `add_user_message`."""
         new_entry = new_entries.message("assistant", content, message_id)
-        return self._now(self._adding, session_id, new_entry, id, pinned, metadata, compress)
+        return self._run(
+            self._verbs._add(session_id, new_entry, id, pinned, metadata, compress)  # noqa: SLF001
+        )
 
     def add_system_message(
         self,
@@ -178,7 +170,9 @@ class MemoryManager:
         Arguments and errors as in `add_user_message`.
         """
         new_entry = new_entries.message("system", content, message_id)
-        return self._now(self._adding, session_id, new_entry, id, pinned, metadata, compress)
+        return self._run(
+            self._verbs._add(session_id, new_entry, id, pinned, metadata, compress)  # noqa: SLF001
+        )
 
     def add_tool_call(
         self,
@@ -205,7 +199,9 @@ class MemoryManager:
         The other arguments and the errors are those of `add_user_message`.
         """
         new_entry = new_entries.tool_call(name, arguments, call_id, message_id)
-        return self._now(self._adding, session_id, new_entry, id, pinned, metadata, compress)
+        return self._run(
+            self._verbs._add(session_id, new_entry, id, pinned, metadata, compress)  # noqa: SLF001
+        )
 
     def add_tool_result(
         self,
@@ -234,7 +230,9 @@ class MemoryManager:
         The other arguments and the errors are those of `add_user_message`.
         """
         new_entry = new_entries.tool_result(name, content, call_id, is_error, message_id)
-        return self._now(self._adding, session_id, new_entry, id, pinned, metadata, compress)
+        return self._run(
+            self._verbs._add(session_id, new_entry, id, pinned, metadata, compress)  # noqa: SLF001
+        )
 
     def add_context(
         self,
@@ -254,7 +252,9 @@ class MemoryManager:
         of `add_user_message`.
         """
         new_entry = new_entries.context(source, content, message_id)
-        return self._now(self._adding, session_id, new_entry, id, pinned, metadata, compress)
+        return self._run(
+            self._verbs._add(session_id, new_entry, id, pinned, metadata, compress)  # noqa: SLF001
+        )
 
     def add_messages(
         self, session_id: str, messages: Any, format: FormatName | str = "auto"
@@ -416,8 +416,16 @@ class MemoryManager:
             BudgetExceeded: pinned entries, the head and the clipped newest exchange do not fit.
             SessionNotFound: there is no such session, and `missing_ok` is not set.
         """
-        return self._now(
-            self._building, session_id, format, model, budget, system, tools, missing_ok
+        return self._run(
+            self._verbs.build_context(
+                session_id,
+                format=format,
+                model=model,
+                budget=budget,
+                system=system,
+                tools=tools,
+                missing_ok=missing_ok,
+            )
         )
 
     def get_context_for_llm(self, session_id: str) -> str:

@@ -14,18 +14,19 @@ import inspect
 import logging
 import threading
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from queue import Empty, SimpleQueue
-from types import CoroutineType
-from typing import Any, NoReturn, Protocol, TypeVar
+from typing import Any, NoReturn, ParamSpec, Protocol, TypeVar
 
 from memman.errors import AsyncPortRefused, InvalidInput, MemmanError, WrongEventLoop
 from memman.events import is_cancellation, skip
 from memman.forks import renew_in_child
 
 logger = logging.getLogger("memman")
+P = ParamSpec("P")
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 _MOST_ABANDONED = 2
 _TO_CANCEL = 1.0  # seconds that a cancelled task has for the write that it is at
 _STILL_HANG = f"{_MOST_ABANDONED} earlier calls of the summarizer still hang; not calling again"
@@ -53,6 +54,16 @@ class Lock(Protocol):
     def heal(self) -> None: ...
 
 
+class Pricing(Protocol[T_co]):
+    """A remote counter of requests, which imports its SDK when it is made ready."""
+
+    @property
+    def is_ready(self) -> bool: ...
+    def make_ready(self) -> None: ...
+    def price(self, rendered: Mapping[str, Any]) -> T_co: ...
+    def aprice(self, rendered: Mapping[str, Any]) -> Awaitable[T_co]: ...
+
+
 class Runtime(Protocol):
     """What a session needs of the world it runs in."""
 
@@ -60,21 +71,20 @@ class Runtime(Protocol):
 
     def enter(self) -> None: ...
     def lock(self) -> Lock: ...
-    async def call(self, port: Any, method: Callable[..., Any], *args: Any, **kw: Any) -> Any: ...
+    async def call(
+        self, port: object, method: Callable[P, T | Awaitable[T]], *args: P.args, **kw: P.kwargs
+    ) -> T: ...
     async def to_the_end(self, work: Coroutine[Any, Any, T]) -> T: ...
     async def apart(self, work: Coroutine[Any, Any, None]) -> None: ...
-    async def ask(self, call: Callable[[], Any], timeout: float | None, is_async: bool) -> Any: ...
-    async def price(self, counter: Any, rendered: Any) -> Any: ...
+    async def ask(
+        self, call: Callable[[], T | Awaitable[T]], timeout: float | None, is_async: bool
+    ) -> T: ...
+    async def price(self, counter: Pricing[T], rendered: Mapping[str, Any]) -> T: ...
     async def settle(self, receiver: Callable[..., Any], answer: Awaitable[Any]) -> None: ...
     def start(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> bool: ...
     async def finish(self, timeout: float) -> None: ...
     def flag(self) -> Any: ...
     async def wait(self, flag: Any, seconds: float) -> bool: ...
-
-
-def _is_awaitable(answer: Any) -> bool:
-    """Whether an answer is still to be awaited; told by its type, which costs next to nothing."""
-    return hasattr(type(answer), "__await__")
 
 
 def is_async_callable(port: Any) -> bool:
@@ -97,10 +107,9 @@ def drive(work: Coroutine[Any, Any, T]) -> T:
     return suspended(work)
 
 
-async def settled(answer: T | Coroutine[Any, Any, T]) -> T:
-    """What is there already, or what comes of awaiting it."""
-    # To mypy a coroutine may be of another class.
-    return await answer if type(answer) is CoroutineType else answer  # type: ignore[return-value]
+async def awaited(answer: T | Awaitable[T]) -> T:
+    """Return the value, awaiting it first if it is awaitable."""
+    return await answer if isinstance(answer, Awaitable) else answer
 
 
 def suspended(work: Coroutine[Any, Any, Any]) -> NoReturn:
@@ -184,7 +193,7 @@ class _Worker:
         """Whether its thread is there: one that was left ends after its call, and a fork has none."""
         return self._thread.is_alive()
 
-    def run(self, call: Callable[[], Any], timeout: float) -> Callable[[], Any] | None:
+    def run(self, call: Callable[[], T], timeout: float) -> Callable[[], T] | None:
         """What gives the call's answer or raises its error; None where none came in time."""
         self._calls.put(call)
         try:
@@ -217,7 +226,7 @@ def _work(
         call = answer = None
 
 
-def _identity(answer: Any) -> Any:
+def _identity(answer: T) -> T:
     return answer
 
 
@@ -248,9 +257,11 @@ class SyncRuntime:
     def lock(self) -> SyncLock:
         return SyncLock()
 
-    async def call(self, port: Any, method: Callable[..., Any], *args: Any, **kw: Any) -> Any:
+    async def call(
+        self, port: object, method: Callable[P, T | Awaitable[T]], *args: P.args, **kw: P.kwargs
+    ) -> T:
         answer = method(*args, **kw)
-        if _is_awaitable(answer):
+        if isinstance(answer, Awaitable):
             close_awaitable(answer)
             raise AsyncPortRefused(
                 f"{type(port).__name__}.{method.__name__} returned an awaitable: "
@@ -264,7 +275,9 @@ class SyncRuntime:
     async def apart(self, work: Coroutine[Any, Any, None]) -> None:
         await work
 
-    async def ask(self, call: Callable[[], Any], timeout: float | None, is_async: bool) -> Any:
+    async def ask(
+        self, call: Callable[[], T | Awaitable[T]], timeout: float | None, is_async: bool
+    ) -> T:
         """Calls inline without a time-out, else on a daemon thread that is left behind at the deadline."""
         try:
             answer = call() if timeout is None else self._on_thread(call, timeout)
@@ -272,14 +285,14 @@ class SyncRuntime:
             if is_cancellation(error):  # nobody can cancel a thread
                 raise SummarizerCancelled(_WAS_CANCELLED) from error
             raise
-        if _is_awaitable(answer):
+        if isinstance(answer, Awaitable):
             close_awaitable(answer)
             raise AsyncPortRefused(
                 "the summarizer returned an awaitable; use AsyncMemoryManager for async summarizers"
             )
         return answer
 
-    def _on_thread(self, call: Callable[[], Any], timeout: float) -> Any:
+    def _on_thread(self, call: Callable[[], T], timeout: float) -> T:
         """The answer of a call made on a daemon thread, which is left behind at the deadline."""
         worker = self._worker()
         context = contextvars.copy_context()
@@ -301,7 +314,7 @@ class SyncRuntime:
                 raise SummarizerBusy(_STILL_HANG)
             return self._idle.pop() if self._idle else _Worker()
 
-    async def price(self, counter: Any, rendered: Any) -> Any:
+    async def price(self, counter: Pricing[T], rendered: Mapping[str, Any]) -> T:
         """Return what a remote meter says of a request; its deadline begins after its SDK's import."""
         counter.make_ready()
         return counter.price(rendered)
@@ -446,14 +459,15 @@ class AsyncRuntime:
     def lock(self) -> AsyncLock:
         return AsyncLock(self)
 
-    async def call(self, port: Any, method: Callable[..., Any], *args: Any, **kw: Any) -> Any:
+    async def call(
+        self, port: object, method: Callable[P, T | Awaitable[T]], *args: P.args, **kw: P.kwargs
+    ) -> T:
         self.enter()
         if getattr(port, "blocking", False) and not inspect.iscoroutinefunction(method):
             import asyncio
 
-            return await asyncio.to_thread(method, *args, **kw)
-        answer = method(*args, **kw)
-        return await answer if _is_awaitable(answer) else answer
+            return await awaited(await asyncio.to_thread(method, *args, **kw))
+        return await awaited(method(*args, **kw))
 
     async def to_the_end(self, work: Coroutine[Any, Any, T]) -> T:
         """Runs to its end even when this task is cancelled, and raises the cancellation after."""
@@ -487,13 +501,14 @@ class AsyncRuntime:
         task.add_done_callback(self._apart.discard)
         await asyncio.shield(task)
 
-    async def ask(self, call: Callable[[], Any], timeout: float | None, is_async: bool) -> Any:
+    async def ask(
+        self, call: Callable[[], T | Awaitable[T]], timeout: float | None, is_async: bool
+    ) -> T:
         """Awaits an async summarizer; a sync one runs on a worker thread so that the loop goes on."""
         import asyncio
 
-        async def answered() -> Any:
-            answer = call() if is_async else await self._on_thread(call)
-            return await answer if _is_awaitable(answer) else answer
+        async def answered() -> T:
+            return await awaited(call() if is_async else await self._on_thread(call))
 
         task = asyncio.ensure_future(answered())
         task.add_done_callback(_looked_at)
@@ -509,7 +524,7 @@ class AsyncRuntime:
             raise SummarizerCancelled(_WAS_CANCELLED)
         return task.result()
 
-    async def _on_thread(self, call: Callable[[], Any]) -> Any:
+    async def _on_thread(self, call: Callable[[], T]) -> T:
         """A blocking call on a daemon thread of its own: a hung one must not use up the loop's workers."""
         import asyncio
 
@@ -517,16 +532,16 @@ class AsyncRuntime:
         if len(self._abandoned) >= _MOST_ABANDONED:
             raise SummarizerBusy(_STILL_HANG)
         loop = asyncio.get_running_loop()
-        future: asyncio.Future[Callable[[], Any]] = loop.create_future()
+        future: asyncio.Future[Callable[[], T]] = loop.create_future()
         context = contextvars.copy_context()
 
-        def settle(outcome: Callable[[], Any]) -> None:
+        def settle(outcome: Callable[[], T]) -> None:
             if not future.done():
                 future.set_result(outcome)
 
         def run() -> None:
             try:
-                outcome = partial(_identity, context.run(call))
+                outcome: Callable[[], T] = partial(_identity, context.run(call))
             except BaseException as error:  # noqa: BLE001 - handed to the waiting task
                 outcome = partial(_raise, error)
             if not loop.is_closed():
@@ -540,7 +555,7 @@ class AsyncRuntime:
             self._abandoned.append(thread)
             raise
 
-    async def price(self, counter: Any, rendered: Any) -> Any:
+    async def price(self, counter: Pricing[T], rendered: Mapping[str, Any]) -> T:
         """Return what a remote meter says of a request; its deadline begins after its SDK's import."""
         if not counter.is_ready:
             import asyncio

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
 import msgspec
 
-from memman import events
 from memman.entries import NO_JSON, Entry, NewEntry, TokenCount, entry_of
 from memman.errors import IdConflict
-from memman.protocols import Appended
 from memman.records import Added, deleted_in, taken
 from memman.session.automatic import Automatic
 
@@ -21,76 +19,6 @@ class Adding(Automatic):
     """Adds entries; what an add acknowledged is in the log for good."""
 
     __slots__ = ()
-
-    def add_here(
-        self, new_entry: NewEntry, pinned: bool, metadata: msgspec.Raw, compress: bool | None
-    ) -> Entry | Coroutine[Any, Any, Entry]:
-        """The way of nearly every add: a store that answers at once, and nothing to look into first.
-
-        Where there is something, it gives what is to be awaited for the entry.
-        """
-        shared = self._shared
-        role = new_entry.role
-        if (
-            not shared.direct
-            or role == "system"
-            or (role == "tool" and new_entry.name is None)
-            or shared.redact is not None
-            or not self._nonce
-            or self._stale()  # before a text is counted for nothing
-        ):
-            return self.add(new_entry, None, pinned, metadata, compress)
-        meter = self._meter
-        count = meter.count_new(new_entry)
-        with self._thread_lock:
-            # Since the look without the lock, another thread may have been here.
-            if self._stale() or meter is not self._meter:
-                return self.add(new_entry, None, pinned, metadata, compress)
-            window = self._window
-            seq = window.head + 1
-            entry = Entry(
-                id=shared.new_id(),
-                type=new_entry.type,
-                role=role,
-                content=new_entry.content,
-                timestamp=shared.clock(),
-                token_count=count,
-                seq=seq if shared.quick else 0,  # elsewhere a record's place is no part of it
-                call_id=new_entry.call_id,
-                name=new_entry.name,
-                message_id=new_entry.message_id,
-                is_error=new_entry.is_error,
-                pinned=pinned,
-                metadata_json=metadata,
-                raw_json=new_entry.raw_json,
-            )
-            self._inflight = records = (Added(entry),)
-            appended = shared.store.append(self.id, records)
-            if appended.head != seq or appended.epoch != window.epoch or not appended.fresh:
-                return self._added_elsewhere(records, appended, compress)
-            if not shared.quick:
-                entry = msgspec.structs.replace(entry, seq=seq)
-            if events.entry_added.receivers:
-                self._note_event(seq, events.EntryAdded(session_id=self.id, entry=entry))
-            self._take(entry)
-            self._told = seq
-            self._inflight = None
-        if count.counter != meter.fingerprint:
-            self._check_counter(count)
-        return self.after_add(entry, compress) if self._outbox or self._due() else entry
-
-    async def _added_elsewhere(
-        self, records: tuple[Added, ...], appended: Appended, compress: bool | None
-    ) -> Entry:
-        """The entry of an append that did not come next in the log as it was known here."""
-        async with self._lock:
-            if self._inflight is records:  # else another thread has looked since
-                await self._appended_as(records, False, appended)
-            if not appended.fresh:
-                await self._check_ours(records)
-            entry = self._as_added(records, appended.seqs)[0]
-        self._check_counter(entry.token_count)
-        return await self.after_add(entry, compress)
 
     async def add(
         self,

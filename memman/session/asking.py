@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from math import inf
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -33,6 +33,7 @@ from memman.session.backoff import Backoff, Rest
 from memman.session.lease import Lease
 from memman.session.live import LiveWindow
 from memman.session.reasons import Unasked
+from memman.summarizers import Asker
 from memman.window import WindowItem
 
 logger = logging.getLogger("memman")
@@ -65,7 +66,7 @@ class Attempt(msgspec.Struct, frozen=True):
     goal: Goal
     options: SummaryOptions
     epoch: int
-    summarizer: Any
+    summarizer: Asker | None
     unasked: Unasked
 
 
@@ -156,7 +157,7 @@ class Asking(LiveWindow):
             else:
                 if lease is not None:
                     await lease.take(attempt.epoch, self._config.summarize_timeout)
-                answer, took = await self._summary(summarizer, wanted)
+                answer, took = await self._summary(cast("Asker", summarizer), wanted)
                 cost = cost.plus(took)
 
     def _clean(self, entry: Entry) -> Entry:
@@ -194,7 +195,7 @@ class Asking(LiveWindow):
         return [tuple(originals(slot.entry.id)) for slot in items]
 
     async def _summary(
-        self, summarizer: Any, request: SummaryRequest
+        self, summarizer: Asker, request: SummaryRequest
     ) -> tuple[SummaryReply | SummaryFailure, Cost]:
         """Asks the summarizer, and notes at once what that took, however it ends."""
         began = self._shared.clock()
@@ -207,7 +208,7 @@ class Asking(LiveWindow):
         return answer, took
 
     async def _asked(
-        self, summarizer: Any, request: SummaryRequest
+        self, summarizer: Asker, request: SummaryRequest
     ) -> SummaryReply | SummaryFailure:
         """Asks the summarizer, outside every lock and transaction."""
         request = msgspec.structs.replace(request, timeout=self._config.summarize_timeout)

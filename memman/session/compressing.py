@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from contextvars import ContextVar
-from typing import Any
 
 import msgspec
 
@@ -51,6 +50,7 @@ from memman.session.reasons import (
     why_short,
     why_summarizer,
 )
+from memman.summarizers import Asker
 from memman.window import replaced_in
 
 logger = logging.getLogger("memman")
@@ -288,7 +288,7 @@ class Compressing(Asking):
 
     # ------------------------------------------------------------ what to do
 
-    def _summarizer(self) -> Any:
+    def _summarizer(self) -> Asker | None:
         return self._shared.summarizer(self._config)
 
     def _view(self, wanted: Wanted) -> tuple[View, Goal]:
@@ -336,7 +336,7 @@ class Compressing(Asking):
         return known and pace.asked_lately(self._progress, self._budget)
 
     def _options(
-        self, summarizer: Any, wanted: Wanted, lately: bool
+        self, summarizer: Asker | None, wanted: Wanted, lately: bool
     ) -> tuple[SummaryOptions, Rest | None, Unasked]:
         """Whether a summarizer may be asked now, and why not.
 
@@ -378,7 +378,7 @@ class Compressing(Asking):
                 f"summarize=True: the strategy {self._config.strategy!r} has no step 'summarise'"
             )
 
-    def _resting(self, summarizer: Any, automatic: bool) -> Rest | None:
+    def _resting(self, summarizer: Asker | None, automatic: bool) -> Rest | None:
         """Why the summarizer is left alone after failures."""
         pace = self.pace
         if summarizer is None or not pace.knows(summarizer):

@@ -291,10 +291,7 @@ class LiveWindow(Telling):
     async def _stored(self) -> tuple[int, int] | None:
         """(head, epoch) of the session in the store; None where there is none."""
         shared = self._shared
-        state: tuple[int, int] | None = await shared.runtime.call(
-            shared.store, shared.store.state, self.id
-        )
-        return state
+        return await shared.runtime.call(shared.store, shared.store.state, self.id)
 
     async def _follow(self, epoch: int, before: int | None = None) -> None:
         """Takes in what came into the log, which is at `epoch`: its tail alone where that will do.
@@ -437,10 +434,7 @@ class LiveWindow(Telling):
     async def _get(self, names: Sequence[str]) -> Sequence[tuple[int, Record]]:
         """The records that the store has under these names, in log order."""
         shared = self._shared
-        found: Sequence[tuple[int, Record]] = await shared.runtime.call(
-            shared.store, shared.store.get, self.id, names
-        )
-        return found
+        return await shared.runtime.call(shared.store, shared.store.get, self.id, names)
 
     # ------------------------------------------------------------ writing
 
@@ -473,21 +467,18 @@ class LiveWindow(Telling):
         )
 
     async def _appended(
-        self, records: tuple[Record, ...], named: bool, **expected: int
+        self, records: tuple[Record, ...], named: bool, expect_head: int | None = None
     ) -> Appended:
-        shared = self._shared
         self._inflight = records
-        if shared.quick:
-            appended = shared.store.append(self.id, records, **expected)
-            return await self._appended_as(records, named, appended)
-        return await shared.runtime.to_the_end(self._append_slowly(records, named, expected))
+        return await self._write(self._append_slowly(records, named, expect_head))
 
     async def _append_slowly(
-        self, records: tuple[Record, ...], named: bool, expected: Mapping[str, int]
+        self, records: tuple[Record, ...], named: bool, expect_head: int | None
     ) -> Appended:
         shared = self._shared
-        append = shared.store.append
-        appended = await shared.runtime.call(shared.store, append, self.id, records, **expected)
+        appended = await shared.runtime.call(
+            shared.store, shared.store.append, self.id, records, expect_head=expect_head
+        )
         return await self._appended_as(records, named, appended)
 
     async def _appended_as(
@@ -555,9 +546,9 @@ class LiveWindow(Telling):
             for item in slots
         ]
         # With the deletion, or a process that dies between the two would leave what was deleted.
-        erased = {"erase": await self._doomed(record)} if isinstance(record, Deleted) else {}
+        erase = await self._doomed(record) if isinstance(record, Deleted) else frozenset()
         self._inflight = (record,)
-        appended: Appended = await shared.runtime.call(
+        appended = await shared.runtime.call(
             shared.store,
             shared.store.commit,
             self.id,
@@ -567,7 +558,7 @@ class LiveWindow(Telling):
             head,
             # A clear covers all that is in the log before it, so nothing may come between.
             expect_head=head if isinstance(record, Cleared) else None,
-            **erased,
+            erase=erase,
         )
         if appended.head == head + 1:
             self._queue(appended.head, record)

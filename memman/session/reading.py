@@ -227,20 +227,6 @@ class Reading(Past):
                 f"entries of session {self.id!r} were deleted while it was exported: export it again"
             )
 
-    def build_here(self, asked: ContextRequest) -> Context | None:
-        """The way of nearly every context: a store in this process, and nothing to look into first.
-
-        None where there is something, and `build` must be taken.
-        """
-        if not self._shared.quick or self._settled.remote is not None:
-            return None
-        with self._thread_lock:
-            if self._stale() or self._confirmed is not None:
-                return None
-            beyond = self._beyond if self._learned else None
-            context = self._contexts_of().build(asked, self._window, self._settled, beyond)
-            return None if context.trimmed else context
-
     def build_empty(self, asked: ContextRequest) -> Context:
         """Return the context of a session that nothing was added to."""
         return self._contexts_of().build(asked, self._window, self._settled)

@@ -24,10 +24,11 @@ from memman.entries import (
 )
 from memman.errors import InvalidInput, StoreError
 from memman.forks import renew_in_child
-from memman.protocols import Format
+from memman.protocols import AsyncStore, Format, Store
 from memman.records import SettingsInEffect
 from memman.runtime import Runtime
 from memman.stores import MemoryStore
+from memman.summarizers import Asker
 
 CLOSED = "this manager was closed, and nothing was changed: make another one"
 
@@ -81,19 +82,19 @@ class Shared:
         self,
         *,
         door: Runtime,
-        store: Any,
+        store: Store | AsyncStore,
         exclusive: bool,
         clock: Callable[[], datetime],
         new_id: Callable[[], str],
         new_nonce: Callable[[], str],
         trust_settings: bool,
         redact: Callable[[Entry], Entry] | None,
-        sender: Any,
+        sender: object,
         counter: Callable[[MemoryConfig], TokenCounter],
         remote: Callable[[MemoryConfig], Remote | None],
         limits: Callable[[str | None], tuple[int, int, int] | None],
         warn_unknown: Callable[[MemoryConfig], None],
-        summarizer: Callable[[MemoryConfig], Any],
+        summarizer: Callable[[MemoryConfig], Asker | None],
         format: str,
         format_named: Callable[[str], Format],
         check: Callable[[MemoryConfig], None],

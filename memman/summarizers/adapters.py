@@ -7,7 +7,7 @@ A name is `cmd:PROGRAM ARGS`, which memman knows itself, or a plugin's, such as 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator
+from collections.abc import Awaitable, Callable, Generator
 from typing import Any, Final
 
 import msgspec
@@ -73,7 +73,7 @@ class Asker:
         limits = self._limits(model)
         return None if limits is None else usable_input(limits)
 
-    def summarize(self, request: SummaryRequest) -> SummaryReply | _Later:
+    def summarize(self, request: SummaryRequest) -> SummaryReply | Awaitable[SummaryReply]:
         """The reply, or what must be awaited for it. Raises `TypeError` for what is no reply."""
         answer = self._ask(request if self._is_object else request.prompt)
         read = _sound if self._is_object else _of_text

@@ -48,7 +48,7 @@ def test_a_walk_does_what_it_is_named_after() -> None:
         walk: " ".join(name for name, _, _ in instructions.bytecodes(walk, 20, 60).functions)
         for walk in ("append", "append+context")
     }
-    assert "add_here" in named["append"]
+    assert "Adding.add" in named["append"]
     assert "Rendering.update" not in named["append"]
     assert "Rendering.update" in named["append+context"]
 
