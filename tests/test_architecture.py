@@ -22,7 +22,7 @@ PACKAGE = Path(memman.__file__).parent
 # The table of design.md, section 3. Packages of layer 2 know nothing of each other.
 LAYERS = {
     "errors": 0, "files": 0, "forks": 0, "display": 0, "entries": 0, "presets": 0, "config": 0, "ids": 0,
-    "about": 0, "extents": 0, "unseen": 0, "circuit_breaker": 0,
+    "about": 0, "extents": 0, "unseen": 0, "circuit_breaker": 0, "threads": 0,
     "summary_metadata": 1,
     "records": 1, "protocols": 1, "window": 1, "events": 1, "hookspecs": 1, "plugins": 1,
     "new_entries": 1, "history": 1, "tools": 1, "signals": 1, "tables": 1, "results": 1, "runtime": 1,

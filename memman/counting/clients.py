@@ -13,10 +13,10 @@ from importlib import util
 from typing import Any
 
 from memman.about import how_to_install
-from memman.counting.aside import aside
 from memman.errors import CounterUnavailable
 from memman.forks import renew_in_child
 from memman.protocols import ModelRef
+from memman.threads import in_thread
 
 Make = Callable[[], Any]
 
@@ -64,7 +64,7 @@ class Clients:
 
         made = self._made.get("async_client")
         if made is None:
-            return aside(partial(self._client, "async_client"))
+            return in_thread(partial(self._client, "async_client"))
         known: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         known.set_result(made)
         return known

@@ -6,8 +6,9 @@ import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from contextlib import suppress
-from contextvars import copy_context
 from typing import Any
+
+from memman.threads import start_in_thread
 
 # What a call ended with: its answer and None, or None and what it raised.
 Done = Callable[[Any, BaseException | None], None]
@@ -22,10 +23,10 @@ class Flight:
 
     `answer` is waited for by threads and tasks alike. `began` and `deadline` are of the meter's timer,
     `era` is the breaker's pass. Who sets `landed`, under the meter's lock, has ended it; `cancel` asks a
-    task to end, `thread` is the one that a hung call is left behind on.
+    task to end, `call` is the one that was made on a thread.
     """
 
-    __slots__ = ("_mine", "answer", "began", "cancel", "deadline", "era", "key", "landed", "thread")
+    __slots__ = ("_mine", "answer", "began", "call", "cancel", "deadline", "era", "key", "landed")
 
     def __init__(self, key: bytes, began: float, deadline: float, era: int) -> None:
         self._mine = threading.Lock()
@@ -34,7 +35,7 @@ class Flight:
         self.deadline = deadline
         self.era = era
         self.landed = False
-        self.thread: threading.Thread | None = None
+        self.call: Future[Any] | None = None
         self.cancel: Callable[[], None] | None = None
         self.answer: Future[Any] = Future()
         # A running future cannot be cancelled: one task that gives up must not end it for the others.
@@ -45,19 +46,14 @@ class Flight:
         return self._mine.acquire(blocking=False)
 
     def on_thread(self, call: Callable[[], Any], done: Done) -> None:
-        """Makes the call on a daemon thread, which whoever waits may leave behind."""
-        context = copy_context()
+        """Make the call on a daemon thread, which a waiting caller may leave behind."""
 
-        def run() -> None:
-            try:
-                answer = context.run(call)
-            except BaseException as error:  # noqa: BLE001 - handed to those who wait
-                done(None, error)
-            else:
-                done(answer, None)
+        def ended(call: Future[Any]) -> None:
+            error = call.exception()
+            done(None if error else call.result(), error)
 
-        self.thread = threading.Thread(target=run, name="memman-remote-count", daemon=True)
-        self.thread.start()
+        self.call = start_in_thread(call, "memman-remote-count")
+        self.call.add_done_callback(ended)
 
     def on_loop(self, call: Callable[[], Awaitable[Any]], done: Done) -> None:
         """Makes the call as a task of the running loop, apart from the task that wants it."""

@@ -10,6 +10,7 @@ import hashlib
 import math
 import threading
 from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
 from time import monotonic
@@ -109,7 +110,7 @@ class RemoteMeter:
             None  # until when no request is made, and why
         )
         self._refused_in_a_row = 0
-        self._hung: list[threading.Thread] = []
+        self._hung: list[Future[Any]] = []
         self.is_ready = False
 
     def price(self, rendered: Mapping[str, Any]) -> TokenCount | CountFailure:
@@ -188,7 +189,7 @@ class RemoteMeter:
 
     def _board(self, key: bytes, now: float) -> Flight | CountFailure:
         """A new flight, unless nobody may be asked now. Under the lock."""
-        self._hung = [thread for thread in self._hung if thread.is_alive()]
+        self._hung = [call for call in self._hung if not call.done()]
         if len(self._hung) >= _MOST_HUNG:
             return self._not_asked("busy", f"{len(self._hung)} earlier calls of it still hang")
         era = self._breaker.admit(now)
@@ -231,9 +232,9 @@ class RemoteMeter:
             return
         if flight.cancel is not None:
             flight.cancel()
-        if flight.thread is not None:
+        if flight.call is not None:
             with self._lock:
-                self._hung.append(flight.thread)
+                self._hung.append(flight.call)
 
     def _land(self, flight: Flight, answer: Any, error: BaseException | None) -> bool:
         """Ends a flight with what its call brought; False when it had ended before."""

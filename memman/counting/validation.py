@@ -14,12 +14,12 @@ from typing import Any, Final, TypeVar, get_args
 
 from cachetools import TTLCache
 
-from memman.counting.aside import begun
 from memman.display import format_error, safe_repr
 from memman.entries import Accuracy, check_id
 from memman.errors import CounterUnavailable, InvalidInput
 from memman.forks import renew_in_child
 from memman.protocols import CounterSpec, ModelRef
+from memman.threads import start_in_thread
 
 logger = logging.getLogger("memman.counting")
 
@@ -177,7 +177,7 @@ def _in_time(action: Callable[[], T], seconds: float, silence: str) -> T:
     The seconds are those in which this process ran: where the machine stands still (it pages, its container
     is paused) no clock says how long the action has had.
     """
-    answer = begun(action)
+    answer = start_in_thread(action)
     for _ in range(_SLICES):
         if wait([answer], seconds / _SLICES).done:
             return answer.result()

@@ -11,10 +11,10 @@ from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from memman.counting.aside import begun
 from memman.display import safe_repr
 from memman.errors import InvalidInput, SummarizerFailed, SummarizerUnavailable
 from memman.protocols import SummaryReply, SummaryRequest
+from memman.threads import start_in_thread
 
 if TYPE_CHECKING:
     from subprocess import Popen
@@ -101,10 +101,10 @@ class CommandSummarizer:
         process = self._started()
         at_exit = partial(_end_of, os.getpid(), process)
         atexit.register(at_exit)  # an interrupted main thread leaves the one that waits here behind
-        begun(lambda: _fed(process.stdin, prompt))
-        last_words = begun(lambda: _tail(process.stderr))
+        start_in_thread(lambda: _fed(process.stdin, prompt))
+        last_words = start_in_thread(lambda: _tail(process.stderr))
         try:
-            output = begun(lambda: _read(process.stdout)).result(_left(ends))
+            output = start_in_thread(lambda: _read(process.stdout)).result(_left(ends))
             if len(output) > _MOST_BYTES:
                 raise SummarizerFailed(f"{self._program} printed more than {_MOST_BYTES:,} bytes")
             status = _status(process, _left(ends))
@@ -199,7 +199,7 @@ def _end(process: Popen[bytes]) -> None:
     if _killed(process):
         process.wait()
     else:
-        begun(process.wait)
+        start_in_thread(process.wait)
 
 
 def _end_of(owner: int, process: Popen[bytes]) -> None:

@@ -7,9 +7,9 @@ import time
 import pytest
 
 from memman import ModelRef
-from memman.counting.aside import aside
 from memman.counting.clients import host_of, require, sent_name
 from memman.errors import CounterUnavailable
+from memman.threads import in_thread
 from tests.patience import PATIENCE
 
 
@@ -60,8 +60,8 @@ def test_a_call_apart_is_awaited_with_its_answer_or_its_error() -> None:
 
     async def both() -> int:
         with pytest.raises(LookupError, match="not here"):
-            await aside(fail)
-        return await aside(lambda: 7)
+            await in_thread(fail)
+        return await in_thread(lambda: 7)
 
     assert asyncio.run(both()) == 7
 
@@ -71,7 +71,7 @@ def test_a_call_that_hangs_apart_keeps_no_loop_from_ending() -> None:
 
     async def give_up() -> None:
         with pytest.raises(TimeoutError):
-            await asyncio.wait_for(aside(over.wait), 0.05)
+            await asyncio.wait_for(in_thread(over.wait), 0.05)
 
     began = time.monotonic()
     asyncio.run(give_up())

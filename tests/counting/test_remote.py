@@ -6,6 +6,7 @@ import asyncio
 import gc
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from concurrent.futures import wait
 from time import monotonic, sleep
 from types import SimpleNamespace
 from typing import Any
@@ -547,8 +548,7 @@ def test_a_hung_call_that_ends_makes_room_and_changes_nothing_else(gate: threadi
     for each in requests(4):
         meter.price(each)
     gate.set()
-    for thread in meter._hung:
-        thread.join(PATIENCE)
+    wait(meter._hung, PATIENCE)
     meter.timeout = PATIENCE
     assert isinstance(meter.price(request("question 0")), CountFailure)
     answer = meter.price(request())

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from memman.counting.aside import aside
 from memman.protocols import CounterSpec, ModelRef
 from memman.testing import Answer, RemoteCounterConformance
+from memman.threads import in_thread
 
 KEY = "key-of-the-test"
 TOOL = {"name": "read_file", "description": "Reads a file", "input_schema": {"type": "object"}}
@@ -57,7 +57,7 @@ class PlainCounter:
         return self.tokens(self.ask(self.body(rendered), timeout))
 
     async def acount_request(self, rendered: Mapping[str, Any], *, timeout: float) -> Any:  # noqa: ASYNC109 - the port
-        return await aside(lambda: self.count_request(rendered, timeout=timeout))
+        return await in_thread(lambda: self.count_request(rendered, timeout=timeout))
 
 
 class Plain(RemoteCounterConformance):

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
 
-from memman.counting.aside import aside
 from memman.counting.clients import Clients
 from memman.protocols import ModelRef
+from memman.threads import in_thread
 from memman_anthropic.request import request_of
 
 # No connection is kept between two counts, so a client serves every thread and every event loop.
@@ -51,7 +51,7 @@ class AnthropicCounter:
     async def acount_request(self, rendered: Mapping[str, Any], *, timeout: float) -> int:  # noqa: ASYNC109 - the port hands the deadline on
         """The same, awaited."""
         if self._clients.only_sync:
-            return await aside(partial(self.count_request, rendered, timeout=timeout))
+            return await in_thread(partial(self.count_request, rendered, timeout=timeout))
         asked = request_of(rendered, self._model)
         count = (await self._clients.asynchronous()).messages.count_tokens
         tokens: int = (await count(**asked, timeout=timeout, extra_headers=_HEADERS)).input_tokens

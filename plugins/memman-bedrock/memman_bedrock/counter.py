@@ -8,10 +8,10 @@ from time import monotonic
 from typing import Any, Final
 
 from memman.counting import failure_of, model_ref
-from memman.counting.aside import aside
 from memman.counting.remote import DEADLINE_SECONDS
 from memman.errors import CounterUnavailable
 from memman.protocols import ModelRef
+from memman.threads import in_thread
 from memman_bedrock.clients import Clients, told
 from memman_bedrock.models import BedrockModel, bedrock_model, region_of
 from memman_bedrock.request import converse_input
@@ -67,7 +67,7 @@ class BedrockCounter:
         import asyncio
 
         async with asyncio.timeout(timeout):
-            return await aside(lambda: self.count_request(rendered, timeout=timeout))
+            return await in_thread(lambda: self.count_request(rendered, timeout=timeout))
 
     def _ids(self, model: str) -> list[str]:
         """The ids to ask for: those not known to be wrong, or all where all are."""

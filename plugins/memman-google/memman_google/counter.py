@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from memman.counting.aside import aside
 from memman.counting.clients import sent_name
 from memman.protocols import ModelRef
+from memman.threads import in_thread
 from memman_google.clients import Clients
 from memman_google.request import config_of, contents_of
 
@@ -51,11 +51,11 @@ class GoogleCounter:
         async with asyncio.timeout(timeout):
             if self._vertex and not self._clients.given:
                 # google-auth looks for credentials on a pool's thread, which would hold up the loop's end.
-                return await aside(lambda: self.count_request(rendered, timeout=timeout))
+                return await in_thread(lambda: self.count_request(rendered, timeout=timeout))
             with self._clients.told():
                 client = self._clients.known
                 if client is None:
-                    client = await aside(self._clients.ready)
+                    client = await in_thread(self._clients.ready)
                 arguments = self._arguments(rendered, timeout)
                 answer: Any = await client.aio.models.count_tokens(**arguments)
         tokens: int = answer.total_tokens
