@@ -25,10 +25,10 @@ LAYERS = {
     "about": 0, "extents": 0, "unseen": 0, "circuit_breaker": 0, "threads": 0,
     "summary_metadata": 1,
     "records": 1, "protocols": 1, "window": 1, "events": 1, "hookspecs": 1, "plugins": 1,
-    "new_entries": 1, "history": 1, "tools": 1, "signals": 1, "tables": 1, "results": 1, "runtime": 1,
+    "new_entries": 1, "history": 1, "signals": 1, "tables": 1, "results": 1, "runtime": 1,
     "arguments": 1, "notebooks": 1,
     "counting": 2, "compression": 2, "formats": 2, "stores": 2, "archive": 2,
-    "summarizers": 3,
+    "summarizers": 3, "providers": 3,
 
     "explain": 3,
     "session": 3,

@@ -6,6 +6,7 @@ metadata that an installer would write. Each test is a process of its own, where
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import re
@@ -204,3 +205,25 @@ def test_a_broken_one_disturbs_none_of_them(
     assert {name: seen["errors"][name] for name in POINTS} == dict.fromkeys(POINTS)
     assert seen["counts"] == alone["counts"]
     assert set(faults) <= set(seen["errors"])
+
+
+# ---------------------------------------------------------------- imports
+
+PAGE = ROOT / "docs" / "reference" / "api" / "plugins.md"
+
+
+def imports_of_memman(path: Path) -> set[str]:
+    """The modules of memman that a file imports."""
+    nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    named = [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
+    named += [each.name for node in nodes if isinstance(node, ast.Import) for each in node.names]
+    return {name for name in named if name.partition(".")[0] == "memman"}
+
+
+@pytest.mark.parametrize("folder", PROJECTS, ids=lambda folder: folder.name)
+def test_plugin_imports_only_documented_modules(folder: Path) -> None:
+    documented = re.findall(r"^\| `(memman[\w.]*)`", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    inside = tuple(f"{module}." for module in documented if module != "memman")
+    files = folder.glob("memman_*/**/*.py")
+    imported = {name for path in files for name in imports_of_memman(path)}
+    assert {n for n in imported if n not in documented and not n.startswith(inside)} == set()

@@ -13,9 +13,9 @@ from typing import Any, Final
 import msgspec
 
 from memman.counting.images import images_inside
+from memman.counting.tools import Tool, read_tools
 from memman.display import safe_repr
 from memman.errors import FormatError
-from memman.tools import Tool, read_tools
 
 _compact = msgspec.json.Encoder().encode
 

@@ -14,9 +14,9 @@ import msgspec
 from memman.counting.bodies import Body, compact, read_body, tools_of
 from memman.counting.framing import Billing, Rendering, framing_of
 from memman.counting.images import image_tokens, size_of
+from memman.counting.tools import Tool
 from memman.counting.typescript import namespace
 from memman.protocols import ModelRef
-from memman.tools import Tool
 
 CountTexts = Callable[[Sequence[str]], Sequence[int]]
 _NOT_FORCED: Final = ("", "auto", "none", "validated")

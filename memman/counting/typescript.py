@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from memman.tools import Tool
+from memman.counting.tools import Tool
 
 _TYPES: Final = {"integer": "number", "object": "object", "null": "null"}
 _DEEPEST: Final = 32  # a schema nested deeper is shown as `any`

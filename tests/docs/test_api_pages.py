@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import memman
-from memman import errors, events, hookspecs, protocols, records, summarizers, testing
+from memman import errors, events, hookspecs, protocols, providers, records, summarizers, testing
 from tests.docs.pages import DOCS
 
 PAGES = sorted((DOCS / "reference/api").glob("*.md"))
@@ -49,7 +49,7 @@ OBJECTS = {id(_found(name)) for _, name in SHOWN}
 
 
 @pytest.mark.parametrize(
-    "module", [memman, testing, summarizers], ids=lambda module: str(module.__name__)
+    "module", [memman, testing, summarizers, providers], ids=lambda module: str(module.__name__)
 )
 def test_the_pages_have_what_a_package_offers(module: Any) -> None:
     absent = [name for name in module.__all__ if id(getattr(module, name)) not in OBJECTS]

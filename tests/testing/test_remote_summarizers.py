@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from memman import SummarizerFailed, SummaryReply, SummaryRequest
-from memman.summarizers import billed, model_named, persistently, read_reply
+from memman.providers import billed, model_named, persistently, read_reply
 from memman.testing import Answer, RemoteSummarizerConformance, SummarizerConformance, laws_of
 
 KEY = "key-of-the-test"
@@ -279,7 +279,7 @@ def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
         clock[0] += seconds
 
     fake = types.SimpleNamespace(sleep=sleep, monotonic=lambda: clock[0])
-    monkeypatch.setattr("memman.summarizers.providers.time", fake)
+    monkeypatch.setattr("memman.providers.summarizers.time", fake)
     return waits
 
 

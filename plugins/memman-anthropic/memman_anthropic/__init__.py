@@ -7,9 +7,9 @@ making a counter or a summarizer, loads no SDK; the first question does.
 
 from __future__ import annotations
 
-from memman.hookspecs import hookimpl
+from memman import hookimpl
 from memman.protocols import CounterSpec, ModelRef
-from memman.summarizers import model_named
+from memman.providers import model_named
 from memman_anthropic.clients import of_anthropic, of_vertex
 from memman_anthropic.counter import AnthropicCounter
 from memman_anthropic.summarizer import AnthropicSummarizer

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import Any, Final
 
-from memman.counting.clients import Clients, host_of, require
 from memman.errors import CounterUnavailable
+from memman.providers import Clients, host_of, require
 
 _API: Final = "https://api.anthropic.com"
 _REGION, _PROJECT = "CLOUD_ML_REGION", "ANTHROPIC_VERTEX_PROJECT_ID"

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
 
-from memman.counting.clients import Clients
 from memman.protocols import ModelRef
-from memman.threads import in_thread
+from memman.providers import Clients, in_thread
 from memman_anthropic.request import request_of
 
 # No connection is kept between two counts, so a client serves every thread and every event loop.

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from memman.counting.clients import sent_name
 from memman.protocols import ModelRef
-from memman.tools import Tool, read_tools
+from memman.providers import Tool, read_tools, sent_name
 
 # Refused are an empty request, one that begins with the assistant, and blank text. Renderings are
 # valid; this is for who counts messages of their own.

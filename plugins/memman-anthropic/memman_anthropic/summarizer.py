@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from memman.counting.clients import Clients
 from memman.protocols import SummaryReply
-from memman.summarizers import SYSTEM, ProviderSummarizer, billed
+from memman.providers import SYSTEM, Clients, ProviderSummarizer, billed
 from memman_anthropic.clients import of_anthropic
 
 # No connection is kept between two summaries, which may be hours apart.

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from memman.counting.clients import require
-from memman.hookspecs import hookimpl
+from memman import hookimpl
 from memman.protocols import CounterSpec, ModelRef
-from memman.summarizers import model_named
+from memman.providers import model_named, require
 from memman_bedrock.counter import BedrockCounter
 from memman_bedrock.models import match
 from memman_bedrock.summarizer import BedrockSummarizer

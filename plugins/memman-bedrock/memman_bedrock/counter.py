@@ -7,16 +7,15 @@ from collections.abc import Callable, Mapping
 from time import monotonic
 from typing import Any, Final
 
-from memman.counting import failure_of, model_ref
-from memman.counting.remote import DEADLINE_SECONDS
 from memman.errors import CounterUnavailable
 from memman.protocols import ModelRef
-from memman.threads import in_thread
+from memman.providers import failure_of, in_thread, model_ref
 from memman_bedrock.clients import Clients, told
 from memman_bedrock.models import BedrockModel, bedrock_model, region_of
 from memman_bedrock.request import converse_input
 
 _WRONG_ID_SECONDS: Final = 600.0
+_READY_SECONDS: Final = 2.0  # for the credentials
 
 
 class BedrockCounter:
@@ -44,7 +43,7 @@ class BedrockCounter:
     def ready(self) -> None:
         """Raises `CounterUnavailable` where a region or a profile is missing; makes no request."""
         with told():
-            self._clients.ready(DEADLINE_SECONDS)
+            self._clients.ready(_READY_SECONDS)
 
     def count_request(self, rendered: Mapping[str, Any], *, timeout: float) -> int:
         """Bedrock's `inputTokens`. Raises what boto3 raises, and `InvalidInput`."""

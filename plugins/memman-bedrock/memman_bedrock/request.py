@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from memman.display import safe_repr
 from memman.errors import InvalidInput
 from memman.formats.bedrock import sdk_messages
-from memman.tools import Tool, read_tools
+from memman.providers import Tool, read_tools, safe_repr
 
 _OWN_TOOLS: Final = ("toolSpec", "systemTool", "cachePoint")
 

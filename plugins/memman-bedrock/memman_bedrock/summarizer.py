@@ -6,9 +6,8 @@ import os
 from collections.abc import Mapping
 from typing import Any, Final
 
-from memman.counting import model_ref
 from memman.protocols import SummaryReply
-from memman.summarizers import SYSTEM, ProviderSummarizer, billed
+from memman.providers import SYSTEM, ProviderSummarizer, billed, model_ref
 from memman_bedrock.clients import Clients, told
 from memman_bedrock.models import bedrock_model, region_of
 

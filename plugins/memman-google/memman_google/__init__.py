@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from memman.counting.clients import require
+from memman import hookimpl
 from memman.errors import CounterUnavailable
-from memman.hookspecs import hookimpl
 from memman.protocols import CounterSpec, ModelRef
-from memman.summarizers import model_named
+from memman.providers import model_named, require
 from memman_google.counter import GoogleCounter
 from memman_google.doors import KEYS, developer_match, gemini_match, has_key, vertex_match
 from memman_google.summarizer import GoogleSummarizer

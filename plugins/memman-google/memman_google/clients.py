@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from memman.counting.clients import host_of
 from memman.errors import CounterUnavailable
+from memman.providers import host_of
 
 if TYPE_CHECKING:
     from google.genai import Client

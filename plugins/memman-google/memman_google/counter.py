@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from memman.counting.clients import sent_name
 from memman.protocols import ModelRef
-from memman.threads import in_thread
+from memman.providers import in_thread, sent_name
 from memman_google.clients import Clients
 from memman_google.request import config_of, contents_of
 

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from memman.display import safe_repr
 from memman.errors import InvalidInput
-from memman.tools import read_tools
+from memman.providers import read_tools, safe_repr
 
 if TYPE_CHECKING:
     from google.genai.types import Content, CountTokensConfig, HttpOptions, Tool

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from memman.protocols import SummaryReply
-from memman.summarizers import SYSTEM, ProviderSummarizer, billed
+from memman.providers import SYSTEM, ProviderSummarizer, billed
 from memman_google.clients import Clients
 from memman_google.doors import wants_vertex
 from memman_google.request import http_options

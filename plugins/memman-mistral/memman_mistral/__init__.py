@@ -6,8 +6,8 @@ Importing it loads neither mistral-common nor a tokenizer; making a counter does
 
 from __future__ import annotations
 
+from memman import hookimpl
 from memman.errors import CounterUnavailable
-from memman.hookspecs import hookimpl
 from memman.protocols import CounterSpec, ModelRef
 from memman_mistral.counter import MistralCounter
 from memman_mistral.models import vocabulary_of

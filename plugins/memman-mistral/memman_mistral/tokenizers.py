@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from memman.errors import CounterUnavailable
-from memman.forks import renew_in_child
+from memman.providers import renew_in_child
 from memman_mistral.counter import MistralCounter
 from memman_mistral.models import SENTENCEPIECE
 

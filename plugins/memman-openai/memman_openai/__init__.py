@@ -11,9 +11,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from memman.hookspecs import hookimpl
+from memman import hookimpl
 from memman.protocols import CounterSpec, ModelRef
-from memman.summarizers import model_named
+from memman.providers import model_named
 from memman_openai.clients import of_azure, of_openai
 from memman_openai.counter import OpenAICounter
 from memman_openai.summarizer import OpenAISummarizer

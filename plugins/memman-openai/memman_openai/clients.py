@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import Any, Final
 
-from memman.counting.clients import Clients, host_of, require
 from memman.errors import CounterUnavailable
+from memman.providers import Clients, host_of, require
 
 API: Final = "https://api.openai.com/v1"
 _ENDPOINT: Final = "AZURE_OPENAI_ENDPOINT"

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from memman.counting.clients import sent_name
 from memman.protocols import ModelRef
-from memman.tools import Tool, read_tools
+from memman.providers import Tool, read_tools, sent_name
 
 
 def request_of(rendered: Mapping[str, Any], model: ModelRef | None = None) -> dict[str, Any]:

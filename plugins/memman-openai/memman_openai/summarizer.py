@@ -7,10 +7,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from memman.counting.clients import Clients, host_of
-from memman.counting.failures import status_of
 from memman.protocols import SummaryReply, SummaryRequest
-from memman.summarizers import SYSTEM, ProviderSummarizer, billed
+from memman.providers import SYSTEM, Clients, ProviderSummarizer, billed, host_of, status_of
 from memman_openai.clients import API, of_openai
 
 # No connection is kept between two summaries, which may be hours apart.

@@ -9,8 +9,8 @@ from typing import Any, Literal, NoReturn
 import psycopg
 from psycopg_pool import PoolTimeout
 
-from memman.display import safe_repr
 from memman.errors import StoreBusy, StoreError, StoreFull
+from memman.providers import safe_repr
 from memman.stores.rows import UnknownRecord
 from memman.stores.settings import check_choice, check_seconds, check_switch, check_whole
 from memman_postgres.answers import Connection

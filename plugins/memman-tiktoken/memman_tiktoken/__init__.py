@@ -6,10 +6,10 @@ Importing it loads no tokenizer and no vocabulary; making a counter does, once i
 
 from __future__ import annotations
 
-from memman.counting import framing_of
+from memman import hookimpl
 from memman.errors import CounterUnavailable
-from memman.hookspecs import hookimpl
 from memman.protocols import CounterSpec, ModelRef
+from memman.providers import framing_of
 from memman_tiktoken.backends import backend_for
 from memman_tiktoken.counter import FastCounter, TiktokenCounter
 from memman_tiktoken.models import ASSUMED, PUBLISHED, encoding_of

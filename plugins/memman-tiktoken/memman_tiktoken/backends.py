@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from memman.errors import CounterUnavailable
-from memman.forks import renew_in_child
+from memman.providers import renew_in_child
 from memman_tiktoken.probes import probes_of
 
 BACKEND_VARIABLE: Final = "MEMMAN_TIKTOKEN_BACKEND"

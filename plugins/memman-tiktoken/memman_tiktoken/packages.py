@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from memman.about import how_to_install
+from memman.providers import how_to_install
 
 _RETIRED: Final = ("r50k_base.tiktoken", "p50k_base.tiktoken")
 

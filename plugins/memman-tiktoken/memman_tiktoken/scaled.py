@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from memman.counting import framing_of
 from memman.protocols import LocalCounter, ModelRef
+from memman.providers import framing_of
 
 # Below every counter that knows a vocabulary, above the counters of last resort (1 and less).
 MATCH = 2

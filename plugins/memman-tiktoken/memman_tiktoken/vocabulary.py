@@ -24,7 +24,7 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from memman.errors import CounterUnavailable
-from memman.forks import renew_in_child
+from memman.providers import renew_in_child
 from memman_tiktoken.packages import from_package, how_to_get
 
 if TYPE_CHECKING:

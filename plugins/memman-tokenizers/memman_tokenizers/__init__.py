@@ -7,8 +7,8 @@ Importing it does not load the library `tokenizers`; making a counter does.
 
 from __future__ import annotations
 
+from memman import hookimpl
 from memman.errors import CounterUnavailable
-from memman.hookspecs import hookimpl
 from memman.protocols import CounterSpec, ModelRef
 from memman_tokenizers.counter import TokenizerCounter
 from memman_tokenizers.settings import VARIABLE, file_for

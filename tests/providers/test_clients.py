@@ -7,8 +7,8 @@ import time
 import pytest
 
 from memman import ModelRef
-from memman.counting.clients import host_of, require, sent_name
 from memman.errors import CounterUnavailable
+from memman.providers import host_of, require, sent_name
 from memman.threads import in_thread
 from tests.patience import PATIENCE
 

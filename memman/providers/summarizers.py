@@ -13,7 +13,6 @@ from functools import partial
 from typing import Any, ClassVar, Final, TypeVar
 
 from memman.counting import failure_of, limits_of, model_ref
-from memman.counting.clients import require
 from memman.counting.failures import retry_after_of
 from memman.counting.usage import billed_tokens
 from memman.display import format_error
@@ -25,6 +24,7 @@ from memman.errors import (
     SummarizerUnavailable,
 )
 from memman.protocols import ModelRef, SummaryReply, SummaryRequest, SummaryUsage
+from memman.providers.clients import require
 
 T = TypeVar("T")
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from memman.counting.tools import read_tools
 from memman.errors import FormatError
-from memman.tools import read_tools
 
 SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}}}
 SAID = {"name": "f", "description": "d"}
