@@ -1,24 +1,21 @@
-"""Running the stages of a strategy until the goal is met, and telling what came of it."""
+"""The plan of a compression: the stages of a strategy run in order, and a description of the result."""
 
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
+from itertools import zip_longest
 from typing import Literal
 
 import msgspec
 
 from memman.compression.requests import Answer, Request, SummaryOptions
-from memman.compression.stages import ClearToolResults
-from memman.compression.strategies import PRESETS, Stage, Step
+from memman.compression.strategies import Stage, Step
 from memman.compression.summaries import summarise
-from memman.compression.validation import WatchedFactory, fault_of
 from memman.compression.view import EntryFactory, Goal, Group, Item, View
 from memman.display import format_error, safe_repr
 from memman.errors import CompressionFailed
 from memman.records import Replacement, ReplacementMethod
 from memman.window import WindowItem
-
-_OWN = frozenset(id(step) for steps in PRESETS.values() for step in steps)
 
 
 def make_plan(
@@ -28,25 +25,26 @@ def make_plan(
     stages: Sequence[Step],
     options: SummaryOptions,
 ) -> Generator[Request, Answer, View]:
-    """Runs the stages in order until the goal is met in both dimensions."""
+    """Run the stages in order until the goal is met.
+
+    Raises:
+        CompressionFailed: a stage raised, or returned something else than a valid view.
+    """
     for stage in stages:
         if goal.met(view):
             break
         if isinstance(stage, str):
             changed = yield from summarise(view, goal, make_entry, options)
         else:
-            changed = _taken(stage, view, goal, make_entry)
+            changed = _run(stage, view, goal, make_entry)
         view = view if changed is None else changed
     return view
 
 
-def _taken(stage: Stage, view: View, goal: Goal, make_entry: EntryFactory) -> View | None:
-    """What a stage makes of a view; one that fails is named, whoever wrote it."""
-    own = id(stage) in _OWN or type(stage) is ClearToolResults
-    watched = None if own else WatchedFactory(make_entry)
+def _run(stage: Stage, view: View, goal: Goal, make_entry: EntryFactory) -> View | None:
     try:
-        changed = stage(view, goal, watched or make_entry)
-        fault = fault_of(view, changed, watched) if watched and changed is not None else ""
+        changed = stage(view, goal, make_entry)
+        fault = "" if changed is None else _fault(view, changed)
     except Exception as error:
         raise _failed(stage, f"raised {format_error(error)}") from error
     if fault:
@@ -59,19 +57,64 @@ def _failed(stage: Stage, what: str) -> CompressionFailed:
     return CompressionFailed(f"nothing was changed: the stage {name} {what}")
 
 
+def _fault(before: View, after: object) -> str:
+    """Return what is wrong with the result of a stage; "" if it is valid.
+
+    Each entry is covered once and in order, exchanges are whole, and protected entries are unchanged.
+    """
+    if not isinstance(after, View):
+        return f"{type(after).__name__}, not a View"
+    covered = [item for group in after.groups for item in group.window_items]
+    known = [item for group in before.groups for item in group.window_items]
+    for one, other in zip_longest(known, covered):
+        if one is not other:
+            wrong: WindowItem = other if one is None else one
+            return f"a view that lost, repeated or moved the entry {wrong.entry.id!r}"
+    kept = {id(item.run[0]): item for g in after.groups for item in g.items if _in_place(item)}
+    statuses = {tuple(map(id, group.window_items)): group.status for group in after.groups}
+    for group in before.groups:
+        items = [kept.get(id(window_item)) for window_item in group.window_items]
+        named = f"the exchange of the entry {group.window_items[0].entry.id!r}"
+        if not any(items) and group.status in ("old", "recent"):
+            continue
+        if not all(items):
+            return f"a view that removed {named}, which is {group.status}, or a part of it"
+        if statuses.get(tuple(map(id, group.window_items))) != group.status:
+            return f"a view that split or joined {named}, or changed its status"
+        if group.status == "protected" and not all(map(_only_clipped, filter(None, items))):
+            return f"a view that replaced an entry in {named}, which is protected"
+    if after.tokens > before.tokens:
+        return f"a view with {after.tokens} tokens, more than the {before.tokens} before"
+    return ""
+
+
+def _in_place(item: Item) -> bool:
+    """Return True if the entry shown has the same part in its exchange as the original."""
+    entry, original = item.entry, item.run[0].entry
+    if len(item.run) != 1 or entry is None:
+        return False
+    return all(
+        getattr(entry, name) == getattr(original, name)
+        for name in ("type", "role", "call_id", "name", "message_id")
+    )
+
+
+def _only_clipped(item: Item) -> bool:
+    return item.method is None or (item.method == "clip" and not item.pinned)
+
+
 def replacements_of(view: View) -> tuple[Replacement, ...]:
-    """What a view changes, as a record says it."""
+    """Return the changes of a view as they are recorded."""
     return tuple(
-        Replacement(tuple(slot.entry.id for slot in item.run), item.entry, method, item.into)
+        Replacement(tuple(each.entry.id for each in item.run), item.entry, item.method, item.into)
         for group in view.groups
-        if group.made is not None
-        for item in group.made
-        if (method := item.method) is not None
+        for item in group.items
+        if item.method is not None
     )
 
 
 class PlannedEntry(msgspec.Struct, frozen=True, gc=False):
-    """What a compression would do with one entry of the window, and why."""
+    """What a compression would do with one entry of the window, and the reason."""
 
     entry_id: str
     type: str
@@ -82,7 +125,7 @@ class PlannedEntry(msgspec.Struct, frozen=True, gc=False):
 
 
 class CompressionPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """A compression that was thought through and not carried out."""
+    """A compression that was planned but not executed."""
 
     session_id: str
     tokens_before: int
@@ -100,59 +143,51 @@ class CompressionPlan(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-_STANDING_REASONS = {
-    "newest": "the newest exchange",
-    "recent": "in the recent window",
-}
+_STATUS_REASONS = {"newest": "the newest exchange", "recent": "in the recent window"}
 _METHOD_REASONS = {"clip": "too large for the limit", "fold": "read again later"}
 
 
 def _rows(view: View, why_old: str) -> Iterator[PlannedEntry]:
-    """What becomes of each entry of the window."""
     for group in view.groups:
-        reason = _STANDING_REASONS.get(group.standing, why_old)
-        if group.standing == "fixed":
-            reason = _why_fixed(group)
-        if group.standing == "old" and group.is_summary:
+        reason = _STATUS_REASONS.get(group.status, why_old)
+        if group.status == "protected":
+            reason = _why_protected(group)
+        if group.status == "old" and group.is_summary:
             reason = "the summary of what was before"
-        if group.made is None:
-            for slot in group.window_items:
-                yield _kept(slot, reason)
-            continue
-        for item in group.made:
+        for item in group.items:
             if item.method is None:
                 yield _kept(item.run[0], reason)
             else:
                 yield from _replaced(item, item.method)
 
 
-def _why_fixed(group: Group) -> str:
-    if any(slot.pinned for slot in group.window_items):
-        return "pinned" if len(group.window_items) == 1 else "its exchange is pinned"
-    if any(slot.unanswered for slot in group.window_items):
+def _why_protected(group: Group) -> str:
+    if any(item.pinned for item in group.items):
+        return "pinned" if len(group.items) == 1 else "its exchange is pinned"
+    if any(window_item.unanswered for window_item in group.window_items):
         return "a call in its exchange has no result yet"
     return "the newest user message"
 
 
-def _kept(slot: WindowItem, reason: str) -> PlannedEntry:
-    entry, tokens = slot.entry, slot.tokens
+def _kept(window_item: WindowItem, reason: str) -> PlannedEntry:
+    entry, tokens = window_item.entry, window_item.tokens
     return PlannedEntry(entry.id, entry.type, tokens, "keep", tokens, reason)
 
 
 def _replaced(item: Item, method: ReplacementMethod) -> Iterator[PlannedEntry]:
-    """The rows of a run; a summary stands for many: its tokens are told with the first of them."""
+    """Yield a row for each entry of a run; the first has the tokens of the replacement."""
     reason = _METHOD_REASONS.get(method, "old, and the window is over")
     after = item.tokens
-    for slot in item.run:
-        entry = slot.entry
-        yield PlannedEntry(entry.id, entry.type, slot.tokens, method, after, reason)
+    for window_item in item.run:
+        entry, tokens = window_item.entry, window_item.tokens
+        yield PlannedEntry(entry.id, entry.type, tokens, method, after, reason)
         after = 0
 
 
 def describe(
     session_id: str, before: View, after: View, goal: Goal, asks: bool, why_old: str
 ) -> CompressionPlan:
-    """The difference of two views, entry by entry; `why_old` says why old entries stay that do."""
+    """Return the difference of two views, entry by entry; `why_old` is the reason why old entries stay."""
     rows = tuple(_rows(after, f"old; {why_old}"))
     return CompressionPlan(
         session_id=session_id,

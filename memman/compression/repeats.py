@@ -1,83 +1,78 @@
-"""Folding repeated reads: of one source only the newest stays, the older ones become stubs that name it.
+"""Folding of repeated reads: the newest read of a source stays, older ones become stubs that refer to it.
 
-Two reads are of one source where both were added with the same `metadata={"fold_key": ...}`, or where they
-say the same, character for character. Prose is never read for it: a name in a text proves nothing.
+Two reads are of one source if they were added with the same `metadata={"fold_key": ...}`, or have the same
+content, character for character. A name that appears in a text proves nothing.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Hashable
 
 from memman.compression.stages import LEAST_GAIN, stub_of
-from memman.compression.view import EntryFactory, Goal, GroupIndex, Item, View
+from memman.compression.view import EntryFactory, Goal, Item, ItemIndex, View
 from memman.entries import NO_JSON, Entry
-from memman.window import WindowItem
 
 FOLD_KEY = "fold_key"
-_IN_JSON = f'"{FOLD_KEY}"'.encode()
 _SMALLEST_READ = 2 * LEAST_GAIN  # tokens
 _READS = ("tool_result", "context")
-_FOLDED = "[memman: entry #{} is a newer read of this; the original is entry #{}, {} tokens]"
 
 
 def fold_repeats(view: View, goal: Goal, make_entry: EntryFactory) -> View | None:
-    """Replaces tool results and contexts that were read again later by stubs, oldest first.
+    """Replace tool results and contexts that were read again later by stubs, oldest first.
 
-    Only in exchanges that may go; the newest read may stand anywhere, if it is shown as it was added.
+    Only old exchanges are changed; the newest read may be anywhere, if it is shown as it was added.
     """
     tokens = view.tokens
-    folded: dict[GroupIndex, Item] = {}
-    for place, item, newest in _repeats(view):
+    folded: dict[ItemIndex, Item] = {}
+    for at, item, newest in _repeats(view):
         if tokens <= goal.tokens and not goal.thorough:
             break
-        stub = stub_of(item, make_entry, _FOLDED, (newest.seq, item.position, item.tokens), "fold")
-        if stub is not None:
-            folded[place] = stub
+        text = (
+            f"[memman: entry #{newest.seq} is a newer read of this; "
+            f"the original is entry #{item.number}, {item.tokens} tokens]"
+        )
+        if stub := stub_of(item, text, make_entry, "fold"):
+            folded[at] = stub
             tokens += stub.tokens - item.tokens
-    return view.with_replaced(folded) if folded else None
+    return view.with_items(folded) if folded else None
 
 
-def _repeats(view: View) -> list[tuple[GroupIndex, WindowItem, Entry]]:
-    """The reads that may be folded, oldest first, each with the newest read of the same."""
-    reads = _reads(view)
-    sizes = Counter(item.tokens for _, item in reads)
+def _repeats(view: View) -> list[tuple[ItemIndex, Item, Entry]]:
+    """Return the old reads that were repeated, oldest first, each with the newest read of its source."""
     newest: dict[Hashable, Entry] = {}
-    found: list[tuple[GroupIndex, WindowItem, Entry]] = []
-    for place, item in reversed(reads):
-        entry = item.entry
+    found: list[tuple[ItemIndex, Item, Entry]] = []
+    for at, item, entry in reversed(_reads(view)):
         key = _key(entry)
-        if key is None and sizes[item.tokens] > 1 and type(entry.content) is str:
-            key = entry.content  # hashed only where another read is as large
         if key is None:
             continue
         if key not in newest:
             newest[key] = entry
-        elif view.groups[place[0]].standing == "old":
-            found.append((place, item, newest[key]))
-    found.reverse()
-    return found
+        elif view.groups[at[0]].status == "old":
+            found.append((at, item, newest[key]))
+    return found[::-1]
 
 
-def _reads(view: View) -> list[tuple[GroupIndex, WindowItem]]:
-    """What was read and is shown as it was added."""
+def _reads(view: View) -> list[tuple[ItemIndex, Item, Entry]]:
+    """Return the tool results and contexts that are shown as they were added."""
     return [
-        ((number, index), item)
+        ((number, index), item, item.entry)
         for number, group in enumerate(view.groups)
-        # Most exchanges without results are plain messages.
-        if group.results or group.entries > 1 or group.window_items[0].entry.type == "context"
-        for index, item in enumerate(group.window_items)
-        if item.tokens > _SMALLEST_READ
+        for index, item in enumerate(group.items)
+        if item.entry is not None
+        and item.tokens > _SMALLEST_READ
         and item.entry.type in _READS
-        and item.compression is None
-        and group.is_added(index)
+        and item.method is None
+        and item.run[0].compression is None
     ]
 
 
 def _key(entry: Entry) -> Hashable:
-    """The key that a read was added with; a failed read does not stand for those that went well."""
-    raw = entry.metadata_json
-    if raw is NO_JSON or entry.is_error or _IN_JSON not in bytes(raw):
-        return None
-    key = entry.metadata.get(FOLD_KEY)
-    return None if key is None else (FOLD_KEY, str(key))
+    """Return the `fold_key` of a read, or its content; None if it has neither.
+
+    A failed read has no `fold_key`: it does not replace successful ones.
+    """
+    if entry.metadata_json is not NO_JSON and not entry.is_error:
+        key = entry.metadata.get(FOLD_KEY)
+        if key is not None:
+            return (FOLD_KEY, str(key))
+    return entry.content if isinstance(entry.content, str) else None

@@ -1,15 +1,14 @@
-"""The steps of a compression that need no summary: each a pure function of a view and a goal.
+"""The stages of a compression that need no summarizer: pure functions of a view and a goal.
 
-Order matters and is the preset's business: clear old tool results (in real agent traffic they are
-72-90 % of the tokens), fold repeated reads (`memman.compression.repeats`), summarise, clip what is out
-of proportion, drop the oldest, clip the rest.
+The preset determines their order: clear old tool results (72-90 % of the tokens in real agent traffic),
+fold repeated reads (`memman.compression.repeats`), summarize, clip disproportionate entries, drop the
+oldest, clip the rest.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from functools import cache
 from typing import Literal
 
 import msgspec
@@ -19,31 +18,30 @@ from memman.compression.view import (
     EntryFactory,
     Goal,
     Group,
-    GroupIndex,
+    GroupStatus,
     Item,
-    Later,
-    Standing,
+    ItemIndex,
     View,
+    in_place_of,
     question_of,
 )
 from memman.display import safe_repr
 from memman.errors import ConfigError
-from memman.window import WindowItem
 
-LEAST_GAIN = 20  # tokens: less is not worth a change of the prompt's prefix
+LEAST_GAIN = 20  # tokens: less does not justify a change of the prompt's prefix
 _SMALLEST_CLIP = 48  # tokens: below this little more than the notice would be left
-Floor = tuple[GroupIndex, int]
-"""A place, and the tokens that a clip leaves of it at least."""
+Floor = tuple[ItemIndex, int]
+"""The index of an item, and the fewest tokens that a clip leaves of it."""
 
 
 class ClearToolResults(msgspec.Struct, frozen=True, kw_only=True):
-    """The step that replaces old tool results by stubs that name the original and its size, oldest first.
+    """The stage that replaces old tool results by stubs, which name the original and its size.
 
     Args:
-        protect_tokens: so many tokens of the newest results stay, beside the recent window.
+        protect_tokens: tokens of the newest results that stay, in addition to the recent window.
         keep_tools: the results of these tools stay.
-        minimum_gain: tokens; with less to be gained in all nothing is cleared, because each change
-            costs the provider's prompt cache.
+        minimum_gain: tokens. If less can be gained in total nothing is cleared, because each change
+            invalidates the provider's prompt cache.
     """
 
     protect_tokens: int = 0
@@ -63,94 +61,81 @@ class ClearToolResults(msgspec.Struct, frozen=True, kw_only=True):
             )
 
     def __call__(self, view: View, goal: Goal, make_entry: EntryFactory) -> View | None:
-        """The view with results cleared until low water; None where there is too little to clear."""
+        """Return the view with results cleared down to the target; None if too little can be cleared."""
         tokens = view.tokens
         groups = list(view.groups)
-        for number, group in enumerate(view.groups[: self._reach(view)]):
-            if group.results and group.standing == "old":
+        for number, group in enumerate(view.groups[: self._end(view)]):
+            if group.status == "old":
                 if tokens <= goal.tokens and not goal.thorough:
                     break
                 groups[number] = cleared = self._cleared(group, make_entry)
                 tokens += cleared.tokens - group.tokens
         enough = view.tokens - tokens >= max(1, self.minimum_gain)
-        return View(tuple(groups), tokens, view.entries) if enough else None
+        return View.of(groups) if enough else None
 
-    def _reach(self, view: View) -> int:
-        """How many of the groups lie before the results that are protected for being new."""
+    def _end(self, view: View) -> int:
+        """Return the number of groups before the newest results, which are protected."""
         protected = self.protect_tokens
         if not protected:
             return len(view.groups)
         for number in reversed(range(len(view.groups))):
-            group = view.groups[number]
-            if group.results:
-                results = [slot for slot in group.window_items if slot.entry.type == "tool_result"]
-                protected -= sum(slot.tokens for slot in results)
-                if protected < 0:
-                    return number + 1
+            results = [
+                item
+                for item in view.groups[number].window_items
+                if item.entry.type == "tool_result"
+            ]
+            protected -= sum(item.tokens for item in results)
+            if protected < 0:
+                return number + 1
         return 0
 
     def _cleared(self, group: Group, make_entry: EntryFactory) -> Group:
-        """The exchange with a stub for each result that is worth it."""
-        items: list[Item] | None = None
-        for index, slot in enumerate(group.window_items):
-            entry = slot.entry
-            if (
-                entry.type == "tool_result"
-                and slot.tokens > LEAST_GAIN
-                and group.is_added(index)
-                and entry.name not in self.keep_tools
-            ):
-                stub = stub_of(slot, make_entry, _STUB, (slot.position, slot.tokens))
-                if stub is not None:
-                    items = items or list(group.items)
-                    items[index] = stub
-        return group if items is None else group.with_items(items)
+        """Return the exchange with a stub for each result that is worth it."""
+        items = [self._stub(item, make_entry) or item for item in group.items]
+        return group if items == list(group.items) else group.with_items(items)
+
+    def _stub(self, item: Item, make_entry: EntryFactory) -> Item | None:
+        entry = item.entry
+        if (
+            item.method is not None
+            or entry is None
+            or entry.type != "tool_result"
+            or entry.name in self.keep_tools
+        ):
+            return None
+        text = (
+            "[memman: this tool result was cleared to save space; "
+            f"it is entry #{item.number}, {item.tokens} tokens]"
+        )
+        return stub_of(item, text, make_entry)
 
 
 clear_tool_results = ClearToolResults()
-"""`ClearToolResults` with its defaults: any old result may be cleared, whatever is gained."""
-_STUB = "[memman: this tool result was cleared to save space; it is entry #{}, {} tokens]"
+"""`ClearToolResults` with its defaults: any old result may be cleared, however little is gained."""
 
 
 def stub_of(
-    slot: WindowItem,
-    make_entry: EntryFactory,
-    template: str,
-    numbers: tuple[int, ...],
-    method: Literal["stub", "fold"] = "stub",
+    item: Item, text: str, make_entry: EntryFactory, method: Literal["stub", "fold"] = "stub"
 ) -> Item | None:
-    """The place of a slot, shown as added, with a text of ours in it; None where that gains too little.
-
-    With nines for the digits of its numbers it costs as much and comes up again.
-    """
-    like = _like(template, *map(len, map(str, numbers)))
-    later = Later(slot.entry, template, numbers, like, make_entry)
-    tokens = make_entry.price(like)
-    stub = (
-        Item((slot,), later, tokens, method)
-        if tokens is not None
-        else Item((slot,), None, 0).replaced(later.made(), method)
-    )
-    return stub if slot.tokens - stub.tokens >= LEAST_GAIN else None
+    """Return the item with a short text in place of its entry; None if that gains too little."""
+    if item.entry is None or item.tokens <= LEAST_GAIN:
+        return None
+    stub = item.replaced(make_entry(in_place_of(item.entry, text)), method)
+    return stub if item.tokens - stub.tokens >= LEAST_GAIN else None
 
 
-@cache
-def _like(template: str, *digits: int) -> str:
-    """A text of ours with numbers of so many digits, all nines."""
-    return template.format(*["9" * length for length in digits])
+def drop_oldest(view: View, goal: Goal, _make_entry: EntryFactory) -> View | None:
+    """Remove whole exchanges, oldest first, down to the target.
 
-
-def drop_oldest(view: View, goal: Goal, _craft: EntryFactory) -> View | None:
-    """Replaces whole exchanges by nothing, oldest first, until low water.
-
-    Recent exchanges go only while the limit is exceeded, and a summary of what went before last.
+    Recent exchanges are removed only while the limit is exceeded, and earlier summaries last.
     """
     return _without(view, goal, _dropping_order(view))
 
 
-def drop_over_limit(view: View, goal: Goal, _craft: EntryFactory) -> View | None:
-    """Drops as `drop_oldest` does, but no summary, and only where a limit is exceeded or low water was
-    asked for by hand and is not out of reach. What fits is kept until there is enough for a summary.
+def drop_over_limit(view: View, goal: Goal, _make_entry: EntryFactory) -> View | None:
+    """Remove exchanges as `drop_oldest` does, but no summary, and only if they do not fit.
+
+    They do not fit if a limit is exceeded, or if a target given by hand is exceeded and within reach.
     """
     if goal.within_limits(view) and (not goal.demanded or _out_of_reach(view, goal)):
         return None
@@ -159,27 +144,27 @@ def drop_over_limit(view: View, goal: Goal, _craft: EntryFactory) -> View | None
 
 
 def _out_of_reach(view: View, goal: Goal) -> bool:
-    """Whether low water is not met even without old entries that are too few for a summary."""
-    old = [group for group in view.groups if group.standing == "old" and not group.is_summary]
+    """Return True if the old entries are too few for a summary, and dropping them all misses the target."""
+    old = [group for group in view.groups if group.status == "old" and not group.is_summary]
     few = sum(group.entries for group in old) < goal.budget.min_entries
     return few and view.tokens - sum(group.tokens for group in old) > goal.tokens
 
 
-def drop_summaries(view: View, goal: Goal, _craft: EntryFactory) -> View | None:
-    """Drops summaries, oldest first, when nothing else kept the limit and that does."""
+def drop_summaries(view: View, goal: Goal, _make_entry: EntryFactory) -> View | None:
+    """Remove summaries, oldest first, if nothing else reached the limit and this does."""
     order = [number for number in _dropping_order(view) if view.groups[number].is_summary]
     least = view.tokens - sum(view.groups[number].tokens for number in order)
     return _without(view, goal, order) if least <= goal.limit else None
 
 
 def _without(view: View, goal: Goal, order: Sequence[int]) -> View | None:
-    """The view without the first of these groups that it needs to lose."""
+    """Return the view without those of these groups that must be removed, first ones first."""
     tokens, entries = view.tokens, view.entries
     dropped: set[int] = set()
     for number in order:
         group = view.groups[number]
-        if group.standing == "old" and not group.is_summary:
-            enough = tokens <= goal.tokens and (goal.entries is None or entries <= goal.entries)
+        if group.status == "old" and not group.is_summary:
+            enough = goal.holds(tokens, entries)
         else:
             enough = tokens <= goal.limit
         if enough:
@@ -191,56 +176,47 @@ def _without(view: View, goal: Goal, order: Sequence[int]) -> View | None:
 
 
 def _dropping_order(view: View) -> list[int]:
-    numbered = [
-        (number, group)
+    """Return the groups that may be removed: old before recent ones, summaries last."""
+    removable = [
+        (group.is_summary, group.status == "recent", number)
         for number, group in enumerate(view.groups)
-        if group.standing in ("old", "recent") and group.entries
+        if group.status in ("old", "recent") and group.entries
     ]
-    rank = {"old": 0, "recent": 1}
-    return [
-        number
-        for number, _ in sorted(
-            numbered, key=lambda pair: (pair[1].is_summary, rank[pair[1].standing], pair[0])
-        )
-    ]
+    return [number for _, _, number in sorted(removable)]
 
 
 def clip_large(view: View, goal: Goal, make_entry: EntryFactory) -> View | None:
-    """Cuts the middle out of what is out of proportion, until the limit is kept.
+    """Cut the middle out of disproportionate entries until the limit is reached.
 
-    Older entries above `max_entry_ratio` of the budget first, then the newest exchange, each entry down
-    to an even share, tool results first; the largest are cut to one size. Pinned entries are never cut.
-    An exchange that no summary may take, such as one with an unanswered call, is held to that ratio whole;
-    the newest user message is cut to no less.
+    Older entries above `max_entry_ratio` of the budget are cut first. Then the newest exchange is cut,
+    each entry to an even share, tool results first; the largest are cut to one size. Pinned entries stay
+    whole. A protected exchange shares that ratio among its entries; the newest user message is cut to no
+    less.
     """
     if goal.within_limit(view):
         return None
     allowed = max(goal.budget.entry_tokens, _SMALLEST_CLIP)
     older, results, others = _clippable(view)
-    fixed = Counter(number for number, _ in older if view.groups[number].standing == "fixed")
+    protected = Counter(number for number, _ in older if view.groups[number].status == "protected")
     share = max(_SMALLEST_CLIP, goal.limit // max(1, 2 * len(results + others)))
     question = question_of(view)
 
-    def floor(place: GroupIndex, least: int) -> Floor:
-        return place, max(least, allowed) if place == question else least
+    def floor(at: ItemIndex, least: int) -> Floor:
+        return at, max(least, allowed) if at == question else least
 
-    floors = [
-        floor(p, max(_SMALLEST_CLIP, allowed // fixed[p[0]]) if fixed[p[0]] else allowed)
-        for p in older
-    ]
-    newest = [[floor(p, share) for p in places] for places in (results, others)]
+    floors = [floor(at, max(_SMALLEST_CLIP, allowed // max(1, protected[at[0]]))) for at in older]
+    newest = [[floor(at, share) for at in indexes] for indexes in (results, others)]
     return _clipped_in_order(view, goal, make_entry, floors, newest)
 
 
 def clip_few(view: View, goal: Goal, make_entry: EntryFactory) -> View | None:
-    """Cuts old entries that are too few for a summary, then recent ones, where that keeps the limit.
+    """Cut old entries that are too few for a summary, then recent ones, if that reaches the limit.
 
     The largest are cut to one size. For a target given by hand the newest user message is cut too, to no
-    less than half of that. `drop_over_limit` would take them away; so something of each stays
-    until there is enough for a summary.
+    less than half the target. A part of each entry stays, which `drop_over_limit` would remove.
     """
     aim = goal.tokens if goal.demanded else goal.limit
-    old, recent = _of_standing(view, "old"), _of_standing(view, "recent")
+    old, recent = _with_status(view, "old"), _with_status(view, "recent")
     if view.tokens <= aim or len(old) >= goal.budget.min_entries:
         return None
     if goal.demanded and (question := _clippable_question(view)) is not None:
@@ -252,19 +228,19 @@ def clip_few(view: View, goal: Goal, make_entry: EntryFactory) -> View | None:
     return clipped if fits else None
 
 
-def _of_standing(view: View, standing: Standing) -> list[Floor]:
-    """The places in exchanges that stand so, summaries left out."""
+def _with_status(view: View, status: GroupStatus) -> list[Floor]:
+    """Return the items of exchanges with this status, without summaries."""
     return [
         ((number, index), _SMALLEST_CLIP)
         for number, group in enumerate(view.groups)
-        if group.standing == standing and not group.is_summary
+        if group.status == status and not group.is_summary
         for index, item in enumerate(group.items)
         if item.entry is not None
     ]
 
 
 def clip_rest(view: View, goal: Goal, make_entry: EntryFactory) -> View | None:
-    """Cuts whatever may be cut, as far down as a notice allows, when nothing else kept the limit.
+    """Cut everything that may be cut as far as a notice allows, if nothing else reached the limit.
 
     The newest user message is cut last.
     """
@@ -272,40 +248,39 @@ def clip_rest(view: View, goal: Goal, make_entry: EntryFactory) -> View | None:
         return None
     question = question_of(view)
     older, *newest = [
-        [(place, _SMALLEST_CLIP) for place in places if place != question]
-        for places in _clippable(view)
+        [(at, _SMALLEST_CLIP) for at in indexes if at != question] for indexes in _clippable(view)
     ]
-    if question is not None and not _is_pinned(view, question):
+    if question is not None and not _item(view, question).pinned:
         newest.append([(question, _SMALLEST_CLIP)])
     return _clipped_in_order(view, goal, make_entry, older, newest)
 
 
-def _clippable_question(view: View) -> GroupIndex | None:
-    """The place of the newest user message, if it is not pinned and not in the newest exchange."""
-    place = question_of(view)
-    if place is None or _is_pinned(view, place):
+def _clippable_question(view: View) -> ItemIndex | None:
+    """Return the index of the newest user message, unless it is pinned or in the newest exchange."""
+    at = question_of(view)
+    if at is None or _item(view, at).pinned or view.groups[at[0]].status == "newest":
         return None
-    return None if view.groups[place[0]].standing == "newest" else place
+    return at
 
 
-def _is_pinned(view: View, place: GroupIndex) -> bool:
-    number, index = place
-    return any(slot.pinned for slot in view.groups[number].items[index].run)
+def _item(view: View, at: ItemIndex) -> Item:
+    number, index = at
+    return view.groups[number].items[index]
 
 
 def _half_way(goal: Goal) -> int:
-    """Half-way from the limit to low water, so that the next small entry does not ask for the same."""
+    """Return the middle of limit and target, so that the next small entry does not trigger another clip."""
     return (goal.limit + min(goal.tokens, goal.limit)) // 2
 
 
-def _clippable(view: View) -> tuple[list[GroupIndex], list[GroupIndex], list[GroupIndex]]:
-    """The places of older entries, and of the newest exchange those of tool results and the others."""
-    older: list[GroupIndex] = []
-    results: list[GroupIndex] = []
-    others: list[GroupIndex] = []
+def _clippable(view: View) -> tuple[list[ItemIndex], list[ItemIndex], list[ItemIndex]]:
+    """Return the older entries, and the tool results and the others of the newest exchange."""
+    older: list[ItemIndex] = []
+    results: list[ItemIndex] = []
+    others: list[ItemIndex] = []
     for number, group in enumerate(view.groups):
         for index, item in enumerate(group.items):
-            if item.entry is None or _is_pinned(view, (number, index)):
+            if item.entry is None or item.pinned:
                 continue
             if number < len(view.groups) - 1:
                 older.append((number, index))
@@ -322,35 +297,34 @@ def _clipped_in_order(
     older: list[Floor],
     newest: list[list[Floor]],
 ) -> View | None:
-    """The view with older places clipped and then, as long as the limit is exceeded, the newest."""
+    """Return the view with older items clipped, and then the newest while the limit is exceeded."""
     clipped = _clipped(view, make_entry, older, _half_way(goal))
-    for places in newest:
+    for floors in newest:
         if not goal.within_limit(clipped):
-            clipped = _clipped(clipped, make_entry, places, goal.limit)
+            clipped = _clipped(clipped, make_entry, floors, goal.limit)
     return clipped if clipped.tokens < view.tokens else None
 
 
-def _clipped(view: View, make_entry: EntryFactory, places: list[Floor], aim: int) -> View:
-    """The view with the largest of these places clipped to one size, but each to no less than its floor."""
-    sizes = {(n, index): view.groups[n].items[index].tokens for (n, index), _ in places}
-    level = _level([(sizes[place], floor) for place, floor in places], view.tokens - aim)
-    changed: dict[GroupIndex, Item] = {}
+def _clipped(view: View, make_entry: EntryFactory, floors: list[Floor], aim: int) -> View:
+    """Return the view with the largest of these items clipped to one size, but none below its floor."""
+    sizes = {at: _item(view, at).tokens for at, _ in floors}
+    level = _level([(sizes[at], floor) for at, floor in floors], view.tokens - aim)
+    changed: dict[ItemIndex, Item] = {}
     tokens = view.tokens
-    for place, floor in sorted(places, key=lambda one: -sizes[one[0]]):
-        number, index = place
-        item = view.groups[number].items[index]
+    for at, floor in sorted(floors, key=lambda one: -sizes[one[0]]):
+        item = _item(view, at)
         wanted = max(item.tokens - (tokens - aim), level, floor)
         if tokens <= aim or item.tokens <= wanted:
             continue
         clipped = clip(item, wanted, make_entry)
         if clipped is not None:
             tokens += clipped.tokens - item.tokens
-            changed[place] = clipped
-    return view.with_replaced(changed) if changed else view
+            changed[at] = clipped
+    return view.with_items(changed) if changed else view
 
 
 def _level(sizes: Sequence[tuple[int, int]], excess: int) -> int:
-    """The size down to which all that is larger must be cut to save so much, each not below its floor."""
+    """Return the size to which all larger items are cut to save `excess` tokens, none below its floor."""
     low, high = 0, max((size for size, _ in sizes), default=0)
     while low < high:
         level = (low + high + 1) // 2

@@ -83,7 +83,7 @@ def _oldest(view: View, goal: Goal) -> list[int]:
     tokens = view.tokens + goal.budget.summary_tokens
     entries = view.entries + 1
     for number, group in enumerate(view.groups):
-        if group.standing != "old":
+        if group.status != "old":
             continue
         enough = goal.holds(tokens, entries) and not goal.thorough
         if enough and view.entries + 1 - entries >= goal.budget.min_entries:

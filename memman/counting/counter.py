@@ -118,10 +118,6 @@ class TokenCounter:
         """A sum of this counter's counts and of framing."""
         return TokenCount(tokens, self._method, self.accuracy, self.fingerprint)
 
-    def bound(self, like: str) -> TokenCount:
-        """The count of a text that costs at most as much as `like`, which comes up again."""
-        return TokenCount(self.name_tokens(like), "estimation", "medium", self.fingerprint)
-
     def text_cached(self, text: str) -> int:
         """The number for a text that comes again: a system prompt, tools."""
         return self.count_cached(text).tokens

@@ -15,7 +15,7 @@ from memman.records import Replacement
 _STANDING = {
     "recent": "in the recent window",
     "newest": "in the newest exchange",
-    "fixed": "pinned, the newest user message, or waiting for a result",
+    "protected": "pinned, the newest user message, or waiting for a result",
 }
 
 
@@ -104,7 +104,7 @@ def what_stays(after: View, goal: Goal, stages: Sequence[Step]) -> str:
     entries: Counter[str] = Counter()
     tokens: Counter[str] = Counter()
     for group in after.groups:
-        kind = _STANDING.get(group.standing, "old")
+        kind = _STANDING.get(group.status, "old")
         kind = "in summaries" if kind == "old" and group.is_summary else kind
         entries[kind] += group.entries
         tokens[kind] += group.tokens

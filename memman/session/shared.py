@@ -234,23 +234,9 @@ class Shared:
         return self.redacted(entry, "nothing was changed").text
 
     def make_entry(self, counter: TokenCounter) -> EntryFactory:
-        """Makes entries of drafts: identity, time, and a count by `meter`."""
-        return _Crafting(self.new_id, self.clock, counter)
+        """Return a function that gives a new entry its id, time and count."""
 
+        def make(new_entry: NewEntry) -> Entry:
+            return entry_of(new_entry, self.new_id(), self.clock(), counter.count_new(new_entry))
 
-class _Crafting:
-    """A craft with one meter."""
-
-    __slots__ = ("_bound", "_clock", "_count", "_new_id", "price")
-
-    def __init__(
-        self, new_id: Callable[[], str], clock: Callable[[], datetime], counter: TokenCounter
-    ) -> None:
-        self._new_id, self._clock = new_id, clock
-        self._count, self._bound = counter.count_new, counter.bound
-        self.price = counter.name_tokens  # what comes up again is counted once, as names are
-
-    def __call__(self, new_entry: NewEntry, *, like: str | None = None) -> Entry:
-        """The entry of a draft."""
-        count = self._count(new_entry) if like is None else self._bound(like)
-        return entry_of(new_entry, self._new_id(), self._clock(), count)
+        return make

@@ -40,11 +40,10 @@ def constraint(seq: int, content: str) -> Entry:
 
 
 class Crafting:
-    """Makes entries of drafts, counted by four characters a token."""
+    """Makes entries, counted by four characters a token."""
 
     def __init__(self, count: Callable[[str], int] = chars4) -> None:
-        self.price = count
+        self._count = count
 
-    def __call__(self, new_entry: NewEntry, *, like: str | None = None) -> Entry:
-        text = like if like is not None else str(new_entry.content)
-        return entry_of(new_entry, "made", AT, TokenCount(self.price(text)))
+    def __call__(self, new_entry: NewEntry) -> Entry:
+        return entry_of(new_entry, "made", AT, TokenCount(self._count(str(new_entry.content))))

@@ -80,7 +80,7 @@ NeuroLink
   a quota error is taken for an overflow
     counting/test_overflow.py::test_a_refusal_for_another_reason_is_no_overflow
   a preview cuts a character in two
-    compression/test_clipping.py::test_any_number_of_rounds_leaves_head_notice_and_tail_of_the_original
+    compression/test_clips.py::test_any_number_of_rounds_leaves_head_notice_and_tail_of_the_original
   what was compacted is not stored and paid for again
     test_neurolink_a_compression_is_stored_and_asked_for_once
   asking whether it is needed always answers no

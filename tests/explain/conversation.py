@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
 from memman import MemoryConfig, MemoryManager
 from memman.archive import records_of
-from memman.compression import EntryFactory, Goal, Group, Item, Stage, View
-from memman.entries import NewEntry
+from memman.compression import EntryFactory, Goal, Stage, View
+from memman.compression.coverage import summary_draft
 from memman.explain import LogHistory
 from memman.testing import FakeClock, sequential_ids
 
@@ -33,19 +31,11 @@ def manager(*summaries: str, **settings: Any) -> MemoryManager:
 def written(*texts: str) -> Stage:
     """A stage that replaces the old part by a summary with the next of these texts."""
     left = iter(texts)
-    covered = b'{"first":1,"last":2,"start":"2026-01-01T00:00:00Z","end":"2026-01-01T00:00:00Z"}'
 
     def stage(view: View, _goal: Goal, make_entry: EntryFactory) -> View:
-        old = [group for group in view.groups if group.standing == "old"]
-        items = tuple(item for group in old for item in group.window_items)
-        new_entry = NewEntry(
-            type="summary", role="system", content=next(left), metadata_json=msgspec.Raw(covered)
-        )
-        entry = make_entry(new_entry)
-        tokens = entry.token_count.tokens
-        made = Group(items, "old", tokens, 1, 0, (Item(items, entry, tokens, "summary"),))
-        at = view.groups.index(old[0])
-        return view.with_groups([*view.groups[:at], made, *view.groups[at + len(old) :]])
+        old = [number for number, group in enumerate(view.groups) if group.status == "old"]
+        summary = make_entry(summary_draft(next(left), []))
+        return view.with_summary(old, summary, "summary")
 
     return stage
 

@@ -41,14 +41,11 @@ NOTICE = re.compile(
 class EntryFactory:
     """Counts four characters a token, and each image, file or block as five hundred."""
 
-    def __call__(self, new_entry: NewEntry, *, like: str | None = None) -> Entry:
+    def __call__(self, new_entry: NewEntry) -> Entry:
         content = new_entry.content
         beside = 0 if isinstance(content, str) else sum(map(is_no_text, content))
         tokens = chars4(text_of(content)) + IMAGE_TOKENS * beside
         return entry_of(new_entry, "made", AT, TokenCount(tokens))
-
-    def price(self, like: str) -> None:
-        """Unknown."""
 
 
 def is_no_text(part: Part) -> bool:
