@@ -1123,11 +1123,6 @@ class AsyncMemoryManager:
     def _summarizer_for(self, config: MemoryConfig) -> Asker | None:
         return self._summarizers.chosen(config.summarizer, self._shared.config.summarizer)
 
-    def _heal(self) -> None:
-        """Frees the locks that this thread was interrupted in."""
-        for session in self._sessions.in_use():
-            session.heal()
-
 
 def _window_of(entries: Sequence[Entry]) -> Window:
     """Return a window of these entries alone, of no session."""

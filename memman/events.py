@@ -17,8 +17,7 @@ from __future__ import annotations
 
 import inspect
 import logging
-import sys
-from collections.abc import AsyncIterable, Awaitable, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterable
 from datetime import datetime
 from typing import Any, Literal, TypeVar
 
@@ -44,6 +43,7 @@ from memman.records import (
     UsageReported,
     summary_in,
 )
+from memman.runtime import await_receiver, drive, is_cancellation, skip
 from memman.signals import EventSignal, Subscription, check_callback, meant_by
 
 logger = logging.getLogger("memman.events")
@@ -350,12 +350,6 @@ async def emit(sender: Any, event: Event, settle: Settle) -> None:
     await Emission(sender, event).go_on(settle)
 
 
-def is_cancellation(error: BaseException) -> bool:
-    """Whether this is asyncio's: nobody can have raised it who has not imported it."""
-    asyncio = sys.modules.get("asyncio")
-    return asyncio is not None and isinstance(error, asyncio.CancelledError)
-
-
 def _is_from_within(error: BaseException) -> bool:
     """Whether what a receiver waited for was cancelled, and not who tells it."""
     if not is_cancellation(error):
@@ -383,7 +377,7 @@ def replay(items: Iterable[FeedItem], *, sender: Any = None) -> str | None:
     """
     cursor = None
     for item in items:
-        _run(emit(sender, _remote(item), skip))
+        drive(emit(sender, _remote(item), skip))
         cursor = item.cursor
     return cursor
 
@@ -395,36 +389,13 @@ async def areplay(
     cursor = None
     if isinstance(items, AsyncIterable):
         async for item in items:
-            await emit(sender, _remote(item), _settle)
+            await emit(sender, _remote(item), await_receiver)
             cursor = item.cursor
     else:
         for item in items:
-            await emit(sender, _remote(item), _settle)
+            await emit(sender, _remote(item), await_receiver)
             cursor = item.cursor
     return cursor
-
-
-async def skip(receiver: Callable[..., Any], answer: Awaitable[Any]) -> None:
-    """Says that an async receiver cannot be awaited here, so that nothing warns about it later."""
-    close = getattr(answer, "close", None)
-    if callable(close):
-        close()
-    logger.warning(
-        "receiver %r is async and was skipped: use AsyncMemoryManager, or areplay, for async receivers",
-        receiver,
-    )
-
-
-async def _settle(_receiver: Callable[..., Any], answer: Awaitable[Any]) -> None:
-    await answer
-
-
-def _run(work: Coroutine[Any, Any, None]) -> None:
-    """Steps what waits for nothing to its end."""
-    try:
-        work.send(None)
-    except StopIteration:
-        return
 
 
 def _remote(item: FeedItem) -> Event:

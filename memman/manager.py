@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import (
-    AsyncGenerator,
     Callable,
     Coroutine,
     Iterable,
@@ -25,7 +24,7 @@ from memman.explain import Explanation
 from memman.formats import FormatName
 from memman.protocols import FeedItem, LocalCounter, ModelInfo, Store, Summarizer
 from memman.results import Context, OverflowResult, SessionStats, Summary
-from memman.runtime import SyncRuntime, suspended
+from memman.runtime import SyncRuntime
 from memman.session import OnConflict
 from memman.signals import Subscription
 
@@ -87,23 +86,15 @@ class MemoryManager:
         exclusive: bool = False,
         trust_settings: bool = True,
     ) -> None:
+        self._runtime = SyncRuntime()
         self._verbs = verbs = AsyncMemoryManager.__new__(AsyncMemoryManager)
         verbs._start(  # noqa: SLF001 - the two doors are one class in two forms
-            SyncRuntime(), self, store, model, config, summarizer, counter, format, model_info, redact,
+            self._runtime, self, store, model, config, summarizer, counter, format, model_info, redact,
             plugins, clock, new_id, new_nonce, exclusive, trust_settings,
         )  # fmt: skip
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Steps a verb to its end; after an interruption, lets go of what this thread still holds."""
-        try:
-            work.send(None)
-        except StopIteration as end:
-            value: T = end.value
-            return value
-        except (KeyboardInterrupt, SystemExit, GeneratorExit):
-            self._verbs._heal()  # noqa: SLF001 - see __init__
-            raise
-        return suspended(work)
+        return self._runtime.run(work)
 
     def add_user_message(
         self,
@@ -527,19 +518,7 @@ class MemoryManager:
         The next item is waited for in the calling thread; `close` of the manager, from another, ends it.
         """
         items = self._verbs.follow(session_id, after=after, poll=poll, timeout=timeout)
-        return self._stepped(items)
-
-    def _stepped(self, items: AsyncGenerator[T, None]) -> Iterator[T]:
-        """An async iterator that waits for nothing but what this door can wait for, as a plain one."""
-        try:
-            while True:
-                try:
-                    item: T = self._run(items.__anext__())
-                except StopAsyncIteration:
-                    return
-                yield item
-        finally:
-            self._run(items.aclose())
+        return self._runtime.iterate(items)
 
     def export_session(self, session_id: str) -> SessionState:
         """The session as a document: entries, summaries, totals, settings, and its whole log."""

@@ -1,10 +1,7 @@
-"""The two doors: what differs between sync and async, and nothing else.
+"""Runtimes: locks, calls of ports, timeouts and background work, with threads or with asyncio.
 
-Every verb is one coroutine over a `Runtime`. The async door awaits; the sync door steps the coroutine with
-one `send(None)`: no event loop, no second copy of the code. An add and a context, which nearly always
-wait for nothing, are plain functions that both doors call and that give a coroutine only where there is
-something to be awaited. A port that suspends in the sync door is a mistake that is refused when the port
-is handed over; stepping is only the second net.
+Every method of a manager is one coroutine over a `Runtime`. `AsyncMemoryManager` awaits it; `MemoryManager`
+runs it with `SyncRuntime.run`, which needs no event loop, since no coroutine suspends over sync ports.
 """
 
 from __future__ import annotations
@@ -12,24 +9,45 @@ from __future__ import annotations
 import contextvars
 import inspect
 import logging
+import sys
 import threading
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from functools import partial
-from queue import Empty, SimpleQueue
-from typing import Any, NoReturn, ParamSpec, Protocol, TypeVar
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from concurrent.futures import Future, wait
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, Protocol, TypeVar
 
 from memman.errors import AsyncPortRefused, InvalidInput, MemmanError, WrongEventLoop
-from memman.events import is_cancellation, skip
 from memman.forks import renew_in_child
+from memman.threads import start_in_thread
+
+if TYPE_CHECKING:
+    import asyncio
 
 logger = logging.getLogger("memman")
 P = ParamSpec("P")
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
-_MOST_ABANDONED = 2
-_TO_CANCEL = 1.0  # seconds that a cancelled task has for the write that it is at
+_MOST_ABANDONED: Final = 2
+_CANCEL_SECONDS = 1.0  # for a cancelled background task to finish its write
 _STILL_HANG = f"{_MOST_ABANDONED} earlier calls of the summarizer still hang; not calling again"
+_WAS_CANCELLED = "the summarizer's call was cancelled from within"
+_OTHER_LOOP = (
+    "this AsyncMemoryManager belongs to another event loop, which is still open: make one manager for "
+    "each loop, or use MemoryManager, which any number of threads and loops may use"
+)
+_NO_LOOP = (
+    "AsyncMemoryManager needs a running event loop of asyncio (or uvloop): under trio, and without a "
+    "loop, use MemoryManager, for example by trio.to_thread.run_sync"
+)
 
 
 class SummarizerTimeout(MemmanError):
@@ -37,19 +55,22 @@ class SummarizerTimeout(MemmanError):
 
 
 class SummarizerBusy(MemmanError):
-    """The summarizer was not called: earlier calls of it still hang."""
+    """The summarizer was not called, because earlier calls of it still hang."""
 
 
 class SummarizerCancelled(MemmanError):
-    """The summarizer's own call was cancelled, and not by who waited for it."""
+    """The summarizer's own call was cancelled, and not by its caller."""
 
 
 class Lock(Protocol):
-    """A lock that is entered with `async with`, and may be tried."""
+    """A lock for `async with`."""
 
     async def __aenter__(self) -> None: ...
     async def __aexit__(self, *exc: object) -> None: ...
-    async def try_enter(self) -> bool: ...
+    async def try_enter(self) -> bool:
+        """Acquire the lock and return True, or return False if anyone holds or awaits it."""
+
+    def release(self) -> None: ...
     def is_free(self) -> bool: ...
     def heal(self) -> None: ...
 
@@ -64,47 +85,63 @@ class Pricing(Protocol[T_co]):
     def aprice(self, rendered: Mapping[str, Any]) -> Awaitable[T_co]: ...
 
 
+class Flag(Protocol):
+    """A flag that `Runtime.wait` waits for."""
+
+    def set(self) -> None: ...
+
+
 class Runtime(Protocol):
-    """What a session needs of the world it runs in."""
+    """The environment of a session: locks, calls of ports, and background work."""
 
     is_async: bool
 
-    def enter(self) -> None: ...
-    def lock(self) -> Lock: ...
+    def enter(self) -> None:
+        """Raise `WrongEventLoop` if the manager cannot be used here."""
+
+    def lock(self) -> Lock:
+        """Return a new lock."""
+
     async def call(
         self, port: object, method: Callable[P, T | Awaitable[T]], *args: P.args, **kw: P.kwargs
-    ) -> T: ...
-    async def to_the_end(self, work: Coroutine[Any, Any, T]) -> T: ...
-    async def apart(self, work: Coroutine[Any, Any, None]) -> None: ...
+    ) -> T:
+        """Return the result of a method of a port; a blocking one does not block the event loop."""
+
+    async def to_the_end(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run `work` to its end even if this task is cancelled, and raise the cancellation then."""
+
+    async def apart(self, work: Coroutine[Any, Any, None]) -> None:
+        """Await `work`, which continues if this task is cancelled; the cancellation is raised at once."""
+
     async def ask(
         self, call: Callable[[], T | Awaitable[T]], timeout: float | None, is_async: bool
-    ) -> T: ...
-    async def price(self, counter: Pricing[T], rendered: Mapping[str, Any]) -> T: ...
-    async def settle(self, receiver: Callable[..., Any], answer: Awaitable[Any]) -> None: ...
-    def start(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> bool: ...
-    async def finish(self, timeout: float) -> None: ...
-    def flag(self) -> Any: ...
-    async def wait(self, flag: Any, seconds: float) -> bool: ...
+    ) -> T:
+        """Call the summarizer. Raises `SummarizerTimeout`, `SummarizerBusy` or `SummarizerCancelled`."""
+
+    async def price(self, counter: Pricing[T], rendered: Mapping[str, Any]) -> T:
+        """Return a remote counter's result; its deadline begins after the import of its SDK."""
+
+    async def settle(self, receiver: Callable[..., object], answer: Awaitable[object]) -> None:
+        """Await the awaitable that a receiver returned, or skip it."""
+
+    def start(self, work: Callable[[], Coroutine[Any, Any, object]]) -> bool:
+        """Start background work; return False if the manager is closing or no thread can start."""
+
+    async def finish(self, timeout: float) -> None:
+        """Refuse new background work, and wait at most `timeout` seconds for what runs."""
+
+    def flag(self) -> Flag:
+        """Return a new flag."""
+
+    async def wait(self, flag: Any, seconds: float) -> bool:
+        """Return whether the flag was set within so many seconds, and clear it."""
 
 
-def is_async_callable(port: Any) -> bool:
-    """Whether calling it gives an awaitable, as far as can be seen without calling."""
+def is_async_callable(port: object) -> bool:
+    """Return whether calling it gives an awaitable, as far as can be seen without a call."""
     return inspect.iscoroutinefunction(port) or inspect.iscoroutinefunction(
-        getattr(port, "__call__", None)  # noqa: B004 - asks what kind it is, not whether it is there
+        getattr(port, "__call__", None)  # noqa: B004 - the kind of callable, not whether it is one
     )
-
-
-_WAS_CANCELLED = "the summarizer's call was cancelled from within"
-
-
-def drive(work: Coroutine[Any, Any, T]) -> T:
-    """Runs a verb's coroutine in the sync door: one step, to its end."""
-    try:
-        work.send(None)
-    except StopIteration as end:
-        value: T = end.value
-        return value
-    return suspended(work)
 
 
 async def awaited(answer: T | Awaitable[T]) -> T:
@@ -112,8 +149,16 @@ async def awaited(answer: T | Awaitable[T]) -> T:
     return await answer if isinstance(answer, Awaitable) else answer
 
 
-def suspended(work: Coroutine[Any, Any, Any]) -> NoReturn:
-    """Ends a coroutine that waits for something that the sync door cannot give it."""
+def drive(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine that never suspends to its end, without an event loop.
+
+    Raises `AsyncPortRefused` if it does suspend, since a port is async then.
+    """
+    try:
+        work.send(None)
+    except StopIteration as end:
+        result: T = end.value
+        return result
     work.close()
     raise AsyncPortRefused(
         "a store, counter, summarizer or receiver suspended in the sync MemoryManager: "
@@ -121,121 +166,132 @@ def suspended(work: Coroutine[Any, Any, Any]) -> NoReturn:
     )
 
 
-class _Ready:
-    """Awaitable that is done at once, without a Python frame in which a signal could strike."""
+def close_awaitable(answer: object) -> None:
+    """Close a coroutine that will not be awaited, so that Python does not warn about it."""
+    close = getattr(answer, "close", None)
+    if callable(close):
+        close()
 
-    __slots__ = ()
-    __await__ = staticmethod(iter(()).__iter__)
+
+async def skip(receiver: Callable[..., object], answer: Awaitable[object]) -> None:
+    """Log that an async receiver cannot be awaited here."""
+    close_awaitable(answer)
+    logging.getLogger("memman.events").warning(
+        "receiver %r is async and was skipped: use AsyncMemoryManager, or areplay, for async receivers",
+        receiver,
+    )
 
 
-_READY = _Ready()
+async def await_receiver(_receiver: Callable[..., object], answer: Awaitable[object]) -> None:
+    """Await the awaitable that a receiver returned."""
+    await answer
+
+
+def is_cancellation(error: BaseException) -> bool:
+    """Return whether this is asyncio's `CancelledError`, without importing asyncio."""
+    module = sys.modules.get("asyncio")
+    return module is not None and isinstance(error, module.CancelledError)
+
+
+def refuse_async_port(
+    port: object, methods: Sequence[str], runtime: Runtime | None, what: str
+) -> None:
+    """Refuse a port that lacks a method, or that is async and passed to a sync runtime.
+
+    Without a runtime the port must be sync. Raises `InvalidInput` or `AsyncPortRefused`.
+    """
+    for name in methods:
+        method = getattr(port, name, None)
+        if method is None:
+            raise InvalidInput(f"{type(port).__name__} is no {what}: it has no method {name}()")
+        if (runtime is None or not runtime.is_async) and is_async_callable(method):
+            raise AsyncPortRefused(
+                f"{type(port).__name__}.{name} is async and MemoryManager is not: "
+                f"use AsyncMemoryManager, or a sync {what}"
+            )
+
+
+class _AbandonedCalls:
+    """The calls of a summarizer that were left behind on their threads."""
+
+    def __init__(self) -> None:
+        self._hanging: set[Future[Any]] = set()
+
+    def start(self, call: Callable[[], T]) -> Future[T]:
+        """Start a call on a daemon thread. Raises `SummarizerBusy` while too many hang."""
+        if len(self._hanging) >= _MOST_ABANDONED:
+            raise SummarizerBusy(_STILL_HANG)
+        return start_in_thread(call, "memman-summarizer")
+
+    def add(self, result: Future[Any]) -> None:
+        """Count a call as hanging until it ends."""
+        self._hanging.add(result)
+        result.add_done_callback(self._hanging.discard)
+
+
+# ---------------------------------------------------------------- threads
+
+
+class _Held(threading.local):
+    """The locks that the calls of this thread hold, or are about to acquire or release."""
+
+    def __init__(self) -> None:
+        self.locks: list[SyncLock] = []
+
+
+_held = _Held()
 
 
 class SyncLock:
-    """A thread lock. After an interruption the thread that still holds it lets go of it."""
+    """A thread lock that `SyncRuntime.run` releases if the call that holds it is interrupted.
+
+    It is re-entrant, so that a signal handler may call the manager.
+    """
 
     __slots__ = ("_lock",)
 
     def __init__(self) -> None:
-        # Re-entrant only because a re-entrant lock knows its owner, which healing needs.
-        self._lock: Any = threading.RLock()
+        self._lock = threading.RLock()
 
     @property
     def thread(self) -> Any:
-        """The thread lock itself, for a section in which nothing is awaited."""
         return self._lock
 
-    def __aenter__(self) -> Any:
-        lock = self._lock
-        if lock._is_owned():
-            self.heal()
-        try:
-            lock.acquire()
-        except BaseException:
-            self.heal()
-            raise
-        return _READY
+    async def __aenter__(self) -> None:
+        _held.locks.append(self)
+        self._lock.acquire()
 
-    def __aexit__(self, *exc: object) -> Any:
-        if self._lock._is_owned():
-            self._lock.release()
-        return _READY
+    async def __aexit__(self, *exc: object) -> None:
+        self.release()
 
     async def try_enter(self) -> bool:
-        if self._lock._is_owned():
+        if self in _held.locks:
             return False
-        return bool(self._lock.acquire(blocking=False))
+        _held.locks.append(self)
+        if self._lock.acquire(blocking=False):
+            return True
+        _held.locks.remove(self)
+        return False
+
+    def release(self) -> None:
+        with suppress(RuntimeError):  # an interrupted call may not have acquired it
+            self._lock.release()
+        if self in _held.locks:
+            _held.locks.remove(self)
 
     def is_free(self) -> bool:
-        if self._lock._is_owned() or not self._lock.acquire(blocking=False):
+        if self in _held.locks or not self._lock.acquire(blocking=False):
             return False
         self._lock.release()
         return True
 
     def heal(self) -> None:
-        while self._lock._is_owned():
-            self._lock.release()
-
-
-class _Worker:
-    """A daemon thread that makes one call after another; it ends when nobody keeps it."""
-
-    def __init__(self) -> None:
-        self._calls: SimpleQueue[Callable[[], Any] | None] = SimpleQueue()
-        self._done: SimpleQueue[Callable[[], Any]] = SimpleQueue()
-        self._thread = threading.Thread(
-            target=_work, args=(self._calls, self._done), name="memman-summarizer", daemon=True
-        )
-        self._thread.start()
-
-    @property
-    def is_alive(self) -> bool:
-        """Whether its thread is there: one that was left ends after its call, and a fork has none."""
-        return self._thread.is_alive()
-
-    def run(self, call: Callable[[], T], timeout: float) -> Callable[[], T] | None:
-        """What gives the call's answer or raises its error; None where none came in time."""
-        self._calls.put(call)
-        try:
-            return self._done.get(timeout=timeout)
-        except Empty:
-            return None
-
-    def leave(self) -> None:
-        """Lets the thread end after the call that it is at."""
-        self._calls.put(None)
-
-    __del__ = leave
-
-
-def _living(workers: list[_Worker]) -> list[_Worker]:
-    return [worker for worker in workers if worker.is_alive]
-
-
-def _work(
-    calls: SimpleQueue[Callable[[], Any] | None], done: SimpleQueue[Callable[[], Any]]
-) -> None:
-    """The life of a worker's thread."""
-    while (call := calls.get()) is not None:
-        try:
-            answer = call()
-        except BaseException as error:  # noqa: BLE001 - handed to the waiting thread
-            done.put(partial(_raise, error))
-        else:
-            done.put(partial(_identity, answer))
-        call = answer = None
-
-
-def _identity(answer: T) -> T:
-    return answer
-
-
-def _raise(error: BaseException) -> NoReturn:
-    raise error
+        while self in _held.locks:
+            self.release()
 
 
 class SyncRuntime:
-    """Threads and plain calls."""
+    """Threads and plain calls, for `MemoryManager`."""
 
     is_async = False
 
@@ -246,10 +302,31 @@ class SyncRuntime:
 
     def _renew(self) -> None:
         """Begin without threads and with a free lock."""
-        self._lock = threading.Lock()  # for the lists
-        self._idle: list[_Worker] = []
-        self._abandoned: list[_Worker] = []
+        self._lock = threading.Lock()
+        self._summarizer_calls = _AbandonedCalls()
         self._started: list[threading.Thread] = []
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a manager's coroutine to its end; if it is interrupted, release the locks it holds."""
+        before = len(_held.locks)
+        try:
+            return drive(work)
+        except BaseException:
+            while len(_held.locks) > before:
+                _held.locks[-1].release()
+            raise
+
+    def iterate(self, items: AsyncGenerator[T, None]) -> Iterator[T]:
+        """Iterate over an async generator that never suspends."""
+        try:
+            while True:
+                try:
+                    item: T = self.run(items.__anext__())
+                except StopAsyncIteration:
+                    return
+                yield item
+        finally:
+            self.run(items.aclose())
 
     def enter(self) -> None:
         """Do nothing: any thread may use the manager."""
@@ -260,14 +337,8 @@ class SyncRuntime:
     async def call(
         self, port: object, method: Callable[P, T | Awaitable[T]], *args: P.args, **kw: P.kwargs
     ) -> T:
-        answer = method(*args, **kw)
-        if isinstance(answer, Awaitable):
-            close_awaitable(answer)
-            raise AsyncPortRefused(
-                f"{type(port).__name__}.{method.__name__} returned an awaitable: "
-                "use AsyncMemoryManager for async ports"
-            )
-        return answer
+        name = f"{type(port).__name__}.{getattr(method, '__name__', '')}"
+        return _plain(method(*args, **kw), name, "ports")
 
     async def to_the_end(self, work: Coroutine[Any, Any, T]) -> T:
         return await work
@@ -278,65 +349,43 @@ class SyncRuntime:
     async def ask(
         self, call: Callable[[], T | Awaitable[T]], timeout: float | None, is_async: bool
     ) -> T:
-        """Calls inline without a time-out, else on a daemon thread that is left behind at the deadline."""
+        """Call inline without a timeout, else on a daemon thread that is left behind at the deadline."""
         try:
             answer = call() if timeout is None else self._on_thread(call, timeout)
         except BaseException as error:
-            if is_cancellation(error):  # nobody can cancel a thread
+            if is_cancellation(error):  # of the summarizer's own: a thread cannot be cancelled
                 raise SummarizerCancelled(_WAS_CANCELLED) from error
             raise
-        if isinstance(answer, Awaitable):
-            close_awaitable(answer)
-            raise AsyncPortRefused(
-                "the summarizer returned an awaitable; use AsyncMemoryManager for async summarizers"
-            )
-        return answer
+        return _plain(answer, "the summarizer", "summarizers")
 
     def _on_thread(self, call: Callable[[], T], timeout: float) -> T:
-        """The answer of a call made on a daemon thread, which is left behind at the deadline."""
-        worker = self._worker()
-        context = contextvars.copy_context()
-        answer = worker.run(lambda: context.run(call), timeout)
-        if answer is None:
-            worker.leave()
-            with self._lock:
-                self._abandoned.append(worker)
+        result = self._summarizer_calls.start(call)
+        if not wait([result], timeout).done:
+            self._summarizer_calls.add(result)
             raise SummarizerTimeout(f"the summarizer took longer than {timeout:g} s")
-        with self._lock:
-            self._idle.append(worker)
-        return answer()
-
-    def _worker(self) -> _Worker:
-        """One that has nothing to do. Raises `SummarizerBusy` while two calls hang."""
-        with self._lock:
-            self._abandoned, self._idle = _living(self._abandoned), _living(self._idle)
-            if len(self._abandoned) >= _MOST_ABANDONED:
-                raise SummarizerBusy(_STILL_HANG)
-            return self._idle.pop() if self._idle else _Worker()
+        return result.result()
 
     async def price(self, counter: Pricing[T], rendered: Mapping[str, Any]) -> T:
-        """Return what a remote meter says of a request; its deadline begins after its SDK's import."""
         counter.make_ready()
         return counter.price(rendered)
 
-    async def settle(self, receiver: Callable[..., Any], answer: Awaitable[Any]) -> None:
+    async def settle(self, receiver: Callable[..., object], answer: Awaitable[object]) -> None:
         await skip(receiver, answer)
 
     def flag(self) -> threading.Event:
-        """What `wait` waits for; any thread may set it."""
         return threading.Event()
 
     async def wait(self, flag: threading.Event, seconds: float) -> bool:
-        """Whether the flag was set within so many seconds; it is taken down."""
         was_set = flag.wait(seconds)
         flag.clear()
         return was_set
 
-    def start(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> bool:
-        """Begins work on a daemon thread; False where no more may begin, or no thread is to be had."""
+    def start(self, work: Callable[[], Coroutine[Any, Any, object]]) -> bool:
         context = contextvars.copy_context()
         thread = threading.Thread(
-            target=lambda: context.run(lambda: drive(work())), name="memman-background", daemon=True
+            target=lambda: context.run(lambda: self.run(work())),
+            name="memman-background",
+            daemon=True,
         )
         with self._lock:
             if self._closing:
@@ -350,7 +399,6 @@ class SyncRuntime:
         return True
 
     async def finish(self, timeout: float) -> None:
-        """Begins nothing any more, and waits for what was begun, at most `timeout` seconds."""
         with self._lock:
             self._closing = True
             started = list(self._started)
@@ -360,70 +408,78 @@ class SyncRuntime:
                 thread.join(max(0.0, deadline - time.monotonic()))
 
 
-_OTHER_LOOP = (
-    "this AsyncMemoryManager belongs to another event loop, which is still open: make one manager for "
-    "each loop, or use MemoryManager, which any number of threads and loops may use"
-)
-_NO_LOOP = (
-    "AsyncMemoryManager needs a running event loop of asyncio (or uvloop): under trio, and without a "
-    "loop, use MemoryManager, for example by trio.to_thread.run_sync"
-)
+def _plain(answer: T | Awaitable[T], name: str, ports: str) -> T:
+    """Return a result. Raises `AsyncPortRefused` if it is an awaitable."""
+    if isinstance(answer, Awaitable):
+        close_awaitable(answer)
+        raise AsyncPortRefused(
+            f"{name} returned an awaitable: use AsyncMemoryManager for async {ports}"
+        )
+    return answer
+
+
+# ---------------------------------------------------------------- asyncio
 
 
 class AsyncLock:
-    """An asyncio lock of the door's event loop; another loop, after the first was closed, gets another."""
+    """An asyncio lock of its runtime's event loop; a second loop, after the first closed, gets another."""
 
-    __slots__ = ("_door", "_lock", "_loop", "_waiting")
+    __slots__ = ("_lock", "_loop", "_runtime", "_waiting")
 
     def __init__(self, runtime: AsyncRuntime) -> None:
-        self._door = runtime
-        self._lock: Any = None
-        self._loop: Any = None
-        self._waiting: set[object] = set()
+        self._runtime = runtime
+        self._lock: asyncio.Lock | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._waiting = 0
 
-    def _real(self) -> Any:
-        loop = self._door.loop()
-        if self._loop is not loop:
+    def _of_loop(self) -> asyncio.Lock:
+        """Return the lock of the running event loop."""
+        loop = self._runtime.loop()
+        if self._lock is None or self._loop is not loop:
             import asyncio
 
-            self._loop, self._lock, self._waiting = loop, asyncio.Lock(), set()
+            self._loop, self._lock, self._waiting = loop, asyncio.Lock(), 0
         return self._lock
 
     async def __aenter__(self) -> None:
-        lock, row, place = self._real(), self._waiting, object()
-        row.add(place)
+        lock = self._of_loop()
+        self._waiting += 1
         try:
             await lock.acquire()
         finally:
-            row.discard(place)
+            self._waiting -= 1
 
     async def __aexit__(self, *exc: object) -> None:
-        self._lock.release()
+        self.release()
 
     async def try_enter(self) -> bool:
-        lock = self._real()
-        # Between its release and the next in the row the lock is free, and would be waited for.
+        lock = self._of_loop()
+        # A lock that was released for a waiting task is free until that task runs.
         if lock.locked() or self._waiting:
             return False
         await lock.acquire()
         return True
 
+    def release(self) -> None:
+        if self._lock is not None:
+            self._lock.release()
+
     def is_free(self) -> bool:
         return not self._waiting and (self._lock is None or not self._lock.locked())
 
     def heal(self) -> None:
-        """Nothing: a cancelled task leaves its `async with` in order."""
+        """Do nothing: a cancelled task leaves its `async with` in order."""
 
 
 class AsyncRuntime:
-    """One event loop at a time; blocking ports go to its worker threads."""
+    """One event loop at a time, for `AsyncMemoryManager`; blocking ports run on worker threads."""
 
     is_async = True
 
     def __init__(self) -> None:
         import asyncio
 
-        self._running = asyncio.get_running_loop
+        self._running_loop = asyncio.get_running_loop
         self._closing = False
         self._renew()
         renew_in_child(self._renew)
@@ -431,24 +487,25 @@ class AsyncRuntime:
     def _renew(self) -> None:
         """Begin without an event loop, tasks and threads."""
         self._binding = threading.Lock()
-        self._loop: Any = None
-        self._tasks: set[Any] = set()
-        self._apart: set[Any] = set()
-        self._abandoned: list[threading.Thread] = []
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._apart: set[asyncio.Task[Any]] = set()
+        self._summarizer_calls = _AbandonedCalls()
 
-    def loop(self) -> Any:
+    def loop(self) -> asyncio.AbstractEventLoop:
         """Return the running event loop. Raises `WrongEventLoop` while the manager belongs to another."""
         try:
-            loop = self._running()
+            loop = self._running_loop()
         except RuntimeError:
             raise WrongEventLoop(_NO_LOOP) from None
         if loop is not self._loop:
             self._bind(loop)
         return loop
 
-    enter = loop
+    def enter(self) -> None:
+        self.loop()
 
-    def _bind(self, loop: Any) -> None:
+    def _bind(self, loop: asyncio.AbstractEventLoop) -> None:
         with self._binding:
             if self._loop not in (None, loop) and not self._loop.is_closed():
                 raise WrongEventLoop(_OTHER_LOOP)
@@ -470,7 +527,6 @@ class AsyncRuntime:
         return await awaited(method(*args, **kw))
 
     async def to_the_end(self, work: Coroutine[Any, Any, T]) -> T:
-        """Runs to its end even when this task is cancelled, and raises the cancellation after."""
         import asyncio
 
         task = asyncio.ensure_future(work)
@@ -493,7 +549,6 @@ class AsyncRuntime:
         return task.result()
 
     async def apart(self, work: Coroutine[Any, Any, None]) -> None:
-        """Waits for work that goes on where this task is cancelled, which is raised at once."""
         import asyncio
 
         task = asyncio.ensure_future(work)
@@ -504,14 +559,14 @@ class AsyncRuntime:
     async def ask(
         self, call: Callable[[], T | Awaitable[T]], timeout: float | None, is_async: bool
     ) -> T:
-        """Awaits an async summarizer; a sync one runs on a worker thread so that the loop goes on."""
+        """Await an async summarizer; call a sync one on a thread, so that the loop is not blocked."""
         import asyncio
 
         async def answered() -> T:
             return await awaited(call() if is_async else await self._on_thread(call))
 
         task = asyncio.ensure_future(answered())
-        task.add_done_callback(_looked_at)
+        task.add_done_callback(_retrieve_exception)
         try:
             done, _ = await asyncio.wait({task}, timeout=timeout)
         except asyncio.CancelledError:
@@ -525,56 +580,32 @@ class AsyncRuntime:
         return task.result()
 
     async def _on_thread(self, call: Callable[[], T]) -> T:
-        """A blocking call on a daemon thread of its own: a hung one must not use up the loop's workers."""
         import asyncio
 
-        self._abandoned = [thread for thread in self._abandoned if thread.is_alive()]
-        if len(self._abandoned) >= _MOST_ABANDONED:
-            raise SummarizerBusy(_STILL_HANG)
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[Callable[[], T]] = loop.create_future()
-        context = contextvars.copy_context()
-
-        def settle(outcome: Callable[[], T]) -> None:
-            if not future.done():
-                future.set_result(outcome)
-
-        def run() -> None:
-            try:
-                outcome: Callable[[], T] = partial(_identity, context.run(call))
-            except BaseException as error:  # noqa: BLE001 - handed to the waiting task
-                outcome = partial(_raise, error)
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(settle, outcome)
-
-        thread = threading.Thread(target=run, name="memman-summarizer", daemon=True)
-        thread.start()
+        result = self._summarizer_calls.start(call)
         try:
-            return (await future)()
+            return await asyncio.wrap_future(result)
         except asyncio.CancelledError:
-            self._abandoned.append(thread)
+            self._summarizer_calls.add(result)
             raise
 
     async def price(self, counter: Pricing[T], rendered: Mapping[str, Any]) -> T:
-        """Return what a remote meter says of a request; its deadline begins after its SDK's import."""
         if not counter.is_ready:
             import asyncio
 
             await asyncio.to_thread(counter.make_ready)
         return await counter.aprice(rendered)
 
-    async def settle(self, receiver: Callable[..., Any], answer: Awaitable[Any]) -> None:
-        await answer
+    async def settle(self, receiver: Callable[..., object], answer: Awaitable[object]) -> None:
+        await await_receiver(receiver, answer)
 
-    def flag(self) -> Any:
-        """What `wait` waits for; set in the manager's event loop."""
+    def flag(self) -> asyncio.Event:
         self.enter()
         import asyncio
 
         return asyncio.Event()
 
-    async def wait(self, flag: Any, seconds: float) -> bool:
-        """Whether the flag was set within so many seconds; it is taken down."""
+    async def wait(self, flag: asyncio.Event, seconds: float) -> bool:
         import asyncio
 
         try:
@@ -585,8 +616,7 @@ class AsyncRuntime:
         flag.clear()
         return True
 
-    def start(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> bool:
-        """Begins work as a task; False where no more may begin."""
+    def start(self, work: Callable[[], Coroutine[Any, Any, object]]) -> bool:
         import asyncio
 
         if self._closing:
@@ -597,10 +627,7 @@ class AsyncRuntime:
         return True
 
     async def finish(self, timeout: float) -> None:
-        """Begins nothing any more, waits at most `timeout` seconds for what was begun, and cancels it.
-
-        What is apart is waited for as long, and left alone.
-        """
+        """Wait for background tasks, and cancel those that run longer; shielded work is not cancelled."""
         self.enter()
         self._closing = True
         if not self._tasks and not self._apart:
@@ -614,35 +641,10 @@ class AsyncRuntime:
             for task in late:
                 task.cancel()
             if late:
-                await asyncio.wait(late, timeout=_TO_CANCEL)
+                await asyncio.wait(late, timeout=_CANCEL_SECONDS)
 
 
-def _looked_at(task: Any) -> None:
-    """Looks at how a task ended, so that asyncio does not complain of one that was left behind."""
+def _retrieve_exception(task: asyncio.Task[Any]) -> None:
+    """Retrieve a task's exception, so that asyncio does not complain about an abandoned task."""
     if not task.cancelled():
         task.exception()
-
-
-def close_awaitable(answer: Any) -> None:
-    """Closes a coroutine that will not be awaited, so that nothing warns about it later."""
-    close = getattr(answer, "close", None)
-    if callable(close):
-        close()
-
-
-def refuse_async_port(
-    port: Any, methods: Sequence[str], runtime: Runtime | None, what: str
-) -> None:
-    """Refuses a port that lacks a method, or has an async one and is not for an async door.
-
-    Without a `door` it must be sync whatever the door is. Raises `InvalidInput` or `AsyncPortRefused`.
-    """
-    for name in methods:
-        method = getattr(port, name, None)
-        if method is None:
-            raise InvalidInput(f"{type(port).__name__} is no {what}: it has no method {name}()")
-        if (runtime is None or not runtime.is_async) and is_async_callable(method):
-            raise AsyncPortRefused(
-                f"{type(port).__name__}.{name} is async and MemoryManager is not: "
-                f"use AsyncMemoryManager, or a sync {what}"
-            )

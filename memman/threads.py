@@ -31,6 +31,8 @@ def start_in_thread(call: Callable[[], T], name: str = "memman-call") -> Future[
     def run() -> None:
         try:
             result.set_result(context.run(call))
+        except StopIteration as error:  # an asyncio future does not take it
+            result.set_exception(RuntimeError(f"the call raised {error!r}"))
         except BaseException as error:  # noqa: BLE001 - raised by `Future.result` in the waiting thread
             result.set_exception(error)
 

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 from memman import AsyncMemoryManager, MemmanError, MemoryManager, SummaryReply, SummaryRequest
-from memman.runtime import SyncLock, _Ready
+from memman.runtime import SyncLock
 from memman.stores import MemoryStore
 from tests.patience import PATIENCE
 
@@ -70,10 +70,9 @@ def pause() -> None:
 class TurnLock(SyncLock):
     """A lock that others get a turn at while somebody waits for it."""
 
-    def __aenter__(self) -> Any:
-        while not self._lock.acquire(blocking=False):
+    async def __aenter__(self) -> None:
+        while not await self.try_enter():
             pause()
-        return _Ready()
 
 
 class Threads:

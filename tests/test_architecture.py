@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import ast
-import dis
 import importlib
 import inspect
 import subprocess
 import sys
 from collections.abc import Iterator
-from itertools import pairwise
 from pathlib import Path
-from types import CodeType
 
 import pytest
 
@@ -38,8 +35,8 @@ LAYERS = {
 }  # fmt: skip
 ORDER_IN_LAYER_1 = (
     "summary_metadata",
-    "records", "protocols", "window", "history", "signals", "events", "notebooks", "results",
-    "hookspecs", "plugins", "runtime", "arguments",
+    "records", "protocols", "window", "history", "runtime", "signals", "events", "notebooks",
+    "results", "hookspecs", "plugins", "arguments",
 )  # fmt: skip
 THIRD_PARTY = {"blinker", "cachetools", "msgspec", "pluggy"}
 OF_THE_COMMAND = {"click", "rich"}
@@ -259,60 +256,6 @@ def test_every_module_and_public_definition_is_documented(name):
         public = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
         if public and not node.name.startswith("_"):
             assert ast.get_docstring(node), f"{name}.{node.name} in line {node.lineno}"
-
-
-# ---------------------------------------------------------------- interruptions
-# What ends with the process that was interrupted, or never runs outside of tests.
-_ENDS_WITH_IT = ("memman.cli", "memman.testing")
-
-
-def codes(code: CodeType) -> Iterator[CodeType]:
-    """The code of a module, and of every function in it."""
-    yield code
-    for const in code.co_consts:
-        if isinstance(const, CodeType):
-            yield from codes(const)
-
-
-def passed_by(code: CodeType) -> Iterator[int]:
-    """The lines whose loop goes back by a jump at which an exception passes by who should see to it."""
-    whole = dis.Bytecode(code)
-    steps = [step for step in whole if step.opname != "NOT_TAKEN"]
-    place = {step.offset: number for number, step in enumerate(steps)}
-
-    def handlers(offset: int) -> list[int]:
-        """Where an exception at this offset goes, and on from there."""
-        for entry in whole.exception_entries:
-            if entry.start <= offset < entry.end:
-                return [entry.target, *(handlers(entry.target) if entry.target > offset else [])]
-        return []
-
-    def is_for_any_end(handler: int) -> bool:
-        """Whether it is a `with`, a `finally` or an `except BaseException`, not of an `async with`."""
-        beginning = steps[place[handler] : place[handler] + 8]
-        done = [step.opname for step in beginning]
-        if done[0] != "PUSH_EXC_INFO" or "GET_AWAITABLE" in done[:3]:
-            return False  # the one is of a comprehension, the other's lock is healed
-        return "CHECK_EXC_MATCH" not in done or beginning[1].argval == "BaseException"
-
-    for before, step in pairwise(steps):
-        if step.opname == "JUMP_BACKWARD" and before.opname.startswith("POP_JUMP"):
-            lost = {*handlers(step.argval)} - {*handlers(step.offset)}
-            if any(map(is_for_any_end, lost)):
-                yield step.positions.lineno if step.positions else 0
-
-
-@pytest.mark.skipif(
-    sys.version_info < (3, 12), reason="compilers before Python 3.12 leave no jump out"
-)
-@pytest.mark.parametrize("name", [name for name in MODULES if not name.startswith(_ENDS_WITH_IT)])
-def test_no_loop_lets_an_interruption_pass_by_a_with_or_a_finally(name):
-    """CPython's issue 130279: the jump back of a loop that ends in a condition (`while x:`, an `if` that
-    comes last, a comprehension's `if`) is in no exception table, and a signal's handler runs at it. In a
-    `with` on a lock it leaves the lock held: put such a loop into a function of its own.
-    """
-    compiled = compile(MODULES[name], name, "exec", dont_inherit=True)
-    assert [line for code in codes(compiled) for line in passed_by(code)] == []
 
 
 # ---------------------------------------------------------------- the doors

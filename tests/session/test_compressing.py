@@ -663,7 +663,7 @@ def test_a_compression_by_hand_that_close_came_before_changes_nothing(make: Make
 
 def test_close_waits_for_a_write_under_way(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("memman.async_manager._CLOSE_SECONDS", 0.01)
-    monkeypatch.setattr("memman.runtime._TO_CANCEL", 0.01)
+    monkeypatch.setattr("memman.runtime._CANCEL_SECONDS", 0.01)
     hold, at_it = threading.Event(), threading.Event()
 
     class Slow(MemoryStore):
