@@ -30,11 +30,12 @@ from memman_tiktoken import memman_token_counters
 from memman_tiktoken.vocabulary import encoding
 
 from benchmarks.goals import Goal, any_failed, report
+from benchmarks.request_prices import price_request
 from benchmarks.tables import table
 from benchmarks.usage import FULL, QUICK, SHARED, Sample, read_samples
-from memman.counting import builtin_specs, price_request, resolve
-from memman.counting.bodies import compact
-from memman.counting.requests import render_tools
+from memman.counting import builtin_specs, resolve
+from memman.counting.tool_prices import render_tools
+from memman.counting.tools import compact
 from memman.protocols import ModelRef
 
 Priced = Callable[[Sample], int]

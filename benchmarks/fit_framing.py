@@ -22,10 +22,11 @@ import msgspec
 from memman_tiktoken.models import encoding_of
 from memman_tiktoken.vocabulary import encoding
 
+from benchmarks.request_prices import conversation_texts, tool_forms
 from benchmarks.usage import FULL, SHARED, Sample, read_samples
 from memman.counting import framing
 from memman.counting.framing import Billing, Rendering, Row
-from memman.counting.requests import conversation_texts, render_tools, tool_forms
+from memman.counting.tool_prices import render_tools
 
 _TABLE: Final = Path(framing.__file__).with_name(framing.TABLE)
 _FEWEST: Final = 12  # records; with fewer a row stays as it is

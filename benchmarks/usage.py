@@ -18,7 +18,8 @@ from typing import Any, Final
 
 import msgspec
 
-from memman.counting import Body, model_ref, read_body
+from benchmarks.request_bodies import Body, read_body
+from memman.counting import model_ref
 from memman.errors import FormatError
 from memman.protocols import ModelRef
 

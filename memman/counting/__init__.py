@@ -8,7 +8,6 @@ whole requests; `calibration` learns from what providers report. `remote` asks a
 `failures`, `breaker` and `flight` are what it is made of.
 """
 
-from memman.counting.bodies import Body, read_body
 from memman.counting.builtin import BYTES4, CHARS4, builtin_specs
 from memman.counting.calibration import learn, predicted
 from memman.counting.counter import TokenCounter
@@ -21,7 +20,6 @@ from memman.counting.lookup import Models, sound_limits
 from memman.counting.models import FAMILIES, family_of, model_key, model_ref
 from memman.counting.overflow import Overflow, parse_overflow
 from memman.counting.remote import RemoteMeter, endpoint_breaker
-from memman.counting.requests import price_request, price_tools
 from memman.counting.resolution import (
     Candidate,
     Resolution,
@@ -30,6 +28,7 @@ from memman.counting.resolution import (
     resolve,
     resolve_remote,
 )
+from memman.counting.tool_prices import price_tools
 from memman.counting.validation import fingerprint_of, sound_specs
 
 __all__ = [
@@ -37,7 +36,6 @@ __all__ = [
     "CHARS4",
     "FAMILIES",
     "Billing",
-    "Body",
     "Candidate",
     "CountFailure",
     "TokenCounter",
@@ -64,9 +62,7 @@ __all__ = [
     "model_ref",
     "parse_overflow",
     "predicted",
-    "price_request",
     "price_tools",
-    "read_body",
     "resolve",
     "resolve_remote",
     "sound_limits",

@@ -23,7 +23,7 @@ from memman.counting.estimator import estimator_for
 from memman.counting.framing import api_of, framing_in
 from memman.counting.images import IMAGE_TYPES, image_tokens, images_inside, size_of
 from memman.counting.models import model_ref
-from memman.counting.requests import price_tools
+from memman.counting.tool_prices import price_tools
 from memman.counting.validation import fingerprint_of, strangers_own
 from memman.display import format_error, safe_repr
 from memman.entries import (

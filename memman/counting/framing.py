@@ -92,7 +92,7 @@ def rows() -> tuple[Row, ...]:
 
 @lru_cache(256)
 def framing_of(ref: ModelRef, api: str = "") -> Billing:
-    """What is billed around texts for a model; `api` is a `Body.api` where that is known.
+    """What is billed around texts for a model; `api` is the shape of its requests, if known.
 
     An unknown family gets the framing of most: that of chat completions.
     """
@@ -100,7 +100,7 @@ def framing_of(ref: ModelRef, api: str = "") -> Billing:
 
 
 def api_of(format_name: str) -> str:
-    """Which of the APIs of `Body.api` takes a message format; "" for one that none takes."""
+    """Return the API that takes a message format, as a key of the table, or ""."""
     return _API_OF_FORMAT.get(format_name, "")
 
 

@@ -6,7 +6,7 @@ spelling, such as a counter that asks that provider, reads them here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -69,15 +69,34 @@ def _read(tool: Any) -> Iterator[Tool]:
 
 
 def _schema(tool: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    for key in (
-        "parameters",
-        "input_schema",
-        "inputSchema",
-        "parametersJsonSchema",
-        "parameters_json_schema",
-    ):
+    for key in _SCHEMAS:
         found = tool.get(key)
         if isinstance(found, Mapping):
             inner = found.get("json")
             return inner if key == "inputSchema" and isinstance(inner, Mapping) else found
     return None
+
+
+def split_tools(tools: Any) -> tuple[tuple[Tool, ...], tuple[str, ...]]:
+    """Return the functions among a request's tools, and the provider's own tools as compact JSON.
+
+    Raises `FormatError` if `tools` is not a list of JSON objects.
+    """
+    if isinstance(tools, str) or not isinstance(tools, Sequence):
+        raise FormatError(f"tools are a list of JSON objects, not {type(tools).__name__}")
+    found = read_tools(tools)
+    hosted = [compact(uncached(each.given)) for each in found if each.name is None and each.given]
+    return tuple(each for each in found if each.name is not None), tuple(hosted)
+
+
+def compact(value: Any) -> str:
+    """Return a JSON value as text without spaces. Raises `FormatError` for other values."""
+    try:
+        return msgspec.json.encode(value).decode()
+    except (TypeError, UnicodeEncodeError, RecursionError) as error:
+        raise FormatError(f"a request is made of JSON values: {error}") from error
+
+
+def uncached(block: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a JSON object without its mark for a provider's cache."""
+    return {key: value for key, value in block.items() if key != "cache_control"}

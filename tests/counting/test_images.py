@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.request_prices import price_request
 from memman import MemoryManager
-from memman.counting import image_tokens, model_ref, price_request
+from memman.counting import image_tokens, model_ref
 from memman.counting.images import DEFAULT_SIZE, dimensions, size_of
 from memman.errors import InvalidInput
 

@@ -13,11 +13,9 @@ from typing import Any, Final
 import msgspec
 
 from memman.counting.images import images_inside
-from memman.counting.tools import Tool, read_tools
+from memman.counting.tools import Tool, compact, split_tools, uncached
 from memman.display import safe_repr
 from memman.errors import FormatError
-
-_compact = msgspec.json.Encoder().encode
 
 
 class Image(msgspec.Struct, frozen=True):
@@ -71,7 +69,7 @@ def read_body(request: Mapping[str, Any]) -> Body:
             f"{', '.join(sorted(map(str, request))) or 'nothing'}"
         )
     config = request.get("toolConfig") or {}
-    tools, hosted = tools_of(request.get("tools") or config.get("tools") or ())
+    tools, hosted = split_tools(request.get("tools") or config.get("tools") or ())
     return Body(
         api=_api(request),
         messages=(*_heads(request), *_messages(items)),
@@ -196,7 +194,7 @@ class _Read:
             found = images_inside(block)
             self.images += [Image(source) for source in found]
             if not found:
-                self.texts.append(compact(_uncached(block)))
+                self.texts.append(compact(uncached(block)))
         else:
             read(self, block)
 
@@ -314,21 +312,6 @@ _BLOCKS: Final[dict[str, Callable[[_Read, Mapping[str, Any]], None]]] = {
 }
 
 
-# ---------------------------------------------------------------- tools
-
-
-def tools_of(tools: Any) -> tuple[tuple[Tool, ...], tuple[str, ...]]:
-    """Functions, and the tools that a provider runs itself as compact JSON.
-
-    Raises `FormatError` for tools that are no list of JSON objects.
-    """
-    if isinstance(tools, str) or not isinstance(tools, Sequence):
-        raise FormatError(f"tools are a list of JSON objects, not {type(tools).__name__}")
-    found = read_tools(tools)
-    hosted = [compact(_uncached(each.given)) for each in found if each.name is None and each.given]
-    return tuple(each for each in found if each.name is not None), tuple(hosted)
-
-
 def _choice(request: Mapping[str, Any]) -> str:
     config = request.get("toolConfig") or {}
     choice = request.get("tool_choice") or config.get("toolChoice")
@@ -361,22 +344,7 @@ def _schema(request: Mapping[str, Any]) -> Mapping[str, Any] | None:
     return {"schema": schema} if isinstance(schema, Mapping) else None
 
 
-# ---------------------------------------------------------------- JSON as text
-
-
-def compact(value: Any) -> str:
-    """A JSON value as text without spaces. Raises `FormatError` for what is not JSON."""
-    try:
-        return _compact(value).decode()
-    except (TypeError, UnicodeEncodeError, RecursionError) as error:
-        raise FormatError(f"a request is made of JSON values: {error}") from error
-
-
 def _as_text(value: Any) -> str:
     if isinstance(value, str):
         return value
     return "" if value is None else compact(value)
-
-
-def _uncached(block: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in block.items() if key != "cache_control"}
