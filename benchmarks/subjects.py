@@ -283,8 +283,8 @@ class Parts:
             count = TokenCount(self._tokens, "client", "high", "parts")
             messages, items = self._messages, self._slots
             context = Context(
-                "openai-chat", self._budget, count, None, (), 0, messages, len(messages), items,
-                len(items), (0, 0, 0, 0),
+                "openai-chat", self._budget, count, None, (), 0, list(messages), tuple(items),
+                (0, 0, 0, 0),
             )  # fmt: skip
             self._built = head, context
             return context

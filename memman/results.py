@@ -14,20 +14,22 @@ from memman.protocols import ModelInfo
 from memman.records import NO_COST, Cost, Replacement
 from memman.window import WindowItem
 
-_BESIDE = ("system_prompt", "tools", "reserved", "framing")
+_OVERHEADS = ("system_prompt", "tools", "reserved", "framing")
 
 
-class Context(msgspec.Struct, frozen=True, eq=False, gc=False):  # nothing in it refers to it
+class Context(msgspec.Struct, frozen=True, eq=False):
     """What to send to the model: valid for its format and within its budget.
 
-    `messages` gives fresh plain dicts at each read, so that changing them changes nothing here.
-    `system` is the system prompt where the format has it apart, else None. `tokens` is the price of
-    the whole, `budget` what it had to fit. `trimmed` lists what was replaced in this copy to make it
-    fit; the session keeps it. `unchanged_prefix` is how many leading messages equal those of the last
-    other context that this manager has built of the session: what a provider's prompt cache can reuse
-    where the model and what stands before them (`system`, tools) stayed as well. It is 0 where there was
-    none since the session was loaded, and where that one was in another format. Where nothing has changed
-    since the last context, as in a retry, the same object is given again, with the figure that it had.
+    Attributes:
+        format: the message format.
+        budget: the tokens that the context had to fit.
+        tokens: the price of the whole.
+        system: the system prompt if the format has a separate place for it, else None.
+        trimmed: the replacements made in this copy to fit the budget; the session keeps the originals.
+        unchanged_prefix: how many leading messages equal those of the last other context of this session.
+            A provider's prompt cache can reuse them if the model, `system` and the tools are unchanged too.
+            0 if no context was built since the session was loaded, or if its format differed. An
+            unchanged session, as in a retry, returns the same object with the same figure.
     """
 
     format: str
@@ -36,57 +38,47 @@ class Context(msgspec.Struct, frozen=True, eq=False, gc=False):  # nothing in it
     system: str | None
     trimmed: tuple[Replacement, ...]
     unchanged_prefix: int
-    # Lists that a session's contexts share, since they only grow: of each the first so many are its own.
     _messages: list[dict[str, Any]]
-    _length: int
-    _slots: list[WindowItem]
-    _active: int
-    _beside: tuple[int, int, int, int]
+    _items: tuple[WindowItem, ...]
+    _overheads: tuple[int, int, int, int]
 
     @property
     def messages(self) -> list[Any]:
-        """The messages in the provider's form: dicts, which every SDK takes as its own types of message."""
-        # msgspec's copy of plain data shares the strings and makes new lists and dicts, three times as
-        # fast as one written here.
-        copied: list[dict[str, Any]] = msgspec.to_builtins(self._own)
+        """The messages in the provider's format, as fresh plain dicts that every SDK accepts."""
+        copied: list[dict[str, Any]] = msgspec.to_builtins(self._messages)
         return copied
-
-    @property
-    def _own(self) -> list[dict[str, Any]]:
-        return self._messages[: self._length]
 
     @property
     def text(self) -> str:
         """All message texts as one string; in the format `text` this is the conversation."""
-        return "\n\n".join(
-            message["content"] for message in self._own if isinstance(message.get("content"), str)
-        )
+        contents = [message.get("content") for message in self._messages]
+        return "\n\n".join(content for content in contents if isinstance(content, str))
 
     @property
     def breakdown(self) -> dict[str, int]:
-        """Tokens by entry type, and `system_prompt`, `tools`, `framing`, `reserved` where there are any."""
+        """Tokens by entry type, and those of `system_prompt`, `tools`, `framing` and `reserved`."""
         shares: dict[str, int] = {}
-        for slot in self._slots[: self._active]:
-            shares[slot.entry.type] = shares.get(slot.entry.type, 0) + slot.tokens
-        prompt, tools, reserved, framing = self._beside
-        # Where the provider has counted less than memman, it is framing that it counted less of.
-        beside = (prompt, tools, max(0, reserved), framing + min(0, reserved))
+        for item in self._items:
+            shares[item.entry.type] = shares.get(item.entry.type, 0) + item.tokens
+        prompt, tools, reserved, framing = self._overheads
+        # If the provider has counted less than memman, it has counted less framing.
+        overheads = (prompt, tools, max(0, reserved), framing + min(0, reserved))
         return shares | {
-            part: tokens for part, tokens in zip(_BESIDE, beside, strict=True) if tokens
+            part: tokens for part, tokens in zip(_OVERHEADS, overheads, strict=True) if tokens
         }
 
     def __len__(self) -> int:
-        return self._length
+        return len(self._messages)
 
     def __repr__(self) -> str:
         return (
-            f"Context({self.format!r}, {self._length} messages, "
+            f"Context({self.format!r}, {len(self)} messages, "
             f"{self.tokens.tokens} of {self.budget} tokens, {len(self.trimmed)} trimmed)"
         )
 
     def _repr_html_(self) -> str:
         """The context as a bar, for notebooks."""
-        title = f"{self._length} messages, {self.tokens.tokens:,} of {self.budget:,} tokens"
+        title = f"{len(self)} messages, {self.tokens.tokens:,} of {self.budget:,} tokens"
         return bar_html(title, self.breakdown, self.budget)
 
 

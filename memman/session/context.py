@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from math import ceil
 from typing import Any
@@ -36,7 +36,7 @@ logger = logging.getLogger("memman")
 _TRIM_ROUNDS = 6
 # A context is trimmed by multiples of this part of its budget, so that the next ones begin as it does.
 _TRIM_STEPS = 8
-_FEW = 8  # messages that are compared one by one as fast as at once; entries that are listed singly
+_FEW = 8  # entries that are listed one by one
 # By how much a figure may be off: that of an exact tokenizer by framing, tools and images; an estimate
 # by what nine in ten recorded requests were (docs/explanation/accuracy.md).
 _OWN_ERROR: dict[Accuracy, float] = {"high": 0.03, "medium": 0.1, "low": 0.3}
@@ -72,18 +72,13 @@ class UncertainCount(msgspec.Struct, frozen=True):
 
 
 class _Built(msgspec.Struct, frozen=True, gc=False):
-    """A context, what it was asked to be, for which model, and of which window.
-
-    `messages` began with its messages, so many, and more may have come to the list since. `reserved` is
-    what is set aside in its price.
-    """
+    """A context with its request, model and window; `reserved` tokens are part of its price."""
 
     head: int
     epoch: int
     asked: ContextRequest
     context: Context
     messages: list[dict[str, Any]]
-    length: int
     model: str | None
     reserved: int
 
@@ -93,24 +88,6 @@ class _Built(msgspec.Struct, frozen=True, gc=False):
         estimated = self.context.tokens.tokens
         whole = not self.context.trimmed and self.asked.format != "text"
         return Priced(estimated, estimated - self.reserved, whole)
-
-    def shared_with(self, form: str, messages: list[dict[str, Any]], known: int) -> int:
-        """How many of its leading messages a later context in a format has too, none in another format; of
-        so many it is known.
-        """
-        if form != self.asked.format:
-            return 0
-        mine, most = self.messages, min(self.length, len(messages))
-        # By halves, since lists are compared without running a line here: what is one object at once.
-        while most - known > _FEW:
-            middle = (known + most) // 2
-            if mine[known:middle] == messages[known:middle]:
-                known = middle
-            else:
-                most = middle
-        while known < most and mine[known] == messages[known]:
-            known += 1
-        return known
 
 
 class _Around(msgspec.Struct, frozen=True, gc=False):
@@ -233,24 +210,21 @@ class ContextBuilder:
             around = rendering.added + rendering.edges
             left_out = total - (window.tokens + around + beside)
             total -= left_out
-        slots = window.items
         if limit <= most and window is own:  # a larger budget is another model's
             expected = self._expected(own, counter).tokens
             framing = rendering.added + rendering.edges
             self._around = _Around(own.epoch, prompt + defined, framing, expected)
-        sent = self._sent
-        messages, unchanged = rendering.take(asked.system, None if sent is None else sent.messages)
-        if sent is not None and unchanged < sent.length:
-            unchanged = sent.shared_with(asked.format, messages, unchanged)
-        length = len(messages)
-        system = None if rendering.inline else rendering.system(asked.system)  # one call less
+        messages = rendering.messages(asked.system)
+        unchanged = 0
+        if self._sent is not None and self._sent.context.format == asked.format:
+            unchanged = common_prefix(self._sent.messages, messages)
         context = Context(
-            asked.format, limit, counter.total(total), system, trimmed, unchanged, messages, length,
-            slots, len(slots), (prompt, defined, unseen, around),
+            asked.format, limit, counter.total(total), rendering.system(asked.system), trimmed,
+            unchanged, messages, tuple(window.items), (prompt, defined, unseen, around),
         )  # fmt: skip
         if trimmed:
             self._left_out = context, left_out
-        return _Built(own.head, own.epoch, asked, context, messages, length, model, unseen)
+        return _Built(own.head, own.epoch, asked, context, messages, model, unseen)
 
     def take_left_out(self) -> tuple[Context, int] | None:
         """Return the context that was trimmed since the last call, and the tokens left out of it."""
@@ -415,6 +389,14 @@ class ContextBuilder:
         shown = rendering_in(rendering.format, counter, self._nonce)
         shown.update(copy)
         return copy, shown, replacements_of(after)
+
+
+def common_prefix(before: Sequence[object], after: Sequence[object]) -> int:
+    """Return how many leading elements of two lists are equal."""
+    if after[: len(before)] == before:  # the usual case: something was added
+        return len(before)
+    pairs = enumerate(zip(before, after, strict=False))
+    return next((n for n, (one, other) in pairs if one is not other and one != other), len(after))
 
 
 def _limit(asked: ContextRequest, budget: Budget, config: MemoryConfig, model: str | None) -> int:
