@@ -27,7 +27,7 @@ from typing import Any
 import msgspec
 
 from benchmarks.tables import table
-from memman.history import History
+from memman.log import History
 from memman.records import Added, Compressed, Record
 
 URL = "postgresql://postgres@127.0.0.1:5432/test"

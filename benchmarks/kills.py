@@ -29,7 +29,7 @@ import msgspec
 from benchmarks.processes import kill, started
 from benchmarks.tables import table
 from memman import EntryNotFound, MemoryConfig, MemoryManager, Refused, StoreConflict
-from memman.history import History
+from memman.log import History
 from memman.plugins import shared_plugins
 from memman.protocols import Snapshot
 from memman.records import Added, Cleared, Compressed, Record, Undone

@@ -1128,7 +1128,7 @@ def _window_of(entries: Sequence[Entry]) -> Window:
     """Return a window of these entries alone, of no session."""
     window = Window()
     for seq, entry in enumerate(entries, 1):
-        window.add(msgspec.structs.replace(entry, seq=seq), False)
+        window.add(msgspec.structs.replace(entry, seq=seq), entry.token_count.tokens)
     return window
 
 

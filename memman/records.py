@@ -290,7 +290,9 @@ class SessionTotals(msgspec.Struct, frozen=True, omit_defaults=True):
                     self,
                     entries=self.entries - record.entries,
                     tokens=self.tokens - record.tokens,
-                    undone=without_deleted(self.undone, record),
+                    # The entries added since the undo stay the same.
+                    undone=self.undone
+                    and (self.undone[0] - record.tokens, self.undone[1] - record.entries),
                 )
             case Compressed():
                 cost = self.cost.plus(record.cost)
@@ -304,28 +306,19 @@ class SessionTotals(msgspec.Struct, frozen=True, omit_defaults=True):
                     self, entries=0, tokens=0, era=seq, cost=NO_COST, undone=None
                 )
             case Configured():
+                names = record.changes.keys()
+                untrusted = self.untrusted - names if record.trusted else self.untrusted | names
                 return msgspec.structs.replace(
-                    self,
-                    settings=self.settings | record.changes,
-                    untrusted=untrusted_after(self.untrusted, record),
+                    self, settings=self.settings | record.changes, untrusted=untrusted
                 )
             case UsageReported():
                 learned = self.learned
-                if record.learned is not None:
-                    learned = {**learned, record.model or "": record.learned}
+                if record.learned is not None:  # the newest last: names may mean the same model
+                    key = record.model or ""
+                    learned = {name: each for name, each in learned.items() if name != key}
+                    learned[key] = record.learned
                 return msgspec.structs.replace(self, usage=record, learned=learned)
         return self
-
-
-def without_deleted(undone: tuple[int, int] | None, record: Deleted) -> tuple[int, int] | None:
-    """The totals at an undo after a deletion, so that what was added since stays what it was."""
-    return undone and (undone[0] - record.tokens, undone[1] - record.entries)
-
-
-def untrusted_after(untrusted: frozenset[str], record: Configured) -> frozenset[str]:
-    """Return the names of the untrusted settings after a record."""
-    names = record.changes.keys()
-    return untrusted - names if record.trusted else untrusted | names
 
 
 def trusting(record: Record, trusted: bool = True) -> Record:

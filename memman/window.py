@@ -1,35 +1,33 @@
 """The window: the active entries in order, their total, and the exchanges they form.
 
-An exchange is an assistant message, its tool calls and all their results. A call and its result
-belong together by `call_id` *and* order (real logs repeat ids), or by name and order without an id: of
-the calls that one result could answer it answers the first of the assistant's newest turn, since no
-provider lets an assistant go on before its calls are answered. What was left open before stays so.
-Cuts fall only between exchanges.
+An exchange is an assistant message, its tool calls and all their results. A call and its result belong
+together by `call_id` *and* order (real logs repeat ids), or by name and order without an id. Of several
+calls, a result answers the first of the assistant's newest turn: no provider lets an assistant continue
+before its calls are answered. Calls that an earlier turn left open stay open. Cuts fall only between
+exchanges.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import OrderedDict
-from collections.abc import Iterable, Sequence
-from itertools import chain
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
 from memman.entries import Entry
-from memman.errors import Refused, StoreError
+from memman.errors import EntryNotFound, StoreError
 from memman.protocols import Snapshot, StoredItem
 from memman.records import Added, Compressed, Record
 
-_LOOSE = ("message", "context", "summary")  # not tied to others, unless by a shared message id
+Price = Callable[[Entry], int]
 
 
 class WindowItem(msgspec.Struct, eq=False, gc=False):  # a result does not refer back: no cycle
-    """An entry in the window: where it stands, what it costs, and what it is tied to.
+    """An entry in the window: its position, its tokens, and the items that it belongs with.
 
-    `result` is the slot that answers a call, and `answers` says of a result that its call is in the
-    window. `nth` counts the earlier calls of the window that carry the same id. `index` and
-    `compression` are set for a replacement: its place in its record, and that record's id.
+    `index` and `compression` are set for a replacement: its index in its record, and that record's id.
+    `Window.exchanges` sets the others: `result` is the item that answers a call, `answers` is true for a
+    result with its call in the window, and `nth` counts the earlier calls with the same id.
     """
 
     entry: Entry
@@ -44,20 +42,18 @@ class WindowItem(msgspec.Struct, eq=False, gc=False):  # a result does not refer
 
     @property
     def unanswered(self) -> bool:
-        """A call that has no result yet."""
+        """Whether this is a call without a result."""
         return self.entry.type == "tool_call" and self.result is None
 
     def place(self) -> StoredItem:
-        """How a store keeps this slot."""
+        """Return the item as a store keeps it."""
         return StoredItem(self.entry.seq, self.index, self.position, self.pinned)
 
 
-class Exchange(msgspec.Struct, eq=False, gc=False):
-    """The slots that may only be taken whole, their tokens, and what of them matters to who cuts.
+class Exchange(msgspec.Struct, frozen=True, eq=False, gc=False):
+    """Items that are compressed together or not at all.
 
-    `slots` is another tuple whenever they change, so who holds one can see that they did. `pinned`
-    says whether one of them is, `unanswered` how many calls lack a result, `results` how many
-    results there are.
+    `pinned` is true if one of them is, `unanswered` counts the calls without a result.
     """
 
     items: tuple[WindowItem, ...]
@@ -66,406 +62,273 @@ class Exchange(msgspec.Struct, eq=False, gc=False):
     unanswered: int = 0
     results: int = 0
 
-    @property
-    def is_closed(self) -> bool:
-        """Whether each call has its result here, and each result its call."""
-        return not self.unanswered and (
-            not self.results
-            or all(slot.answers for slot in self.items if slot.entry.type == "tool_result")
-        )
 
-    def count(self, later: Exchange) -> None:
-        """Counts in what follows, whose slots come over with it."""
-        self.tokens += later.tokens
-        self.pinned |= later.pinned
-        self.unanswered += later.unanswered
-        self.results += later.results
+def _exchange(items: Sequence[WindowItem]) -> Exchange:
+    return Exchange(
+        tuple(items),
+        sum(item.tokens for item in items),
+        any(item.pinned for item in items),
+        sum(item.unanswered for item in items),
+        sum(item.entry.type == "tool_result" for item in items),
+    )
+
+
+_Turn = str | int  # a message id, or the number of entries by others that came before
+_Key = tuple[str, str | None]
 
 
 class OpenCalls:
-    """The calls without a result, in order: each is found and closed without a look at the others.
-
-    `slots` is always the window, where what stands between two calls tells of which turn they are.
-    """
-
-    __slots__ = ("_bare", "_by_id", "_named")
+    """The calls without a result, found by id or name; of each key by the assistant's turns."""
 
     def __init__(self) -> None:
-        self._by_id: dict[str | None, _Calls] = {}
-        self._bare: dict[str | None, _Calls] = {}  # those without an id, by name
-        # Those with an id by name: made when a result without one asks, and kept from then on.
-        self._named: dict[str | None, _Calls] | None = None
+        self._turns: dict[_Key, list[tuple[_Turn, list[WindowItem]]]] = {}
 
-    @property
-    def crowded(self) -> bool:
-        """Whether a result may have to choose between calls by what stands between them."""
-        queues = self._by_id, self._bare, self._named or {}
-        return any(isinstance(calls, list) for queue in queues for calls in queue.values())
-
-    def open(self, call: WindowItem, items: Sequence[WindowItem]) -> None:
-        """Puts a call behind the others."""
-        entry = call.entry
-        if entry.call_id is None:
-            _put(self._bare, entry.name, call, items)
-        else:
-            _put(self._by_id, entry.call_id, call, items)
-            if self._named is not None:
-                _put(self._named, entry.name, call, items)
+    def open(self, call: WindowItem, turn: _Turn) -> None:
+        """Add a call behind the others."""
+        for key in _keys(call.entry):
+            turns = self._turns.setdefault(key, [])
+            if not turns or turns[-1][0] != turn:
+                turns.append((turn, []))
+            turns[-1][1].append(call)
 
     def close(self, call: WindowItem) -> None:
-        """Takes out a call that has its result."""
-        entry = call.entry
-        if entry.call_id is None:
-            _take_out(self._bare, entry.name, call)
-        else:
-            _take_out(self._by_id, entry.call_id, call)
-            if self._named is not None:
-                _take_out(self._named, entry.name, call)
+        """Remove a call that has its result."""
+        for key in _keys(call.entry):
+            turns = self._turns[key]
+            at = len(turns) - 1
+            while call not in turns[at][1]:
+                at -= 1
+            turns[at][1].remove(call)
+            if not turns[at][1]:
+                del turns[at]
+            if not turns:
+                del self._turns[key]
 
-    def first(
-        self, call_id: str | None, name: str | None, items: Sequence[WindowItem]
-    ) -> WindowItem | None:
-        """The one that a result with this id answers, or without one, of this name.
+    def first(self, call_id: str | None, name: str | None) -> WindowItem | None:
+        """Return the call that a result with this id answers, or without an id, of this name.
 
-        A result without an id goes to a call without one where there is such a call.
+        A result without an id answers a call without one if there is any.
         """
-        if call_id is not None:
-            return _first(self._by_id.get(call_id))
-        return _first_named(self._bare, name, items) or _first_named(
-            self._with_ids(items), name, items
-        )
-
-    def _with_ids(self, items: Sequence[WindowItem]) -> dict[str | None, _Calls]:
-        if self._named is None:
-            self._named = {}
-            waiting = [call for calls in self._by_id.values() for call in _each(calls)]
-            for call in sorted(waiting, key=_position):
-                _put(self._named, call.entry.name, call, items)
-        return self._named
+        keys = [("bare", name), ("named", name)] if call_id is None else [("id", call_id)]
+        turns = next((self._turns[key] for key in keys if key in self._turns), None)
+        return turns[-1][1][0] if turns else None
 
 
-# One call, as nearly always, or several: by the assistant's turns, and of each in order. Ordered as no
-# dict is from which the first are taken out: finding the next would take longer and longer.
-_Calls = WindowItem | list[OrderedDict[WindowItem, None]]
+def _keys(call: Entry) -> set[_Key]:
+    """Return the keys of a call; the name None stands for any name."""
+    if call.call_id is None:
+        return {("bare", call.name), ("bare", None)}
+    return {("id", call.call_id), ("named", call.name), ("named", None)}
 
 
-def _put(
-    queues: dict[str | None, _Calls], key: str | None, call: WindowItem, items: Sequence[WindowItem]
-) -> None:
-    waiting = queues.setdefault(key, call)
-    if waiting is call:
-        return
-    if isinstance(waiting, WindowItem):
-        waiting = queues[key] = [OrderedDict.fromkeys((waiting,))]
-    if _of_one_turn(next(reversed(waiting[-1])), call, items):
-        waiting[-1][call] = None
-    else:
-        waiting.append(OrderedDict.fromkeys((call,)))
+class _Pairing:
+    """The exchanges of a list of items that grows at its end."""
 
+    def __init__(self, items: Sequence[WindowItem]) -> None:
+        self.open_calls = OpenCalls()
+        self._items = items
+        self._paired = 0
+        self._starts: list[int] = []  # the number of the first item of each exchange
+        self._exchanges: list[Exchange] = []  # of the first starts; the others follow on reading
+        self._messages: dict[str, WindowItem] = {}  # the first item of each message
+        self._calls: dict[str, int] = {}  # how many calls carry an id
+        self._others = 0  # entries that are not the assistant's
 
-def _take_out(queues: dict[str | None, _Calls], key: str | None, call: WindowItem) -> None:
-    turns = queues[key]
-    if isinstance(turns, WindowItem):
-        del queues[key]
-        return
-    at = len(turns) - 1
-    while call not in turns[at]:
-        at -= 1
-    del turns[at][call]
-    if not turns[at]:
-        del turns[at]
-    if len(turns) == 1 and len(turns[0]) == 1:
-        queues[key] = next(iter(turns[0]))
+    def catch_up(self) -> None:
+        """Pair the items that were appended since the last call."""
+        for number in range(self._paired, len(self._items)):
+            first = self._tie(number)
+            if first is None:
+                self._starts.append(number)
+            else:
+                while self._items[self._starts[-1]].position > first.position:
+                    self._starts.pop()
+                del self._exchanges[len(self._starts) - 1 :]
+        self._paired = len(self._items)
 
-
-def _of_one_turn(earlier: WindowItem, later: WindowItem, items: Sequence[WindowItem]) -> bool:
-    """Whether the assistant made two calls before anybody else came to word."""
-    message_id = earlier.entry.message_id
-    if message_id is not None or later.entry.message_id is not None:
-        return message_id == later.entry.message_id
-    at = min(bisect_left(items, later.position, key=_position), len(items) - 1)  # or still to come
-    while items[at].entry.role == "assistant" and items[at] is not earlier:
-        at -= 1
-    return items[at] is earlier
-
-
-def _each(calls: _Calls) -> Iterable[WindowItem]:
-    return (calls,) if isinstance(calls, WindowItem) else chain.from_iterable(calls)
-
-
-def _first(calls: _Calls | None) -> WindowItem | None:
-    """The first of the newest turn: what an earlier turn still waits for has been passed over."""
-    return next(iter(calls[-1])) if isinstance(calls, list) else calls
-
-
-def _first_named(
-    queues: dict[str | None, _Calls], name: str | None, items: Sequence[WindowItem]
-) -> WindowItem | None:
-    """The one to answer of a name; of any name where the result has none."""
-    if name is not None:
-        return _first(queues.get(name))
-    firsts = sorted(filter(None, map(_first, queues.values())), key=_position)
-    return next((call for call in firsts if _of_one_turn(call, firsts[-1], items)), None)
-
-
-def _position(slot: WindowItem) -> int:
-    return slot.position
-
-
-class Window:
-    """The fold of a session's records up to `head`: the part that a context is built from."""
-
-    __slots__ = (
-        "_call_ids", "_exchanges", "_growing", "_messages", "_open", "_repeats", "epoch", "head", "items",
-        "tokens",
-    )  # fmt: skip
-
-    def __init__(self) -> None:
-        self.head = 0
-        self.epoch = 0
-        self._reset()
-
-    def _reset(self) -> None:
-        self.tokens = 0
-        self.items: list[WindowItem] = []  # the active entries in order; read it, do not keep it
-        self._exchanges: list[Exchange] = []
-        # The slots of the last exchange while it grows, perhaps long: its tuple is made when asked for.
-        self._growing: list[WindowItem] | None = None
-        # Made when the first call or shared message comes: many sessions have neither.
-        self._open: OpenCalls | None = None
-        self._messages: dict[str, WindowItem] | None = None
-        self._call_ids: dict[str, int] | None = None
-        self._repeats = False  # whether a call carries the id of an earlier one
-
-    @classmethod
-    def from_snapshot(cls, snapshot: Snapshot) -> Window:
-        """The window that a store has kept."""
-        window = cls()
-        window.reshape(
-            (_slot_of(place, record) for place, record in snapshot.window),
-            snapshot.head,
-            snapshot.epoch,
-        )
-        return window
-
-    @property
     def exchanges(self) -> list[Exchange]:
-        """The slots by what one may cut; read it, do not keep it."""
-        if self._growing is not None:
-            self._write_down(self._growing)
-        return self._exchanges
+        """Return the exchanges of the paired items."""
+        made = self._exchanges
+        ends = [*self._starts[len(made) + 1 :], self._paired]
+        for start, end in zip(self._starts[len(made) :], ends, strict=False):
+            made.append(_exchange(self._items[start:end]))
+        return made
 
-    @property
-    def pinned_tokens(self) -> int:
-        """How many of the tokens are those of pinned entries."""
-        return sum(
-            slot.tokens for one in self.exchanges if one.pinned for slot in one.items if slot.pinned
-        )
-
-    def _write_down(self, growing: Sequence[WindowItem]) -> None:
-        """Gives the last exchange the slots that it has by now."""
-        last = self._exchanges[-1]
-        if len(growing) > len(last.items):
-            last.items = tuple(growing)
-
-    def find(self, entry_id: str) -> WindowItem | None:
-        """The slot that shows this entry, the newest first looked at; None where none does."""
-        return next((slot for slot in reversed(self.items) if slot.entry.id == entry_id), None)
-
-    def add(self, entry: Entry, pinned: bool, price: int | None = None) -> None:
-        """Appends an added entry; its seq is its position and the window's new head.
-
-        It costs its own count, or `price` where another counter is in use.
-        """
-        tokens = entry.token_count.tokens if price is None else price
-        self.push(WindowItem(entry, entry.seq, tokens, pinned))
-        self.head = entry.seq
-
-    def push(self, slot: WindowItem) -> None:
-        """Puts a slot at the end and ties it to the exchange it belongs to."""
-        entry = slot.entry
-        alone = Exchange((slot,), slot.tokens, slot.pinned)
-        tied = None
-        if entry.type not in _LOOSE or entry.message_id is not None:
-            tied = self._tie(slot, alone)
-        if tied is None:
-            if self._growing is not None:
-                self._write_down(self._growing)
-                self._growing = None
-            self._exchanges.append(alone)
-        else:
-            self._join(tied, alone)
-        self.items.append(slot)
-        self.tokens += slot.tokens
-
-    def _join(self, tied: WindowItem, alone: Exchange) -> None:
-        """Puts a new slot into the exchange of one that it is tied to, and all that stands between."""
-        exchanges = self._exchanges
-        at = len(exchanges) - 1
-        while exchanges[at].items[0].position > tied.position:
-            at -= 1
-        joined, later = exchanges[at], [alone]
-        if len(joined.items) == 1 and at == len(exchanges) - 1 and self._growing is None:
-            joined.count(alone)  # a call and its result, as most are
-            joined.items += alone.items
-            return
-        if self._growing is None or at < len(exchanges) - 1:
-            later = [*self.exchanges[at + 1 :], alone]
-            del exchanges[at + 1 :]
-            self._growing = list(joined.items)
-        for exchange in later:
-            joined.count(exchange)
-            self._growing += exchange.items
-
-    def reshape(
-        self,
-        items: Iterable[WindowItem],
-        head: int,
-        epoch: int,
-        touched: tuple[int, int] | None = None,
-    ) -> None:
-        """Takes a new list of slots, as one change of shape.
-
-        `touched` is the stretch of the slots as they were outside of which nothing changes; what
-        lies outside keeps its exchanges.
-        """
-        listed = list(items)
-        if touched is None or not self._patch(listed, *touched):
-            self._reset()
-            for slot in listed:
-                self.push(_untied(slot))
-        self.head = head
-        self.epoch = epoch
-
-    def _patch(self, items: list[WindowItem], start: int, stop: int) -> bool:
-        """Ties anew only what was touched; False, with nothing changed, where ties may go beyond."""
-        exchanges = self.exchanges
-        if self._repeats or not exchanges or (self._open is not None and self._open.crowded):
-            return False
-        first = begin = 0
-        while begin + len(exchanges[first].items) <= start:
-            begin += len(exchanges[first].items)
-            first += 1
-        last, end = first, begin
-        while end < stop:
-            end += len(exchanges[last].items)
-            last += 1
-        stays = len(self.items) - end
-        between = Window()
-        for slot in items[begin : len(items) - stays]:
-            between.push(_untied(slot))
-        before, after = exchanges[first:last], between.exchanges
-        if any(one.unanswered for one in before) or not all(one.is_closed for one in after):
-            return False
-        edges = [*exchanges[first - 1 : first], *after, *exchanges[last : last + 1]]
-        if _may_join(edges[:2]) or _may_join(edges[-2:]):
-            return False
-        self._forget([slot.entry for exchange in before for slot in exchange.items])
-        if between._messages:
-            self._messages = {**(self._messages or {}), **between._messages}
-        if between._call_ids:
-            self._call_ids = {**(self._call_ids or {}), **between._call_ids}
-        self.items = items
-        self._exchanges = [*exchanges[:first], *after, *exchanges[last:]]
-        self._growing = None
-        self.tokens += between.tokens - sum(exchange.tokens for exchange in before)
-        return True
-
-    def _forget(self, entries: Iterable[Entry]) -> None:
-        """Lets go of the ids by which entries could have tied others."""
-        call_ids, messages = self._call_ids or {}, self._messages or {}
-        for entry in entries:
-            if entry.message_id is not None:
-                messages.pop(entry.message_id, None)
-            if entry.type == "tool_call" and entry.call_id is not None:
-                call_ids.pop(entry.call_id, None)
-
-    def only_system(self) -> bool:
-        """Whether nothing but system messages is in the window: the head of a session."""
-        return all(
-            slot.entry.role == "system" and slot.entry.type == "message" for slot in self.items
-        )
-
-    def _tie(self, slot: WindowItem, alone: Exchange) -> WindowItem | None:
-        """The earliest slot that must stay with this one, and the links between the two."""
-        entry = slot.entry
-        kind = entry.type
+    def _tie(self, number: int) -> WindowItem | None:
+        """Return the earliest item that an item belongs with, if any, and link a result to its call."""
+        item = self._items[number]
+        item.result, item.answers, item.nth = None, False, 0
+        entry = item.entry
         tied: WindowItem | None = None
-        if kind == "tool_result":
-            alone.results = 1
-            tied = self._answer(slot, alone)
-        elif kind == "tool_call":
-            alone.unanswered = 1
-            tied = self._register(slot)
-        message_id = entry.message_id
-        if message_id is not None:
-            if self._messages is None:
-                self._messages = {}
-            first = self._messages.setdefault(message_id, slot)
-            if first is not slot and (tied is None or first.position < tied.position):
+        if entry.role != "assistant":
+            self._others += 1
+        if entry.type == "tool_result":
+            tied = self._answer(item)
+        elif entry.type == "tool_call":
+            tied = self._register(item, self._items[number - 1] if number else None)
+        if entry.message_id is not None:
+            first = self._messages.setdefault(entry.message_id, item)
+            if first is not item and (tied is None or first.position < tied.position):
                 tied = first
         return tied
 
-    def _answer(self, result: WindowItem, alone: Exchange) -> WindowItem | None:
-        call = self.open_call(result.entry.call_id, result.entry.name)
-        if call is not None and self._open is not None:
-            self._open.close(call)
+    def _answer(self, result: WindowItem) -> WindowItem | None:
+        call = self.open_calls.first(result.entry.call_id, result.entry.name)
+        if call is not None:
+            self.open_calls.close(call)
             call.result = result
             result.answers = True
-            alone.unanswered = -1  # of the exchange that this one goes into
         return call
 
-    def open_call(self, call_id: str | None, name: str | None) -> WindowItem | None:
-        """The open call that a result with this id answers, or without one, of this name.
-
-        A result without an id goes to a call without one where there is such a call.
-        """
-        return None if self._open is None else self._open.first(call_id, name, self.items)
-
-    def _register(self, call: WindowItem) -> WindowItem | None:
-        """Opens a call; a call without ids that directly follows another runs in parallel with it."""
-        if self._open is None:
-            self._open = OpenCalls()
-        self._open.open(call, self.items)
+    def _register(self, call: WindowItem, previous: WindowItem | None) -> WindowItem | None:
+        """Open a call; without a message id, it runs in parallel with a call directly before it."""
         entry = call.entry
+        self.open_calls.open(call, self._others if entry.message_id is None else entry.message_id)
         if entry.call_id is not None:
-            if self._call_ids is None:
-                self._call_ids = {}
-            call.nth = self._call_ids.get(entry.call_id, 0)
-            self._call_ids[entry.call_id] = call.nth + 1
-            if call.nth:
-                self._repeats = True
-        previous = self.items[-1] if self.items else None
-        return previous if previous is not None and _parallel(previous.entry, entry) else None
+            call.nth = self._calls.get(entry.call_id, 0)
+            self._calls[entry.call_id] = call.nth + 1
+        parallel = (
+            previous is not None
+            and previous.entry.type == "tool_call"
+            and previous.entry.message_id is None
+            and entry.message_id is None
+        )
+        return previous if parallel else None
 
 
-def _parallel(previous: Entry, entry: Entry) -> bool:
-    """Whether a call that directly follows another was made in parallel with it."""
-    return (
-        entry.type == "tool_call"
-        and previous.type == "tool_call"
-        and entry.message_id is None
-        and previous.message_id is None
-    )
+class Window:
+    """The active entries of a session at `head`, in order: the part that contexts are built from."""
+
+    __slots__ = ("_by_id", "_pairing", "epoch", "head", "items", "tokens")
+
+    def __init__(self, items: Iterable[WindowItem] = (), head: int = 0, epoch: int = 0) -> None:
+        self.items = list(items)  # read it, do not change it
+        self.head = head
+        self.epoch = epoch
+        self.tokens = sum(item.tokens for item in self.items)
+        self._by_id = {item.entry.id: item for item in self.items}
+        self._pairing: _Pairing | None = None
+
+    @classmethod
+    def from_snapshot(cls, snapshot: Snapshot) -> Window:
+        """Return the window that a store has kept."""
+        items = [_stored(place, record) for place, record in snapshot.window]
+        return cls(items, snapshot.head, snapshot.epoch)
+
+    def copy(self) -> Window:
+        """Return a window of the same items."""
+        return Window(self.items, self.head, self.epoch)
+
+    def priced(self, price: Price) -> Window:
+        """Return a window of the same entries with other prices."""
+        return Window(priced(self.items, price), self.head, self.epoch)
+
+    @property
+    def exchanges(self) -> list[Exchange]:
+        """The exchanges in order; read the list, do not keep it."""
+        return self._paired().exchanges()
+
+    @property
+    def pinned_tokens(self) -> int:
+        """The tokens of the pinned entries."""
+        return sum(item.tokens for item in self.items if item.pinned)
+
+    def find(self, entry_id: str) -> WindowItem | None:
+        """Return the item of an active entry."""
+        return self._by_id.get(entry_id)
+
+    def index(self, item: WindowItem) -> int:
+        """Return the index of one of the items."""
+        return bisect_left(self.items, item.position, key=_position)
+
+    def open_call(self, call_id: str | None, name: str | None) -> WindowItem | None:
+        """Return the call that a result with this id answers, or without an id, of this name."""
+        return self._paired().open_calls.first(call_id, name)
+
+    def only_system(self) -> bool:
+        """Return whether the window has nothing but system messages, as at the start of a session."""
+        return all(
+            item.entry.role == "system" and item.entry.type == "message" for item in self.items
+        )
+
+    def _paired(self) -> _Pairing:
+        pairing = self._pairing or _Pairing(self.items)
+        self._pairing = None  # an interruption leaves no pairing that is half done
+        pairing.catch_up()
+        self._pairing = pairing
+        return pairing
+
+    # ------------------------------------------------------------ changes
+
+    def add(self, entry: Entry, tokens: int) -> None:
+        """Append an added entry; its seq is its position and the window's new head."""
+        self.push(WindowItem(entry, entry.seq, tokens, entry.pinned))
+        self.head = entry.seq
+
+    def push(self, item: WindowItem) -> None:
+        """Append an item."""
+        self.items.append(item)
+        self._by_id[item.entry.id] = item
+        self.tokens += item.tokens
+
+    def replace(self, start: int, stop: int, items: Sequence[WindowItem]) -> None:
+        """Replace the items from `start` to before `stop`."""
+        for item in self.items[start:stop]:
+            self._by_id.pop(item.entry.id, None)
+            self.tokens -= item.tokens
+        for item in items:
+            self._by_id[item.entry.id] = item
+            self.tokens += item.tokens
+        self.items[start:stop] = items
+        self._pairing = None
+
+    def insert(self, items: Sequence[WindowItem]) -> None:
+        """Insert items, which are in order, at their positions."""
+        if not items:
+            return
+        start, stop = self.index(items[0]), self.index(items[-1])
+        self.replace(start, stop, sorted([*self.items[start:stop], *items], key=_position))
+
+    def remove(self, ids: Iterable[str]) -> None:
+        """Remove entries; ids of other entries are ignored."""
+        for entry_id in ids:
+            item = self.find(entry_id)
+            if item is not None:
+                at = self.index(item)
+                self.replace(at, at + 1, ())
+
+    def pin(self, entry_id: str, on: bool) -> None:
+        """Pin or unpin an entry. Raises `EntryNotFound` unless it is active."""
+        item = self.find(entry_id)
+        if item is None:
+            raise EntryNotFound(
+                f"entry {entry_id!r} is not active in this session's window, so it cannot be pinned or "
+                "unpinned (a compressed entry: undo its compression first)"
+            )
+        at = self.index(item)
+        self.replace(at, at + 1, [msgspec.structs.replace(item, pinned=on)])
+
+    def clear(self) -> None:
+        """Remove all entries."""
+        self.replace(0, len(self.items), ())
+
+    def advance(self, head: int, epoch: int) -> None:
+        """Set the place in the log that the window is at."""
+        self.head = head
+        self.epoch = epoch
 
 
-def _may_join(neighbours: Sequence[Exchange]) -> bool:
-    """Whether calls that now follow each other directly were made in parallel."""
-    return len(neighbours) == 2 and _parallel(
-        neighbours[0].items[-1].entry, neighbours[1].items[0].entry
-    )
+def _position(item: WindowItem) -> int:
+    return item.position
 
 
-def _untied(slot: WindowItem) -> WindowItem:
-    """The slot as it is before it is put into a window."""
-    slot.result = None
-    slot.answers = False
-    slot.nth = 0
-    return slot
+def priced(items: Iterable[WindowItem], price: Price) -> list[WindowItem]:
+    """Return the items with other prices."""
+    return [msgspec.structs.replace(item, tokens=price(item.entry)) for item in items]
 
 
-def _slot_of(place: StoredItem, record: Record) -> WindowItem:
-    """A slot from what a store keeps of it."""
+def _stored(place: StoredItem, record: Record) -> WindowItem:
+    """Return the item of a stored one and its record."""
     if isinstance(record, Compressed):
         entry = record.replacements[place.index].entry
         compression: str | None = record.id
@@ -478,52 +341,3 @@ def _slot_of(place: StoredItem, record: Record) -> WindowItem:
     entry = msgspec.structs.replace(entry, seq=place.seq, replacement=replacement)
     tokens = entry.token_count.tokens
     return WindowItem(entry, place.position, tokens, place.pinned, place.index, compression)
-
-
-def compress_slots(items: Sequence[WindowItem], record: Compressed, seq: int) -> list[WindowItem]:
-    """The window with the replacements of `record` (which has or will have `seq`) in place.
-
-    Raises `Refused` unless every run is active, contiguous, unpinned and disjoint from the others.
-    """
-    return replaced_in(items, record, seq)[0]
-
-
-def replaced_in(
-    items: Sequence[WindowItem], record: Compressed, seq: int
-) -> tuple[list[WindowItem], tuple[int, int]]:
-    """What `compress_slots` gives, and the stretch of `slots` outside of which nothing changes."""
-    places = {slot.entry.id: at for at, slot in enumerate(items)}
-    runs = [
-        (places.get(item.ids[0], -1) if item.ids else -1, number)
-        for number, item in enumerate(record.replacements)
-    ]
-    runs.sort()
-    if not runs or runs[0][0] < 0:
-        missing = record.replacements[runs[0][1]].ids[:1] if runs else ()
-        raise Refused(f"a run to be replaced is not in the window: it begins with {missing}")
-    result: list[WindowItem] = []
-    done = 0
-    for at, number in runs:
-        item = record.replacements[number]
-        if at < done:
-            raise Refused(f"two runs to be replaced overlap at entry {item.ids[0]}")
-        run = items[at : at + len(item.ids)]
-        _check_run(run, item.ids)
-        result += items[done:at]
-        if item.entry is not None:
-            entry = msgspec.structs.replace(item.entry, seq=seq, replacement=number + 1)
-            tokens = entry.token_count.tokens
-            result.append(WindowItem(entry, run[0].position, tokens, False, number, record.id))
-        done = at + len(run)
-    result += items[done:]
-    return result, (runs[0][0], done)
-
-
-def _check_run(run: Sequence[WindowItem], ids: Sequence[str]) -> None:
-    for slot, entry_id in zip(run, ids, strict=False):
-        if slot.entry.id != entry_id:
-            raise Refused(f"the run to be replaced is not contiguous at entry {entry_id}")
-        if slot.pinned:
-            raise Refused(f"entry {entry_id} is pinned")
-    if len(run) != len(ids):
-        raise Refused(f"the run to be replaced goes beyond the window at entry {ids[len(run)]}")

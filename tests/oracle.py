@@ -1,6 +1,6 @@
 """A second, plain reading of the rules of the log, to compare memman with.
 
-It shares no code with `memman.window` or `memman.history`: dictionaries, no slots, nothing kept up to date.
+It shares no code with `memman.window` or `memman.log`: dictionaries, no slots, nothing kept up to date.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ LAYERS = {
     "about": 0, "extents": 0, "unseen": 0, "circuit_breaker": 0, "threads": 0,
     "summary_metadata": 1,
     "records": 1, "protocols": 1, "window": 1, "events": 1, "hookspecs": 1, "plugins": 1,
-    "new_entries": 1, "history": 1, "signals": 1, "tables": 1, "results": 1, "runtime": 1,
+    "new_entries": 1, "log": 1, "signals": 1, "tables": 1, "results": 1, "runtime": 1,
     "arguments": 1, "notebooks": 1,
     "counting": 2, "compression": 2, "formats": 2, "stores": 2, "archive": 2,
     "summarizers": 3, "providers": 3,
@@ -35,7 +35,7 @@ LAYERS = {
 }  # fmt: skip
 ORDER_IN_LAYER_1 = (
     "summary_metadata",
-    "records", "protocols", "window", "history", "runtime", "signals", "events", "notebooks",
+    "records", "protocols", "window", "log", "runtime", "signals", "events", "notebooks",
     "results", "hookspecs", "plugins", "arguments",
 )  # fmt: skip
 THIRD_PARTY = {"blinker", "cachetools", "msgspec", "pluggy"}

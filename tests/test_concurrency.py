@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 
 import memman
 from memman import AsyncMemoryManager, MemmanError, MemoryConfig, MemoryManager, events
-from memman.history import History
+from memman.log import History
 from memman.records import Added, Compressed, Record
 from memman.session import compressing
 from memman.stores import MemoryStore

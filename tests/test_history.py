@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memman import Entry, EntryNotFound, MemoryConfig, MemoryManager, Refused
-from memman.history import History
-from memman.records import Added, Compressed, Record, Replacement
+from memman.log import History
+from memman.records import Added, Compressed, Deleted, Record, Replacement
 from tests.examples import examples
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -225,14 +225,14 @@ def test_summaries_folded_a_thousand_times_over_are_read_undone_and_deleted_like
                        tokens_after=0),
         ]  # fmt: skip
     history = History.of(enumerate(records, 1))
-    assert [entry.id for entry in history.originals(f"s{deep - 1}")] == [
+    assert [entry.id for entry in history.originals([f"s{deep - 1}"])] == [
         entry.id for entry in added
     ]
     assert {entry.summary_id for entry in history.entries()} == {f"s{deep - 1}"}
     assert history.outermost("e0") == f"c{deep - 1}"
     assert history.undo_order("c1") == [f"c{number}" for number in range(deep - 1, 0, -1)]
-    slots, _, _ = history.without({"e0"})
-    assert [slot.entry.id for slot in slots] == [entry.id for entry in added[1:]]
+    history.apply(len(records) + 1, Deleted(id="d", at=BEGIN, ids=("e0",)))
+    assert [item.entry.id for item in history.items] == [entry.id for entry in added[1:]]
 
 
 def undo_in_order(memory: MemoryManager, made: list[str], wanted: str) -> None:

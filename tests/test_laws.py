@@ -63,13 +63,13 @@ from memman import (
     events,
 )
 from memman.formats.rules import check
-from memman.history import History
+from memman.log import History, LogState
 from memman.protocols import Appended
 from memman.records import Added, Compressed, Record, encode
 from memman.session.compressing import Compressing
 from memman.stores import MemoryStore, SQLiteStore, sqlite_tables
 from memman.testing import FakeClock, record_events, sequential_ids
-from memman.window import WindowItem, replaced_in
+from memman.window import WindowItem
 from tests.examples import examples
 from tests.kinds import InFile, InMemory, InPostgres, Kind
 from tests.oracle import Oracle
@@ -1052,17 +1052,17 @@ def test_the_laws_catch_a_store(
 @pytest.mark.long
 def test_the_laws_catch_a_session_that_commits_the_window_of_its_plan(monkeypatch):
     real_view, real_commit = Compressing._view, Compressing._commit
-    planned: dict[int, list[WindowItem]] = {}
+    planned: dict[int, LogState] = {}
 
     def view(session: Compressing, *args: Any, **keywords: Any) -> Any:
-        planned[id(session)] = list(session._window.items)
+        planned[id(session)] = session._state.copy()
         return real_view(session, *args, **keywords)
 
-    async def commit(session: Compressing, record: Record, slots: Any, touched: Any = None) -> None:
+    async def commit(session: Compressing, record: Record, state: LogState) -> None:
         if isinstance(record, Compressed):
-            head = session._window.head
-            slots, touched = replaced_in(planned[id(session)], record, head + 1)
-        await real_commit(session, record, slots, touched)
+            state = planned[id(session)]
+            state.apply(session._window.head + 1, record)
+        await real_commit(session, record, state)
 
     monkeypatch.setattr(Compressing, "_view", view)
     monkeypatch.setattr(Compressing, "_commit", commit)
@@ -1072,20 +1072,24 @@ def test_the_laws_catch_a_session_that_commits_the_window_of_its_plan(monkeypatc
 
 @pytest.mark.long
 def test_the_laws_catch_a_summary_that_lands_on_whatever_is_left_of_its_plan(monkeypatch):
-    def landed(slots: list[WindowItem], record: Compressed, seq: int) -> Any:
+    real_after = Compressing._after
+
+    def landed(session: Compressing, record: Record, *unfoldings: Any) -> LogState:
         try:
-            return replaced_in(slots, record, seq)
+            return real_after(session, record, *unfoldings)
         except Refused:
-            named = {name for item in record.replacements for name in item.ids}
-            kept = [slot for slot in slots if slot.entry.id not in named]
+            assert isinstance(record, Compressed)
+        seq, window = session._window.head + 1, session._window.copy()
+        window.remove(name for item in record.replacements for name in item.ids)
         made = [
             WindowItem(msgspec.structs.replace(item.entry, seq=seq), number - 1_000,
                  item.entry.token_count.tokens, False, number, record.id)
             for number, item in enumerate(record.replacements)
             if item.entry is not None
         ]  # fmt: skip
-        return [*made, *kept], None
+        window.replace(0, 0, made)
+        return LogState(window, session._totals.after(seq, record))
 
-    monkeypatch.setattr("memman.session.compressing.replaced_in", landed)
+    monkeypatch.setattr(Compressing, "_after", landed)
     with pytest.raises((AssertionError, MemmanError, IndexError)):
         run_state_machine_as_test(MeddledLaws, settings=HUNT)

@@ -1,8 +1,7 @@
 """The window: how calls and results find each other, and where one may cut."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from itertools import takewhile
 from typing import Any
 
 import msgspec
@@ -12,8 +11,9 @@ from hypothesis import strategies as st
 
 from memman.entries import Entry, TokenCount
 from memman.errors import Refused
+from memman.log import LogState
 from memman.records import Compressed, Replacement
-from memman.window import Window, WindowItem, compress_slots
+from memman.window import Window, WindowItem
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -39,12 +39,12 @@ def result(name: str, call_id: str | None = None, tool: str | None = "find", **m
 
 
 def window(*entries: Entry, pinned: Sequence[str] = ()) -> Window:
-    made = Window()
     items = [
         WindowItem(one, number, one.token_count.tokens, one.id in pinned)
         for number, one in enumerate(entries, 1)
     ]
-    made.reshape(items, len(items), 0)
+    made = Window(items, len(items))
+    assert made.exchanges is not None  # pairs the items
     return made
 
 
@@ -55,6 +55,7 @@ def groups(of: Window) -> list[str]:
 
 def pairs(of: Window) -> dict[str, str | None]:
     """The result of each call, and for each result without a call in the window None."""
+    assert of.exchanges is not None  # pairs the items
     calls = {
         item.entry.id: item.result.entry.id if item.result else None
         for item in of.items
@@ -293,43 +294,26 @@ def told(of: Window) -> list[Any]:
     ]
 
 
-def touched_by(before: Sequence[WindowItem], after: Sequence[WindowItem]) -> tuple[int, int]:
-    """The smallest stretch of `before` outside of which `after` has the very same slots."""
-
-    def same(pairs: Iterable[tuple[WindowItem, WindowItem]]) -> int:
-        return sum(1 for _ in takewhile(lambda pair: pair[0] is pair[1], pairs))
-
-    start = same(zip(before, after, strict=False))
-    end = same(zip(reversed(before[start:]), reversed(after[start:]), strict=False))
-    return start, len(before) - end
-
-
 REPLACING = st.sampled_from(["summary", "stub", "drop", "odd"])
 
 
 @given(KINDS, st.lists(st.tuples(st.integers(0, 19), st.integers(1, 4), REPLACING)), KINDS)
-def test_a_patched_window_is_as_if_every_entry_was_tied_anew(
+def test_replacing_entries_is_the_same_as_a_new_window(
     kinds: list[str], runs: list[tuple[int, int, str]], later: list[str]
 ) -> None:
-    entries = of_kinds(kinds)
-    made = window(*entries)
-    items = list(made.items)
+    made = window(*of_kinds(kinds))
     for at, length, method in runs:
-        stop = min(at + length, len(items)) if method in ("summary", "drop") else at + 1
-        if at < len(items):
-            old = items[at]
+        stop = min(at + length, len(made.items)) if method in ("summary", "drop") else at + 1
+        if at < len(made.items):
+            old = made.items[at]
             by = {
                 "summary": entry(f"s{old.entry.id}", "summary", "system"),
                 "stub": msgspec.structs.replace(old.entry, id=f"x{old.entry.id}"),
                 "odd": result(f"o{old.entry.id}", "1"),
             }
             replaced = [WindowItem(by[method], old.position, 1)] if method != "drop" else []
-            items = [*items[:at], *replaced, *items[stop:]]
-    anew = [WindowItem(one.entry, one.position, one.tokens, one.pinned) for one in items]
-    touched = touched_by(made.items, items) if runs and made.items != items else None
-    made.reshape(items, 30, 1, touched)
-    fresh = Window()
-    fresh.reshape(anew, 30, 1)
+            made.replace(at, stop, replaced)
+    fresh = Window([WindowItem(one.entry, one.position, one.tokens, one.pinned) for one in made.items])
     assert told(made) == told(fresh)
     assert made.tokens == fresh.tokens
     for number, one in enumerate(of_kinds(later), 30):
@@ -349,6 +333,11 @@ def compressed(*replacements: Replacement) -> Compressed:
     )
 
 
+def compress(made: Window, record: Compressed) -> list[WindowItem]:
+    LogState(made).apply(9, record)
+    return made.items
+
+
 def shown(items: Sequence[WindowItem]) -> list[tuple[str, int]]:
     return [(item.entry.id, item.position) for item in items]
 
@@ -356,15 +345,14 @@ def shown(items: Sequence[WindowItem]) -> list[tuple[str, int]]:
 def test_a_replacement_stands_at_the_smallest_place_of_its_run() -> None:
     made = window(*map(entry, "abcde"))
     record = compressed(Replacement(("b", "c"), entry("s", "summary", "system"), "summary"))
-    items = compress_slots(made.items, record, 9)
+    items = compress(made, record)
     assert shown(items) == [("a", 1), ("s", 2), ("d", 4), ("e", 5)]
     assert (items[1].entry.seq, items[1].compression, items[1].index) == (9, "k", 0)
     assert not items[1].pinned
 
 
 def test_a_run_replaced_by_nothing_is_gone() -> None:
-    items = compress_slots(
-        window(*map(entry, "abc")).items, compressed(Replacement(("a", "b"), None, "drop")), 9
+    items = compress(window(*map(entry, "abc")), compressed(Replacement(("a", "b"), None, "drop"))
     )
     assert shown(items) == [("c", 3)]
 
@@ -374,7 +362,7 @@ def test_several_runs_are_replaced_at_once() -> None:
         Replacement(("a",), entry("x"), "stub"),
         Replacement(("c", "d"), entry("y"), "summary"),
     )
-    items = compress_slots(window(*map(entry, "abcde")).items, record, 9)
+    items = compress(window(*map(entry, "abcde")), record)
     assert shown(items) == [("x", 1), ("b", 2), ("y", 3), ("e", 5)]
 
 
@@ -394,7 +382,7 @@ def test_a_run_that_is_not_there_as_planned_is_refused(ids: tuple[str, ...], nam
     made = window(*map(entry, "abcpe"), pinned=["p"])
     before = shown(made.items)
     with pytest.raises(Refused, match=named):
-        compress_slots(made.items, compressed(Replacement(ids, entry("s"), "summary")), 9)
+        compress(made, compressed(Replacement(ids, entry("s"), "summary")))
     assert shown(made.items) == before
 
 
@@ -404,9 +392,9 @@ def test_runs_that_overlap_are_refused() -> None:
         Replacement(("b", "c"), entry("y"), "summary"),
     )
     with pytest.raises(Refused):
-        compress_slots(window(*map(entry, "abc")).items, record, 9)
+        compress(window(*map(entry, "abc")), record)
 
 
 def test_no_replacements_are_refused() -> None:
     with pytest.raises(Refused):
-        compress_slots(window(*map(entry, "abc")).items, compressed(), 9)
+        compress(window(*map(entry, "abc")), compressed())

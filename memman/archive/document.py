@@ -21,7 +21,7 @@ from memman.display import safe_repr
 from memman.entries import Entry, check_id
 from memman.errors import EntryNotFound, InvalidInput, Refused, StateError
 from memman.extents import check_extent
-from memman.history import History
+from memman.log import History
 from memman.protocols import StoredItem
 from memman.records import (
     Added,
@@ -150,7 +150,7 @@ def state_of(
 def summaries_of(history: History) -> list[Summary]:
     """The summaries in force, in the window's order."""
     return [
-        summary_of(item, history.originals(item.entry.id))
+        summary_of(item, history.originals([item.entry.id]))
         for item in history.items
         if item.entry.type == "summary"
     ]
@@ -309,7 +309,7 @@ def _true_totals(records: Sequence[Record]) -> tuple[Record, ...]:
     told: list[Record] = []
     for seq, record in enumerate(records, 1):
         if isinstance(record, Deleted):
-            _, entries, tokens = history.without(record.ids)
+            entries, tokens = history.lost(record.ids)
             record = msgspec.structs.replace(record, entries=entries, tokens=tokens)
         told.append(record)
         history.apply(seq, record)

@@ -10,7 +10,7 @@ import msgspec
 from memman.entries import Entry
 from memman.explain.history import CompressionState, LogHistory
 from memman.explain.values import KeptIn, Values
-from memman.history import History, speaker_of
+from memman.log import History, speaker_of
 from memman.records import Compressed, Replacement, ReplacementMethod
 
 
@@ -115,7 +115,7 @@ def _compared(
     known: Values,
     placed: dict[str, Entry],
 ) -> ComparedReplacement:
-    originals = tuple(history.unfolded(ids))
+    originals = tuple(history.originals(ids))
     entry = None if item.entry is None else placed[item.entry.id]
     return ComparedReplacement(
         method=item.method,

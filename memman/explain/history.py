@@ -14,7 +14,7 @@ from typing import Literal
 import msgspec
 
 from memman.entries import Entry, EntryType
-from memman.history import History
+from memman.log import History
 from memman.records import (
     Added,
     Cleared,

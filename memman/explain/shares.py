@@ -56,9 +56,12 @@ class Shares(msgspec.Struct, frozen=True, kw_only=True):
 
 def shares_of(items: Iterable[WindowItem]) -> Shares:
     """The shares of these slots of a window, in their order."""
-    window = _paired(items)
+    window = Window(items)
     named = {
-        item.result.entry.id: item.entry.name for item in window.items if item.result is not None
+        item.result.entry.id: item.entry.name
+        for exchange in window.exchanges
+        for item in exchange.items
+        if item.result is not None
     }
     tools: dict[str, Share] = {}
     sources: dict[str, Share] = {}
@@ -80,14 +83,6 @@ def shares_of(items: Iterable[WindowItem]) -> Shares:
         largest=tuple(_large(item, named) for item in ordered[:_LISTED]),
         advice=_advice(window, by_tool, by_source, ordered),
     )
-
-
-def _paired(items: Iterable[WindowItem]) -> Window:
-    """A window of these slots, in which every result is tied to its call."""
-    window = Window()
-    for item in items:
-        window.push(WindowItem(item.entry, item.position, item.tokens, item.pinned, item.index))
-    return window
 
 
 def _count(found: dict[str, Share], name: str, tokens: int) -> None:

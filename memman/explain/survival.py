@@ -9,7 +9,7 @@ import msgspec
 from memman.explain.comparison import with_pieces
 from memman.explain.history import LogHistory
 from memman.explain.values import KeptIn, Values
-from memman.history import History
+from memman.log import History
 from memman.records import Compressed, Replacement
 
 
@@ -81,5 +81,5 @@ class _Reading:
         # Let go of: what is behind it is behind another now, and is asked for again only after an undo.
         known = self._behind.pop(name, None)
         if known is None:
-            known = frozenset().union(*map(self._values.of, self.history.unfolded([name])))
+            known = frozenset().union(*map(self._values.of, self.history.originals([name])))
         return known

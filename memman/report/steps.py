@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from memman.explain import LogHistory
-from memman.history import History
+from memman.log import History
 from memman.records import SHAPES, Added, Compressed, Record
 
 Splice = tuple[int, int, list[int]]  # at this place this many go, and these come

@@ -47,7 +47,7 @@ class Adding(Automatic):
         async with self._lock:
             await self._prepare_for((entry,))
             records = self._added((entry,))
-            if entry_id is not None and self._era:
+            if entry_id is not None and self._totals.era:
                 await self._refuse_deleted(entry_id)
             appended = await self._append(records, named=entry_id is not None)
             if appended.fresh:

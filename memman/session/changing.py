@@ -10,7 +10,7 @@ import msgspec
 from memman import events
 from memman.counting import learn, model_key
 from memman.errors import EntryNotFound, StoreConflict
-from memman.history import History, pin_items
+from memman.log import LogState
 from memman.records import (
     Added,
     Cleared,
@@ -23,7 +23,6 @@ from memman.records import (
 )
 from memman.session.live import no_session
 from memman.session.reading import Reading
-from memman.window import WindowItem
 
 _REPLANS = 50  # how often a change is decided again after another was faster; it costs little
 
@@ -36,17 +35,14 @@ class Changing(Reading):
     async def undo(self, compression_id: str | None) -> str:
         """Takes a compression back, the latest by default."""
 
-        async def changed() -> tuple[Record, Sequence[WindowItem]]:
-            found = await self._unfolded(compression_id)
-            if found is None:
-                history = await self._history()
-                wanted = compression_id or history.latest()
-                found = wanted, history.undo(wanted)
-            wanted, items = found
+        async def changed() -> tuple[Record, LogState]:
+            history = await self._history()
             record = Undone(
-                id=self._shared.new_id(), at=self._shared.clock(), compression_id=wanted
+                id=self._shared.new_id(),
+                at=self._shared.clock(),
+                compression_id=compression_id or history.latest(),
             )
-            return record, self._counted(items)
+            return record, self._after(record, history.unfoldings(record))
 
         record = await self._retried(changed)
         assert isinstance(record, Undone)  # noqa: S101 - `changed` made it
@@ -60,25 +56,26 @@ class Changing(Reading):
             if item is not None and item.pinned == on:
                 return
         record = Pinned(id=self._shared.new_id(), at=self._shared.clock(), entry_id=entry_id, on=on)
-        await self._change(lambda: (record, pin_items(list(self._window.items), entry_id, on)))
+        await self._change(record)
 
     async def clear(self) -> None:
         """Empties the window and begins a new era."""
         record = Cleared(id=self._shared.new_id(), at=self._shared.clock())
-        await self._change(lambda: (record, []))
+        await self._change(record)
 
     async def delete(self, ids: Sequence[str]) -> None:
         """Removes entries for good, with everything that was made of them."""
         shared = self._shared
         wanted = tuple(dict.fromkeys(ids))
 
-        def change(history: History) -> tuple[Record, Sequence[WindowItem]]:
+        async def changed() -> tuple[Record, LogState]:
             self._erasing = frozenset(ids)  # due from the commit on, whatever comes between
-            items, entries, tokens = history.without(wanted)
+            history = await self._history()
+            entries, tokens = history.lost(wanted)
             record = Deleted(
                 id=shared.new_id(), at=shared.clock(), ids=wanted, entries=entries, tokens=tokens
             )
-            return record, items
+            return record, self._after(record, history.unfoldings(record))
 
         async with self._lock:
             await self.require()
@@ -93,7 +90,7 @@ class Changing(Reading):
         gone = deleted_in(log)
         wanted = tuple(name for name in wanted if name not in gone)
         if wanted:
-            await self._change_with_history(change)
+            await self._retried(changed)
         async with self._lock:
             self._erasing = frozenset(ids)
             await self._write(self._erase())
@@ -112,37 +109,22 @@ class Changing(Reading):
         self._forget()
         self.notice(events.SessionDeleted(session_id=self.id))
 
-    async def _change_with_history(
-        self, change: Callable[[History], tuple[Record, Sequence[WindowItem]]]
-    ) -> Record:
-        async def changed() -> tuple[Record, Sequence[WindowItem]]:
-            record, items = change(await self._history())
-            return record, self._counted(items)
+    async def _change(self, record: Record) -> None:
+        async def changed() -> tuple[Record, LogState]:
+            return record, self._after(record)
 
-        return await self._retried(changed)
-
-    def _counted(self, items: Sequence[WindowItem]) -> Sequence[WindowItem]:
-        """The slots with their tokens by the counter in use."""
-        for item in items:
-            item.tokens = self._meter.recount(item.entry)
-        return items
-
-    async def _change(self, change: Callable[[], tuple[Record, Sequence[WindowItem]]]) -> Record:
-        async def changed() -> tuple[Record, Sequence[WindowItem]]:
-            return change()
-
-        return await self._retried(changed)
+        await self._retried(changed)
 
     async def _retried(
-        self, change: Callable[[], Coroutine[Any, Any, tuple[Record, Sequence[WindowItem]]]]
+        self, change: Callable[[], Coroutine[Any, Any, tuple[Record, LogState]]]
     ) -> Record:
         """Commits a change of shape; when another process was faster, decides again on what is there."""
         for attempt in range(1 + _REPLANS):
             async with self._lock:
                 await self.require()
-                record, items = await change()
+                record, state = await change()
                 try:
-                    await self._write(self._commit(record, items))
+                    await self._write(self._commit(record, state))
                     break
                 except StoreConflict:
                     if attempt == _REPLANS:

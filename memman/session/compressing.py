@@ -51,7 +51,6 @@ from memman.session.reasons import (
     why_summarizer,
 )
 from memman.summarizers import Asker
-from memman.window import replaced_in
 
 logger = logging.getLogger("memman")
 
@@ -89,10 +88,11 @@ class Compressing(Asking):
     @property
     def _waits_after_undo(self) -> bool:
         """Whether too little was added since the caller undid a compression to redo it."""
-        if self._undone is None:
+        if self._totals.undone is None:
             return False
-        tokens, entries = self._undone
-        return not self._budget.fills_room(self._tokens - tokens, self._entries - entries, 1)
+        tokens, entries = self._totals.undone
+        added = self._totals.tokens - tokens, self._totals.entries - entries
+        return not self._budget.fills_room(*added, 1)
 
     # ------------------------------------------------------------ one at a time
 
@@ -267,20 +267,16 @@ class Compressing(Asking):
                     return None
                 await self._refresh()
                 try:
-                    window = self._window
-                    items, touched = replaced_in(window.items, record, window.head + 1)
+                    state = self._after(record)
                 except Refused:
                     return None
-                for slot in items:
-                    if slot.compression == record.id:  # the counter may be another one by now
-                        slot.tokens = self._meter.recount(slot.entry)
                 record = msgspec.structs.replace(
                     record,
-                    tokens_before=window.tokens,
-                    tokens_after=sum(slot.tokens for slot in items),
+                    tokens_before=self._window.tokens,
+                    tokens_after=state.window.tokens,
                 )
                 try:
-                    await self._write(self._commit(record, items, touched))
+                    await self._write(self._commit(record, state))
                 except StoreConflict:
                     continue  # another process was faster: the same plan, on what there is now
                 return record

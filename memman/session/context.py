@@ -239,7 +239,7 @@ class ContextBuilder:
         self._shared.warn_unknown(config)
         counter = self._shared.counter(config)
         budget = resolve_budget(config, self._shared.limits(asked.model))
-        return recounted(window, counter), counter, budget
+        return window.priced(counter.recount), counter, budget
 
     def around(self, window: Window, counter: TokenCounter) -> tuple[int, int]:
         """Return the tokens that the next context will have around its entries: fixed, and framing.
@@ -313,13 +313,8 @@ class ContextBuilder:
         if self._shared.redact is None:
             return window
         clean = partial(self._shared.redacted, outcome="the provider was not asked for a count")
-        copy = Window()
-        copy.reshape(
-            [_copied(slot, slot.tokens, clean(slot.entry)) for slot in window.items],
-            window.head,
-            window.epoch,
-        )
-        return copy
+        items = [_copied(slot, slot.tokens, clean(slot.entry)) for slot in window.items]
+        return Window(items, window.head, window.epoch)
 
     def reprice(self) -> None:
         """Builds the next context anew, though nothing was added."""
@@ -464,7 +459,6 @@ def _finished(plan: Generator[Any, Any, View]) -> View:
 
 def _window_of(view: View, epoch: int) -> Window:
     """A window that shows a view; not the session's, and never stored."""
-    window = Window()
     slots = [
         _copied(item.run[0], item.tokens)
         if item.method is None
@@ -473,25 +467,13 @@ def _window_of(view: View, epoch: int) -> Window:
         for item in group.items
         if item.entry is not None
     ]
-    window.reshape(slots, slots[-1].entry.seq if slots else 0, epoch)
-    return window
+    return Window(slots, slots[-1].entry.seq if slots else 0, epoch)
 
 
 def _copied(slot: WindowItem, tokens: int, entry: Entry | None = None) -> WindowItem:
     """A slot for another window, at its own price there: a window ties its slots to each other."""
     shown = entry or slot.entry
     return WindowItem(shown, slot.position, tokens, slot.pinned, slot.index, slot.compression)
-
-
-def recounted(window: Window, counter: TokenCounter) -> Window:
-    """The window priced by another counter."""
-    copy = Window()
-    copy.reshape(
-        [_copied(slot, counter.recount(slot.entry)) for slot in window.items],
-        window.head,
-        window.epoch,
-    )
-    return copy
 
 
 def _exceeded(required: int, available: int, window: Window, beside: int) -> BudgetExceeded:

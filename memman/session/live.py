@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
-from datetime import datetime
 from typing import Any, TypeVar
 
 import msgspec
@@ -19,10 +18,10 @@ from memman.counting import model_key, predicted
 from memman.display import did_you_mean
 from memman.entries import Entry, TokenCount, json_bytes
 from memman.errors import InvalidInput, MemmanError, SessionNotFound, StoreConflict, StoreError
-from memman.protocols import Appended, StoredItem
+from memman.log import LogState, Unfolding, own_count, places_for_commit
+from memman.protocols import Appended
 from memman.records import (
     NO_COST,
-    Added,
     Cleared,
     Compressed,
     Configured,
@@ -30,29 +29,25 @@ from memman.records import (
     Learned,
     Opened,
     Record,
-    Undone,
+    SessionTotals,
     UsageReported,
     deleted_in,
     tainted_by,
-    untrusted_after,
-    without_deleted,
 )
 from memman.runtime import Lock, SyncLock
 from memman.session.backoff import Backoff, Progress
-from memman.session.context import ContextBuilder, recounted
+from memman.session.context import ContextBuilder
 from memman.session.outbox import Telling
 from memman.session.shared import Shared
-from memman.window import Window, WindowItem
+from memman.window import Price, Window
 
 logger = logging.getLogger("memman")
 T = TypeVar("T")
 
 _PAGE = 1_000
 _ENTRY_BYTES = 1_000  # an entry's objects beside its text, in its window's slot and exchange
-_NOTHING_LEARNED: dict[str, Learned] = {}  # nor is this: what was learned is replaced
 _NO_ANCHORS: dict[str, CalibrationPoint] = {}
 _STORED_AS_TEXT = {"strategy": "a preset's name", "summary_prompt": "a template"}
-_NO_SETTINGS: dict[str, Any] = {}  # never changed: a session's settings are replaced, not edited
 
 
 class ProviderCount(msgspec.Struct, frozen=True):
@@ -85,33 +80,22 @@ class LiveWindow(Telling):
         "_config",
         "_confirmed",
         "_contexts",
-        "_cost",
-        "_entries",
-        "_era",
         "_erasing",
         "_fell_back",
         "_inflight",
-        "_last_counted",
-        "_learned",
         "_lock",
         "_meter",
-        "_nonce",
         "_owed",
         "_pace",
         "_past_entries",
         "_past_tokens",
         "_preparing",
         "_run",
-        "_settings",
         "_settled",
         "_spent",
-        "_tokens",
+        "_state",
         "_trigger",
-        "_undone",
-        "_untrusted",
-        "_usage",
         "_version",
-        "_window",
         "used",
     )  # fmt: skip
 
@@ -123,26 +107,15 @@ class LiveWindow(Telling):
         self.used = 0.0  # when; in the measure of whoever keeps the live sessions
         # Made when first needed: most sessions are never compressed and have nobody to tell.
         self._compress_lock: Lock | None = None
-        self._window = Window()
+        self._state = LogState()
         # Records handed to the store whose effect on the window is not sure. () asks for a reload, as where
         # nothing was ever recorded.
         self._inflight: tuple[Record, ...] | None = ()
-        self._settings = _NO_SETTINGS
-        self._untrusted: frozenset[str] = frozenset()
-        self._nonce = ""
-        self._era = 0  # the seq of the last clear
         self._version = -1
-        self._entries = self._tokens = 0
-        # The totals at the newest undo; None if a compression came after.
-        self._undone: tuple[int, int] | None = None
-        self._cost = NO_COST
         # On no record yet: what the compression under way, or the last one, took, and what those took
         # that came to nothing. The next that lands has it all.
         self._spent = self._owed = NO_COST
-        self._last_counted: datetime | None = None
-        self._usage: UsageReported | None = None
         self._past_entries = self._past_tokens = 0  # given before what the totals count
-        self._learned = _NOTHING_LEARNED
         self._anchors = _NO_ANCHORS
         self._confirmed: ProviderCount | None = None
         self._run: object | None = None
@@ -152,6 +125,19 @@ class LiveWindow(Telling):
         self._pace: Backoff | None = None
         self._contexts: ContextBuilder | None = None
         self._configure()
+
+    @property
+    def _window(self) -> Window:
+        return self._state.window
+
+    @property
+    def _totals(self) -> SessionTotals:
+        return self._state.totals
+
+    @property
+    def _learned(self) -> dict[str, Learned]:
+        """What the reports have taught of each model, by its key."""
+        return {model_key(model): each for model, each in self._totals.learned.items()}
 
     @property
     def idle(self) -> bool:
@@ -172,7 +158,7 @@ class LiveWindow(Telling):
         shared = self._shared
         version = shared.version  # before them: another thread may change them meanwhile
         try:
-            settled = shared.settled(self._settings, self._untrusted)
+            settled = shared.settled(self._totals.settings, self._totals.untrusted)
         except MemmanError as error:
             # The session's own settings do not go with the manager's: reading must not fail on that.
             logger.warning("settings of session %s are left aside: %s", self.id, error)
@@ -187,7 +173,7 @@ class LiveWindow(Telling):
     @property
     def settings(self) -> Mapping[str, Any]:
         """What this session has settled for itself."""
-        return self._settings
+        return self._totals.settings
 
     async def configure(self, changes: Mapping[str, Any]) -> None:
         """Changes settings of this session alone; they persist with it."""
@@ -201,7 +187,8 @@ class LiveWindow(Telling):
         async with self._lock:
             await self._refresh()
             # Together, so that what is set may repair what was stored.
-            together = {**shared.effective(self._settings, self._untrusted), **plain}
+            totals = self._totals
+            together = {**shared.effective(totals.settings, totals.untrusted), **plain}
             shared.check_change(self._config, shared.config.updated(together))
             as_stored = msgspec.json.decode(json_bytes(plain, "what is set"))
             record = Configured(id=shared.new_id(), at=shared.clock(), changes=as_stored)
@@ -228,14 +215,9 @@ class LiveWindow(Telling):
         beyond = self._beyond(window.tokens + around, unseen, None)
         return max(around + min(beyond, max(unseen, self._settled.room)), -window.tokens)
 
-    def _begin_with(self, nonce: str) -> None:
-        """Take the nonce of the session; contexts made without it are made again."""
-        if nonce != self._nonce:
-            self._nonce, self._contexts = nonce, None
-
     def _contexts_of(self) -> ContextBuilder:
         if self._contexts is None:
-            self._contexts = ContextBuilder(self._shared, self._nonce)
+            self._contexts = ContextBuilder(self._shared, self._totals.nonce)
         return self._contexts
 
     def _beyond(self, counted: int, unseen: int, model: str | None) -> int:
@@ -319,40 +301,29 @@ class LiveWindow(Telling):
         for seq, record in tail:
             if record.id in own and seq > (before or 0):
                 self._queue(seq, record)
-            self._fold(seq, record)
+            self._apply(seq, record, self._price)
         self._inflight = None
         return True
 
-    def _fold(self, seq: int, record: Record) -> None:
-        """Takes in a record that left the window's shape as it was, whoever wrote it."""
+    def _apply(self, seq: int, record: Record, price: Price = own_count) -> None:
+        """Takes the next record of the log, which leaves the window's shape as it was, whoever wrote it."""
+        self._state.apply(seq, record, price)
         match record:
-            case Added(entry):
-                self._take(msgspec.structs.replace(entry, seq=seq), self._price(entry))
             case Opened():
-                self._begin_with(record.nonce)
-            case Configured(changes=changes):
-                self._settings = self._settings | changes
-                self._untrusted = untrusted_after(self._untrusted, record)
+                self._contexts = None  # they have another nonce
+            case Configured():
                 self._configure()
                 self._recount()
-            case UsageReported():
-                self._learn(record)
-        self._window.head = self._told = seq  # another counter has made it another window
+            case UsageReported() if record.learned is not None:
+                anchor = CalibrationPoint(self._window.epoch, record.input_tokens, record.counted)
+                self._anchors = {**self._anchors, model_key(record.model): anchor}
+        self._told = seq
 
     def _price(self, entry: Entry) -> int:
         """What an entry costs by the counter in use, whichever counted it first."""
         count = entry.token_count
         known = count.counter in (self._meter.fingerprint, "")
         return count.tokens if known else self._meter.recount(entry)
-
-    def _learn(self, record: UsageReported) -> None:
-        """Takes in what a provider reported of the window as it is."""
-        self._usage = record
-        if record.learned is not None:
-            key = model_key(record.model)
-            self._learned = {**self._learned, key: record.learned}
-            anchor = CalibrationPoint(self._window.epoch, record.input_tokens, record.counted)
-            self._anchors = {**self._anchors, key: anchor}
 
     async def _reload(self, before: int | None = None) -> None:
         """Loads the window. What was handed over to the store is told where it stands behind `before`; by
@@ -365,19 +336,17 @@ class LiveWindow(Telling):
         if snapshot is None:
             self._forget()
             return
-        self._window = Window.from_snapshot(snapshot)
+        before_totals = self._totals
+        self._become(LogState.from_snapshot(snapshot))
         if self._contexts is not None:
             self._contexts.forget()
-        ledger = snapshot.totals
-        self._total(ledger.entries, ledger.tokens)
-        self._undone = ledger.undone
-        self._cost, self._era = ledger.cost, ledger.era
-        self._begin_with(ledger.nonce)
-        self._last_counted, self._usage = ledger.last_counted_at, ledger.usage
-        known = {model_key(model): known for model, known in ledger.learned.items()}
-        self._learned = known or _NOTHING_LEARNED
-        if (ledger.settings, ledger.untrusted) != (self._settings, self._untrusted):
-            self._settings, self._untrusted = dict(ledger.settings), ledger.untrusted
+        totals = self._totals
+        if totals.nonce != before_totals.nonce:
+            self._contexts = None
+        if (totals.settings, totals.untrusted) != (
+            before_totals.settings,
+            before_totals.untrusted,
+        ):
             self._configure()
         self._recount()
         if inflight:
@@ -391,15 +360,13 @@ class LiveWindow(Telling):
 
     def _forget(self) -> None:
         """Becomes the session that nothing was ever recorded in."""
-        self._window = Window()
-        self._contexts = self._usage = self._last_counted = self._pace = None
-        self._total(0, 0)
-        self._undone = None
-        self._told, self._nonce, self._era = 0, "", 0
-        self._cost = self._spent = self._owed = NO_COST
-        self._learned, self._anchors, self._confirmed = _NOTHING_LEARNED, _NO_ANCHORS, None
-        if self._settings:
-            self._settings, self._untrusted = _NO_SETTINGS, frozenset()
+        configured = bool(self._totals.settings)
+        self._become(LogState())
+        self._contexts = self._pace = None
+        self._told = 0
+        self._spent = self._owed = NO_COST
+        self._anchors, self._confirmed = _NO_ANCHORS, None
+        if configured:
             self._configure()
         self._inflight = ()  # another manager of the store may begin it
 
@@ -411,8 +378,7 @@ class LiveWindow(Telling):
             return
         if self._contexts is not None:
             self._contexts.forget()
-        # Into a new window and then in one step, so that an interruption leaves the old one.
-        self._window = recounted(window, self._meter)
+        self._state = self._state.priced(self._meter.recount)
 
     async def require(self) -> None:
         """Raises `SessionNotFound` unless something was ever recorded. Under the lock, refreshed."""
@@ -443,7 +409,7 @@ class LiveWindow(Telling):
 
         With `named` their ids are the caller's, and may have been there before; our own are not.
         """
-        if self._nonce:
+        if self._totals.nonce:
             return await self._appended(records, named)
         try:
             appended = await self._appended(
@@ -501,50 +467,33 @@ class LiveWindow(Telling):
         if appended.fresh != len(records) or appended.head != seq + len(records):
             return False
         if not seq:
-            window.epoch = appended.epoch
+            window.advance(0, appended.epoch)
         elif window.epoch != appended.epoch:
             return False  # as long as the one we know, and another
         for record in records:
             seq += 1
             if events.LOG_SIGNALS[type(record)].receivers:
                 self._queue(seq, record)
-            if type(record) is Added:  # ours, and counted just now
-                self._take(msgspec.structs.replace(record.entry, seq=seq))
-            else:
-                self._fold(seq, record)
-        self._told = seq
+            self._apply(seq, record)  # its entry was counted just now
         self._inflight = None
         return True
 
-    def _take(self, entry: Entry, price: int | None = None) -> None:
-        """Puts an added entry into the window, where it costs `price`; its own count by default."""
-        tokens = entry.token_count.tokens
-        self._window.add(entry, entry.pinned, price)
-        self._entries += 1
-        self._tokens += tokens
-        self._last_counted = entry.timestamp
+    def _after(self, record: Record, unfoldings: Iterable[Unfolding] = ()) -> LogState:
+        """The state with one more record, apart from the session's own.
 
-    async def _commit(
-        self, record: Record, slots: Sequence[WindowItem], touched: tuple[int, int] | None = None
-    ) -> None:
-        """Commits a change of shape. Under the lock, refreshed. Raises `StoreConflict`.
+        Raises `Refused` or `EntryNotFound` for a record that cannot follow.
+        """
+        state = self._state.copy()
+        state.apply(self._window.head + 1, record, self._meter.recount, unfoldings)
+        return state
 
-        `touched` is the stretch of the window outside of which nothing changes, where it is known.
+    async def _commit(self, record: Record, state: LogState) -> None:
+        """Commits a change of shape and what it makes of the session's state.
+
+        Under the lock, refreshed. Raises `StoreConflict`.
         """
         shared = self._shared
-        window = self._window
-        head, epoch = window.head, window.epoch
-        made = record.id
-        places = [
-            StoredItem(
-                # 0 is the first record of the commit, which is the one that brings the slot.
-                item.entry.seq if item.compression != made else 0,
-                item.index,
-                item.position,
-                item.pinned,
-            )
-            for item in slots
-        ]
+        head, epoch = self._window.head, self._window.epoch
         # With the deletion, or a process that dies between the two would leave what was deleted.
         erase = await self._doomed(record) if isinstance(record, Deleted) else frozenset()
         self._inflight = (record,)
@@ -554,7 +503,7 @@ class LiveWindow(Telling):
             self.id,
             epoch,
             (record,),
-            places,
+            places_for_commit(state.window, record),
             head,
             # A clear covers all that is in the log before it, so nothing may come between.
             expect_head=head if isinstance(record, Cleared) else None,
@@ -562,44 +511,31 @@ class LiveWindow(Telling):
         )
         if appended.head == head + 1:
             self._queue(appended.head, record)
-            window.reshape(slots, appended.head, appended.epoch, touched)
-            self._account(record)
+            state.window.advance(appended.head, appended.epoch)
+            self._become(state)
+            self._paid(record)
             self._told = appended.head
             self._inflight = None
         else:
             await self._reload()
 
-    def _account(self, record: Record) -> None:
-        """What a change of shape does to the era's totals."""
-        self._paid(record)
-        if isinstance(record, Compressed):
-            self._cost = self._cost.plus(record.cost)
-            self._undone = None
-        elif isinstance(record, Undone):
-            self._undone = self._tokens, self._entries
-        elif isinstance(record, Cleared):
-            self._era = self._window.head
-            self._total(0, 0)
-            self._cost, self._undone = NO_COST, None
-        elif isinstance(record, Deleted):
-            self._total(self._entries - record.entries, self._tokens - record.tokens)
-            self._undone = without_deleted(self._undone, record)
-
-    def _total(self, entries: int, tokens: int) -> None:
-        """Takes other totals of the era; what the session was given so far stays what it was."""
-        given = self._progress
-        self._entries, self._tokens = entries, tokens
-        self._go_on(given)
+    def _become(self, state: LogState) -> None:
+        """Takes another state; how much the session was given so far stays what it was."""
+        progress = self._progress
+        self._state = state
+        self._go_on(progress)
 
     @property
     def _progress(self) -> Progress:
         """How much the session was given in this process: it only grows."""
-        return self._tokens + self._past_tokens, self._entries + self._past_entries
+        totals = self._totals
+        return totals.tokens + self._past_tokens, totals.entries + self._past_entries
 
     def _go_on(self, progress: Progress) -> None:
         """Goes on counting from there."""
         tokens, entries = progress
-        self._past_tokens, self._past_entries = tokens - self._tokens, entries - self._entries
+        self._past_tokens = tokens - self._totals.tokens
+        self._past_entries = entries - self._totals.entries
 
     def _paid(self, record: Record) -> None:
         """Lets go of what earlier attempts cost and said, where that is on record or over."""

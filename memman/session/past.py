@@ -9,10 +9,9 @@ from __future__ import annotations
 import msgspec
 
 from memman.entries import Entry
-from memman.history import speaker_of
-from memman.records import Added, Compressed, Record, Replacement, SessionTotals, taken
+from memman.log import speaker_of
+from memman.records import Added, Compressed, Record, Replacement, taken
 from memman.session.live import LiveWindow
-from memman.window import WindowItem
 
 
 class Past(LiveWindow):
@@ -36,7 +35,7 @@ class Past(LiveWindow):
             entry = msgspec.structs.replace(entry, pinned=False)
         # An active end proves that all on the way holds. Without one an added entry of this era is hidden
         # by the newest compression that names it, while a replacement may have been taken back.
-        if shown_by is None and (isinstance(record, Compressed) or seq <= self._era):
+        if shown_by is None and (isinstance(record, Compressed) or seq <= self._totals.era):
             return None
         return msgspec.structs.replace(entry, compressed=True, summary_id=shown_by)
 
@@ -55,76 +54,6 @@ class Past(LiveWindow):
             speaker = next(speaker_of(item) for item in record.replacements if speaker in item.ids)
             way.append(speaker)
         return way
-
-    async def _ledger(self) -> SessionTotals:
-        shared = self._shared
-        snapshot = await shared.runtime.call(shared.store, shared.store.load, self.id)
-        return snapshot.totals if snapshot is not None else SessionTotals()
-
-    async def _unfolded(self, compression_id: str | None) -> tuple[str, list[WindowItem]] | None:
-        """The window without a compression, the newest by default, that shows all that it made."""
-        items = self._window.items
-        if compression_id is None:
-            compression_id = await self._newest()
-        found = await self._get([compression_id]) if compression_id else ()
-        record = found[0][1] if found else None
-        if not isinstance(record, Compressed) or record.id != compression_id:
-            return None
-        shown = {slot.entry.id: slot for slot in items if slot.compression == record.id}
-        made = {item.entry.id for item in record.replacements if item.entry is not None}
-        if not made or made != shown.keys() or any(slot.pinned for slot in shown.values()):
-            return None
-        kept = [slot for slot in items if slot.compression != record.id]
-        hidden = await self._hidden_by(record, shown)
-        if hidden is None:
-            return None
-        return record.id, sorted([*kept, *hidden], key=lambda slot: slot.position)
-
-    async def _newest(self) -> str | None:
-        """The newest compression, where the window shows what it made."""
-        newest = (await self._ledger()).compressed
-        made = (slot for slot in self._window.items if slot.compression is not None)
-        return next((slot.compression for slot in made if slot.entry.seq == newest), None)
-
-    async def _hidden_by(
-        self, record: Compressed, shown: dict[str, WindowItem]
-    ) -> list[WindowItem] | None:
-        """The slots that a compression replaced, which were not pinned."""
-        names = [name for item in record.replacements for name in item.ids]
-        makers: dict[str, tuple[int, Record]] = {}
-        for seq, maker in await self._get(names):
-            makers.update(dict.fromkeys(_ids_in(maker), (seq, maker)))
-        hidden: list[WindowItem] = []
-        for item in record.replacements:
-            for number, name in enumerate(item.ids):
-                if name not in makers:
-                    return None
-                seq, maker = makers[name]
-                # A replacement stands where the first of its run stood.
-                first = shown.get(item.entry.id) if item.entry is not None and number == 0 else None
-                position = (
-                    first.position if first is not None else await self._position(name, seq, maker)
-                )
-                hidden.append(_slot(name, seq, maker, position))
-        return hidden
-
-    async def _position(self, name: str, seq: int, maker: Record) -> int:
-        """Where an entry stood in the window: an added one by its seq, another as the first of its run."""
-        while isinstance(maker, Compressed):
-            name = _replacement(maker, name)[1].ids[0]
-            [(seq, maker)] = await self._get([name])
-        return seq
-
-
-def _slot(name: str, seq: int, maker: Record, position: int) -> WindowItem:
-    """The slot of an entry; whoever takes it counts it anew."""
-    entry = _entry_in(maker, name)
-    assert entry is not None  # noqa: S101 - it was found by this name
-    entry = msgspec.structs.replace(entry, seq=seq)
-    tokens = entry.token_count.tokens
-    if not isinstance(maker, Compressed):
-        return WindowItem(entry, position, tokens)
-    return WindowItem(entry, position, tokens, False, entry.replacement - 1, maker.id)
 
 
 def _ids_in(record: Record) -> list[str]:

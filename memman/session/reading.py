@@ -20,7 +20,7 @@ from memman.archive import (
 from memman.counting import CountFailure, learn, model_key
 from memman.entries import Entry, parse_address
 from memman.errors import EntryNotFound, StoreConflict
-from memman.history import History
+from memman.log import History
 from memman.records import Added, Compressed, Deleted, Record, deleted_in
 from memman.results import Context, SessionStats, Summary, summary_of
 from memman.session.context import ContextRequest
@@ -123,7 +123,7 @@ class Reading(Past):
             if not made:
                 return []
             history = await self._history()
-            return [summary_of(slot, history.originals(slot.entry.id)) for slot in made]
+            return [summary_of(slot, history.originals([slot.entry.id])) for slot in made]
 
     async def stats(self) -> SessionStats:
         """Where the session stands; costs the window, not the history."""
@@ -131,31 +131,32 @@ class Reading(Past):
             await self.require()
             window = self._window
             originals = sum(slot.compression is None for slot in window.items)
-            usage = self._usage
+            totals = self._totals
+            usage = totals.usage
             return SessionStats(
                 session_id=self.id,
-                total_entries=self._entries,
+                total_entries=totals.entries,
                 active_entries=len(window.items),
-                compressed_entries=self._entries - originals,
+                compressed_entries=totals.entries - originals,
                 summaries=sum(slot.entry.type == "summary" for slot in window.items),
-                total_tokens=self._tokens,
+                total_tokens=totals.tokens,
                 active_tokens=window.tokens,
                 max_tokens=self._budget.max_tokens,
                 max_entries=self._budget.max_entries,
                 overhead_tokens=self.overhead,
                 counter=self._meter.fingerprint,
-                last_counted_at=self._last_counted,
+                last_counted_at=totals.last_counted_at,
                 drift=round(usage.input_tokens / usage.estimated - 1, 4)
                 if usage and usage.estimated
                 else None,
-                cost=self._cost.plus(self._owed).plus(self._spent),
+                cost=totals.cost.plus(self._owed).plus(self._spent),
             )
 
     async def export(self) -> SessionState:
         """The session as a document."""
         async with self._lock:
             await self.require()
-            return state_of(self.id, await self._log(0), self._settings)
+            return state_of(self.id, await self._log(0), self._totals.settings)
 
     async def export_archive(self, to: Target, packing: Packing | None) -> ArchiveInfo:
         """Writes the log as an archive, a page at a time; appends go on meanwhile and are not in it."""

@@ -32,7 +32,7 @@ def window_of(new_entries: Sequence[NewEntry]) -> Window:
             token_count=TokenCount(1),
             **{name: getattr(new_entry, name) for name in NewEntry.__struct_fields__},
         )
-        window.add(entry, False)
+        window.add(entry, 1)
     return window
 
 
@@ -195,7 +195,7 @@ class FormatConformance:
             rendering = Rendering(form, len)
             grown = Window()
             for item in window_of(new_entries).items:
-                grown.add(item.entry, False)
+                grown.add(item.entry, item.tokens)
                 rendering.update(grown)
             assert list(rendering.messages()) == self.rendered(new_entries)[0], name
 

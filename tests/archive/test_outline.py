@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from memman.archive.outline import Outline
 from memman.errors import EntryNotFound, InvalidInput, Refused
-from memman.history import History
+from memman.log import History
 from memman.protocols import StoredItem
 from memman.records import Added, Cleared, Compressed, Deleted, Pinned, Record, Replacement, Undone
 from memman.testing.stores import AT, added, summary_of
@@ -75,7 +75,7 @@ def test_both_folds_agree_on_any_log(steps: list[tuple[str, object]]) -> None:
         seq = history.head + 1
         floor = outline.floor
         try:
-            lost = history.without(record.ids)[1:] if isinstance(record, Deleted) else None
+            lost = history.lost(record.ids) if isinstance(record, Deleted) else None
             history.apply(seq, record)
         except REFUSED:
             try:

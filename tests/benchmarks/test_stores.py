@@ -9,7 +9,7 @@ import pytest
 from benchmarks import scale, stores
 from benchmarks.long_sessions import grow
 from memman import MemoryManager
-from memman.history import History
+from memman.log import History
 from memman.stores import MemoryStore, SQLiteStore
 
 

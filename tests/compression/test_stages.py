@@ -94,9 +94,8 @@ def view(
     pinned: Sequence[str] = (),
     **settings: Any,
 ) -> tuple[View, Goal]:
-    window = Window()
     items = [WindowItem(one, one.seq, one.token_count.tokens, one.id in pinned) for one in entries]
-    window.reshape(items, len(items), 0)
+    window = Window(items, len(items))
     limit = limit or 2 * target
     budget = resolve_budget(MemoryConfig(max_tokens=limit, **settings), None, target_tokens=target)
     goal = Goal(tokens=target, entries=budget.target_entries, limit=limit, budget=budget)

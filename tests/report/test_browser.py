@@ -14,7 +14,7 @@ import pytest
 from memman import MemoryConfig, MemoryManager
 from memman.archive import records_of
 from memman.explain import LogHistory, compare
-from memman.history import History
+from memman.log import History
 from memman.report import write
 from tests.report.conversation import SESSION, eventful, hostile
 

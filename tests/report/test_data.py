@@ -12,7 +12,7 @@ from memman import MemoryManager, SessionNotFound
 from memman.archive import records_of
 from memman.entries import FilePart, ImagePart
 from memman.explain import LogHistory, compare
-from memman.history import History
+from memman.log import History
 from memman.report.data import Report, ShownEntry, report_of
 from memman.report.steps import splices
 from tests.report.conversation import SESSION, eventful

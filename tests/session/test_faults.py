@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from memman import CompressionFailed, MemmanError, MemoryManager, events
-from memman.history import History
+from memman.log import History
 from memman.records import Compressed, Record, encode
 from memman.stores import MemoryStore
 from memman.testing import Delayed, record_events

@@ -73,9 +73,9 @@ def seen(memory: Any) -> dict[str, Any]:
             for one in window.exchanges
         ],
         "numbers": (window.head, window.epoch, window.tokens),
-        "totals": (session._entries, session._tokens, session._last_counted, session._cost),
+        "totals": session._totals,
         "settings": session.settings,
-        "reports": (session._usage, session._learned),
+        "reports": session._learned,
         "counter": session._meter.fingerprint,
     }
 

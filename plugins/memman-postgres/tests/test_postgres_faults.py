@@ -19,7 +19,7 @@ from postgres_kits import EmptiedKit, ids_in
 
 from memman import MemoryConfig, MemoryManager, StoreError
 from memman.errors import StoreBusy, StoreFull
-from memman.history import History
+from memman.log import History
 from memman.testing.stores import added
 from tests.patience import PATIENCE
 

@@ -1,0 +1,441 @@
+"""The fold of a session's log: `LogState.apply` is the only place that knows what a record changes.
+
+A `LogState` is the window and the session totals, all that a live session needs. A `History` also keeps the
+entries that the window hides. It is read from the log for an undo, a deletion, an export or a check.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from memman.entries import Entry
+from memman.errors import EntryNotFound, InvalidInput, Refused
+from memman.protocols import Snapshot, StoredItem
+from memman.records import (
+    SHAPES,
+    Added,
+    Cleared,
+    Compressed,
+    Deleted,
+    Opened,
+    Pinned,
+    Record,
+    Replacement,
+    ReplacementMethod,
+    SessionTotals,
+    Undone,
+)
+from memman.window import Price, Window, WindowItem, priced
+
+
+def own_count(entry: Entry) -> int:
+    """Return an entry's tokens as they were counted when it was recorded."""
+    return entry.token_count.tokens
+
+
+class Unfolding(msgspec.Struct, frozen=True):
+    """A compression to take out of the window: the ids that it made, and the runs that it replaced."""
+
+    made: tuple[str, ...]
+    hidden: Sequence[Sequence[WindowItem]]
+
+
+class LogState:
+    """The window and the totals of a session at a place in its log."""
+
+    __slots__ = ("totals", "window")
+
+    def __init__(self, window: Window | None = None, totals: SessionTotals | None = None) -> None:
+        self.window = Window() if window is None else window
+        self.totals = SessionTotals() if totals is None else totals
+
+    @classmethod
+    def from_snapshot(cls, snapshot: Snapshot) -> LogState:
+        """Return the state that a store has kept."""
+        return cls(Window.from_snapshot(snapshot), snapshot.totals)
+
+    def copy(self) -> LogState:
+        """Return a state that changes apart from this one."""
+        return LogState(self.window.copy(), self.totals)
+
+    def priced(self, price: Price) -> LogState:
+        """Return the state with other prices of the window's entries."""
+        return LogState(self.window.priced(price), self.totals)
+
+    def apply(
+        self,
+        seq: int,
+        record: Record,
+        price: Price = own_count,
+        unfoldings: Iterable[Unfolding] = (),
+    ) -> None:
+        """Take the next record of the log.
+
+        Args:
+            seq: the record's place in the log.
+            record: the record.
+            price: returns the tokens of an entry that comes into the window.
+            unfoldings: the compressions that an undo or a deletion takes out, the outermost first, as
+                returned by `History.unfoldings`.
+
+        Raises:
+            Refused: a compression does not fit the window. Nothing was changed.
+            EntryNotFound: an entry to pin or unpin is not active.
+            InvalidInput: the session was opened before.
+        """
+        window = self.window
+        match record:
+            case Added(entry):
+                window.add(msgspec.structs.replace(entry, seq=seq), price(entry))
+            case Opened() if self.totals.nonce:
+                raise InvalidInput("the session was opened before")
+            case Compressed():
+                _compress(window, seq, record, price)
+            case Undone() | Deleted():
+                for unfolding in unfoldings:
+                    window.remove(unfolding.made)
+                    for run in unfolding.hidden:
+                        window.insert(priced(run, price))
+                if isinstance(record, Deleted):
+                    window.remove(record.ids)
+            case Pinned():
+                window.pin(record.entry_id, record.on)
+            case Cleared():
+                window.clear()
+        window.advance(seq, window.epoch + isinstance(record, SHAPES))
+        self.totals = self.totals.after(seq, record)
+
+
+def _compress(window: Window, seq: int, record: Compressed, price: Price) -> None:
+    """Put the replacements of a compression in place of their runs."""
+    for start, number in reversed(_runs(window, record)):
+        item = record.replacements[number]
+        made = []
+        if item.entry is not None:
+            entry = msgspec.structs.replace(item.entry, seq=seq, replacement=number + 1)
+            position = window.items[start].position
+            made = [WindowItem(entry, position, price(entry), False, number, record.id)]
+        window.replace(start, start + len(item.ids), made)
+
+
+def _runs(window: Window, record: Compressed) -> list[tuple[int, int]]:
+    """Return (start, number of the replacement) of each run, in the window's order.
+
+    Raises `Refused` unless every run is active, contiguous, unpinned and disjoint from the others.
+    """
+    runs = []
+    for number, item in enumerate(record.replacements):
+        first = window.find(item.ids[0]) if item.ids else None
+        if first is None:
+            raise Refused(
+                f"a run to be replaced is not in the window: it begins with {item.ids[:1]}"
+            )
+        runs.append((window.index(first), number))
+    if not runs:
+        raise Refused("a compression must replace at least one run")
+    runs.sort()
+    done = 0
+    for start, number in runs:
+        ids = record.replacements[number].ids
+        if start < done:
+            raise Refused(f"two runs to be replaced overlap at entry {ids[0]}")
+        done = start + len(ids)
+        _check_run(window.items[start:done], ids)
+    return runs
+
+
+def _check_run(run: Sequence[WindowItem], ids: Sequence[str]) -> None:
+    for item, entry_id in zip(run, ids, strict=False):
+        if item.entry.id != entry_id:
+            raise Refused(f"the run to be replaced is not contiguous at entry {entry_id}")
+        if item.pinned:
+            raise Refused(f"entry {entry_id} is pinned")
+    if len(run) != len(ids):
+        raise Refused(f"the run to be replaced goes beyond the window at entry {ids[len(run)]}")
+
+
+def places_for_commit(window: Window, record: Record) -> list[StoredItem]:
+    """Return the window as a commit of `record` stores it: 0 is the seq of the record's own entries."""
+    return [
+        StoredItem(
+            item.entry.seq if item.compression != record.id else 0,
+            item.index,
+            item.position,
+            item.pinned,
+        )
+        for item in window.items
+    ]
+
+
+class History:
+    """The fold of an era's log with everything that its window hides.
+
+    `apply` takes records in log order and raises `Refused`, `EntryNotFound` or `InvalidInput` for a record
+    that cannot follow.
+    """
+
+    def __init__(self) -> None:
+        self.state = LogState()
+        self._begin_era()
+
+    def _begin_era(self) -> None:
+        self.added: dict[str, Entry] = {}
+        self.compressions: dict[str, Compressed] = {}  # those in force, in log order
+        self._seqs: dict[str, int] = {}  # compression -> its place in the log
+        self._undone: dict[str, int] = {}  # compression -> the seq of its undo
+        self._hidden: dict[str, list[list[WindowItem]]] = {}  # compression -> the runs it replaced
+        self._hider: dict[str, str] = {}  # entry -> compression
+        self._replaced_by: dict[str, Replacement] = {}  # entry -> its replacement
+        self._speaks_for: dict[str, list[str]] = {}  # replacement -> the entries that it replaced
+
+    @classmethod
+    def of(cls, records: Iterable[tuple[int, Record]]) -> History:
+        """Return the fold of numbered records."""
+        history = cls()
+        for seq, record in records:
+            history.apply(seq, record)
+        return history
+
+    @property
+    def items(self) -> list[WindowItem]:
+        """The window's items; read the list, do not keep it."""
+        return self.state.window.items
+
+    @property
+    def head(self) -> int:
+        """The seq of the last record."""
+        return self.state.window.head
+
+    @property
+    def totals(self) -> SessionTotals:
+        """The session totals."""
+        return self.state.totals
+
+    def apply(self, seq: int, record: Record) -> None:
+        """Take the next record of the log."""
+        hidden = self._to_hide(record) if isinstance(record, Compressed) else []
+        covering = self._unfolded_by(record)
+        self.state.apply(seq, record, unfoldings=list(map(self._unfolding, covering)))
+        for name in covering:
+            self._forget(name)
+        match record:
+            case Added(entry):
+                self.added[entry.id] = self.items[-1].entry
+            case Compressed():
+                self._hide(seq, record, hidden)
+            case Undone():
+                self._undone[record.compression_id] = seq
+            case Deleted():
+                for name in record.ids:
+                    self.added.pop(name, None)
+            case Cleared():
+                self._begin_era()
+
+    def unfoldings(self, record: Record) -> list[Unfolding]:
+        """Return the compressions that `record` takes out of the window, the outermost first.
+
+        Raises `Refused` or `EntryNotFound` for an undo that cannot follow.
+        """
+        return [self._unfolding(name) for name in self._unfolded_by(record)]
+
+    def lost(self, ids: Iterable[str]) -> tuple[int, int]:
+        """Return the number of entries and of tokens that the era loses by a deletion."""
+        lost = [self.added[name].token_count.tokens for name in set(ids) & self.added.keys()]
+        return len(lost), sum(lost)
+
+    # ------------------------------------------------------------ questions
+
+    def check_undo(self, compression_id: str) -> None:
+        """Raise `EntryNotFound` or `Refused`, as `undo_compression` does, if the undo is impossible."""
+        window = self.state.window
+        for item in self._in_force(compression_id).replacements:
+            if item.entry is None:
+                continue
+            active = window.find(item.entry.id)
+            if active is None:
+                outermost = self.outermost(item.entry.id)
+                raise Refused(
+                    f"compression {compression_id} was itself compressed: "
+                    f"undo {outermost} first (outermost first)"
+                )
+            if active.pinned:
+                raise Refused(f"replacement {item.entry.id} is pinned: unpin it before the undo")
+
+    def outermost(self, entry_id: str) -> str | None:
+        """Return the compression that hides an entry and is not hidden itself; None for an active entry."""
+        hider = outer = self._hider.get(entry_id)
+        while outer is not None:
+            hider = outer
+            made = self._made_by(hider)
+            outer = next((self._hider[name] for name in made if name in self._hider), None)
+        return hider
+
+    def _in_force(self, compression_id: str) -> Compressed:
+        if compression_id in self.compressions:
+            return self.compressions[compression_id]
+        if compression_id in self._undone:
+            newest = next(reversed(self.compressions), None)
+            raise EntryNotFound(
+                f"compression {compression_id} was undone already, by record "
+                f"{self._undone[compression_id]}: "
+                + (f"the newest in force is {newest}" if newest else "none is in force")
+            )
+        maker = next(
+            (name for name in self.compressions if compression_id in self._made_by(name)), None
+        )
+        if maker is not None:
+            raise EntryNotFound(
+                f"{compression_id} is an entry that a compression made: undo that one, {maker}"
+            )
+        raise EntryNotFound(
+            f"no compression {compression_id!r} is in force in this session: "
+            "it is unknown, or was cleared away or unfolded by a deletion"
+        )
+
+    def _made_by(self, compression_id: str) -> tuple[str, ...]:
+        """Return the ids of the replacements of a compression in force."""
+        items = self.compressions[compression_id].replacements
+        return tuple(item.entry.id for item in items if item.entry is not None)
+
+    def latest(self) -> str:
+        """Return the newest compression that can be undone."""
+        if not self.compressions:
+            raise EntryNotFound("there is no compression to undo in this session")
+        return next(reversed(self.compressions))
+
+    def folded_into(self, compression_id: str) -> tuple[str, ...]:
+        """Return the compressions that replaced entries of this one, in log order."""
+        made = self._made_by(compression_id)
+        hiders = {self._hider[name] for name in made if name in self._hider}
+        return tuple(sorted(hiders, key=self._seqs.__getitem__))
+
+    def undo_order(self, compression_id: str) -> list[str]:
+        """Return what to undo until this compression is undone too, the newest first."""
+        wanted, due = {compression_id}, [compression_id]
+        while due:
+            more = set(self.folded_into(due.pop())) - wanted
+            wanted |= more
+            due += more
+        return sorted(wanted, key=self._seqs.__getitem__, reverse=True)
+
+    def replaced_by(self, entry_id: str) -> str | None:
+        """Return the id of the replacement of a hidden entry, active or not; None if it was dropped."""
+        item = self._replaced_by.get(entry_id)
+        return speaker_of(item) if item is not None else None
+
+    def method_of(self, entry_id: str) -> ReplacementMethod | None:
+        """Return how a hidden entry was replaced; None for any other."""
+        item = self._replaced_by.get(entry_id)
+        return item.method if item is not None else None
+
+    def shown(self) -> dict[str, tuple[ReplacementMethod, str | None]]:
+        """Return the method and the active replacement of each hidden entry; None if it was dropped."""
+        found: dict[str, tuple[ReplacementMethod, str | None]] = {}
+        # The newest first, so that a replacement's own replacement is known before its originals come.
+        for record in reversed(self.compressions.values()):
+            for item in record.replacements:
+                speaker = speaker_of(item)
+                known = found.get(speaker or "", (item.method, speaker))
+                found.update(dict.fromkeys(item.ids, known))
+        return found
+
+    def hider(self, entry_id: str) -> str | None:
+        """Return the compression in force that took an entry out of the window, if any."""
+        return self._hider.get(entry_id)
+
+    def entries(self) -> list[Entry]:
+        """Return every added entry of the era in log order, with its pin and its replacement."""
+        pinned = {item.entry.id for item in self.items if item.pinned}
+        shown = self.shown()
+        return [
+            msgspec.structs.replace(
+                entry,
+                pinned=name in pinned,
+                compressed=name in shown,
+                summary_id=shown[name][1] if name in shown else None,
+            )
+            for name, entry in self.added.items()
+        ]
+
+    def replaced_entries(self) -> list[Entry]:
+        """Return the replacements of the compressions in force, with their own replacements."""
+        shown = self.shown()
+        return [
+            msgspec.structs.replace(
+                item.entry,
+                seq=self._seqs[name],
+                replacement=number,
+                compressed=item.entry.id in shown,
+                summary_id=shown[item.entry.id][1] if item.entry.id in shown else None,
+            )
+            for name, record in self.compressions.items()
+            for number, item in enumerate(record.replacements, 1)
+            if item.entry is not None
+        ]
+
+    def originals(self, ids: Iterable[str]) -> list[Entry]:
+        """Return the added entries among these ids and behind the replacements among them, in order."""
+        found: list[Entry] = []
+        due = list(ids)
+        while due:
+            name = due.pop()
+            if name in self.added:
+                found.append(self.added[name])
+            else:
+                due += self._speaks_for.get(name, ())
+        return sorted(found, key=lambda entry: entry.seq)
+
+    # ------------------------------------------------------------ steps
+
+    def _to_hide(self, record: Compressed) -> list[list[WindowItem]]:
+        """Return the active items of each run of a compression."""
+        if record.id in self.compressions:
+            raise InvalidInput(f"compression {record.id} is in the log twice")
+        find = self.state.window.find
+        runs = [[find(name) for name in each.ids] for each in record.replacements]
+        return [[item for item in run if item is not None] for run in runs]
+
+    def _hide(self, seq: int, record: Compressed, hidden: list[list[WindowItem]]) -> None:
+        self.compressions[record.id] = record
+        self._seqs[record.id] = seq
+        self._hidden[record.id] = hidden
+        for item in record.replacements:
+            for entry_id in item.ids:
+                self._hider[entry_id] = record.id
+                self._replaced_by[entry_id] = item
+            speaker = speaker_of(item)
+            if speaker is not None:
+                self._speaks_for.setdefault(speaker, []).extend(item.ids)
+
+    def _forget(self, compression_id: str) -> None:
+        del self._seqs[compression_id]
+        for item in self.compressions.pop(compression_id).replacements:
+            self._speaks_for.pop(speaker_of(item) or "", None)
+            for entry_id in item.ids:
+                del self._hider[entry_id]
+                del self._replaced_by[entry_id]
+        del self._hidden[compression_id]
+
+    def _unfolded_by(self, record: Record) -> list[str]:
+        """Return the ids of the compressions that a record takes out of the window, the outermost first."""
+        if isinstance(record, Undone):
+            self.check_undo(record.compression_id)
+            return [record.compression_id]
+        due = list(record.ids) if isinstance(record, Deleted) else []
+        covering: set[str] = set()
+        while due:
+            hider = self._hider.get(due.pop())
+            if hider is not None and hider not in covering:
+                covering.add(hider)
+                due += self._made_by(hider)
+        return sorted(covering, key=self._seqs.__getitem__, reverse=True)
+
+    def _unfolding(self, compression_id: str) -> Unfolding:
+        return Unfolding(self._made_by(compression_id), self._hidden[compression_id])
+
+
+def speaker_of(item: Replacement) -> str | None:
+    """Return the id of the entry that stands for a replaced run, if any."""
+    return item.entry.id if item.entry is not None else item.into
