@@ -40,7 +40,7 @@ def measure() -> tuple[list[Goal], list[tuple[str, float]]]:
     models = Models(shared_plugins)
     memory = MemoryManager()
     configs = [MemoryConfig(model=model) for model in _MODELS]
-    counter = memory._verbs._resolver.counter  # noqa: SLF001 - what a manager does for each session
+    counter = memory._core.resolver.counter  # noqa: SLF001 - what a manager does for each session
     for config in configs:
         counter(config)
     known = {

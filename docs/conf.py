@@ -45,8 +45,9 @@ autodoc_type_aliases = {
     for module, names in {
         "archive": "Packing Source Target",
         "entries": "Accuracy Content EntryType Part Role",
-        "async_manager": "Redact State",
-        "sessions": "OnConflict",
+        "core.wiring": "Redact",
+        "core.methods": "State",
+        "session": "OnConflict",
         "records": "Record ReplacementMethod",
         "testing.fakes": "Reply",
         "compression": "Stage Step",

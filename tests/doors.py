@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from memman import AsyncMemoryManager, MemoryConfig, MemoryManager
+from memman.core.wiring import Core
 from memman.testing import AsyncScriptedSummarizer, FakeClock, ScriptedSummarizer
 from tests.patience import PATIENCE
 
@@ -46,9 +47,9 @@ class SyncUse:
         )  # fmt: skip
 
     @property
-    def verbs(self) -> AsyncMemoryManager:
-        """What both managers are inside."""
-        return getattr(self.memory, "_verbs", self.memory)
+    def core(self) -> Core:
+        """The inside of the manager."""
+        return self.memory._core
 
     @property
     def asked(self) -> int:

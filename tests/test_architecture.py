@@ -22,21 +22,21 @@ LAYERS = {
     "about": 0, "extents": 0, "unseen": 0, "circuit_breaker": 0, "threads": 0,
     "summary_metadata": 1,
     "records": 1, "protocols": 1, "window": 1, "events": 1, "hookspecs": 1, "plugins": 1,
-    "new_entries": 1, "log": 1, "signals": 1, "tables": 1, "results": 1, "runtime": 1,
-    "arguments": 1, "notebooks": 1,
+    "log": 1, "signals": 1, "tables": 1, "results": 1, "runtime": 1,
+    "notebooks": 1,
     "counting": 2, "compression": 2, "formats": 2, "stores": 2, "archive": 2,
     "summarizers": 3, "providers": 3,
 
     "explain": 3,
     "session": 3,
-    "resolver": 3,
-    "async_manager": 4, "manager": 4,
-    "cli": 5, "report": 5, "testing": 5,
+    "core": 4,
+    "async_manager": 5, "manager": 5,
+    "cli": 6, "report": 6, "testing": 6,
 }  # fmt: skip
 ORDER_IN_LAYER_1 = (
     "summary_metadata",
     "records", "protocols", "window", "log", "runtime", "signals", "events", "notebooks",
-    "results", "hookspecs", "plugins", "arguments",
+    "results", "hookspecs", "plugins",
 )  # fmt: skip
 THIRD_PARTY = {"blinker", "cachetools", "msgspec", "pluggy"}
 OF_THE_COMMAND = {"click", "rich"}
@@ -49,7 +49,7 @@ LATE = {
 }  # fmt: skip
 # The command says how to get click before it needs it; the kits are only for who checks a plugin.
 HIDDEN = {("memman.cli", "memman.cli.app"), ("memman.cli.plugins", "memman.cli.checking")}
-AWAITING = {"session", "async_manager", "runtime", "events", "testing"}
+AWAITING = {"session", "core", "async_manager", "runtime", "events", "testing"}
 HEAVY = ("openai", "anthropic", "tiktoken", "click", "rich", "asyncio", "sqlite3", "subprocess",
          "httpx", "pydantic",         "importlib.metadata", "hypothesis", "pytest")  # fmt: skip
 
@@ -258,58 +258,25 @@ def test_every_module_and_public_definition_is_documented(name):
             assert ast.get_docstring(node), f"{name}.{node.name} in line {node.lineno}"
 
 
-# ---------------------------------------------------------------- the doors
-ITERATED = "follow"  # it gives items one by one
-AWAITED_IN_NEITHER = {ITERATED, "on"}
+# ---------------------------------------------------------------- the two managers
+NOT_AWAITED = {"follow", "on"}  # an iterator, and a plain method
 
 
-def verbs(manager: type) -> dict[str, inspect.Signature]:
-    return {
-        name: inspect.signature(value)
-        for name, value in vars(manager).items()
-        if inspect.isfunction(value) and not name.startswith("_")
-    }
-
-
-def test_both_doors_have_the_same_verbs_in_the_same_order():
-    assert list(verbs(MemoryManager)) == list(verbs(AsyncMemoryManager))
-
-
-@pytest.mark.parametrize("verb", verbs(AsyncMemoryManager))
-def test_both_doors_have_the_same_signature_of(verb):
-    one, other = verbs(MemoryManager)[verb], verbs(AsyncMemoryManager)[verb]
-    if verb == ITERATED:
-        assert one.return_annotation == "Iterator[FeedItem]"
-        assert other.return_annotation == "AsyncGenerator[FeedItem, None]"
-        other = other.replace(return_annotation=one.return_annotation)
-    if verb == "set_summarize_callback":
-        one, other = without_types(one), without_types(other)
-    assert one == other
-
-
-@pytest.mark.parametrize("verb", verbs(AsyncMemoryManager))
-def test_both_doors_promise_the_same_of(verb):
-    one, other = (
-        inspect.getdoc(getattr(manager, verb)) for manager in (MemoryManager, AsyncMemoryManager)
+def test_sync_manager_is_generated_from_async_methods():
+    """Signatures, docstrings and order are the same because a script writes them."""
+    script = PACKAGE.parent / ".ci/generate_sync.py"
+    done = subprocess.run(
+        [sys.executable, script, "--check"], capture_output=True, text=True, timeout=60
     )
-    if verb == ITERATED:
-        one, other = one.splitlines()[0], other.splitlines()[0]
-    assert one == other
+    assert done.returncode == 0, done.stderr
 
 
-def without_types(signature):
-    """What stands in the call alone: a port of the sync door may not be async, and its type says so."""
-    given = signature.parameters.values()
-    return [(each.name, each.kind, each.default) for each in given]
-
-
-def test_both_doors_are_made_alike():
-    one, other = inspect.signature(MemoryManager), inspect.signature(AsyncMemoryManager)
-    assert without_types(one) == without_types(other)
-
-
-def test_every_verb_of_the_async_door_is_awaited_and_none_of_the_sync_door():
-    for verb in verbs(AsyncMemoryManager):
-        awaited = inspect.iscoroutinefunction(getattr(AsyncMemoryManager, verb))
-        assert awaited == (verb not in AWAITED_IN_NEITHER), verb
-        assert not inspect.iscoroutinefunction(getattr(MemoryManager, verb)), verb
+def test_every_method_is_awaited_in_the_async_manager_only():
+    methods = {
+        name for name, value in vars(MemoryManager).items() if inspect.isfunction(value)
+    } - {"__init__", "__repr__", "__enter__", "__exit__", "_run"}
+    assert len(methods) >= 36
+    for name in methods:
+        awaited = inspect.iscoroutinefunction(getattr(AsyncMemoryManager, name))
+        assert awaited == (name not in NOT_AWAITED), name
+        assert not inspect.iscoroutinefunction(getattr(MemoryManager, name)), name

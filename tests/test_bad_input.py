@@ -1294,7 +1294,7 @@ def test_reading_sessions_that_do_not_exist_leaves_nothing_behind() -> None:
     for number in range(50):
         with pytest.raises(SessionNotFound):
             memory.get_stats(f"nowhere {number}")
-    assert list(memory._verbs._sessions) == []
+    assert list(memory._core.sessions) == []
 
 
 def test_faults_of_messages_quote_no_content() -> None:

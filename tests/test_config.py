@@ -457,7 +457,7 @@ def test_settings_that_contradict_a_live_sessions_name_it() -> None:
 
 def test_a_change_of_settings_takes_no_other_threads_back(monkeypatch: Any) -> None:
     memory = MemoryManager()
-    resolver = memory._verbs._resolver
+    resolver = memory._core.resolver
     plain, others = resolver.limits, []
 
     def limits(model: str | None) -> Any:
@@ -470,7 +470,7 @@ def test_a_change_of_settings_takes_no_other_threads_back(monkeypatch: Any) -> N
     monkeypatch.setattr(resolver, "limits", limits)
     memory.update_config(recent_window=3)
     others[0].join()
-    config = memory._verbs._shared.config
+    config = memory._core.shared.config
     assert (config.max_entries, config.recent_window) == (77, 3)
 
 
@@ -479,7 +479,7 @@ def test_settings_that_change_while_a_session_takes_them_in_are_taken_in_next(
 ) -> None:
     memory = manager(max_entries=50)
     memory.add_user_message("s", "hello")
-    shared = memory._verbs._shared
+    shared = memory._core.shared
     plain, taken = shared.settled, []
 
     def settled(*settings: Any) -> Any:

@@ -19,8 +19,7 @@ from tests.examples import examples
 
 
 def live_in(memory: Any) -> list[str]:
-    manager = getattr(memory, "_verbs", memory)
-    return sorted(session.id for session in manager._sessions)
+    return sorted(session.id for session in memory._core.sessions)
 
 
 def manager(**given: Any) -> MemoryManager:
@@ -76,7 +75,7 @@ def test_of_a_session_that_was_unloaded_nothing_is_kept() -> None:
         for name in "abc":
             memory.add_user_message(name, "x")
             memory.build_context(name)
-        assert [session.id for session in memory._verbs._sessions.in_use()] == ["c"]
+        assert [session.id for session in memory._core.sessions.in_use()] == ["c"]
     finally:
         gc.enable()
 
@@ -246,4 +245,4 @@ def test_what_is_kept_of_unloaded_sessions_is_bounded() -> None:
     for number in range(1_100):
         for part in range(4):
             memory.add_user_message(f"s{number}", f"{part} " + "word " * 30)
-    assert len(memory._verbs._sessions._paces) == 1_000
+    assert len(memory._core.sessions._paces) == 1_000

@@ -850,7 +850,7 @@ def _live_after(**settings: Any) -> set[str]:
     clock.advance(timedelta(hours=1))
     for number in range(40):
         memory.add_user_message(f"s{number}", "word " * 100)
-    return {session.id for session in memory._verbs._sessions}
+    return {session.id for session in memory._core.sessions}
 
 
 def setting_max_sessions() -> None:

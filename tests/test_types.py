@@ -17,7 +17,7 @@ MUTANTS = {
         "shared.store.laod, self.id)",
         'has no attribute "laod"',
     ),
-    "memman/async_manager.py": (
+    "memman/core/methods.py": (
         r"session\.add\(new_entry, entry_id,",
         "session.add(entry_id, new_entry,",
         'Argument 1 to "add" of ',

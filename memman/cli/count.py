@@ -16,12 +16,12 @@ from memman.cli.options import json_option, model_option, note
 from memman.cli.output import say
 from memman.cli.problems import FailedError, UnreadableError, UnusableError
 from memman.cli.strictness import strict_option
+from memman.core.resolver import known_counters
 from memman.counting import explain, model_ref
 from memman.counting.estimator import NAME
 from memman.entries import TokenCount
 from memman.errors import CounterUnavailable
 from memman.manager import MemoryManager
-from memman.resolver import known_counters
 
 _FAILED = "--strict: counter {} failed, and its count was estimated"
 _KNOWN_MODEL = "gpt-4o"  # of which counters know, to tell a missing model from a broken counter

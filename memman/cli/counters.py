@@ -12,6 +12,7 @@ from memman.cli.display import Row, console, first_line, print_lines, table
 from memman.cli.models import limits_in_words
 from memman.cli.options import json_option
 from memman.cli.problems import FindingError
+from memman.core.resolver import known_counters
 from memman.counting import (
     FAMILIES,
     Candidate,
@@ -24,7 +25,6 @@ from memman.counting import (
 from memman.display import format_error
 from memman.plugins import shared_plugins
 from memman.protocols import CounterSpec, ModelRef
-from memman.resolver import known_counters
 
 _NO_KNOWN_MODEL = "models in no table, or by name"
 

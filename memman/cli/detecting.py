@@ -7,12 +7,12 @@ from typing import Any
 
 from memman.cli.display import first_line
 from memman.cli.problems import UnreadableError
+from memman.core.resolver import known_formats
 from memman.errors import FormatError
 from memman.formats import candidates, format_named, plain_messages
 from memman.formats.foreign import fault_in
 from memman.formats.logs import IMPORT_FORMATS
 from memman.protocols import Format, ImportFormat
-from memman.resolver import known_formats
 
 Kind = Format | ImportFormat
 _SURE = 3  # from here on a format has something that others have not

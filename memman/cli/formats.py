@@ -12,9 +12,9 @@ from memman.cli.options import format_option, json_option, note
 from memman.cli.output import say
 from memman.cli.problems import FindingError, UnusableError
 from memman.cli.reading import read_log
+from memman.core.resolver import known_formats
 from memman.formats.logs import IMPORT_FORMATS
 from memman.formats.rules import RULES, check
-from memman.resolver import known_formats
 
 
 @click.command()

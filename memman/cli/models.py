@@ -9,11 +9,11 @@ from memman.cli.answers import KnownModel, ModelsAnswer, answer
 from memman.cli.display import Row, console, counted, table
 from memman.cli.options import json_option, note
 from memman.cli.problems import FindingError
+from memman.core.resolver import model_names
 from memman.counting import Models, known_limits, model_ref
 from memman.display import did_you_mean
 from memman.plugins import shared_plugins
 from memman.protocols import ModelInfo
-from memman.resolver import model_names
 
 
 @click.command()

@@ -77,7 +77,7 @@ def test_a_context_is_priced_as_its_request_is(
         context = memory.build_context("s", format=form, tools=given)
         request = body(context.messages, context.system, given or [])
         ref = model_ref(model)
-        counter = memory._verbs._resolver.counter(memory._verbs._shared.config)
+        counter = memory._core.resolver.counter(memory._core.shared.config)
         priced = price_request(request, ref, counter._each)
         assert context.tokens.tokens == pytest.approx(priced, rel=0.01)
         counted = memory.count_tokens(context.messages, system=context.system, tools=given)

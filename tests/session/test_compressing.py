@@ -579,7 +579,7 @@ def test_a_preparation_that_came_to_nothing_is_not_begun_at_every_add(
 ) -> None:
     use = make("short", background=True)
     begun: list[Any] = []
-    door = use.verbs._door
+    door = use.core.runtime
     start = door.start
     monkeypatch.setattr(door, "start", lambda work: begun.append(1) or start(work))
     use.do("add_user_message", "word " * 92, pinned=True)
@@ -608,7 +608,7 @@ def test_close_waits_for_a_summary_that_is_nearly_there(make: Make) -> None:
 def test_a_summary_that_comes_after_close_changes_nothing(
     make: Make, monkeypatch: pytest.MonkeyPatch, on_failure: str
 ) -> None:
-    monkeypatch.setattr("memman.async_manager._CLOSE_SECONDS", 0.02)
+    monkeypatch.setattr("memman.core.wiring._CLOSE_SECONDS", 0.02)
     store = MemoryStore()
     use, gate = background(make, store=store, on_failure=on_failure)
     with record_events(use.memory) as told:
@@ -628,7 +628,7 @@ def test_a_summary_that_comes_after_close_changes_nothing(
 def test_a_summary_that_comes_after_its_file_was_closed_is_no_error(
     make: Make, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("memman.async_manager._CLOSE_SECONDS", 0.02)
+    monkeypatch.setattr("memman.core.wiring._CLOSE_SECONDS", 0.02)
     path = str(tmp_path / "chat.db")
     use, gate = background(make, store=path)
     fill(use, 10)
@@ -662,7 +662,7 @@ def test_a_compression_by_hand_that_close_came_before_changes_nothing(make: Make
 
 
 def test_close_waits_for_a_write_under_way(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("memman.async_manager._CLOSE_SECONDS", 0.01)
+    monkeypatch.setattr("memman.core.wiring._CLOSE_SECONDS", 0.01)
     monkeypatch.setattr("memman.runtime._CANCEL_SECONDS", 0.01)
     hold, at_it = threading.Event(), threading.Event()
 
@@ -692,7 +692,7 @@ def test_a_door_that_is_closing_begins_nothing(make: Make) -> None:
     async def work() -> None:
         begun.append(1)
 
-    assert use.verbs._door.start(work) is False
+    assert use.core.runtime.start(work) is False
     use.a_while()
     assert begun == []
 
@@ -768,7 +768,7 @@ def test_work_that_is_done_before_its_start_returns_leaves_the_session_free(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     use = DOORS["sync"]("short", background=True)
-    monkeypatch.setattr(use.verbs._door, "start", lambda work: drive(work()) or True)
+    monkeypatch.setattr(use.core.runtime, "start", lambda work: drive(work()) or True)
     fill(use, 30)
     assert use.asked == 4
     use.close()
@@ -797,7 +797,7 @@ def test_a_session_knows_how_its_last_compression_went_and_whether_it_may_ask(ma
     fill(use, compress=False)
     with pytest.raises(CompressionFailed):
         use.do("compress")
-    pace = use.verbs._sessions.find(SESSION).pace
+    pace = use.core.sessions.find(SESSION).pace
     assert pace.last == "nothing was changed: the summary failed: OSError: 429"
     rest = pace.rest(use.clock)
     assert (rest.failures, rest.open, rest.reason) == (1, False, "OSError: 429")

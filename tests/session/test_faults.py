@@ -114,7 +114,7 @@ class Scene:
     def run(self, verb: str, *args: Any, **keywords: Any) -> Any:
         """One verb with the steps counted; its answer or its error."""
         self.steps.armed = True
-        session = self.use.verbs._sessions.find(SESSION)
+        session = self.use.core.sessions.find(SESSION)
         try:
             answer = self.use.do(verb, *args, **keywords)
         except (OSError, MemmanError, Killed, KeyboardInterrupt, asyncio.CancelledError) as error:

@@ -207,7 +207,7 @@ def test_the_pause_grows_while_nothing_comes(
             raise Enough
         return False
 
-    monkeypatch.setattr(memory._verbs._shared.runtime, "wait", wait)
+    monkeypatch.setattr(memory._core.shared.runtime, "wait", wait)
     with pytest.raises(Enough):
         next(memory.follow(poll=(0.01, 0.08)))
     assert pauses == [0.01, 0.02, 0.04, 0.08, 0.08, 0.08]
@@ -221,7 +221,7 @@ def test_closing_the_manager_ends_who_follows_it(memory: MemoryManager) -> None:
     )
     thread.start()
     deadline = time.monotonic() + PATIENCE
-    while not memory._verbs._shared.flags:
+    while not memory._core.shared.flags:
         assert time.monotonic() < deadline
         time.sleep(0.001)
     time.sleep(0.02)
@@ -243,7 +243,7 @@ def test_an_iterator_that_is_closed_or_forgotten_leaves_nothing_behind(
     del forgotten
     gc.collect()
     assert len(events.entry_added.receivers) == before
-    assert memory._verbs._shared.flags == set()
+    assert memory._core.shared.flags == set()
 
 
 def test_several_threads_follow_one_manager_that_others_write_to(memory: MemoryManager) -> None:
@@ -320,7 +320,7 @@ def test_the_async_door_ends_with_the_manager_the_timeout_or_a_cancellation(path
         cancelled.cancel()
         with pytest.raises(asyncio.CancelledError):
             await cancelled
-        assert memory._shared.flags == set()
+        assert memory._core.shared.flags == set()
         until_close = asyncio.ensure_future(followed(poll=(600.0, 600.0)))
         await asyncio.sleep(0.05)
         await memory.close()

@@ -61,7 +61,7 @@ def two_on(store: Any, **second: Any) -> tuple[MemoryManager, MemoryManager]:
 def seen(memory: Any) -> dict[str, Any]:
     """Everything that a manager knows of the session once it has looked at the store."""
     memory.get_active_entries(SESSION)
-    session = memory._verbs._sessions.find(SESSION)
+    session = memory._core.sessions.find(SESSION)
     window = session._window
     return {
         "slots": [
@@ -274,7 +274,7 @@ def test_an_interruption_at_any_line_of_it_makes_the_next_step_load() -> None:
             pass
         finally:
             sys.settrace(before)
-        fresh = MemoryManager(there._verbs._shared.store, config=CONFIG, counter=words)
+        fresh = MemoryManager(there._core.shared.store, config=CONFIG, counter=words)
         assert seen(there) == seen(fresh), f"after {lines} lines"
     assert lines > 100
 
@@ -384,5 +384,5 @@ def test_a_log_begun_anew_and_as_long_as_the_one_before_is_told_apart() -> None:
     for number in range(3):
         there.add_user_message(SESSION, f"second {number}")
     here.add_user_message(SESSION, "mine")
-    texts = [item.entry.text for item in here._verbs._sessions.find(SESSION)._window.items]
+    texts = [item.entry.text for item in here._core.sessions.find(SESSION)._window.items]
     assert texts == ["second 0", "second 1", "second 2", "mine"]

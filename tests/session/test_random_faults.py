@@ -145,7 +145,7 @@ class Run:
         for _ in range(STEPS):
             self._step(self.random.choice(SESSIONS))
         self.failing = False
-        live = list(self.use.verbs._sessions)
+        live = list(self.use.core.sessions)
         self.use.until(lambda: not any(session._preparing for session in live))
         for session in SESSIONS:
             self._check(session)

@@ -458,7 +458,7 @@ def test_a_models_limits_are_those_that_plugins_and_refusals_taught(found: Plugi
 
     found.register(Known(), "known")
     memory = MemoryManager(summarizer=Limited(model="acme-1"))
-    asker = memory._verbs._summarizers.chosen(None, None)
+    asker = memory._core.summarizers.chosen(None, None)
     assert asker is not None
     assert asker.max_input_tokens == 8_000
     overflow = (

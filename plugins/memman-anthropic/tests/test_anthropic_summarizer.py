@@ -147,7 +147,7 @@ def test_a_long_target_is_asked_for_without_a_stream() -> None:
 
 def test_its_models_limits_are_known() -> None:
     memory = MemoryManager(summarizer=f"anthropic:{MODEL}")
-    asker = memory._verbs._summarizers.chosen(None, None)
+    asker = memory._core.summarizers.chosen(None, None)
     assert asker is not None
     assert asker.max_input_tokens == 200_000 - 64_000
 

@@ -191,7 +191,7 @@ def test_the_region_of_an_arn_is_asked() -> None:
 
 
 def test_its_models_limits_are_known() -> None:
-    asker = MemoryManager(summarizer=f"bedrock:{MODEL}")._verbs._summarizers.chosen(None, None)
+    asker = MemoryManager(summarizer=f"bedrock:{MODEL}")._core.summarizers.chosen(None, None)
     assert asker is not None
     assert (asker.max_input_tokens or 0) > 100_000
 

@@ -156,7 +156,7 @@ def test_a_wait_that_the_body_asks_for_is_kept(request_: SummaryRequest) -> None
 
 
 def test_its_models_limits_are_known(no_environment: pytest.MonkeyPatch) -> None:
-    asker = MemoryManager(summarizer=f"google:{MODEL}")._verbs._summarizers.chosen(None, None)
+    asker = MemoryManager(summarizer=f"google:{MODEL}")._core.summarizers.chosen(None, None)
     assert asker is not None
     assert (asker.max_input_tokens or 0) > 900_000
 

@@ -244,7 +244,7 @@ def test_options_go_before_ours(request_: SummaryRequest) -> None:
 
 def test_limits_are_known_of_openais_own_models_only(no_environment: pytest.MonkeyPatch) -> None:
     def limit(summarizer: Any) -> int | None:
-        asker = MemoryManager(summarizer=summarizer)._verbs._summarizers.chosen(None, None)
+        asker = MemoryManager(summarizer=summarizer)._core.summarizers.chosen(None, None)
         assert asker is not None
         return asker.max_input_tokens
 

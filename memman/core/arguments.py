@@ -1,21 +1,28 @@
-"""What the verbs and the managers are given, checked before anything is done with it."""
+"""Arguments of the managers and of their methods: validation, and the entries that `add_*` make."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
 from memman.display import format_error, safe_repr
-from memman.entries import check_id, check_text, encode_json, json_bytes
+from memman.entries import (
+    Content,
+    NewEntry,
+    check_id,
+    check_name,
+    check_text,
+    encode_json,
+    json_bytes,
+)
 from memman.errors import AsyncPortRefused, InvalidInput
 from memman.ids import check_nonce
 from memman.runtime import is_async_callable
 
 T = TypeVar("T")
-NO_TOOLS: Final = b"[]"
 
 
 def check_function(port: Any, name: str) -> None:
@@ -93,14 +100,16 @@ def _text_of(part: Any) -> str | None:
     return text if isinstance(text, str) else None
 
 
-def tools_json(tools: Any) -> bytes:
-    """Tool definitions as they are sent."""
+def tools_json(tools: Any) -> bytes | None:
+    """Return tool definitions as JSON; None if there are none."""
+    if tools is None:
+        return None
     listed = isinstance(tools, Sequence) and not isinstance(tools, str | bytes)
     if not listed or not all(isinstance(tool, Mapping) for tool in tools):
         raise InvalidInput(
             f"tools must be a list of definitions (dicts), not {safe_repr(tools, 60)}"
         )
-    return json_bytes(list(tools), "tools")
+    return json_bytes(list(tools), "tools") if tools else None
 
 
 def check_goal(target_tokens: Any, focus: Any, summarize: Any) -> None:
@@ -139,3 +148,67 @@ def metadata_json(metadata: Mapping[str, Any]) -> msgspec.Raw:
     if not isinstance(metadata, Mapping):
         raise InvalidInput(f"metadata must be a mapping, not {type(metadata).__name__}")
     return encode_json(dict(metadata), "metadata")
+
+
+# ---------------------------------------------------------------- new entries
+
+
+def new_message(
+    role: Literal["system", "user", "assistant"], content: Content, message_id: str | None
+) -> NewEntry:
+    """A message."""
+    return NewEntry(type="message", role=role, content=content, message_id=message_id)
+
+
+def new_tool_call(
+    name: str, arguments: Mapping[str, Any] | str, call_id: str | None, message_id: str | None
+) -> NewEntry:
+    """A call of a tool."""
+    name = check_name(name, "tool_call")
+    if not name:  # providers refuse it
+        raise InvalidInput("a tool call names its tool, not ''")
+    return NewEntry(
+        type="tool_call",
+        role="assistant",
+        content=_arguments(arguments),
+        call_id=call_id,
+        name=name,
+        message_id=message_id,
+    )
+
+
+def new_tool_result(
+    name: str, content: Content, call_id: str | None, is_error: bool, message_id: str | None
+) -> NewEntry:
+    """What a tool returned."""
+    name = check_name(name, "tool_result")
+    return NewEntry(
+        type="tool_result",
+        role="tool",
+        content=content,
+        call_id=call_id,
+        name=name,
+        message_id=message_id,
+        is_error=is_error,
+    )
+
+
+def new_context(source: str, content: Content, message_id: str | None) -> NewEntry:
+    """Material from a source."""
+    source = check_name(source, "context")
+    return NewEntry(
+        type="context", role="system", content=content, name=source, message_id=message_id
+    )
+
+
+def _arguments(arguments: Mapping[str, Any] | str) -> str:
+    """A call's arguments as text."""
+    if type(arguments) is dict:
+        return json_bytes(arguments, "a tool call's arguments").decode()
+    if isinstance(arguments, str):
+        return check_text(arguments, "a tool call's arguments")
+    if not isinstance(arguments, Mapping):
+        raise InvalidInput(
+            f"a tool call's arguments are a mapping or text, not {type(arguments).__name__}"
+        )
+    return json_bytes(dict(arguments), "a tool call's arguments").decode()

@@ -1,0 +1,771 @@
+"""The methods of both managers, as coroutines.
+
+`AsyncMemoryManager` inherits them; `MemoryManager` is generated from them by `.ci/generate_sync.py`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, overload
+
+from memman import events
+from memman.archive import ArchiveInfo, ArchiveLimits, Packing, SessionState, Source, Target
+from memman.compression import CompressionPlan
+from memman.config import MemoryConfig
+from memman.core.arguments import (
+    check_goal,
+    check_on_conflict,
+    check_switch,
+    metadata_json,
+    new_context,
+    new_message,
+    new_tool_call,
+    new_tool_result,
+    system_text,
+    tools_json,
+)
+from memman.core.token_counts import TokenCounting
+from memman.core.wiring import Core
+from memman.counting import parse_overflow
+from memman.counting.usage import usage_of
+from memman.display import safe_repr
+from memman.entries import (
+    NO_JSON,
+    Content,
+    Entry,
+    NewEntry,
+    TokenCount,
+    check_id,
+    check_model,
+    check_new_entry,
+    check_text,
+)
+from memman.errors import FileError, InvalidInput, SessionNotFound
+from memman.explain import Explanation
+from memman.formats import FormatName, plain_messages
+from memman.formats.plain import reported_usage
+from memman.formats.streams import whole
+from memman.protocols import FeedItem, SummarizeCallback, Summarizer
+from memman.records import UsageReported
+from memman.results import Context, OverflowResult, SessionStats, Summary
+from memman.session import Feed, Following, Importing, OnConflict, Session, Wanted
+from memman.session.context import ContextRequest
+from memman.signals import Subscription
+
+logger = logging.getLogger("memman")
+State = SessionState | Mapping[str, Any] | str | bytes
+"""A session document: as its type, as plain data, or as JSON."""
+
+
+class ManagerMethods:
+    """The methods of a manager over its `Core`."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    # ------------------------------------------------------------ adding
+
+    async def add_user_message(
+        self,
+        session_id: str,
+        content: Content,
+        *,
+        id: str | None = None,
+        message_id: str | None = None,
+        pinned: bool = False,
+        metadata: Mapping[str, Any] | None = None,
+        compress: bool | None = None,
+    ) -> Entry:
+        """Adds what the user said. Once this returns, it is in the log for good.
+
+        Args:
+            session_id: creates the session if there is none.
+            content: text, or a tuple of parts (`TextPart`, `ImagePart`, ...). A provider's messages go
+                into `add_messages`.
+            id: your own id for the entry; adding it again with the same content is a no-op.
+            message_id: entries that share it are one message of the provider.
+            pinned: never replaced by a compression.
+            metadata: plain JSON data of your own, kept with the entry.
+            compress: overrides `auto_compress` for this call.
+
+        Raises:
+            InvalidInput: something cannot be taken (a lone surrogate, NaN); nothing was changed.
+            IdConflict: this id was added before with other content, or was deleted.
+        """
+        new_entry = new_message("user", content, message_id)
+        return await self._add(session_id, new_entry, id, pinned, metadata, compress)
+
+    async def add_assistant_message(
+        self,
+        session_id: str,
+        content: Content,
+        *,
+        id: str | None = None,
+        message_id: str | None = None,
+        pinned: bool = False,
+        metadata: Mapping[str, Any] | None = None,
+        compress: bool | None = None,
+    ) -> Entry:
+        """Adds what the assistant said; arguments and errors as in `add_user_message`."""
+        new_entry = new_message("assistant", content, message_id)
+        return await self._add(session_id, new_entry, id, pinned, metadata, compress)
+
+    async def add_system_message(
+        self,
+        session_id: str,
+        content: Content,
+        *,
+        id: str | None = None,
+        message_id: str | None = None,
+        pinned: bool = False,
+        metadata: Mapping[str, Any] | None = None,
+        compress: bool | None = None,
+    ) -> Entry:
+        """Adds instructions; at the head of a session they are pinned from the start.
+
+        Arguments and errors as in `add_user_message`.
+        """
+        new_entry = new_message("system", content, message_id)
+        return await self._add(session_id, new_entry, id, pinned, metadata, compress)
+
+    async def add_tool_call(
+        self,
+        session_id: str,
+        name: str,
+        arguments: Mapping[str, Any] | str,
+        *,
+        call_id: str | None = None,
+        id: str | None = None,
+        message_id: str | None = None,
+        pinned: bool = False,
+        metadata: Mapping[str, Any] | None = None,
+        compress: bool | None = None,
+    ) -> Entry:
+        """Adds a call of a tool. Calls that share a `message_id` were made in parallel.
+
+        Args:
+            session_id: creates the session if there is none.
+            name: the tool's.
+            arguments: a mapping, or the text that the model wrote, which is kept as it is.
+            call_id: the provider's id of the call. Without one the result is found by the tool's name and
+                the order.
+
+        The other arguments and the errors are those of `add_user_message`.
+        """
+        new_entry = new_tool_call(name, arguments, call_id, message_id)
+        return await self._add(session_id, new_entry, id, pinned, metadata, compress)
+
+    async def add_tool_result(
+        self,
+        session_id: str,
+        name: str,
+        content: Content,
+        *,
+        call_id: str | None = None,
+        is_error: bool = False,
+        id: str | None = None,
+        message_id: str | None = None,
+        pinned: bool = False,
+        metadata: Mapping[str, Any] | None = None,
+        compress: bool | None = None,
+    ) -> Entry:
+        """Adds what a tool returned. A result whose call is unknown is kept and rendered as a note.
+
+        Args:
+            session_id: creates the session if there is none.
+            name: the tool's.
+            content: text (`json.dumps` what is not), or a tuple of parts.
+            call_id: the id of the call that it answers.
+            is_error: whether the tool failed; a provider that has a field for it is told.
+            metadata: with `{"fold_key": ...}` a compression may fold older results of the same key.
+
+        The other arguments and the errors are those of `add_user_message`.
+        """
+        new_entry = new_tool_result(name, content, call_id, is_error, message_id)
+        return await self._add(session_id, new_entry, id, pinned, metadata, compress)
+
+    async def add_context(
+        self,
+        session_id: str,
+        content: Content,
+        source: str,
+        *,
+        id: str | None = None,
+        message_id: str | None = None,
+        pinned: bool = False,
+        metadata: Mapping[str, Any] | None = None,
+        compress: bool | None = None,
+    ) -> Entry:
+        """Adds material from a `source` (a file, a search); it is rendered as such, not as the user's.
+
+        `metadata={"fold_key": ...}` as in `add_tool_result`; the other arguments and the errors are those
+        of `add_user_message`.
+        """
+        new_entry = new_context(source, content, message_id)
+        return await self._add(session_id, new_entry, id, pinned, metadata, compress)
+
+    async def add_messages(
+        self, session_id: str, messages: Any, format: FormatName | str = "auto"
+    ) -> list[Entry]:
+        """Adds a provider's messages, atomically: all or none.
+
+        Args:
+            session_id: creates the session if there is none.
+            messages: a list of dicts or of an SDK's message objects, one of them, a response object
+                (its message, and its usage with it), the list of a streamed response's pieces, or text in
+                the format `text`.
+            format: a format's name, or "auto" to detect it.
+
+        Raises:
+            FormatError: they are in no known format, or broken; the message at fault is named.
+        """
+        session_id = check_id(session_id, "session_id")
+        given = whole(messages)
+        plain = plain_messages(given)
+        if not plain:
+            return []
+        form = (
+            self._core.resolver.detected(plain)
+            if format == "auto"
+            else self._core.resolver.format_named(format)
+        )
+        drafts = [check_new_entry(new_entry) for new_entry in form.parse(plain)]
+        shared = self._core.shared
+        labels = {
+            label: shared.new_id()
+            for label in dict.fromkeys(new_entry.message_id for new_entry in drafts)
+            if label is not None
+        }
+        usage = self._readable_usage(reported_usage(given))
+        session = self._core.sessions.named(session_id)
+        entries = await session.add_all(drafts, labels)
+        if usage is not None:
+            await session.record_usage(usage)
+        return entries
+
+    def _readable_usage(self, usage: Any) -> UsageReported | None:
+        """A response's usage; one that cannot be read must not keep its message out."""
+        if usage is None:
+            return None
+        try:
+            return usage_of(usage, self._core.shared.new_id(), self._core.shared.clock(), None)
+        except InvalidInput as error:
+            logger.warning("the usage of a response was not recorded: %s", error)
+            return None
+
+    async def record_usage(self, session_id: str, usage: Any, *, model: str | None = None) -> None:
+        """Keeps what the provider said the last request cost, and learns from it.
+
+        `add_messages` does so for a whole response. Cached tokens are normalised: the total is what was
+        read, cached or not.
+
+        Args:
+            session_id: must exist.
+            usage: a response of the OpenAI, Anthropic, Google or Bedrock SDK, its usage object, that as a
+                dict, or the number of input tokens.
+            model: the model that reported it; the session's by default.
+
+        Raises:
+            InvalidInput: there are no input tokens in it, or fewer than were cached; nothing was changed.
+            SessionNotFound: there is no such session.
+        """
+        if model is not None:
+            model = check_model(model)
+        reported = reported_usage(usage)  # None where it is no whole response
+        said = usage if reported is None else reported
+        record = usage_of(said, self._core.shared.new_id(), self._core.shared.clock(), model)
+        await (await self._core.sessions.known(session_id)).record_usage(record)
+
+    async def record_overflow(
+        self, error: BaseException | str, *, model: str | None = None
+    ) -> OverflowResult:
+        """Learns a model's limit from a provider's refusal of a request that was too long.
+
+        From then on no budget of this manager for that model is above what the limit leaves for input; a
+        larger `max_tokens` is lowered, with a warning. Nothing is stored.
+
+        Args:
+            error: what the provider's SDK raised, or its text.
+            model: the model that refused; the manager's by default.
+
+        Returns:
+            Whether the error is an overflow at all, and the limits as they are now; those are None, and
+            nothing changed, if the error names no limit.
+
+        Raises:
+            InvalidInput: no model is set or given, or `error` is neither an exception nor text.
+            ConfigError: the new limit leaves no room for `reserve_output`; nothing was changed.
+        """
+        if not isinstance(error, BaseException | str):
+            raise InvalidInput(
+                f"error must be an exception or its text, not {safe_repr(error, 60)}"
+            )
+        name = self._core.shared.config.model if model is None else model
+        if name is None:
+            raise InvalidInput("whose limit is it? Pass model=, or give the manager a model")
+        name = check_model(name)
+        overflow = parse_overflow(error)
+        if overflow is None:
+            return OverflowResult(overflow=False)
+        info = self._core.resolver.models.taught(
+            name, overflow, f"{self._core.shared.clock():%Y-%m-%d}"
+        )
+        if info is not None:
+            self._core.learn_limits(name, info)
+        return OverflowResult(overflow=True, limits=info, requested=overflow.requested)
+
+    # ------------------------------------------------------------ compressing
+
+    async def compress(
+        self,
+        session_id: str,
+        *,
+        target_tokens: int | None = None,
+        focus: str | None = None,
+        summarize: bool | None = None,
+    ) -> events.CompressionResult:
+        """Compress everything but the recent window now, however small the window is.
+
+        The result's `reason` has one clause per step: what was done, and why a summarizer was or was not
+        called.
+
+        Args:
+            session_id: must exist.
+            target_tokens: how many tokens the window may have at most, from 1 to `max_tokens`: the oldest
+                entries are compressed until it has, and none if it has already.
+            focus: what a summary should pay special attention to, in words.
+            summarize: whether to call the summarizer. None calls it if there are at least
+                `min_entries_to_compress` old entries, True calls it always, False writes a digest.
+
+        Raises:
+            CompressionFailed: a stage of the strategy or `redact` failed, or the summarizer did and
+                `on_failure="raise"`; nothing was changed.
+            InvalidInput: the target is below 1 or above the trigger, the focus is blank, or
+                `summarize=True` without a summarizer or without the step that calls it.
+        """
+        check_goal(target_tokens, focus, summarize)
+        focus = self._core.shared.redacted_focus(focus)
+        wanted = Wanted(target_tokens=target_tokens, focus=focus, summarize=summarize)
+        return await (await self._core.sessions.known(session_id)).compress(wanted)
+
+    async def plan_compression(
+        self,
+        session_id: str,
+        *,
+        target_tokens: int | None = None,
+        focus: str | None = None,
+        summarize: bool | None = None,
+    ) -> CompressionPlan:
+        """What `compress` would do, entry by entry. Asks no summarizer and changes nothing."""
+        check_goal(target_tokens, focus, summarize)
+        focus = self._core.shared.redacted_focus(focus)
+        wanted = Wanted(target_tokens=target_tokens, focus=focus, summarize=summarize)
+        return await (await self._core.sessions.known(session_id)).plan(wanted)
+
+    async def undo_compression(self, session_id: str, compression_id: str | None = None) -> str:
+        """Takes a compression back, the latest by default, and returns its id.
+
+        Raises `Refused` when a later compression folded it (the message names the one to undo first)
+        or its replacement is pinned, `EntryNotFound` when it is not in force.
+        """
+        if compression_id is not None:
+            compression_id = check_id(compression_id, "compression_id")
+        return await (await self._core.sessions.known(session_id)).undo(compression_id)
+
+    async def pin(self, session_id: str, entry_id: str) -> None:
+        """Keeps an active entry from ever being replaced."""
+        entry_id = check_id(entry_id, "entry_id")
+        await (await self._core.sessions.known(session_id)).pin(entry_id, True)
+
+    async def unpin(self, session_id: str, entry_id: str) -> None:
+        """Lets an entry be replaced again."""
+        entry_id = check_id(entry_id, "entry_id")
+        await (await self._core.sessions.known(session_id)).pin(entry_id, False)
+
+    async def delete_entries(self, session_id: str, ids: Sequence[str]) -> None:
+        """Removes added entries for good, with every summary that was made of them.
+
+        Compressions that hide one of them are unfolded first, so that the window may be over its limit
+        until the next add compresses it; a context is trimmed until then. Payloads are overwritten in the
+        store.
+
+        Raises `EntryNotFound` for an id that no added entry has; nothing was changed then.
+        """
+        wanted = [ids] if isinstance(ids, str) else ids
+        if not isinstance(wanted, Sequence) or not all(isinstance(name, str) for name in wanted):
+            raise InvalidInput(f"ids must be a list of entry ids, not {safe_repr(ids, 60)}")
+        names = [check_text(name, "ids") for name in wanted]
+        await (await self._core.sessions.known(session_id)).delete(names)
+
+    # ------------------------------------------------------------ reading
+
+    async def build_context(
+        self,
+        session_id: str,
+        *,
+        format: FormatName | str | None = None,
+        model: str | None = None,
+        budget: int | None = None,
+        system: Any = None,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        missing_ok: bool = False,
+    ) -> Context:
+        """What to send to the model: valid in `format` and within `budget`. Changes nothing.
+
+        Args:
+            session_id: must exist, unless `missing_ok`.
+            format: "openai-chat", "openai-responses", "anthropic", "gemini", "bedrock", "mistral",
+                "langchain", "text", or a plugin's; the manager's by default.
+            model: another model than the session's; the window is priced by its counter and its reports.
+            budget: tokens; the session's `max_tokens` by default.
+            system: a system prompt that precedes the session's own system messages: a text, Anthropic's
+                list of blocks, or Gemini's `Content`; `Context.system` has its text.
+            tools: the tool definitions that you will send along; they are counted.
+            missing_ok: a session that nothing was added to has an empty context.
+
+        Raises:
+            BudgetExceeded: pinned entries, the head and the clipped newest exchange do not fit.
+            SessionNotFound: there is no such session, and `missing_ok` is not set.
+        """
+        if budget is not None and (isinstance(budget, bool) or not isinstance(budget, int)):
+            raise InvalidInput(f"budget must be a number of tokens, not {safe_repr(budget)}")
+        core = self._core
+        form = core.shared.format if format is None else core.resolver.format_named(format).name
+        request = ContextRequest(
+            form,
+            None if model is None else check_model(model),
+            budget,
+            None if system is None else system_text(system),
+            tools_json(tools),
+        )
+        try:
+            return await (await core.sessions.known(session_id)).build(request)
+        except SessionNotFound:
+            if not missing_ok:
+                raise
+            return Session(session_id, core.shared).build_empty(request)
+
+    async def get_context_for_llm(self, session_id: str) -> str:
+        """The conversation as one text: summaries with their dates, then what is recent."""
+        return (await self.build_context(session_id, format="text")).text
+
+    async def get_active_entries(self, session_id: str) -> list[Entry]:
+        """The window in order, summaries and stubs included."""
+        return await (await self._core.sessions.known(session_id)).active_entries()
+
+    async def get_entries(self, session_id: str) -> list[Entry]:
+        """Every added entry of the current era in log order, compressed ones too, no replacements."""
+        return await (await self._core.sessions.known(session_id)).entries()
+
+    async def get_entry(self, session_id: str, id: str) -> Entry:
+        """One entry, active or compressed, by its id or its address (`#556`, or `#556.2`).
+
+        Raises `EntryNotFound`.
+        """
+        entry_id = check_id(id, "id")
+        return await (await self._core.sessions.known(session_id)).entry(entry_id)
+
+    async def get_summaries(self, session_id: str) -> list[Summary]:
+        """The summaries in force, with the ids of what they stand for."""
+        return await (await self._core.sessions.known(session_id)).summaries()
+
+    async def get_stats(self, session_id: str) -> SessionStats:
+        """A session's numbers: entries, tokens, limits, the counter, drift, what summaries cost."""
+        return await (await self._core.sessions.known(session_id)).stats()
+
+    async def explain(self, session_id: str) -> Explanation:
+        """Why a session was or was not compressed, what is next, and what became of each entry.
+
+        Reads the log since the last clear. Asks no summarizer and changes nothing.
+        """
+        return await (await self._core.sessions.known(session_id)).explain()
+
+    async def count_tokens(
+        self,
+        content: Any,
+        *,
+        model: str | None = None,
+        system: Any = None,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        exact: bool = False,
+    ) -> TokenCount:
+        """Counts a text, entries, or a provider's messages (then with their framing).
+
+        Args:
+            content: a text, an `Entry` or a list of them, or messages as `add_messages` takes them.
+            model: whose tokens; the manager's model by default.
+            system: a system prompt that is counted with it: a text, Anthropic's list of blocks, or Gemini's
+                `Content`.
+            tools: tool definitions that are counted with it.
+            exact: ask the model's provider, if its counter is installed and can be reached; `method` is
+                "api" then. The content is counted as a whole request, after `redact`.
+
+        Raises:
+            FormatError: the messages are in no known format, or broken.
+        """
+        core = self._core
+        config = core.shared.config
+        if model is not None:
+            config = config.updated({"model": check_model(model)})
+        prompt = None if system is None else system_text(system)
+        counting = TokenCounting(core.shared, core.resolver, config, prompt, tools_json(tools))
+        counted = await counting.count_exactly(content) if exact else None
+        return counting.count(content) if counted is None else counted
+
+    async def list_sessions(self) -> list[str]:
+        """The ids of all sessions of the store."""
+        core, store = self._core, self._core.shared.store
+        return [info.session_id for info in await core.runtime.call(store, store.sessions)]
+
+    async def feed(
+        self, session_id: str | None = None, *, after: int | str = "", limit: int = 1_000
+    ) -> list[FeedItem]:
+        """What was recorded, whoever recorded it: of one session, or of every session of the store.
+
+        Whoever goes on behind the last item misses nothing and gets each record once, a session's in the
+        order of its log. Entries that were deleted are there without their content, deleted sessions not.
+
+        Args:
+            session_id: None for every session.
+            after: the cursor of the last item that you have; for one session its seq will do. "" begins
+                at the beginning.
+            limit: records at most, and never more than a million.
+
+        Raises:
+            SessionNotFound: there is no such session.
+            InvalidInput: `after` is no place in this log; it may be of another store or session, or of
+                this one before it was restored or begun anew.
+        """
+        if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+            raise InvalidInput(f"limit must be a number of records, not {safe_repr(limit, 60)}")
+        await self._core.sessions.catch_up(session_id)
+        return await Feed(self._core.shared, session_id, after).page(limit)
+
+    def follow(
+        self,
+        session_id: str | None = None,
+        *,
+        after: int | str = "",
+        poll: tuple[float, float] = (0.05, 2.0),
+        timeout: float | None = None,
+    ) -> AsyncGenerator[FeedItem, None]:
+        """Iterates over what was recorded and then over what comes, in whatever process.
+
+        Each item comes at least once: keep the cursor of an item when you are done with it, and begin there
+        the next time. A session that does not exist yet is waited for. Close the iterator, or the manager,
+        to end it.
+
+        Args:
+            session_id: None for every session.
+            after: as in `feed`.
+            poll: seconds between two looks at the store, the least and the most; the pause doubles while
+                nothing comes. What this manager records is seen at once.
+            timeout: seconds without a record after which it ends; None goes on for ever.
+
+        Raises:
+            SessionNotFound: the session was deleted.
+            InvalidInput: as in `feed`, or `poll` or `timeout` are not what they should be.
+            StoreError: the store cannot be read; begin again behind the last item.
+        """
+        return Following(self._core.shared, session_id, after, poll, timeout).items()
+
+    # ------------------------------------------------------------ sessions out and in
+
+    async def export_session(self, session_id: str) -> SessionState:
+        """The session as a document: entries, summaries, totals, settings, and its whole log."""
+        return await (await self._core.sessions.known(session_id)).export()
+
+    async def import_session(
+        self, state: State, on_conflict: OnConflict = "fail", *, trust_settings: bool = False
+    ) -> str:
+        """Restores a session from a document and returns its id. All or nothing.
+
+        Totals, links and derived fields are checked against the log, never trusted.
+
+        Args:
+            state: a `SessionState`, its JSON, or that as plain data.
+            on_conflict: when a session of this id exists: "fail", "skip" (keep what is there), or
+                "new_session" (import under a new id).
+            trust_settings: whether settings in it may take effect that name a model, a summarizer, a
+                prompt or a counting policy, or that lift a limit of this manager. They stay in its log
+                either way.
+
+        Raises:
+            StateError: the document is not sound; `problems` has every fault.
+            SessionExists: with `on_conflict="fail"`.
+        """
+        check_on_conflict(on_conflict)
+        document = state if isinstance(state, SessionState) else SessionState.from_json(state)
+        check_switch(trust_settings, "trust_settings")
+        importing = Importing(self._core.shared, self._core.sessions)
+        return await importing.document(document, on_conflict, trust_settings)
+
+    async def export_archive(
+        self, session_id: str, to: Target, *, packing: Packing | None = None
+    ) -> ArchiveInfo:
+        """Writes the session's whole log as an archive of lines, for sessions of any length.
+
+        It is written a page at a time; what is added meanwhile is not in it.
+
+        Args:
+            session_id: which session.
+            to: a path, whose file is there whole or not at all and is readable by its owner alone; or a
+                binary file, which is not closed.
+            packing: "none", "gzip" or "zstd" (the extra `zstd`); None goes by the path's suffix, `.gz`
+                or `.zst`.
+
+        Raises:
+            StoreConflict: entries, or the session, were deleted meanwhile; a path has no file then.
+            FileError: the file cannot be written.
+        """
+        session = await self._core.sessions.known(session_id)
+        with _typed(to):
+            return await session.export_archive(to, packing)
+
+    async def import_archive(
+        self,
+        source: Source,
+        on_conflict: OnConflict = "fail",
+        *,
+        limits: ArchiveLimits | None = None,
+        trust_settings: bool = False,
+    ) -> str:
+        """Restores a session from an archive and returns its id. All or nothing.
+
+        The archive is read to its end and checked first, in temporary files, and stored in one commit.
+        Counts of this manager's counter are worked out anew. Where the session has all of these records
+        already, and perhaps more, an import changes nothing and is no conflict: it can be repeated.
+
+        Args:
+            source: a path, or a binary file, which is read from where it is and not closed. Whether and
+                how it is packed is told by its first bytes.
+            on_conflict: as in `import_session`, when there is another session of this id.
+            limits: what the archive may take at most; `ArchiveLimits()` if none.
+            trust_settings: as in `import_session`.
+
+        Raises:
+            StateError: it is not sound, or beyond a limit; `problems` has every fault with its line.
+            SessionExists: with `on_conflict="fail"`.
+            FileError: the file cannot be read.
+        """
+        check_on_conflict(on_conflict)
+        check_switch(trust_settings, "trust_settings")
+        importing = Importing(self._core.shared, self._core.sessions)
+        with _typed(source):
+            return await importing.archive(source, on_conflict, limits, trust_settings)
+
+    async def clear_session(self, session_id: str) -> None:
+        """Empties the window, pins and head included. The log stays; a clear is not undone."""
+        await (await self._core.sessions.known(session_id)).clear()
+
+    async def delete_session(self, session_id: str, *, missing_ok: bool = False) -> None:
+        """Removes a session with its log, for good.
+
+        Raises `SessionNotFound` if there is none; with `missing_ok` it does nothing then.
+        """
+        try:
+            await (await self._core.sessions.known(session_id)).delete_all()
+        except SessionNotFound:
+            if not missing_ok:
+                raise
+
+    # ------------------------------------------------------------ settings
+
+    async def update_config(self, session_id: str | None = None, /, **settings: Any) -> None:
+        """Changes settings of one session, which keeps them, or without an id of the manager.
+
+        Args:
+            session_id: creates the session if there is none; left out for the manager's own settings.
+            settings: any of `MemoryConfig`'s, by name.
+
+        Raises:
+            ConfigError: a setting is unknown, of the wrong type or range, or contradicts another; nothing
+                was changed.
+            InvalidInput: the setting is the manager's alone, or names what a session may not.
+        """
+        if isinstance(session_id, Mapping | MemoryConfig):
+            raise InvalidInput("settings are given by name: update_config(max_tokens=16_000)")
+        if session_id is None:
+            self._core.configure(settings)
+        else:
+            await self._core.sessions.named(session_id).configure(settings)
+
+    async def set_summarize_callback(
+        self, summarizer: str | SummarizeCallback | Summarizer | None
+    ) -> None:
+        """Takes another summarizer: a callable, a name, a `Summarizer`, or None for the settings' own.
+
+        Raises `PluginNotFound`, `SummarizerUnavailable` or `InvalidInput`; nothing was changed then.
+        """
+        self._core.summarizers.give(summarizer)
+
+    @overload
+    def on(self, event: type[events.E], callback: Callable[[events.E], object]) -> Subscription: ...
+    @overload
+    def on(self, event: events.EventName, callback: Callable[[Any], object]) -> Subscription: ...
+    def on(self, event: Any, callback: Callable[[Any], object]) -> Subscription:
+        """Call `callback(event)` for every event of this kind that this manager emits.
+
+        Unlike a signal's `connect`, it holds the callback, and other managers do not reach it.
+
+        Args:
+            event: a name (`"compressed"`, `"entry_added"`, ...) or a payload's type
+                (`events.CompressionResult`), which lets a type checker check the callback.
+            callback: takes the event. Only `AsyncMemoryManager` takes a coroutine function.
+
+        Returns:
+            The subscription; its `off()` ends it.
+
+        Raises:
+            InvalidInput: the event is unknown, or the callback does not take one argument.
+            AsyncPortRefused: the callback is async and the manager is not.
+        """
+        return self._core.subscribe(event, callback)
+
+    async def close(self) -> None:
+        """Waits at most 5 s for background compressions, then closes the store.
+
+        What is not done by then changes nothing any more, however late its summary comes. After it every
+        verb that needs the store raises `StoreError`; closing again does nothing.
+        """
+        await self._core.close()
+
+    def __repr__(self) -> str:
+        return repr(self._core)
+
+    async def _add(
+        self,
+        session_id: str,
+        new_entry: NewEntry,
+        entry_id: str | None,
+        pinned: bool,
+        metadata: Mapping[str, Any] | None,
+        compress: bool | None,
+    ) -> Entry:
+        """Checks what was given; the session does the rest."""
+        new_entry = check_new_entry(new_entry)
+        if entry_id is not None:
+            entry_id = check_id(entry_id, "id")
+        if pinned is not False and pinned is not True:
+            raise InvalidInput(f"pinned must be True or False, not {safe_repr(pinned)}")
+        if compress is not None and not isinstance(compress, bool):
+            raise InvalidInput(f"compress must be True, False or None, not {safe_repr(compress)}")
+        encoded = NO_JSON if metadata is None else metadata_json(metadata)
+        session = self._core.sessions.named(session_id)
+        return await session.add(new_entry, entry_id, pinned, encoded, compress)
+
+
+@contextmanager
+def _typed(file: Source | Target) -> Iterator[None]:
+    """Turn an `OSError` of a file that memman opened itself into a `FileError`."""
+    try:
+        yield
+    except OSError as error:
+        if not isinstance(file, str | os.PathLike):
+            raise
+        raise FileError(
+            error.errno, error.strerror or str(error), error.filename or os.fspath(file)
+        ) from error

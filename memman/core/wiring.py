@@ -1,0 +1,262 @@
+"""The wiring of a manager: its ports, settings, live sessions and subscriptions."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from memman import events
+from memman.compression import stages_of
+from memman.config import MemoryConfig, no_room, readable, resolve_budget, room_of
+from memman.core.arguments import (
+    aware,
+    check_function,
+    check_switch,
+    checked_ids,
+    checked_nonces,
+)
+from memman.core.resolver import DEFAULT_FORMAT, Resolver
+from memman.counting import sound_limits
+from memman.display import safe_repr
+from memman.entries import Entry, file_mode
+from memman.errors import AsyncPortRefused, ConfigError, InvalidInput, MemmanError
+from memman.formats import FormatName
+from memman.ids import new_id as uuid7
+from memman.ids import new_nonce as random_nonce
+from memman.plugins import chosen_plugins
+from memman.protocols import (
+    AsyncStore,
+    LocalCounter,
+    ModelInfo,
+    Store,
+    SummarizeCallback,
+    Summarizer,
+)
+from memman.runtime import Runtime, is_async_callable, refuse_async_port
+from memman.session import SessionCache
+from memman.session.shared import ClosedStore, Shared
+from memman.signals import Subscription
+from memman.stores import MemoryStore, open_store
+from memman.summarizers import Asker, Summarizers
+
+logger = logging.getLogger("memman")
+Redact = Callable[[Entry], Entry]
+"""Takes an entry and returns it, changed or not, before it is counted, stored or sent anywhere."""
+_CLOSE_SECONDS = 5.0
+_FILES = frozenset((".db", ".sqlite", ".sqlite3"))  # suffixes that no model's name has
+_STORE_METHODS = (
+    "append", "commit", "load", "state", "read", "get", "feed", "lease", "erase", "sessions", "delete",
+    "close",
+)  # fmt: skip
+
+
+class Core:
+    """The parts of one manager, sync or async; the arguments are those of `AsyncMemoryManager`.
+
+    `sender` is the manager itself: the sender of its events.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        sender: object,
+        store: str | os.PathLike[str] | Store | AsyncStore | None,
+        *,
+        model: str | None,
+        config: MemoryConfig | None,
+        summarizer: str | SummarizeCallback | Summarizer | None,
+        counter: str | Callable[[str], int] | LocalCounter | None,
+        format: FormatName | str | None,
+        model_info: ModelInfo | None,
+        redact: Redact | None,
+        plugins: Iterable[str] | None,
+        clock: Callable[[], datetime] | None,
+        new_id: Callable[[], str] | None,
+        new_nonce: Callable[[], str] | None,
+        exclusive: bool,
+        trust_settings: bool,
+    ) -> None:
+        self.runtime = runtime
+        self._plugins = chosen_plugins(plugins)
+        self.resolver = resolver = Resolver(counter, self._plugins)
+        self.summarizers = Summarizers(runtime, self._plugins, resolver.limits)
+        self.summarizers.give(summarizer)
+        form = resolver.format_named(DEFAULT_FORMAT if format is None else format)
+        ports = {"redact": redact, "clock": clock, "new_id": new_id, "new_nonce": new_nonce}
+        for name, port in ports.items():
+            check_function(port, name)
+        check_switch(exclusive, "exclusive")
+        check_switch(trust_settings, "trust_settings")
+        opened = MemoryStore() if store is None else self._open(store)
+        refuse_async_port(opened, _STORE_METHODS, runtime, "store")
+        self.shared = Shared(
+            door=runtime,
+            store=opened,
+            exclusive=exclusive or store is None,
+            clock=partial(datetime.now, UTC) if clock is None else aware(clock),
+            new_id=uuid7 if new_id is None else checked_ids(new_id),
+            new_nonce=random_nonce if new_nonce is None else checked_nonces(new_nonce),
+            trust_settings=trust_settings,
+            redact=redact,
+            sender=sender,
+            counter=resolver.counter,
+            remote=resolver.remote,
+            limits=resolver.limits,
+            warn_unknown=resolver.warn_unknown,
+            summarizer=self._summarizer_for,
+            format=form.name,
+            format_named=resolver.format_named,
+            check=self._check,
+            check_change=self._check_change,
+        )
+        self.sessions = SessionCache(self.shared)
+        self._subscriptions: set[Subscription] = set()
+        if config is not None and not isinstance(config, MemoryConfig):
+            raise InvalidInput(f"config must be a MemoryConfig, not {type(config).__name__}")
+        settings = config or MemoryConfig()
+        if model is not None:
+            settings = settings.updated({"model": model})
+        if model_info is not None:
+            resolver.models = resolver.models.with_limits(
+                *_checked_limits(settings.model, model_info)
+            )
+        self._configure(settings)
+
+    def __repr__(self) -> str:
+        shared = self.shared
+        kind, store = type(shared.sender).__name__, type(shared.store).__name__
+        return f"<{kind} of {store}, model {shared.config.model!r}>"
+
+    def subscribe(self, event: Any, callback: Callable[[Any], object]) -> Subscription:
+        """Call `callback` for every event of this kind that the manager emits."""
+        if is_async_callable(callback) and not self.runtime.is_async:
+            raise AsyncPortRefused(
+                "the callback is async and MemoryManager is not: use AsyncMemoryManager, or a plain "
+                "function"
+            )
+        return events.subscribe(event, callback, self.shared.sender, self._subscriptions)
+
+    async def close(self) -> None:
+        """Finish background work, emit what is left, and close the store."""
+        shared = self.shared
+        await self.runtime.finish(_CLOSE_SECONDS)
+        shared.closed = True
+        for flag in list(shared.flags):
+            flag.set()
+        for session in self.sessions:
+            await session.settle()
+        await self.runtime.call(shared.store, shared.store.close)
+        shared.store = ClosedStore()
+        self.sessions.forget()
+
+    # ------------------------------------------------------------ settings
+
+    def configure(self, settings: Mapping[str, Any]) -> None:
+        """Changes settings of the manager; one change at a time, or one would take back another."""
+        with self.shared.settling:
+            self._configure(self.shared.config.updated(settings))
+
+    def _configure(self, config: MemoryConfig) -> None:
+        before = self.shared.config
+        self._check_change(before, config, config)
+        for session in self.sessions:
+            fault = self._fault_with(session.settings, config)
+            # What did not work before, as a stored setting that names what is not here, is no reason.
+            if fault is not None and self._fault_with(session.settings, before) is None:
+                whose = f"with what session {session.id!r} has set"
+                raise ConfigError(f"{whose}: {fault}") from fault
+        self.shared.configure(config)
+
+    def _fault_with(
+        self, settings: Mapping[str, Any], managers: MemoryConfig
+    ) -> MemmanError | None:
+        """Why a session's settings do not work with the manager's; None where they do."""
+        try:
+            self._check(managers.updated(readable(settings)), managers)
+        except MemmanError as error:
+            return error
+        return None
+
+    def _check_change(
+        self, before: MemoryConfig, config: MemoryConfig, managers: MemoryConfig | None = None
+    ) -> None:
+        """Refuses what `_check` does, and a change that leaves no room beside `overhead_tokens`.
+
+        Where there was none before, by other limits of the model or settings of the manager that came
+        later, a change of something else is no reason to refuse.
+        """
+        self._check(config, managers)
+        limits = self.resolver.limits(config.model)
+        room = room_of(config, limits)
+        if room < 1 and room != room_of(before, self.resolver.limits(before.model)):
+            raise no_room(config, limits)
+
+    def _check(self, config: MemoryConfig, managers: MemoryConfig | None = None) -> None:
+        """Refuses settings that name what is not there, or of which `reserve_output` leaves nothing.
+
+        `managers` are the manager's own, where they are about to change.
+        """
+        stages_of(config.strategy)
+        if callable(config.summary_prompt):
+            check_function(config.summary_prompt, "summary_prompt")
+        resolve_budget(config, self.resolver.limits(config.model))
+        self.resolver.warn_unknown(config)
+        self.summarizers.check(config.summarizer, (managers or self.shared.config).summarizer)
+        self.resolver.counter(config)
+
+    def learn_limits(self, model: str, info: ModelInfo) -> None:
+        """Takes other limits of a model, if no settings contradict them."""
+        with self.shared.settling:
+            before = self.resolver.models
+            self.resolver.models = before.with_limits(model, info)
+            try:
+                self._configure(self.shared.config)
+            except BaseException:
+                self.resolver.models = before
+                raise
+
+    def _summarizer_for(self, config: MemoryConfig) -> Asker | None:
+        return self.summarizers.chosen(config.summarizer, self.shared.config.summarizer)
+
+    # ------------------------------------------------------------ the store
+
+    def _open(self, store: str | os.PathLike[str] | Store | AsyncStore) -> Store | AsyncStore:
+        """The store of a path or URL, or the store itself."""
+        if isinstance(store, MemoryConfig):
+            raise InvalidInput(
+                "the first argument says where sessions are kept: write config=MemoryConfig(...)"
+            )
+        if isinstance(store, type):
+            raise InvalidInput(f"{store.__name__} is a class: pass {store.__name__}(...)")
+        if not isinstance(store, str | os.PathLike):
+            return store
+        where = os.fspath(store)
+        if self._is_model(where):
+            raise InvalidInput(
+                f"{where!r} is a model, and the first argument says where sessions are kept: write "
+                f"model={where!r} (or './{where}' for a file of that name)"
+            )
+        return open_store(where, self._plugins)
+
+    def _is_model(self, where: str) -> bool:
+        """Whether a bare word that is no file yet is the name of a model that memman knows."""
+        path = Path(where)
+        bare = where == path.name and path.suffix not in _FILES
+        return bare and not file_mode(path) and self.resolver.limits(where) is not None
+
+
+def _checked_limits(model: str | None, info: ModelInfo) -> tuple[str, ModelInfo]:
+    """Return the model and its limits. Raises `ConfigError` without a model or for unusable limits."""
+    if model is None:
+        raise ConfigError("model_info= has the limits of a model: give model= too")
+    if not isinstance(info, ModelInfo) or not sound_limits(info):
+        raise ConfigError(
+            "model_info must be a ModelInfo(context, max_input, max_output) of positive numbers of "
+            f"tokens, not {safe_repr(info, 60)}"
+        )
+    return model, info
