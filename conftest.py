@@ -56,16 +56,10 @@ settings.load_profile("memman")
 
 _LOOPS = (
     "docs/README.md",
-    "docs/how-to/openai-loop.md",
-    "docs/how-to/anthropic-loop.md",
-    "docs/how-to/gemini-loop.md",
-    "docs/how-to/bedrock-loop.md",
-    "docs/how-to/async-and-more.md",
+    "docs/how-to/agent-loop.md",
 )
 _COMMANDS = (
-    "docs/how-to/why-did-the-agent-forget.md",
-    "docs/how-to/look-into-a-log.md",
-    "docs/how-to/show-a-session-as-a-page.md",
+    "docs/how-to/debug-a-session.md",
     "docs/how-to/import-a-coding-agents-log.md",
 )
 _PRINTED = "printed by the last block"  # no identifier, so no page can use the name

@@ -18,7 +18,7 @@ copyright = "the authors of memman; Apache-2.0"  # noqa: A001 - Sphinx's name
 version = release = about.VERSION
 root_doc = "index"
 exclude_patterns = ["_build", "README.md"]  # that is the index
-extensions = ["myst_parser", "sphinx.ext.autodoc", "site_pages", "site_docstrings"]
+extensions = ["myst_parser", "sphinx_design", "sphinx.ext.autodoc", "site_pages", "site_docstrings"]
 nitpicky = True
 nitpick_ignore_regex = [
     # What is documented by others; with `nitpicky` everything else must lead somewhere.

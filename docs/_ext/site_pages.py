@@ -1,7 +1,8 @@
-"""The pages of the site: the list of `README.md` is its navigation, and some pages stand elsewhere.
+"""The pages of the site, which are plain Markdown on a code host.
 
-A page that only says where another one stands ("This page is [...](...).") shows that one, with its links
-as they are from here. Blocks marked `output` and `console` are shown as what was printed, and typed.
+The list in `README.md` is the navigation. A page that only names another file ("This page is [...](...).") shows that
+file, with its links rewritten. Sections between `<!-- tabs -->` and `<!-- /tabs -->` become tabs. Blocks marked
+`output` and `console` are highlighted as printed and typed text.
 """
 
 from __future__ import annotations
@@ -19,11 +20,12 @@ from sphinx.application import Sphinx
 
 DOCS = Path(__file__).parents[1]
 _LINK = re.compile(r"\]\(([^)#\s]+)(#[^)]*)?\)")
+_TABS = re.compile(r"<!-- tabs -->\n(.*?)<!-- /tabs -->\n", re.DOTALL)
 _SECTION = re.compile(r"^## (.+)\n\n((?:- .*\n)+)", re.MULTILINE)
 
 
 def _told(page: Path) -> Path | None:
-    """The page that a page only points to ("This page is [...](...)."), None for any other."""
+    """Return the file that a page only points to, None for a page with text of its own."""
     found = re.fullmatch(
         r"# .+\n\nThis page is \[.+\]\((.+)\)\.\n", page.read_text(encoding="utf-8")
     )
@@ -38,7 +40,7 @@ ELSEWHERE = {
 
 
 def _here(source: Path, shown_at: Path) -> Any:
-    """Rewrites the links of a page for where it is shown."""
+    """Return a function that rewrites the links of a page for the place where it is shown."""
 
     def moved(link: re.Match[str]) -> str:
         target = (source.parent / link[1]).resolve()
@@ -51,7 +53,7 @@ def _here(source: Path, shown_at: Path) -> Any:
 
 
 def _navigation(text: str) -> str:
-    """The lists of a page, each below its title, as the site's navigation."""
+    """Append the lists of a page, each below its title, as the navigation of the site."""
     trees = []
     for title, items in _SECTION.findall(text):
         pages = [target for target, _ in _LINK.findall(items) if target.endswith(".md")]
@@ -60,17 +62,28 @@ def _navigation(text: str) -> str:
     return "\n".join([text, *trees])
 
 
+def _tabs(region: re.Match[str]) -> str:
+    """Make a set of tabs of the third-level sections between two comments."""
+    sections = re.split(r"^### (.+)\n", region[1], flags=re.MULTILINE)[1:]
+    items = [
+        f"`````{{tab-item}} {title}\n:sync: {title}\n{body}`````\n"
+        for title, body in zip(sections[::2], sections[1::2], strict=True)
+    ]
+    return "\n".join(["``````{tab-set}", *items, "``````\n"])
+
+
 def _read(app: Sphinx, docname: str, source: list[str]) -> None:
     shown_at = Path(app.env.doc2path(docname))
     page = _told(shown_at) or shown_at
     if page != shown_at:
         app.env.note_dependency(str(page))
     text = _LINK.sub(_here(page, shown_at), page.read_text(encoding="utf-8"))
+    text = _TABS.sub(_tabs, text)
     source[0] = _navigation(text) if docname == app.config.root_doc else text
 
 
 def _publish(app: Sphinx, failed: Exception | None) -> None:
-    """Puts the schemas where their names say, beside the page that lists them."""
+    """Copy the schemas next to the page that lists them."""
     to = Path(app.outdir, "reference/schemas")
     to.mkdir(parents=True, exist_ok=True)
     for schema in sorted(DOCS.glob("reference/schemas/*.json")):
@@ -78,7 +91,7 @@ def _publish(app: Sphinx, failed: Exception | None) -> None:
 
 
 class Console(RegexLexer):
-    """What stands behind `$ ` was typed; everything else was printed."""
+    """Lines that begin with `$ ` are typed text, all others are output."""
 
     tokens: ClassVar[dict[str, list[Any]]] = {
         "root": [
@@ -89,7 +102,7 @@ class Console(RegexLexer):
 
 
 def setup(app: Sphinx) -> None:
-    """Sphinx asks this of an extension."""
+    """Register the extension with Sphinx."""
     app.connect("source-read", _read)
     app.connect("build-finished", _publish)
     app.add_lexer("output", TextLexer)

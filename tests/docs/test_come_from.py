@@ -1,4 +1,4 @@
-"""Each row of "Come from another memory" does what it says: the table is read, its difference tested."""
+"""Presets behave as the memories they resemble, and as the table in "Come from another memory" states."""
 
 from __future__ import annotations
 
@@ -23,13 +23,47 @@ from memman.formats.rules import check
 from memman.testing import ScriptedSummarizer
 from tests.docs.pages import code, table
 
-ROWS = {row["you come from"]: row for row in table("how-to/come-from.md", "you come from")}
+LANGCHAIN = {code(row["LangChain"])[0]: row for row in table("how-to/come-from.md", "LangChain")}
+
+
+def _row(write: str, over: str, keeps: str) -> dict[str, str]:
+    return {"write": f"`{write}`", "compresses over": over, "keeps at most": keeps}
+
+
+_BUFFER = _row('strategy="buffer"', "never", "everything")
+_WINDOW = _row('strategy="window"', "5 entries", "5 entries")
+_TOKEN_BUFFER = _row('strategy="token_buffer"', "2,000 tokens", "2,000 tokens")
+_SUMMARY_BUFFER = _row('strategy="summary_buffer"', "2,000 tokens", "1,000 tokens")
+# Other systems with the same kinds of memory.
+OTHERS = {
+    "Synaptic ConversationBufferMemory": _BUFFER,
+    "Synaptic ConversationWindowMemory(5)": _WINDOW,
+    "Synaptic ConversationTokenBufferMemory(2000)": _TOKEN_BUFFER,
+    "Synaptic ConversationSummaryMemory(10)": _row('strategy="summary"', "20 entries", "10 entries"),
+    "Synaptic ConversationSummaryBufferMemory(2000)": _SUMMARY_BUFFER,
+    "tinygent BufferChatMemory": _BUFFER,
+    "tinygent BufferWindowChatMemory(k=5)": _WINDOW,
+    "tinygent BufferSummaryChatMemory(max_token_limit=2000)": _SUMMARY_BUFFER,
+    "NeuroLink conversation memory": _row(
+        'strategy="summary_buffer", max_tokens=None, target_ratio=0.3',
+        "50,000 tokens",
+        "15,000 tokens",
+    ),
+    "NeuroLink ContextCompactor": _row(
+        'strategy=(ClearToolResults(protect_tokens=40_000, keep_tools=("skill",), minimum_gain=500),'
+        ' fold_repeats, "summarise", drop_oldest, clip_rest), target_ratio=0.3, max_entries=None',
+        "50,000 tokens",
+        "15,000 tokens",
+    ),
+    "AgTerm memory manager": _row("max_tokens=50_000, max_entries=100", "100 entries", "50 entries"),
+}
+ROWS = LANGCHAIN | OTHERS
 S = "s"
 SIZE = 100  # tokens of a message
 
 
 def config_of(row: dict[str, str], **more: Any) -> MemoryConfig:
-    """The settings that a row tells to write."""
+    """Return the settings in the `write` column of a row."""
     [arguments] = code(row["write"])
     config: MemoryConfig = eval(  # noqa: S307 - a page of ours
         f"MemoryConfig({arguments})", {**vars(compression), "MemoryConfig": MemoryConfig}
@@ -57,7 +91,7 @@ def shell(memory: MemoryManager, exchanges: int, tokens: int = SIZE) -> None:
 def first_compression(
     memory: MemoryManager, most: int = 600
 ) -> tuple[int, CompressionResult | None]:
-    """The entries of the window when it was compressed first, and what came of it."""
+    """Return the entries added up to the first compression, and its result."""
     heard: list[CompressionResult] = []
 
     def receive(_: Any, event: CompressionResult) -> None:
@@ -72,7 +106,7 @@ def first_compression(
 
 
 @pytest.mark.parametrize("name", ROWS)
-def test_a_row_says_when_it_compresses_and_what_it_keeps(name: str) -> None:
+def test_preset_compresses_over_and_keeps_as_listed(name: str) -> None:
     row = ROWS[name]
     memory = manager(row, ScriptedSummarizer("abcd" * 50))
     entries, result = first_compression(memory)
@@ -143,7 +177,7 @@ def clips_what_is_too_large(row: dict[str, str]) -> None:
     assert memory.get_entry(S, entry.id).text == "abc " * 5_000
 
 
-def prunes_in_both_doors(row: dict[str, str]) -> None:
+def prunes_in_both_managers(row: dict[str, str]) -> None:
     clips_what_is_too_large(row)
 
     async def run() -> int:
@@ -254,35 +288,35 @@ def summaries_count_and_fold(row: dict[str, str]) -> None:
 
 
 DIFFERENCES: dict[str, Callable[[dict[str, str]], None]] = {
-    "LangChain `ConversationBufferMemory`": refuses_when_over,
-    "LangChain `ConversationBufferWindowMemory(k=5)`": counts_entries,
-    "LangChain `ConversationTokenBufferMemory(max_token_limit=2000)`": prunes_in_both_doors,
-    "LangChain `ConversationSummaryMemory`": asks_once_in_eleven,
-    "LangChain `ConversationSummaryBufferMemory(max_token_limit=2000)`": asks_a_tenth_as_often,
-    "Synaptic `ConversationBufferMemory`": refuses_when_over,
-    "Synaptic `ConversationWindowMemory(5)`": keeps_exchanges_whole,
-    "Synaptic `ConversationTokenBufferMemory(2000)`": clips_what_is_too_large,
-    "Synaptic `ConversationSummaryMemory(10)`": the_summary_is_one_of_them,
-    "Synaptic `ConversationSummaryBufferMemory(2000)`": the_summary_is_in_the_document,
-    "tinygent `BufferChatMemory`": answers_in_one_type,
-    "tinygent `BufferWindowChatMemory(k=5)`": has_no_numbered_names,
-    "tinygent `BufferSummaryChatMemory(max_token_limit=2000)`": reads_add_nothing_and_clear_takes_all,
+    "ConversationBufferMemory": refuses_when_over,
+    "ConversationBufferWindowMemory(k=5)": counts_entries,
+    "ConversationTokenBufferMemory(max_token_limit=2000)": prunes_in_both_managers,
+    "ConversationSummaryMemory": asks_once_in_eleven,
+    "ConversationSummaryBufferMemory(max_token_limit=2000)": asks_a_tenth_as_often,
+    "Synaptic ConversationBufferMemory": refuses_when_over,
+    "Synaptic ConversationWindowMemory(5)": keeps_exchanges_whole,
+    "Synaptic ConversationTokenBufferMemory(2000)": clips_what_is_too_large,
+    "Synaptic ConversationSummaryMemory(10)": the_summary_is_one_of_them,
+    "Synaptic ConversationSummaryBufferMemory(2000)": the_summary_is_in_the_document,
+    "tinygent BufferChatMemory": answers_in_one_type,
+    "tinygent BufferWindowChatMemory(k=5)": has_no_numbered_names,
+    "tinygent BufferSummaryChatMemory(max_token_limit=2000)": reads_add_nothing_and_clear_takes_all,
     "NeuroLink conversation memory": the_newest_stays_however_large,
-    "NeuroLink `ContextCompactor`": is_stored_and_paid_once,
-    "the AgTerm memory manager": summaries_count_and_fold,
+    "NeuroLink ContextCompactor": is_stored_and_paid_once,
+    "AgTerm memory manager": summaries_count_and_fold,
 }
 
 
 @pytest.mark.parametrize("name", DIFFERENCES)
-def test_what_a_row_says_is_different_is_so(name: str) -> None:
+def test_preset_differs_as_listed(name: str) -> None:
     DIFFERENCES[name](ROWS[name])
 
 
-def test_each_row_of_the_table_has_such_a_test() -> None:
-    assert list(ROWS) == list(DIFFERENCES)
+def test_every_listed_memory_has_a_difference() -> None:
+    assert set(ROWS) == set(DIFFERENCES)
 
 
-def test_a_target_below_the_limit_cuts_in_batches() -> None:
+def test_target_below_limit_cuts_in_batches() -> None:
     for settings in (
         {"strategy": "token_buffer", "target_ratio": 0.5},
         {"strategy": "window(10)", "max_entries": 20},
