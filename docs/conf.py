@@ -24,7 +24,7 @@ nitpick_ignore_regex = [
     # What is documented by others; with `nitpicky` everything else must lead somewhere.
     (
         "py:class",
-        r"(asyncio|threading|blinker|collections|contextlib|datetime|http|logging|msgspec|os|pluggy|typing)\..*",
+        r"(asyncio|threading|blinker|collections|concurrent|contextlib|datetime|http|logging|msgspec|os|pluggy|typing)\..*",
     ),
     ("py:class", r".*\.[A-Z]"),  # a type variable
 ]

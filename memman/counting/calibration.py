@@ -6,7 +6,7 @@ estimated, so an error in the whole does not come again with each request; after
 stays, and the rest is what was reported less what the ratio explains.
 
 Measured on recorded coding conversations with `python -m benchmarks.calibration`; the figures are in
-`docs/explanation/calibration.md`.
+`docs/explanation/counts.md`.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A text's bytes are mapped to classes (lower case, digit, the lead bytes of Cyrillic, ...); what is counted
 are classes and sequences of them, such as the start of a word or a digit after a letter. A token
 count is a sum of these counts, each with a weight that was fitted to a vocabulary: see
-`benchmarks/fit_estimator.py` for how, and `docs/explanation/estimator.md` for how well.
+`benchmarks/fit_estimator.py` for how, and `docs/explanation/counts.md` for how well.
 
 It cannot fail: it answers for every string, in time that stops growing at 16,384 characters.
 """

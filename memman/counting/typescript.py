@@ -2,7 +2,7 @@
 
 OpenAI does not publish the rendering. It shows in the models' own answers and in the format of its open
 models (harmony, https://cookbook.openai.com/articles/openai-harmony, 2025-08), and counts made with it
-agree with reported usage; `docs/explanation/accuracy.md` has the figures.
+agree with reported usage; `docs/explanation/counts.md` has the figures.
 """
 
 from __future__ import annotations

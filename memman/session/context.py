@@ -38,7 +38,7 @@ _TRIM_ROUNDS = 6
 _TRIM_STEPS = 8
 _FEW = 8  # entries that are listed one by one
 # By how much a figure may be off: that of an exact tokenizer by framing, tools and images; an estimate
-# by what nine in ten recorded requests were (docs/explanation/accuracy.md).
+# by what nine in ten recorded requests were (docs/explanation/counts.md).
 _OWN_ERROR: dict[Accuracy, float] = {"high": 0.03, "medium": 0.1, "low": 0.3}
 Beyond = Callable[[int, int, str | None], int]
 
