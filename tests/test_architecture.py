@@ -272,9 +272,13 @@ def test_sync_manager_is_generated_from_async_methods():
 
 
 def test_every_method_is_awaited_in_the_async_manager_only():
-    methods = {
-        name for name, value in vars(MemoryManager).items() if inspect.isfunction(value)
-    } - {"__init__", "__repr__", "__enter__", "__exit__", "_run"}
+    methods = {name for name, value in vars(MemoryManager).items() if inspect.isfunction(value)} - {
+        "__init__",
+        "__repr__",
+        "__enter__",
+        "__exit__",
+        "_run",
+    }
     assert len(methods) >= 36
     for name in methods:
         awaited = inspect.iscoroutinefunction(getattr(AsyncMemoryManager, name))

@@ -313,7 +313,9 @@ def test_replacing_entries_is_the_same_as_a_new_window(
             }
             replaced = [WindowItem(by[method], old.position, 1)] if method != "drop" else []
             made.replace(at, stop, replaced)
-    fresh = Window([WindowItem(one.entry, one.position, one.tokens, one.pinned) for one in made.items])
+    fresh = Window(
+        [WindowItem(one.entry, one.position, one.tokens, one.pinned) for one in made.items]
+    )
     assert told(made) == told(fresh)
     assert made.tokens == fresh.tokens
     for number, one in enumerate(of_kinds(later), 30):
@@ -352,8 +354,7 @@ def test_a_replacement_stands_at_the_smallest_place_of_its_run() -> None:
 
 
 def test_a_run_replaced_by_nothing_is_gone() -> None:
-    items = compress(window(*map(entry, "abc")), compressed(Replacement(("a", "b"), None, "drop"))
-    )
+    items = compress(window(*map(entry, "abc")), compressed(Replacement(("a", "b"), None, "drop")))
     assert shown(items) == [("c", 3)]
 
 

@@ -1,8 +1,8 @@
 """The pages of the site, which are plain Markdown on a code host.
 
-The list in `README.md` is the navigation. A page that only names another file ("This page is [...](...).") shows that
-file, with its links rewritten. Sections between `<!-- tabs -->` and `<!-- /tabs -->` become tabs. Blocks marked
-`output` and `console` are highlighted as printed and typed text.
+The list in `README.md` is the navigation. A page that only names another file ("This page is [...](...).")
+shows that file, with its links rewritten. Sections between `<!-- tabs -->` and `<!-- /tabs -->` become tabs.
+Blocks marked `output` and `console` are highlighted as printed and typed text.
 """
 
 from __future__ import annotations

@@ -39,7 +39,9 @@ OTHERS = {
     "Synaptic ConversationBufferMemory": _BUFFER,
     "Synaptic ConversationWindowMemory(5)": _WINDOW,
     "Synaptic ConversationTokenBufferMemory(2000)": _TOKEN_BUFFER,
-    "Synaptic ConversationSummaryMemory(10)": _row('strategy="summary"', "20 entries", "10 entries"),
+    "Synaptic ConversationSummaryMemory(10)": _row(
+        'strategy="summary"', "20 entries", "10 entries"
+    ),
     "Synaptic ConversationSummaryBufferMemory(2000)": _SUMMARY_BUFFER,
     "tinygent BufferChatMemory": _BUFFER,
     "tinygent BufferWindowChatMemory(k=5)": _WINDOW,
@@ -55,7 +57,9 @@ OTHERS = {
         "50,000 tokens",
         "15,000 tokens",
     ),
-    "AgTerm memory manager": _row("max_tokens=50_000, max_entries=100", "100 entries", "50 entries"),
+    "AgTerm memory manager": _row(
+        "max_tokens=50_000, max_entries=100", "100 entries", "50 entries"
+    ),
 }
 ROWS = LANGCHAIN | OTHERS
 S = "s"
