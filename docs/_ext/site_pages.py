@@ -1,7 +1,7 @@
 """The pages of the site, which are plain Markdown on a code host.
 
 The list in `README.md` is the navigation. A page that only names another file ("This page is [...](...).")
-shows that file, with its links rewritten. Sections between `<!-- tabs -->` and `<!-- /tabs -->` become tabs.
+shows that file, with its links rewritten. Sections between `<!-- tabs -->` and `<!-- /tabs -->` are tabs.
 Blocks marked `output` and `console` are highlighted as printed and typed text.
 """
 
