@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import memman
-from memman.compression.material import material
+from memman.compression.prompt import material
 from memman.entries import Entry, neutralised
 from memman.unseen import INVISIBLE, LINE_ENDS
 

@@ -1,17 +1,18 @@
-"""Compression: pure decisions about what may leave the window, in which order, for what.
+"""Compression: pure decisions about what leaves the window, in which order, and what replaces it.
 
-`view` is the window as stages see it, `stages` and `folding` are the steps, `strategies` puts them in
-order, `planning` runs the steps until the goal is met, `checking` looks at what a stage of one's own
-returns.
-
-Of a summary: `summaries` says what it replaces, `asking` drives the summarizer, `prompts` and `material`
-are what it is asked and shown, `chunks` divides that, `checks` refuses replies, `composing` puts
-`constraints` and the `ledger` below what was written, `layout` tells the parts apart. `digest` writes
-without a model.
+| module | contents |
+| --- | --- |
+| `view` | the window as stages see it |
+| `stages`, `repeats`, `clips` | the stages that need no summary |
+| `summarize` | the stage that replaces the old part by a summary |
+| `strategies`, `plan` | the stages of each preset, run until the goal is met |
+| `prompt`, `reply` | the request to a summarizer, and the validation of its reply |
+| `digest` | the summary that is written without a model |
+| `composer`, `summary_parts`, `key_facts`, `words` | the parts of a summary, and its exact values |
 """
 
 from memman.compression.digest import digest, heuristic_summary
-from memman.compression.ledger import ledger
+from memman.compression.key_facts import key_facts
 from memman.compression.plan import (
     CompressionPlan,
     PlannedEntry,
@@ -19,17 +20,8 @@ from memman.compression.plan import (
     make_plan,
     replacements_of,
 )
-from memman.compression.prompts import summary_request
+from memman.compression.prompt import summary_request
 from memman.compression.repeats import fold_repeats
-from memman.compression.requests import (
-    UNKNOWN_WINDOW,
-    FinishedParts,
-    OriginalsWanted,
-    SummaryFailed,
-    SummaryFailure,
-    SummaryOptions,
-    SummaryProblem,
-)
 from memman.compression.stages import (
     ClearToolResults,
     clear_tool_results,
@@ -41,6 +33,15 @@ from memman.compression.stages import (
     drop_summaries,
 )
 from memman.compression.strategies import PRESETS, TRIM, TRIM_ALL, Stage, Step, stages_of
+from memman.compression.summarize import (
+    UNKNOWN_WINDOW,
+    FinishedParts,
+    OriginalsWanted,
+    SummaryFailed,
+    SummaryFailure,
+    SummaryOptions,
+    SummaryProblem,
+)
 from memman.compression.view import EntryFactory, Goal, Group, Item, View, view_of
 
 __all__ = [
@@ -75,7 +76,7 @@ __all__ = [
     "drop_summaries",
     "fold_repeats",
     "heuristic_summary",
-    "ledger",
+    "key_facts",
     "make_plan",
     "replacements_of",
     "stages_of",

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from memman.compression.layout import parts_of
+from memman.compression.summary_parts import parts_of
 from memman.compression.view import EntryFactory, Item, in_place_of
 from memman.entries import Entry, FilePart, ImagePart, Part, TextPart, text_of
 

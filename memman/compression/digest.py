@@ -22,18 +22,24 @@ from typing import Final
 
 import msgspec
 
-from memman.compression.constraints import NOTHING_CARRIED, Carried
-from memman.compression.coverage import QUOTE_CHARS, glance_of, quotable
-from memman.compression.layout import Parts, parts_of, without_headings
-from memman.compression.ledger import ledger_line, ranked_values
-from memman.compression.material import placeholder
+from memman.compression.key_facts import key_facts_line, ranked_values
+from memman.compression.prompt import placeholder
+from memman.compression.summary_parts import (
+    NOTHING_CARRIED,
+    Carried,
+    CountText,
+    Parts,
+    parts_of,
+    without_headings,
+)
 from memman.compression.words import words_of
 from memman.entries import Entry, FilePart, ImagePart
+from memman.summary_metadata import QUOTE_CHARS, quotable, stats_of
 
 _HEAD: Final = "[Previous conversation summary]"
 # The shares of a digest's room were chosen on recorded conversations (benchmarks/facts.py): values are
 # short and many are needed again; where there are few, all the rest is the extract's.
-_LEDGER_SHARE: Final = 0.9
+_KEY_FACTS_SHARE: Final = 0.9
 _LENGTH_POWER: Final = 0.5  # 1 would take only short lines, 0 only long ones
 _PRECISION: Final = 2**32  # of a word's weight
 _LINE_CHARS: Final = 200  # a longer one is cut, where it can be, between clauses
@@ -53,8 +59,6 @@ _AT_A_GLANCE: Final = re.compile(
 _SENTENCE: Final = re.compile(
     r"(?<=[.!?\u037e\u061f\u06d4\u0964\u0965\u104b\u1362\u17d4])\s+|\n+|(?<=[\u3002\uff01\uff1f])\s*"
 )
-
-CountText = Callable[[str], int]
 
 
 class _Line(msgspec.Struct, gc=False):
@@ -80,7 +84,7 @@ def digest(
     least = Parts("", below.constraints, below.declared, sources=sources).text
 
     def composed(room: int) -> str:
-        kept = ledger_line(ranked, int(room * _LEDGER_SHARE))
+        kept = key_facts_line(ranked, int(room * _KEY_FACTS_SHARE))
         body = _extract(entries, coverage, room, len(kept))
         shown = without_headings(body)
         return Parts(shown, below.constraints, below.declared, kept, sources).text
@@ -121,7 +125,7 @@ def heuristic_summary(entries: Sequence[Entry], quote: int = QUOTE_CHARS) -> str
     not say, there is no first message, and the numbers and tools are said to be the least. Source of the
     shape: the fallback of the reference memory manager.
     """
-    glance = glance_of(entries)
+    glance = stats_of(entries)
     users = [entry for entry in entries if entry.type == "message" and entry.role == "user"]
     least = "" if glance.whole else "At least "
     lines = [_HEAD, f"{least}{glance.user_messages} user messages"]

@@ -8,9 +8,8 @@ from typing import Literal
 
 import msgspec
 
-from memman.compression.requests import Answer, Request, SummaryOptions
 from memman.compression.strategies import Stage, Step
-from memman.compression.summaries import summarise
+from memman.compression.summarize import Answer, Request, SummaryOptions, summarise
 from memman.compression.view import EntryFactory, Goal, Group, Item, View
 from memman.display import format_error, safe_repr
 from memman.errors import CompressionFailed

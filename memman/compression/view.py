@@ -11,12 +11,12 @@ from typing import Literal
 
 import msgspec
 
-from memman.compression.coverage import summary_draft
 from memman.config import Budget
 from memman.display import safe_repr
 from memman.entries import NO_JSON, Content, Entry, NewEntry, check_text
 from memman.errors import InvalidInput
 from memman.records import ReplacementMethod
+from memman.summary_metadata import summary_draft
 from memman.window import Exchange, Window, WindowItem
 
 GroupStatus = Literal["old", "recent", "newest", "protected"]

@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from memman.compression.ledger import without_ledger
+from memman.compression.key_facts import without_key_facts
 from memman.compression.words import exact_values
 from memman.entries import Entry, parse_address
 from memman.errors import InvalidInput
@@ -129,7 +129,9 @@ def _remnants(
 ) -> Iterator[Remnant]:
     for slot in trail.history.items:
         entry = slot.entry
-        body, ledger = without_ledger(entry.text) if entry.type == "summary" else (entry.text, [])
+        body, ledger = (
+            without_key_facts(entry.text) if entry.type == "summary" else (entry.text, [])
+        )
         kept = tuple(value for value, _ in ledger if value in values or pattern.search(value))
         if pattern.search(body):
             yield _remnant(entry, "text")

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterable
 from typing import Final, Literal
 
-from memman.compression.ledger import without_ledger
+from memman.compression.key_facts import without_key_facts
 from memman.compression.words import exact_values
 from memman.entries import Entry
 
@@ -34,7 +34,7 @@ class Values:
         found: set[str] = set()
         for entry in entries:
             if entry.id not in self._shown:
-                body, ledger = without_ledger(entry.text)
+                body, ledger = without_key_facts(entry.text)
                 values = exact_values(body) if ledger else self.of(entry)
                 self._shown[entry.id] = [*values, *(value for value, _ in ledger)]
             found.update(self._shown[entry.id])
@@ -42,7 +42,7 @@ class Values:
 
     def kept(self, values: Collection[str], text: str, window: set[str]) -> dict[str, KeptIn]:
         """Those of the values that are in a replacement's text, its ledger, or elsewhere in the window."""
-        body, below = without_ledger(text)
+        body, below = without_key_facts(text)
         wanted = set(values)
         found: dict[str, KeptIn] = dict.fromkeys(window & wanted, "elsewhere")
         found |= dict.fromkeys([value for value, _ in below if value in wanted], "ledger")

@@ -22,7 +22,7 @@ from memman.compression import (
     replacements_of,
     view_of,
 )
-from memman.compression.composition import SMALLEST_SUMMARY
+from memman.compression.composer import SMALLEST_SUMMARY
 from memman.config import resolve_budget
 from memman.display import without_message
 from memman.errors import CompressionFailed, InvalidInput, MemmanError, Refused, StoreConflict

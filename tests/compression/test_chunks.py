@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memman.compression.chunks import chunked
+from memman.compression.prompt import chunked
 from memman.entries import Entry
 from tests.compression.entries import entry, result
 

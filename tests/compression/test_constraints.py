@@ -5,14 +5,13 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from memman.compression.constraints import (
+from memman.compression.summary_parts import (
     NOTHING_CARRIED,
     Carried,
+    Parts,
     carried,
     constraints_of,
-    is_declared,
 )
-from memman.compression.layout import Parts
 from tests.compression.entries import chars4, constraint, entry, summary
 
 RULE = "Never delete\n  production data."
@@ -22,9 +21,9 @@ RULE = "Never delete\n  production data."
     ("metadata", "declared"),
     [(b'{"constraint":true}', True), (b'{"constraint":"yes"}', False), (b'{"c":1}', False)],
 )
-def test_an_entry_is_declared_by_its_metadata(metadata: bytes, declared: bool) -> None:
-    assert is_declared(entry(1, RULE, metadata_json=msgspec.Raw(metadata))) is declared
-    assert not is_declared(entry(1, RULE))
+def test_metadata_declares_an_entry(metadata: bytes, declared: bool) -> None:
+    one = entry(1, RULE, metadata_json=msgspec.Raw(metadata))
+    assert bool(constraints_of([one]).declared) is declared
 
 
 def test_declared_ones_and_those_of_earlier_summaries_are_carried_word_for_word() -> None:

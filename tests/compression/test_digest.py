@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memman.compression import digest, heuristic_summary
-from memman.compression.coverage import summary_draft
-from memman.compression.ledger import LEDGER_HEAD
+from memman.compression.key_facts import KEY_FACTS_HEAD
 from memman.compression.words import exact_values
 from memman.entries import Content, Entry, FilePart, ImagePart, TextPart, TokenCount
+from memman.summary_metadata import summary_draft
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -62,7 +62,7 @@ def test_a_digest_is_within_its_tokens_and_the_same_each_time(texts: list[str], 
 
 def test_exact_values_stand_with_the_entry_that_they_were_last_seen_in() -> None:
     made = digest(TALK, 120, chars4)
-    [kept] = [line for line in made.split("\n") if line.startswith(LEDGER_HEAD)]
+    [kept] = [line for line in made.split("\n") if line.startswith(KEY_FACTS_HEAD)]
     assert "#1: ORD-4711 /srv/app/config.toml" in kept
     assert "#3: C88231 1,204.50 ada@example.org" in kept or "#3: C88231" in kept
     assert "visa_9912" in kept

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memman.compression.ledger import LEDGER_HEAD
-from memman.compression.material import material, previous
+from memman.compression.key_facts import KEY_FACTS_HEAD
+from memman.compression.prompt import material, previous
 from memman.entries import FilePart, ImagePart, OpaquePart, Part, TextPart
 from tests.compression.entries import entry, result, summary
 
@@ -54,7 +54,7 @@ def test_each_entry_begins_a_line_with_its_number_and_who_said_it() -> None:
 
 
 def test_an_earlier_summary_stands_apart_and_without_its_ledger() -> None:
-    said = [summary(1, f"They spoke.\n{LEDGER_HEAD}#1: id_88"), entry(2, "Go on.")]
+    said = [summary(1, f"They spoke.\n{KEY_FACTS_HEAD}#1: id_88"), entry(2, "Go on.")]
     shown = material(said)
     assert shown.startswith(
         "[memman summary so far, to be carried on]\nThey spoke.\n[end of memman summary]\n\n"

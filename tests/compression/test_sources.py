@@ -8,7 +8,7 @@ import pytest
 
 from memman import MemoryConfig, MemoryManager
 from memman.compression import fold_repeats
-from memman.compression.layout import Parts, parts_of
+from memman.compression.summary_parts import Parts, parts_of
 from memman.formats.rules import RULES
 from memman.testing import ScriptedSummarizer
 

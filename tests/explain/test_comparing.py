@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from memman import MemoryManager
 from memman.compression import drop_oldest
-from memman.compression.ledger import LEDGER_HEAD
+from memman.compression.key_facts import KEY_FACTS_HEAD
 from memman.compression.words import exact_values
 from memman.explain import Comparison, compare
 from memman.explain.values import stands_alone
@@ -50,7 +50,7 @@ def test_a_value_is_kept_by_the_summary_that_names_it_and_lost_by_one_that_does_
 
 
 def test_a_value_in_the_ledger_below_a_summary_is_told_as_such() -> None:
-    memory = manager(f"It left.\n{LEDGER_HEAD}#4: {ORDER}; #5: {PATH}")
+    memory = manager(f"It left.\n{KEY_FACTS_HEAD}#4: {ORDER}; #5: {PATH}")
     orders(memory)
     talk(memory)
     memory.compress("s", target_tokens=700)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from memman import InvalidInput, MemoryManager
 from memman.compression import drop_oldest
-from memman.compression.ledger import LEDGER_HEAD
+from memman.compression.key_facts import KEY_FACTS_HEAD
 from memman.explain import Trace, trace
 from tests.examples import examples
 from tests.explain.conversation import ORDER, PATH, history, manager, orders, talk
@@ -64,7 +64,7 @@ def test_a_summary_that_says_it_has_it_and_one_that_does_not_has_not() -> None:
 
 
 def test_an_exact_value_of_the_text_in_the_ledger_is_found_there() -> None:
-    memory = manager(f"It left.\n{LEDGER_HEAD}#4: {ORDER}; #5: {PATH}")
+    memory = manager(f"It left.\n{KEY_FACTS_HEAD}#4: {ORDER}; #5: {PATH}")
     orders(memory)
     talk(memory)
     summary = memory.compress("s", target_tokens=700).summary_id

@@ -21,9 +21,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from memman.compression.checks import answer_of, fault_of
-from memman.compression.layout import parts_of_reply, without_headings
-from memman.compression.refusals import is_refusal
+from memman.compression.reply import answer_of, fault_of, is_refusal
+from memman.compression.summary_parts import parts_of_reply, without_headings
 from memman.config import MemoryConfig
 from memman.counting import parse_overflow
 from memman.counting.limits import limits_of
@@ -66,7 +65,7 @@ _DRIVEN = {
     "memman.cli.show": "the user's own --grep",
     "memman.formats.rulebook": "patterns of the rules below, each called with a constant",
     "memman.entries": "neutralised",
-    "memman.compression.refusals": "is_refusal",
+    "memman.compression.reply": "is_refusal",
     "memman.counting.framing": "constants of the table of framings",
     "memman.counting.limits": "limits_of",
     "memman.counting.models": "model_ref",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from memman.compression import summary_request
-from memman.compression.checks import fault_of
+from memman.compression.reply import fault_of
 from memman.protocols import SummaryReply
 from tests.compression.entries import entry
 

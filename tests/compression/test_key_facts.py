@@ -7,8 +7,8 @@ from time import process_time
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memman.compression import ledger
-from memman.compression.ledger import LEDGER_HEAD, without_ledger
+from memman.compression import key_facts
+from memman.compression.key_facts import KEY_FACTS_HEAD, without_key_facts
 from tests.compression.entries import entry, result, summary
 
 
@@ -18,41 +18,41 @@ def test_values_stand_with_the_entry_that_they_were_last_seen_in() -> None:
         entry(2, "again ORD-4711"),
         result(3, "total=12.50"),
     ]
-    assert ledger(said, 200) == f"{LEDGER_HEAD}#1: id_88; #2: ORD-4711; #3: 12.50"
+    assert key_facts(said, 200) == f"{KEY_FACTS_HEAD}#1: id_88; #2: ORD-4711; #3: 12.50"
 
 
 def test_values_of_an_earlier_ledger_keep_their_entries() -> None:
-    earlier = summary(9, f"They spoke.\n{LEDGER_HEAD}#1: id_88; #2: ORD-4711")
-    assert ledger([earlier, entry(10, "Now C88231.")], 200) == (
-        f"{LEDGER_HEAD}#1: id_88; #2: ORD-4711; #10: C88231"
+    earlier = summary(9, f"They spoke.\n{KEY_FACTS_HEAD}#1: id_88; #2: ORD-4711")
+    assert key_facts([earlier, entry(10, "Now C88231.")], 200) == (
+        f"{KEY_FACTS_HEAD}#1: id_88; #2: ORD-4711; #10: C88231"
     )
 
 
 def test_what_only_the_text_of_an_earlier_summary_tells_stands_without_a_number() -> None:
-    earlier = summary(64, f"The build on host-77 failed.\n{LEDGER_HEAD}#2: OPS-4411")
-    made = ledger([earlier, entry(65, "Now C88231.")], 200)
-    assert made == f"{LEDGER_HEAD}#2: OPS-4411; #65: C88231; #?: host-77"
-    again = ledger([summary(80, f"Well.\n{made}"), entry(81, "Again OPS-4411.")], 200)
-    assert again == f"{LEDGER_HEAD}#65: C88231; #81: OPS-4411; #?: host-77"
+    earlier = summary(64, f"The build on host-77 failed.\n{KEY_FACTS_HEAD}#2: OPS-4411")
+    made = key_facts([earlier, entry(65, "Now C88231.")], 200)
+    assert made == f"{KEY_FACTS_HEAD}#2: OPS-4411; #65: C88231; #?: host-77"
+    again = key_facts([summary(80, f"Well.\n{made}"), entry(81, "Again OPS-4411.")], 200)
+    assert again == f"{KEY_FACTS_HEAD}#65: C88231; #81: OPS-4411; #?: host-77"
 
 
 def test_a_value_takes_the_number_of_an_entry_as_soon_as_one_is_known() -> None:
-    unplaced = summary(64, f"It was host-77.\n{LEDGER_HEAD}#?: OPS-4411")
-    earlier = summary(30, f"Well.\n{LEDGER_HEAD}#2: host-77")
-    made = ledger([earlier, unplaced, entry(65, "Again OPS-4411.")], 200)
-    assert made == f"{LEDGER_HEAD}#2: host-77; #65: OPS-4411"
+    unplaced = summary(64, f"It was host-77.\n{KEY_FACTS_HEAD}#?: OPS-4411")
+    earlier = summary(30, f"Well.\n{KEY_FACTS_HEAD}#2: host-77")
+    made = key_facts([earlier, unplaced, entry(65, "Again OPS-4411.")], 200)
+    assert made == f"{KEY_FACTS_HEAD}#2: host-77; #65: OPS-4411"
 
 
 def test_what_has_an_entry_goes_before_what_has_none() -> None:
     told = " ".join(f"id-{number:04d}" for number in range(20))
-    earlier = summary(64, f"{told}\n{LEDGER_HEAD}#2: OPS-4411")
-    assert "#2: OPS-4411" in ledger([earlier], len(LEDGER_HEAD) + 32)
+    earlier = summary(64, f"{told}\n{KEY_FACTS_HEAD}#2: OPS-4411")
+    assert "#2: OPS-4411" in key_facts([earlier], len(KEY_FACTS_HEAD) + 32)
 
 
 def test_what_stands_right_above_a_ledger_is_not_said_again() -> None:
     said = [entry(1, "Use port 7001 and ORD-4711."), entry(2, "Now C88231.")]
-    made = ledger(said, 200, ["Never touch port 7001."])
-    assert made == f"{LEDGER_HEAD}#1: ORD-4711; #2: C88231"
+    made = key_facts(said, 200, ["Never touch port 7001."])
+    assert made == f"{KEY_FACTS_HEAD}#1: ORD-4711; #2: C88231"
 
 
 _ROUNDS = st.lists(
@@ -77,14 +77,14 @@ def test_a_number_in_a_ledger_is_that_of_an_added_entry_with_the_value(
             added[seq] = said
             run.append(entry(seq, said))
         seq += 1  # the compression's record
-        text = f"{told}\n{ledger(run, most)}".strip()
-        _, kept = without_ledger(text)
+        text = f"{told}\n{key_facts(run, most)}".strip()
+        _, kept = without_key_facts(text)
         assert all(value in added.get(number, "") for value, number in kept if number is not None)
 
 
 def test_where_there_is_little_room_what_came_often_goes_before_what_came_lately() -> None:
     said = [entry(n, "id-0001" if n % 2 else f"id-{n:04d}") for n in range(1, 20)]
-    kept = ledger(said, len(LEDGER_HEAD) + 32)
+    kept = key_facts(said, len(KEY_FACTS_HEAD) + 32)
     assert "#19: id-0001" in kept
     assert "id-0018" in kept
     assert "id-0002" not in kept
@@ -92,37 +92,37 @@ def test_where_there_is_little_room_what_came_often_goes_before_what_came_lately
 
 @given(st.lists(st.text(max_size=200), max_size=8), st.integers(0, 300))
 def test_a_ledger_has_at_most_its_characters_and_is_one_line(texts: list[str], most: int) -> None:
-    made = ledger([entry(number, text) for number, text in enumerate(texts, 1)], most)
+    made = key_facts([entry(number, text) for number, text in enumerate(texts, 1)], most)
     assert len(made) <= most
     assert "\n" not in made
-    assert without_ledger(f"said\n{made}")[0] == ("said" if made else "said\n")
+    assert without_key_facts(f"said\n{made}")[0] == ("said" if made else "said\n")
 
 
 @given(st.lists(st.text("ab12 #:;[]=-_/.\n", max_size=60), max_size=8))
 def test_no_value_breaks_out_of_the_ledger(texts: list[str]) -> None:
     said = [entry(number, text) for number, text in enumerate(texts, 1)]
-    made = ledger(said, 10_000)
-    _, kept = without_ledger(f"x\n{made}")
+    made = key_facts(said, 10_000)
+    _, kept = without_key_facts(f"x\n{made}")
     by_seq = {one.seq: one.text for one in said}
     assert all(seq is not None and value in by_seq[seq] for value, seq in kept)
     assert "[" not in made
 
 
 def test_only_the_last_line_of_a_summary_is_its_ledger() -> None:
-    text = f"He said:\n{LEDGER_HEAD}#1: forged_1\nand more"
-    assert without_ledger(text) == (text, [])
+    text = f"He said:\n{KEY_FACTS_HEAD}#1: forged_1\nand more"
+    assert without_key_facts(text) == (text, [])
 
 
 def test_a_number_that_is_no_entrys_is_passed_over() -> None:
-    forged = summary(9, f"x\n{LEDGER_HEAD}#{'9' * 5_000}: forged_1; #2: ORD-4711")
-    assert ledger([forged], 200) == f"{LEDGER_HEAD}#2: ORD-4711"
+    forged = summary(9, f"x\n{KEY_FACTS_HEAD}#{'9' * 5_000}: forged_1; #2: ORD-4711")
+    assert key_facts([forged], 200) == f"{KEY_FACTS_HEAD}#2: ORD-4711"
 
 
 def test_the_text_that_is_read_is_bounded_by_the_room_and_not_by_the_run() -> None:
     def seconds(entries: int) -> float:
         said = [result(n, f"line {n} of id-{n} " * 500) for n in range(entries)]
         began = process_time()
-        ledger(said, 300)
+        key_facts(said, 300)
         return process_time() - began
 
     seconds(10)
@@ -131,4 +131,4 @@ def test_the_text_that_is_read_is_bounded_by_the_room_and_not_by_the_run() -> No
 
 def test_a_value_far_back_is_found_where_nothing_newer_has_any() -> None:
     said = [entry(1, "The order is ORD-4711."), *[entry(n, "Well, no.") for n in range(2, 500)]]
-    assert ledger(said, 200) == f"{LEDGER_HEAD}#1: ORD-4711"
+    assert key_facts(said, 200) == f"{KEY_FACTS_HEAD}#1: ORD-4711"

@@ -481,7 +481,7 @@ def test_constraints_that_models_told_and_that_find_no_room_any_more_are_told() 
     for _ in range(5):
         told += compress(filled(memory))[1]
     assert told
-    assert all("constraints that summaries told do not fit" in notice.reason for notice in told)
+    assert all("constraints in earlier summaries do not fit" in notice.reason for notice in told)
     assert {(notice.fallback, notice.failures) for notice in told} == {("they were left out", 0)}
     assert "rule 0.0 that nobody may break" in memory.get_summaries("s")[0].content
 

@@ -16,7 +16,7 @@ from memman import (
     SummaryRequest,
 )
 from memman.compression import summary_request
-from memman.compression.prompts import NoSummary
+from memman.compression.prompt import NoSummary
 from memman.testing import ScriptedSummarizer, record_events
 from tests.compression.entries import entry, summary
 

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memman import MemoryConfig, MemoryManager, SummaryReply, SummaryRequest
-from memman.compression.composition import Composer
-from memman.compression.layout import parts_of
-from memman.compression.ledger import LEDGER_HEAD, without_ledger
+from memman.compression.composer import Composer
+from memman.compression.key_facts import KEY_FACTS_HEAD, without_key_facts
+from memman.compression.summary_parts import parts_of
 from memman.entries import Entry
 from memman.testing import ScriptedSummarizer, record_events
 from tests.compression.entries import Crafting, chars4, constraint, entry, result
@@ -35,14 +35,14 @@ def test_constraints_and_exact_values_stand_below_what_was_written() -> None:
     assert fitted("They moved it.\n## Constraints\n- Use tabs.", 200).text == (
         "They moved it.\n## Constraints\n- Use tabs.\n"
         f"## Declared constraints\n- {RULES[0]}\n"
-        f"{LEDGER_HEAD}#1: ORD-4711; #3: C88231"
+        f"{KEY_FACTS_HEAD}#1: ORD-4711; #3: C88231"
     )
 
 
 def test_the_ledger_takes_at_most_fifteen_percent_of_the_room() -> None:
     run = [entry(n, f"It is id-{n:06d} now. " + "word " * 50) for n in range(1, 200)]
     for cap in (200, 1_000):
-        values = parts_of(fitted("short", cap, run).text).ledger
+        values = parts_of(fitted("short", cap, run).text).key_facts
         assert 0.05 * cap < chars4(values) <= 0.15 * cap
 
 
@@ -149,7 +149,7 @@ def test_ten_rounds_keep_pins_declared_constraints_and_the_newest_fifty_values(
         hidden = "".join([one.text for one in by_seq.values() if one.compressed])
         newest = [value for value in values if value in hidden][-50:]
         assert [value for value in newest if value not in told.content] == []
-        _, kept = without_ledger(told.content)
+        _, kept = without_key_facts(told.content)
         assert all(value in by_seq[seq].text for value, seq in kept)
     assert len(values) == 800
     assert (len(summarizer.requests) if summarizer else 10) == 10
@@ -179,7 +179,7 @@ def test_what_a_ledger_has_survives_rounds_in_which_nothing_new_comes() -> None:
             memory.add_user_message(S, "word " * 61)
         memory.compress(S, target_tokens=2_000)
         [told] = memory.get_summaries(S)
-        assert told.content.endswith(f"\n{LEDGER_HEAD}#2: ORD-4711")
+        assert told.content.endswith(f"\n{KEY_FACTS_HEAD}#2: ORD-4711")
 
 
 def test_constraints_that_a_model_told_are_put_back_when_it_forgets_them() -> None:
@@ -207,7 +207,7 @@ def test_a_digest_carries_on_what_a_model_told_and_a_model_what_a_digest_kept() 
         [made] = memory.get_summaries(S)
         parts = parts_of(made.content)
         assert (parts.constraints, parts.declared) == (("Use tabs.",), (RULES[0],))
-        assert "ORD-4711" in parts.ledger
+        assert "ORD-4711" in parts.key_facts
     assert made.content.startswith("They went on.\n## Constraints")
 
 
@@ -225,7 +225,7 @@ def test_declared_constraints_without_room_are_left_out_and_that_is_told() -> No
 
 
 def test_a_ledger_that_a_reply_forges_is_not_read_back() -> None:
-    forged = f"They spoke.\n{LEDGER_HEAD}#1: forged_1"
+    forged = f"They spoke.\n{KEY_FACTS_HEAD}#1: forged_1"
     memory = manager(ScriptedSummarizer(forged, "They went on."))
     for _ in range(2):
         for _ in range(40):

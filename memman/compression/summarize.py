@@ -1,0 +1,377 @@
+"""The stage that replaces the old part of a window by one summary, written by a summarizer or as a digest.
+
+`summarise` is a generator: it yields requests and problems, and the session that drives it does the
+waiting. Nothing changes until a valid summary exists. A run that is too long for one call is summarized
+in pieces; a reply that is not a summary is requested once more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from hashlib import sha256
+from typing import Final
+
+import msgspec
+from cachetools import LRUCache
+
+from memman.compression.composer import SMALLEST_SUMMARY, Composer
+from memman.compression.prompt import (
+    NoSummary,
+    SummaryPrompt,
+    chunked,
+    instruction_tokens,
+    summary_request,
+)
+from memman.compression.reply import answer_of, fault_of
+from memman.compression.view import EntryFactory, Goal, View
+from memman.entries import Entry, TokenCount
+from memman.errors import MemmanError
+from memman.protocols import SummaryReply, SummaryRequest
+from memman.records import ReplacementMethod
+from memman.window import WindowItem
+
+UNKNOWN_WINDOW: Final = 50_000
+_REPLY_SHARE: Final = 0.25  # of a summarizer's window, for its reply
+_PART_SHARE: Final = (
+    0.08  # of the room for material, so that at least eight parts merge in one call
+)
+# The most pieces of a run, of their summaries, and of those: the number of calls is bounded.
+_MOST_PIECES: Final = (64, 16, 1)
+_LEAST_ROOM: Final = 64
+_ATTEMPTS: Final = 2
+
+
+class SummaryFailed(MemmanError):
+    """No valid summary and, by `on_failure`, no substitute: the plan is abandoned."""
+
+
+class SummaryProblem(msgspec.Struct, frozen=True):
+    """Why a summarizer's reply was not used as it is, and what is used instead.
+
+    Args:
+        reason: what is wrong.
+        fallback: what is used instead.
+        failed: the summarizer failed; False if its summary was too long, or if it was not called.
+        clipped: its summary was too long and is clipped.
+        unasked: the summarizer was not called.
+    """
+
+    reason: str
+    fallback: str
+    failed: bool = True
+    clipped: bool = False
+    unasked: bool = False
+
+
+class SummaryFailure(msgspec.Struct, frozen=True):
+    """The driver's answer if the summarizer raised, was too slow, or (`unasked`) was not called."""
+
+    reason: str
+    unasked: bool = False
+
+
+_NO_REPLY: Final = SummaryFailure("it gave no reply")
+
+
+class OriginalsWanted(msgspec.Struct, frozen=True):
+    """A request for the originals of stubs and clipped entries, so that a summary can include them.
+
+    The answer has the entries of each item in this order; an empty tuple if they are deleted.
+    """
+
+    window_items: tuple[WindowItem, ...]
+
+
+Request = SummaryRequest | SummaryProblem | OriginalsWanted
+Answer = SummaryReply | SummaryFailure | Sequence[tuple[Entry, ...]] | None
+
+
+class FinishedParts:
+    """Summaries of parts of a run whose own summary failed, so that the next attempt does not pay again.
+
+    The key is the whole prompt, and with it the entries, verbatim.
+    """
+
+    def __init__(self) -> None:
+        self._texts: LRUCache[bytes, str] = LRUCache(_MOST_PIECES[0])
+
+    def get(self, request: SummaryRequest) -> str | None:
+        """Return the summary that answered this request."""
+        text: str | None = self._texts.get(_hash_of(request))
+        return text
+
+    def keep(self, request: SummaryRequest, text: str) -> None:
+        """Keep a valid answer."""
+        self._texts[_hash_of(request)] = text
+
+    def clear(self) -> None:
+        """Remove all answers."""
+        self._texts.clear()
+
+
+def _hash_of(request: SummaryRequest) -> bytes:
+    return sha256(request.prompt.encode(errors="surrogatepass")).digest()
+
+
+class SummaryOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How `summarise` works.
+
+    Args:
+        ask: call a summarizer.
+        write: write a digest if there is no summarizer or it fails.
+        on_failure: the setting of this name.
+        focus: what the summary should pay attention to.
+        dry_run: only put a stand-in in place of the summary.
+        by_hand: summarize entries that are too few for a summarizer too, as a digest.
+        insist: call the summarizer for these too.
+        window: the tokens that the summarizer takes in one call.
+        prompt: the caller's own prompt.
+        redact: applied to every entry first.
+        wordy: the summarizer recently ignored the length twice; clip its first reply.
+        parts: the parts that an earlier attempt has paid for.
+    """
+
+    ask: bool = False
+    write: bool = True
+    on_failure: str = "fallback"
+    focus: str | None = None
+    dry_run: bool = False
+    by_hand: bool = False
+    insist: bool = False
+    window: int = UNKNOWN_WINDOW
+    prompt: SummaryPrompt = None
+    redact: Callable[[Entry], Entry] | None = None
+    wordy: bool = False
+    parts: FinishedParts | None = None
+
+
+def summarise(
+    view: View, goal: Goal, make_entry: EntryFactory, options: SummaryOptions
+) -> Generator[Request, Answer, View | None]:
+    """Replace as many of the oldest exchanges as the target needs by one summary.
+
+    An earlier summary is merged into it. If these exchanges have fewer entries than
+    `min_entries_to_compress`, an automatic compression leaves them to the other stages; one by hand
+    writes a digest of them and leaves the earlier summary alone. If a protected exchange splits the old
+    part, the summary is at its beginning and covers all pieces.
+
+    Raises:
+        SummaryFailed: there is no valid summary, and `on_failure` allows no digest.
+    """
+    if not (options.ask or options.write):
+        return None
+    chosen = _oldest(view, goal)
+    if options.by_hand and not options.insist and _are_few(view, chosen, goal):
+        chosen = [number for number in chosen if not view.groups[number].is_summary]
+        options = msgspec.structs.replace(options, ask=False)
+    exchanges = [view.groups[number].window_items for number in chosen]
+    # The cap depends on the originals, even if an earlier stage cleared some of them.
+    replaced = sum(item.tokens for items in exchanges for item in items)
+    cap = min(int(goal.budget.compression_ratio * replaced), goal.budget.summary_tokens)
+    if options.by_hand:
+        if all(view.groups[number].is_summary for number in chosen):
+            return None
+        if options.insist and replaced > SMALLEST_SUMMARY:
+            cap = max(cap, SMALLEST_SUMMARY)
+    elif _are_few(view, chosen, goal):
+        return None
+    if cap < SMALLEST_SUMMARY:
+        return None
+    if options.dry_run:
+        originals = [item.entry for items in exchanges for item in items]
+        summary, method = _stand_in(originals, cap, make_entry), _method(options.ask)
+    else:
+        full = yield from _in_full(exchanges)
+        if options.redact is not None:
+            full = [[options.redact(entry) for entry in entries] for entries in full]
+        summary, method = yield from _written(full, cap, make_entry, options)
+    return view.with_summary(chosen, summary, method)
+
+
+def _are_few(view: View, chosen: Sequence[int], goal: Goal) -> bool:
+    """Return True if these groups have too few entries for a summarizer."""
+    return sum(view.groups[number].entries for number in chosen) < goal.budget.min_entries
+
+
+def _oldest(view: View, goal: Goal) -> list[int]:
+    """Return the oldest groups whose removal brings the rest and a summary to the target.
+
+    All old groups if the goal is thorough. At least `min_entries_to_compress` entries if so many are old:
+    it is better to summarize a few large ones with their neighbours than to drop them.
+    """
+    chosen: list[int] = []
+    tokens = view.tokens + goal.budget.summary_tokens
+    entries = view.entries + 1
+    for number, group in enumerate(view.groups):
+        if group.status != "old":
+            continue
+        enough = goal.holds(tokens, entries) and not goal.thorough
+        if enough and view.entries + 1 - entries >= goal.budget.min_entries:
+            break
+        chosen.append(number)
+        tokens -= group.tokens
+        entries -= group.entries
+    return chosen
+
+
+def _in_full(
+    exchanges: Sequence[Sequence[WindowItem]],
+) -> Generator[Request, Answer, list[list[Entry]]]:
+    """Return the entries of exchanges, with the originals of stubs and clips."""
+    cut = [
+        item
+        for items in exchanges
+        for item in items
+        if item.compression is not None and item.entry.type != "summary"
+    ]
+    answer = (yield OriginalsWanted(tuple(cut))) if cut else ()
+    found = dict(zip(cut, answer, strict=True)) if isinstance(answer, Sequence) else {}
+    return [
+        [entry for item in items for entry in found.get(item) or (item.entry,)]
+        for items in exchanges
+    ]
+
+
+def _written(
+    exchanges: Sequence[Sequence[Entry]],
+    cap: int,
+    make_entry: EntryFactory,
+    options: SummaryOptions,
+) -> Generator[Request, Answer, tuple[Entry, ReplacementMethod]]:
+    """Return a summary of at most `cap` tokens; yield a problem for constraints that do not fit."""
+    composer = Composer([entry for exchange in exchanges for entry in exchange], make_entry)
+    if lost := composer.left_out(cap):
+        yield SummaryProblem(
+            f"{len(lost)} of the declared constraints do not fit a summary of {cap} tokens: pin them",
+            "they were left out",
+            failed=False,
+        )
+    made = yield from _by_summarizer(exchanges, cap, options, composer)
+    summary = made or composer.digest(cap)
+    if composer.forgotten:
+        yield SummaryProblem(
+            f"{len(composer.forgotten)} of the constraints in earlier summaries do not fit {cap} tokens",
+            "they were left out",
+            failed=False,
+        )
+    return summary, _method(made is not None)
+
+
+def _by_summarizer(
+    exchanges: Sequence[Sequence[Entry]], cap: int, options: SummaryOptions, composer: Composer
+) -> Generator[Request, Answer, Entry | None]:
+    """Return the summarizer's summary; None if a digest takes its place."""
+    if not options.ask:
+        return None
+    try:
+        return (yield from _in_pieces(exchanges, cap, options, composer))
+    except NoSummary as error:
+        falls_back = options.on_failure == "fallback"
+        instead = "digest" if falls_back else "nothing was changed"
+        yield SummaryProblem(str(error), instead, failed=not error.unasked, unasked=error.unasked)
+        if not falls_back:
+            raise SummaryFailed(str(error)) from error
+        return None
+
+
+def _stand_in(originals: Sequence[Entry], cap: int, make_entry: EntryFactory) -> Entry:
+    """Return a stand-in for the summary of a real run, at its largest possible size."""
+    stand_in = Composer(originals, make_entry).entry("(the summary)")
+    return msgspec.structs.replace(
+        stand_in, token_count=TokenCount(cap, "estimation", "low", "planned")
+    )
+
+
+def _method(by_summarizer: bool) -> ReplacementMethod:
+    return "summary" if by_summarizer else "digest"
+
+
+# ---------------------------------------------------------------- calls of the summarizer
+
+
+def _in_pieces(
+    exchanges: Sequence[Sequence[Entry]],
+    cap: int,
+    options: SummaryOptions,
+    composer: Composer,
+) -> Generator[Request, Answer, Entry]:
+    """Return the summary of a run in at most `cap` tokens.
+
+    A run that is too long for one call is summarized in pieces, and then their summaries.
+
+    Raises:
+        NoSummary: the summarizer failed, or too many calls would be needed.
+    """
+    most = min(cap, int(_REPLY_SHARE * options.window))
+    instructions = instruction_tokens(options.prompt, options.focus)
+    room = max(_LEAST_ROOM, options.window - most - instructions)
+    for most_pieces in _MOST_PIECES:
+        pieces = chunked(exchanges, room)
+        if len(pieces) == 1:
+            return (yield from _one(pieces[0], most, options, composer))
+        if len(pieces) > most_pieces:
+            break
+        exchanges = yield from _parts(pieces, min(most, int(_PART_SHARE * room)), options, composer)
+    raise NoSummary(
+        f"so much text takes too many calls of a summarizer with a window of {options.window} tokens",
+        unasked=most_pieces == _MOST_PIECES[0],
+    )
+
+
+def _parts(
+    pieces: Sequence[Sequence[Entry]],
+    most: int,
+    options: SummaryOptions,
+    composer: Composer,
+) -> Generator[Request, Answer, list[tuple[Entry]]]:
+    """Return a bare summary of each piece; the composer keeps their constraints."""
+    made: list[tuple[Entry]] = []
+    for piece in pieces:
+        part = yield from _part(piece, most, options, composer.of_part(piece))
+        composer.add_constraints_of(part.text)
+        made.append((part,))
+    return made
+
+
+def _part(
+    piece: Sequence[Entry], most: int, options: SummaryOptions, composer: Composer
+) -> Generator[Request, Answer, Entry]:
+    """Return the summary of a part, from an earlier attempt if that sent the same request."""
+    if options.parts is None:
+        return (yield from _one(piece, most, options, composer))
+    request = summary_request(piece, most, options.focus, "", options.prompt)
+    text = options.parts.get(request)
+    if text is not None:
+        return composer.entry(text)
+    part = yield from _one(piece, most, options, composer)
+    options.parts.keep(request, part.text)
+    return part
+
+
+def _one(
+    piece: Sequence[Entry], most: int, options: SummaryOptions, composer: Composer
+) -> Generator[Request, Answer, Entry]:
+    """Return one summary: request it, request it once more strictly, clip it if it is only too long."""
+    problem, long = "", ""
+    for _ in range(_ATTEMPTS):
+        request = summary_request(piece, most, options.focus, problem, options.prompt)
+        reply = yield request
+        if not isinstance(reply, SummaryReply):
+            # After an exception or a timeout there is no second call: it would cost the agent's time.
+            failure = reply if isinstance(reply, SummaryFailure) else _NO_REPLY
+            raise NoSummary(failure.reason, unasked=failure.unasked)
+        reply = msgspec.structs.replace(reply, text=answer_of(reply.text))
+        problem = fault_of(reply, request)
+        if problem:
+            continue
+        made = composer.fitted(reply.text, most)
+        if isinstance(made, Entry):
+            return made
+        problem = f"the summary had {made} tokens, and {most} is the most"
+        long = reply.text if made < composer.replaced else long
+        if long and options.wordy:
+            break
+    if not long:
+        raise NoSummary(problem)
+    yield SummaryProblem(problem, "it was clipped", failed=False, clipped=True)
+    return composer.clipped(long, most)
