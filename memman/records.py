@@ -346,12 +346,12 @@ def taken_by(record: Record) -> list[str]:
 def tombstone(record: Record, ids: frozenset[str]) -> Record:
     """`record` without the payload of the entries named in `ids`; seq, id and kind stay."""
     if isinstance(record, Added) and record.id in ids:
-        return Added(_blank(record.entry))
+        return Added(blank(record.entry))
     if isinstance(record, Compressed):
         return msgspec.structs.replace(
             record,
             replacements=tuple(
-                msgspec.structs.replace(item, entry=_blank(item.entry))
+                msgspec.structs.replace(item, entry=blank(item.entry))
                 if item.entry is not None and item.entry.id in ids
                 else item
                 for item in record.replacements
@@ -379,7 +379,8 @@ def tainted_by(records: list[Record], ids: frozenset[str]) -> frozenset[str]:
     return frozenset(tainted)
 
 
-def _blank(entry: Entry) -> Entry:
+def blank(entry: Entry) -> Entry:
+    """Return an entry without its content and everything else that a caller gave it."""
     return msgspec.structs.replace(
         entry,
         content="",

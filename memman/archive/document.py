@@ -15,8 +15,7 @@ from typing import Any
 import msgspec
 
 from memman.archive.limits import DEFAULT_LIMITS, MOST_FAULTS, ArchiveLimits, too_much
-from memman.archive.validation import Recount, check_record, ids_of, verified, with_entry
-from memman.config import MemoryConfig, readable
+from memman.archive.validation import LogChecker, Recount, check_record, verified, with_entry
 from memman.display import safe_repr
 from memman.entries import Entry, check_id
 from memman.errors import EntryNotFound, InvalidInput, Refused, StateError
@@ -25,9 +24,6 @@ from memman.log import History
 from memman.protocols import StoredItem
 from memman.records import (
     Added,
-    Cleared,
-    Configured,
-    Deleted,
     Record,
     deleted_in,
     tainted_by,
@@ -171,6 +167,7 @@ class Imported(msgspec.Struct, frozen=True):
 
     records: tuple[Record, ...]
     window: tuple[StoredItem, ...]
+    floor: int
 
 
 def checked(state: SessionState, counter: Recount) -> Imported:
@@ -181,19 +178,20 @@ def checked(state: SessionState, counter: Recount) -> Imported:
     """
     problems: list[str] = []
     records = _records(state, problems)
-    _check_ids(state.session_id, records, problems)
-    history = _folded(records, problems)
+    try:
+        check_id(state.session_id, "session_id")
+    except InvalidInput as error:
+        problems.append(str(error))
+    if not records and not problems:
+        problems.append("its log is empty")
+    checker = _folded(records, problems)
     if not problems:
-        _check_derived(state, history, problems)
+        _check_derived(state, checker.history, problems)
     if problems:
         raise StateError(_first(problems))
-    # Places refer to records of the commit: 0 is the first (see `Store.commit`).
-    window = tuple(
-        StoredItem(1 - item.entry.seq, item.index, item.position, item.pinned)
-        for item in history.items
-    )
     clean = [record for _, record in _erased(list(enumerate(records, 1)))]
-    return Imported(_true_totals(_recounted(clean, counter)), window)
+    recounted = _recounted(clean, counter)
+    return Imported(_with_losses(recounted), tuple(checker.window()), checker.floor)
 
 
 def records_of(state: SessionState) -> tuple[Record, ...]:
@@ -244,42 +242,17 @@ def _as_shown(seq: int, record: Record, history: History) -> Record | Shown:
     return Added(msgspec.structs.replace(record.entry, seq=0))  # its place in the list is its seq
 
 
-def _check_ids(session_id: str, records: Sequence[Record], problems: list[str]) -> None:
-    try:
-        check_id(session_id, "session_id")
-    except InvalidInput as error:
-        problems.append(str(error))
-    seen: set[str] = set()
-    era: set[str] = set()  # the ids that may come again after a clear
-    for number, record in enumerate(records, 1):
-        for entry_id in ids_of(record):
-            if entry_id in seen:
-                problems.append(f"record {number}: the id {entry_id!r} was there before")
-            seen.add(entry_id)
-        if isinstance(record, Added):
-            era.add(record.id)
-        elif isinstance(record, Deleted):
-            era.difference_update(record.ids)  # the id of a deleted entry never comes back
-        elif isinstance(record, Cleared):
-            seen -= era
-            era = set()
-    if not records and not problems:
-        problems.append("its log is empty")
-
-
-def _folded(records: Sequence[Record], problems: list[str]) -> History:
+def _folded(records: Sequence[Record], problems: list[str]) -> LogChecker:
     """The fold of the log as far as it can be folded."""
-    history = History()
+    checker = LogChecker()
     for seq, record in enumerate(records, 1):
         try:
             check_record(record)
-            if isinstance(record, Configured):
-                MemoryConfig().updated(readable(history.totals.settings | record.changes))
-            history.apply(seq, record)
-        except (Refused, EntryNotFound, InvalidInput, KeyError) as error:
+            checker.take(seq, record)
+        except (Refused, EntryNotFound, InvalidInput) as error:
             problems.append(f"record {seq} ({type(record).__name__}): {error}")
             break
-    return history
+    return checker
 
 
 def _erased(log: Sequence[tuple[int, Record]]) -> list[tuple[int, Record]]:
@@ -301,18 +274,13 @@ def _recounted(records: Sequence[Record], counter: Recount) -> list[Record]:
     return [with_entry(record, recounted) for record in records]
 
 
-def _true_totals(records: Sequence[Record]) -> tuple[Record, ...]:
+def _with_losses(records: Sequence[Record]) -> tuple[Record, ...]:
     """The records with what each deletion took from the era's totals counted here."""
-    if not any(isinstance(record, Deleted) for record in records):
-        return tuple(records)
-    history = History()
+    checker = LogChecker()
     told: list[Record] = []
     for seq, record in enumerate(records, 1):
-        if isinstance(record, Deleted):
-            entries, tokens = history.lost(record.ids)
-            record = msgspec.structs.replace(record, entries=entries, tokens=tokens)
-        told.append(record)
-        history.apply(seq, record)
+        told.append(checker.with_losses(record))
+        checker.take(seq, told[-1])
     return tuple(told)
 
 

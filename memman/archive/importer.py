@@ -11,15 +11,14 @@ from typing import Any, BinaryIO
 import msgspec
 
 from memman.archive.limits import DEFAULT_LIMITS, ArchiveLimits
-from memman.archive.outline import Outline, TakenIdError
 from memman.archive.reader import ArchiveInfo, ArchiveReader
 from memman.archive.temp_file import Spool
-from memman.archive.validation import Recount, entries_of, verified, with_entry
+from memman.archive.validation import LogChecker, Recount, entries_of, verified, with_entry
 from memman.display import safe_repr
 from memman.entries import Entry, is_path
 from memman.errors import EntryNotFound, InvalidInput, Refused, StateError
 from memman.protocols import StoredItem
-from memman.records import Record, trusting
+from memman.records import Record, blank, trusting
 
 Source = str | os.PathLike[str] | BinaryIO
 """Where an archive is read from: a path, or a file open for bytes."""
@@ -54,7 +53,11 @@ class Intake:
         self._meter = counter
         self._redacted = redacted
         self._trusted = trusted
-        self._outline = Outline()
+        # What the log configured, its window up to `floor` for a commit of the whole log, and the place
+        # after which every added entry is in the window.
+        self.settings: dict[str, Any] = {}
+        self.window: list[StoredItem] = []
+        self.floor = 0
         # The place, by id, of what has no content and costs something.
         self._blank: dict[str, int] = {}
         self.records = Spool()
@@ -67,45 +70,29 @@ class Intake:
             OSError: the file cannot be read.
         """
         with _opened(self._source) as source:
-            reader = ArchiveReader(source, self._limits)
+            reader, checker = ArchiveReader(source, self._limits), LogChecker()
             sound = True
             for seq, record in reader.records():
                 # From the first record that cannot follow on, only the lines are looked at.
-                sound = sound and self._taken(reader, seq, record)
-        if sound:
-            self._settle(reader)
+                sound = sound and self._taken(reader, checker, seq, record)
+        self.settings = checker.history.totals.settings
+        self.window, self.floor = checker.window(), checker.floor
         if not reader.faults:
             self._check_whole(reader)
         return reader.info
 
-    @property
-    def settings(self) -> dict[str, Any]:
-        """What the log configured."""
-        return self._outline.settings
-
-    def window(self) -> list[StoredItem]:
-        """The window up to `floor`, its places relative to a commit of the whole log."""
-        return self._outline.places()
-
-    @property
-    def floor(self) -> int:
-        """The place in the log after which every added entry is in the window."""
-        return self._outline.floor
-
     def close(self) -> None:
         """Lets the temporary files go."""
-        self._outline.close()
         self.records.close()
 
-    def _taken(self, reader: ArchiveReader, seq: int, record: Record) -> bool:
+    def _taken(self, reader: ArchiveReader, checker: LogChecker, seq: int, record: Record) -> bool:
         """Whether a record could follow those before it."""
         if reader.faults:
             return False
         try:
-            record = self._outline.apply(seq, self._counted(seq, record))
-        except TakenIdError as error:
-            reader.faults.add(error.seq + 1, str(error))
-        except (Refused, EntryNotFound, InvalidInput, KeyError) as error:
+            record = checker.with_losses(self._counted(seq, record))
+            checker.take(seq, with_entry(record, blank))  # texts would fill the memory
+        except (Refused, EntryNotFound, InvalidInput) as error:
             reader.faults.add(seq + 1, f"{type(record).__name__}: {error}")
         else:
             redacted = self._redacted
@@ -113,12 +100,6 @@ class Intake:
             self.records.append(record if redacted is None else with_entry(record, redacted))
             return True
         return False
-
-    def _settle(self, reader: ArchiveReader) -> None:
-        try:
-            self._outline.settle()
-        except TakenIdError as error:
-            reader.faults.add(error.seq + 1, str(error))
 
     def _counted(self, seq: int, record: Record) -> Record:
         """The record with true counts, as far as they can be known here."""

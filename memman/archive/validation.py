@@ -7,10 +7,23 @@ from typing import Protocol
 
 import msgspec
 
+from memman.config import MemoryConfig, readable
 from memman.entries import MOST_TOKENS, Entry, TokenCount, check_id, check_new_entry, decode_json
 from memman.errors import InvalidInput
 from memman.ids import check_nonce
-from memman.records import Added, Compressed, Opened, Record, SettingsInEffect, UsageReported
+from memman.log import History
+from memman.protocols import StoredItem
+from memman.records import (
+    SHAPES,
+    Added,
+    Compressed,
+    Configured,
+    Deleted,
+    Opened,
+    Record,
+    SettingsInEffect,
+    UsageReported,
+)
 from memman.summary_metadata import covered_by
 
 
@@ -20,6 +33,48 @@ class Recount(Protocol):
     fingerprint: str
 
     def count_entry(self, entry: Entry) -> TokenCount: ...
+
+
+class LogChecker:
+    """Checks that each record of a log can follow those before it, by folding them."""
+
+    def __init__(self) -> None:
+        self.history = History()
+        self.floor = 0  # the place of the last record that changed the window's shape
+        self._ids: set[str] = set()  # that never come again; those of the era's entries may
+
+    def take(self, seq: int, record: Record) -> None:
+        """Take the next record. Raises `Refused`, `EntryNotFound` or `InvalidInput` if it cannot follow."""
+        self._take_ids(record)
+        if isinstance(record, Configured):
+            MemoryConfig().updated(readable(self.history.totals.settings | record.changes))
+        self.history.apply(seq, record)
+        if isinstance(record, SHAPES):
+            self.floor = seq
+
+    def with_losses(self, record: Record) -> Record:
+        """Return the next record; a deletion with the entries and tokens that the era loses by it."""
+        if not isinstance(record, Deleted):
+            return record
+        entries, tokens = self.history.lost(record.ids)
+        return msgspec.structs.replace(record, entries=entries, tokens=tokens)
+
+    def window(self) -> list[StoredItem]:
+        """Return the window up to `floor`, for a commit of the whole log: 0 is its first record."""
+        return [
+            StoredItem(1 - item.entry.seq, item.index, item.position, item.pinned)
+            for item in self.history.items
+            if item.position <= self.floor
+        ]
+
+    def _take_ids(self, record: Record) -> None:
+        for entry_id in ids_of(record):
+            if entry_id in self._ids or entry_id in self.history.added:
+                raise InvalidInput(f"the id {entry_id!r} was there before")
+            if not isinstance(record, Added):
+                self._ids.add(entry_id)
+        if isinstance(record, Deleted):
+            self._ids.update(record.ids)
 
 
 def check_record(record: Record) -> None:

@@ -43,7 +43,7 @@ class Importing:
             records = with_entries(records, Session(state.session_id, shared).redacted)
         session_id, exists = await self._name_for(state.session_id, on_conflict)
         if not exists:
-            await self._begin(session_id, records, sound.window, len(records), meter, untrusted)
+            await self._begin(session_id, records, sound.window, sound.floor, meter, untrusted)
         elif on_conflict == "fail":
             raise SessionExists(_EXISTS.format(session_id))
         return session_id
@@ -61,7 +61,7 @@ class Importing:
             session_id, exists = await self._name_for(info.session_id, on_conflict)
             if not exists:
                 await self._begin(
-                    session_id, intake.records, intake.window(), intake.floor, meter, untrusted
+                    session_id, intake.records, intake.window, intake.floor, meter, untrusted
                 )
             elif on_conflict == "fail":
                 session = self._sessions.named(session_id)
