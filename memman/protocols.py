@@ -7,12 +7,16 @@ True` on the object) to a worker thread; the sync door refuses an async one when
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import msgspec
 
 from memman.entries import Accuracy, Entry, NewEntry
 from memman.records import Record, SessionTotals
+
+T = TypeVar("T")
+MaybeAwaitable: TypeAlias = T | Awaitable[T]
+"""The return type of a method that may be sync or async."""
 
 # ---------------------------------------------------------------- store
 
@@ -70,25 +74,24 @@ class FeedItem(msgspec.Struct, frozen=True):
 
 
 class Store(Protocol):
-    """Where logs live. `memman.testing.StoreConformance` states every law as a test.
+    """The part that every store has. `memman.testing.StoreConformance` has each law as a test.
 
-    A store numbers the records of a session 1, 2, 3 ... without gaps and keeps its window as an
-    explicit list up to a floor; the window is that list plus every `Added` record after the floor.
+    A store numbers the records of a session 1, 2, 3 ... without gaps. It keeps the window as a list
+    of items up to a floor; the window is that list plus every `Added` record after the floor.
+
+    Further methods are optional, one protocol each: `SupportsState`, `SupportsFind`, `SupportsSessions`,
+    `SupportsFeed`, `SupportsLease` and `SupportsErase`.
     """
 
     def append(
         self, session_id: str, records: Sequence[Record], *, expect_head: int | None = None
     ) -> Appended:
-        """Appends records atomically; a record whose id is there already keeps its first seq.
+        """Append records atomically; a record whose id is known keeps its first seq.
 
-        After a clear the ids of entries are free again: an `Added` whose id is only in an earlier era is
-        new, and `get` answers to the id with the newest one. `erase` reaches the id in every era.
+        After a clear the ids of entries are free again: an `Added` is new if its id is only in an earlier
+        era. The ids of replacements count as known, too.
 
-        The ids of replacements are taken too: `get` answers to them with their compression, and to
-        `records.taken(id)` with the newest compression or deletion that names the id. A store that does not
-        is slower to ask for what is hidden, and as right.
-
-        With `expect_head`, raises `StoreConflict` unless the head is that.
+        Raises `StoreConflict` if `expect_head` is given and is not the head.
         """
 
     def commit(
@@ -100,120 +103,126 @@ class Store(Protocol):
         floor: int,
         *,
         expect_head: int | None = None,
-        erase: frozenset[str] = frozenset(),
     ) -> Appended:
-        """Appends records and replaces the window, in one transaction, if `epoch` is still current.
+        """Append records and replace the window, in one transaction, if `epoch` is still current.
 
-        Otherwise raises `StoreConflict` and changes nothing. `window` covers the log up to `floor`.
-        A place whose `seq` is zero or negative refers to a record of this very commit: 0 is the first
-        of `records`, -1 the second. The epoch grows by one. A retry (the first record's id is there)
-        returns the first answer. What `erase` names is overwritten with it, as by `erase`.
+        Otherwise raises `StoreConflict` and changes nothing. `window` covers the log up to `floor`. An item
+        whose `seq` is zero or negative refers to a record of this commit: 0 is the first of `records`, -1
+        the second. The epoch grows by one. A retry (the first record's id is known) gets the first answer.
 
-        `records` may make each record when it is asked for (a long import reads them from the disk): a
-        store that writes them elsewhere goes through them in order and holds few at a time. What they
-        raise on the way comes out, and nothing was changed.
+        `records` may create its records while it is iterated: a long import reads them from the disk. So a
+        store with its data outside the process iterates once, in order, and holds few at a time. If the
+        iteration raises, nothing is changed.
         """
 
     def load(self, session_id: str) -> Snapshot | None:
-        """The session's snapshot, or None where there is no such session."""
-
-    def state(self, session_id: str) -> tuple[int, int] | None:
-        """(head, epoch), or None: what a shared store is asked at each operation."""
+        """Return the session's snapshot, or None if there is no such session."""
 
     def read(
         self, session_id: str, after: int = 0, limit: int = 1_000
     ) -> Sequence[tuple[int, Record]]:
-        """The records with seq > `after`, in order, at most `limit`."""
-
-    def get(self, session_id: str, ids: Sequence[str]) -> Sequence[tuple[int, Record]]:
-        """The records with these ids (an entry's id or a compression's), in log order."""
-
-    def feed(self, after: str = "", limit: int = 1_000) -> Sequence[FeedItem]:
-        """The records of every session that were committed behind a cursor, in order, at most `limit`.
-
-        "" is the beginning. Whoever goes on behind the last cursor gets every record once, a session's
-        in the order of its log, whoever writes meanwhile: nothing that is committed later ever stands
-        before a cursor that was given out. The records of a deleted session are no longer there.
-
-        Raises `InvalidInput` for a cursor that this store did not give out, as far as it can tell.
-        """
-
-    def lease(self, session_id: str, holder: str, seconds: float) -> bool:
-        """Takes or prolongs, from now on for `seconds`, the right to pay for a summary of a session.
-
-        False while another holds it, or where there is no such session. With 0 seconds the holder gives
-        it back. It saves money; nothing is safe or unsafe because of it.
-        """
-
-    def erase(self, session_id: str, ids: frozenset[str]) -> None:
-        """Overwrites the payloads of these entries and replacements with tombstones, for good."""
-
-    def sessions(self) -> Iterable[SessionInfo]:
-        """Every session."""
+        """Return the records with seq > `after`, in order, at most `limit`."""
 
     def delete(self, session_id: str) -> bool:
-        """Removes a session with its log; whether there was one.
+        """Remove a session with its log, and return whether there was one.
 
-        One begun anew under the id must not show a (head, epoch) that the removed one showed; to
+        A later session of the same id must never show a (head, epoch) that the removed one showed. To
         `commit`, epoch 0 means a session that does not exist.
         """
 
     def close(self) -> None:
-        """Frees what the store holds."""
+        """Free the store's resources."""
 
 
 class AsyncStore(Protocol):
-    """A `Store` whose methods are awaited, for `AsyncMemoryManager`: the same arguments and laws."""
+    """A `Store` of coroutines, for `AsyncMemoryManager`: the same arguments and laws."""
 
+    # fmt: off
     def append(
         self, session_id: str, records: Sequence[Record], *, expect_head: int | None = None
-    ) -> Awaitable[Appended]:
-        """As `Store.append`."""
-
+    ) -> Awaitable[Appended]: ...
     def commit(
+        self, session_id: str, epoch: int, records: Sequence[Record], window: Sequence[StoredItem],
+        floor: int, *, expect_head: int | None = None,
+    ) -> Awaitable[Appended]: ...
+    def load(self, session_id: str) -> Awaitable[Snapshot | None]: ...
+    def read(
+        self, session_id: str, after: int = 0, limit: int = 1_000
+    ) -> Awaitable[Sequence[tuple[int, Record]]]: ...
+    def delete(self, session_id: str) -> Awaitable[bool]: ...
+    def close(self) -> Awaitable[None]: ...
+    # fmt: on
+
+
+class SupportsState(Protocol):
+    """A store that returns a session's head and epoch without its window."""
+
+    def state(self, session_id: str) -> MaybeAwaitable[tuple[int, int] | None]:
+        """Return (head, epoch), or None: a shared store is queried at each operation."""
+
+
+class SupportsFind(Protocol):
+    """A store with an index of ids."""
+
+    def find(
+        self, session_id: str, ids: Sequence[str]
+    ) -> MaybeAwaitable[Sequence[tuple[int, Record]]]:
+        """Return every record that names one of these ids, of any era, in log order.
+
+        These are the records with such an id, the compressions that made or hid such an entry, and the
+        deletions of one (`records.ids_made_by` and `records.ids_hidden_by`).
+        """
+
+
+class SupportsSessions(Protocol):
+    """A store that lists its sessions."""
+
+    def sessions(self) -> MaybeAwaitable[Iterable[SessionInfo]]:
+        """Return every session, in the order in which they began."""
+
+
+class SupportsFeed(Protocol):
+    """A store whose sessions can be followed all at once."""
+
+    def feed(self, after: str = "", limit: int = 1_000) -> MaybeAwaitable[Sequence[FeedItem]]:
+        """Return the records of every session that were committed behind a cursor, at most `limit`.
+
+        "" is the beginning. A reader that continues behind the last cursor gets every record once, those of
+        a session in the order of its log, even while others write: no later commit ever gets a place before
+        a cursor that was returned. The records of a deleted session are gone.
+
+        Raises `InvalidInput` for a cursor that this store did not return, as far as it can detect that.
+        """
+
+
+class SupportsLease(Protocol):
+    """A store whose users agree on who pays for a summary."""
+
+    def lease(self, session_id: str, holder: str, seconds: float) -> MaybeAwaitable[bool]:
+        """Take or prolong, for `seconds` from now, the right to pay for a summary of a session.
+
+        Returns False while another holds it, or if there is no such session. With 0 seconds the holder
+        gives it back. A lease saves money; safety never depends on it.
+        """
+
+
+class SupportsErase(Protocol):
+    """A store that can overwrite what it has written."""
+
+    def erase(
         self,
         session_id: str,
         epoch: int,
-        records: Sequence[Record],
+        record: Record,
         window: Sequence[StoredItem],
         floor: int,
-        *,
-        expect_head: int | None = None,
-        erase: frozenset[str] = frozenset(),
-    ) -> Awaitable[Appended]:
-        """As `Store.commit`."""
+        ids: frozenset[str],
+    ) -> MaybeAwaitable[Appended]:
+        """Commit a deletion and overwrite the payloads of `ids` with tombstones, in one transaction.
 
-    def load(self, session_id: str) -> Awaitable[Snapshot | None]:
-        """As `Store.load`."""
-
-    def state(self, session_id: str) -> Awaitable[tuple[int, int] | None]:
-        """As `Store.state`."""
-
-    def read(
-        self, session_id: str, after: int = 0, limit: int = 1_000
-    ) -> Awaitable[Sequence[tuple[int, Record]]]:
-        """As `Store.read`."""
-
-    def get(self, session_id: str, ids: Sequence[str]) -> Awaitable[Sequence[tuple[int, Record]]]:
-        """As `Store.get`."""
-
-    def feed(self, after: str = "", limit: int = 1_000) -> Awaitable[Sequence[FeedItem]]:
-        """As `Store.feed`."""
-
-    def lease(self, session_id: str, holder: str, seconds: float) -> Awaitable[bool]:
-        """As `Store.lease`."""
-
-    def erase(self, session_id: str, ids: frozenset[str]) -> Awaitable[None]:
-        """As `Store.erase`."""
-
-    def sessions(self) -> Awaitable[Iterable[SessionInfo]]:
-        """As `Store.sessions`."""
-
-    def delete(self, session_id: str) -> Awaitable[bool]:
-        """As `Store.delete`."""
-
-    def close(self) -> Awaitable[None]:
-        """As `Store.close`."""
+        As `commit` with one record. `ids` names entries and replacements, in every era
+        (`records.tombstone`). No copy of the payloads stays behind.
+        """
 
 
 # ---------------------------------------------------------------- summarizer

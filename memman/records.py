@@ -328,19 +328,17 @@ def trusting(record: Record, trusted: bool = True) -> Record:
     return record
 
 
-_TAKEN = "\x01"  # no id has a control character, so a name with one is nobody's own
+def ids_made_by(record: Record) -> list[str]:
+    """Return the record's own id and those of its replacements."""
+    replacements = record.replacements if isinstance(record, Compressed) else ()
+    return [record.id, *(item.entry.id for item in replacements if item.entry is not None)]
 
 
-def taken(name: str) -> str:
-    """The name by which `Store.get` finds the newest compression or deletion that took this entry away."""
-    return _TAKEN + name
-
-
-def taken_by(record: Record) -> list[str]:
-    """The names of what a record took out of the window."""
+def ids_hidden_by(record: Record) -> list[str]:
+    """Return the ids of the entries that a record removed from the window by name."""
     if isinstance(record, Compressed):
-        return [_TAKEN + name for item in record.replacements for name in item.ids]
-    return [_TAKEN + name for name in record.ids] if isinstance(record, Deleted) else []
+        return [name for item in record.replacements for name in item.ids]
+    return list(record.ids) if isinstance(record, Deleted) else []
 
 
 def tombstone(record: Record, ids: frozenset[str]) -> Record:

@@ -19,7 +19,7 @@ from tests.patience import PATIENCE
 _MOST_TURNS = 20_000
 CANCEL = 100  # a number from here on cancels a worker instead, where it is a task
 METHODS = (
-    "append", "commit", "load", "state", "read", "get", "feed", "lease", "erase", "sessions", "delete",
+    "append", "commit", "load", "state", "read", "find", "feed", "lease", "erase", "sessions", "delete",
 )  # fmt: skip
 
 

@@ -63,7 +63,7 @@ def test_a_manager_is_shown_by_its_store_and_model() -> None:
     assert repr(AsyncMemoryManager()) == "<AsyncMemoryManager of MemoryStore, model None>"
     memory = MemoryManager()
     memory.close()
-    assert repr(memory) == "<MemoryManager of ClosedStore, model None>"
+    assert repr(memory) == "<MemoryManager of MemoryStore, model None>"
 
 
 def script(memory: Any) -> list[Any]:

@@ -18,6 +18,8 @@ from memman.errors import StoreError
 from memman.manager import MemoryManager
 from memman.plugins import shared_plugins
 from memman.protocols import SessionInfo, Store
+from memman.runtime import SyncRuntime, drive
+from memman.session.store import FullStore
 from memman.stores import MemoryStore, is_url, open_store, without_password
 from memman.summarizers import DIGEST
 
@@ -151,7 +153,7 @@ def sessions_in(path: str) -> list[SessionInfo]:
     """The sessions of a database, in the order in which they began. Raises `UnreadableError`."""
     store = _there(path)
     try:
-        return list(store.sessions())
+        return list(drive(FullStore(store, SyncRuntime()).sessions()))
     finally:
         store.close()
 

@@ -8,6 +8,8 @@ from typing import Any, cast
 from memman.cli.progress import told
 from memman.protocols import Appended, Store
 from memman.records import Record
+from memman.runtime import SyncRuntime, drive
+from memman.session.store import FullStore
 
 
 def watched(store: Store) -> Store:
@@ -27,7 +29,7 @@ class _Watched:
 
     def state(self, session_id: str) -> tuple[int, int] | None:
         """What is asked before a log is read from its beginning."""
-        found = self._store.state(session_id)
+        found = drive(FullStore(self._store, SyncRuntime()).state(session_id))
         head, epoch = found or (0, 0)
         # An export reads a log twice that something may have been deleted from.
         self._read, self._in_all = 0, head * (2 if epoch else 1)

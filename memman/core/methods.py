@@ -517,8 +517,7 @@ class ManagerMethods:
 
     async def list_sessions(self) -> list[str]:
         """The ids of all sessions of the store."""
-        core, store = self._core, self._core.shared.store
-        return [info.session_id for info in await core.runtime.call(store, store.sessions)]
+        return [info.session_id for info in await self._core.shared.store.sessions()]
 
     async def feed(
         self, session_id: str | None = None, *, after: int | str = "", limit: int = 1_000

@@ -39,7 +39,8 @@ from memman.protocols import (
 )
 from memman.runtime import Runtime, is_async_callable, refuse_async_port
 from memman.session import SessionCache
-from memman.session.shared import ClosedStore, Shared
+from memman.session.shared import Shared
+from memman.session.store import store_methods
 from memman.signals import Subscription
 from memman.stores import MemoryStore, open_store
 from memman.summarizers import Asker, Summarizers
@@ -49,10 +50,6 @@ Redact = Callable[[Entry], Entry]
 """Takes an entry and returns it, changed or not, before it is counted, stored or sent anywhere."""
 _CLOSE_SECONDS = 5.0
 _FILES = frozenset((".db", ".sqlite", ".sqlite3"))  # suffixes that no model's name has
-_STORE_METHODS = (
-    "append", "commit", "load", "state", "read", "get", "feed", "lease", "erase", "sessions", "delete",
-    "close",
-)  # fmt: skip
 
 
 class Core:
@@ -93,7 +90,7 @@ class Core:
         check_switch(exclusive, "exclusive")
         check_switch(trust_settings, "trust_settings")
         opened = MemoryStore() if store is None else self._open(store)
-        refuse_async_port(opened, _STORE_METHODS, runtime, "store")
+        refuse_async_port(opened, store_methods(opened), runtime, "store")
         self.shared = Shared(
             door=runtime,
             store=opened,
@@ -129,7 +126,7 @@ class Core:
 
     def __repr__(self) -> str:
         shared = self.shared
-        kind, store = type(shared.sender).__name__, type(shared.store).__name__
+        kind, store = type(shared.sender).__name__, type(shared.store.port).__name__
         return f"<{kind} of {store}, model {shared.config.model!r}>"
 
     def subscribe(self, event: Any, callback: Callable[[Any], object]) -> Subscription:
@@ -150,8 +147,7 @@ class Core:
             flag.set()
         for session in self.sessions:
             await session.settle()
-        await self.runtime.call(shared.store, shared.store.close)
-        shared.store = ClosedStore()
+        await shared.store.close()
         self.sessions.forget()
 
     # ------------------------------------------------------------ settings

@@ -9,7 +9,7 @@ import msgspec
 
 from memman.entries import NO_JSON, Entry, NewEntry, TokenCount, entry_of
 from memman.errors import IdConflict
-from memman.records import Added, deleted_in, taken
+from memman.records import Added, deleted_in
 from memman.session.automatic import Automatic
 
 T = TypeVar("T")
@@ -164,8 +164,8 @@ class Adding(Automatic):
 
     async def _refuse_deleted(self, entry_id: str) -> None:
         """Raise `IdConflict` if an entry of an earlier era with this id was deleted."""
-        found = await self._get([taken(entry_id)])
-        if entry_id in deleted_in([record for _, record in found]):
+        found = await self._shared.store.hiding(self.id, [entry_id])
+        if entry_id in deleted_in(record for _, record in found):
             raise IdConflict(
                 f"the id {entry_id!r} was deleted; nothing was changed. Give the entry another id"
             )
@@ -177,9 +177,8 @@ class Adding(Automatic):
         """
         if stored.content or self._window.find(stored.id) is not None:
             return False
-        # A store need not answer to what was taken away; one that does not is asked for everything.
-        records = [record for _, record in await self._get([taken(stored.id)])]
-        return stored.id in deleted_in(records or [record for _, record in await self._log(0)])
+        found = await self._shared.store.hiding(self.id, [stored.id])
+        return stored.id in deleted_in(record for _, record in found)
 
 
 def _is_unnamed(entry: Entry) -> bool:

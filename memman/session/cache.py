@@ -14,7 +14,8 @@ from memman.forks import renew_in_child
 from memman.session.backoff import Backoff
 from memman.session.live import no_session
 from memman.session.session import Session
-from memman.session.shared import CLOSED, Shared
+from memman.session.shared import Shared
+from memman.session.store import CLOSED
 
 _LOOK_EVERY = 32  # openings: the windows grow in between, and adding up their sizes takes a while
 _ROOM = 10  # a tenth below a limit: sorting by last use is not done for each one that comes
@@ -84,7 +85,7 @@ class SessionCache:
             await session.catch_up()
             return session
         session_id, shared = check_id(session_id, "session_id"), self._shared
-        if await shared.runtime.call(shared.store, shared.store.state, session_id) is None:
+        if await shared.store.state(session_id) is None:
             raise no_session(session_id, list(self._live))
         return self.named(session_id)
 

@@ -69,7 +69,6 @@ class Changing(Reading):
         wanted = tuple(dict.fromkeys(ids))
 
         async def changed() -> tuple[Record, LogState]:
-            self._erasing = frozenset(ids)  # due from the commit on, whatever comes between
             history = await self._history()
             entries, tokens = history.lost(wanted)
             record = Deleted(
@@ -91,9 +90,6 @@ class Changing(Reading):
         wanted = tuple(name for name in wanted if name not in gone)
         if wanted:
             await self._retried(changed)
-        async with self._lock:
-            self._erasing = frozenset(ids)
-            await self._write(self._erase())
 
     async def delete_all(self) -> None:
         """Removes the session with its log; a compression under way will find nothing to replace."""
@@ -104,7 +100,7 @@ class Changing(Reading):
 
     async def _deleted(self) -> None:
         shared = self._shared
-        if not await shared.runtime.call(shared.store, shared.store.delete, self.id):
+        if not await shared.store.delete(self.id):
             raise no_session(self.id)
         self._forget()
         self.notice(events.SessionDeleted(session_id=self.id))

@@ -42,8 +42,7 @@ class Feed:
         """The next records, at most `limit`; the page after it begins behind them."""
         limit = min(limit, _MOST)
         if self.session_id is None:
-            store = self._shared.store
-            items = list(await self._shared.runtime.call(store, store.feed, self._after, limit))
+            items = list(await self._shared.store.feed(self._after, limit))
             if items:
                 self._after = items[-1].cursor
         else:
@@ -53,8 +52,8 @@ class Feed:
         return items
 
     async def _of_session(self, session_id: str, limit: int) -> list[FeedItem]:
-        store, call = self._shared.store, self._shared.runtime.call
-        state = await call(store, store.state, session_id)
+        store = self._shared.store
+        state = await store.state(session_id)
         if state is None:
             raise no_session(session_id)
         if self._after > state[0]:
@@ -64,7 +63,7 @@ class Feed:
             )
         if self._after == state[0]:
             return []
-        found = await call(store, store.read, session_id, self._after, limit)
+        found = await store.read(session_id, self._after, limit)
         return [FeedItem(session_id, seq, record, str(seq)) for seq, record in found]
 
     @property

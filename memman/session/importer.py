@@ -91,7 +91,7 @@ class Importing:
     async def _name_for(self, session_id: str, on_conflict: OnConflict) -> tuple[str, bool]:
         """The id that an import goes under, and whether there is a session of that id."""
         shared = self._shared
-        exists = await shared.runtime.call(shared.store, shared.store.state, session_id) is not None
+        exists = await shared.store.state(session_id) is not None
         if not exists or on_conflict != "new_session":
             return session_id, exists
         room = session_id.encode()[:200].decode(errors="ignore")
@@ -110,9 +110,7 @@ class Importing:
         shared = self._shared
 
         async def begun() -> Session:
-            await shared.runtime.call(
-                shared.store,
-                shared.store.commit,
+            await shared.store.commit(
                 session_id,
                 0,
                 records,

@@ -48,16 +48,14 @@ class Lease:
         self._holder = self._holder or new_id()
         # To its end: one that was cancelled might be taken after it was given back.
         ours = await shared.runtime.to_the_end(
-            shared.runtime.call(
-                shared.store, shared.store.lease, self._session_id, self._holder, seconds
-            )
+            shared.store.lease(self._session_id, self._holder, seconds)
         )
         if not first:
             return  # one that ran out in the middle: what was paid already is worth the rest
         if not ours:
             self._holder = ""
             raise LeaseHeld
-        state = await shared.runtime.call(shared.store, shared.store.state, self._session_id)
+        state = await shared.store.state(self._session_id)
         if state is None or state[1] != epoch:
             raise WindowMoved
 
@@ -71,7 +69,7 @@ class Lease:
         holder, self._holder = self._holder, ""
         shared = self._shared
         try:
-            await shared.runtime.call(shared.store, shared.store.lease, self._session_id, holder, 0)
+            await shared.store.lease(self._session_id, holder, 0)
         except StoreError as error:
             if not shared.closed:
                 logger.warning(

@@ -31,7 +31,6 @@ from memman.records import (
     Record,
     SessionTotals,
     UsageReported,
-    deleted_in,
     tainted_by,
 )
 from memman.runtime import Lock, SyncLock
@@ -80,7 +79,6 @@ class LiveWindow(Telling):
         "_config",
         "_confirmed",
         "_contexts",
-        "_erasing",
         "_fell_back",
         "_inflight",
         "_lock",
@@ -120,7 +118,6 @@ class LiveWindow(Telling):
         self._confirmed: ProviderCount | None = None
         self._run: object | None = None
         self._preparing = False  # a compression in the background
-        self._erasing: frozenset[str] | None = None
         self._fell_back = ""  # the kind of failure of a remote count that was told last
         self._pace: Backoff | None = None
         self._contexts: ContextBuilder | None = None
@@ -142,7 +139,7 @@ class LiveWindow(Telling):
     @property
     def idle(self) -> bool:
         """Whether nothing is under way and nothing is still to be told, so that it may be unloaded."""
-        busy = self._outbox or self._inflight or self._erasing or self._preparing or self._run
+        busy = self._outbox or self._inflight or self._preparing or self._run
         locks = (self._lock, self._compress_lock, self._drain_lock)
         return not busy and all(lock is None or lock.is_free() for lock in locks)
 
@@ -249,11 +246,7 @@ class LiveWindow(Telling):
 
     def _stale(self) -> bool:
         """Whether there is something to be done before the window can be worked with, whoever writes."""
-        return (
-            self._inflight is not None
-            or self._version != self._shared.version
-            or self._erasing is not None
-        )
+        return self._inflight is not None or self._version != self._shared.version
 
     async def _refresh(self) -> None:
         """Makes the window what the store has. Called under the lock, before everything else."""
@@ -261,8 +254,6 @@ class LiveWindow(Telling):
         if self._version != shared.version:
             self._configure()
             self._recount()
-        if self._erasing is not None:
-            await self._erase()
         if self._inflight is not None:
             await self._reload()
         elif not shared.exclusive:
@@ -273,7 +264,7 @@ class LiveWindow(Telling):
     async def _stored(self) -> tuple[int, int] | None:
         """(head, epoch) of the session in the store; None where there is none."""
         shared = self._shared
-        return await shared.runtime.call(shared.store, shared.store.state, self.id)
+        return await shared.store.state(self.id)
 
     async def _follow(self, epoch: int, before: int | None = None) -> None:
         """Takes in what came into the log, which is at `epoch`: its tail alone where that will do.
@@ -332,7 +323,7 @@ class LiveWindow(Telling):
         shared = self._shared
         inflight, self._inflight = self._inflight, self._inflight or ()
         seen = self._told if before is None else before
-        snapshot = await shared.runtime.call(shared.store, shared.store.load, self.id)
+        snapshot = await shared.store.load(self.id)
         if snapshot is None:
             self._forget()
             return
@@ -391,7 +382,7 @@ class LiveWindow(Telling):
         shared = self._shared
         records: list[tuple[int, Record]] = []
         while True:
-            page = await shared.runtime.call(shared.store, shared.store.read, self.id, after, _PAGE)
+            page = await shared.store.read(self.id, after, _PAGE)
             records += page
             if len(page) < _PAGE:
                 return records
@@ -400,7 +391,7 @@ class LiveWindow(Telling):
     async def _get(self, names: Sequence[str]) -> Sequence[tuple[int, Record]]:
         """The records that the store has under these names, in log order."""
         shared = self._shared
-        return await shared.runtime.call(shared.store, shared.store.get, self.id, names)
+        return await shared.store.get(self.id, names)
 
     # ------------------------------------------------------------ writing
 
@@ -442,9 +433,7 @@ class LiveWindow(Telling):
         self, records: tuple[Record, ...], named: bool, expect_head: int | None
     ) -> Appended:
         shared = self._shared
-        appended = await shared.runtime.call(
-            shared.store, shared.store.append, self.id, records, expect_head=expect_head
-        )
+        appended = await shared.store.append(self.id, records, expect_head=expect_head)
         return await self._appended_as(records, named, appended)
 
     async def _appended_as(
@@ -494,21 +483,19 @@ class LiveWindow(Telling):
         """
         shared = self._shared
         head, epoch = self._window.head, self._window.epoch
-        # With the deletion, or a process that dies between the two would leave what was deleted.
-        erase = await self._doomed(record) if isinstance(record, Deleted) else frozenset()
-        self._inflight = (record,)
-        appended = await shared.runtime.call(
-            shared.store,
-            shared.store.commit,
-            self.id,
-            epoch,
-            (record,),
-            places_for_commit(state.window, record),
-            head,
+        window, store = places_for_commit(state.window, record), shared.store
+        if isinstance(record, Deleted):
+            # With the deletion, or a process that dies between the two would leave what was deleted.
+            doomed = await self._doomed(record)
+            self._inflight = (record,)
+            appended = await store.erase(self.id, epoch, record, window, head, doomed)
+        else:
+            self._inflight = (record,)
             # A clear covers all that is in the log before it, so nothing may come between.
-            expect_head=head if isinstance(record, Cleared) else None,
-            erase=erase,
-        )
+            expected = head if isinstance(record, Cleared) else None
+            appended = await store.commit(
+                self.id, epoch, (record,), window, head, expect_head=expected
+            )
         if appended.head == head + 1:
             self._queue(appended.head, record)
             state.window.advance(appended.head, appended.epoch)
@@ -551,20 +538,6 @@ class LiveWindow(Telling):
     async def _doomed(self, record: Deleted) -> frozenset[str]:
         """What a deletion erases, by the log as it is now."""
         return tainted_by([each for _, each in await self._log(0)], frozenset(record.ids))
-
-    async def _erase(self) -> None:
-        """Overwrites what deletions left to be erased. Under the lock.
-
-        From the log as it is now: a compression may have landed before the deletion did. What an
-        interrupted deletion left is erased at the next verb; erasing again is harmless.
-        """
-        shared = self._shared
-        log = [record for _, record in await self._log(0)]
-        gone = deleted_in(log)
-        tainted = tainted_by(log, (self._erasing or frozenset()) & gone)
-        if tainted:
-            await shared.runtime.call(shared.store, shared.store.erase, self.id, tainted)
-        self._erasing = None
 
     # ------------------------------------------------------------ around it
 

@@ -10,7 +10,7 @@ import msgspec
 
 from memman.entries import Entry
 from memman.log import speaker_of
-from memman.records import Added, Compressed, Record, Replacement, taken
+from memman.records import Added, Compressed, Record, Replacement
 from memman.session.live import LiveWindow
 
 
@@ -47,7 +47,7 @@ class Past(LiveWindow):
         way: list[str | None] = []
         speaker: str | None = name
         while speaker is not None and speaker not in active:
-            found = await self._get([taken(speaker)])
+            found = await self._shared.store.hiding(self.id, [speaker])
             record = found[0][1] if found else None
             if not isinstance(record, Compressed):
                 return []

@@ -47,7 +47,7 @@ class Reading(Past):
         What was added since would be in a commit's window and once more after its floor.
         """
         shared = self._shared
-        snapshot = await shared.runtime.call(shared.store, shared.store.load, self.id)
+        snapshot = await shared.store.load(self.id)
         log = await self._log(snapshot.totals.era if snapshot else 0)
         return [record for record in log if record[0] <= self._window.head]
 
@@ -82,8 +82,7 @@ class Reading(Past):
         if address is None or self._window.find(wanted) or await self._get([wanted]):
             return wanted
         seq, number = address
-        store = self._shared.store
-        found = await self._shared.runtime.call(store, store.read, self.id, seq - 1, 1)
+        found = await self._shared.store.read(self.id, seq - 1, 1)
         record = found[0][1] if found else None
         if isinstance(record, Added):
             return record.id if not number else wanted
@@ -199,10 +198,7 @@ class Reading(Past):
 
     async def _page(self, after: int, head: int) -> Sequence[tuple[int, Record]]:
         """The next records of the log, none behind a place."""
-        store, limit = self._shared.store, min(_STRETCH, head - after)
-        page: Sequence[tuple[int, Record]] = await self._shared.runtime.call(
-            store, store.read, self.id, after, limit
-        )
+        page = await self._shared.store.read(self.id, after, min(_STRETCH, head - after))
         if not page:
             raise StoreConflict(f"session {self.id!r} was deleted while it was read")
         return page

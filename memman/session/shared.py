@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from itertools import count
-from typing import Any, NoReturn
+from typing import Any
 
 import msgspec
 
@@ -22,15 +22,14 @@ from memman.entries import (
     encode_json,
     entry_of,
 )
-from memman.errors import InvalidInput, StoreError
+from memman.errors import InvalidInput
 from memman.forks import renew_in_child
 from memman.protocols import AsyncStore, Format, Store
 from memman.records import SettingsInEffect
 from memman.runtime import Runtime
+from memman.session.store import FullStore
 from memman.stores import MemoryStore
 from memman.summarizers import Asker
-
-CLOSED = "this manager was closed, and nothing was changed: make another one"
 
 
 class Remote(msgspec.Struct, frozen=True):
@@ -63,18 +62,6 @@ def _identity(entry: Entry) -> tuple[str, str, str, datetime]:
     return entry.id, entry.type, entry.role, entry.timestamp
 
 
-class ClosedStore:
-    """What a closed manager has in the place of its store: every use of it says so, but another close."""
-
-    blocking = False
-
-    def close(self) -> None:
-        """Nothing is left to be closed."""
-
-    def __getattr__(self, name: str) -> NoReturn:
-        raise StoreError(CLOSED)
-
-
 class Shared:
     """What the sessions of a manager have in common."""
 
@@ -101,7 +88,7 @@ class Shared:
         check_change: Callable[[MemoryConfig, MemoryConfig], None],
     ) -> None:
         self.runtime = door
-        self.store = store
+        self.store = FullStore(store, door)
         self.exclusive = exclusive
         self.clock = clock
         self.new_id = new_id

@@ -11,9 +11,9 @@ import msgspec
 from memman.errors import StoreConflict
 from memman.forks import tell_of_forks
 from memman.protocols import Appended, FeedItem, SessionInfo, Snapshot, StoredItem
-from memman.records import Added, Record, SessionTotals, taken_by, tombstone
+from memman.records import Added, Record, SessionTotals, ids_hidden_by, tombstone
 from memman.stores.feed_order import Order
-from memman.stores.rows import conflict, elsewhere, foreign, is_there, names_of, numbers_in
+from memman.stores.rows import conflict, elsewhere, foreign, hidden, is_there, names_of, numbers_in
 
 _HERE = "the store in memory"
 _EMPTY = SessionTotals()
@@ -53,7 +53,7 @@ class _Log:
             for name in names_of(record):
                 self.seqs.setdefault(name, seq)
             self.seqs[record.id] = seq  # an entry's of an earlier era is found no more
-            self.seqs.update(dict.fromkeys(taken_by(record), seq))
+            self.seqs.update(dict.fromkeys(map(hidden, ids_hidden_by(record)), seq))
             self.indexed = seq
         return self
 
@@ -170,9 +170,20 @@ class MemoryStore:
         floor: int,
         *,
         expect_head: int | None = None,
-        erase: frozenset[str] = frozenset(),
     ) -> Appended:
         """Appends records and takes the new window, if the epoch is still the same."""
+        return self._commit(session_id, epoch, records, window, floor, expect_head, frozenset())
+
+    def _commit(
+        self,
+        session_id: str,
+        epoch: int,
+        records: Sequence[Record],
+        window: Sequence[StoredItem],
+        floor: int,
+        expect_head: int | None,
+        erase: frozenset[str],
+    ) -> Appended:
         with self._lock:
             log = self._found(session_id)
             if log is None:
@@ -243,18 +254,23 @@ class MemoryStore:
                 return True
             return held_by == holder and self._leases.pop(session_id, None) is not None
 
-    def get(self, session_id: str, ids: Sequence[str]) -> Sequence[tuple[int, Record]]:
-        """Records by id."""
+    def find(self, session_id: str, ids: Sequence[str]) -> Sequence[tuple[int, Record]]:
+        """Return the records that name one of these ids."""
         with self._lock:
             log = self._found(session_id)
-            return [] if log is None else log.named(ids)
+            return [] if log is None else log.named([*ids, *map(hidden, ids)])
 
-    def erase(self, session_id: str, ids: frozenset[str]) -> None:
-        """Puts tombstones where the payloads were."""
-        with self._lock:
-            log = self._found(session_id)
-            if log is not None:
-                log.erase(ids)
+    def erase(
+        self,
+        session_id: str,
+        epoch: int,
+        record: Record,
+        window: Sequence[StoredItem],
+        floor: int,
+        ids: frozenset[str],
+    ) -> Appended:
+        """Commit a deletion and put tombstones where the payloads were."""
+        return self._commit(session_id, epoch, (record,), window, floor, None, ids)
 
     def sessions(self) -> Iterable[SessionInfo]:
         """Every session, in the order of creation."""

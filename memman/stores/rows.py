@@ -10,7 +10,7 @@ import msgspec
 from memman.display import safe_repr
 from memman.errors import InvalidInput
 from memman.protocols import Snapshot, StoredItem
-from memman.records import Added, Compressed, Record, SessionTotals, decode, encode, taken_by
+from memman.records import Added, Compressed, Record, SessionTotals, decode, encode, ids_hidden_by
 
 _places = msgspec.json.Decoder(tuple[StoredItem, ...])
 _ledger = msgspec.json.Decoder(SessionTotals)
@@ -158,7 +158,7 @@ def placed(
         for name in names_of(record):
             names.setdefault(name, head)
         names[record.id] = head
-        names.update(dict.fromkeys(taken_by(record), head))
+        names.update(dict.fromkeys(map(hidden, ids_hidden_by(record)), head))
     return Placed(tuple(seqs[record.id] for record in records), rows, names, head, totals)
 
 
@@ -170,6 +170,11 @@ def is_there(record: Record, seq: int | None, era: int) -> bool:
 def renamed(found: Placed, known: Mapping[str, int]) -> list[str]:
     """Return the ids that earlier eras have too: they are found by the newest record from now on."""
     return [name for name, seq in known.items() if found.names.get(name, 0) > seq]
+
+
+def hidden(name: str) -> str:
+    """Return the key of the newest record that hid an entry: no id has a control character."""
+    return "\x01" + name
 
 
 def names_of(record: Record) -> list[str]:

@@ -19,7 +19,7 @@ from memman.protocols import Appended, FeedItem, SessionInfo, Snapshot, StoredIt
 from memman.records import Added, Record, encode
 from memman.stores import sqlite_tables as tables
 from memman.stores.drivers import Driver
-from memman.stores.rows import conflict, elsewhere, fits, foreign, numbers_in, single
+from memman.stores.rows import conflict, elsewhere, fits, foreign, hidden, numbers_in, single
 from memman.stores.sqlite_file import Durability, SQLiteFile
 
 if TYPE_CHECKING:
@@ -120,9 +120,34 @@ class SQLiteStore(SQLiteFile):
         floor: int,
         *,
         expect_head: int | None = None,
-        erase: frozenset[str] = frozenset(),
     ) -> Appended:
         """Appends records and takes the new window, if the epoch is still the same."""
+        return self._commit(session_id, epoch, records, window, floor, expect_head, frozenset())
+
+    def erase(
+        self,
+        session_id: str,
+        epoch: int,
+        record: Record,
+        window: Sequence[StoredItem],
+        floor: int,
+        ids: frozenset[str],
+    ) -> Appended:
+        """Commit a deletion and overwrite the payloads, and leave nothing of them in the file."""
+        appended = self._commit(session_id, epoch, (record,), window, floor, None, ids)
+        self._empty_wal()
+        return appended
+
+    def _commit(
+        self,
+        session_id: str,
+        epoch: int,
+        records: Sequence[Record],
+        window: Sequence[StoredItem],
+        floor: int,
+        expect_head: int | None,
+        erase: frozenset[str],
+    ) -> Appended:
 
         def work(db: Connection) -> Appended:
             row = tables.row_of(db, session_id)
@@ -139,17 +164,6 @@ class SQLiteStore(SQLiteFile):
             return msgspec.structs.replace(appended, epoch=row.epoch + 1)
 
         return self._write(work)
-
-    def erase(self, session_id: str, ids: frozenset[str]) -> None:
-        """Puts tombstones where the payloads were, and leaves nothing of them in the file."""
-
-        def work(db: Connection) -> None:
-            row = tables.row_of(db, session_id)
-            if row is not None:
-                tables.erased(db, row, ids)
-
-        self._write(work)
-        self._empty_wal()
 
     def delete(self, session_id: str) -> bool:
         """Removes a session with its log, and leaves nothing of it in the file."""
@@ -219,12 +233,15 @@ class SQLiteStore(SQLiteFile):
 
         return self._write(work)
 
-    def get(self, session_id: str, ids: Sequence[str]) -> Sequence[tuple[int, Record]]:
-        """Records by id."""
+    def find(self, session_id: str, ids: Sequence[str]) -> Sequence[tuple[int, Record]]:
+        """Return the records that name one of these ids."""
 
         def work(db: Connection) -> list[tuple[int, Record]]:
             row = tables.row_of(db, session_id)
-            return tables.records_at(db, row, tables.seqs_of(db, row, ids).values()) if row else []
+            names = [*ids, *map(hidden, ids)]
+            return (
+                tables.records_at(db, row, tables.seqs_of(db, row, names).values()) if row else []
+            )
 
         return self._read(work)
 

@@ -8,6 +8,7 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
+from unittest import SkipTest
 
 import msgspec
 
@@ -27,12 +28,13 @@ class LawResult(msgspec.Struct, frozen=True):
     """What became of a law: `problem` is "" for one that holds.
 
     `overdue`: the subject did not come back, so that asking it further is pointless. `unavailable`: it
-    says that it cannot work here, so that the law says nothing.
+    says that it cannot work here, so that the law says nothing. `skipped` is why a law does not apply.
     """
 
     law: str
     problem: str = ""
     overdue: bool = False
+    skipped: str = ""
     unavailable: bool = False
 
 
@@ -54,6 +56,8 @@ def law_results(kit: type) -> Iterator[LawResult]:
 def _result(kit: type, name: str) -> LawResult:
     try:
         getattr(kit(), name)()
+    except SkipTest as reason:
+        return LawResult(name, skipped=str(reason))
     except BaseException as error:
         # Whatever a broken subject raises, a Rust extension's panic too, the law is broken; an
         # interruption and pytest's own outcomes are meant for who runs the laws.

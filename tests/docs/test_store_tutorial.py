@@ -1,4 +1,4 @@
-"""`docs/tutorial/your-store-in-an-hour.md`: its files are written as the page says, and keep every law."""
+"""The files of `docs/tutorial/your-store-in-an-hour.md` keep every law of a store."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "tutorial" / "your-store-i
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """The files of the page: each block goes to the end of the file that its first line names."""
+    """Write the files of the page: each block is appended to the file that its first line names."""
     for block in re.findall(
         r"^```python\n(.*?)^```", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL
     ):
@@ -38,21 +38,21 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.long
-def test_the_store_of_the_page_keeps_every_law(folder: Path) -> None:
+def test_store_of_the_page_keeps_every_law(folder: Path) -> None:
     options = ["-q", "-p", "no:cacheprovider", "-c", os.devnull, f"--rootdir={folder}"]
     done = run(folder, "-m", "pytest", *options, "test_lines_store.py")
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr
     assert int(re.findall(r"(\d+) passed", done.stdout)[0]) > 45
 
 
-def test_the_sessions_of_the_page_survive_their_process(folder: Path) -> None:
+def test_sessions_of_the_page_survive_their_process(folder: Path) -> None:
     [shown] = re.findall(
         r"^```output\n(.*?)^```", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL
     )
     assert run(folder, "use_it.py").stdout == shown
 
 
-def test_the_store_of_the_page_leaves_out_a_line_that_was_never_finished(folder: Path) -> None:
+def test_unfinished_last_line_is_left_out(folder: Path) -> None:
     run(folder, "use_it.py")
     file = folder / "chat.jsonl"
     whole = file.read_bytes()
@@ -62,4 +62,4 @@ def test_the_store_of_the_page_leaves_out_a_line_that_was_never_finished(folder:
     assert run(folder, "-c", code).stdout == before
     assert file.read_bytes() == whole
     file.write_bytes(b"not a line\n")
-    assert "is no file of lines" in run(folder, "-c", code).stderr
+    assert "is not a file of this store" in run(folder, "-c", code).stderr

@@ -58,13 +58,6 @@ class Counted(MemoryStore):
         return super().read(session_id, after, limit)
 
 
-class WithoutTaken(Counted):
-    """Knows what it was given, and not what took it away."""
-
-    def get(self, session_id: str, ids: Sequence[str]) -> Sequence[tuple[int, Record]]:
-        return super().get(session_id, [name for name in ids if name.isprintable()])
-
-
 def filled(memory: MemoryManager, text: str, compressed: bool) -> None:
     memory.add_user_message("s", text, id="mine")
     if compressed:
@@ -74,13 +67,10 @@ def filled(memory: MemoryManager, text: str, compressed: bool) -> None:
         assert memory.get_entry("s", "mine").compressed
 
 
-@pytest.mark.parametrize("store", [Counted, WithoutTaken])
 @pytest.mark.parametrize("text", ["", "a secret"])
 @pytest.mark.parametrize("compressed", [False, True])
-def test_an_id_that_comes_again_does_not_read_the_log_where_the_store_knows_it(
-    store: type[Counted], text: str, compressed: bool
-) -> None:
-    kept = store()
+def test_repeated_id_is_found_without_reading_the_log(text: str, compressed: bool) -> None:
+    kept = Counted()
     memory = MemoryManager(kept, counter="chars4")
     filled(memory, text, compressed)
 
@@ -93,14 +83,13 @@ def test_an_id_that_comes_again_does_not_read_the_log_where_the_store_knows_it(
                 memory.add_user_message("s", again, id="mine")
         return kept.reads - before
 
-    asked = store is WithoutTaken and compressed and not text  # it may have been deleted
-    assert [reads_of(again) for again in ("", "a secret", "another")] == [int(asked)] * 3
+    assert [reads_of(again) for again in ("", "a secret", "another")] == [0, 0, 0]
 
 
-@pytest.mark.parametrize("kind", [Counted, WithoutTaken, SQLiteStore])
+@pytest.mark.parametrize("kind", [Counted, SQLiteStore])
 @pytest.mark.parametrize("text", ["", "a secret"])
 @pytest.mark.parametrize("compressed", [False, True])
-def test_a_deleted_id_that_comes_again_is_told_whatever_the_store_knows(
+def test_id_of_a_deleted_entry_is_refused(
     kind: Any, text: str, compressed: bool, tmp_path: Path
 ) -> None:
     store = kind(tmp_path / "s.db") if kind is SQLiteStore else kind()
@@ -111,10 +100,10 @@ def test_a_deleted_id_that_comes_again_is_told_whatever_the_store_knows(
     for again in ("", "a secret", "another"):
         with pytest.raises(IdConflict, match="the id 'mine' was deleted; nothing was changed"):
             memory.add_user_message("s", again, id="mine")
-    assert getattr(store, "reads", 0) - before == (3 if kind is WithoutTaken else 0)
+    assert getattr(store, "reads", 0) - before == 0
 
 
-@pytest.mark.parametrize("kind", [Counted, WithoutTaken, SQLiteStore])
+@pytest.mark.parametrize("kind", [Counted, SQLiteStore])
 def test_by_the_async_door_as_well(kind: Any, tmp_path: Path) -> None:
     store = kind(tmp_path / "s.db") if kind is SQLiteStore else kind()
 

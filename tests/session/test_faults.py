@@ -23,7 +23,7 @@ from tests.doors import DOORS, SESSION, SyncUse, words
 from tests.oracle import Oracle
 
 METHODS = (
-    "append", "commit", "load", "state", "read", "get", "feed", "lease", "erase", "sessions", "delete",
+    "append", "commit", "load", "state", "read", "find", "feed", "lease", "erase", "sessions", "delete",
 )  # fmt: skip
 
 
@@ -158,7 +158,7 @@ def struck(
     clean = Scene(door, exclusive, **settings)
     clean.run(*verb)
     names = clean.steps.names
-    assert {"commit", "get", "count", "summarize"} <= set(names)
+    assert {"commit", "find", "count", "summarize"} <= set(names)
     clean.use.end()
     for at, name in enumerate(names, 1):
         for after in (False, True):
@@ -288,5 +288,5 @@ def test_whatever_a_summarizer_does_the_window_is_as_before_or_whole_and_the_eve
 def test_the_steps_are_those_of_every_port() -> None:
     scene = Scene("sync", exclusive=False)
     scene.run("compress")
-    assert {"state", "get", "commit", "count", "summarize"} <= set(scene.steps.names)
+    assert {"state", "find", "commit", "count", "summarize"} <= set(scene.steps.names)
     assert encode(scene.log()[-1][1]).startswith(b"{")

@@ -274,7 +274,7 @@ def test_an_interruption_at_any_line_of_it_makes_the_next_step_load() -> None:
             pass
         finally:
             sys.settrace(before)
-        fresh = MemoryManager(there._core.shared.store, config=CONFIG, counter=words)
+        fresh = MemoryManager(there._core.shared.store.port, config=CONFIG, counter=words)
         assert seen(there) == seen(fresh), f"after {lines} lines"
     assert lines > 100
 

@@ -45,7 +45,7 @@ def fill(memory: MemoryManager, first: int, number: int) -> list[str]:
 
 
 def log_of(memory: MemoryManager) -> Any:
-    return memory._core.shared.store.read("s", 0, 100_000)
+    return memory._core.shared.store.port.read("s", 0, 100_000)
 
 
 def told(memory: MemoryManager, entry_id: str) -> Entry | None:
@@ -118,7 +118,7 @@ def nothing_is_read(memory: MemoryManager, monkeypatch: pytest.MonkeyPatch) -> N
     def read(*_given: Any) -> Any:
         raise AssertionError("the log was read")
 
-    monkeypatch.setattr(memory._core.shared.store, "read", read)
+    monkeypatch.setattr(memory._core.shared.store.port, "read", read)
 
 
 def test_a_hidden_entry_is_found_without_reading_the_log(
@@ -153,7 +153,7 @@ def test_compressions_are_undone_by_this_manager_and_the_next(memory: MemoryMana
             (slot.entry.id, slot.position)
             for slot in memory._core.sessions.named("s")._window.items
         ]
-        memory = MemoryManager(memory._core.shared.store, counter="chars4", config=CONFIG)
+        memory = MemoryManager(memory._core.shared.store.port, counter="chars4", config=CONFIG)
         memory.get_active_entries("s")
     assert memory.undo_compression("s") == made[0]
     with pytest.raises(MemmanError, match="was undone already"):

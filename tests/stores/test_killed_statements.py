@@ -26,7 +26,7 @@ from memman.protocols import StoredItem
 from memman.records import Cleared, Deleted, encode
 from memman.stores import SQLiteStore, sqlite_tables
 from memman.stores.schema import VERSIONS
-from memman.testing.stores import AT, added, summary_of
+from memman.testing.stores import AT, added, erase_entries, summary_of
 from tests.kinds import IN_FILES, InFile, InPostgres
 
 _KILLED = -signal.SIGKILL
@@ -102,7 +102,7 @@ def look(store: Any, session_id: str) -> Any:
     assert [seq for seq, _ in log] == list(range(1, snapshot.head + 1))
     window = [(place, encode(record)) for place, record in snapshot.window]
     names = ["a", "b", "k", "k/0", "x", *[f"n{number}" for number in range(40)]]
-    found = [seq for seq, _ in store.get(session_id, names)]
+    found = [seq for seq, _ in store.find(session_id, names)]
     if isinstance(store, SQLiteStore):  # a feed of PostgreSQL waits for everybody's transactions
         fed = [item.seq for item in store.feed(limit=100_000) if item.session_id == session_id]
         assert fed == [seq for seq, _ in log], "the feed is not the log"
@@ -155,13 +155,13 @@ def bring_in(store: Any, session_id: str, _epoch: int) -> None:
 
 
 def erase(store: Any, session_id: str, _epoch: int) -> None:
-    store.erase(session_id, frozenset({"a", "b", "k/0"}))
+    erase_entries(store, session_id, "a", "b", "k/0")
 
 
 def delete_entries(store: Any, session_id: str, epoch: int) -> None:
     record = Deleted(id="x", at=AT, ids=("c",), entries=1, tokens=3)
     places = [StoredItem(6, 0, 1), StoredItem(4, -1, 4), StoredItem(5, -1, 5)]
-    store.commit(session_id, epoch, (record,), places, 6, erase=frozenset({"c"}))
+    store.erase(session_id, epoch, record, places, 6, frozenset({"c"}))
 
 
 def delete(store: Any, session_id: str, _epoch: int) -> None:

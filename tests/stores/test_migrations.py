@@ -158,7 +158,7 @@ def test_processes_that_open_an_old_file_at_once_migrate_it_once(path: str) -> N
     [(records,)] = rows_of(path, "SELECT count(*) FROM record")
     assert len(fed) == len(set(fed)) == records
     with closing(SQLiteStore(path)) as store:
-        assert len(store.get("other", [f"of {number}" for number in range(6)])) == 6
+        assert len(store.find("other", [f"of {number}" for number in range(6)])) == 6
 
 
 def test_an_older_memman_that_has_the_file_open_is_refused(path: str) -> None:

@@ -23,7 +23,7 @@ from memman import (
     StoreError,
 )
 from memman.stores import SQLiteStore
-from memman.testing.stores import added
+from memman.testing.stores import added, erase_entries
 from tests.kinds import IN_FILES, InFile
 
 CANARY = "canary-0f5e"
@@ -343,12 +343,12 @@ def test_what_is_erased_under_a_reader_goes_with_the_next_erasure_or_the_last_cl
     reader = sqlite3.connect(path, isolation_level=None)
     reader.execute("BEGIN")
     reader.execute("SELECT count(*) FROM record").fetchall()
-    store.erase("s", frozenset({"a"}))
+    erase_entries(store, "s", "a")
     assert "is reading" in caplog.text
     assert f"{CANARY}-a".encode() in files_of(path), "then there is nothing to warn of"
     reader.execute("COMMIT")
     reader.close()
-    store.erase("s", frozenset({"b"}))
+    erase_entries(store, "s", "b")
     held = files_of(path)
     assert [name for name in "abc" if f"{CANARY}-{name}".encode() in held] == ["c"]
     store.close()

@@ -311,7 +311,7 @@ def test_a_record_that_is_missing_is_told_and_not_skipped(store: SQLiteStore) ->
     store._open.execute("DELETE FROM record WHERE key % 4294967296 = 2")
     for read in (
         lambda: store.read("s"),
-        lambda: store.get("s", ["a", "b"]),
+        lambda: store.find("s", ["a", "b"]),
         lambda: store.load("s"),
     ):
         with pytest.raises(StoreError, match="is damaged"):

@@ -1,20 +1,35 @@
-"""The laws of the `Store` protocol, each a test: one class, of a part for each idea."""
+"""The laws of a store, each one a test: those of `Store`, and those of each optional capability."""
 
-from memman.testing.stores.appending import Appending
-from memman.testing.stores.committing import Committing
-from memman.testing.stores.erasing import Erasing
-from memman.testing.stores.feeding import Feeding
-from memman.testing.stores.leasing import Leasing
-from memman.testing.stores.reading import Reading
+from memman.testing.stores.base import erase_entries
+from memman.testing.stores.capabilities import (
+    EraseLaws,
+    FeedLaws,
+    FindLaws,
+    LeaseLaws,
+    SessionsLaws,
+    StateLaws,
+)
 from memman.testing.stores.records import AT, added, summary_of
-from memman.testing.stores.threads import Threads
-from memman.testing.stores.windows import Windows
+from memman.testing.stores.required import AppendLaws, CommitLaws, DeleteLaws, ReadLaws, ThreadLaws
 
-__all__ = ["AT", "StoreConformance", "added", "summary_of"]
+__all__ = ["AT", "StoreConformance", "added", "erase_entries", "summary_of"]
 
 
-class StoreConformance(Appending, Committing, Windows, Reading, Feeding, Leasing, Erasing, Threads):
-    """Derive from it and say how a store is made; every law of the protocol becomes a test.
+class StoreConformance(
+    AppendLaws,
+    CommitLaws,
+    ReadLaws,
+    DeleteLaws,
+    ThreadLaws,
+    StateLaws,
+    FindLaws,
+    SessionsLaws,
+    FeedLaws,
+    LeaseLaws,
+    EraseLaws,
+):
+    """Derive a test class from it and implement `make_store`; every law becomes a test.
 
-    A store whose methods are coroutines is handed over behind a facade that runs each to its end.
+    The laws of a capability are skipped if the store lacks its method. To test a store of coroutines,
+    return a facade whose methods run each coroutine to its end.
     """

@@ -8,7 +8,7 @@ from memman.errors import EntryNotFound, Refused
 from memman.log import History, places_for_commit
 from memman.protocols import Store
 from memman.records import Cleared, Deleted, Record, Undone
-from memman.testing.stores.looking import snapshot_of
+from memman.testing.stores.base import snapshot_of
 from memman.testing.stores.records import AT, added, clearing, pinning, summary_of
 
 _STEPS = 40

@@ -58,12 +58,11 @@ class AsyncPostgresStore(Database):
         floor: int,
         *,
         expect_head: int | None = None,
-        erase: frozenset[str] = frozenset(),
     ) -> Appended:
         """Appends records and takes the new window, if the epoch is still the same."""
         return await self._run(
             WRITE,
-            lambda: steps.commit(session_id, epoch, records, window, floor, expect_head, erase),
+            lambda: steps.commit(session_id, epoch, records, window, floor, expect_head),
         )
 
     async def load(self, session_id: str) -> Snapshot | None:
@@ -88,13 +87,24 @@ class AsyncPostgresStore(Database):
         """Takes, prolongs or gives back the right to pay for a summary; by the server's clock."""
         return await self._run(None, lambda: steps.lease(session_id, holder, seconds))
 
-    async def get(self, session_id: str, ids: Sequence[str]) -> Sequence[tuple[int, Record]]:
-        """Records by id."""
-        return await self._run(SNAPSHOT, lambda: steps.get(session_id, ids))
+    async def find(self, session_id: str, ids: Sequence[str]) -> Sequence[tuple[int, Record]]:
+        """Return the records that name one of these ids."""
+        return await self._run(SNAPSHOT, lambda: steps.find(session_id, ids))
 
-    async def erase(self, session_id: str, ids: frozenset[str]) -> None:
-        """Puts tombstones where the payloads were; VACUUM then takes the old rows out of the files."""
-        await self._run(WRITE, lambda: steps.erase(session_id, ids))
+    async def erase(
+        self,
+        session_id: str,
+        epoch: int,
+        record: Record,
+        window: Sequence[StoredItem],
+        floor: int,
+        ids: frozenset[str],
+    ) -> Appended:
+        """Commit a deletion and overwrite payloads; VACUUM then removes the old rows from the files."""
+        return await self._run(
+            WRITE,
+            lambda: steps.commit(session_id, epoch, (record,), window, floor, None, ids),
+        )
 
     async def sessions(self) -> Iterable[SessionInfo]:
         """Every session, in the order of creation."""

@@ -5,7 +5,7 @@ A step yields `(statement, arguments)` and is sent the rows. One step is one tra
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -25,6 +25,7 @@ from memman.stores.rows import (
     encoded_places,
     fits,
     foreign,
+    hidden,
     in_batches,
     numbers_in,
     placed,
@@ -177,17 +178,10 @@ def lease(session_id: str, holder: str, seconds: float) -> Step[bool]:
     return bool(found)
 
 
-def get(session_id: str, ids: Sequence[str]) -> Step[list[tuple[int, Record]]]:
-    """Records by id."""
+def find(session_id: str, ids: Sequence[str]) -> Step[list[tuple[int, Record]]]:
+    """Return the records that name one of these ids."""
     row = yield from _row(session_id)
-    return (yield from _named(row, ids)) if row else []
-
-
-def erase(session_id: str, ids: Iterable[str]) -> Step[None]:
-    """Puts tombstones where the payloads were."""
-    row = yield from _row(session_id, lock=True)
-    if row is not None:
-        yield from _erased(row, frozenset(ids))
+    return (yield from _named(row, [*ids, *map(hidden, ids)])) if row else []
 
 
 def sessions() -> Step[list[SessionInfo]]:

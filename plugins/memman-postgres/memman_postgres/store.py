@@ -80,12 +80,11 @@ class PostgresStore(Database):
         floor: int,
         *,
         expect_head: int | None = None,
-        erase: frozenset[str] = frozenset(),
     ) -> Appended:
         """Appends records and takes the new window, if the epoch is still the same."""
         return self._run(
             WRITE,
-            lambda: steps.commit(session_id, epoch, records, window, floor, expect_head, erase),
+            lambda: steps.commit(session_id, epoch, records, window, floor, expect_head),
         )
 
     def load(self, session_id: str) -> Snapshot | None:
@@ -110,13 +109,24 @@ class PostgresStore(Database):
         """Takes, prolongs or gives back the right to pay for a summary; by the server's clock."""
         return self._run(None, lambda: steps.lease(session_id, holder, seconds))
 
-    def get(self, session_id: str, ids: Sequence[str]) -> Sequence[tuple[int, Record]]:
-        """Records by id."""
-        return self._run(SNAPSHOT, lambda: steps.get(session_id, ids))
+    def find(self, session_id: str, ids: Sequence[str]) -> Sequence[tuple[int, Record]]:
+        """Return the records that name one of these ids."""
+        return self._run(SNAPSHOT, lambda: steps.find(session_id, ids))
 
-    def erase(self, session_id: str, ids: frozenset[str]) -> None:
-        """Puts tombstones where the payloads were; VACUUM then takes the old rows out of the files."""
-        self._run(WRITE, lambda: steps.erase(session_id, ids))
+    def erase(
+        self,
+        session_id: str,
+        epoch: int,
+        record: Record,
+        window: Sequence[StoredItem],
+        floor: int,
+        ids: frozenset[str],
+    ) -> Appended:
+        """Commit a deletion and overwrite payloads; VACUUM then removes the old rows from the files."""
+        return self._run(
+            WRITE,
+            lambda: steps.commit(session_id, epoch, (record,), window, floor, None, ids),
+        )
 
     def sessions(self) -> Iterable[SessionInfo]:
         """Every session, in the order of creation."""

@@ -175,7 +175,7 @@ def test_a_server_that_takes_a_statement_and_never_answers_is_told_in_time(
     assert time.monotonic() - began < PATIENCE
     memory.close()
     with MemoryManager(servers.server_url(schema=schema), counter="chars4", config=CONFIG) as again:
-        found = _outcome(again, again._core.shared.store)
+        found = _outcome(again, again._core.shared.store.port)
     assert all(len(kinds) >= 8 for kinds, _ in found), "a part of what was there is gone"
 
 

@@ -19,7 +19,7 @@ from postgres_kits import EmptiedKit, ids_in
 from memman import InvalidInput, MemoryManager, SessionNotFound, StoreError
 from memman.protocols import StoredItem
 from memman.records import Cleared
-from memman.testing.stores import AT, added
+from memman.testing.stores import AT, added, erase_entries
 
 pytestmark = pytest.mark.service
 
@@ -160,12 +160,12 @@ def test_whatever_a_tenant_calls_another_one_keeps_all_and_shows_nothing(
                 session, state[1], (Cleared(id=uuid.uuid4().hex, at=AT),), (StoredItem(0, -1, 1),)[:0],
                 state[0],
             ) if state[0] else None,
-            lambda: other.erase(session, frozenset(ids)),
+            lambda: erase_entries(other, session, *ids),
             lambda: other.delete(session),
             lambda: other.lease(session, "other", 10),
             lambda: other.load(session),
             lambda: other.read(session),
-            lambda: other.get(session, ids),
+            lambda: other.find(session, ids),
             lambda: list(other.sessions()),
             lambda: other.feed(),
         ]  # fmt: skip

@@ -1,0 +1,191 @@
+"""The manager's access to its store: awaited methods, with defaults for the capabilities that it lacks."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from typing import Any, ParamSpec, TypeVar, cast
+
+from memman.errors import StoreError
+from memman.protocols import (
+    Appended,
+    AsyncStore,
+    FeedItem,
+    SessionInfo,
+    Snapshot,
+    Store,
+    StoredItem,
+    SupportsErase,
+    SupportsFeed,
+    SupportsFind,
+    SupportsLease,
+    SupportsSessions,
+    SupportsState,
+)
+from memman.records import Record, ids_hidden_by, ids_made_by
+from memman.runtime import Runtime
+
+P = ParamSpec("P")
+T = TypeVar("T")
+CLOSED = "this manager was closed, and nothing was changed: make another one"
+_REQUIRED = ("append", "commit", "load", "read", "delete", "close")
+_OPTIONAL = ("state", "find", "sessions", "feed", "lease", "erase")
+_PAGE = 500
+
+
+def store_methods(store: object) -> list[str]:
+    """Return the names of the required methods and of those optional ones that the store has."""
+    return [*_REQUIRED, *(name for name in _OPTIONAL if hasattr(store, name))]
+
+
+class FullStore:
+    """A store with every capability; each method is a coroutine that runs on the manager's runtime.
+
+    A capability that the store lacks is derived from `load` and `read` if that is possible. Otherwise its
+    method raises a `StoreError` that names it.
+    """
+
+    def __init__(self, store: Store | AsyncStore, runtime: Runtime) -> None:
+        self.port = store
+        self._store = cast("Store", store)  # the runtime awaits the methods of an `AsyncStore`
+        self._runtime = runtime
+        self._closed = False
+        self._states: SupportsState | None = _with(store, "state")
+        self._finds: SupportsFind | None = _with(store, "find")
+        self._lists: SupportsSessions | None = _with(store, "sessions")
+        self._feeds: SupportsFeed | None = _with(store, "feed")
+        self._leases: SupportsLease | None = _with(store, "lease")
+        self._erases: SupportsErase | None = _with(store, "erase")
+
+    async def _call(
+        self, method: Callable[P, T | Awaitable[T]], *args: P.args, **kw: P.kwargs
+    ) -> T:
+        if self._closed:
+            raise StoreError(CLOSED)
+        return await self._runtime.call(self.port, method, *args, **kw)
+
+    # ------------------------------------------------------------ required of a store
+
+    async def append(
+        self, session_id: str, records: Sequence[Record], *, expect_head: int | None = None
+    ) -> Appended:
+        """`Store.append`."""
+        return await self._call(self._store.append, session_id, records, expect_head=expect_head)
+
+    async def commit(
+        self,
+        session_id: str,
+        epoch: int,
+        records: Sequence[Record],
+        window: Sequence[StoredItem],
+        floor: int,
+        *,
+        expect_head: int | None = None,
+    ) -> Appended:
+        """`Store.commit`."""
+        return await self._call(
+            self._store.commit, session_id, epoch, records, window, floor, expect_head=expect_head
+        )
+
+    async def load(self, session_id: str) -> Snapshot | None:
+        """`Store.load`."""
+        return await self._call(self._store.load, session_id)
+
+    async def read(
+        self, session_id: str, after: int = 0, limit: int = 1_000
+    ) -> Sequence[tuple[int, Record]]:
+        """`Store.read`."""
+        return await self._call(self._store.read, session_id, after, limit)
+
+    async def delete(self, session_id: str) -> bool:
+        """`Store.delete`."""
+        return await self._call(self._store.delete, session_id)
+
+    async def close(self) -> None:
+        """Close the store; every later call but another `close` raises `StoreError`."""
+        if not self._closed:
+            await self._call(self._store.close)
+            self._closed = True
+
+    # ------------------------------------------------------------ capabilities
+
+    async def state(self, session_id: str) -> tuple[int, int] | None:
+        """`SupportsState.state`, by default that of the snapshot."""
+        if self._states is not None:
+            return await self._call(self._states.state, session_id)
+        snapshot = await self.load(session_id)
+        return None if snapshot is None else (snapshot.head, snapshot.epoch)
+
+    async def find(self, session_id: str, ids: Collection[str]) -> Sequence[tuple[int, Record]]:
+        """`SupportsFind.find`, by default a walk through the log."""
+        if self._finds is not None:
+            return await self._call(self._finds.find, session_id, list(ids))
+        found: list[tuple[int, Record]] = []
+        after, wanted = 0, set(ids)
+        while page := await self.read(session_id, after, _PAGE):
+            found += [(seq, record) for seq, record in page if names_any(record, wanted)]
+            after = page[-1][0]
+        return found
+
+    async def get(self, session_id: str, ids: Collection[str]) -> list[tuple[int, Record]]:
+        """Return the newest record that made each of these ids, in log order."""
+        return newest(await self.find(session_id, ids), ids, ids_made_by)
+
+    async def hiding(self, session_id: str, ids: Collection[str]) -> list[tuple[int, Record]]:
+        """Return the newest compression or deletion that hid each of these entries, in log order."""
+        return newest(await self.find(session_id, ids), ids, ids_hidden_by)
+
+    async def sessions(self) -> Iterable[SessionInfo]:
+        """`SupportsSessions.sessions`."""
+        if self._lists is None:
+            raise self._lacks("sessions", "list its sessions")
+        return await self._call(self._lists.sessions)
+
+    async def feed(self, after: str = "", limit: int = 1_000) -> Sequence[FeedItem]:
+        """`SupportsFeed.feed`."""
+        if self._feeds is None:
+            raise self._lacks("feed", "follow all its sessions at once; name a session")
+        return await self._call(self._feeds.feed, after, limit)
+
+    async def lease(self, session_id: str, holder: str, seconds: float) -> bool:
+        """`SupportsLease.lease`; by default everybody gets it, and two workers may pay for one summary."""
+        if self._leases is not None:
+            return await self._call(self._leases.lease, session_id, holder, seconds)
+        return await self.state(session_id) is not None
+
+    async def erase(
+        self,
+        session_id: str,
+        epoch: int,
+        record: Record,
+        window: Sequence[StoredItem],
+        floor: int,
+        ids: frozenset[str],
+    ) -> Appended:
+        """`SupportsErase.erase`."""
+        if self._erases is None:
+            raise self._lacks("erase", "overwrite entries; delete the whole session")
+        return await self._call(self._erases.erase, session_id, epoch, record, window, floor, ids)
+
+    def _lacks(self, method: str, what: str) -> StoreError:
+        return StoreError(f"{type(self.port).__name__} has no method `{method}` and cannot {what}")
+
+
+def names_any(record: Record, ids: Collection[str]) -> bool:
+    """Return whether a record made or hid one of these ids."""
+    return any(name in ids for name in (*ids_made_by(record), *ids_hidden_by(record)))
+
+
+def newest(
+    found: Iterable[tuple[int, Record]], ids: Collection[str], names: Callable[[Record], list[str]]
+) -> list[tuple[int, Record]]:
+    """Return, in log order, the last of the found records by each of the ids that `names` returns."""
+    last: dict[str, tuple[int, Record]] = {}
+    wanted = set(ids)
+    for seq, record in found:
+        last.update((name, (seq, record)) for name in names(record) if name in wanted)
+    return [pair for _, pair in sorted({pair[0]: pair for pair in last.values()}.items())]
+
+
+def _with(store: Any, method: str) -> Any:
+    """Return the store if it has the method, else None."""
+    return store if hasattr(store, method) else None
