@@ -160,7 +160,7 @@ def test_whatever_a_tenant_calls_another_one_keeps_all_and_shows_nothing(
                 session, state[1], (Cleared(id=uuid.uuid4().hex, at=AT),), (StoredItem(0, -1, 1),)[:0],
                 state[0],
             ) if state[0] else None,
-            lambda: erase_entries(other, session, *ids),
+            lambda: erase_entries(other, session, *ids) if state[0] else None,
             lambda: other.delete(session),
             lambda: other.lease(session, "other", 10),
             lambda: other.load(session),
