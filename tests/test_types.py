@@ -13,8 +13,8 @@ import pytest
 ROOT = Path(__file__).parents[1]
 MUTANTS = {
     "memman/session/live.py": (
-        r"shared\.store\.load, self\.id\)",
-        "shared.store.laod, self.id)",
+        r"shared\.store\.load\(self\.id\)",
+        "shared.store.laod(self.id)",
         'has no attribute "laod"',
     ),
     "memman/core/methods.py": (

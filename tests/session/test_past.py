@@ -160,20 +160,6 @@ def test_compressions_are_undone_by_this_manager_and_the_next(memory: MemoryMana
         memory.undo_compression("s", made[0])
 
 
-def test_a_log_that_never_noted_what_was_taken_answers_the_same(
-    memory: MemoryManager, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for module in ("rows", "memory"):
-        monkeypatch.setattr(f"memman.stores.{module}.taken_by", lambda _record: [])
-    ids = fill(memory, 0, 10)
-    memory.compress("s", target_tokens=100)
-    memory.compress("s", target_tokens=50)
-    active = {entry.id for entry in memory.get_active_entries("s")}
-    for name in ids:
-        if name not in active:
-            assert memory.get_entry("s", name) == told(memory, name)
-
-
 def test_every_entry_of_a_window_is_found_by_its_own_address() -> None:
     memory = MemoryManager(counter="chars4", config=MemoryConfig(auto_compress=False))
     for number in range(12):

@@ -9,7 +9,6 @@ import pytest
 from memman import MemoryConfig, MemoryManager, StoreError
 from memman.protocols import Appended, Snapshot, StoredItem
 from memman.records import Record
-from memman.session.store import FullStore
 from memman.stores import MemoryStore
 
 CONFIG = MemoryConfig(auto_compress=False)
@@ -93,11 +92,3 @@ def test_error_names_the_method_that_a_store_lacks() -> None:
     with pytest.raises(StoreError, match="SixMethods has no method `erase`"):
         memory.delete_entries("s", ["a"])
     assert memory.get_entry("s", "a").text == "text"
-
-
-def test_capability_methods_are_the_stores_own() -> None:
-    memory = MemoryManager(MemoryStore())
-    assert isinstance(memory._verbs._shared.store, FullStore)
-    memory.add_user_message("s", "text", id="a")
-    memory.delete_entries("s", ["a"])
-    assert memory.list_sessions() == ["s"]
