@@ -4,9 +4,9 @@ A block marked `output` must equal what the Python block before it printed. The 
 SDK run against a server on the loopback interface (`tests/docs/loopback.py`). The pages of the command
 run in a folder of their own; their blocks marked `console` must show what each `$ memman ...` prints.
 
-Tests are marked by what they need of the machine, and skip with the reason where it is missing.
-`MEMMAN_REQUIRE=shared,service,browser` turns such a skip into a failure: CI has all of them.
-`MEMMAN_REQUIRE=long` runs the tests that take long; without it they skip.
+Tests are marked by what they need of the machine, and skip with the reason if it is missing. Files
+that need a package of the group `full` skip likewise. `MEMMAN_REQUIRE=packages,shared,service,browser`
+turns such a skip into a failure, as in CI. `MEMMAN_REQUIRE=long` runs the tests that take long.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import shlex
 import shutil
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import redirect_stdout
 from importlib.util import find_spec
 from pathlib import Path
@@ -62,6 +62,15 @@ _COMMANDS = (
     "docs/how-to/debug-a-session.md",
     "docs/how-to/import-a-coding-agents-log.md",
 )
+# Files of tests and pages that need a package which the default environment lacks.
+_PACKAGES = {
+    "docs/reference/formats.md": "langchain_core",
+    "tests/formats/test_langchain.py": "langchain_core",
+    "tests/formats/test_more_formats.py": "mistral_common",
+    "plugins/memman-mistral": "mistral_common",
+    "plugins/memman-tokenizers": "tokenizers",
+}
+_ROOT = Path(__file__).parent
 _PRINTED = "printed by the last block"  # no identifier, so no page can use the name
 _DONE = "where the blocks begin that were run"
 # Run by the plugin's own tests, against a server that counts.
@@ -121,6 +130,12 @@ def _in_turn(evaluate: Evaluator) -> Evaluator:
     return run
 
 
+def _lacking() -> list[str]:
+    """Return patterns of the pages that need a missing package."""
+    missing = [start for start, package in _PACKAGES.items() if find_spec(package) is None]
+    return [start if start.endswith(".md") else f"{start}/*.md" for start in missing]
+
+
 def _pages(
     *patterns: str,
     excludes: tuple[str, ...] = (),
@@ -176,6 +191,32 @@ def _required() -> list[str]:
     return os.environ.get("MEMMAN_REQUIRE", "").split(",")
 
 
+def _missing_package(path: Path) -> str | None:
+    """Return the package that a file needs, if it is not installed."""
+    name = path.relative_to(_ROOT).as_posix() if path.is_relative_to(_ROOT) else ""
+    for start, package in _PACKAGES.items():
+        if name.startswith(start) and find_spec(package) is None:
+            return package
+    return None
+
+
+class _SkippedModule(pytest.Module):
+    """A file of tests that need a package which is not installed."""
+
+    def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
+        package = _missing_package(self.path)
+        pytest.skip(f"needs {package}: run `uv sync --group full`", allow_module_level=True)
+
+
+def pytest_pycollect_makemodule(
+    module_path: Path, parent: pytest.Collector
+) -> pytest.Module | None:
+    """Skip a file that needs a missing package, unless all packages are required."""
+    if _missing_package(module_path) is None or "packages" in _required():
+        return None
+    return _SkippedModule.from_parent(parent, path=module_path)
+
+
 MISSING = {
     "shared": _missing_shared,
     "service": _missing_service,
@@ -186,10 +227,13 @@ MISSING = {
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skips a marked test whose part of the machine is missing, or fails it where it is required."""
-    for mark, missing in MISSING.items():
-        if item.get_closest_marker(mark) and (reason := missing()):
-            if mark in _required():
-                pytest.fail(f"{mark} is required here: {reason}")
+    for mark in item.iter_markers("package"):
+        if find_spec(mark.args[0]) is None and "packages" not in _required():
+            pytest.skip(f"needs {mark.args[0]}: run `uv sync --group full`")
+    for name, missing in MISSING.items():
+        if item.get_closest_marker(name) and (reason := missing()):
+            if name in _required():
+                pytest.fail(f"{name} is required here: {reason}")
             pytest.skip(reason)
 
 
@@ -206,7 +250,7 @@ pytest_collect_file = SybilCollection(
             "plugins/*/README.md",
             "docs/*.md",
             "docs/*/*.md",
-            excludes=(*_LOOPS, *_COMMANDS, *_ELSEWHERE),
+            excludes=(*_LOOPS, *_COMMANDS, *_ELSEWHERE, *_lacking()),
         ),
         _pages(*_LOOPS, fixtures=("provider",)),
         _pages(

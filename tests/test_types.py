@@ -25,6 +25,9 @@ MUTANTS = {
 }
 
 
+pytestmark = pytest.mark.package("mypy")
+
+
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
     """A copy of the library, with mypy's cache if there is one."""

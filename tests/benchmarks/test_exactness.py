@@ -12,6 +12,7 @@ from benchmarks import exactness
 from tests.conftest import SHARED
 
 
+@pytest.mark.package("quicktok")
 def test_every_backend_is_exact_on_the_demo_and_on_seeded_strings(tmp_path: Path) -> None:
     texts = [*exactness.recorded(tmp_path), *exactness.fuzz(400)]
     outcomes = exactness.compare(texts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import memman_tiktoken
+import pytest
 from memman_tiktoken import backends, vocabulary
 from memman_tiktoken.counter import FastCounter, TiktokenCounter
 
@@ -32,6 +33,7 @@ class TestWithToktok(_Kit):
         return FastCounter("o200k_base", "toktok", backends._toktok("o200k_base"), "")
 
 
+@pytest.mark.package("quicktok")
 class TestWithQuicktok(_Kit):
     def make_counter(self) -> LocalCounter:
         return FastCounter("cl100k_base", "quicktok", backends._quicktok("cl100k_base"), "")

@@ -37,7 +37,9 @@ from tests.patience import PATIENCE
 
 O200K, CL100K = "o200k_base", "cl100k_base"
 P50K, R50K = "p50k_base", "r50k_base"
-BACKENDS = ("tiktoken", "toktok", "quicktok")
+NEEDS_QUICKTOK = pytest.mark.package("quicktok")
+QUICKTOK = pytest.param("quicktok", marks=NEEDS_QUICKTOK)
+BACKENDS = ("tiktoken", "toktok", QUICKTOK)
 ENCODINGS = (O200K, CL100K)
 # The names of the files in tiktoken's cache: the SHA-1 of the address each was published at.
 CACHE_NAMES = {
@@ -509,6 +511,7 @@ def test_the_fastest_backend_that_counts_right_is_used(fresh: None) -> None:
     assert made.note.startswith("toktok counts: it was right on ")
 
 
+@NEEDS_QUICKTOK
 def test_a_backend_that_is_not_installed_gives_way(
     fresh: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -542,6 +545,7 @@ def _no_longer_there(_encoding: str) -> Any:
     return toktok.an_interface_that_went_away
 
 
+@NEEDS_QUICKTOK
 @pytest.mark.parametrize(
     ("maker", "fault"),
     [
@@ -566,6 +570,7 @@ def test_a_bad_build_is_not_used_and_the_note_says_why(
     assert made.count_texts(["e\u0301 hello"]) == [3]
 
 
+@NEEDS_QUICKTOK
 def test_a_backend_asked_for_by_name_that_counts_wrong_is_an_error(
     fresh: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -603,7 +608,7 @@ def test_every_backend_has_one_fingerprint_because_the_numbers_are_the_same(
     assert counters[O200K].fingerprint == "tiktoken:o200k_base"
 
 
-@pytest.mark.parametrize("backend", ["toktok", "quicktok"])
+@pytest.mark.parametrize("backend", ["toktok", QUICKTOK])
 @pytest.mark.parametrize(
     "unit",
     [

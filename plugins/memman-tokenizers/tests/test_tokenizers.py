@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from memman_tokenizers import TokenizerCounter
 from memman_tokenizers.settings import VARIABLE, file_for
-from tokenizers import Tokenizer, models, pre_tokenizers
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 
 from memman import MemoryManager
 from memman.counting import builtin_specs, model_ref, resolve
@@ -20,6 +20,33 @@ from memman.errors import CounterUnavailable
 from memman.protocols import CounterSpec, LocalCounter
 from memman.testing import CounterConformance
 from tests.examples import examples
+
+CORPUS = Path(__file__).with_name("corpus.txt")
+SPECIAL = ("<|endoftext|>", "<s>", "</s>")
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A byte-level BPE with special tokens, a template that adds them, truncation and padding."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=500,
+        special_tokens=list(SPECIAL),
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(CORPUS.read_text(encoding="utf-8").splitlines(), trainer)
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="<s> $A </s>", special_tokens=[("<s>", 1), ("</s>", 2)]
+    )
+    tokenizer.enable_truncation(8)
+    tokenizer.enable_padding(length=8)
+    path = tmp_path_factory.mktemp("trained") / "tokenizer.json"
+    tokenizer.save(str(path))
+    return path
+
 
 [SPEC] = memman_tokenizers.memman_token_counters()
 
