@@ -216,7 +216,7 @@ class History:
     def apply(self, seq: int, record: Record) -> None:
         """Take the next record of the log."""
         hidden = self._to_hide(record) if isinstance(record, Compressed) else []
-        covering = self._unfolded_by(record)
+        covering = self.unfolded_by(record)
         self.state.apply(seq, record, unfoldings=list(map(self._unfolding, covering)))
         for name in covering:
             self._forget(name)
@@ -234,11 +234,25 @@ class History:
                 self._begin_era()
 
     def unfoldings(self, record: Record) -> list[Unfolding]:
-        """Return the compressions that `record` takes out of the window, the outermost first.
+        """Return what `LogState.apply` needs of the compressions that `unfolded_by` returns."""
+        return [self._unfolding(name) for name in self.unfolded_by(record)]
 
-        Raises `Refused` or `EntryNotFound` for an undo that cannot follow.
+    def unfolded_by(self, record: Record) -> list[str]:
+        """Return the ids of the compressions that an undo or a deletion dissolves, the outermost first.
+
+        Raises `Refused` or `EntryNotFound`, as `undo_compression` does, for an undo that is impossible.
         """
-        return [self._unfolding(name) for name in self._unfolded_by(record)]
+        if isinstance(record, Undone):
+            self.check_undo(record.compression_id)
+            return [record.compression_id]
+        due = list(record.ids) if isinstance(record, Deleted) else []
+        covering: set[str] = set()
+        while due:
+            hider = self._hider.get(due.pop())
+            if hider is not None and hider not in covering:
+                covering.add(hider)
+                due += self._made_by(hider)
+        return sorted(covering, key=self._seqs.__getitem__, reverse=True)
 
     def lost(self, ids: Iterable[str]) -> tuple[int, int]:
         """Return the number of entries and of tokens that the era loses by a deletion."""
@@ -417,20 +431,6 @@ class History:
                 del self._hider[entry_id]
                 del self._replaced_by[entry_id]
         del self._hidden[compression_id]
-
-    def _unfolded_by(self, record: Record) -> list[str]:
-        """Return the ids of the compressions that a record takes out of the window, the outermost first."""
-        if isinstance(record, Undone):
-            self.check_undo(record.compression_id)
-            return [record.compression_id]
-        due = list(record.ids) if isinstance(record, Deleted) else []
-        covering: set[str] = set()
-        while due:
-            hider = self._hider.get(due.pop())
-            if hider is not None and hider not in covering:
-                covering.add(hider)
-                due += self._made_by(hider)
-        return sorted(covering, key=self._seqs.__getitem__, reverse=True)
 
     def _unfolding(self, compression_id: str) -> Unfolding:
         return Unfolding(self._made_by(compression_id), self._hidden[compression_id])

@@ -61,15 +61,15 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     replacements: tuple[ComparedReplacement, ...]
 
 
-def compare(trail: LogHistory, compression_id: str) -> Comparison:
-    """The comparison for a compression of the trail, in force or not."""
-    seq, record = trail.compressions[compression_id]
-    history = History.of(trail.until(seq))
-    tokens = {slot.entry.id: slot.tokens for slot in history.items}
+def compare(log: LogHistory, compression_id: str) -> Comparison:
+    """The comparison for a compression of the log, in force or not."""
+    seq, record = log.compressions[compression_id]
+    history = History.of(log.before(seq))
+    tokens = {item.entry.id: item.tokens for item in history.items}
     history.apply(seq, record)
     known = Values()
-    window = known.shown_in(slot.entry for slot in history.items)
-    placed = {slot.entry.id: slot.entry for slot in history.items if slot.compression == record.id}
+    window = known.shown_in(item.entry for item in history.items)
+    placed = {item.entry.id: item.entry for item in history.items if item.compression == record.id}
     compared = tuple(
         _compared(item, pieces, history, tokens, window, known, placed)
         for item, pieces in with_pieces(record)
@@ -81,7 +81,7 @@ def compare(trail: LogHistory, compression_id: str) -> Comparison:
         compression_id=compression_id,
         seq=seq,
         at=record.at,
-        state=trail.state_of(compression_id),
+        state=log.state_of(compression_id),
         reason=record.reason,
         tokens_before=record.tokens_before,
         tokens_after=record.tokens_after,

@@ -1,7 +1,4 @@
-"""The trail of a log: what became of every entry and of every compression.
-
-All of it follows from the records. Nothing here is stored, and nothing can disagree with the window.
-"""
+"""What became of every entry and of every compression of a log, derived from its records."""
 
 from __future__ import annotations
 
@@ -30,7 +27,7 @@ from memman.records import (
 EntryState = Literal[
     "active", "stubbed", "folded", "clipped", "summarised", "dropped", "deleted", "cleared"
 ]
-_NEVER = 1 << 62  # a place behind every log
+_AFTER_ALL = 1 << 62  # greater than any seq
 CompressionState = Literal["in force", "folded", "undone", "unfolded", "cleared"]
 
 _STATES: dict[ReplacementMethod, EntryState] = {
@@ -44,14 +41,13 @@ _STATES: dict[ReplacementMethod, EntryState] = {
 
 
 class EntryStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of an added entry, and where its content is now.
+    """The state of an added entry, and where its content is now.
 
-    `state` is by what stands for it in the window: a stub that was summarised later makes its original
-    "summarised". `compression_id` is the compression that took the entry itself out of the window.
-    `shown_by`, `shown_at` and `shown_address` are the id, the place in the log and the address of the
-    window's entry that shows it or speaks for it: its own while it is active, None where nothing does.
-    `undone` has the compressions that had replaced it and were taken back. `retrievable` says whether
-    `get_entry` still gives the original.
+    `state` follows the entry that represents it in the window: a stub that was summarised later makes its
+    original "summarised". `compression_id` is the compression that took the entry out of the window.
+    `shown_by`, `shown_at` and `shown_address` are the id, the place in the log and the address of the entry
+    that represents it: itself while it is active, None if it was dropped. `undone` lists the undone
+    compressions that had replaced it. `retrievable` is true if `get_entry` still returns the original.
     """
 
     entry_id: str
@@ -69,11 +65,11 @@ class EntryStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CompressionStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """What a compression did, and whether it still holds.
+    """The effect of a compression, and its state.
 
-    `replaced` counts what left the window by method, earlier summaries and stubs among it. `state` is
-    "folded" when later compressions (`folded_into`) replaced what it had put into the window, "unfolded"
-    when a deletion took it apart. `seq` is its place in the log, and that of every entry it made.
+    `replaced` counts the replaced entries by method, including earlier summaries and stubs. `state` is
+    "folded" if later compressions (`folded_into`) replaced its entries, and "unfolded" if a deletion
+    dissolved it. `seq` is its place in the log, and that of every entry it made.
     """
 
     compression_id: str
@@ -90,11 +86,11 @@ class CompressionStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Sent(msgspec.Struct, frozen=True, kw_only=True):
-    """How often the model has had an entry word for word, as far as the log tells.
+    """How often the model received an entry word for word, as far as the log shows.
 
-    A request is an answer of the model in the log. `requests` came after the entry, and in `sent` of them,
-    the last one at `last_at`, it stood in the window; `requests_since` came after it last left. What a
-    context was cut to as it was built is in no log, and not counted.
+    Each answer of the model in the log counts as a request. `requests` came after the entry. In `sent` of
+    them, the last one at `last_at`, the entry was in the window. `requests_since` came after it last left.
+    Entries trimmed from a context are not in the log and not considered.
     """
 
     requests: int
@@ -104,46 +100,46 @@ class Sent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LogHistory:
-    """The records of a log, or of its newest era, read once."""
+    """The records of a log, or of its newest era, and what became of its entries and compressions."""
 
-    def __init__(self, log: Sequence[tuple[int, Record]]) -> None:
-        self.log = log
+    def __init__(self, records: Sequence[tuple[int, Record]]) -> None:
+        self.records = records
         self.history = History()
-        self.entries: dict[str, Entry] = {}  # every added one, deleted or cleared away too
+        self.entries: dict[str, Entry] = {}  # every added one, also deleted and cleared ones
         self.compressions: dict[str, tuple[int, Compressed]] = {}  # every one, in log order
         self.deleted: set[str] = set()
         self._ended: dict[str, CompressionState] = {}
-        self._undone: dict[str, list[str]] = {}
+        self._undone: dict[str, list[str]] = {}  # entry -> the undone compressions that replaced it
         self._answers: list[Entry] = []  # the first entry of each
         self._answering = False
-        self._answered: set[str] = set()  # the message ids of these
-        # Of each entry: where it came into the window again, or went out of it.
+        self._answered: set[str] = set()  # their message ids
+        # Where each entry came into the window again, or left it.
         self._moves: dict[str, list[tuple[int, bool]]] = {}
-        for seq, record in log:
+        for seq, record in records:
             self._take(seq, record)
 
     def _take(self, seq: int, record: Record) -> None:
-        in_force = self.history.compressions
-        before = list(in_force) if isinstance(record, Deleted | Cleared) else []
+        in_force = list(self.history.compressions) if isinstance(record, Cleared) else []
+        for name in self.history.unfolded_by(record):
+            ids = _replaced_ids(self.compressions[name][1])
+            self._move(seq, ids, True)
+            self._ended[name] = "undone" if isinstance(record, Undone) else "unfolded"
+            if isinstance(record, Undone):
+                for entry_id in ids:
+                    self._undone.setdefault(entry_id, []).append(name)
         self.history.apply(seq, record)
         match record:
-            case Added(entry):
-                self._add(msgspec.structs.replace(entry, seq=seq))
+            case Added():
+                self._add(self.history.items[-1].entry)
             case Compressed():
                 self.compressions[record.id] = seq, record
-                self._move(seq, _names(record), False)
-            case Undone():
-                self._take_back(seq, record.compression_id)
+                self._move(seq, _replaced_ids(record), False)
             case Deleted():
-                unfolded = [name for name in before if name not in in_force]
-                for name in unfolded:
-                    self._move(seq, _names(self.compressions[name][1]), True)
                 self._move(seq, record.ids, False)
                 self.deleted.update(record.ids)
-                self._ended |= dict.fromkeys(unfolded, "unfolded")
             case Cleared():
                 self._move(seq, self.entries, False)
-                self._ended |= dict.fromkeys(before, "cleared")
+                self._ended |= dict.fromkeys(in_force, "cleared")
 
     def _add(self, entry: Entry) -> None:
         self.entries[entry.id] = entry
@@ -154,64 +150,61 @@ class LogHistory:
             self._answered.add(entry.message_id)
         self._answering = by_model
 
-    def _move(self, seq: int, names: Iterable[str], into: bool) -> None:
-        for name in names:
-            if name in self.entries:
-                self._moves.setdefault(name, []).append((seq, into))
-
-    def _take_back(self, seq: int, compression_id: str) -> None:
-        self._ended[compression_id] = "undone"
-        for name in _names(self.compressions[compression_id][1]):
-            self._undone.setdefault(name, []).append(compression_id)
-            self._move(seq, (name,), True)
+    def _move(self, seq: int, ids: Iterable[str], into: bool) -> None:
+        for entry_id in ids:
+            if entry_id in self.entries:
+                self._moves.setdefault(entry_id, []).append((seq, into))
 
     def sent(self, entry: Entry) -> Sent:
-        """How often the model has had an entry of this log."""
-        after = bisect_right(self._answers, entry.seq, key=_place)
-        requests = len(self._answers) - after
+        """Return how often the model received an entry of this log."""
         moves = [(entry.seq, True), *self._moves.get(entry.id, ())]
         times, last = 0, None
-        for (begin, inside), (end, _) in pairwise([*moves, (_NEVER, False)]):
-            first = bisect_right(self._answers, begin, key=_place)
-            behind = bisect_right(self._answers, end, key=_place)
-            if inside and behind > first:
-                times += behind - first
-                last = self._answers[behind - 1].timestamp
+        for (begin, inside), (end, _) in pairwise([*moves, (_AFTER_ALL, False)]):
+            answers = self._answers[self._answers_until(begin) : self._answers_until(end)]
+            if inside and answers:
+                times += len(answers)
+                last = answers[-1].timestamp
         left_at, inside = moves[-1]
-        gone = len(self._answers) - bisect_right(self._answers, left_at, key=_place)
+        total = len(self._answers)
         return Sent(
-            requests=requests, sent=times, requests_since=0 if inside else gone, last_at=last
+            requests=total - self._answers_until(entry.seq),
+            sent=times,
+            requests_since=0 if inside else total - self._answers_until(left_at),
+            last_at=last,
         )
 
-    def until(self, seq: int) -> Iterator[tuple[int, Record]]:
-        """The records before a place in the log."""
-        return ((place, record) for place, record in self.log if place < seq)
+    def _answers_until(self, seq: int) -> int:
+        return bisect_right(self._answers, seq, key=lambda entry: entry.seq)
+
+    def before(self, seq: int) -> Iterator[tuple[int, Record]]:
+        """Return the records before a place in the log."""
+        return ((place, record) for place, record in self.records if place < seq)
 
     def entry_statuses(self) -> dict[str, EntryStatus]:
-        """What became of every added entry, by id, in log order."""
+        """Return the status of every added entry by id, in log order."""
         shown = self.history.shown()
-        slots = {slot.entry.id: slot for slot in self.history.items}
+        find = self.history.state.window.find
         statuses: dict[str, EntryStatus] = {}
         for name, entry in self.entries.items():
-            state, shower = self._standing(name, shown)
-            shower_slot = slots.get(shower or "")
+            state, shown_by = self._state_of_entry(name, shown)
+            own, showing = find(name), find(shown_by or "")
             statuses[name] = EntryStatus(
                 entry_id=name,
                 seq=entry.seq,
                 type=entry.type,
                 tokens=entry.token_count.tokens,
                 state=state,
-                pinned=name in slots and slots[name].pinned,
+                pinned=own is not None and own.pinned,
                 compression_id=self.history.hider(name),
-                shown_by=shower,
-                shown_at=shower_slot.entry.seq if shower_slot else None,
-                shown_address=shower_slot.entry.address if shower_slot else None,
+                shown_by=shown_by,
+                shown_at=showing.entry.seq if showing else None,
+                shown_address=showing.entry.address if showing else None,
                 undone=tuple(self._undone.get(name, ())),
                 retrievable=name not in self.deleted,
             )
         return statuses
 
-    def _standing(
+    def _state_of_entry(
         self, name: str, shown: dict[str, tuple[ReplacementMethod, str | None]]
     ) -> tuple[EntryState, str | None]:
         if name in self.deleted:
@@ -220,11 +213,11 @@ class LogHistory:
             return "cleared", None
         if name not in shown:
             return "active", name
-        method, speaker = shown[name]
-        return _STATES[method], speaker
+        method, shown_by = shown[name]
+        return _STATES[method], shown_by
 
     def compression_statuses(self) -> tuple[CompressionStatus, ...]:
-        """What became of every compression, in log order."""
+        """Return the status of every compression, in log order."""
         return tuple(
             CompressionStatus(
                 compression_id=name,
@@ -243,19 +236,15 @@ class LogHistory:
         )
 
     def state_of(self, compression_id: str) -> CompressionState:
-        """Whether a compression of the log still holds."""
+        """Return whether a compression of the log is in force, or how it ended."""
         if compression_id in self._ended:
             return self._ended[compression_id]
         return "folded" if self.history.folded_into(compression_id) else "in force"
 
 
-def _place(entry: Entry) -> int:
-    return entry.seq
-
-
-def _names(record: Compressed) -> Iterator[str]:
-    """What a compression took out of the window."""
-    return (name for item in record.replacements for name in item.ids)
+def _replaced_ids(record: Compressed) -> list[str]:
+    """Return the ids that a compression took out of the window."""
+    return [name for item in record.replacements for name in item.ids]
 
 
 def _replaced(record: Compressed) -> dict[ReplacementMethod, int]:

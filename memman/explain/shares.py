@@ -55,7 +55,7 @@ class Shares(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def shares_of(items: Iterable[WindowItem]) -> Shares:
-    """The shares of these slots of a window, in their order."""
+    """The shares of these items of a window, in their order."""
     window = Window(items)
     named = {
         item.result.entry.id: item.entry.name

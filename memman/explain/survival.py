@@ -34,10 +34,10 @@ class Survival(msgspec.Struct, frozen=True):
     replacements: tuple[SurvivingValues, ...]
 
 
-def survivals(trail: LogHistory) -> Iterator[Survival]:
-    """Every compression of the trail, in log order."""
-    reading = _Reading(trail)
-    for seq, record in trail.log:
+def survivals(log: LogHistory) -> Iterator[Survival]:
+    """Every compression of the log, in log order."""
+    reading = _Reading(log)
+    for seq, record in log.records:
         if isinstance(record, Compressed):
             yield reading.compressed(seq, record)
         else:
@@ -47,17 +47,17 @@ def survivals(trail: LogHistory) -> Iterator[Survival]:
 class _Reading:
     """The log as far as it was read, and the values behind the replacements in the window."""
 
-    def __init__(self, trail: LogHistory) -> None:
+    def __init__(self, log: LogHistory) -> None:
         self.history = History()
-        self._entries = trail.entries
+        self._entries = log.entries
         self._values = Values()
         self._behind: dict[str, frozenset[str]] = {}
 
     def compressed(self, seq: int, record: Compressed) -> Survival:
         """Takes a compression that is the next record of the log."""
-        tokens = {slot.entry.id: slot.tokens for slot in self.history.items}
+        tokens = {item.entry.id: item.tokens for item in self.history.items}
         self.history.apply(seq, record)
-        window = self._values.shown_in(slot.entry for slot in self.history.items)
+        window = self._values.shown_in(item.entry for item in self.history.items)
         every: set[str] = set()
         kept: set[str] = set()
         survived = []

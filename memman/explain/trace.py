@@ -53,8 +53,8 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     survives: tuple[Remnant, ...]
 
 
-def trace(trail: LogHistory, text: str) -> Trace:
-    """Follow a text through the trail. Case and the kind of white space make no difference.
+def trace(log: LogHistory, text: str) -> Trace:
+    """Follow a text through the log. Case and the kind of white space make no difference.
 
     The address of an entry, such as `#12` or `#556.2`, means that entry: of a replacement, the entries that
     it replaced. Raises `InvalidInput` for a text of nothing but white space.
@@ -63,72 +63,72 @@ def trace(trail: LogHistory, text: str) -> Trace:
     if not words:
         raise InvalidInput("the text to look for must have at least one character that shows")
     place = parse_address(text.strip())
-    if place is not None and (names := _named(trail, *place)):
-        slots = trail.history.items
+    if place is not None and (names := _named(log, *place)):
+        items = log.history.items
         return Trace(
             text=text,
-            found=tuple(_found(trail, dict.fromkeys(names, 0))),
+            found=tuple(_found(log, dict.fromkeys(names, 0))),
             survives=tuple(
-                _remnant(slot.entry, "text") for slot in slots if slot.entry.address == text.strip()
+                _remnant(item.entry, "text") for item in items if item.entry.address == text.strip()
             ),
         )
     pattern = re.compile(r"\s+".join(map(re.escape, words)), re.IGNORECASE)
-    matches = ((name, pattern.search(entry.text)) for name, entry in trail.entries.items())
+    matches = ((name, pattern.search(entry.text)) for name, entry in log.entries.items())
     return Trace(
         text=text,
-        found=tuple(_found(trail, {name: match.start() for name, match in matches if match})),
-        survives=tuple(_remnants(trail, pattern, frozenset(exact_values(text)))),
+        found=tuple(_found(log, {name: match.start() for name, match in matches if match})),
+        survives=tuple(_remnants(log, pattern, frozenset(exact_values(text)))),
     )
 
 
-def _named(trail: LogHistory, seq: int, replacement: int) -> list[str]:
+def _named(log: LogHistory, seq: int, replacement: int) -> list[str]:
     """Return the ids of the added entries at an address, or behind the replacement there."""
     if not replacement:
-        return [name for name, entry in trail.entries.items() if entry.seq == seq]
+        return [name for name, entry in log.entries.items() if entry.seq == seq]
     made = {
         item.entry.id
-        for place, record in trail.compressions.values()
+        for place, record in log.compressions.values()
         if place == seq
         for item in record.replacements[replacement - 1 : replacement]
         if item.entry is not None
     }
     return [
-        name for name in trail.entries if any(speaker in made for _, speaker in _steps(trail, name))
+        name for name in log.entries if any(speaker in made for _, speaker in _steps(log, name))
     ]
 
 
-def _found(trail: LogHistory, starts: Mapping[str, int]) -> Iterator[Found]:
-    statuses = trail.entry_statuses()
-    history = trail.history
+def _found(log: LogHistory, starts: Mapping[str, int]) -> Iterator[Found]:
+    statuses = log.entry_statuses()
+    history = log.history
     orders: dict[str, tuple[str, ...]] = {}
     for name, start in starts.items():
         hider = history.hider(name) or ""
         if hider and hider not in orders:
             orders[hider] = tuple(history.undo_order(hider))
         yield Found(
-            entry=trail.entries[name],
+            entry=log.entries[name],
             status=statuses[name],
             start=start,
             method=history.method_of(name),
-            replaced_by=tuple(hider for hider, _ in _steps(trail, name)),
+            replaced_by=tuple(hider for hider, _ in _steps(log, name)),
             undo=orders.get(hider, ()),
-            sent=trail.sent(trail.entries[name]),
+            sent=log.sent(log.entries[name]),
         )
 
 
-def _steps(trail: LogHistory, name: str) -> Iterator[tuple[str, str | None]]:
+def _steps(log: LogHistory, name: str) -> Iterator[tuple[str, str | None]]:
     """Yield each compression that replaced an entry or its replacement, and what took the place."""
     speaker: str | None = name
-    while speaker is not None and (hider := trail.history.hider(speaker)) is not None:
-        speaker = trail.history.replaced_by(speaker)
+    while speaker is not None and (hider := log.history.hider(speaker)) is not None:
+        speaker = log.history.replaced_by(speaker)
         yield hider, speaker
 
 
 def _remnants(
-    trail: LogHistory, pattern: re.Pattern[str], values: frozenset[str]
+    log: LogHistory, pattern: re.Pattern[str], values: frozenset[str]
 ) -> Iterator[Remnant]:
-    for slot in trail.history.items:
-        entry = slot.entry
+    for item in log.history.items:
+        entry = item.entry
         body, ledger = (
             without_key_facts(entry.text) if entry.type == "summary" else (entry.text, [])
         )

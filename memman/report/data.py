@@ -196,16 +196,16 @@ def report_of(
     """
     state = memory.export_session(session_id)
     records = records_of(state) if change is None else change(records_of(state))
-    trail = LogHistory(list(enumerate(records, 1)))
-    shown = _Shown(trail)
-    model = model or state.settings.get("model") or trail.history.totals.observed.model
+    log = LogHistory(list(enumerate(records, 1)))
+    shown = _Shown(log)
+    model = model or state.settings.get("model") or log.history.totals.observed.model
     return Report(
         session=session_id,
         model=model,
         stats=memory.get_stats(session_id),
         usage=usage_of(memory, session_id, limited),
         limits=_limits(memory, session_id, model, state.settings.get("reserve_output"), limited),
-        head=len(trail.log),
+        head=len(log.records),
         entries=shown.entries,
         steps=shown.steps,
         values=list(shown.values),
@@ -233,24 +233,24 @@ def _limits(
 
 
 class _Shown:
-    """The entries, steps and exact values of a trail, read once from its beginning to its end."""
+    """The entries, steps and exact values of a log, read once from its beginning to its end."""
 
-    def __init__(self, trail: LogHistory) -> None:
-        self._trail = trail
-        self._numbers = Numbers(trail)
-        self._pinned = {slot.entry.id for slot in trail.history.items if slot.pinned}
+    def __init__(self, log: LogHistory) -> None:
+        self._log = log
+        self._numbers = Numbers(log)
+        self._pinned = {item.entry.id for item in log.history.items if item.pinned}
         self._places: dict[str, int] = {}  # compression id -> its step
         self._originals: set[str] = set()  # of any compression
         self.values: dict[str, int] = {}
         self.steps = list(self._read_steps())
         self.entries = [
-            shown for seq, record in trail.log for shown in self._entries_of(seq, record)
+            shown for seq, record in log.records for shown in self._entries_of(seq, record)
         ]
 
     @property
     def shares(self) -> ShownShares:
         """What fills the window at the end of the log."""
-        found = shares_of(self._trail.history.items)
+        found = shares_of(self._log.history.items)
         return ShownShares(
             tokens=found.tokens,
             tools=list(found.tools),
@@ -260,8 +260,8 @@ class _Shown:
         )
 
     def _read_steps(self) -> Iterator[ShownStep]:
-        survived = survivals(self._trail)
-        for place, change in enumerate(changes(self._trail, self._numbers)):
+        survived = survivals(self._log)
+        for place, change in enumerate(changes(self._log, self._numbers)):
             record = change.record
             told: dict[str, Any] = {}
             if isinstance(record, Compressed):
@@ -272,17 +272,17 @@ class _Shown:
             yield _step(change, told)
 
     def _compression(self, survived: Survival, record: Compressed) -> dict[str, Any]:
-        state = self._trail.state_of(record.id)
+        state = self._log.state_of(record.id)
         folded: tuple[str, ...] = ()
         if state == "folded":
-            folded = self._trail.history.folded_into(record.id)
+            folded = self._log.history.folded_into(record.id)
         return {
             "state": state,
             "reason": record.reason,
             "before": record.tokens_before,
             "after": record.tokens_after,
             "cost": record.cost,
-            "folded_into": [self._trail.compressions[name][0] for name in folded],
+            "folded_into": [self._log.compressions[name][0] for name in folded],
             "value_count": survived.values,
             "values_kept": survived.kept,
             "replacements": [self._replacement(each) for each in survived.replacements],
@@ -360,7 +360,7 @@ class _Shown:
             message=entry.message_id,
             error=entry.is_error,
             pinned=entry.id in self._pinned,
-            deleted=entry.id in self._trail.deleted,
+            deleted=entry.id in self._log.deleted,
             parts=[found for part in parts if (found := _part(part))],
             counted=count.counter,
             step=step,

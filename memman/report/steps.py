@@ -21,9 +21,9 @@ Span = tuple[int, int]  # from this number to that one, both included
 class Numbers:
     """The number of every entry of a log, added or made by a compression, in the order of the log."""
 
-    def __init__(self, trail: LogHistory) -> None:
+    def __init__(self, log: LogHistory) -> None:
         self._of: dict[str, int] = {}
-        for _, record in trail.log:
+        for _, record in log.records:
             for name in _entries_in(record):
                 self._of[name] = len(self._of)
 
@@ -58,10 +58,10 @@ class Change(msgspec.Struct, frozen=True):
     total_tokens: int
 
 
-def changes(trail: LogHistory, numbers: Numbers) -> Iterator[Change]:
+def changes(log: LogHistory, numbers: Numbers) -> Iterator[Change]:
     """Every record of the log that added no entry, in log order."""
     history = History()
-    for seq, record in trail.log:
+    for seq, record in log.records:
         if isinstance(record, Added):
             history.apply(seq, record)
             continue
@@ -72,7 +72,7 @@ def changes(trail: LogHistory, numbers: Numbers) -> Iterator[Change]:
             seq=seq,
             record=record,
             splices=splices(before, _shown(history, numbers)) if reshaped else [],
-            active_tokens=sum(slot.tokens for slot in history.items),
+            active_tokens=sum(item.tokens for item in history.items),
             active_entries=len(history.items),
             total_tokens=history.totals.tokens,
         )
@@ -116,7 +116,7 @@ def _run(numbers: Sequence[int], start: int, both: set[int]) -> list[int]:
 
 
 def _shown(history: History, numbers: Numbers) -> list[int]:
-    return [numbers[slot.entry.id] for slot in history.items]
+    return [numbers[item.entry.id] for item in history.items]
 
 
 def _entries_in(record: Record) -> list[str]:

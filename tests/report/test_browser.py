@@ -113,9 +113,9 @@ def test_the_slider_shows_the_window_that_memman_folds(browser: Any, folder: Pat
         items = history.items
         said = page.inner_text("#when")
         noun = "entry" if len(items) == 1 else "entries"
-        assert f"{sum(slot.tokens for slot in items):,} tokens in {len(items)} {noun}" in said
+        assert f"{sum(item.tokens for item in items):,} tokens in {len(items)} {noun}" in said
         shown = page.locator("#list .row .seq").all_inner_texts()
-        whole = [slot.entry.address for slot in items]
+        whole = [item.entry.address for item in items]
         assert shown == whole[: len(shown)]
         assert len(shown) == len(whole) or len(shown) > 20
     seen.leave(folder / "eventful.html")
@@ -163,8 +163,8 @@ def test_a_compression_opens_as_originals_beside_the_replacement(
 ) -> None:
     seen = watched(browser)
     page = seen.open(folder / "eventful.html")
-    trail = LogHistory(list(enumerate(records_of(eventful().export_session(SESSION)), 1)))
-    newest = compare(trail, trail.history.latest())
+    log = LogHistory(list(enumerate(records_of(eventful().export_session(SESSION)), 1)))
+    newest = compare(log, log.history.latest())
     page.wait_for_selector("#detail .pair")  # of the newest summary, until another is chosen
     page.click("#now")
     page.click("#earlier")

@@ -24,7 +24,7 @@ def memory() -> MemoryManager:
 
 
 @pytest.fixture(scope="module")
-def trail(memory: MemoryManager) -> LogHistory:
+def log(memory: MemoryManager) -> LogHistory:
     return LogHistory(list(enumerate(records_of(memory.export_session(SESSION)), 1)))
 
 
@@ -37,23 +37,23 @@ def windows(report: Report) -> Iterator[list[ShownEntry]]:
     """The window after each record, folded as the page does it."""
     added = {entry.seq: number for number, entry in enumerate(report.entries) if entry.step is None}
     steps = {step.seq: step for step in report.steps}
-    slots: list[int] = []
+    items: list[int] = []
     for seq in range(1, report.head + 1):
         if seq in added:
-            slots.append(added[seq])
+            items.append(added[seq])
         else:
             for at, gone, come in reversed(steps[seq].splices):
-                slots[at : at + gone] = come
-        yield [report.entries[number] for number in slots]
+                items[at : at + gone] = come
+        yield [report.entries[number] for number in items]
 
 
-def test_the_window_of_every_moment_is_that_of_the_fold(report: Report, trail: LogHistory) -> None:
+def test_the_window_of_every_moment_is_that_of_the_fold(report: Report, log: LogHistory) -> None:
     history = History()
-    for (seq, record), window in zip(trail.log, windows(report), strict=True):
+    for (seq, record), window in zip(log.records, windows(report), strict=True):
         history.apply(seq, record)
-        slots = history.items
-        assert [entry.id for entry in window] == [slot.entry.id for slot in slots]
-        assert sum(entry.tokens for entry in window) == sum(slot.tokens for slot in slots)
+        items = history.items
+        assert [entry.id for entry in window] == [item.entry.id for item in items]
+        assert sum(entry.tokens for entry in window) == sum(item.tokens for item in items)
 
 
 def test_the_session_has_every_kind_of_step(report: Report) -> None:
@@ -83,28 +83,28 @@ def judged(report: Report, place: int) -> list[dict[str, str]]:
     return found
 
 
-def test_values_are_judged_as_diff_judges_them(report: Report, trail: LogHistory) -> None:
+def test_values_are_judged_as_diff_judges_them(report: Report, log: LogHistory) -> None:
     number = 0
     for place, step in enumerate(report.steps):
         if step.kind != "compressed":
             continue
         number += 1
-        compared = compare(trail, step.id)
+        compared = compare(log, step.id)
         told = [
             {each.value: each.kept or "lost" for each in item.values}
             for item in compared.replacements
         ]
         assert judged(report, place) == told
         assert (step.value_count, step.values_kept) == (compared.values, compared.values_kept)
-    assert number == len(trail.compressions) > 3
+    assert number == len(log.compressions) > 3
 
 
-def test_originals_are_those_of_the_comparison(report: Report, trail: LogHistory) -> None:
+def test_originals_are_those_of_the_comparison(report: Report, log: LogHistory) -> None:
     for step in report.steps:
         if step.kind != "compressed":
             continue
         for item, compared in zip(
-            step.replacements, compare(trail, step.id).replacements, strict=True
+            step.replacements, compare(log, step.id).replacements, strict=True
         ):
             numbers = [n for first, last in item.originals for n in range(first, last + 1)]
             ids = [entry.id for entry in compared.originals]
