@@ -19,7 +19,7 @@ import memman
 from memman import errors, events, hookspecs, protocols, providers, records, summarizers, testing
 from tests.docs.pages import DOCS
 
-PAGES = sorted((DOCS / "reference/api").glob("*.md"))
+PAGES = sorted((DOCS / "reference").glob("**/*.md"))
 _DIRECTIVE = re.compile(r"^\.\. auto(class|function|data|module):: (\S+)$", re.MULTILINE)
 # What the manager makes of a summarizer that it was given; nobody else needs it.
 _INNER = {"Asker", "Summarizers", "DIGEST"}
@@ -79,7 +79,7 @@ def test_the_pages_have_every_record() -> None:
 
 
 def test_the_pages_have_the_hooks_with_all_members() -> None:
-    text = (DOCS / "reference/api/hooks.md").read_text(encoding="utf-8")
+    text = (DOCS / "reference/api/plugins.md").read_text(encoding="utf-8")
     assert ".. automodule:: memman.hookspecs\n   :members:" in text
     hooks = [value for value in _defined_in(hookspecs) if isinstance(value, FunctionType)]
     assert hooks

@@ -27,7 +27,7 @@ def test_the_page_has_every_log_that_is_only_read() -> None:
 
 
 def test_the_page_names_no_format_that_there_is_not() -> None:
-    mended = [name for row in table(PAGE, "what") for name in code(row["where"])]
+    mended = [name for row in table(PAGE, "what") for name in code(row["in"])]
     assert mended
     assert set(mended) <= set(FORMATS)
 

@@ -65,16 +65,16 @@ def test_the_errors_page_has_the_tree_of_the_code() -> None:
 
 
 @pytest.mark.parametrize("manager", [MemoryManager, AsyncMemoryManager])
-def test_the_verbs_page_has_every_public_method(manager: type) -> None:
-    shown = [code(row["verb"])[0] for row in table("reference/verbs.md", "verb")]
+def test_methods_page_lists_every_public_method(manager: type) -> None:
+    shown = [code(row["method"])[0] for row in table("reference/methods.md", "method")]
     methods = {
         name for name, _ in inspect.getmembers(manager, callable) if not name.startswith("_")
     }
     assert sorted(shown) == sorted(methods)
 
 
-def test_the_verbs_page_has_every_state_that_explain_tells() -> None:
-    shown = [code(row["state"])[0] for row in table("reference/verbs.md", "state")]
+def test_methods_page_lists_every_entry_state() -> None:
+    shown = [code(row["state"])[0] for row in table("reference/methods.md", "state")]
     assert shown == list(get_args(EntryState))
 
 
