@@ -30,7 +30,7 @@ from benchmarks.trajectories import read_trajectories
 from benchmarks.usage import SHARED
 from memman import MemoryManager
 from memman.cli import main as memman
-from memman.cli.reading import read_log
+from memman.cli.logs import read_log
 
 _QUICK, _FULL = 101_000, 1_000_000
 _TEXT = (

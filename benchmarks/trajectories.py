@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import gzip
-from importlib.resources import files
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import msgspec
+
+from memman.cli.demo_log import demo_messages
 
 Message = dict[str, Any]
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
@@ -33,5 +34,4 @@ def read_trajectories(path: Path, limit: int | None = None) -> list[Trajectory]:
 
 def demo_trajectory() -> Trajectory:
     """The bundled demo conversation, for machines without recorded ones."""
-    text = files("memman").joinpath("cli", "demo.jsonl").read_text("utf-8")
-    return Trajectory("memman demo", [msgspec.json.decode(line) for line in text.splitlines()])
+    return Trajectory("memman demo", list(demo_messages()))

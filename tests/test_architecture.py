@@ -48,7 +48,7 @@ LATE = {
     "tempfile", "gzip", "json", "zstandard",
 }  # fmt: skip
 # The command says how to get click before it needs it; the kits are only for who checks a plugin.
-HIDDEN = {("memman.cli", "memman.cli.app"), ("memman.cli.plugins", "memman.cli.checking")}
+HIDDEN = {("memman.cli", "memman.cli.app"), ("memman.cli.plugins", "memman.cli.conformance")}
 AWAITING = {"session", "core", "async_manager", "runtime", "events", "testing"}
 HEAVY = ("openai", "anthropic", "tiktoken", "click", "rich", "asyncio", "sqlite3", "subprocess",
          "httpx", "pydantic",         "importlib.metadata", "hypothesis", "pytest")  # fmt: skip

@@ -1,4 +1,4 @@
-"""The `memman` command, which needs the extra `cli` (click and rich); importing it does not."""
+"""The `memman` command. It needs the extra `cli` (click and rich); importing this package does not."""
 
 from __future__ import annotations
 
@@ -8,12 +8,10 @@ from importlib.util import find_spec
 
 from memman.about import how_to_install
 
-_NEEDED = ("click", "rich")
-
 
 def main(args: Sequence[str] | None = None) -> None:
-    """Runs the command on `args` (the process's own by default) and exits with its code."""
-    missing = [name for name in _NEEDED if not _installed(name)]
+    """Run the command on `args` (default: those of the process) and exit with its code."""
+    missing = [name for name in ("click", "rich") if not _is_installed(name)]
     if missing:
         sys.stderr.write(
             f"memman: the command needs {' and '.join(missing)}: {how_to_install('memman-core[cli]')}\n"
@@ -24,7 +22,7 @@ def main(args: Sequence[str] | None = None) -> None:
     run(args)
 
 
-def _installed(name: str) -> bool:
+def _is_installed(name: str) -> bool:
     try:
         return find_spec(name) is not None
     except ImportError:

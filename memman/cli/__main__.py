@@ -1,4 +1,4 @@
-"""`python -m memman.cli`: the command where no script is installed."""
+"""`python -m memman.cli`: the command without an installed script."""
 
 from memman.cli import main
 

@@ -1,8 +1,7 @@
-"""What each command answers with `--json`: one document, whose type has the fields.
+"""The JSON documents that commands write with `--json`.
 
-`docs/reference/schemas` has the types as JSON Schemas (`memman.cli.schemas` makes them). A command that
-answers in more than one way has a type for each. Fields may be added; `version` grows when one goes or
-changes its meaning.
+`docs/reference/schemas` has the types as JSON Schemas. A command with several documents has a type for
+each. Fields may be added; `version` grows when one is removed or changes its meaning.
 """
 
 from __future__ import annotations
@@ -12,8 +11,8 @@ from typing import Any, Literal
 import msgspec
 
 from memman.archive import ArchiveInfo, SessionState
-from memman.cli.effective import Effective
 from memman.cli.output import write_json
+from memman.cli.settings import Effective
 from memman.compression import CompressionPlan
 from memman.counting import Candidate
 from memman.entries import Accuracy, Entry, Method, TokenCount
@@ -30,26 +29,26 @@ DOCUMENT_VERSION: Literal[1] = 1
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True, tag_field="memman"):
-    """What every answer has: the command's name under `memman`, and the version of its document."""
+    """The common fields: the command's name under `memman`, and the version of its document."""
 
     version: Literal[1] = DOCUMENT_VERSION
 
 
-def answer(document: Answer) -> None:
-    """Writes the JSON document of a command to stdout."""
+def write_answer(document: Answer) -> None:
+    """Write the JSON document of a command to stdout."""
     write_json(msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n")
 
 
-def answer_line(document: Answer) -> None:
-    """Writes one of many documents to stdout: a line each."""
+def write_answer_line(document: Answer) -> None:
+    """Write one of many documents to stdout, on a line of its own."""
     write_json(msgspec.json.encode(document) + b"\n")
 
 
-# ---------------------------------------------------------------- of a session
+# ---------------------------------------------------------------- sessions
 
 
 class StatsAnswer(Answer, frozen=True, kw_only=True, tag="stats"):
-    """`memman stats`: a session's totals, and what fills its window."""
+    """`memman stats`: a session's totals, and its tokens by tool, source and entry."""
 
     settings: Effective
     stats: SessionStats
@@ -58,7 +57,7 @@ class StatsAnswer(Answer, frozen=True, kw_only=True, tag="stats"):
 
 
 class ShowAnswer(Answer, frozen=True, kw_only=True, tag="show"):
-    """`memman show`: the entries that were asked for."""
+    """`memman show`: the selected entries."""
 
     session_id: str
     entries: tuple[Entry, ...]
@@ -72,28 +71,28 @@ class EntryAnswer(Answer, frozen=True, kw_only=True, tag="show"):
 
 
 class PlanAnswer(Answer, frozen=True, kw_only=True, tag="plan"):
-    """`memman plan`: what a compression would do, entry by entry. Nothing was changed."""
+    """`memman plan`: the plan of a compression, entry by entry. Nothing was changed."""
 
     settings: Effective
     plan: CompressionPlan
 
 
 class CompressAnswer(Answer, frozen=True, kw_only=True, tag="compress"):
-    """`memman compress`: what the compression did; `session_file` has the result."""
+    """`memman compress`: the result of the compression; `session_file` holds the session."""
 
     session_file: str
     result: CompressionResult
 
 
 class DiffAnswer(Answer, frozen=True, kw_only=True, tag="diff"):
-    """`memman diff`: what a compression replaced beside what stands for it."""
+    """`memman diff`: the originals of a compression and their replacements."""
 
     session_id: str
     comparison: Comparison
 
 
 class WhyAnswer(Answer, frozen=True, kw_only=True, tag="why"):
-    """`memman why`: where a text stood, what replaced it, and where it still stands."""
+    """`memman why`: the entries with a text, their replacements, and its places in the window."""
 
     session_id: str
     settings: Effective
@@ -101,7 +100,7 @@ class WhyAnswer(Answer, frozen=True, kw_only=True, tag="why"):
 
 
 class UndoAnswer(Answer, frozen=True, kw_only=True, tag="undo"):
-    """`memman undo`: the compressions that were taken back, in this order, and the totals since."""
+    """`memman undo`: the compressions that were undone, in this order, and the new totals."""
 
     session_file: str
     undone: tuple[str, ...]
@@ -109,7 +108,7 @@ class UndoAnswer(Answer, frozen=True, kw_only=True, tag="undo"):
 
 
 class ExportAnswer(Answer, frozen=True, kw_only=True, tag="export"):
-    """`memman export`: a context as its provider takes it, and every rule that it breaks."""
+    """`memman export`: a context in its provider's format, and every rule that it breaks."""
 
     format: str
     system: str | None
@@ -121,7 +120,7 @@ class ExportAnswer(Answer, frozen=True, kw_only=True, tag="export"):
 
 
 class ReportAnswer(Answer, frozen=True, kw_only=True, tag="report"):
-    """`memman report`: where the page is, its size, and how many added entries it shows."""
+    """`memman report`: the file of the page, its size, and the number of added entries in it."""
 
     session_id: str
     report_file: str
@@ -130,18 +129,18 @@ class ReportAnswer(Answer, frozen=True, kw_only=True, tag="report"):
 
 
 class ArchiveAnswer(Answer, frozen=True, kw_only=True, tag="export"):
-    """`memman export -t memman-jsonl`: what the archive holds."""
+    """`memman export -t memman-jsonl`: the content of the archive."""
 
     format: str
     session_file: str
     archive: ArchiveInfo
 
 
-# ---------------------------------------------------------------- of files
+# ---------------------------------------------------------------- files
 
 
 class ImportAnswer(Answer, frozen=True, kw_only=True, tag="import"):
-    """`memman import` to stdout: the session, the format it came in, and its totals (null: too long)."""
+    """`memman import` to stdout: the session, the log's format, and its totals (null if it is too long)."""
 
     format: str
     stats: SessionStats | None
@@ -149,7 +148,7 @@ class ImportAnswer(Answer, frozen=True, kw_only=True, tag="import"):
 
 
 class ImportFileAnswer(Answer, frozen=True, kw_only=True, tag="import"):
-    """`memman import -o`: the file that has the session."""
+    """`memman import -o`: the file with the session."""
 
     format: str
     stats: SessionStats | None
@@ -157,7 +156,7 @@ class ImportFileAnswer(Answer, frozen=True, kw_only=True, tag="import"):
 
 
 class ImportDatabaseAnswer(Answer, frozen=True, kw_only=True, tag="import"):
-    """`memman import --into`: the database that has the session, and the id that it has there."""
+    """`memman import --into`: the database with the session, and its id there."""
 
     format: str
     stats: SessionStats | None
@@ -166,19 +165,19 @@ class ImportDatabaseAnswer(Answer, frozen=True, kw_only=True, tag="import"):
 
 
 class SessionsAnswer(Answer, frozen=True, kw_only=True, tag="sessions"):
-    """`memman sessions`: the sessions of a database, in the order in which they began."""
+    """`memman sessions`: the sessions of a database, oldest first."""
 
     sessions: tuple[SessionInfo, ...]
 
 
 class FollowAnswer(Answer, frozen=True, kw_only=True, tag="follow"):
-    """`memman follow`: one record, and the cursor to go on behind it; a line for each."""
+    """`memman follow`: one record, and the cursor to continue after it; one document a line."""
 
     item: FeedItem
 
 
 class VerifyAnswer(Answer, frozen=True, kw_only=True, tag="verify"):
-    """`memman verify`: what a file holds, or its faults; what is not known of a broken one is null."""
+    """`memman verify`: the content of a file, or its faults; values that a broken file hides are null."""
 
     file: str
     ok: bool
@@ -198,11 +197,11 @@ class CheckAnswer(Answer, frozen=True, kw_only=True, tag="check"):
     violations: tuple[Violation, ...]
 
 
-# ---------------------------------------------------------------- of what is here
+# ---------------------------------------------------------------- the installation
 
 
 class FormatRow(msgspec.Struct, frozen=True):
-    """A format: whether it is rendered too, and how many rules there are for it."""
+    """A format: whether it can be written, and its number of rules."""
 
     format: str
     renders: bool
@@ -216,7 +215,7 @@ class FormatsAnswer(Answer, frozen=True, kw_only=True, tag="formats"):
 
 
 class CountAnswer(Answer, frozen=True, kw_only=True, tag="count"):
-    """`memman count`: the tokens of a text, who counted them, and how far to trust the number."""
+    """`memman count`: the tokens of a text, their counter, and its accuracy."""
 
     model: str | None
     characters: int
@@ -230,7 +229,7 @@ class CountAnswer(Answer, frozen=True, kw_only=True, tag="count"):
 
 
 class Counted(msgspec.Struct, frozen=True):
-    """What one counter says of a text."""
+    """The count of one counter."""
 
     tokens: int
     method: Method
@@ -242,7 +241,7 @@ class Counted(msgspec.Struct, frozen=True):
 
 
 class CountsAnswer(Answer, frozen=True, kw_only=True, tag="count"):
-    """`memman count --all-counters`: what each counter says that works here."""
+    """`memman count --all-counters`: the count of each counter that works here."""
 
     model: str | None
     characters: int
@@ -250,9 +249,10 @@ class CountsAnswer(Answer, frozen=True, kw_only=True, tag="count"):
 
 
 class ListedCounter(msgspec.Struct, frozen=True):
-    """A counter as it is here: `missing` says why it cannot work, "" where it can.
+    """A counter: `missing` is the reason why it cannot work here, "" if it can.
 
-    `families` are those of which it knows a model, `models` how many of the table of limits it knows.
+    `families` are those with a model that it knows, `models` counts the models in the table of limits
+    that it knows.
     """
 
     name: str
@@ -270,7 +270,7 @@ class CountersAnswer(Answer, frozen=True, kw_only=True, tag="counters"):
 
 
 class ExplainCounterAnswer(Answer, frozen=True, kw_only=True, tag="counters explain"):
-    """`memman counters explain`: how a model is understood, who counts for it and why, and its limits."""
+    """`memman counters explain`: a model's parts, its counter with the reasons, and its limits."""
 
     model: ModelRef
     candidates: tuple[Candidate, ...]
@@ -278,7 +278,7 @@ class ExplainCounterAnswer(Answer, frozen=True, kw_only=True, tag="counters expl
 
 
 class KnownModel(msgspec.Struct, frozen=True):
-    """A model's limits in tokens, with where and when they were learned."""
+    """A model's limits in tokens, with their source and date."""
 
     model: str
     context: int
@@ -295,13 +295,13 @@ class ModelsAnswer(Answer, frozen=True, kw_only=True, tag="models"):
 
 
 class PluginsAnswer(Answer, frozen=True, kw_only=True, tag="plugins"):
-    """`memman plugins`: what is installed, the broken ones too."""
+    """`memman plugins`: the installed plugins, including broken ones."""
 
     plugins: tuple[PluginInfo, ...]
 
 
 class Law(msgspec.Struct, frozen=True):
-    """A law and what became of it, with the reason where it was not kept or not run."""
+    """A law and its outcome, with the reason if it failed or was not run."""
 
     law: str
     outcome: Literal["ok", "failed", "not run"]
@@ -309,35 +309,23 @@ class Law(msgspec.Struct, frozen=True):
 
 
 class CheckedCounter(msgspec.Struct, frozen=True):
-    """One counter of a plugin under the laws; `model` is the one it was made for."""
+    """The laws of one counter of a plugin; `model` is the one it was made for."""
 
     counter: str
     remote: bool
     model: str | None
     laws: tuple[Law, ...]
 
-    def failed(self) -> int:
-        """How many laws it breaks."""
-        return _failed(self.laws)
-
 
 class CheckedSummarizer(msgspec.Struct, frozen=True):
-    """A summarizer of a plugin, by its name, under the laws."""
+    """The laws of one summarizer of a plugin."""
 
     summarizer: str
     laws: tuple[Law, ...]
 
-    def failed(self) -> int:
-        """How many laws it breaks."""
-        return _failed(self.laws)
-
-
-def _failed(laws: tuple[Law, ...]) -> int:
-    return sum(law.outcome == "failed" for law in laws)
-
 
 class CheckedPluginAnswer(Answer, frozen=True, kw_only=True, tag="plugins"):
-    """`memman plugins --check`: each counter of a plugin under every law, or the summarizer named."""
+    """`memman plugins --check`: the laws of each counter of a plugin, or of the named summarizer."""
 
     plugin: str
     counters: tuple[CheckedCounter, ...]
@@ -351,13 +339,13 @@ class ScaffoldAnswer(Answer, frozen=True, kw_only=True, tag="plugins"):
     files: tuple[str, ...]
 
 
-# ---------------------------------------------------------------- of the demo
+# ---------------------------------------------------------------- the demo
 
 
 class DemoCompression(msgspec.Struct, frozen=True, kw_only=True):
-    """One compression of the demo, in the tokens and for the reason that its event tells.
+    """One compression of the demo, with the tokens and the reason of its event.
 
-    `replaced` counts what left the window by method, earlier summaries and stubs among it.
+    `replaced` counts the entries that left the window by method, including earlier summaries and stubs.
     """
 
     number: int
@@ -369,10 +357,10 @@ class DemoCompression(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DemoAnswer(Answer, frozen=True, kw_only=True, tag="demo"):
-    """`memman demo`: what playing a log through a window came to; `faults` are the promises that it broke.
+    """`memman demo`: the result of playing a log through a window; `faults` are the broken promises.
 
-    `refused` are contexts that could not be built within the budget; `required` is what the largest
-    of them needs, and `enough` a budget that was tried and serves (null when it was not looked for).
+    `refused` are contexts that could not be built within the budget. `required` is the budget that the
+    largest of them needs, and `enough` one that was tried and is enough (null if all were built).
     """
 
     session_file: str | None = None

@@ -1,4 +1,4 @@
-"""The command group: its commands, those that plugins add, and how an error becomes one line."""
+"""The command group: its commands, those of plugins, and the output of errors."""
 
 from __future__ import annotations
 
@@ -12,45 +12,60 @@ from typing import Any, NoReturn
 import click
 
 from memman import __version__
-from memman.cli.commands import COMMANDS
-from memman.cli.output import say
-from memman.cli.problems import USAGE, exit_code, lines_of
+from memman.cli.compression import compress, plan, undo
+from memman.cli.counters import count, counters, models
+from memman.cli.database_commands import follow, sessions
+from memman.cli.demo import demo
+from memman.cli.errors import USAGE, exit_code, lines_of, on_one_line
+from memman.cli.export import check_log, export, formats
+from memman.cli.importer import import_command, verify
+from memman.cli.inspection import diff, why
+from memman.cli.output import note, say
+from memman.cli.plugins import plugins
+from memman.cli.report import report
+from memman.cli.window import show, stats
 from memman.errors import MemmanError
 from memman.plugins import shared_plugins
+
+COMMANDS: tuple[click.Command, ...] = (
+    demo, import_command, sessions, follow, stats, show, compress, plan, diff, why, undo, export, verify,
+    report, check_log, formats, count, counters, models, plugins,
+)  # fmt: skip
+"""The built-in commands, in the order of the help."""
 
 logger = logging.getLogger("memman.cli")
 
 
 class MemmanGroup(click.Group):
-    """Asks plugins for commands only when a built-in one is not meant; shows no tracebacks."""
+    """A group that loads plugins if no built-in command matches, and prints no tracebacks."""
 
-    _plugins_asked = False
+    _plugins_loaded = False
 
     def add_command(self, cmd: click.Command, name: str | None = None) -> None:
-        """Adds a command. A taken name is refused: a plugin must not replace what is known."""
+        """Add a command. Raises `ValueError` for an existing name, which a plugin must not replace."""
         wanted = name or cmd.name or ""
         if wanted in self.commands:
             raise ValueError(f"there is a command {wanted!r} already")
         super().add_command(cmd, name)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """A command by name, of memman or of a plugin."""
+        """Return a command of memman or of a plugin by its name."""
         if cmd_name not in self.commands:
-            self._ask_plugins()
+            self._load_plugins()
         return super().get_command(ctx, cmd_name)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """All names, in the order in which they were added."""
-        self._ask_plugins()
+        """Return all names, in the order in which they were added."""
+        self._load_plugins()
         return list(self.commands)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Runs what was asked for. A reader that goes away has seen enough: that is no failure."""
+        """Run the command. A closed output pipe is not a failure."""
         try:
             result = super().invoke(ctx)
             sys.stdout.flush()
-        except BrokenPipeError:  # before click, which would make a failure of it
-            _leave_pipe()
+        except BrokenPipeError:  # click would turn it into a failure
+            _discard_output()
             return 0
         return result
 
@@ -62,7 +77,7 @@ class MemmanGroup(click.Group):
         standalone_mode: bool = True,
         **extra: Any,
     ) -> Any:
-        """Runs the command; standing alone, ends the process with its exit code."""
+        """Run the command; in standalone mode, end the process with its exit code."""
 
         def work() -> Any:
             return super(MemmanGroup, self).main(
@@ -72,7 +87,7 @@ class MemmanGroup(click.Group):
         if not standalone_mode:
             return work()
         try:
-            with _notes():
+            with _log_notes():
                 code = work()
         except click.Abort:
             _end(["interrupted"], 130)
@@ -80,33 +95,33 @@ class MemmanGroup(click.Group):
             _end([_with_hint(error)], error.exit_code)
         except MemmanError as error:
             _end(lines_of(error), exit_code(error))
-        except OSError as error:  # of the output: what is read has errors of its own
+        except OSError as error:  # of the output: input errors are converted when they occur
             where = f" {error.filename}" if error.filename else ""
             _end([f"cannot write{where}: {error.strerror or error}"], USAGE)
         sys.exit(code if isinstance(code, int) else 0)
 
-    def _ask_plugins(self) -> None:
-        if self._plugins_asked:
+    def _load_plugins(self) -> None:
+        if self._plugins_loaded:
             return
-        self._plugins_asked = True
+        self._plugins_loaded = True
         for plugin in shared_plugins().hook.memman_cli_commands.get_hookimpls():
             try:
                 plugin.function(*(self for _ in plugin.argnames))
-            except Exception as error:  # noqa: BLE001 - a stranger's code
+            except Exception as error:  # noqa: BLE001 - third-party code
                 name = plugin.plugin_name
                 logger.warning("plugin %s failed to add its commands: %s", name, error)
 
 
 def _with_hint(error: click.ClickException) -> str:
-    message = " ".join(error.format_message().split())
+    message = on_one_line(error.format_message())
     if isinstance(error, click.UsageError) and error.ctx is not None:
         stop = "" if message.endswith((".", "?", "!", ")")) else "."
         return f"{message}{stop} See `{error.ctx.command_path} --help`."
     return message
 
 
-def _leave_pipe() -> None:
-    """Sends what is left in the buffer of stdout nowhere, so that the end of the process can."""
+def _discard_output() -> None:
+    """Redirect the rest of stdout's buffer to nowhere, so that the process can end."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)
@@ -114,21 +129,21 @@ def _leave_pipe() -> None:
 
 def _end(lines: Sequence[str], code: int) -> NoReturn:
     for number, line in enumerate(lines):
-        say(line if number else f"memman: {line}", err=True)
+        note(line if number else f"memman: {line}")
     sys.exit(code)
 
 
-class _OneLine(logging.Handler):
-    """What the library logs, as notes on stderr: one line each, without traces."""
+class _NoteHandler(logging.Handler):
+    """Writes log records to stderr: one line each, without tracebacks."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        say(f"memman: {' '.join(record.getMessage().split())}", err=True)
+        note(f"memman: {on_one_line(record.getMessage())}")
 
 
 @contextmanager
-def _notes() -> Iterator[None]:
-    """Shows what the library logs while a command runs, its help and plugins included."""
-    handler = _OneLine(logging.WARNING)
+def _log_notes() -> Iterator[None]:
+    """Show the library's warnings while a command runs, including its help and its plugins."""
+    handler = _NoteHandler(logging.WARNING)
     package = logging.getLogger("memman")
     package.addHandler(handler)
     try:
@@ -146,15 +161,15 @@ def _notes() -> Iterator[None]:
 @click.option("--no-color", is_flag=True, help="No colours, as with NO_COLOR.")
 @click.pass_context
 def memman(ctx: click.Context, no_color: bool) -> None:
-    """Keeps an LLM agent's conversation inside its context window without losing a word of it.
+    """Keep an LLM agent's conversation inside its context window without losing a word of it.
 
-    A session S is what `import` and `demo` write: a JSON document or an archive ("-" reads either from
-    stdin), or a database, where --session says which of its sessions.
+    A session S is a file that `import` or `demo` wrote: a JSON document or an archive ("-" reads either
+    from stdin); or a database, with --session for one of its sessions.
     Data goes to stdout, notes to stderr.
     Exit codes: 0 done, 1 a finding, 2 usage, 3 unreadable input, 4 a failure under --strict.
     """
     if no_color:
-        ctx.color = False  # for this command and those below it
+        ctx.color = False  # also for the commands below this one
     if ctx.invoked_subcommand is None:
         say(ctx.get_help())
         ctx.exit(USAGE)
@@ -165,7 +180,7 @@ for _command in COMMANDS:
 
 
 def run(args: Sequence[str] | None = None) -> None:
-    """Runs `memman` and ends the process."""
+    """Run `memman` and end the process."""
     for stream in (sys.stdout, sys.stderr):
         # A terminal that cannot show a character shows its escape instead of an error.
         if hasattr(stream, "reconfigure"):

@@ -1,17 +1,18 @@
-"""Databases of sessions: what names one, and which of their sessions a command is about."""
+"""Databases of sessions, and the managers that read and write them."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from stat import S_ISFIFO
 
 import click
 
-from memman.cli.lines import STDIN
-from memman.cli.problems import UnreadableError, UnusableError
-from memman.cli.watching import watched
+from memman.cli.errors import UnreadableError, UnusableError
+from memman.cli.files import STDIN, cannot_read, is_database
+from memman.cli.options import chosen_session
 from memman.config import HARMLESS, MemoryConfig
 from memman.entries import file_mode
 from memman.errors import StoreError
@@ -20,74 +21,39 @@ from memman.plugins import shared_plugins
 from memman.protocols import SessionInfo, Store
 from memman.runtime import SyncRuntime, drive
 from memman.session.store import FullStore
-from memman.stores import MemoryStore, is_url, open_store, without_password
+from memman.stores import MemoryStore, open_store, without_password
 from memman.summarizers import DIGEST
 
 _ADOPTED = ("model", "reserve_output", *HARMLESS)
-_MAGIC = b"SQLite format 3\x00"
-_CHOSEN = "memman.cli.session"
 _MOST_NAMED = 8
 
 
-def is_database(path: str) -> bool:
-    """Whether it is a store's URL, or a SQLite database, of whatever program."""
-    if is_url(path):
-        return True
-    try:
-        if not Path(path).is_file():  # to look into a pipe is to wait for it, and to take from it
-            return False
-        with Path(path).open("rb") as file:
-            return file.read(len(_MAGIC)) == _MAGIC
-    except OSError:
-        return False
-
-
 def check_database(path: str, otherwise: str) -> None:
-    """Raises `UnreadableError` for what is no database, where one is wanted; `otherwise` is the way out."""
+    """Raise `UnreadableError` if a path is not a database; `otherwise` is the way out."""
     if not is_database(path):
         check_readable(path)
-        raise UnreadableError(f"{path} is no database; {otherwise}")
+        raise UnreadableError(f"{path} is not a database; {otherwise}")
 
 
 def check_readable(path: str) -> None:
-    """Raises `UnreadableError` where there is no file to be a database, and says what there is."""
+    """Raise `UnreadableError` if a path cannot be a database, with the reason."""
     if path == STDIN:
-        raise UnreadableError("a database is not read from stdin: name its file")
+        raise UnreadableError("a database cannot be read from stdin: name its file")
     try:
         if S_ISFIFO(file_mode(path)):
-            raise UnreadableError(f"{path} is a pipe, and a database is read from its file")
+            raise UnreadableError(f"{path} is a pipe: name the file of a database")
         with Path(path).open("rb") as file:
             empty = not file.read(1)
     except OSError as error:
-        raise UnreadableError(f"cannot read {path}: {error.strerror or error}") from None
+        raise cannot_read(path, error) from None
     if empty:
-        raise UnreadableError(f"{path} is empty, and no database yet")
-
-
-def check_file(path: str) -> None:
-    """Raises `UnreadableError` for a database, where a file is wanted."""
-    if is_database(path):
-        raise UnreadableError(
-            f"{without_password(path)} is a database, and this takes a file: `memman export DB --session "
-            "ID -t memman-jsonl -o FILE` makes one of a session"
-        )
-
-
-def choose(context: click.Context, _parameter: click.Parameter, session_id: str | None) -> None:
-    """Notes what `--session` says, for whoever loads a session in this run of a command."""
-    context.meta[_CHOSEN] = session_id
-
-
-def chosen() -> str | None:
-    """The session that `--session` names, None where it was not given."""
-    named: str | None = click.get_current_context().meta.get(_CHOSEN)
-    return named
+        raise UnreadableError(f"{path} is empty, and not a database yet")
 
 
 def quiet_manager(store: Store | None = None, model: str | None = None) -> MemoryManager:
-    """A manager that changes nothing by itself: the commands compress when they are asked to.
+    """Return a manager that neither compresses by itself nor calls a model that a session names.
 
-    And no model that a session names is asked, nor needed for reading it. `model` is whose counter counts.
+    `model` selects the token counter.
     """
     config = MemoryConfig(auto_compress=False, model=model)
     return MemoryManager(store, config=config, summarizer=DIGEST)
@@ -96,82 +62,80 @@ def quiet_manager(store: Store | None = None, model: str | None = None) -> Memor
 def copied(take: Callable[[MemoryManager], str]) -> tuple[MemoryManager, Store, str]:
     """Return a manager with a copy of one session, which `take` imports, its store, and the session's id.
 
-    The session's settings become the manager's, without those that call anybody: its model only says whose
-    local counter counts.
+    The session's settings become the manager's, except those that could call a network or a program: its
+    model only selects a local counter.
     """
     store = MemoryStore()
     memory = quiet_manager(store)
-    imports = logging.getLogger("memman.imports")
-    imports.addFilter(_nothing)  # the settings that it warns of take effect here
-    try:
+    with silent("memman.imports"):  # it warns of settings that take effect below
         session_id = take(memory)
-    finally:
-        imports.removeFilter(_nothing)
     snapshot = store.load(session_id)
     settings = {} if snapshot is None else snapshot.totals.settings
     memory.update_config(**{name: settings[name] for name in _ADOPTED if name in settings})
     return memory, store, session_id
 
 
-def _nothing(_record: logging.LogRecord) -> bool:
-    return False
+@contextmanager
+def silent(name: str) -> Iterator[None]:
+    """Drop what a logger logs."""
+
+    def drop(_record: logging.LogRecord) -> bool:
+        return False
+
+    logger = logging.getLogger(name)
+    logger.addFilter(drop)
+    try:
+        yield
+    finally:
+        logger.removeFilter(drop)
 
 
-def database(path: str, model: str | None = None) -> MemoryManager:
-    """A manager on a database, which is made where there is none. Raises `StoreError`."""
-    return _closing(quiet_manager(watched(open_store(path, shared_plugins)), model))
+def create_database(path: str, model: str | None = None) -> MemoryManager:
+    """Return a manager on a database, creating it if necessary. Raises `StoreError`."""
+    return _closed_at_end(quiet_manager(open_store(path, shared_plugins), model))
 
 
-def opened(path: str) -> tuple[MemoryManager, Store, str]:
-    """A manager on a database, its store, and the chosen session: the only one, or that of `--session`.
+def existing_database(path: str) -> tuple[MemoryManager, Store]:
+    """Return a manager on a database, and its store. Raises `UnreadableError` if there is none."""
+    try:
+        store = open_store(path, shared_plugins, create=False)
+    except StoreError as error:
+        raise UnreadableError(str(error)) from error
+    return _closed_at_end(quiet_manager(store)), store
 
-    Raises `UnreadableError` where it is no memman database, `UnusableError` where no session is meant.
+
+def sessions_in(path: str) -> list[SessionInfo]:
+    """Return the sessions of a database, oldest first. Raises `UnreadableError`."""
+    _, store = existing_database(path)
+    return list(drive(FullStore(store, SyncRuntime()).sessions()))
+
+
+def session_of_database(path: str) -> tuple[MemoryManager, Store, str]:
+    """Return a manager on a database, its store, and its only session or that of `--session`.
+
+    Raises `UnreadableError` for a database that is not memman's, `UnusableError` without such a session.
     """
-    store = watched(_there(path))
-    memory = _closing(quiet_manager(store))
+    memory, store = existing_database(path)
     ids = memory.list_sessions()
-    wanted = chosen()
+    wanted = chosen_session()
     if wanted is None and len(ids) == 1:
         return memory, store, ids[0]
     if wanted in ids:
         return memory, store, str(wanted)
-    raise UnusableError(_which(path, ids, wanted))
+    raise UnusableError(_which(without_password(path), ids, wanted))
 
 
-def there(path: str) -> MemoryManager:
-    """A manager on a database that must be there. Raises `UnreadableError`."""
-    return _closing(quiet_manager(watched(_there(path))))
-
-
-def _closing(memory: MemoryManager) -> MemoryManager:
-    """The manager, which is closed when the command ends."""
+def _closed_at_end(memory: MemoryManager) -> MemoryManager:
+    """Close the manager when the command ends."""
     click.get_current_context().call_on_close(memory.close)
     return memory
 
 
-def sessions_in(path: str) -> list[SessionInfo]:
-    """The sessions of a database, in the order in which they began. Raises `UnreadableError`."""
-    store = _there(path)
-    try:
-        return list(drive(FullStore(store, SyncRuntime()).sessions()))
-    finally:
-        store.close()
-
-
-def _there(path: str) -> Store:
-    """The store of a path or URL, which must be there. Raises `UnreadableError`."""
-    try:
-        return open_store(path, shared_plugins, create=False)
-    except StoreError as error:
-        raise UnreadableError(str(error)) from error
-
-
 def _which(path: str, ids: list[str], wanted: str | None) -> str:
-    path = without_password(path)
     if not ids:
         return f"{path} has no sessions"
-    named = ", ".join(ids[:_MOST_NAMED]) + (" ..." if len(ids) > _MOST_NAMED else "")
-    there = f"there are {len(ids):,}: {named}" if len(ids) > 1 else f"there is {named}"
+    names = ", ".join(ids[:_MOST_NAMED]) + (" ..." if len(ids) > _MOST_NAMED else "")
+    there = f"there are {len(ids):,}: {names}" if len(ids) > 1 else f"there is {names}"
     if wanted is None:
-        return f"say which session of {path} with --session ID; {there}"
+        return f"choose a session of {path} with --session ID; {there}"
     return f"{path} has no session {wanted!r}; {there}"

@@ -1,31 +1,41 @@
-"""`memman export`: what to send to a model, checked against its provider's rules."""
+"""`memman export`, `check` and `formats`: contexts in a provider's format, and its rules."""
 
 from __future__ import annotations
 
+from shlex import quote
 from typing import Any
 
 import click
 import msgspec
 
 from memman.archive import Packing
-from memman.cli.answers import ArchiveAnswer, ExportAnswer, answer
+from memman.cli.answers import (
+    ArchiveAnswer,
+    CheckAnswer,
+    ExportAnswer,
+    FormatRow,
+    FormatsAnswer,
+    write_answer,
+)
 from memman.cli.archives import FORMAT, write_archive
-from memman.cli.display import counted
-from memman.cli.fitting import enough
-from memman.cli.lines import STDIN
+from memman.cli.compression import enough_budget
+from memman.cli.display import Row, entries_of, open_console, plural, print_table, progress
+from memman.cli.errors import FindingError, UnusableError
+from memman.cli.files import STDIN
+from memman.cli.logs import read_log
 from memman.cli.options import (
     budget_option,
     force_option,
+    format_option,
     json_option,
     model_option,
-    note,
     session_argument,
 )
-from memman.cli.output import write_data, write_json
-from memman.cli.problems import FindingError, UnusableError
-from memman.cli.progress import working
-from memman.cli.session_files import Session, check_target, load
+from memman.cli.output import note, say, write_data, write_json
+from memman.cli.sessions import Session, check_target, load
+from memman.core.resolver import known_formats
 from memman.errors import BudgetExceeded
+from memman.formats.logs import IMPORT_FORMATS
 from memman.formats.rules import RULES, Violation, check
 from memman.results import Context
 
@@ -47,10 +57,10 @@ from memman.results import Context
 @click.option(
     "--packing",
     type=click.Choice(["none", "gzip", "zstd"]),
-    help="With memman-jsonl: how it is packed; by the file's suffix (.gz, .zst) if not given.",
+    help="With memman-jsonl: the compression; default: by the file's suffix (.gz, .zst).",
 )
 @force_option
-@budget_option("What the context must fit; the session's own budget if none.")
+@budget_option("The budget of the context; default: the session's own.")
 @model_option
 @json_option
 def export(
@@ -63,7 +73,7 @@ def export(
     model: str | None,
     as_json: bool,
 ) -> None:
-    """Writes the context of the session S as its provider takes it.
+    """Write the context of the session S in a provider's format.
 
     openai-chat, openai-responses, mistral, langchain: a list. anthropic: an object with `system` and
     `messages`; bedrock: the same, the system prompt as a block; gemini: an object with
@@ -77,39 +87,39 @@ def export(
             f"-o and --packing go with --format {FORMAT}; other formats go to stdout"
         )
     opened = load(session, model)
-    context = _built(opened, target, budget)
+    context = _build(opened, target, budget)
     faults = check(context.messages, target, system=context.system) if target in RULES else []
     if as_json:
-        answer(_told(context, faults))
+        write_answer(_answer(context, faults))
     elif target == "text":
         write_data(f"{context.text}\n")
     else:
         write_json(_request(context))
-    _notes(context)
+    _note_size(context)
     for fault in faults:
-        note(f"message {fault.index}: {fault.rule}: {fault.message}")
+        note(_fault_line(fault))
     if faults:
-        raise FindingError(f"the context breaks {counted(len(faults), 'rule')} of {target}")
+        raise FindingError(f"the context breaks {plural(len(faults), 'rule')} of {target}")
 
 
 def _archive(
     session: str, output: str, packing: Packing | None, force: bool, as_json: bool
 ) -> None:
-    """Writes the whole session, of a database without holding it in memory."""
+    """Write the whole session; that of a database is not held in memory."""
     if output == STDIN and as_json:
         raise UnusableError("the archive and --json both want stdout; name a file with -o")
     opened = load(session, to=session)
     check_target(output, opened.id, force)
-    with working("exporting"):
+    with progress("exporting"):
         info = write_archive(opened.memory, opened.id, output, packing)
     if as_json:
-        answer(ArchiveAnswer(format=FORMAT, session_file=output, archive=info))
-    entries = counted(info.entries, "entry", "entries")
-    note(f"{counted(info.records, 'record')}, {entries}, {info.bytes:,} bytes unpacked")
+        write_answer(ArchiveAnswer(format=FORMAT, session_file=output, archive=info))
+    records = plural(info.records, "record")
+    note(f"{records}, {entries_of(info.entries)}, {info.bytes:,} bytes unpacked")
 
 
-def _built(opened: Session, target: str, budget: int | None) -> Context:
-    """The context, or a `FindingError` that says which budget would serve."""
+def _build(opened: Session, target: str, budget: int | None) -> Context:
+    """Return the context. Raises `FindingError` with a budget that is enough."""
 
     def required_at(tried: int) -> int | None:
         try:
@@ -121,39 +131,28 @@ def _built(opened: Session, target: str, budget: int | None) -> Context:
     try:
         return opened.memory.build_context(opened.id, format=target, budget=budget)
     except BudgetExceeded as error:
-        serves = enough(error.available, error.required, required_at)
-        if serves is None:
+        enough = enough_budget(error.available, error.required, required_at)
+        if enough is None:
             raise
         raise FindingError(
-            f"what must stay in the context does not fit: the budget is {error.available:,} tokens; "
-            f"the smallest that serves is about {serves:,}: --budget {serves}"
+            f"the protected part of the context does not fit: the budget is {error.available:,} tokens; "
+            f"the smallest that is enough is about {enough:,}: --budget {enough}"
         ) from None
 
 
 def _request(context: Context) -> bytes:
     body: Any = context.messages
-    if context.system is not None or context.format == "gemini":
-        body = _REQUESTS.get(context.format, _plain_request)(context.system, context.messages)
+    system = context.system
+    if context.format == "gemini":
+        head = {} if system is None else {"systemInstruction": {"parts": [{"text": system}]}}
+        body = {**head, "contents": body}
+    elif system is not None:
+        blocks: Any = [{"text": system}] if context.format == "bedrock" else system
+        body = {"system": blocks, "messages": body}
     return msgspec.json.format(msgspec.json.encode(body), indent=2) + b"\n"
 
 
-def _plain_request(system: str | None, messages: list[Any]) -> dict[str, Any]:
-    return {"system": system, "messages": messages}
-
-
-def _bedrock_request(system: str | None, messages: list[Any]) -> dict[str, Any]:
-    return {"system": [{"text": system}], "messages": messages}
-
-
-def _gemini_request(system: str | None, messages: list[Any]) -> dict[str, Any]:
-    head = {} if system is None else {"systemInstruction": {"parts": [{"text": system}]}}
-    return {**head, "contents": messages}
-
-
-_REQUESTS = {"bedrock": _bedrock_request, "gemini": _gemini_request}
-
-
-def _told(context: Context, faults: list[Violation]) -> ExportAnswer:
+def _answer(context: Context, faults: list[Violation]) -> ExportAnswer:
     return ExportAnswer(
         format=context.format,
         system=context.system,
@@ -165,11 +164,75 @@ def _told(context: Context, faults: list[Violation]) -> ExportAnswer:
     )
 
 
-def _notes(context: Context) -> None:
-    messages = counted(len(context), "message")
-    said = f"{messages}, {context.tokens.tokens:,} of {context.budget:,} tokens"
+def _note_size(context: Context) -> None:
+    messages = plural(len(context), "message")
+    line = f"{messages}, {context.tokens.tokens:,} of {context.budget:,} tokens"
     if context.trimmed:
         cut = sum(len(item.ids) for item in context.trimmed)
-        entries = counted(cut, "entry was", "entries were")
-        said += f"; {entries} shortened in this copy to fit, the session keeps all of it"
-    note(said)
+        entries = plural(cut, "entry was", "entries were")
+        line += f"; {entries} shortened in this copy to fit, the session keeps the originals"
+    note(line)
+
+
+def _fault_line(fault: Violation) -> str:
+    return f"message {fault.index}: {fault.rule}: {fault.message}"
+
+
+# ---------------------------------------------------------------- formats and their rules
+
+
+@click.command()
+@json_option
+def formats(as_json: bool) -> None:
+    """List the formats: which can be read and written, and how many rules each has."""
+    found = [FormatRow(name, True, len(RULES.get(name, ()))) for name in known_formats()]
+    found += [FormatRow(form.name, False, 0) for form in IMPORT_FORMATS]
+    if as_json:
+        write_answer(FormatsAnswer(formats=tuple(found)))
+        return
+    rows = [
+        Row(
+            (
+                each.format,
+                "read and written" if each.renders else "read only",
+                f"{each.rules or '-'}",
+            )
+        )
+        for each in found
+    ]
+    print_table(open_console(), ("format", "use", ">rules"), rows)
+
+
+@click.command("check")
+@click.argument("log", metavar="LOG")
+@click.option("-t", "--to", "target", metavar="FORMAT", help="The rules; default: LOG's format.")
+@format_option("The messages' format; auto detects it.")
+@json_option
+def check_log(log: str, target: str | None, message_format: str, as_json: bool) -> None:
+    """Check the messages of LOG against the rules of a provider.
+
+    The messages must be in the provider's own format; `memman import` and `memman export -t` convert any
+    log to valid ones.
+    """
+    found = read_log(log, message_format)
+    target = target or found.format
+    if target not in RULES:
+        raise UnusableError(f"there are no rules for {target!r}; known are {', '.join(RULES)}")
+    messages = found.messages
+    # A log in another format would break every rule of shape, which is no information.
+    if found.format != target and not known_formats()[target].detect(messages):
+        raise UnusableError(
+            f"{found.name} is in the format {found.format}, not {target}; make a context of it: "
+            f"`memman import {quote(log)} -o S.json`, then `memman export S.json -t {target}`"
+        )
+    # The Responses API has its own key for the system prompt.
+    system = None if target == "openai-responses" else found.system
+    faults = check(messages, target, system=system)
+    if as_json:
+        write_answer(CheckAnswer(format=found.format, target=target, violations=tuple(faults)))
+    else:
+        for fault in faults:
+            say(_fault_line(fault))
+    if faults:
+        raise FindingError(f"{found.name} breaks {plural(len(faults), 'rule')} of {target}")
+    note(f"{found.name}: {plural(len(messages), 'message')}, no rule of {target} is broken")

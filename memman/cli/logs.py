@@ -1,230 +1,343 @@
-"""A log that was only read, as a session: its entries with their own times, its compactions as ours."""
+"""A conversation in a file, recognised by its content.
+
+JSON: a list of messages, a request with `messages` (and perhaps `system`), or one message. JSON lines: one
+message a line, read one by one. Other content is text in the format `text`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import UTC, datetime
-from itertools import chain
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import msgspec
 
-from memman.archive import SessionState, state_of
-from memman.entries import (
-    NO_JSON,
-    NOT_COUNTED,
-    Entry,
-    NewEntry,
-    encode_json,
-    entry_of,
+from memman.archive import FORMAT as SESSION_FORMAT
+from memman.cli.detection import (
+    LogFormat,
+    certain_format,
+    detect,
+    has_structure,
+    mixed,
+    other_format,
+)
+from memman.cli.errors import UnreadableError
+from memman.cli.files import (
+    NOT_JSON,
+    File,
+    Items,
+    Lines,
+    decode,
+    display_name,
+    on_disk,
     text_of,
 )
-from memman.ids import new_id, new_nonce
-from memman.manager import MemoryManager
-from memman.protocols import Compaction, ReadEntry, ReadItem
-from memman.records import (
-    Added,
-    Compressed,
-    Configured,
-    Opened,
-    Record,
-    Replacement,
-    ReplacementMethod,
-)
+from memman.entries import NewEntry
+from memman.errors import FormatError
+from memman.formats import plain_items
+from memman.formats.batches import may_cut
+from memman.formats.logs import IMPORT_FORMATS
+from memman.protocols import Compaction, Format, ImportFormat, LeftOut, ReadEntry, ReadItem
 
-MOST_IN_DOCUMENT = 100_000  # entries; a session document is read and written as a whole
-_LEFT_BEHIND = "left behind: the conversation went on from an earlier message"
+_UNCUT = ("langchain", "text")  # formats whose messages may refer to others at any distance
+_SCALARS = {"bool": "a boolean", "int": "a number", "float": "a number", "str": "a string"}
+_RESPONSE_KEYS = frozenset(("role", "choices", "candidates", "output"))
+_LOG_KEYS = _RESPONSE_KEYS | {"messages", "contents", "input"}
 
 
-def add_draft(memory: MemoryManager, session_id: str, new_entry: NewEntry) -> Entry:
-    """Adds one entry of a log now, as whoever runs an agent would have added it."""
-    shared: dict[str, Any] = {"message_id": new_entry.message_id}
-    if new_entry.metadata_json is not NO_JSON:
-        shared["metadata"] = msgspec.json.decode(new_entry.metadata_json)
-    name = new_entry.name or ""
-    called: dict[str, Any] = {"call_id": new_entry.call_id, **shared}
-    match new_entry.type:
-        case "tool_call":
-            return memory.add_tool_call(session_id, name, text_of(new_entry.content), **called)
-        case "tool_result":
-            return memory.add_tool_result(
-                session_id, name, new_entry.content, is_error=new_entry.is_error, **called
-            )
-        case "context":
-            return memory.add_context(session_id, new_entry.content, name, **shared)
-    said_by = {
-        "user": memory.add_user_message,
-        "assistant": memory.add_assistant_message,
-        "system": memory.add_system_message,
-    }
-    return said_by[new_entry.role](session_id, new_entry.content, **shared)
+class Log:
+    """A conversation in a file: its items, and the format that reads them.
 
-
-def state_of_log(
-    session_id: str,
-    read: Iterable[ReadItem],
-    count: Callable[[str], int] | None,
-    settings: Mapping[str, Any] | None = None,
-) -> SessionState:
-    """The document of a session whose log is this; see `records_of_log`."""
-    records = records_of_log(read, count, settings)
-    return state_of(session_id, list(enumerate(records, 1)), settings or {})
-
-
-def records_of_log(
-    read: Iterable[ReadItem],
-    count: Callable[[str], int] | None,
-    settings: Mapping[str, Any] | None = None,
-) -> Iterator[Record]:
-    """The records of a session whose log is this, one after the other, with settings of its own.
-
-    Entries are counted when they are imported; `count` says what a compaction replaced, None where the
-    log has none. An entry without a time has that of the one before, the first that of now. What was left
-    behind leaves the window before the conversation goes on. A compaction with nothing before it, in
-    a file that goes on another's, is a summary that stands for nothing here.
+    Args:
+        name: the file's name in errors.
+        items: the items of the file.
+        form: the format.
+        certain: whether the items are certainly in it; otherwise the first structured item decides.
+        system: the system prompt of a request, which is not among its messages.
+        chosen: one of several conversations, by its number or title.
     """
-    log = _Log(count)
-    items = iter(read)
-    first = next(items, None)
-    if isinstance(first, ReadEntry | Compaction):
-        yield log.opened(first.at)
-    if settings:
-        yield log.configured(settings)
-    for item in items if first is None else chain([first], items):
-        match item:
-            case ReadEntry():
-                yield from log.add(item)
-            case Compaction():
-                yield from log.compact(item)
-    yield from log.leave_behind()
 
+    def __init__(
+        self,
+        name: str,
+        items: Items | Lines,
+        form: LogFormat,
+        certain: bool,
+        system: str | None = None,
+        chosen: str | None = None,
+    ) -> None:
+        self.name = name
+        self.system = system
+        self.branches = True  # whether abandoned branches are read, too
+        self.left_out: list[str] = []  # the items that `read` could not use
+        self._items = items
+        self._form = form
+        self._certain = certain
+        self._chosen = chosen
+        self._whole_file = True  # whether the conversation is the whole file
 
-class _Run:
-    """Entries of the window that may be replaced together: their ids and tokens, not what they say."""
+    def __len__(self) -> int:
+        return len(self._items) + bool(self.system)
 
-    def __init__(self) -> None:
-        self.ids: list[str] = []
-        self.tokens = 0
-        self.first: tuple[int, datetime] | None = None
-        self.last: tuple[int, datetime] | None = None
+    @property
+    def format(self) -> str:
+        """The format's name; if it is not certain, it is known after all items were read."""
+        return self._form.name
 
-    def take(self, seq: int, entry: Entry, tokens: int) -> None:
-        self.ids.append(entry.id)
-        self.tokens += tokens
-        self.first = self.first or (seq, entry.timestamp)
-        self.last = (seq, entry.timestamp)
+    @property
+    def read_only(self) -> bool:
+        """Whether the format is that of a program's log, which memman does not write."""
+        return isinstance(self._form, ImportFormat)
 
+    @property
+    def messages(self) -> list[Any]:
+        """All messages as plain data. Raises `UnreadableError`."""
+        if self.read_only:
+            return list(self._items)
+        with self._located():
+            found = list(self._plain())
+            _parse(self._provider_format, found)
+            return [message for _, message in found]
 
-class _Log:
-    """How far the log has come, and what of it is in the window."""
+    @cached_property
+    def new_entries(self) -> list[NewEntry]:
+        """The entries of the conversation, without abandoned branches."""
+        found = [
+            item.new_entry
+            for item in self.read()
+            if isinstance(item, ReadEntry) and not item.abandoned
+        ]
+        return found[bool(self.system) :]
 
-    def __init__(self, count: Callable[[str], int] | None) -> None:
-        self._count = count
-        self._seq = 0
-        self._active, self._behind = _Run(), _Run()
-        self._pinned = 0  # tokens of the head, which stays
-        self._label: tuple[str, str] = ("", "")  # the last message's in the log, and ours
-        self._calls: dict[str, str] = {}  # names of calls that are not answered yet
-        self._at = datetime.now(UTC)
-        self._began = False
+    def read(self) -> Iterator[ReadItem]:
+        """Yield the log's entries in order, a piece of it in memory at a time.
 
-    def opened(self, at: str | None) -> Record:
-        """The record that opens the session, with the time of its first entry."""
-        self._pass(at)
-        self._seq += 1
-        return Opened(id=new_id(), at=self._at, nonce=new_nonce())
+        Raises `UnreadableError`.
+        """
+        if self.system:
+            yield ReadEntry(NewEntry(type="message", role="system", content=self.system))
+        self.left_out.clear()
+        with self._located():
+            for item in self._read():
+                if isinstance(item, LeftOut):
+                    self.left_out.append(item.what)
+                elif self.branches or isinstance(item, Compaction) or not item.abandoned:
+                    yield item
 
-    def configured(self, settings: Mapping[str, Any]) -> Record:
-        """The record of the session's own settings."""
-        self._seq += 1
-        return Configured(id=new_id(), at=self._at, changes=dict(settings))
-
-    def add(self, item: ReadEntry) -> Iterator[Record]:
-        """An entry; system messages before all others are pinned, as in any session."""
-        if not item.abandoned:
-            yield from self.leave_behind()
-        self._pass(item.at)
-        new_entry = self._tied(item.new_entry)
-        head = not self._began and new_entry.role == "system" and new_entry.type == "message"
-        head = head and not item.abandoned
-        self._began = self._began or not head
-        entry = entry_of(new_entry, new_id(), self._at, NOT_COUNTED, pinned=head)
-        yield self._added(entry, self._behind if item.abandoned else self._active)
-
-    def compact(self, item: Compaction) -> Iterator[Record]:
-        """All that may be replaced, replaced by the log's own summary."""
-        yield from self.leave_behind()
-        self._pass(item.at)
-        self._began = True
-        run, self._active = self._active, _Run()
-        if run.first is None or run.last is None:
-            yield self._added(self._summary(item.summary, NO_JSON), self._active)
+    def _read(self) -> Iterator[ReadItem]:
+        if isinstance(self._form, ImportFormat):
+            yield from self._form.parse(self._conversation(self._form))
             return
-        covers = {
-            "first": run.first[0],
-            "last": run.last[0],
-            "start": run.first[1].isoformat(),
-            "end": run.last[1].isoformat(),
-        }
-        summary = self._summary(item.summary, encode_json(covers, "what a summary covers"))
-        yield self._compressed(run, summary, "summary", item.reason)
-        self._active.take(self._seq, summary, self._counted(summary))
+        if self._chosen is not None:
+            raise UnreadableError(f"{self.name} has one conversation: leave --conversation out")
+        for number, (form, piece) in enumerate(self._pieces()):
+            for new_entry in _parse(form, piece):
+                if new_entry.message_id is not None:
+                    label = f"{number}-{new_entry.message_id}"
+                    new_entry = msgspec.structs.replace(new_entry, message_id=label)
+                yield ReadEntry(new_entry)
 
-    def leave_behind(self) -> Iterator[Record]:
-        """The branch that was left behind leaves the window; its entries stay in the log."""
-        run, self._behind = self._behind, _Run()
-        if run.ids:
-            yield self._compressed(run, None, "drop", _LEFT_BEHIND)
+    def _conversation(self, reader: ImportFormat) -> Iterable[Any]:
+        """Return the items of the chosen conversation, which may be left out if there is only one."""
+        own = _OwnItems(self._items, reader)
+        titles: list[str] = []
+        count, found = 0, None
+        for count, (title, items) in enumerate(reader.conversations(own), 1):
+            if self._chosen in (None, str(count), title) and found is None:
+                found = items
+                if self._chosen is not None:
+                    break
+            if count <= 5:
+                titles.append(f"{count} {title!r}")
+        if self._chosen is None and count > 1:
+            more = " ..." if count > len(titles) else ""
+            raise UnreadableError(
+                f"{self.name} has {count} conversations ({'; '.join(titles)}{more}); "
+                "choose one with --conversation NUMBER"
+            )
+        if found is None and self._chosen is not None:
+            raise UnreadableError(
+                f"{self.name} has no conversation {self._chosen!r}, but 1 to {count}"
+            )
+        self._whole_file = found is own
+        return found or ()
 
-    def _added(self, entry: Entry, run: _Run) -> Record:
-        self._seq += 1
-        if entry.pinned:
-            self._pinned += self._counted(entry)
-        elif self._count is not None:
-            run.take(self._seq, entry, self._counted(entry))
-        return Added(entry)
+    def _pieces(self) -> Iterator[tuple[Format, list[tuple[int, Any]]]]:
+        """Yield a piece of the messages at a time, each with the place of its item."""
+        piece: list[tuple[int, Any]] = []
+        form = self._provider_format
+        for index, message in self._plain():
+            if self._form is not form:
+                yield form, piece
+                form, piece = self._provider_format, []
+            elif piece and form.name not in _UNCUT and may_cut(piece[-1][1], message, len(piece)):
+                yield form, piece
+                piece = []
+            piece.append((index, message))
+        yield form, piece
 
-    def _compressed(
-        self, run: _Run, entry: Entry | None, method: ReplacementMethod, reason: str
-    ) -> Record:
-        self._seq += 1
-        kept = self._pinned + self._active.tokens
-        return Compressed(
-            id=new_id(),
-            at=self._at,
-            replacements=(Replacement(tuple(run.ids), entry, method),),
-            reason=reason,
-            tokens_before=kept + run.tokens,
-            tokens_after=kept + (0 if entry is None else self._counted(entry)),
-        )
+    @property
+    def _provider_format(self) -> Format:
+        assert not isinstance(self._form, ImportFormat)  # noqa: S101 - callers checked it
+        return self._form
 
-    def _counted(self, entry: Entry) -> int:
-        return 0 if self._count is None else self._count(entry.text)
+    def _plain(self) -> Iterator[tuple[int, Any]]:
+        """Yield each message as plain data, and the place of its item."""
+        for index, item in enumerate(self._items):
+            try:
+                messages = plain_items(item)
+            except FormatError as error:
+                fault = str(error).removeprefix("message 0").lstrip(": ")
+                raise FormatError(fault, index) from None
+            for message in messages:
+                self._check_format(index, message)
+                yield index, message
 
-    def _summary(self, text: str, covers: msgspec.Raw) -> Entry:
-        return Entry(id=new_id(), type="summary", role="system", content=text, timestamp=self._at,
-                     metadata_json=covers)  # fmt: skip
+    def _check_format(self, index: int, message: Any) -> None:
+        """Decide an uncertain format. Raises `FormatError` if the format changes."""
+        other = other_format(message, self._form)
+        if other is not None and (self._certain or isinstance(other, ImportFormat)):
+            raise FormatError(mixed("it", [other], [self._form]), index)
+        if not self._certain and has_structure(message):
+            found = certain_format(message)
+            self._form, self._certain = found or self._form, found is not None
 
-    def _tied(self, new_entry: NewEntry) -> NewEntry:
-        """The draft with a real message id in place of its label, and a result with its call's name."""
-        if new_entry.message_id is not None:
-            if new_entry.message_id != self._label[0]:  # the entries of a message follow each other
-                self._label = new_entry.message_id, new_id()
-            new_entry = msgspec.structs.replace(new_entry, message_id=self._label[1])
-        if new_entry.type == "tool_call" and new_entry.call_id and new_entry.name:
-            self._calls.setdefault(new_entry.call_id, new_entry.name)
-        elif new_entry.type == "tool_result" and new_entry.call_id:
-            name = self._calls.pop(new_entry.call_id, None)
-            if new_entry.name is None:
-                new_entry = msgspec.structs.replace(new_entry, name=name)
-        return new_entry
-
-    def _pass(self, at: str | None) -> None:
-        """Takes over a time of the log; one that cannot be read is as good as none."""
-        if at is None:
-            return
+    @contextmanager
+    def _located(self) -> Iterator[None]:
+        """Turn a format error into an `UnreadableError` with the place in the file."""
         try:
-            found = datetime.fromisoformat(at)
-        except ValueError:
-            return
-        self._at = found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+            yield
+        except FormatError as error:
+            raise UnreadableError(f"{self.name}: {self._with_place(error)}") from None
+
+    def _with_place(self, error: FormatError) -> str:
+        if error.index is None or not self._whole_file:
+            return str(error)
+        where = self._items.where(error.index)
+        fault = str(error).removeprefix(f"message {error.index}: ")
+        item = next(islice(self._items, error.index, None), None)
+        other = other_format(item, self._form, failed=True)
+        return mixed(where, [other], [self._form]) if other else f"{where}: {fault}"
+
+
+class _OwnItems:
+    """The items of a program's log. Raises `FormatError` for an item of another format."""
+
+    def __init__(self, items: Items | Lines, reader: ImportFormat) -> None:
+        self._items = items
+        self._reader = reader
+
+    def __iter__(self) -> Iterator[Any]:
+        for index, item in enumerate(self._items):
+            if (other := other_format(item, self._reader)) is not None:
+                raise FormatError(mixed("it", [other], [self._reader]), index)
+            yield item
+
+
+def _parse(form: Format, piece: list[tuple[int, Any]]) -> list[NewEntry]:
+    """Return the entries of a piece; an error has the place of the item in the file."""
+    try:
+        return form.parse([message for _, message in piece])
+    except FormatError as error:
+        if error.index is None:
+            raise
+        fault = str(error).removeprefix(f"message {error.index}: ")
+        raise FormatError(fault, piece[error.index][0]) from None
+
+
+# ---------------------------------------------------------------- from a file
+
+
+def read_log(path: str, wanted: str = "auto", chosen: str | None = None) -> Log:
+    """Return the log in a file, in a pipe, or on stdin for "-". Raises `UnreadableError`."""
+    return log_in(File(display_name(path), Path(on_disk(path))), wanted, chosen)
+
+
+def log_in(file: File, wanted: str = "auto", chosen: str | None = None) -> Log:
+    """Return the log in a file, recognised by its first items.
+
+    `wanted` is the name of its format, `chosen` one of several conversations. Raises `UnreadableError`.
+    """
+    items, system = _items(file)
+    head = items.head
+    if not head:
+        raise UnreadableError(f"{file.name} has no messages")
+    if isinstance(items, Lines) and any(
+        isinstance(line, dict) and isinstance(line.get("messages"), list) for line in head
+    ):
+        raise UnreadableError(
+            f"{file.name} has {len(items)} conversations, one a line; give a file with one of them"
+        )
+    form, certain = detect(head, file.name, wanted, items.where)
+    return Log(file.name, items, form, certain, system, chosen)
+
+
+def _items(file: File) -> tuple[Items | Lines, str | None]:
+    """Return the items of a file, and the system prompt that is not among them."""
+    if file.check_head() not in (b"[", b"{"):
+        text = text_of(file.read(), file.name)
+        _check_text(text, file.name)
+        return Items([text]), None
+    if file.has_lines():
+        return Lines(file), None
+    return _items_of_document(decode(text_of(file.read(), file.name), file.name), file.name)
+
+
+def _check_text(text: str, name: str) -> None:
+    """Raise `UnreadableError` for a JSON value that is neither a list nor an object."""
+    try:
+        value = msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeError):
+        return
+    kind = _SCALARS.get(type(value).__name__, "null")
+    raise UnreadableError(
+        f"{name} is JSON, but {kind} by itself; a log is a list of messages, an object that has one, or "
+        "a message a line"
+    )
+
+
+def is_log(file: File) -> bool:
+    """Return whether a file looks like messages, and not like a broken session."""
+    if file.check_head() not in (b"[", b"{") or file.has_lines():
+        return True
+    try:
+        document = msgspec.json.decode(file.read())
+    except NOT_JSON:
+        return False
+    return isinstance(document, list) or bool(_LOG_KEYS & document.keys())
+
+
+def _items_of_document(document: Any, name: str) -> tuple[Items, str | None]:
+    if isinstance(document, list):
+        return Items(document), None
+    if document.get("format") == SESSION_FORMAT:
+        raise UnreadableError(
+            f"{name} is a memman session, not a log; see it with `memman show {quote(name)}`"
+        )
+    if isinstance(document.get("messages"), list):
+        return Items(document["messages"]), _system(document.get("system"), name)
+    if isinstance(document.get("contents"), list):
+        instruction = document.get("systemInstruction", document.get("system_instruction"))
+        parts = instruction.get("parts") if isinstance(instruction, dict) else instruction
+        return Items(document["contents"]), _system(parts, name)
+    if isinstance(document.get("input"), list):
+        return Items(document["input"]), _system(document.get("instructions"), name)
+    is_response = bool(_RESPONSE_KEYS & document.keys())
+    if is_response or any(reader.detect([document]) for reader in IMPORT_FORMATS):
+        return Items([document]), None
+    found = ", ".join(list(document)[:6]) or "nothing"
+    raise UnreadableError(f"{name} is an object without a list of `messages` (it has {found})")
+
+
+def _system(system: Any, name: str) -> str | None:
+    """Return the system prompt of a request, which is text or blocks of text."""
+    if system is None or isinstance(system, str):
+        return system
+    try:
+        return "\n".join(block["text"] for block in system) or None
+    except (TypeError, KeyError):
+        raise UnreadableError(f"`system` of {name} is neither text nor blocks of text") from None

@@ -1,4 +1,4 @@
-"""The functions through which everything is printed, so that no text can steer a terminal."""
+"""The functions that print: no text they print can steer a terminal."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import click
 
 
 def harmless(text: str) -> str:
-    """The text with control characters shown as escapes, so that it cannot steer a terminal."""
+    """Return the text with control characters as escapes, so that it cannot steer a terminal."""
     if text.isprintable():
         return text
     return "".join(
@@ -24,12 +24,16 @@ def say(line: str, *, err: bool = False) -> None:
     click.echo(harmless(line), err=err)
 
 
+def note(text: str) -> None:
+    """Write a note for the person at the terminal to stderr."""
+    say(text, err=True)
+
+
 def write_data(data: str | bytes) -> None:
     """Write data to stdout: unaltered to a pipe or a file, escaped on a terminal."""
-    if not sys.stdout.isatty():
-        click.echo(data, nl=False)
-        return
-    click.echo(harmless(data if isinstance(data, str) else data.decode(errors="replace")), nl=False)
+    if sys.stdout.isatty():
+        data = harmless(data if isinstance(data, str) else data.decode(errors="replace"))
+    click.echo(data, nl=False)
 
 
 def write_json(data: bytes) -> None:
@@ -54,7 +58,7 @@ class _JSONLines:
 
 
 def _escaped_json(data: bytes) -> str:
-    """JSON in which all characters that cannot be printed are escapes: it has the same value."""
+    """Return equal JSON in which each character that cannot be printed is an escape."""
     text = data.decode(errors="replace")
     if text.replace("\n", "").isprintable():
         return text

@@ -1,53 +1,56 @@
-"""`memman report`: a session as one HTML page that shows what happened."""
+"""`memman report`: a session as one HTML page."""
 
 from __future__ import annotations
 
+import sys
+from importlib import import_module
 from pathlib import Path
+from runpy import run_path
 from shlex import quote
 from typing import Any
 
 import click
 
-from memman.cli.answers import ReportAnswer, answer
-from memman.cli.databases import chosen
-from memman.cli.lines import STDIN
+from memman.cli.answers import ReportAnswer, write_answer
+from memman.cli.archives import cannot_write
+from memman.cli.display import progress
+from memman.cli.errors import UnusableError
+from memman.cli.files import STDIN
 from memman.cli.options import (
     FILE,
+    chosen_session,
     json_option,
     model_option,
-    note,
     own_command,
     session_argument,
-    show_budget_option,
+    window_option,
 )
-from memman.cli.output import write_data
-from memman.cli.problems import UnusableError
-from memman.cli.progress import working
-from memman.cli.redacting import redactor
-from memman.cli.session_files import Session, behind_links, load
+from memman.cli.output import note, write_data
+from memman.cli.sessions import Session, load, resolved
+from memman.display import format_error
 from memman.entries import file_mode
 from memman.report import GENERATOR, pieces, write
 
-_HEAD = 2_000  # bytes: where a page says who made it
+_HEAD = 2_000  # bytes of a page, which name its generator
 
 
 @click.command()
 @session_argument
 @click.option("-o", "--output", type=FILE, help='The HTML file to write; "-" is stdout.')
 @model_option
-@show_budget_option
-@click.option("--force", is_flag=True, help="Overwrite a report that is there.")
+@window_option
+@click.option("--force", is_flag=True, help="Overwrite an existing report.")
 @click.option(
     "--redact",
     metavar="FUNCTION",
     envvar="MEMMAN_REDACT",
     show_envvar=True,
-    help="MODULE:FUNCTION or FILE.py:FUNCTION, which each entry goes through before it is shown.",
+    help="MODULE:FUNCTION or FILE.py:FUNCTION, which each entry passes through.",
 )
 @click.option(
     "--no-content",
     is_flag=True,
-    help="Numbers, times, types and names of tools; nothing that was said.",
+    help="Only numbers, times, types and names of tools, without texts.",
 )
 @json_option
 def report(
@@ -60,66 +63,68 @@ def report(
     no_content: bool,
     as_json: bool,
 ) -> None:
-    """Writes the session S, or a log of messages, as one HTML page to look at and to pass on.
+    """Write the session S, or a log of messages, as one HTML page.
 
-    Tokens over time, every entry and compression, originals beside what replaced them, and the window as
-    the model saw it at any moment. The page holds the whole conversation; it loads and sends nothing.
+    It shows tokens over time, every entry and compression, originals next to their replacements, and the
+    window that the model saw at any time. The page holds the whole conversation, and uses no network.
     """
     if output is None:
-        raise UnusableError("say where the page goes: -o FILE, or -o - for stdout")
+        raise UnusableError("name the file for the page: -o FILE, or -o - for stdout")
     _check_target(output, force)
-    hidden: dict[str, Any] = {
-        "redact": redactor(redact) if redact else None,
-        "content": not no_content,
-    }
+    redactor = _redactor(redact) if redact else None
     if output == STDIN and as_json:
         raise UnusableError("-o - and --json both want stdout; name a file for the page")
-    with working("reading the session"):
+    with progress("reading the session"):
         opened = load(session, model, budget)
-    shown = opened.effective
-    hidden |= {
-        "undo": _undo(session, opened),
-        "model": shown.model,
-        "limited": shown.max_tokens is not None,
+    settings = opened.effective
+    options: dict[str, Any] = {
+        "redact": redactor,
+        "content": not no_content,
+        "undo": _undo_command(session, opened),
+        "model": settings.model,
+        "limited": settings.max_tokens is not None,
     }
     if output == STDIN:
-        for piece in pieces(opened.memory, opened.id, **hidden):
+        for piece in pieces(opened.memory, opened.id, **options):
             write_data(piece)
         return
-    with working("writing the page"):
-        _write(opened, output, hidden)
+    try:
+        with progress("writing the page"):
+            write(opened.memory, opened.id, resolved(output), **options)
+    except OSError as error:
+        raise cannot_write(output, error) from None
     note(f"wrote {output}; open it in a browser")
     if as_json:
         size, held = Path(output).stat().st_size, opened.memory.get_stats(opened.id).total_entries
-        answer(ReportAnswer(session_id=opened.id, report_file=output, bytes=size, entries=held))
+        answer = ReportAnswer(session_id=opened.id, report_file=output, bytes=size, entries=held)
+        write_answer(answer)
 
 
-def _undo(session: str, opened: Session) -> str:
-    """The command that undoes a compression of S, without the compression; "" for a log, which has none."""
+def _undo_command(session: str, opened: Session) -> str:
+    """Return the command that undoes a compression, without the compression; "" for a log."""
     if opened.is_log:
         return ""
     file = "S" if session == STDIN else quote(Path(session).name)
-    named = chosen()
-    return f"{own_command()} undo {file}" + ("" if named is None else f" --session {quote(named)}")
+    name = chosen_session()
+    return f"{own_command()} undo {file}" + ("" if name is None else f" --session {quote(name)}")
 
 
 def _check_target(output: str, force: bool) -> None:
-    """Raises `UnusableError` when the file is there and is no report, or is one and `force` is not said."""
-    target = Path(output)
-    if output == STDIN or not file_mode(target):
+    """Raise `UnusableError` if the file exists, unless it is a report and `force` is given."""
+    if output == STDIN or not file_mode(output):
         return
-    if not _is_report(target):
+    if not _is_report(Path(output)):
         raise UnusableError(
             f"{output} exists and is not a memman report, so it is not overwritten; choose another "
             "name with -o"
         )
     if not force:
-        raise UnusableError(f"{output} is there; choose another name, or --force")
+        raise UnusableError(f"{output} exists; choose another name, or --force")
 
 
 def _is_report(target: Path) -> bool:
     try:
-        if not target.is_file():  # a pipe would be waited for
+        if not target.is_file():  # opening a pipe would block
             return False
         with target.open("rb") as file:
             return GENERATOR.encode() in file.read(_HEAD)
@@ -127,9 +132,23 @@ def _is_report(target: Path) -> bool:
         return False
 
 
-def _write(opened: Session, output: str, hidden: dict[str, Any]) -> None:
-    """Writes the whole page or none of it."""
+def _redactor(name: str) -> Any:
+    """Return the function `MODULE:FUNCTION` or `FILE.py:FUNCTION`. Raises `UnusableError`."""
+    where, _, function = name.rpartition(":")
+    if not where or not function:
+        raise UnusableError(f"--redact {name!r} names no function; write MODULE:FUNCTION")
     try:
-        write(opened.memory, opened.id, behind_links(output), **hidden)
-    except OSError as error:
-        raise UnusableError(f"cannot write {output}: {error.strerror or error}") from None
+        names = run_path(where) if where.endswith(".py") else _module_names(where)
+    except Exception as error:
+        fault = format_error(error)
+        raise UnusableError(f"--redact: {where} cannot be loaded: {fault}") from error
+    if not callable(names.get(function)):
+        raise UnusableError(f"--redact: {where} has no function {function!r}")
+    return names[function]
+
+
+def _module_names(name: str) -> dict[str, Any]:
+    folder = str(Path.cwd())  # as `python -m` does
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    return vars(import_module(name))

@@ -10,9 +10,6 @@ import pytest
 
 from memman import MemoryManager, SessionState
 from memman.archive import verify
-from memman.cli import watching
-from memman.cli.databases import quiet_manager
-from memman.stores import SQLiteStore
 from tests.cli.conftest import Command
 from tests.cli.test_databases import filled
 
@@ -195,26 +192,3 @@ def test_a_limit_that_is_none_is_refused(archive: Path, command: Command, given:
     assert done.exit_code == 2
     assert len(done.stderr.splitlines()) <= 4
     assert "Traceback" not in done.stderr
-
-
-@pytest.mark.parametrize("compressed", [False, True])
-def test_an_export_and_an_import_tell_how_many_records_of_how_many_are_done(
-    compressed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    told: list[tuple[int, int]] = []
-    monkeypatch.setattr(watching, "told", lambda *given: told.append(given))
-    memory = quiet_manager(watching.watched(SQLiteStore(tmp_path / "chat.db")))
-    memory.add_messages("s", [{"role": "user", "content": "hello " * 9}] * 3_000)
-    if compressed:
-        memory.compress("s", target_tokens=4_000)
-    records = memory.feed("s", after=2_999)[-1].seq
-    told.clear()
-    memory.export_archive("s", tmp_path / "s.jsonl")
-    # A log that something may have been deleted from is read twice.
-    assert told[-1] == (records * (1 + compressed),) * 2
-    assert told == sorted(told)
-    told.clear()
-    memory.import_archive(tmp_path / "s.jsonl", "new_session")
-    written = [(number, records) for number in range(1, records + 1)]
-    assert told[-records:] == written
-    memory.close()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from memman.cli import logs
+from memman.cli import conversion
 from tests.cli.conftest import Command
 
 CHAT = [{"role": "user", "content": "hello"}, {"role": "assistant", "content": "hi"}]
@@ -39,7 +39,7 @@ def lines(*items: object) -> bytes:
 BAD: dict[str, tuple[bytes, tuple[str, ...]]] = {
     "a file of one log behind a file of another": (
         lines(CLAUDE, CODEX),
-        ("log: line 2 is in the format codex", "comes before it in claude-code", "split the file there"),
+        ("log: line 2 is in the format codex", "before it in claude-code", "split the file there"),
     ),
     "null": (b"null", ("log is JSON, but null by itself", "a log is a list of messages")),
     "a number": (b" 5\n", ("log is JSON, but a number by itself", "a message a line")),
@@ -58,25 +58,25 @@ BAD: dict[str, tuple[bytes, tuple[str, ...]]] = {
         ("line 2 of log is not JSON", "mend that line, or take it out"),
     ),
     "a binary file": (
-        bytes(range(256)) * 9, ("log is binary, no text (a null byte in line 1, byte 0 of", "in UTF-8")
+        bytes(range(256)) * 9, ("log is binary, not text (a null byte in line 1, byte 0 of", "in UTF-8")
     ),
     "a null in text that is UTF-8": (
         "User: hé\nAssistant: l\0\n".encode(),
-        ("log is binary, no text (a null byte in line 2, byte 22 of",),
+        ("log is binary, not text (a null byte in line 2, byte 22 of",),
     ),
     "a null in a line": (
         lines(*CHAT) + b'{"role": "user", "content": "\0"}\n',
-        ("log is binary, no text (a null byte in line 3",),
+        ("log is binary, not text (a null byte in line 3",),
     ),
-    "a picture": (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", ("log is a PNG image, and no log",)),
-    "a document to print": (b"%PDF-1.7\n%\xe2\xe3\n1 0 obj\n", ("log is a PDF document, and no log",)),
+    "a picture": (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", ("log is a PNG image, not a log",)),
+    "a document to print": (b"%PDF-1.7\n%\xe2\xe3\n1 0 obj\n", ("log is a PDF document, not a log",)),
     "a Parquet file": (b"PAR1\x15\x04\x15", ("log is a Parquet file: make JSON lines of its messages",)),
     "a file packed with zip": (b"PK\x03\x04\x14\0", ("log is packed with zip; unpack it first",)),
     "UTF-16 without its mark": (
-        json.dumps(CHAT).encode("utf-16-le"), ("log is binary, no text (a null byte in line 1, byte 1 of",)
+        json.dumps(CHAT).encode("utf-16-le"), ("log is binary, not text (a null byte in line 1, byte 1 of",)
     ),
     "UTF-16 that is cut short": (
-        json.dumps(CHAT).encode("utf-16")[:-1], ("log begins as UTF-16 text, and is none from byte",)
+        json.dumps(CHAT).encode("utf-16")[:-1], ("log begins as UTF-16 text, but is not valid from byte",)
     ),
     "a packed file": (gzip.compress(lines(*CHAT)), ("log is packed with gzip; unpack it first",)),
     "an empty file": (b"", ("log is empty", "give a file that has some")),
@@ -91,28 +91,28 @@ BAD: dict[str, tuple[bytes, tuple[str, ...]]] = {
         ("line 3 of log is not UTF-8 text (byte 32 of the line)", "mend that line"),
     ),
     "lines of no format": (
-        lines(*CHAT, {"by": "me"}), ("line 3 is in no known format (openai-chat, ", "{'by': 'me'}")
+        lines(*CHAT, {"by": "me"}), ("line 3 is in an unknown format (known: openai-chat, ", "{'by': 'me'}")
     ),
     "a number in the list": (
-        json.dumps([*CHAT, 5]).encode(), ("message 2 is in no known format (it must be a dict)",)
+        json.dumps([*CHAT, 5]).encode(), ("message 2 is in an unknown format (it must be a dict)",)
     ),
     "chat that goes on as Gemini's": (
         lines(*CHAT, CALL, CONTENT),
-        ("line 4 is in the format gemini, what comes before it in", "split the file there"),
+        ("line 4 is in the format gemini, what before it in", "split the file there"),
     ),
     "chat that goes on as Anthropic's": (
         lines(*CHAT, CALL, BLOCKS),
-        ("line 4 is in the format anthropic, what comes before it in openai-chat", "split the file"),
+        ("line 4 is in the format anthropic, what before it in openai-chat", "split the file"),
     ),
     "chat behind a session of Claude Code": (
-        lines(CLAUDE, CALL), ("line 2 is in the format openai-chat, what comes before it in claude-code",)
+        lines(CLAUDE, CALL), ("line 2 is in the format openai-chat, what before it in claude-code",)
     ),
     "chat behind a session of Codex": (
-        lines(CODEX, CALL), ("line 2 is in the format openai-chat, what comes before it in codex",)
+        lines(CODEX, CALL), ("line 2 is in the format openai-chat, what before it in codex",)
     ),
     "another format far behind the head": (
         lines(*CHAT * 40, CALL, BLOCKS),
-        ("line 82 is in the format anthropic, what comes before it in openai-chat",),
+        ("line 82 is in the format anthropic, what before it in openai-chat",),
     ),
     "a fault far behind the head": (
         lines(*CHAT * 400, {"role": "user", "content": 7}), ("line 801: ", "content")
@@ -163,7 +163,7 @@ def test_a_log_that_two_formats_are_sure_of_names_both(command, tmp_path, monkey
     result = command("import", tmp_path / "log.json", "-o", tmp_path / "s.json")
     assert result.exit_code == 3
     assert (
-        "may be anthropic or gemini: its first items fit each; say which with -f" in result.stderr
+        "may be anthropic or gemini: its first items fit each; name one with -f" in result.stderr
     )
     assert not (tmp_path / "s.json").exists()
     named = command("import", tmp_path / "log.json", "-f", "anthropic", "-o", tmp_path / "s.json")
@@ -175,7 +175,7 @@ def test_a_log_that_two_formats_are_sure_of_names_both(command, tmp_path, monkey
 )
 def test_a_log_too_long_for_a_document_is_told_where_to_go(output, command, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("memman.cli.importing.MOST_IN_DOCUMENT", 3)
+    monkeypatch.setattr("memman.cli.importer.MOST_IN_DOCUMENT", 3)
     Path("log").write_bytes(lines(*CHAT * 2))
     result = command("import", "log", *output)
     assert (result.exit_code, result.stdout) == (2, "")
@@ -183,7 +183,7 @@ def test_a_log_too_long_for_a_document_is_told_where_to_go(output, command, tmp_
     assert "log has more than 3 entries, too many for a session document" in line
     assert "--into chat.db or with -o chat.jsonl" in line
     assert [path.name for path in tmp_path.iterdir()] == ["log"]
-    assert logs.MOST_IN_DOCUMENT < 1_000_000
+    assert conversion.MOST_IN_DOCUMENT < 1_000_000
 
 
 def test_an_unknown_export_target_names_the_known_ones(command, session_file):

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from memman import MemoryManager
-from memman.cli.commands import COMMANDS
+from memman.cli.app import COMMANDS
 
 ESCAPE = "\x1b["
 # One process for all of them: each would take its time to start.

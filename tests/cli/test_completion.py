@@ -6,7 +6,7 @@ import pytest
 from click.shell_completion import ShellComplete
 
 from memman.cli.app import memman
-from memman.cli.commands import COMMANDS
+from memman.cli.app import COMMANDS
 
 
 def completed(*words: str) -> list[str]:

@@ -161,7 +161,7 @@ def test_a_dry_run_has_no_result_to_write(command, session, options):
 
 @pytest.mark.parametrize(
     ("budget", "said"),
-    [("0", "less than one token"), ("9" * 400, "more than 9,0"), ("x", "is no number")],
+    [("0", "less than one token"), ("9" * 400, "maximum of 9,0"), ("x", "is not a number")],
 )
 def test_what_is_wrong_with_a_budget_is_named(command, session, budget, said):
     assert said in command("compress", session, "--dry-run", "--budget", budget).stderr

@@ -79,7 +79,7 @@ def test_a_counter_is_tried_on_its_own_service(command, monkeypatch: pytest.Monk
 def test_strict_makes_a_finding_of_it(command, plugin):
     assert command("counters", "--strict").exit_code != 0
     from memman.cli.app import memman
-    from memman.cli.problems import FindingError, exit_code
+    from memman.cli.errors import FindingError, exit_code
 
     with pytest.raises(FindingError, match="faraway, broken") as caught:
         memman.main(["counters", "--strict"], standalone_mode=False)
@@ -192,7 +192,7 @@ def test_all_models_are_listed_without_a_word(command):
 
 def test_what_is_not_known_is_a_finding(command):
     from memman.cli.app import memman
-    from memman.cli.problems import FindingError
+    from memman.cli.errors import FindingError
 
     with pytest.raises(FindingError, match="acme-9"):
         memman.main(["models", "acme-9"], standalone_mode=False)

@@ -163,7 +163,7 @@ def test_a_session_file_has_no_sessions_to_choose_from(
     assert "`memman stats S`" in listed.stderr
     chosen = command("stats", session_file, "--session", "x")
     assert chosen.exit_code == 2
-    assert "chooses among the sessions of a database" in chosen.stderr
+    assert "selects a session of a database" in chosen.stderr
 
 
 @pytest.mark.parametrize("name", ["sessions", "follow", "stats --session x"])
@@ -176,9 +176,9 @@ def test_what_is_no_database_is_told_as_what_it_is(
     for given, told in (
         (tmp_path / "none.db", "cannot read {}: No such file or directory"),
         (tmp_path / "folder", "cannot read {}: Is a directory"),
-        (tmp_path / "empty.db", "{} is empty, and no database yet"),
-        (tmp_path / "pipe", "{} is a pipe, and a database is read from its file"),
-        ("-", "a database is not read from stdin: name its file"),
+        (tmp_path / "empty.db", "{} is empty, and not a database yet"),
+        (tmp_path / "pipe", "{} is a pipe: name the file of a database"),
+        ("-", "a database cannot be read from stdin: name its file"),
     ):
         first, *options = name.split()
         result = command(first, given, *options)
@@ -259,7 +259,7 @@ def test_reading_a_url_makes_no_database(tmp_path: Path, command: Command) -> No
     for name in ("sessions", "stats", "export"):
         result = command(name, url_of(tmp_path / "none.db"))
         assert result.exit_code == 3
-        assert "there is no database at" in result.stderr
+        assert "there is not a database at" in result.stderr
     assert not list(tmp_path.iterdir())
 
 
@@ -277,7 +277,7 @@ def test_where_a_file_is_wanted_a_database_is_told_so(
     for given in (str(one), "postgresql://ada:secret@db/chat"):
         result = command(name, given)
         assert (result.exit_code, result.stdout) == (3, "")
-        assert "is a database, and this takes a file" in result.stderr
+        assert "is a database, and a file is needed" in result.stderr
         assert "secret" not in result.stderr
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from memman.cli.lines import File, Lines
-from memman.cli.reading import log_in
+from memman.cli.files import File, Lines
+from memman.cli.logs import log_in
 
 SAMPLES = Path(__file__).parent.parent / "formats" / "samples"
 FILES = sorted(SAMPLES.glob("*.json*"))

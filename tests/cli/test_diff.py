@@ -70,7 +70,7 @@ def test_a_gate_on_what_survives(command, saved):
 def test_a_share_that_is_none_is_a_usage_error(command, saved, ratio):
     result = command("diff", saved(), f"--fail-under={ratio}")
     assert result.exit_code == 2
-    assert "no share from 0 to 1" in result.stderr
+    assert "not a share from 0 to 1" in result.stderr
 
 
 def test_json_has_texts_values_and_numbers(command, saved):

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from memman import SessionState
-from memman.cli.lines import File
-from memman.cli.reading import log_in
+from memman.cli.files import File
+from memman.cli.logs import log_in
 from memman.formats.batches import may_cut
 
 SAMPLES = Path(__file__).parent.parent / "formats" / "samples"
@@ -125,7 +125,7 @@ def test_a_result_is_named_after_its_call_however_far_away(tmp_path):
     between = [{"role": "assistant", "content": "."}, {"role": "user", "content": "?"}] * 400
     result = {"type": "tool_result", "tool_use_id": "t", "content": "found"}
     lines = "\n".join(map(json.dumps, [*log, *between, {"role": "user", "content": [result]}]))
-    from memman.cli.logs import records_of_log
+    from memman.cli.conversion import records_of_log
 
     *_, last = records_of_log(log_in(File("log", data=lines.encode())).read(), None)
     assert (last.entry.type, last.entry.name) == ("tool_result", "look")

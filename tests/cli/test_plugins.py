@@ -15,8 +15,7 @@ from types import SimpleNamespace
 import pytest
 
 from memman import plugins
-from memman.cli import checking
-from memman.cli.scaffolding import KINDS
+from memman.cli.plugins import KINDS
 from memman.counting import builtin_specs
 from memman.testing import (
     CounterConformance,
@@ -212,7 +211,7 @@ def test_a_counter_for_no_known_model_is_checked_and_a_model_may_be_given(comman
 def test_a_listing_that_is_none_is_a_finding(command, install):
     install(NO_LISTING)
     found = checked(command)
-    assert (found.code, found.reasons) == (1, {"its spec is sound": "a str is no CounterSpec"})
+    assert (found.code, found.reasons) == (1, {"its spec is sound": "a str is not a CounterSpec"})
 
 
 @pytest.mark.parametrize(
@@ -248,14 +247,13 @@ def test_a_plugin_that_is_not_there_says_what_is(command, install, monkeypatch):
 
 
 def test_checking_needs_no_pytest():
-    program = "import sys; sys.modules['pytest'] = None; import memman.cli.checking"
+    program = "import sys; sys.modules['pytest'] = None; import memman.cli.conformance"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
 def test_the_kits_are_not_loaded_by_the_other_commands():
     program = "import sys, memman.cli.app; sys.exit('memman.testing' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
-    assert checking.__name__ in sys.modules
 
 
 @pytest.mark.parametrize(
@@ -444,11 +442,9 @@ def test_what_exists_is_never_overwritten(command, tmp_path):
 
 
 def test_a_folder_that_cannot_be_filled_is_removed_again(command, tmp_path, monkeypatch):
-    from memman.cli import scaffolding
+    from memman.cli.plugins import _FILES
 
-    monkeypatch.setattr(
-        scaffolding, "_FILES", {**scaffolding._FILES, "last.txt": "no-such-template"}
-    )
+    monkeypatch.setitem(_FILES, "last.txt", "no-such-template")
     assert command("plugins", "--scaffold", "acme", "--into", tmp_path).exit_code == 2
     assert list(tmp_path.iterdir()) == []
 

@@ -18,7 +18,7 @@ def test_every_added_entry_is_listed_with_where_it_is_now(command, demo_file):
     assert (result.exit_code, len(rows(result))) == (0, 318)
     assert "in summary #" in result.stdout
     assert "pinned" in rows(result)[0]
-    assert "318 of 318 entries" in result.stderr
+    assert "330 of 330 entries" in result.stderr
 
 
 def test_the_window_is_listed_as_the_model_sees_it(command, demo_file):
@@ -29,7 +29,7 @@ def test_the_window_is_listed_as_the_model_sees_it(command, demo_file):
 
 def test_no_line_is_padded_or_broken(command, demo_file):
     lines = command("show", demo_file).stdout.splitlines()
-    assert len(lines) == 319
+    assert len(lines) == 331
     assert all(line == line.rstrip() for line in lines)
 
 
@@ -69,7 +69,7 @@ def test_one_entry_is_shown_in_full_by_its_id(command, session_file):
 def test_a_compressed_entry_and_a_summary_can_be_read_in_full(command, demo_file):
     document = json.loads(command("show", demo_file, "--active", "--json").stdout)
     [summary] = [entry for entry in document["entries"] if entry["type"] == "summary"]
-    shown = command("show", demo_file, "--entry", f"#{summary['seq']}")
+    shown = command("show", demo_file, "--entry", summary["id"])
     assert shown.stdout.strip() == summary["content"].strip()
     first = json.loads(command("show", demo_file, "--json").stdout)["entries"][1]
     assert first["compressed"] is True

@@ -10,9 +10,9 @@ import pytest
 from click.testing import CliRunner
 
 from memman import MemoryManager
-from memman.cli import problems
+from memman.cli import errors
 from memman.cli.app import memman
-from memman.cli.commands import COMMANDS
+from memman.cli.app import COMMANDS
 from tests.docs.pages import DOCS, code, table
 
 PAGE = "reference/command.md"
@@ -95,7 +95,7 @@ def test_the_page_names_the_fields_of_each_document(name: str, runner: CliRunner
 
 def test_the_page_has_every_exit_code() -> None:
     shown = [int(row["code"]) for row in table(PAGE, "code")]
-    codes = [problems.FINDING, problems.USAGE, problems.UNREADABLE, problems.FAILED]
+    codes = [errors.FINDING, errors.USAGE, errors.UNREADABLE, errors.FAILED]
     assert shown == [0, *codes, 130]
 
 

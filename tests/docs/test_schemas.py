@@ -15,8 +15,8 @@ from jsonschema import Draft202012Validator
 from memman import MemoryManager
 from memman.cli import answers
 from memman.cli.app import memman
-from memman.cli.commands import COMMANDS
-from memman.cli.schemas import ANSWERS, schemas, written
+from memman.cli.app import COMMANDS
+from scripts.schemas import ANSWERS, file_content, schemas
 from tests.docs.pages import DOCS, links
 
 FOLDER = DOCS / "reference/schemas"
@@ -99,8 +99,8 @@ def faults(name: str, document: Any) -> list[str]:
 
 def test_the_files_are_those_of_the_code() -> None:
     files = {file.stem: file.read_bytes() for file in FOLDER.glob("*.json")}
-    assert files == {name: written(schema) for name, schema in SCHEMAS.items()}, (
-        "make them anew: python -m memman.cli.schemas docs/reference/schemas"
+    assert files == {name: file_content(schema) for name, schema in SCHEMAS.items()}, (
+        "run python -m scripts.schemas docs/reference/schemas"
     )
 
 
@@ -112,7 +112,7 @@ def test_the_page_has_every_file_once() -> None:
 @pytest.mark.parametrize("name", SCHEMAS)
 def test_a_schema_is_sound_and_complete(name: str) -> None:
     Draft202012Validator.check_schema(SCHEMAS[name])
-    text = written(SCHEMAS[name]).decode()
+    text = file_content(SCHEMAS[name]).decode()
     named = {line.split('"')[3] for line in text.splitlines() if '"$ref"' in line}
     assert {ref.removeprefix("#/$defs/") for ref in named} <= set(SCHEMAS[name]["$defs"])
 

@@ -10,8 +10,8 @@ from click.testing import CliRunner
 from memman import Entry, FormatError, MemoryManager
 from memman.archive import records_of
 from memman.cli.app import memman
-from memman.cli.logs import state_of_log
-from memman.cli.reading import read_log
+from memman.cli.conversion import state_of_log
+from memman.cli.logs import read_log
 from memman.formats.logs import IMPORT_FORMATS, detect_log
 from memman.formats.rules import RULES, check
 from memman.records import Compressed

@@ -128,7 +128,7 @@ def test_pipe_is_not_replaced_by_a_file(folder: Path) -> None:
 
 
 # Files that hold no conversation, or are in a folder of their own that nobody else may enter.
-_OTHERS = {"files.py", "scaffolding.py", "schemas.py", "archives.py"}
+_OTHERS = {"files.py", "plugins.py"}
 _MODES = {"w", "wb", "xb", "x", "a", "ab", "r+b", "w+b"}
 _WRITING = {"write_text", "write_bytes", "touch"}
 

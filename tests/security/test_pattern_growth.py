@@ -62,7 +62,7 @@ _GENERAL = (
 # pattern is the user's own.
 _DRIVEN = {
     "memman.explain.trace": "words of the user's own, each escaped",
-    "memman.cli.show": "the user's own --grep",
+    "memman.cli.window": "the user's own --grep",
     "memman.formats.rulebook": "patterns of the rules below, each called with a constant",
     "memman.entries": "neutralised",
     "memman.compression.reply": "is_refusal",

@@ -1,4 +1,4 @@
-"""The laws of counters and summarizers, run on what an installed plugin offers. pytest is not needed."""
+"""Runs the laws of counters and summarizers on those of an installed plugin, without pytest."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from memman.cli.answers import CheckedCounter, CheckedSummarizer, Law
-from memman.cli.problems import FindingError, UnusableError
+from memman.cli.errors import FindingError, UnusableError
 from memman.counting import model_ref
 from memman.display import format_error
 from memman.errors import MemmanError, PluginNotFound
@@ -21,23 +21,23 @@ from memman.testing import (
 )
 from memman.testing.laws import LawResult, laws_of
 
-# Names to find one that a counter is for, where none is given.
+# The names to find a counter's model by, if none is given.
 _MODELS: Final = (
     "gpt-4o", "gpt-5", "gpt-4", "o3", "gpt-6", "claude-sonnet-4-5", "claude-opus-4-7", "gemini-2.5-pro",
     "glm-4.6", "kimi-k2", "mistral-large-latest", "ministral-8b-latest", "deepseek-chat", "qwen3-coder",
     "grok-4", "command-r", "llama-3.3-70b", "nova-pro",
 )  # fmt: skip
-# What memman brings itself, and what costs nothing to import.
+# memman's own dependencies, which are cheap to import.
 _LIGHT: Final = frozenset(
     ("memman-core", "blinker", "cachetools", "msgspec", "pluggy", "typing-extensions")
 )
 
 
-def checked_summarizer(name: str, summarizer: str) -> CheckedSummarizer:
-    """The plugin's summarizer of that name, under every law there is; most laws ask it.
+def check_summarizer(name: str, summarizer: str) -> CheckedSummarizer:
+    """Run every law on the plugin's summarizer of that name; most laws call it.
 
-    Raises `PluginNotFound` for a plugin that is not there, `FindingError` for one that is broken, and
-    `UnusableError` where it has no such summarizer, or cannot make it here.
+    Raises `PluginNotFound` for an absent plugin, `FindingError` for a broken one, and `UnusableError` if
+    it has no such summarizer or cannot make it here.
     """
     info = _installed(name)
     made = _summarizer(info, summarizer)
@@ -45,16 +45,15 @@ def checked_summarizer(name: str, summarizer: str) -> CheckedSummarizer:
         fault = f"a {type(made).__name__} has no summarize()"
         return CheckedSummarizer(summarizer, (Law("it is a summarizer", "failed", fault),))
     kit = type("Kit", (SummarizerConformance,), {"make_summarizer": lambda _kit: made})
-    return CheckedSummarizer(summarizer, tuple(_laws(kit, remote=True)))
+    return CheckedSummarizer(summarizer, tuple(_run_laws(kit, remote=True)))
 
 
 def _summarizer(info: PluginInfo, name: str) -> Any:
     for implementation in shared_plugins().hook.memman_summarizer.get_hookimpls():
         if implementation.plugin_name != info.name:
             continue
-        given = {"name": name}
         try:
-            made = implementation.function(*[given[each] for each in implementation.argnames])
+            made = implementation.function(*([name] * len(implementation.argnames)))
         except MemmanError as error:
             raise UnusableError(f"plugin {info.name} cannot make {name!r} here: {error}") from error
         except Exception as error:
@@ -73,19 +72,18 @@ def _hooks(info: PluginInfo) -> str:
     return ", ".join(info.hooks) or "nothing"
 
 
-def checked_counters(name: str, models: Sequence[str]) -> Iterator[CheckedCounter]:
-    """Each counter that the plugin offers, one after the other, under every law that there is for it.
+def check_counters(name: str, models: Sequence[str]) -> Iterator[CheckedCounter]:
+    """Run every law on each counter of the plugin, one after the other.
 
-    `models` are those that it is for; without any, names that are known are tried. Raises
-    `PluginNotFound` for a plugin that is not there, `FindingError` for one that is broken, and
-    `UnusableError` for one without counters.
+    `models` are models of the counters; without any, known names are tried. Raises `PluginNotFound` for an
+    absent plugin, `FindingError` for a broken one, and `UnusableError` for one without counters.
     """
     info = _installed(name)
-    specs = _listed(info)
+    specs = _specs(info)
     if not specs:
         raise UnusableError(
             f"plugin {info.name} offers no token counter; it has {_hooks(info)}. A summarizer is checked "
-            f"with --summarizer {info.name}:MODEL, which asks it"
+            f"with --summarizer {info.name}:MODEL, which calls it"
         )
     module, dependencies = _imports(info)
     return (_check(spec, models, info, module, dependencies) for spec in specs)
@@ -105,9 +103,8 @@ def _installed(name: str) -> PluginInfo:
     )
 
 
-def _listed(info: PluginInfo) -> list[Any]:
-    implementations = shared_plugins().hook.memman_token_counters.get_hookimpls()
-    for implementation in implementations:
+def _specs(info: PluginInfo) -> list[Any]:
+    for implementation in shared_plugins().hook.memman_token_counters.get_hookimpls():
         if implementation.plugin_name == info.name:
             try:
                 return list(implementation.function())
@@ -119,10 +116,10 @@ def _listed(info: PluginInfo) -> list[Any]:
 
 
 def _imports(info: PluginInfo) -> tuple[str, tuple[str, ...]]:
-    """The plugin's module, and the modules of what its distribution depends on."""
+    """Return the plugin's module, and the modules of its distribution's dependencies."""
     from importlib.metadata import entry_points, packages_distributions
 
-    [point] = [one for one in entry_points(group="memman") if one.name == info.name][:1]
+    point = next(one for one in entry_points(group="memman") if one.name == info.name)
     required = {_project(line) for line in (point.dist.requires if point.dist else None) or ()}
     heavy = required - _LIGHT
     modules = packages_distributions().items()
@@ -131,7 +128,7 @@ def _imports(info: PluginInfo) -> tuple[str, tuple[str, ...]]:
 
 
 def _project(requirement: str) -> str:
-    """The name in a requirement, in its normal form."""
+    """Return the normalized name in a requirement."""
     found = re.match(r"[A-Za-z0-9._-]+", requirement)
     return re.sub(r"[-_.]+", "-", found[0]).lower() if found else ""
 
@@ -144,56 +141,42 @@ def _check(
     dependencies: tuple[str, ...],
 ) -> CheckedCounter:
     if not isinstance(spec, CounterSpec):
-        fault = f"a {type(spec).__name__} is no CounterSpec"
-        return CheckedCounter(
-            repr(spec)[:60], False, None, (Law("its spec is sound", "failed", fault),)
-        )
-    answered = tuple(models) or _answered(spec, info)
-    model = answered[0] if answered else spec.name
-    kit = _kit(spec, model, answered, module, dependencies)
-    laws = tuple(_laws(kit, remote=spec.remote))
-    return CheckedCounter(
-        str(spec.name), bool(spec.remote), answered[0] if answered else None, laws
-    )
+        fault = f"a {type(spec).__name__} is not a CounterSpec"
+        law = Law("its spec is sound", "failed", fault)
+        return CheckedCounter(repr(spec)[:60], False, None, (law,))
+    known = tuple(models) or _known_model(spec, info)
+    model = model_ref(known[0] if known else spec.name)
+    attributes = {
+        "spec": spec,
+        "models": known,
+        "module": module,
+        "sdk": dependencies,
+        "make_counter": lambda _kit: spec.factory(model),
+    }
+    base = CounterSpecConformance if spec.remote else CounterConformance
+    laws = tuple(_run_laws(type("Kit", (base,), attributes), remote=spec.remote))
+    return CheckedCounter(str(spec.name), bool(spec.remote), known[0] if known else None, laws)
 
 
-def _answered(spec: CounterSpec, info: PluginInfo) -> tuple[str, ...]:
-    """A model that the counter answers for, if one of those that come to mind is."""
+def _known_model(spec: CounterSpec, info: PluginInfo) -> tuple[str, ...]:
+    """Return a model that the counter knows, if it is one of the usual names."""
     for name in (f"{spec.name}-1", f"{info.name}-1", str(spec.name), info.name, *_MODELS):
         try:
             if spec.match(model_ref(name)) > 0:
                 return (name,)
-        except Exception:  # noqa: BLE001 - a law of the kit says it in words
+        except Exception:  # noqa: BLE001 - a law of the kit reports it
             return ()
     return ()
 
 
-def _kit(
-    spec: CounterSpec,
-    model: str,
-    answered: tuple[str, ...],
-    module: str,
-    dependencies: tuple[str, ...],
-) -> type[CounterSpecConformance]:
-    promises = {
-        "spec": spec,
-        "models": answered,
-        "module": module,
-        "sdk": dependencies,
-        "make_counter": lambda _kit: spec.factory(model_ref(model)),
-    }
-    base = CounterSpecConformance if spec.remote else CounterConformance
-    return type("Kit", (base,), promises)
-
-
-def _laws(kit: type, *, remote: bool) -> Iterator[Law]:
-    """The outcomes, as far as there is sense in asking: what hangs is not asked again."""
+def _run_laws(kit: type, *, remote: bool) -> Iterator[Law]:
+    """Yield the outcomes; after a law that hangs, the rest are not run."""
     names = laws_of(kit)
     for number, result in enumerate(law_results(kit), 1):
         yield _law(result, remote)
         if result.overdue:
             for name in names[number:]:
-                yield Law(_words(name), "not run", "it did not come back before")
+                yield Law(_words(name), "not run", "an earlier call did not return")
             return
 
 
@@ -202,7 +185,7 @@ def _law(result: LawResult, remote: bool) -> Law:
     if not result.problem:
         return Law(law, "ok")
     if result.unavailable:
-        # What asks over a network may need a key that is not here; a local counter must work.
+        # A remote counter may need a key that is not here; a local one must work.
         return Law(law, "not run" if remote else "failed", f"unavailable here: {result.problem}")
     return Law(law, "failed", result.problem)
 

@@ -1,8 +1,8 @@
-"""The JSON Schemas of what memman writes: the session document, records, and what commands answer.
+"""Write the JSON Schemas of the session document, its records, and the answers of commands.
 
-    python -m memman.cli.schemas docs/reference/schemas
+    python -m scripts.schemas docs/reference/schemas
 
-writes them anew, one file each; a test fails where they are stale. They are made of the types themselves.
+The schemas are made from the types; a test fails if the files are stale.
 """
 
 from __future__ import annotations
@@ -55,18 +55,18 @@ ANSWERS: Final[dict[str, tuple[type[answers.Answer], ...]]] = {
 
 
 def schemas() -> dict[str, dict[str, Any]]:
-    """Every published schema by the name of its file."""
+    """Return every published schema by the name of its file."""
     made = {
         "session": _schema("A session of memman as a document", (SessionState,)),
         "record": _schema("A record of a session's log", typing.get_args(Record)),
     }
     for command, kinds in ANSWERS.items():
-        made[f"{command}-answer"] = _schema(f"What `memman {command} --json` answers", kinds)
+        made[f"{command}-answer"] = _schema(f"The answer of `memman {command} --json`", kinds)
     return made
 
 
-def written(schema: dict[str, Any]) -> bytes:
-    """A schema as it stands in its file."""
+def file_content(schema: dict[str, Any]) -> bytes:
+    """Return the content of a schema's file."""
     return msgspec.json.format(msgspec.json.encode(schema), indent=2) + b"\n"
 
 
@@ -79,7 +79,7 @@ def _schema(title: str, kinds: tuple[type, ...]) -> dict[str, Any]:
 
 
 def _null_last(schema: Any) -> Any:
-    """The schema with null behind its alternatives: where msgspec puts it depends on its version."""
+    """Return the schema with null as the last alternative: msgspec's order depends on its version."""
     if isinstance(schema, list):
         return [_null_last(each) for each in schema]
     if not isinstance(schema, dict):
@@ -92,7 +92,7 @@ def _null_last(schema: Any) -> Any:
 
 @functools.cache
 def _twin(kind: Any) -> Any:
-    """The type with encoded JSON (`msgspec.Raw`) as anything: msgspec makes no schema of its defaults."""
+    """Return the type with `msgspec.Raw` as any value: msgspec makes no schema of its defaults."""
     if kind is msgspec.Raw:
         return Any
     if kind is datetime:
@@ -134,11 +134,11 @@ def _field(field: Any) -> tuple[str, Any, Any]:
 
 
 def main(folder: Path) -> None:
-    """Writes every schema into the folder, in place of those that are there."""
+    """Write every schema into the folder, and delete the old ones."""
     for old in folder.glob("*.json"):
         old.unlink()
     for name, schema in schemas().items():
-        (folder / f"{name}.json").write_bytes(written(schema))
+        (folder / f"{name}.json").write_bytes(file_content(schema))
 
 
 if __name__ == "__main__":

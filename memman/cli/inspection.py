@@ -1,0 +1,338 @@
+"""`memman diff` and `memman why`: what a compression replaced, and what became of a text."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+import click
+
+from memman.cli.answers import DiffAnswer, WhyAnswer, write_answer
+from memman.cli.compression import (
+    compression_argument,
+    find_compression,
+    status_line,
+)
+from memman.cli.display import (
+    Row,
+    cut_lines,
+    entries_of,
+    first_line,
+    open_console,
+    plural,
+    print_lines,
+    print_pairs,
+    print_table,
+    speaker,
+)
+from memman.cli.errors import FindingError
+from memman.cli.files import STDIN
+from memman.cli.options import (
+    chosen_session,
+    json_option,
+    model_option,
+    own_command,
+    ratio,
+    session_argument,
+    window_option,
+)
+from memman.cli.output import harmless, note
+from memman.cli.sessions import load
+from memman.entries import Entry
+from memman.explain import (
+    ComparedReplacement,
+    ComparedValue,
+    Comparison,
+    CompressionStatus,
+    Found,
+    KeptIn,
+    LogHistory,
+    Remnant,
+    Trace,
+    compare,
+    trace,
+)
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_SUMMARIES = ("summary", "digest")
+_EXCERPT, _LINE = 240, 72  # characters of a single original, and of one of many
+_MOST_LOST, _MOST_LISTED = 6, 12
+_NO_TEXT = "(no text)"
+_PLACES: dict[KeptIn | None, str] = {
+    "replacement": "in the replacement",
+    "ledger": "in its ledger",
+    "elsewhere": "elsewhere in the window",
+    None: "lost",
+}
+_MOST_SHOWN, _MOST_GROUPS = 4, 5  # entries of one group, and groups
+_BEFORE, _AROUND = 24, 90  # characters of an excerpt: before the text, and in all
+
+
+@click.command()
+@session_argument
+@compression_argument
+@model_option
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    metavar="ORIGINALS",
+    help="Show this many originals of each replacement; default: all.",
+)
+@click.option(
+    "--values", "by_value", is_flag=True, help="List exact values and their places, no texts."
+)
+@click.option(
+    "--fail-under",
+    type=ratio,
+    metavar="RATIO",
+    help="Exit with 1 if a smaller share of the values was kept.",
+)
+@json_option
+def diff(
+    session: str,
+    compression: str | None,
+    model: str | None,
+    limit: int | None,
+    by_value: bool,
+    fail_under: float | None,
+    as_json: bool,
+) -> None:
+    """Compare the originals of a compression with their replacements.
+
+    COMPRESSION is an id, a place in the log such as 120, or an entry that it made; default: the newest.
+    Exact values are paths, identifiers, numbers, dates and addresses; kept ones were still in the window.
+    """
+    opened = load(session, model)
+    history = opened.history
+    compared = compare(history, find_compression(history, compression))
+    if as_json:
+        write_answer(DiffAnswer(session_id=opened.id, comparison=compared))
+    else:
+        _show_comparison(compared, history, by_value, limit)
+    if fail_under is not None and compared.survival < fail_under:
+        raise FindingError(
+            f"{_share(compared)} of the exact values were kept, under {100 * fail_under:g} %"
+        )
+
+
+def _show_comparison(
+    compared: Comparison, history: LogHistory, by_value: bool, limit: int | None
+) -> None:
+    console = open_console()
+    statuses = _statuses(history)
+    line = status_line(statuses.pop(compared.compression_id))
+    print_lines(console, [f"compression {line}", ""])
+    if by_value:
+        _show_values(console, compared)
+    else:
+        pairs = [_pair(each, limit) for each in compared.replacements]
+        print_pairs(console, "original", "replacement", pairs)
+        print_lines(console, ["", *_balance(compared)])
+    if statuses:
+        others = [f"#{status.seq}" for status in statuses.values()]
+        earlier = len(others) - _MOST_LISTED
+        more = f"{earlier:,} more and " if earlier > 0 else ""
+        note(f"other compressions: {more}{', '.join(others[-_MOST_LISTED:])}")
+
+
+def _statuses(history: LogHistory) -> dict[str, CompressionStatus]:
+    return {status.compression_id: status for status in history.compression_statuses()}
+
+
+def _pair(compared: ComparedReplacement, limit: int | None) -> tuple[str, str]:
+    """Return the originals and their replacement."""
+    originals = compared.originals
+    tokens = sum(entry.token_count.tokens for entry in originals)
+    left = "" if tokens == compared.tokens_before else f", {compared.tokens_before:,} in the window"
+    before = [f"{entries_of(len(originals))}, {plural(tokens, 'token')}{left}"]
+    length = _LINE if len(originals) > 1 else _EXCERPT
+    before += [
+        f"#{each.seq} {speaker(each)}: {first_line(each.text, length) or _NO_TEXT}"
+        for each in originals[:limit]
+    ]
+    if limit is not None and len(originals) > limit:
+        before.append(f"and {plural(len(originals) - limit, 'more entry', 'more entries')}")
+    entry = compared.entry
+    if entry is None:
+        return "\n".join(before), "dropped without a replacement"
+    whole = compared.method in _SUMMARIES
+    text = (entry.text if whole else first_line(entry.text, _EXCERPT)) or _NO_TEXT
+    after = f"{compared.method} {entry.address}, {plural(compared.tokens_after, 'token')}"
+    return "\n".join(before), f"{after}\n{text}"
+
+
+def _balance(compared: Comparison) -> list[str]:
+    """Return the number of exact values, their places, and the first lost ones."""
+    if not compared.values:
+        return ["exact values: the originals have none"]
+    values = _best_places(compared)
+    counts = Counter(each.kept for each in values)
+    places = ", ".join(
+        f"{counts[kept]:,} {where}" for kept, where in _PLACES.items() if counts[kept]
+    )
+    lines = [
+        f"exact values: {compared.values_kept:,} of {compared.values:,} kept "
+        f"({_share(compared)}): {places}"
+    ]
+    if counts[None]:
+        lost = [f"{harmless(each.value)} (#{each.seq})" for each in values if each.kept is None]
+        more = len(lost) - _MOST_LOST
+        rest = f", and {more:,} more (--values)" if more > 0 else ""
+        lines.append(f"lost: {', '.join(lost[:_MOST_LOST])}{rest}")
+    return lines
+
+
+def _best_places(compared: Comparison) -> list[ComparedValue]:
+    """Return each value once, with the best of its places."""
+    found: dict[str, ComparedValue] = {}
+    rank = list(_PLACES)
+    for replacement in compared.replacements:
+        for each in replacement.values:
+            known = found.get(each.value)
+            if known is None or rank.index(each.kept) < rank.index(known.kept):
+                found[each.value] = each
+    return list(found.values())
+
+
+def _share(compared: Comparison) -> str:
+    return f"{100 * compared.survival:.1f} %"
+
+
+def _show_values(console: Console, compared: Comparison) -> None:
+    rows = [
+        Row((f"#{each.seq}", _PLACES[each.kept], each.value), "" if each.kept else "red")
+        for each in sorted(_best_places(compared), key=lambda each: each.seq)
+    ]
+    if rows:
+        print_table(console, (">entry", "kept", "value"), rows)
+        print_lines(console, [""])
+    print_lines(console, _balance(compared)[:1])
+
+
+# ---------------------------------------------------------------- why
+
+
+@click.command()
+@session_argument
+@click.argument("text", metavar="TEXT")
+@model_option
+@window_option
+@json_option
+def why(session: str, text: str, model: str | None, budget: int | None, as_json: bool) -> None:
+    """Show what became of TEXT in the session S, or in a log.
+
+    The entries that had it, their replacements, its places in the window (or those of its exact values in
+    a summary's ledger), and the command that restores it. TEXT may be the address of an entry, such as
+    #12 or #556.2.
+    """
+    opened = load(session, model, budget)
+    history = opened.history
+    traced = trace(history, text)
+    if as_json:
+        write_answer(WhyAnswer(session_id=opened.id, settings=opened.effective, trace=traced))
+    elif traced.found or traced.survives:
+        _show_trace(traced, _statuses(history), session)
+        note(str(opened.effective))
+    if not traced.found and not traced.survives:
+        entries = entries_of(len(history.entries))
+        raise FindingError(f"{text!r} was never in this session: none of {entries} has it")
+
+
+def _show_trace(traced: Trace, statuses: dict[str, CompressionStatus], session: str) -> None:
+    console = open_console()
+    added = entries_of(len(traced.found)) if traced.found else "no added entry"
+    head = f'"{first_line(traced.text)}" is in {added}'
+    print_lines(console, [head, _window_line(traced.survives)])
+    grouped = groupby(traced.found, lambda each: (each.status.state, each.replaced_by))
+    groups = [list(group) for _, group in grouped]
+    for found in groups[:_MOST_GROUPS]:
+        cut_lines(console, ["", *(_excerpt(each) for each in found[:_MOST_SHOWN])])
+        lines = _group_lines(found, statuses, session)
+        print_lines(console, [f"  {harmless(line)}" for line in lines])
+    left = sum(len(found) for found in groups[_MOST_GROUPS:])
+    if left:
+        note(f"and {plural(left, 'more entry', 'more entries')}; --json has all")
+
+
+def _window_line(survives: tuple[Remnant, ...]) -> str:
+    """Return the places of the text in the window."""
+    if not survives:
+        return "in the window: nowhere, the model does not see it"
+    places = [_remnant(each) for each in survives[:_MOST_SHOWN]]
+    more = len(survives) - len(places)
+    return "in the window: " + "; ".join(places) + (f"; and {more:,} more" if more else "")
+
+
+def _remnant(each: Remnant) -> str:
+    if each.where == "text":
+        return f"{each.address} {each.type} has it"
+    return f"{each.address} {each.type} has {', '.join(map(harmless, each.values))} in its ledger"
+
+
+def _excerpt(found: Found) -> str:
+    entry: Entry = found.entry
+    begin = max(0, found.start - _BEFORE)
+    text = first_line(entry.text[begin:], _AROUND)
+    return f"#{entry.seq} {speaker(entry)}: {'...' if begin else ''}{text}"
+
+
+def _group_lines(
+    found: list[Found], statuses: dict[str, CompressionStatus], session: str
+) -> list[str]:
+    """Return what became of entries with the same replacements, and how to restore the first of them."""
+    first = found[0]
+    more = len(found) - _MOST_SHOWN
+    lines = [f"and {plural(more, 'more entry', 'more entries')} like these"] if more > 0 else []
+    if first.status.state == "active":
+        return [*lines, "active: the model sees it", _sent_line(found)]
+    return [
+        *lines,
+        *_replacement_lines(first, statuses),
+        _sent_line(found),
+        *_commands(first, statuses, session),
+    ]
+
+
+def _sent_line(found: list[Found]) -> str:
+    """Return how often the text was sent to the model: the maximum of several entries."""
+    most = max((each.sent for each in found), key=lambda sent: (sent.sent, sent.requests))
+    if not most.requests:
+        return "not sent yet: the model has not answered since"
+    times = f"sent to the model in {most.sent:,} of {plural(most.requests, 'request')}"
+    last = f", the last {most.last_at:%Y-%m-%d %H:%M}" if most.last_at else ""
+    since = max(each.sent.requests_since for each in found)
+    return times + last + (f"; since it left, in 0 of {since:,}" if since else "")
+
+
+def _replacement_lines(found: Found, statuses: dict[str, CompressionStatus]) -> list[str]:
+    if found.method is None:
+        return ["cleared: a clear emptied the window, and cannot be undone"]
+    again = len(found.replaced_by) - 1
+    times = f"replaced again {plural(again, 'time')}; " if again else ""
+    first = statuses[found.replaced_by[0]]
+    change = f"{first.tokens_before:,} -> {first.tokens_after:,} tokens ({first.reason})"
+    return [
+        f"{found.method} by compression #{first.seq}, {first.at:%Y-%m-%d %H:%M}: {change}",
+        f"{times}{found.status.shown_address or 'nothing'} replaces it in the window",
+    ]
+
+
+def _commands(found: Found, statuses: dict[str, CompressionStatus], session: str) -> list[str]:
+    """Return the commands that show the entry, and that restore it to the window."""
+    piped = session == STDIN
+    file, command = "S" if piped else shlex.quote(session), own_command()
+    if (name := chosen_session()) is not None:
+        file += f" --session {shlex.quote(name)}"
+    # An entry from before a clear has only its id.
+    place = found.entry.seq if found.undo else found.entry.id
+    lines = [f"read:    {command} show {file} --entry {place}"]
+    if found.undo:
+        outer = " --outer" if len(found.undo) > 1 else ""
+        target = "-o FILE" if piped else "--in-place"
+        wanted = statuses[found.undo[-1]].seq
+        lines.append(f"restore: {command} undo {file} {wanted}{outer} {target}")
+    return lines
