@@ -98,21 +98,21 @@ BAD: dict[str, tuple[bytes, tuple[str, ...]]] = {
     ),
     "chat that goes on as Gemini's": (
         lines(*CHAT, CALL, CONTENT),
-        ("line 4 is in the format gemini, what before it in", "split the file there"),
+        ("line 4 is in the format gemini, the lines before it in", "split the file there"),
     ),
     "chat that goes on as Anthropic's": (
         lines(*CHAT, CALL, BLOCKS),
-        ("line 4 is in the format anthropic, what before it in openai-chat", "split the file"),
+        ("line 4 is in the format anthropic, the lines before it in openai-chat", "split the file"),
     ),
     "chat behind a session of Claude Code": (
-        lines(CLAUDE, CALL), ("line 2 is in the format openai-chat, what before it in claude-code",)
+        lines(CLAUDE, CALL), ("line 2 is in the format openai-chat, the lines before it in claude-code",)
     ),
     "chat behind a session of Codex": (
-        lines(CODEX, CALL), ("line 2 is in the format openai-chat, what before it in codex",)
+        lines(CODEX, CALL), ("line 2 is in the format openai-chat, the lines before it in codex",)
     ),
     "another format far behind the head": (
         lines(*CHAT * 40, CALL, BLOCKS),
-        ("line 82 is in the format anthropic, what before it in openai-chat",),
+        ("line 82 is in the format anthropic, the lines before it in openai-chat",),
     ),
     "a fault far behind the head": (
         lines(*CHAT * 400, {"role": "user", "content": 7}), ("line 801: ", "content")

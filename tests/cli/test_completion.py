@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from click.shell_completion import ShellComplete
 
-from memman.cli.app import memman
-from memman.cli.app import COMMANDS
+from memman.cli.app import COMMANDS, memman
 
 
 def completed(*words: str) -> list[str]:

@@ -259,7 +259,7 @@ def test_reading_a_url_makes_no_database(tmp_path: Path, command: Command) -> No
     for name in ("sessions", "stats", "export"):
         result = command(name, url_of(tmp_path / "none.db"))
         assert result.exit_code == 3
-        assert "there is not a database at" in result.stderr
+        assert "there is no database at" in result.stderr
     assert not list(tmp_path.iterdir())
 
 

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from memman.cli.files import File
-from memman.cli.errors import UnreadableError
 from memman.cli.demo import bundled_log
+from memman.cli.errors import UnreadableError
+from memman.cli.files import File
 from memman.cli.logs import log_in
 
 USER = {"role": "user", "content": "hello"}
@@ -105,8 +105,8 @@ def test_the_bundled_log_is_openai_chat():
         ),
         ("{}", "it has nothing"),
         ("[1, 2]", "must be a dict"),
-        ('[{"by": "human", "said": "x"}]', "no known format"),
-        ("Dear all,\nplease find", "no known format"),
+        ('[{"by": "human", "said": "x"}]', "unknown format"),
+        ("Dear all,\nplease find", "unknown format"),
         ('{"messages": [1]}\n{"messages": [2]}', "2 conversations"),
         ('{"format": "memman-session", "log": []}', "memman show"),
         (

@@ -15,7 +15,7 @@ def rows(result):
 
 def test_every_added_entry_is_listed_with_where_it_is_now(command, demo_file):
     result = command("show", demo_file)
-    assert (result.exit_code, len(rows(result))) == (0, 318)
+    assert (result.exit_code, len(rows(result))) == (0, 330)
     assert "in summary #" in result.stdout
     assert "pinned" in rows(result)[0]
     assert "330 of 330 entries" in result.stderr

@@ -11,8 +11,7 @@ from click.testing import CliRunner
 
 from memman import MemoryManager
 from memman.cli import errors
-from memman.cli.app import memman
-from memman.cli.app import COMMANDS
+from memman.cli.app import COMMANDS, memman
 from tests.docs.pages import DOCS, code, table
 
 PAGE = "reference/command.md"

@@ -14,8 +14,7 @@ from jsonschema import Draft202012Validator
 
 from memman import MemoryManager
 from memman.cli import answers
-from memman.cli.app import memman
-from memman.cli.app import COMMANDS
+from memman.cli.app import COMMANDS, memman
 from scripts.schemas import ANSWERS, file_content, schemas
 from tests.docs.pages import DOCS, links
 
