@@ -18,7 +18,7 @@ SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 IN_WORDS = frozenset(
     {
         "docs/test_come_from.py",
-        "session/test_compressing.py",
+        "session/test_compressor.py",
         "session/test_faults.py",
         "test_parity_reference.py",
         "test_requirements.py",

@@ -26,7 +26,7 @@ import memman
 from memman import AsyncMemoryManager, MemmanError, MemoryConfig, MemoryManager, events
 from memman.log import History
 from memman.records import Added, Compressed, Record
-from memman.session import compressing
+from memman.session import compressor
 from memman.stores import MemoryStore
 from memman.testing import FakeClock, record_events, sequential_ids
 from tests.examples import examples
@@ -643,7 +643,7 @@ def test_after_an_interruption_before_its_first_step_a_compression_may_run(monke
     memory = MemoryManager(config=CONFIG, counter=words, summarizer=lambda prompt: "short")
     for number in range(9):
         memory.add_user_message(SESSION, f"{number} " + "word " * 20)
-    real = compressing._compressing
+    real = compressor._compressing
 
     class StruckBehind:
         get, reset = real.get, real.reset
@@ -653,7 +653,7 @@ def test_after_an_interruption_before_its_first_step_a_compression_may_run(monke
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(compressing, "_compressing", StruckBehind())
+        patch.setattr(compressor, "_compressing", StruckBehind())
         with pytest.raises(KeyboardInterrupt):
             memory.compress(SESSION, target_tokens=60)
     assert memory.compress(SESSION, target_tokens=60).compression_id

@@ -66,7 +66,8 @@ from memman.formats.rules import check
 from memman.log import History, LogState
 from memman.protocols import Appended
 from memman.records import Added, Compressed, Record, encode
-from memman.session.compressing import Compressing
+from memman.session.compressor import Compressor
+from memman.session.log import SessionLog
 from memman.stores import MemoryStore, SQLiteStore, sqlite_tables
 from memman.testing import FakeClock, record_events, sequential_ids
 from memman.window import WindowItem
@@ -1051,35 +1052,35 @@ def test_the_laws_catch_a_store(
 
 @pytest.mark.long
 def test_the_laws_catch_a_session_that_commits_the_window_of_its_plan(monkeypatch):
-    real_view, real_commit = Compressing._view, Compressing._commit
+    real_input, real_commit = Compressor._input, SessionLog.commit
     planned: dict[int, LogState] = {}
 
-    def view(session: Compressing, *args: Any, **keywords: Any) -> Any:
-        planned[id(session)] = session._state.copy()
-        return real_view(session, *args, **keywords)
+    def planned_input(compressor: Compressor, *args: Any) -> Any:
+        planned[id(compressor._log)] = compressor._log._state.copy()
+        return real_input(compressor, *args)
 
-    async def commit(session: Compressing, record: Record, state: LogState) -> None:
+    async def commit(log: SessionLog, record: Record, state: LogState) -> None:
         if isinstance(record, Compressed):
-            state = planned[id(session)]
-            state.apply(session._window.head + 1, record)
-        await real_commit(session, record, state)
+            state = planned[id(log)]
+            state.apply(log.window.head + 1, record)
+        await real_commit(log, record, state)
 
-    monkeypatch.setattr(Compressing, "_view", view)
-    monkeypatch.setattr(Compressing, "_commit", commit)
+    monkeypatch.setattr(Compressor, "_input", planned_input)
+    monkeypatch.setattr(SessionLog, "commit", commit)
     with pytest.raises((AssertionError, MemmanError, IndexError)):
         run_state_machine_as_test(MeddledLaws, settings=HUNT)
 
 
 @pytest.mark.long
 def test_the_laws_catch_a_summary_that_lands_on_whatever_is_left_of_its_plan(monkeypatch):
-    real_after = Compressing._after
+    real_after = SessionLog.after
 
-    def landed(session: Compressing, record: Record, *unfoldings: Any) -> LogState:
+    def landed(log: SessionLog, record: Record, *unfoldings: Any) -> LogState:
         try:
-            return real_after(session, record, *unfoldings)
+            return real_after(log, record, *unfoldings)
         except Refused:
             assert isinstance(record, Compressed)
-        seq, window = session._window.head + 1, session._window.copy()
+        seq, window = log.window.head + 1, log.window.copy()
         window.remove(name for item in record.replacements for name in item.ids)
         made = [
             WindowItem(msgspec.structs.replace(item.entry, seq=seq), number - 1_000,
@@ -1088,8 +1089,8 @@ def test_the_laws_catch_a_summary_that_lands_on_whatever_is_left_of_its_plan(mon
             if item.entry is not None
         ]  # fmt: skip
         window.replace(0, 0, made)
-        return LogState(window, session._totals.after(seq, record))
+        return LogState(window, log.totals.after(seq, record))
 
-    monkeypatch.setattr(Compressing, "_after", landed)
+    monkeypatch.setattr(SessionLog, "after", landed)
     with pytest.raises((AssertionError, MemmanError, IndexError)):
         run_state_machine_as_test(MeddledLaws, settings=HUNT)

@@ -245,4 +245,4 @@ def test_what_is_kept_of_unloaded_sessions_is_bounded() -> None:
     for number in range(1_100):
         for part in range(4):
             memory.add_user_message(f"s{number}", f"{part} " + "word " * 30)
-    assert len(memory._core.sessions._paces) == 1_000
+    assert len(memory._core.sessions._backoffs) == 1_000

@@ -51,8 +51,16 @@ from memman.formats.streams import whole
 from memman.protocols import FeedItem, SummarizeCallback, Summarizer
 from memman.records import UsageReported
 from memman.results import Context, OverflowResult, SessionStats, Summary
-from memman.session import Feed, Following, Importing, OnConflict, Session, Wanted
+from memman.session import (
+    CompressionRequest,
+    Feed,
+    Following,
+    Importing,
+    OnConflict,
+    Session,
+)
 from memman.session.context import ContextRequest
+from memman.session.exporter import export_archive
 from memman.signals import Subscription
 
 logger = logging.getLogger("memman")
@@ -348,8 +356,8 @@ class ManagerMethods:
         """
         check_goal(target_tokens, focus, summarize)
         focus = self._core.shared.redacted_focus(focus)
-        wanted = Wanted(target_tokens=target_tokens, focus=focus, summarize=summarize)
-        return await (await self._core.sessions.known(session_id)).compress(wanted)
+        request = CompressionRequest(target_tokens=target_tokens, focus=focus, summarize=summarize)
+        return await (await self._core.sessions.known(session_id)).compressor.compress(request)
 
     async def plan_compression(
         self,
@@ -362,8 +370,8 @@ class ManagerMethods:
         """What `compress` would do, entry by entry. Asks no summarizer and changes nothing."""
         check_goal(target_tokens, focus, summarize)
         focus = self._core.shared.redacted_focus(focus)
-        wanted = Wanted(target_tokens=target_tokens, focus=focus, summarize=summarize)
-        return await (await self._core.sessions.known(session_id)).plan(wanted)
+        request = CompressionRequest(target_tokens=target_tokens, focus=focus, summarize=summarize)
+        return await (await self._core.sessions.known(session_id)).compressor.plan(request)
 
     async def undo_compression(self, session_id: str, compression_id: str | None = None) -> str:
         """Takes a compression back, the latest by default, and returns its id.
@@ -622,7 +630,7 @@ class ManagerMethods:
         """
         session = await self._core.sessions.known(session_id)
         with _typed(to):
-            return await session.export_archive(to, packing)
+            return await export_archive(session.id, self._core.shared, to, packing)
 
     async def import_archive(
         self,

@@ -161,9 +161,9 @@ class Core:
         before = self.shared.config
         self._check_change(before, config, config)
         for session in self.sessions:
-            fault = self._fault_with(session.settings, config)
+            fault = self._fault_with(session.log.totals.settings, config)
             # What did not work before, as a stored setting that names what is not here, is no reason.
-            if fault is not None and self._fault_with(session.settings, before) is None:
+            if fault is not None and self._fault_with(session.log.totals.settings, before) is None:
                 whose = f"with what session {session.id!r} has set"
                 raise ConfigError(f"{whose}: {fault}") from fault
         self.shared.configure(config)

@@ -1,13 +1,14 @@
-"""When a session's summarizer may be asked and its strategy be run: after a failure later."""
+"""When a session's summarizer may be called and its strategy run again after a failure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 import msgspec
 
+from memman.circuit_breaker import CircuitBreaker, Pause
 from memman.compression import FinishedParts, Step
 from memman.config import Budget
 from memman.display import without_message
@@ -15,18 +16,16 @@ from memman.display import without_message
 FIRST_PAUSE: Final = timedelta(seconds=15)  # a limit per minute is often free again after that
 LONGEST_PAUSE: Final = timedelta(minutes=5)  # so that a summarizer that is back is noticed soon
 FAILURES_TO_OPEN: Final = 3
-ASIDE: Final = timedelta(seconds=1)  # between looks whether another worker still pays
-_LEFT_ALONE: Final = "the summarizer is left alone"
 LEAST_GAIN: Final = 0.1  # of the window: with less, the next call comes before much is new
+_YIELD: Final = timedelta(seconds=1)  # between two looks whether another worker still pays
+_SUMMARIZER_PAUSES: Final = "the summarizer is left alone"
 
 Progress = tuple[int, int]
-"""How much a session was given so far: tokens and entries."""
+"""How much was added to a session so far: tokens and entries."""
 
 
 class Rest(msgspec.Struct, frozen=True):
-    """Until when something rests, and why: `what` says it in words; `failures` in a row, the last for
-    `reason`.
-    """
+    """A pause after failures: what pauses (in words), how many failures in a row, why, until when."""
 
     what: str
     failures: int
@@ -36,7 +35,7 @@ class Rest(msgspec.Struct, frozen=True):
 
     @property
     def open(self) -> bool:
-        """Whether the breaker is open: not even a compression by hand asks before `until`."""
+        """Whether the breaker is open: not even a compression by hand calls before `until`."""
         return self.failures >= FAILURES_TO_OPEN
 
     def __str__(self) -> str:
@@ -55,146 +54,166 @@ class Rest(msgspec.Struct, frozen=True):
         sooner = "" if self.open else " or until much is new"
         return f"{self.what} until {until}{sooner}{times} ({reason})"
 
-    def lasts(self, clock: Callable[[], datetime]) -> bool:
-        """Whether it lasts now. A clock that went back ends it."""
-        return self.since <= clock() < self.until
-
-
-def _longer(what: str, before: Rest | None, now: datetime, reason: str) -> Rest:
-    """The rest after one more failure in a row."""
-    failures = before.failures + 1 if before is not None else 1
-    pause = min(FIRST_PAUSE * 2 ** min(failures - 1, 10), LONGEST_PAUSE)
-    return Rest(what, failures, reason, now, now + pause)
-
 
 class Backoff:
-    """What one session knows of its summarizer and strategy, in this process: also after it was unloaded.
+    """The failures of one session's summarizer and strategy, in this process. It survives an eviction.
 
-    After a failure nobody asks for 15 s, after the next one for 30 s, and so on up to 5 minutes. The
-    first two pauses end too when a room is filled with what the summarizer has not seen, or by hand;
-    from the third failure in a row on only time ends one. A compression that gained less than a tenth
-    of the window is such a failure; a call that could not be made is none, and is put off for 15 s. A
-    good answer ends it all. So it is, by itself, with a strategy whose stage failed, or for which
-    `redact` did: an add does not run it, and only a compression by hand always does.
+    After a failure the summarizer is not called for 15 s, after the next one for 30 s, and so on up to
+    5 minutes. The first two pauses also end when enough was added, or by hand; later ones end by time
+    only. A compression that gained less than a tenth of the window counts as a failure. A call that could
+    not be made counts as none and is put off for 15 s. The same holds for a strategy if a stage or
+    `redact` failed: no add runs it during a pause, and a compression by hand always does.
     """
 
     __slots__ = (
-        "_answered_at", "_aside_at", "_begun_at", "_broken", "_broken_at", "_counted", "_failed_at",
-        "_rest", "_stages", "_summarizer", "last", "left_at", "parts", "tried_at", "wordy",
+        "_answered_at", "_began_at", "_calls", "_failed_at", "_failure", "_left_at", "_prepared_at",
+        "_stages", "_stages_failed_at", "_stages_pause", "_strategy", "_summarizer", "_yielded_at",
+        "last_reason", "parts", "truncates",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self._summarizer: object = None
-        self._begun_at: Progress = (0, 0)
+        self._calls = _breaker()
+        self._began_at: Progress = (0, 0)  # the plan
+        self._failure: Rest | None = None  # of this plan
         self._answered_at: Progress | None = None
         self._failed_at: Progress | None = None
-        self._rest: Rest | None = None
+        self._strategy = _breaker()
         self._stages: Sequence[Step] = ()  # those that failed
-        self._broken: Rest | None = None
-        self._broken_at: Progress | None = None
-        self._aside_at: datetime | None = None
-        self._counted = False
-        self.wordy = False  # its last summary was too long, also when it was asked again
-        self.parts = FinishedParts()  # of summaries that came to nothing
-        self.last = ""  # what the last compression said of itself
-        self.tried_at: Progress | None = None  # where preparing in the background came to nothing
-        self.left_at: Progress = (0, 0)  # where the session was when it was unloaded
+        self._stages_pause = ""  # what pauses because of them
+        self._stages_failed_at: Progress | None = None
+        self._prepared_at: Progress | None = None  # in the background, to no avail
+        self._yielded_at: datetime | None = None
+        self._left_at: Progress = (0, 0)
+        self.truncates = False  # its last summary was too long even after a second request
+        self.parts = FinishedParts()  # of summaries that failed as a whole
+        self.last_reason = ""  # of the last compression's result
+
+    # ------------------------------------------------------------ the summarizer
 
     def begin(self, summarizer: object, progress: Progress) -> None:
-        """A plan begins; however many of its calls fail, it fails once. Another summarizer is fresh."""
-        self._counted, self._begun_at = False, progress
+        """Begin a plan: its failing calls count as one failure. Another summarizer starts afresh."""
+        self._failure, self._began_at = None, progress
         if summarizer is not self._summarizer:
-            self._summarizer, self._rest, self._answered_at = summarizer, None, None
-            self.wordy = False
+            self._summarizer, self._answered_at = summarizer, None
+            self._calls.record_success()
+            self.truncates = False
             self.parts.clear()
 
     def knows(self, summarizer: object) -> bool:
-        """Whether what is noted here is of this summarizer, and not of one that it has replaced."""
+        """Whether the failures are those of this summarizer."""
         return summarizer is self._summarizer
 
-    def failed(self, now: datetime, reason: str) -> Rest:
-        """The summarizer gave nothing that could be used."""
-        before = self._rest
-        if self._counted and before is not None:
-            return before
-        self._counted, self._failed_at = True, self._begun_at
-        self._rest = _longer(_LEFT_ALONE, before, now, reason)
-        return self._rest
+    def record_failure(self, now: datetime, reason: str) -> Rest:
+        """Count a plan for which the summarizer gave nothing useful."""
+        if self._failure is None:
+            pause = self._calls.record_failure(now.timestamp(), reason)
+            assert pause is not None  # noqa: S101 - no failure is tolerated
+            self._failure, self._failed_at = _rest(_SUMMARIZER_PAUSES, pause), self._began_at
+        return self._failure
 
-    def put_off(self, now: datetime, reason: str) -> Rest:
-        """It could not be called, which is no failure; trying so with every add would be for nothing."""
-        before = self._rest
-        if self._counted and before is not None:
-            return before
-        failures = before.failures if before is not None else 0
-        self._counted, self._failed_at = True, self._begun_at
-        self._rest = Rest(_LEFT_ALONE, failures, reason, now, now + FIRST_PAUSE)
-        return self._rest
+    def postpone(self, now: datetime, reason: str) -> Rest:
+        """Put off the next call because one could not be made; that is not a failure."""
+        if self._failure is None:
+            pause = self._calls.postpone(now.timestamp(), reason)
+            self._failure, self._failed_at = _rest(_SUMMARIZER_PAUSES, pause), self._began_at
+        return self._failure
 
-    def answered(self, gain: float, now: datetime) -> Rest | None:
-        """A summary was taken that makes the window smaller by `gain`; a rest if that is too little."""
-        if self._counted:
+    def record_summary(self, gain: float, now: datetime) -> Rest | None:
+        """Close the breaker after a summary that makes the window smaller by `gain`, if that is enough."""
+        if self._failure is not None:
             return None
-        self._answered_at = self._begun_at
+        self._answered_at = self._began_at
         if gain < LEAST_GAIN:
-            return self.failed(
-                now, f"the compression gained {gain:.0%}, less than {LEAST_GAIN:.0%}"
-            )
-        self._rest = None
+            reason = f"the compression gained {gain:.0%}, less than {LEAST_GAIN:.0%}"
+            return self.record_failure(now, reason)
+        self._calls.record_success()
         return None
 
-    def step_aside(self, now: datetime) -> None:
-        """Another worker has the session's lease: planning again with every add would be for nothing."""
-        self._aside_at = now
+    def record_length(self, *, truncated: bool) -> None:
+        """Note whether the last summary had to be cut."""
+        self.truncates = truncated
 
-    def is_aside(self, clock: Callable[[], datetime]) -> bool:
-        """Whether that was less than a second ago. A clock that went back ends it."""
-        since = self._aside_at
-        return since is not None and since <= clock() < since + ASIDE
+    def rest(self, now: datetime) -> Rest | None:
+        """Return the summarizer's pause in effect."""
+        pause = self._calls.pause(now.timestamp())
+        return None if pause is None else _rest(_SUMMARIZER_PAUSES, pause)
 
-    def rest(self, clock: Callable[[], datetime]) -> Rest | None:
-        """The summarizer's rest that lasts now."""
-        rest = self._rest
-        return rest if rest is not None and rest.lasts(clock) else None
+    def failed_recently(self, progress: Progress, budget: Budget) -> bool:
+        """Whether too little was added since the last failure to call again."""
+        return _is_recent(self._failed_at, progress, budget)
 
-    def stages_failed(
+    def answered_recently(self, progress: Progress, budget: Budget) -> bool:
+        """Whether too little was added since the last good answer to call again."""
+        return _is_recent(self._answered_at, progress, budget)
+
+    # ------------------------------------------------------------ the strategy
+
+    def record_stage_failure(
         self, what: str, stages: Sequence[Step], now: datetime, reason: str, progress: Progress
-    ) -> Rest:
-        """The strategy came to no end, by the fault of a stage or of `redact`; `what` rests."""
-        before = self._broken if stages == self._stages else None
-        self._stages, self._broken_at = stages, progress
-        self._broken = _longer(what, before, now, reason)
-        return self._broken
+    ) -> None:
+        """Count a strategy that failed, by the fault of a stage or of `redact`; `what` pauses."""
+        if stages != self._stages:
+            self._strategy.record_success()
+        self._stages, self._stages_pause, self._stages_failed_at = stages, what, progress
+        self._strategy.record_failure(now.timestamp(), reason)
 
-    def stages_ran(self) -> None:
-        """The strategy came to its end."""
-        self._stages, self._broken, self._broken_at = (), None, None
+    def record_stages(self) -> None:
+        """Close the breaker of the strategy: it ran to its end."""
+        self._stages, self._stages_failed_at = (), None
+        self._strategy.record_success()
 
     def stages_rest(
-        self,
-        stages: Sequence[Step],
-        clock: Callable[[], datetime],
-        progress: Progress,
-        budget: Budget,
+        self, stages: Sequence[Step], now: datetime, progress: Progress, budget: Budget
     ) -> Rest | None:
-        """The rest of these stages that lasts now; another strategy has none."""
-        rest = self._broken
-        if rest is None or stages != self._stages or not rest.lasts(clock):
+        """Return the pause in effect of these stages; another strategy has none."""
+        pause = self._strategy.pause(now.timestamp()) if stages == self._stages else None
+        if pause is None:
             return None
-        return rest if rest.open or _lately(self._broken_at, progress, budget) else None
+        rest = _rest(self._stages_pause, pause)
+        return rest if rest.open or _is_recent(self._stages_failed_at, progress, budget) else None
 
-    def failed_lately(self, progress: Progress, budget: Budget) -> bool:
-        """Whether too little was added since the last failure for another conversation."""
-        return _lately(self._failed_at, progress, budget)
+    # ------------------------------------------------------------ other workers, background, eviction
 
-    def asked_lately(self, progress: Progress, budget: Budget) -> bool:
-        """Whether too little was added since the last good answer to ask for another."""
-        return _lately(self._answered_at, progress, budget)
+    def yield_to_other(self, now: datetime) -> None:
+        """Plan no more for a second: another worker has the session's lease."""
+        self._yielded_at = now
 
-    def tried_lately(self, progress: Progress, budget: Budget) -> bool:
-        """Whether too little was added since preparing came to nothing to try it again."""
-        return _lately(self.tried_at, progress, budget)
+    def has_yielded(self, now: datetime) -> bool:
+        """Whether that second lasts. A clock that went back ends it."""
+        since = self._yielded_at
+        return since is not None and since <= now < since + _YIELD
+
+    def record_futile(self, progress: Progress) -> None:
+        """Note that a compression in the background changed nothing."""
+        self._prepared_at = progress
+
+    def was_futile_recently(self, progress: Progress, budget: Budget) -> bool:
+        """Whether too little was added since then to prepare a compression again."""
+        return _is_recent(self._prepared_at, progress, budget)
+
+    def record_reason(self, reason: str) -> None:
+        """Keep the reason of the last compression's result."""
+        self.last_reason = reason
+
+    def leave(self, progress: Progress) -> None:
+        """Note the session's progress when it is evicted."""
+        self._left_at = progress
+
+    @property
+    def left_at(self) -> Progress:
+        """The session's progress when it was evicted."""
+        return self._left_at
 
 
-def _lately(before: Progress | None, now: Progress, budget: Budget) -> bool:
+def _breaker() -> CircuitBreaker:
+    return CircuitBreaker(FIRST_PAUSE.total_seconds(), LONGEST_PAUSE.total_seconds())
+
+
+def _rest(what: str, pause: Pause) -> Rest:
+    since, until = (datetime.fromtimestamp(at, UTC) for at in (pause.since, pause.until))
+    return Rest(what, pause.failures, pause.reason, since, until)
+
+
+def _is_recent(before: Progress | None, now: Progress, budget: Budget) -> bool:
     return before is not None and not budget.fills_room(now[0] - before[0], now[1] - before[1])

@@ -12,14 +12,14 @@ from memman.entries import check_id
 from memman.errors import StoreError
 from memman.forks import renew_in_child
 from memman.session.backoff import Backoff
-from memman.session.live import no_session
+from memman.session.log import no_session
 from memman.session.session import Session
 from memman.session.shared import Shared
 from memman.session.store import CLOSED
 
 _LOOK_EVERY = 32  # openings: the windows grow in between, and adding up their sizes takes a while
 _ROOM = 10  # a tenth below a limit: sorting by last use is not done for each one that comes
-_MOST_PACES = 1_000  # some hundred bytes each, of sessions whose summarizer was asked
+_MOST_BACKOFFS = 1_000  # some hundred bytes each, of sessions whose summarizer was asked
 
 
 class SessionCache:
@@ -44,7 +44,7 @@ class SessionCache:
         # Unloaded, and in use.
         self._left: WeakValueDictionary[str, Session] = WeakValueDictionary()
         self._moving = threading.Lock()  # from one to the other
-        self._paces: OrderedDict[str, Backoff] = OrderedDict()  # of sessions that were unloaded
+        self._backoffs: OrderedDict[str, Backoff] = OrderedDict()  # of sessions that were unloaded
 
     def forget(self) -> None:
         """Gives out none of those that are live any more; who is in the middle of something has his own."""
@@ -63,7 +63,7 @@ class SessionCache:
             session = self._live[session_id]
         except (KeyError, TypeError):  # what cannot be a key is no id, which is said elsewhere
             return None
-        session.used = self._shared.moment()
+        session.touch(self._shared.moment())
         return session
 
     def named(self, session_id: str) -> Session:
@@ -104,18 +104,18 @@ class SessionCache:
             raise StoreError(CLOSED)
         session = self._entered(session_id)
         self._openings += 1
-        session.used = self._shared.moment()
+        session.touch(self._shared.moment())
         self._make_room(session)
         return session
 
     def _entered(self, session_id: str) -> Session:
         with self._moving:
             session = self._live.get(session_id) or self._left.get(session_id)
-            pace = self._paces.pop(session_id, None)
+            backoff = self._backoffs.pop(session_id, None)
             if session is None:
                 session = Session(session_id, self._shared)
-                if pace is not None:
-                    session.resume(pace)
+                if backoff is not None:
+                    session.resume(backoff)
             self._live[session_id] = session
             self._left.pop(session_id, None)
         return session
@@ -126,29 +126,27 @@ class SessionCache:
         too_many = most is not None and len(self._live) > most
         if not too_many and self._openings % _LOOK_EVERY:
             return
-        ranked = sorted(self, key=lambda session: session.used)
+        ranked = sorted(self, key=lambda session: session.used_at)
         surplus = len(ranked) - most + most // _ROOM if most is not None and too_many else 0
-        excess = _excess(sum(session.held_bytes for session in ranked), config.max_live_bytes)
+        excess = _excess(sum(session.log.held_bytes for session in ranked), config.max_live_bytes)
         ttl = config.session_ttl
         for session in ranked:
-            stale = ttl is not None and opened.used - session.used > ttl
+            stale = ttl is not None and opened.used_at - session.used_at > ttl
             if surplus <= 0 and excess <= 0 and not stale:
                 break
-            if session is opened or not session.idle:
+            if session is opened or not session.is_idle:
                 continue
-            surplus, excess = surplus - 1, excess - session.held_bytes
+            surplus, excess = surplus - 1, excess - session.log.held_bytes
             self._unload(session, opened)
 
     def _unload(self, session: Session, opened: Session) -> None:
         with self._moving:
             self._left[session.id] = session
             self._live.pop(session.id, None)
-        pace = session.leave()
-        if pace is not None:
-            self._paces[session.id] = pace
-            if len(self._paces) > _MOST_PACES:
-                self._paces.popitem(last=False)
-        opened.notice(events.SessionEvicted(session_id=session.id))
+        self._backoffs[session.id] = session.leave()
+        if len(self._backoffs) > _MOST_BACKOFFS:
+            self._backoffs.popitem(last=False)
+        opened.outbox.notify(events.SessionEvicted(session_id=session.id))
 
 
 def _excess(held: int, most: int | None) -> int:

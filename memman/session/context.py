@@ -1,4 +1,4 @@
-"""ContextBuilder of one session: the window rendered, priced, trimmed in a copy where it does not fit."""
+"""Building the contexts of one session: render and price the window, trim a copy if it does not fit."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from memman import events
 from memman.compression import (
     TRIM,
     TRIM_ALL,
@@ -21,14 +22,17 @@ from memman.compression import (
     view_of,
 )
 from memman.config import Budget, MemoryConfig, lowered, resolve_budget
-from memman.counting import TokenCounter, framing_in, model_key
+from memman.counting import CountFailure, TokenCounter, framing_in, learn, model_key
 from memman.entries import Accuracy, Entry
 from memman.errors import BudgetExceeded, InvalidInput
 from memman.formats import Rendering, prompt_in
 from memman.protocols import Format
-from memman.records import Replacement
+from memman.records import Replacement, UsageReported
 from memman.results import Context
-from memman.session.shared import ResolvedConfig, Shared
+from memman.session.calibration import ProviderCount
+from memman.session.log import SessionLog
+from memman.session.outbox import Outbox
+from memman.session.shared import Remote, Shared
 from memman.window import Exchange, Window, WindowItem
 
 logger = logging.getLogger("memman")
@@ -40,7 +44,6 @@ _FEW = 8  # entries that are listed one by one
 # By how much a figure may be off: that of an exact tokenizer by framing, tools and images; an estimate
 # by what nine in ten recorded requests were (docs/explanation/counts.md).
 _OWN_ERROR: dict[Accuracy, float] = {"high": 0.03, "medium": 0.1, "low": 0.3}
-Beyond = Callable[[int, int, str | None], int]
 
 
 class Priced(msgspec.Struct, frozen=True, gc=False):
@@ -76,7 +79,7 @@ class _Built(msgspec.Struct, frozen=True, gc=False):
 
     head: int
     epoch: int
-    asked: ContextRequest
+    request: ContextRequest
     context: Context
     messages: list[dict[str, Any]]
     model: str | None
@@ -86,7 +89,7 @@ class _Built(msgspec.Struct, frozen=True, gc=False):
     def priced(self) -> Priced:
         """What of it a report is held against."""
         estimated = self.context.tokens.tokens
-        whole = not self.context.trimmed and self.asked.format != "text"
+        whole = not self.context.trimmed and self.request.format != "text"
         return Priced(estimated, estimated - self.reserved, whole)
 
 
@@ -111,149 +114,260 @@ class _Framing(msgspec.Struct, frozen=True, gc=False):
 
 
 class ContextBuilder:
-    """Builds a session's contexts and remembers the last one, and its rendering in each format.
-
-    `_before` is the last one as long as nothing has outdated it, `_sent` the last one in any case: with
-    that the next one's `unchanged_prefix` is found. `_around` is what the last one had around its entries.
-    """
+    """Builds a session's contexts. It keeps the last one, and a rendering of the window in each format."""
 
     __slots__ = (
-        "_around", "_before", "_framing", "_left_out", "_nonce", "_priced", "_renderings", "_sent",
-        "_shared",
+        "_around", "_before", "_counter", "_fell_back", "_framing", "_generation", "_left_out", "_log",
+        "_nonce", "_outbox", "_priced", "_renderings", "_resolved", "_sent", "_shared",
     )  # fmt: skip
 
-    def __init__(self, shared: Shared, nonce: str) -> None:
+    def __init__(self, shared: Shared, log: SessionLog, outbox: Outbox) -> None:
         self._shared = shared
+        self._log = log
+        self._outbox = outbox
+        self._fell_back = ""  # the kind of failure of the last remote count, if it failed
+        self._resolved = log.resolved
+        self._generation, self._counter = log.generation, log.resolved.counter
+        self._begin("")
+
+    def _begin(self, nonce: str) -> None:
+        """Start without an earlier context, for the session with this nonce."""
         self._nonce = nonce
         self._renderings: dict[str, Rendering] = {}
-        self._before: _Built | None = None
-        self._sent: _Built | None = None
-        self._priced: dict[str, Priced] = {}  # the last context of each model but the newest one's
+        self._before: _Built | None = None  # the last context, unless it is outdated
+        self._sent: _Built | None = None  # the last one in any case, for `unchanged_prefix`
+        self._priced: dict[str, Priced] = {}  # the last context of each other model
         self._left_out: tuple[Context, int] | None = None
-        self._around: _Around | None = None
+        self._around: _Around | None = None  # what the last context had around its entries
         self._framing = _Framing(-1, 0, 0.0)
 
-    def forget(self) -> None:
-        """Lets go of everything that was made of a window that is no more."""
-        self._renderings = {}
-        self.outdate()
+    def _follow(self) -> None:
+        """Drop what was made of another session, window or settings than the log's."""
+        log = self._log
+        if log.totals.nonce != self._nonce:
+            self._begin(log.totals.nonce)
+        if log.generation != self._generation or log.resolved.counter is not self._counter:
+            self._generation, self._counter = log.generation, log.resolved.counter
+            self._renderings = {}
+            self._outdate()
+        if log.resolved is not self._resolved:
+            self._resolved = log.resolved
+            self._outdate()
 
-    def outdate(self) -> None:
-        """Lets go of the last contexts: settings have changed."""
+    def _outdate(self) -> None:
         self._before = None
         self._priced = {}
 
-    def priced(self, model: str | None) -> Priced | None:
-        """The last context for a model; where there is none, the last one for any."""
-        last = self._before
-        if last is None or not self._priced or model_key(model) == model_key(last.model):
-            return None if last is None else last.priced
-        return self._priced.get(model_key(model)) or last.priced
+    # ------------------------------------------------------------ questions
 
-    def build(
-        self,
-        asked: ContextRequest,
-        window: Window,
-        settled: ResolvedConfig,
-        beyond: Beyond | None = None,
-    ) -> Context:
-        """The context that is asked for, from memory where nothing has changed.
+    def overhead(self) -> int:
+        """Return the tokens of a request that are in no entry: set, known from the last build, or reported.
 
-        `beyond` says what the provider will count beyond our own figure for a request of a model, None for
-        the session's, given what is set aside anyway; at most half of the budget is kept free for that.
+        The last build's count in full, further ones that were reported up to the headroom.
         """
-        before = self._before
-        if (
-            before is not None
-            and before.head == window.head
-            and before.epoch == window.epoch
-            and before.asked == asked
-        ):
-            return before.context
-        made = self._made(asked, window, settled, beyond)
-        if before is not None and before.model != made.model:
-            self._priced[model_key(before.model)] = before.priced
-        self._before = self._sent = made
-        return made.context
+        log = self._log
+        window, reserved = log.window, log.resolved.config.overhead_tokens
+        around = sum(self.around())
+        if log.calibration.is_empty:
+            return max(reserved, around)
+        unseen = max(0, reserved - around)
+        correction = self._correction(window.tokens + around, unseen, None)
+        return max(around + min(correction, max(unseen, log.resolved.room)), -window.tokens)
 
-    def _made(
-        self, asked: ContextRequest, own: Window, settled: ResolvedConfig, beyond: Beyond | None
-    ) -> _Built:
-        """A context made anew: what stands beside the window priced, and a copy trimmed if it must be."""
-        window, counter, budget = own, settled.counter, settled.budget
-        model, most = settled.config.model, budget.max_tokens
-        if asked.model is not None and asked.model != model:
-            model = asked.model
-            window, counter, budget = self._elsewhere(asked, own, settled)
-        limit = _limit(asked, budget, settled.config, model)
-        rendering = self._renderings.get(asked.format) if window is own else None
-        if rendering is None:
-            rendering = self._begun(asked.format, counter, window is own)
-        rendering.update(window)
-        prompt, defined, unseen = 0, 0, settled.config.overhead_tokens
-        if asked.system or asked.tools:
-            prompt, defined = price_given(asked.system, asked.tools, counter, rendering.format)
-            unseen = max(0, unseen - prompt - defined)
-        trimmed: tuple[Replacement, ...] = ()
-        left_out = 0
-        around = rendering.added + rendering.edges
-        total = window.tokens + around + prompt + defined + unseen
-        if beyond is not None:
-            counted = total - unseen
-            unseen = _aside(unseen, counted, limit, beyond, asked.model)
-            total = counted + unseen
-        if total > limit:
-            beside = prompt + defined + unseen
-            window, rendering, trimmed = self._trimmed(
-                window, counter, rendering, limit, beside, settled
-            )
-            around = rendering.added + rendering.edges
-            left_out = total - (window.tokens + around + beside)
-            total -= left_out
-        if limit <= most and window is own:  # a larger budget is another model's
-            expected = self._expected(own, counter).tokens
-            framing = rendering.added + rendering.edges
-            self._around = _Around(own.epoch, prompt + defined, framing, expected)
-        messages = rendering.messages(asked.system)
-        unchanged = 0
-        if self._sent is not None and self._sent.context.format == asked.format:
-            unchanged = common_prefix(self._sent.messages, messages)
-        context = Context(
-            asked.format, limit, counter.total(total), rendering.system(asked.system), trimmed,
-            unchanged, messages, tuple(window.items), (prompt, defined, unseen, around),
-        )  # fmt: skip
-        if trimmed:
-            self._left_out = context, left_out
-        return _Built(own.head, own.epoch, asked, context, messages, model, unseen)
-
-    def take_left_out(self) -> tuple[Context, int] | None:
-        """Return the context that was trimmed since the last call, and the tokens left out of it."""
-        found, self._left_out = self._left_out, None
-        return found
-
-    def _elsewhere(
-        self, asked: ContextRequest, window: Window, settled: ResolvedConfig
-    ) -> tuple[Window, TokenCounter, Budget]:
-        """The window as another model than the session's has it, the model's counter and its budget."""
-        config = settled.config.updated({"model": asked.model})
-        self._shared.warn_unknown(config)
-        counter = self._shared.counter(config)
-        budget = resolve_budget(config, self._shared.limits(asked.model))
-        return window.priced(counter.recount), counter, budget
-
-    def around(self, window: Window, counter: TokenCounter) -> tuple[int, int]:
+    def around(self) -> tuple[int, int]:
         """Return the tokens that the next context will have around its entries: fixed, and framing.
 
-        System prompt, tools and framing are those of the last context, in full. What was added since is
-        priced by its framing in the manager's format, as is everything before the first context.
+        System prompt, tools and framing are those of the last context, in full. Entries that were added
+        since are priced by their framing in the manager's format, as are all before the first context.
         """
-        expected, last = self._expected(window, counter).tokens, self._around
+        self._follow()
+        window = self._log.window
+        expected, last = self._expected(window, self._log.resolved.counter).tokens, self._around
         if last is None:
             return 0, ceil(expected)
         if last.epoch == window.epoch:
             return last.fixed, last.framing + ceil(max(0.0, expected - last.expected))
         larger = max(1.0, last.framing / last.expected) if last.expected else 1.0
         return last.fixed, ceil(expected * larger)
+
+    def compared(self, report: UsageReported) -> UsageReported:
+        """Return a provider's report with our own figures for the same request, and what it teaches."""
+        self._follow()
+        log = self._log
+        model = report.model or log.resolved.config.model
+        last = self._last_priced(model)
+        estimated = counted = log.window.tokens
+        if last is not None:
+            estimated, counted = last.estimated, last.counted
+        record = msgspec.structs.replace(report, model=model, estimated=estimated, counted=counted)
+        if last is not None and not last.whole:
+            return record  # the report is about another request: it teaches nothing
+        learned = log.calibration.taught_by(record, counted, log.window.epoch)
+        return msgspec.structs.replace(record, learned=learned)
+
+    def _last_priced(self, model: str | None) -> Priced | None:
+        """Return the last context for a model, or the last one for any."""
+        last = self._before
+        if last is None or not self._priced or model_key(model) == model_key(last.model):
+            return None if last is None else last.priced
+        return self._priced.get(model_key(model)) or last.priced
+
+    def _correction(self, counted: int, reserved: int, model: str | None) -> int:
+        """Return what the provider will count in addition, for a model; None is the session's."""
+        log = self._log
+        config, epoch = log.resolved.config, log.window.epoch
+        name = config.model if model is None else model
+        return log.calibration.correction(name, counted, reserved, log.resolved.room, epoch)
+
+    # ------------------------------------------------------------ building
+
+    async def build(self, request: ContextRequest) -> Context:
+        """Return a context of the window as it is, trimmed in a copy if it does not fit."""
+        log = self._log
+        if log.resolved.remote is not None:
+            await self._confirm(request, log.resolved.remote)
+        async with log.lock:
+            await log.prepare(reads_window=True)
+            if not log.window.head:
+                await log.require()
+            context = self._confirmed(request, self.build_unlocked(request))
+            left_out, self._left_out = self._left_out, None
+        if left_out is not None:
+            await self._outbox.emit(_trimmed(log.id, *left_out))
+        return context
+
+    def build_unlocked(self, request: ContextRequest) -> Context:
+        """Return the context of the window as it is; the last one if nothing changed."""
+        self._follow()
+        before, window = self._before, self._log.window
+        if (
+            before is not None
+            and (before.head, before.epoch) == (window.head, window.epoch)
+            and before.request == request
+        ):
+            return before.context
+        built = self._built(request)
+        if before is not None and before.model != built.model:
+            self._priced[model_key(before.model)] = before.priced
+        self._before = self._sent = built
+        return built.context
+
+    def _confirmed(self, request: ContextRequest, context: Context) -> Context:
+        """Return the context with the provider's accuracy, if that counted this very request."""
+        log = self._log
+        known = log.calibration.confirmed
+        if known is None or context.trimmed or not known.is_at(log.window.head, log.window.epoch):
+            return context
+        if request.model not in (None, known.model):
+            return context
+        if (known.system, known.tools) != (request.system, request.tools):
+            return context
+        count = msgspec.structs.replace(known.count, tokens=context.tokens.tokens)
+        return msgspec.structs.replace(context, tokens=count)
+
+    async def _confirm(self, request: ContextRequest, remote: Remote) -> None:
+        """Have the provider count a request if that may decide something; once at a place in the log."""
+        log = self._log
+        async with log.lock:
+            await log.require()
+            head, epoch, model = log.window.head, log.window.epoch, log.resolved.config.model
+            known = log.calibration.confirmed
+            if known is not None and known.is_at(head, epoch):
+                return
+            # A report already includes what a request hides.
+            if log.calibration.knows(model) or request.model not in (None, model):
+                return
+            uncertain = self._uncertain(request, remote.format)
+        if uncertain is None:
+            return
+        answer = await self._shared.runtime.price(remote.counter, uncertain.request)
+        if isinstance(answer, CountFailure):
+            if answer.cached and answer.kind == self._fell_back:
+                return  # known from an earlier call, and emitted then
+            self._fell_back = answer.kind
+            await self._outbox.emit(
+                events.CountFellBack(
+                    session_id=log.id, counter=remote.counter.fingerprint, reason=answer.reason
+                )
+            )
+            return
+        async with log.lock:
+            self._fell_back = ""
+            learned = learn(None, answer.tokens, uncertain.counted, None)
+            log.calibration.confirm(
+                ProviderCount(model, head, epoch, request.system, request.tools, answer, learned)
+            )
+            self._before = self._before and msgspec.structs.replace(self._before, head=-1)
+
+    def _built(self, request: ContextRequest) -> _Built:
+        """Build a context: price system prompt and tools, and trim a copy of the window if it must be."""
+        own, resolved = self._log.window, self._log.resolved
+        window, counter, budget = own, resolved.counter, resolved.budget
+        model, most = resolved.config.model, budget.max_tokens
+        if request.model is not None and request.model != model:
+            model = request.model
+            window, counter, budget = self._for_model(model)
+        limit = _limit(request, budget, resolved.config, model)
+        rendering = self._rendered(request.format, counter, window)
+        prompt, defined, reserved = 0, 0, resolved.config.overhead_tokens
+        if request.system or request.tools:
+            prompt, defined = price_given(request.system, request.tools, counter, rendering.format)
+            reserved = max(0, reserved - prompt - defined)
+        trimmed: tuple[Replacement, ...] = ()
+        left_out = 0
+        around = rendering.added + rendering.edges
+        counted = window.tokens + around + prompt + defined
+        reserved = self._reserved(reserved, counted, limit, request.model)
+        total = counted + reserved
+        if total > limit:
+            fixed = prompt + defined + reserved
+            window, rendering, trimmed = self._trimmed(window, counter, rendering, limit, fixed)
+            around = rendering.added + rendering.edges
+            left_out = total - (window.tokens + around + fixed)
+            total -= left_out
+        if limit <= most and window is own:  # a larger budget is another model's
+            expected = self._expected(own, counter).tokens
+            framing = rendering.added + rendering.edges
+            self._around = _Around(own.epoch, prompt + defined, framing, expected)
+        messages = rendering.messages(request.system)
+        unchanged = 0
+        if self._sent is not None and self._sent.context.format == request.format:
+            unchanged = common_prefix(self._sent.messages, messages)
+        context = Context(
+            request.format, limit, counter.total(total), rendering.system(request.system), trimmed,
+            unchanged, messages, tuple(window.items), (prompt, defined, reserved, around),
+        )  # fmt: skip
+        if trimmed:
+            self._left_out = context, left_out
+        return _Built(own.head, own.epoch, request, context, messages, model, reserved)
+
+    def _reserved(self, reserved: int, counted: int, limit: int, model: str | None) -> int:
+        """Return the tokens of a budget to keep free for what memman does not count, at most half of it.
+
+        Less than nothing if the provider counted less than memman.
+        """
+        if self._log.calibration.is_empty:
+            return reserved
+        return min(self._correction(counted, reserved, model), max(reserved, limit // 2))
+
+    def _rendered(self, form: str, counter: TokenCounter, window: Window) -> Rendering:
+        """Return the window rendered in a format; the session's own is kept."""
+        own = window is self._log.window
+        rendering = self._renderings.get(form) if own else None
+        if rendering is None:
+            rendering = rendering_in(self._shared.format_named(form), counter, self._nonce)
+        if own:
+            self._renderings[form] = rendering
+        rendering.update(window)
+        return rendering
+
+    def _for_model(self, model: str) -> tuple[Window, TokenCounter, Budget]:
+        """Return the window as priced for another model, that model's counter and its budget."""
+        config = self._log.resolved.config.updated({"model": model})
+        self._shared.warn_unknown(config)
+        counter = self._shared.counter(config)
+        budget = resolve_budget(config, self._shared.limits(model))
+        return self._log.window.priced(counter.recount), counter, budget
 
     def _expected(self, window: Window, counter: TokenCounter) -> _Framing:
         """Add up the framing of the window's entries by their type, from where it was last done."""
@@ -270,63 +384,44 @@ class ContextBuilder:
             self._framing = known  # in one step: another thread may do the same
         return known
 
-    def doubt(
-        self,
-        asked: ContextRequest,
-        window: Window,
-        settled: ResolvedConfig,
-        beyond: Beyond | None,
-        form: str,
-    ) -> UncertainCount | None:
-        """The request to have counted, in the format `form`: where our figure is within its own error of
-        the limit or of the trigger. None where no count could change what is done.
+    def _uncertain(self, request: ContextRequest, form: str) -> UncertainCount | None:
+        """Return the request to have counted, in the format `form`; None if its count decides nothing.
+
+        It decides something if our own count is within its error of the limit or of the trigger.
         """
-        counter = settled.counter
-        rendering = self._renderings.get(asked.format) or self._begun(asked.format, counter, True)
-        rendering.update(window)
-        prompt, defined = price_given(asked.system, asked.tools, counter, rendering.format)
+        self._follow()
+        window, resolved = self._log.window, self._log.resolved
+        counter, config, budget = resolved.counter, resolved.config, resolved.budget
+        rendering = self._rendered(request.format, counter, window)
+        prompt, defined = price_given(request.system, request.tools, counter, rendering.format)
         counted = window.tokens + rendering.added + rendering.edges + prompt + defined
-        limit = _limit(asked, settled.budget, settled.config, settled.config.model)
-        least = max(0, settled.config.overhead_tokens - prompt - defined)
-        total = counted + _aside(least, counted, limit, beyond, None)
-        nearest = min(abs(total - limit), abs(total - settled.budget.max_tokens))
+        limit = _limit(request, budget, config, config.model)
+        least = max(0, config.overhead_tokens - prompt - defined)
+        total = counted + self._reserved(least, counted, limit, None)
+        nearest = min(abs(total - limit), abs(total - budget.max_tokens))
         if nearest > total * _OWN_ERROR[counter.accuracy]:
             return None
         try:
             clean = self._redacted(window)
-        except InvalidInput as error:  # a count is never a reason for a context to fail
+        except InvalidInput as error:  # a count is no reason for a context to fail
             logger.warning("%s", error)
             return None
-        kept = self._renderings.get(form) if clean is window else None
-        shown = kept or self._begun(form, counter, clean is window)
-        shown.update(clean)
-        request = {
-            "model": settled.config.model,
-            "messages": msgspec.to_builtins(shown.messages(asked.system)),
-            "system": shown.system(asked.system),
-            "tools": msgspec.json.decode(asked.tools) if asked.tools else [],
+        shown = self._rendered(form, counter, clean)
+        content = {
+            "model": config.model,
+            "messages": msgspec.to_builtins(shown.messages(request.system)),
+            "system": shown.system(request.system),
+            "tools": msgspec.json.decode(request.tools) if request.tools else [],
         }
-        return UncertainCount(request, counted)
+        return UncertainCount(content, counted)
 
     def _redacted(self, window: Window) -> Window:
-        """The window with `redact` applied again: what another manager wrote was not redacted here."""
+        """Return the window with `redact` applied again: another manager may have written entries."""
         if self._shared.redact is None:
             return window
         clean = partial(self._shared.redacted, outcome="the provider was not asked for a count")
-        items = [_copied(slot, slot.tokens, clean(slot.entry)) for slot in window.items]
+        items = [msgspec.structs.replace(item, entry=clean(item.entry)) for item in window.items]
         return Window(items, window.head, window.epoch)
-
-    def reprice(self) -> None:
-        """Builds the next context anew, though nothing was added."""
-        if self._before is not None:
-            self._before = msgspec.structs.replace(self._before, head=-1)
-
-    def _begun(self, form: str, counter: TokenCounter, own: bool) -> Rendering:
-        """An empty rendering in a format; the session's own is kept."""
-        rendering = rendering_in(self._shared.format_named(form), counter, self._nonce)
-        if own:
-            self._renderings[form] = rendering
-        return rendering
 
     def _trimmed(
         self,
@@ -334,23 +429,23 @@ class ContextBuilder:
         counter: TokenCounter,
         rendering: Rendering,
         limit: int,
-        beside: int,
-        settled: ResolvedConfig,
+        fixed: int,
     ) -> tuple[Window, Rendering, tuple[Replacement, ...]]:
-        """A copy of the window that fits, rendered; `BudgetExceeded` when what must stay does not.
+        """Return a copy of the window that fits, rendered. Raises `BudgetExceeded` if none does.
 
-        With a strategy without steps (the preset `buffer`) everything must stay.
+        With a strategy without steps (the preset `buffer`) every entry must stay.
         """
-        if not settled.stages:
-            total = window.tokens + rendering.added + rendering.edges + beside
-            raise _exceeded(total, limit, window, beside)
+        resolved = self._log.resolved
+        if not resolved.stages:
+            total = window.tokens + rendering.added + rendering.edges + fixed
+            raise _exceeded(total, limit, window, fixed)
         budget = msgspec.structs.replace(
-            settled.budget,
+            resolved.budget,
             max_tokens=limit,
             summary_tokens=0,
-            entry_tokens=int(settled.config.max_entry_ratio * limit),
+            entry_tokens=int(resolved.config.max_entry_ratio * limit),
         )
-        over = window.tokens + rendering.added + rendering.edges + beside - limit
+        over = window.tokens + rendering.added + rendering.edges + fixed - limit
         step = max(1, limit // _TRIM_STEPS)
         cut = _without_framing(over, window, rendering)
         for left in reversed(range(_TRIM_ROUNDS)):
@@ -358,7 +453,7 @@ class ContextBuilder:
             copy, shown, replaced = self._cut(
                 window, window.tokens - cut, budget, counter, rendering
             )
-            total = copy.tokens + shown.added + shown.edges + beside
+            total = copy.tokens + shown.added + shown.edges + fixed
             if total <= limit:
                 if shown.messages() or not rendering.messages():
                     return copy, shown, replaced
@@ -367,7 +462,7 @@ class ContextBuilder:
             if cut == window.tokens:
                 break
             cut += max(1, _without_framing(total - limit, copy, shown))
-        raise _exceeded(total, limit, copy, beside)
+        raise _exceeded(total, limit, copy, fixed)
 
     def _cut(
         self, window: Window, room: int, budget: Budget, counter: TokenCounter, rendering: Rendering
@@ -394,10 +489,10 @@ def common_prefix(before: Sequence[object], after: Sequence[object]) -> int:
     return next((n for n, (one, other) in pairs if one is not other and one != other), len(after))
 
 
-def _limit(asked: ContextRequest, budget: Budget, config: MemoryConfig, model: str | None) -> int:
+def _limit(request: ContextRequest, budget: Budget, config: MemoryConfig, model: str | None) -> int:
     """Return the tokens that a context may have: as asked for, but never above what the model takes."""
-    if asked.budget is not None:
-        return lowered("budget", asked.budget, budget.usable, model)
+    if request.budget is not None:
+        return lowered("budget", request.budget, budget.usable, model)
     if config.max_tokens is not None:
         lowered("max_tokens", config.max_tokens, budget.usable, model)
     return budget.max_tokens
@@ -406,15 +501,6 @@ def _limit(asked: ContextRequest, budget: Budget, config: MemoryConfig, model: s
 def _without_framing(tokens: int, window: Window, rendering: Rendering) -> int:
     """How much of so many tokens of a context is its entries: what goes takes its framing with it."""
     return tokens * window.tokens // max(1, window.tokens + rendering.added)
-
-
-def _aside(unseen: int, counted: int, limit: int, beyond: Beyond | None, model: str | None) -> int:
-    """What is set aside in a budget for what memman does not count; less than nothing where the provider
-    has counted less than memman.
-    """
-    if beyond is None:
-        return unseen
-    return min(beyond(counted, unseen, model), max(unseen, limit // 2))
 
 
 def rendering_in(form: Format, counter: TokenCounter, nonce: str = "") -> Rendering:
@@ -459,21 +545,26 @@ def _finished(plan: Generator[Any, Any, View]) -> View:
 
 def _window_of(view: View, epoch: int) -> Window:
     """A window that shows a view; not the session's, and never stored."""
-    slots = [
-        _copied(item.run[0], item.tokens)
+    items = [
+        msgspec.structs.replace(item.run[0], tokens=item.tokens)
         if item.method is None
         else WindowItem(item.entry, item.run[0].position, item.tokens)
         for group in view.groups
         for item in group.items
         if item.entry is not None
     ]
-    return Window(slots, slots[-1].entry.seq if slots else 0, epoch)
+    return Window(items, items[-1].entry.seq if items else 0, epoch)
 
 
-def _copied(slot: WindowItem, tokens: int, entry: Entry | None = None) -> WindowItem:
-    """A slot for another window, at its own price there: a window ties its slots to each other."""
-    shown = entry or slot.entry
-    return WindowItem(shown, slot.position, tokens, slot.pinned, slot.index, slot.compression)
+def _trimmed(session_id: str, context: Context, tokens: int) -> events.ContextTrimmed:
+    """Return the event of a context that leaves entries out."""
+    return events.ContextTrimmed(
+        session_id=session_id,
+        entries=tuple(entry_id for item in context.trimmed for entry_id in item.ids),
+        tokens=tokens,
+        budget=context.budget,
+        format=context.format,
+    )
 
 
 def _exceeded(required: int, available: int, window: Window, beside: int) -> BudgetExceeded:

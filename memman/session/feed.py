@@ -12,7 +12,7 @@ from memman.display import safe_repr
 from memman.entries import check_id
 from memman.errors import InvalidInput, SessionNotFound, StoreError
 from memman.protocols import FeedItem
-from memman.session.live import no_session
+from memman.session.log import no_session
 from memman.session.shared import Shared
 
 _PAGE = 500

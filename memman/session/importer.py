@@ -14,6 +14,7 @@ from memman.errors import MemmanError, SessionExists, StateError, StoreConflict
 from memman.protocols import StoredItem
 from memman.records import Record, trusting
 from memman.session.cache import SessionCache
+from memman.session.exporter import begins_with
 from memman.session.session import Session
 from memman.session.shared import Shared
 
@@ -40,7 +41,7 @@ class Importing:
         records = tuple(trusting(record, trust) for record in sound.records)
         untrusted = self._without_effect(state.settings, trust)
         if shared.redact is not None:
-            records = with_entries(records, Session(state.session_id, shared).redacted)
+            records = with_entries(records, self._redacted)
         session_id, exists = await self._name_for(state.session_id, on_conflict)
         if not exists:
             await self._begin(session_id, records, sound.window, sound.floor, meter, untrusted)
@@ -53,7 +54,7 @@ class Importing:
     ) -> str:
         """A session from an archive. Raises `StateError`, `SessionExists` and `OSError`."""
         shared, meter = self._shared, self._meter()
-        redacted = Session("", shared).redacted if shared.redact is not None else None
+        redacted = self._redacted if shared.redact is not None else None
         intake = Intake(source, limits, meter, redacted, trusted=trust)
         try:
             info = await shared.runtime.to_the_end(shared.runtime.call(intake, intake.check))
@@ -65,11 +66,15 @@ class Importing:
                 )
             elif on_conflict == "fail":
                 session = self._sessions.named(session_id)
-                if not await session.holds(intake.records):
+                if not await begins_with(intake.records, session.log.reader):
                     raise SessionExists(_EXISTS.format(session_id))
         finally:
             intake.close()
         return session_id
+
+    def _redacted(self, entry: Entry) -> Entry:
+        shared = self._shared
+        return shared.redacted_to_store(entry, shared.counter(shared.config))
 
     def _meter(self) -> _WatchedMeter:
         return _WatchedMeter(self._shared.counter(self._shared.config))
@@ -119,7 +124,7 @@ class Importing:
                 expect_head=0,
             )
             session = self._sessions.named(session_id)
-            session.notice(
+            session.outbox.notify(
                 events.SessionImported(
                     session_id=session_id, records=len(records), untrusted=untrusted
                 )
@@ -128,7 +133,7 @@ class Importing:
                 fell = events.CountFellBack(
                     session_id=session_id, counter=meter.fingerprint, reason=meter.failure
                 )
-                session.notice(fell)
+                session.outbox.notify(fell)
             return session
 
         try:
@@ -142,7 +147,7 @@ class Importing:
                 session_id,
                 ", ".join(untrusted),
             )
-        await session.tell()
+        await session.outbox.flush()
 
 
 class _WatchedMeter:

@@ -59,17 +59,14 @@ class Lease:
         if state is None or state[1] != epoch:
             raise WindowMoved
 
-    @property
-    def held(self) -> bool:
-        """Whether there is something to give back."""
-        return bool(self._holder)
-
     async def give_back(self) -> None:
-        """Lets others have it. One that cannot be given back runs out."""
+        """Release the lease, if it was taken. One that cannot be released expires."""
         holder, self._holder = self._holder, ""
         shared = self._shared
+        if not holder:
+            return
         try:
-            await shared.store.lease(self._session_id, holder, 0)
+            await shared.runtime.to_the_end(shared.store.lease(self._session_id, holder, 0))
         except StoreError as error:
             if not shared.closed:
                 logger.warning(

@@ -1,80 +1,85 @@
-"""What a session tells: each event once, in the order of the log, outside of every lock but its own."""
+"""The events of one session on their way to the receivers."""
 
 from __future__ import annotations
 
-import threading
-
 from memman import events
 from memman.records import Record
-from memman.runtime import SyncLock
 from memman.session.shared import Shared
 
+_NOT_LOGGED = 0  # the seq of an event that is not in the log
 
-class Telling:
-    """A session's outbox: events are noted where they arise, and told when nothing is held any more."""
 
-    __slots__ = ("_drain_lock", "_emission", "_outbox", "_shared", "_thread_lock", "_told", "id")
+class Outbox:
+    """Emits each event of a session once, in log order, outside the session's other locks."""
 
-    def __init__(self, session_id: str, shared: Shared, thread_lock: threading.Lock) -> None:
-        self.id = session_id
+    __slots__ = ("_emission", "_emitted", "_lock", "_pending", "_session_id", "_shared")
+
+    def __init__(self, session_id: str, shared: Shared) -> None:
+        self._session_id = session_id
         self._shared = shared
-        self._thread_lock = thread_lock
-        self._outbox: list[events.Event] = []  # what is being told comes first
-        self._emission: events.Emission | None = None
-        self._drain_lock: SyncLock | None = None  # made when first needed
-        # The seq of the last record that is to be told no more: its event was noted, or is not ours.
-        self._told = 0
+        self._pending: list[tuple[int, events.Event]] = []  # with the record's seq
+        self._emission: events.Emission | None = None  # of the first pending event
+        self._emitted = 0  # the newest seq that needs no event any more
+        self._lock = shared.runtime.lock()
 
-    def _queue(self, seq: int, record: Record) -> None:
-        """Notes the event of a committed record, once, in log order."""
-        if seq > self._told and events.LOG_SIGNALS[type(record)].receivers:
-            self._note_event(seq, events.event_of(self.id, seq, record))
+    def __bool__(self) -> bool:
+        return bool(self._pending)
 
-    def _note_event(self, seq: int, event: events.Event) -> None:
-        """Notes the event of the record at a place, which is told no more."""
-        self._told = seq  # one step with the next, in which no signal strikes
-        self._outbox.append(event)
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is pending and nothing is being emitted."""
+        return not self._pending and self._lock.is_free()
 
-    def notice(self, event: events.Event) -> None:
-        """Notes something that is not in the log."""
+    @property
+    def emitted(self) -> int:
+        """The newest seq whose event was enqueued, or needs no event here."""
+        return self._emitted
+
+    def enqueue(self, seq: int, record: Record) -> None:
+        """Add the event of a committed record, unless it was added before."""
+        if seq <= self._emitted or not events.LOG_SIGNALS[type(record)].receivers:
+            return
+        if all(seq != known for known, _ in self._pending):
+            self._pending.append((seq, events.event_of(self._session_id, seq, record)))
+
+    def skip_to(self, seq: int) -> None:
+        """Take the events of all records up to `seq` as enqueued; `seq` may go back after a deletion."""
+        self._emitted = seq
+
+    def notify(self, event: events.Event) -> None:
+        """Add an event that is not in the log."""
         if events.SIGNALS[type(event)].receivers:
-            self._outbox.append(event)
+            self._pending.append((_NOT_LOGGED, event))
 
-    async def tell(self, event: events.Event | None = None) -> None:
-        """Tells of something that is not in the log, and of what is still to be told."""
-        if event is not None:
-            self.notice(event)
-        await self._drain()
+    async def emit(self, event: events.Event) -> None:
+        """Emit an event that is not in the log, after those that are pending."""
+        self.notify(event)
+        await self.flush()
 
-    async def _drain(self) -> None:
-        """Tells what is noted, to the end, whether or not this task is cancelled meanwhile."""
-        if self._outbox:
-            await self._shared.runtime.apart(self._tell_noted())
+    async def flush(self) -> None:
+        """Emit all pending events, even if this task is cancelled."""
+        if self._pending:
+            await self._shared.runtime.apart(self._flush())
 
-    async def _tell_noted(self) -> None:
-        """Tells what is noted; one thread or task at a time, so that order is commit order."""
-        while self._outbox:
-            lock = self._telling()
-            if not await lock.try_enter():
-                return  # whoever is at it, perhaps this very task further up, goes on with ours
+    async def _flush(self) -> None:
+        """Emit the pending events in order; one thread or task at a time."""
+        while self._pending:
+            if not await self._lock.try_enter():
+                return  # the current holder, perhaps this task further up, emits ours too
             try:
-                await self._tell_each()
+                await self._emit_pending()
             finally:
-                lock.heal()
+                self._lock.release()
 
-    async def _tell_each(self) -> None:
-        # An interruption, and a verb that a receiver calls, may leave an emission for another frame.
-        while self._outbox:
-            event, emission = self._outbox[0], self._emission
+    async def _emit_pending(self) -> None:
+        # A receiver that calls the manager, or an interruption, may leave an emission to another frame.
+        while self._pending:
+            first = self._pending[0]
+            event, emission = first[1], self._emission
             if emission is None or emission.event is not event:
                 emission = self._emission = events.Emission(self._shared.sender, event)
             await emission.go_on(self._shared.runtime.settle)
-            if self._outbox and self._outbox[0] is event:
-                del self._outbox[0]
+            if self._pending and self._pending[0] is first:
+                self._emitted = max(self._emitted, first[0])
+                del self._pending[0]
                 self._emission = None
-
-    def _telling(self) -> SyncLock:
-        if self._drain_lock is None:
-            with self._thread_lock:
-                self._drain_lock = self._drain_lock or SyncLock()
-        return self._drain_lock

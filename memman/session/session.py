@@ -1,13 +1,340 @@
-"""A live session: everything that can be done with a conversation, in one class."""
+"""One session, composed of a log, an outbox, a context builder and a compressor."""
 
 from __future__ import annotations
 
-from memman.session.adding import Adding
-from memman.session.changing import Changing
-from memman.session.explaining import Explaining
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from memman.archive import SessionState, state_of
+from memman.entries import Entry, NewEntry
+from memman.errors import CompressionFailed, EntryNotFound, StoreConflict, StoreError
+from memman.explain import Explanation, LogHistory, explained, shares_of
+from memman.log import History, LogState
+from memman.records import (
+    Added,
+    Cleared,
+    Deleted,
+    Pinned,
+    Record,
+    Undone,
+    UsageReported,
+    deleted_in,
+)
+from memman.results import Context, SessionStats, Summary, summary_of
+from memman.session.additions import Additions
+from memman.session.backoff import Backoff
+from memman.session.compressor import AUTOMATIC, CompressionRequest, Compressor
+from memman.session.context import ContextBuilder, ContextRequest
+from memman.session.log import SessionLog
+from memman.session.lookup import find_entry, shown
+from memman.session.outbox import Outbox
+from memman.session.shared import Shared
+
+logger = logging.getLogger("memman")
+R = TypeVar("R", bound=Record)
+_RETRIES = 50  # of a change, after another process was faster; a try costs little
 
 
-class Session(Adding, Changing, Explaining):
+class Session:
     """A conversation in this process."""
 
-    __slots__ = ()
+    __slots__ = (
+        "__weakref__", "_additions", "_contexts", "_shared", "compressor", "id", "log", "outbox", "used_at",
+    )  # fmt: skip
+
+    def __init__(self, session_id: str, shared: Shared) -> None:
+        self.id = session_id
+        self._shared = shared
+        self.outbox = Outbox(session_id, shared)
+        self.log = SessionLog(session_id, shared, self.outbox)
+        self._contexts = ContextBuilder(shared, self.log, self.outbox)
+        self.compressor = Compressor(shared, self.log, self.outbox, self._contexts)
+        self._additions = Additions(shared, self.log, self.outbox)
+        self.used_at = 0.0  # by the clock of the session cache
+
+    # ------------------------------------------------------------ in the cache
+
+    def touch(self, moment: float) -> None:
+        """Note when the session was used last."""
+        self.used_at = moment
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is under way and no event is pending, so that it may be evicted."""
+        return self.outbox.is_idle and self.log.is_idle and self.compressor.is_idle
+
+    def leave(self) -> Backoff:
+        """Return the failures of the summarizer, for the session that is loaded in this one's place."""
+        return self.compressor.leave()
+
+    def resume(self, backoff: Backoff) -> None:
+        """Continue with the failures of the evicted session."""
+        self.log.resume(backoff.left_at)
+        self.compressor.resume(backoff)
+
+    async def settle(self) -> None:
+        """Wait for a write under way, and emit the events of everything that was committed."""
+        if self.compressor.is_running:
+            async with self.log.lock:
+                pass
+        try:
+            await self.catch_up()
+        except StoreError as error:
+            logger.warning(
+                "events of session %s may be missing, the store does not answer: %s", self.id, error
+            )
+
+    async def catch_up(self) -> None:
+        """Emit what was committed by a call that failed or was interrupted after the commit."""
+        await self.log.catch_up()
+        await self.outbox.flush()
+
+    # ------------------------------------------------------------ adding
+
+    async def add(
+        self,
+        new_entry: NewEntry,
+        entry_id: str | None,
+        pinned: bool,
+        metadata: msgspec.Raw,
+        compress: bool | None,
+    ) -> Entry:
+        """Add one entry, and compress if that makes it due; `compress` overrides `auto_compress`."""
+        entry = await self._additions.add(new_entry, entry_id, pinned, metadata)
+        await self._after_add(compress)
+        return entry
+
+    async def add_all(
+        self, new_entries: Sequence[NewEntry], labels: Mapping[str, str]
+    ) -> list[Entry]:
+        """Add several entries atomically: all or none. `labels` maps parse labels to message ids."""
+        entries = await self._additions.add_all(new_entries, labels)
+        await self._after_add(None)
+        return entries
+
+    async def _after_add(self, compress: bool | None) -> None:
+        await self.outbox.flush()
+        if self.compressor.is_due():
+            automatic = self.log.resolved.config.auto_compress
+            if automatic if compress is None else compress:
+                await self.compressor.after_add()
+
+    async def record_usage(self, report: UsageReported) -> None:
+        """Record a provider's report, and learn from it what memman cannot count."""
+        async with self.log.lock:
+            await self.log.require()
+            await self.log.append((self._contexts.compared(report),))
+        await self.outbox.flush()
+
+    async def configure(self, changes: Mapping[str, Any]) -> None:
+        """Change settings of this session alone; they are stored with it."""
+        await self.log.configure(changes)
+        await self.outbox.flush()
+
+    # ------------------------------------------------------------ changing
+
+    async def undo(self, compression_id: str | None) -> str:
+        """Take a compression back, the latest by default, and return its id."""
+
+        async def undone() -> tuple[Undone, LogState]:
+            history = History.of(await self.log.era())
+            record = Undone(
+                id=self._shared.new_id(),
+                at=self._shared.clock(),
+                compression_id=compression_id or history.latest(),
+            )
+            return record, self.log.after(record, history.unfoldings(record))
+
+        return (await self._change(undone)).compression_id
+
+    async def pin(self, entry_id: str, on: bool) -> None:
+        """Pin or unpin an active entry."""
+        async with self.log.lock:
+            await self.log.require()
+            item = self.log.window.find(entry_id)
+            if item is not None and item.pinned == on:
+                return
+        await self._commit(
+            Pinned(id=self._shared.new_id(), at=self._shared.clock(), entry_id=entry_id, on=on)
+        )
+
+    async def clear(self) -> None:
+        """Empty the window and begin a new era."""
+        await self._commit(Cleared(id=self._shared.new_id(), at=self._shared.clock()))
+        self.compressor.forget_parts()
+
+    async def delete(self, ids: Sequence[str]) -> None:
+        """Remove entries for good, with everything that was made of them."""
+        async with self.log.lock:
+            await self.log.require()
+            records = [record for _, record in await self.log.reader.records()]
+        added = {record.id for record in records if isinstance(record, Added)}
+        for name in ids:
+            if name not in added:
+                raise EntryNotFound(
+                    f"no entry {name!r} to delete in session {self.id!r} "
+                    "(a replacement is taken back with undo_compression)"
+                )
+        gone = deleted_in(records)
+        wanted = tuple(name for name in dict.fromkeys(ids) if name not in gone)
+
+        async def deleted() -> tuple[Deleted, LogState]:
+            history = History.of(await self.log.era())
+            entries, tokens = history.lost(wanted)
+            record = Deleted(
+                id=self._shared.new_id(),
+                at=self._shared.clock(),
+                ids=wanted,
+                entries=entries,
+                tokens=tokens,
+            )
+            return record, self.log.after(record, history.unfoldings(record))
+
+        self.compressor.forget_parts()
+        if wanted:
+            await self._change(deleted)
+
+    async def delete_all(self) -> None:
+        """Remove the session with its log; a running compression will find nothing to replace."""
+        async with self.log.lock:
+            await self.log.delete()
+            self.compressor.forget()
+        await self.outbox.flush()
+
+    async def _commit(self, record: Record) -> None:
+        async def changed() -> tuple[Record, LogState]:
+            return record, self.log.after(record)
+
+        await self._change(changed)
+
+    async def _change(self, change: Callable[[], Awaitable[tuple[R, LogState]]]) -> R:
+        """Commit a change of shape; if another process is faster, decide again on the new window."""
+        for retries in reversed(range(1 + _RETRIES)):
+            async with self.log.lock:
+                await self.log.require()
+                record, state = await change()
+                try:
+                    await self.log.commit(record, state)
+                    break
+                except StoreConflict:
+                    if not retries:
+                        raise
+        await self.outbox.flush()
+        return record
+
+    # ------------------------------------------------------------ reading
+
+    async def build(self, request: ContextRequest) -> Context:
+        """Return a context of the window as it is; a copy is trimmed if it does not fit."""
+        return await self._contexts.build(request)
+
+    def build_empty(self, request: ContextRequest) -> Context:
+        """Return the context of a session that nothing was added to."""
+        return self._contexts.build_unlocked(request)
+
+    async def active_entries(self) -> list[Entry]:
+        """Return the window in order."""
+        async with self.log.lock:
+            await self.log.require()
+            return [shown(item) for item in self.log.window.items]
+
+    async def entries(self) -> list[Entry]:
+        """Return every added entry of the era."""
+        async with self.log.lock:
+            await self.log.require()
+            return History.of(await self.log.era()).entries()
+
+    async def entry(self, wanted: str) -> Entry:
+        """Return an entry or replacement by id or address, active or not, of this era or an earlier one."""
+        async with self.log.lock:
+            await self.log.require()
+            found = await find_entry(wanted, self.log)
+        if found is None:
+            raise EntryNotFound(f"no entry {wanted!r} in session {self.id!r}")
+        return found
+
+    async def summaries(self) -> list[Summary]:
+        """Return the summaries in force, in order."""
+        async with self.log.lock:
+            await self.log.require()
+            made = [item for item in self.log.window.items if item.entry.type == "summary"]
+            if not made:
+                return []
+            history = History.of(await self.log.era())
+            return [summary_of(item, history.originals([item.entry.id])) for item in made]
+
+    async def stats(self) -> SessionStats:
+        """Return the session's numbers; the cost is that of the window, not of the history."""
+        async with self.log.lock:
+            await self.log.require()
+            return self._stats()
+
+    def _stats(self) -> SessionStats:
+        log = self.log
+        window, totals, budget = log.window, log.totals, log.resolved.budget
+        originals = sum(item.compression is None for item in window.items)
+        usage = totals.usage
+        return SessionStats(
+            session_id=self.id,
+            total_entries=totals.entries,
+            active_entries=len(window.items),
+            compressed_entries=totals.entries - originals,
+            summaries=sum(item.entry.type == "summary" for item in window.items),
+            total_tokens=totals.tokens,
+            active_tokens=window.tokens,
+            max_tokens=budget.max_tokens,
+            max_entries=budget.max_entries,
+            overhead_tokens=self._contexts.overhead(),
+            counter=log.resolved.counter.fingerprint,
+            last_counted_at=totals.last_counted_at,
+            drift=round(usage.input_tokens / usage.estimated - 1, 4)
+            if usage and usage.estimated
+            else None,
+            cost=totals.cost.plus(log.unrecorded),
+        )
+
+    async def export(self) -> SessionState:
+        """Return the session as a document."""
+        async with self.log.lock:
+            await self.log.require()
+            return state_of(self.id, await self.log.reader.records(), self.log.totals.settings)
+
+    async def explain(self) -> Explanation:
+        """Return why the window is as it is; reads the era's log, and changes nothing."""
+        log, compressor = self.log, self.compressor
+        async with log.lock:
+            await log.require()
+            history = LogHistory(await log.era())
+            trigger, summarizer = compressor.trigger(), compressor.summarizer_state()
+            shares = shares_of(log.window.items)
+            running = compressor.is_running
+        waits = ""
+        if trigger.auto_compress:
+            waits = (
+                summarizer.reason if summarizer.holds_up else str(compressor.stages_rest() or "")
+            )
+            if compressor.waits_after_undo():
+                waits = "a compression was undone, and too little was added since"
+        plan = None
+        if trigger.over and not waits:
+            try:
+                plan = await compressor.plan(
+                    AUTOMATIC if trigger.auto_compress else CompressionRequest()
+                )
+            except CompressionFailed as error:  # of a stage, which is no reason to fail here
+                waits = str(error)
+        return explained(
+            self.id,
+            trigger,
+            summarizer,
+            running,
+            compressor.last_reason,
+            waits,
+            plan,
+            history.compression_statuses(),
+            history.entry_statuses().values(),
+            shares,
+        )

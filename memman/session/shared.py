@@ -28,7 +28,6 @@ from memman.protocols import AsyncStore, Format, Store
 from memman.records import SettingsInEffect
 from memman.runtime import Runtime
 from memman.session.store import FullStore
-from memman.stores import MemoryStore
 from memman.summarizers import Asker
 
 
@@ -112,13 +111,7 @@ class Shared:
         self.configure(MemoryConfig())
         self.closed = False  # by the manager's `close`: no compression lands from then on
         self.flags: set[Any] = set()  # of those who follow; a set flag ends a pause
-        self._settled: tuple[int, ResolvedConfig] | None = None
-        # Nothing of this store ever suspends or comes from elsewhere: no need to ask or to shield.
-        self.quick = exclusive and type(store) is MemoryStore
-        # An append to it is answered by the time it returns, in whatever thread calls.
-        self.direct = self.quick or (
-            not door.is_async and getattr(store, "blocking", False) is True
-        )
+        self._resolved: tuple[int, ResolvedConfig] | None = None
 
     def _renew(self) -> None:
         self.settling = threading.RLock()  # re-entrant: a signal's handler may change settings too
@@ -134,13 +127,13 @@ class Shared:
     def _time(self) -> float:
         return self.clock().timestamp()
 
-    def settled(self, settings: Mapping[str, Any], untrusted: frozenset[str]) -> ResolvedConfig:
+    def resolved(self, settings: Mapping[str, Any], untrusted: frozenset[str]) -> ResolvedConfig:
         """The manager's settings with a session's own; sessions without their own share them."""
         if settings:
-            return self._settle(self.config.updated(self.effective(settings, untrusted)))
-        version, known = self.version, self._settled  # in this order: they may change meanwhile
+            return self._resolve(self.config.updated(self.effective(settings, untrusted)))
+        version, known = self.version, self._resolved  # in this order: they may change meanwhile
         if known is None or known[0] != version:
-            known = self._settled = version, self._settle(self.config)
+            known = self._resolved = version, self._resolve(self.config)
         return known[1]
 
     def effective(self, settings: Mapping[str, Any], untrusted: frozenset[str]) -> dict[str, Any]:
@@ -169,7 +162,7 @@ class Shared:
         config = self.config.updated(settings)
         return resolve_budget(config, self.limits(config.model))
 
-    def _settle(self, config: MemoryConfig) -> ResolvedConfig:
+    def _resolve(self, config: MemoryConfig) -> ResolvedConfig:
         budget = resolve_budget(config, self.limits(config.model))
         if config.max_tokens is not None:
             lowered("max_tokens", config.max_tokens, budget.usable, config.model)
@@ -211,6 +204,11 @@ class Shared:
             raise InvalidInput(f"{what}; {outcome}") from None
         # The provider's own copy may hold what is to be hidden, and nobody can look into it for us.
         return msgspec.structs.replace(clean, raw_json=NO_JSON)
+
+    def redacted_to_store(self, entry: Entry, counter: TokenCounter) -> Entry:
+        """Return the entry as `redact` leaves it, counted after. Raises `InvalidInput`."""
+        clean = self.redacted(entry, "nothing was stored")
+        return msgspec.structs.replace(clean, token_count=counter.count_entry(clean))
 
     def redacted_focus(self, focus: str | None) -> str | None:
         """What a caller wants in a summary, redacted as a user's message. Raises `InvalidInput`."""

@@ -119,7 +119,7 @@ class Scene:
             answer = self.use.do(verb, *args, **keywords)
         except (OSError, MemmanError, Killed, KeyboardInterrupt, asyncio.CancelledError) as error:
             answer = error
-        self.use.until(lambda: not session._preparing)
+        self.use.until(lambda: not session.compressor.is_running)
         self.steps.armed = False
         return answer
 

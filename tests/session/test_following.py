@@ -61,8 +61,8 @@ def two_on(store: Any, **second: Any) -> tuple[MemoryManager, MemoryManager]:
 def seen(memory: Any) -> dict[str, Any]:
     """Everything that a manager knows of the session once it has looked at the store."""
     memory.get_active_entries(SESSION)
-    session = memory._core.sessions.find(SESSION)
-    window = session._window
+    log = memory._core.sessions.find(SESSION).log
+    window = log.window
     return {
         "slots": [
             (item.entry, item.position, item.tokens, item.pinned, item.index, item.compression)
@@ -73,10 +73,8 @@ def seen(memory: Any) -> dict[str, Any]:
             for one in window.exchanges
         ],
         "numbers": (window.head, window.epoch, window.tokens),
-        "totals": session._totals,
-        "settings": session.settings,
-        "reports": session._learned,
-        "counter": session._meter.fingerprint,
+        "totals": log.totals,
+        "counter": log.resolved.counter.fingerprint,
     }
 
 
@@ -253,7 +251,7 @@ def test_an_interruption_at_any_line_of_it_makes_the_next_step_load() -> None:
             left -= 1
             if left == 0:
                 raise Interruption
-        return interrupt if frame.f_code.co_filename.endswith(("live.py", "window.py")) else None
+        return interrupt if frame.f_code.co_filename.endswith(("log.py", "window.py")) else None
 
     done = False
     while not done:
@@ -384,5 +382,5 @@ def test_a_log_begun_anew_and_as_long_as_the_one_before_is_told_apart() -> None:
     for number in range(3):
         there.add_user_message(SESSION, f"second {number}")
     here.add_user_message(SESSION, "mine")
-    texts = [item.entry.text for item in here._core.sessions.find(SESSION)._window.items]
+    texts = [item.entry.text for item in here._core.sessions.find(SESSION).log.window.items]
     assert texts == ["second 0", "second 1", "second 2", "mine"]

@@ -146,7 +146,7 @@ class Run:
             self._step(self.random.choice(SESSIONS))
         self.failing = False
         live = list(self.use.core.sessions)
-        self.use.until(lambda: not any(session._preparing for session in live))
+        self.use.until(lambda: not any(session.compressor.is_running for session in live))
         for session in SESSIONS:
             self._check(session)
         self.use.close()

@@ -797,9 +797,9 @@ def test_a_session_knows_how_its_last_compression_went_and_whether_it_may_ask(ma
     fill(use, compress=False)
     with pytest.raises(CompressionFailed):
         use.do("compress")
-    pace = use.core.sessions.find(SESSION).pace
-    assert pace.last == "nothing was changed: the summary failed: OSError: 429"
-    rest = pace.rest(use.clock)
+    explanation = use.do("explain")
+    assert explanation.last_attempt == "nothing was changed: the summary failed: OSError: 429"
+    rest = use.core.sessions.find(SESSION).leave().rest(use.clock())
     assert (rest.failures, rest.open, rest.reason) == (1, False, "OSError: 429")
 
 

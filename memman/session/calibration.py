@@ -1,0 +1,103 @@
+"""The learned difference between a provider's counts and ours."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from memman.counting import learn, model_key, predicted
+from memman.entries import TokenCount
+from memman.records import Learned, UsageReported
+
+
+class CalibrationPoint(msgspec.Struct, frozen=True, gc=False):
+    """The last report of a model: the window's epoch, the reported tokens, and our own count."""
+
+    epoch: int
+    reported: int
+    counted: int
+
+
+class ProviderCount(msgspec.Struct, frozen=True):
+    """A provider's count of the request that was built at `head` and `epoch`."""
+
+    model: str | None
+    head: int
+    epoch: int
+    system: str | None
+    tools: bytes | None
+    count: TokenCount
+    learned: Learned
+
+    def is_at(self, head: int, epoch: int) -> bool:
+        """Whether the log has not changed since."""
+        return (self.head, self.epoch) == (head, epoch)
+
+
+class Calibration:
+    """What reports and counts of providers taught about each model, in one session."""
+
+    __slots__ = ("_learned", "_points", "confirmed")
+
+    def __init__(self) -> None:
+        self._learned: Mapping[str, Learned] = {}
+        self._points: Mapping[str, CalibrationPoint] = {}
+        self.confirmed: ProviderCount | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was reported or counted yet."""
+        return not self._learned and self.confirmed is None
+
+    def knows(self, model: str | None) -> bool:
+        """Whether usage of this model was reported."""
+        return model_key(model) in self._learned
+
+    def load(self, learned: Mapping[str, Learned]) -> None:
+        """Take the values of the stored session."""
+        self._learned = {model_key(model): known for model, known in learned.items()}
+
+    def add(self, report: UsageReported, epoch: int) -> None:
+        """Take what a report taught about its model."""
+        if report.learned is not None:
+            key = model_key(report.model)
+            self._learned = {**self._learned, key: report.learned}
+            point = CalibrationPoint(epoch, report.input_tokens, report.counted)
+            self._points = {**self._points, key: point}
+
+    def confirm(self, count: ProviderCount) -> None:
+        """Take a provider's own count of a request."""
+        self.confirmed = count
+
+    def forget(self) -> None:
+        """Start again, after the session was deleted."""
+        self._learned, self._points, self.confirmed = {}, {}, None
+
+    def taught_by(self, report: UsageReported, counted: int, epoch: int) -> Learned | None:
+        """Return what is known of the report's model once `report` is added."""
+        key = model_key(report.model)
+        point, step = self._points.get(key), None
+        if point is not None and point.epoch == epoch:
+            step = point.reported, point.counted
+        return learn(self._learned.get(key), report.input_tokens, counted, step)
+
+    def correction(
+        self, model: str | None, counted: int, reserved: int, headroom: int, epoch: int
+    ) -> int:
+        """Return the tokens that a provider will count in addition to our own `counted`.
+
+        `reserved` are the tokens set aside for what memman never sees. Reports include those. A
+        provider's own count does not, and may also be below ours. A report adds at most `headroom`.
+        """
+        key = model_key(model)
+        known = self._learned.get(key)
+        if known is not None:
+            point = self._points.get(key)
+            anchored = point is not None and point.epoch == epoch
+            reported = predicted(known, counted, anchored=anchored)
+            return max(reserved, min(reported - counted, headroom))
+        confirmed = self.confirmed
+        if confirmed is None or confirmed.epoch != epoch or confirmed.model != model:
+            return reserved
+        return reserved + predicted(confirmed.learned, counted, anchored=True) - counted

@@ -1,0 +1,447 @@
+"""One session's log: its window and totals in this process, kept equal to the store's."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from memman import events
+from memman.config import MANAGER_SETTINGS
+from memman.display import did_you_mean
+from memman.entries import Entry, json_bytes
+from memman.errors import InvalidInput, MemmanError, SessionNotFound, StoreConflict
+from memman.log import LogState, Unfolding, own_count, places_for_commit
+from memman.protocols import Appended
+from memman.records import (
+    NO_COST,
+    Cleared,
+    Compressed,
+    Configured,
+    Cost,
+    Deleted,
+    Opened,
+    Record,
+    SessionTotals,
+    UsageReported,
+    tainted_by,
+)
+from memman.runtime import Lock
+from memman.session.backoff import Progress
+from memman.session.calibration import Calibration
+from memman.session.outbox import Outbox
+from memman.session.reader import LogReader
+from memman.session.shared import ResolvedConfig, Shared
+from memman.window import Price, Window
+
+logger = logging.getLogger("memman")
+T = TypeVar("T")
+
+_ENTRY_BYTES = 1_000  # of the objects around an entry's text in the window
+_STORED_AS_TEXT = {"strategy": "a preset's name", "summary_prompt": "a template"}
+
+
+class SessionLog:
+    """The window, the totals and the settings of a session, and the only place that writes its log.
+
+    `lock` guards all of it; methods that say so are called with the lock held. Before a record is handed
+    to the store the log is marked stale, and in step again once the record is folded. Whatever happens
+    in between, the next `refresh` reloads.
+    """
+
+    __slots__ = (
+        "_earlier", "_inflight", "_outbox", "_shared", "_state", "_version", "calibration",
+        "generation", "id", "lock", "reader", "resolved", "unrecorded",
+    )  # fmt: skip
+
+    def __init__(self, session_id: str, shared: Shared, outbox: Outbox) -> None:
+        self.id = session_id
+        self._shared = shared
+        self._outbox = outbox
+        self.lock: Lock = shared.runtime.lock()
+        self.reader = LogReader(session_id, shared)
+        self.calibration = Calibration()
+        self.generation = 0  # grows when the window is loaded or priced again
+        self._state = LogState()
+        self.unrecorded: Cost = NO_COST  # of summarizer calls that are on no record yet
+        # Records handed to the store and not folded yet; None while the window equals the store's.
+        self._inflight: tuple[Record, ...] | None = ()
+        self._earlier: Progress = (0, 0)  # given in this process, and not in the totals
+        self._version = shared.version
+        self.resolved = self._resolve()
+
+    # ------------------------------------------------------------ state
+
+    @property
+    def window(self) -> Window:
+        """The active entries."""
+        return self._state.window
+
+    @property
+    def totals(self) -> SessionTotals:
+        """The session's totals, settings and reports."""
+        return self._state.totals
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is being written or still to be written."""
+        return not self._inflight and self.lock.is_free()
+
+    @property
+    def held_bytes(self) -> int:
+        """Estimate the memory of the window: four bytes a token, and the objects around it."""
+        return 4 * self.window.tokens + _ENTRY_BYTES * len(self.window.items)
+
+    @property
+    def progress(self) -> Progress:
+        """The tokens and entries that were added in this process; it only grows."""
+        tokens, entries = self._earlier
+        return self.totals.tokens + tokens, self.totals.entries + entries
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether `refresh` has something to do even if no other process writes."""
+        return self._inflight is not None or self._version != self._shared.version
+
+    @property
+    def has_unemitted(self) -> bool:
+        """Whether a record may have been committed whose event was not enqueued."""
+        return bool(self._inflight)
+
+    def owe(self, cost: Cost) -> None:
+        """Add the cost of a summarizer call; the next compression that is recorded includes it."""
+        self.unrecorded = self.unrecorded.plus(cost)
+
+    def resume(self, progress: Progress) -> None:
+        """Continue counting from the progress of an evicted session."""
+        self._earlier = progress[0] - self.totals.tokens, progress[1] - self.totals.entries
+
+    def _replace(self, state: LogState) -> None:
+        """Take another state; the progress stays what it was."""
+        progress = self.progress
+        self._state = state
+        self.resume(progress)
+
+    # ------------------------------------------------------------ settings
+
+    def _resolve(self) -> ResolvedConfig:
+        """Return the manager's settings with the session's own, as they are now."""
+        shared = self._shared
+        try:
+            return shared.resolved(self.totals.settings, self.totals.untrusted)
+        except MemmanError as error:
+            # Settings of the session that contradict the manager's must not make reading fail.
+            logger.warning("settings of session %s are ignored: %s", self.id, error)
+            return shared.resolved({}, frozenset())
+
+    def _reconfigure(self) -> None:
+        self.resolved = self._resolve()
+        self._recount()
+
+    async def configure(self, changes: Mapping[str, Any]) -> None:
+        """Change settings of this session; they are stored with it."""
+        plain = _plain_settings(changes)
+        shared = self._shared
+        if not shared.trust_settings:
+            raise InvalidInput(
+                "this manager ignores settings of its sessions (trust_settings=False): give it to the "
+                "manager's config, or to update_config without a session_id"
+            )
+        async with self.lock:
+            await self.refresh()
+            # Checked together: a new setting may repair a stored one.
+            stored = shared.effective(self.totals.settings, self.totals.untrusted)
+            shared.check_change(self.resolved.config, shared.config.updated({**stored, **plain}))
+            as_stored = msgspec.json.decode(json_bytes(plain, "what is set"))
+            record = Configured(id=shared.new_id(), at=shared.clock(), changes=as_stored)
+            await self.append((record,))
+
+    async def follow_settings(self) -> None:
+        """Take changed settings of the manager, before something is counted."""
+        if self._version != self._shared.version:
+            async with self.lock:
+                await self.refresh()
+
+    # ------------------------------------------------------------ in step with the store
+
+    async def refresh(self) -> None:
+        """Bring window and totals in step with the store. Under the lock, before everything else."""
+        version = self._shared.version  # read first: another thread may change settings meanwhile
+        if self._version != version:
+            self._reconfigure()
+            self._version = version
+        if self._inflight is not None:
+            await self._reload()
+        elif not self._shared.exclusive:
+            head, epoch = await self.reader.state() or (0, 0)
+            if (head, epoch) != (self.window.head, self.window.epoch):
+                await self._follow(epoch)
+
+    async def require(self) -> None:
+        """Refresh, and raise `SessionNotFound` unless something was ever recorded. Under the lock."""
+        await self.refresh()
+        if not self.window.head:
+            raise no_session(self.id)
+
+    async def prepare(self, *, reads_window: bool) -> None:
+        """Refresh before new entries are made. Under the lock.
+
+        Unless the window decides something about them, news of other writers can wait: the answer to the
+        append reports those.
+        """
+        if self.is_stale or (reads_window and not self._shared.exclusive):
+            await self.refresh()
+
+    async def catch_up(self) -> None:
+        """Enqueue the events of a call that failed or was interrupted after its commit."""
+        if self._inflight:
+            async with self.lock:
+                await self.refresh()
+
+    async def era(self) -> list[tuple[int, Record]]:
+        """Return the records since the last clear, up to the window's head. Under the lock, refreshed."""
+        snapshot = await self.reader.snapshot()
+        log = await self.reader.records(snapshot.totals.era if snapshot else 0)
+        # A later record would be both in a commit's window and after its floor.
+        return [record for record in log if record[0] <= self.window.head]
+
+    async def _follow(self, epoch: int, before: int | None = None) -> None:
+        """Take the new records of the log, which is at `epoch`; only the tail if that is enough.
+
+        Our own records that were handed over just now have a seq above `before`.
+        """
+        if not await self._caught_up(epoch, before):
+            await self._reload(before)
+
+    async def _caught_up(self, epoch: int, before: int | None) -> bool:
+        """Fold the tail of the log; return False if the window changed its shape or began again.
+
+        An epoch never returns, so an equal one after the tail was read rules out both.
+        """
+        window = self.window
+        if not window.head or epoch != window.epoch:
+            return False
+        tail = await self.reader.records(window.head)
+        _, epoch = await self.reader.state() or (0, -1)
+        if epoch != window.epoch:
+            return False
+        own = {record.id for record in self._inflight or ()}
+        self._inflight = self._inflight or ()
+        for seq, record in tail:
+            if record.id in own and seq > (before or 0):
+                self._outbox.enqueue(seq, record)
+            self._fold(seq, record, self._price)
+        self._inflight = None
+        return True
+
+    def _fold(self, seq: int, record: Record, price: Price) -> None:
+        """Take the next record of the log, which leaves the window's shape as it was."""
+        self._state.apply(seq, record, price)
+        if isinstance(record, Configured):
+            self._reconfigure()
+        elif isinstance(record, UsageReported):
+            self.calibration.add(record, self.window.epoch)
+        self._outbox.skip_to(seq)
+
+    def _price(self, entry: Entry) -> int:
+        """Return what an entry costs by the counter in use."""
+        count, counter = entry.token_count, self.resolved.counter
+        return (
+            count.tokens if count.counter in (counter.fingerprint, "") else counter.recount(entry)
+        )
+
+    async def _reload(self, before: int | None = None) -> None:
+        """Load window and totals from the store, and enqueue the events of our records above `before`.
+
+        By default, when the outcome of a write is unknown, that is above the window as it was.
+        """
+        inflight, self._inflight = self._inflight, self._inflight or ()
+        seen = self._outbox.emitted if before is None else before
+        snapshot = await self.reader.snapshot()
+        if snapshot is None:
+            self.forget()
+            return
+        self._replace(LogState.from_snapshot(snapshot))
+        self.generation += 1
+        self.calibration.load(snapshot.totals.learned)
+        self._reconfigure()
+        if inflight:
+            for seq, record in await self.reader.get([record.id for record in inflight]):
+                self._settle_cost(record)
+                if seq > seen:  # else a retry of a record whose event is out
+                    self._outbox.enqueue(seq, record)
+        self._outbox.skip_to(snapshot.head)  # records of others have no event here
+        self._inflight = None
+
+    def forget(self) -> None:
+        """Become a session in which nothing was ever recorded."""
+        self._replace(LogState())
+        self.generation += 1
+        self.calibration.forget()
+        self.unrecorded = NO_COST
+        self._outbox.skip_to(0)
+        self.resolved = self._resolve()
+        self._inflight = ()  # another manager of the store may begin it again
+
+    def _recount(self) -> None:
+        """Price the window by the counter in use, in this process only: records keep their count."""
+        counter, window = self.resolved.counter, self.window
+        known = (counter.fingerprint, "")
+        if any(item.entry.token_count.counter not in known for item in window.items):
+            self._state = self._state.priced(counter.recount)
+            self.generation += 1
+
+    # ------------------------------------------------------------ writing
+
+    async def append(self, records: tuple[Record, ...], *, named: bool = False) -> Appended:
+        """Append records that leave the window's shape as it is. Under the lock, refreshed.
+
+        With `named` their ids are the caller's and may be in the log already.
+        """
+        if self.totals.nonce:
+            return await self._write(self._append(records, named))
+        opening = self._opening(records[0])
+        try:
+            appended = await self._write(
+                self._append((opening, *records), named, expect_head=self.window.head)
+            )
+        except StoreConflict:  # another manager opened it, or an attempt whose answer was lost
+            await self.refresh()
+            return await self.append(records, named=named)
+        fresh = max(0, appended.fresh - 1)
+        return msgspec.structs.replace(appended, seqs=appended.seqs[1:], fresh=fresh)
+
+    def _opening(self, first: Record) -> Opened:
+        """Return the record that opens the session, for the append of its first other record."""
+        return Opened(
+            id=self._shared.new_id(),
+            at=first.at,
+            nonce=self._shared.new_nonce(),
+            settings=self.resolved.observed,
+        )
+
+    async def _append(
+        self, records: tuple[Record, ...], named: bool, expect_head: int | None = None
+    ) -> Appended:
+        self._inflight = records
+        appended = await self._shared.store.append(self.id, records, expect_head=expect_head)
+        if self._is_next(records, appended):
+            self._take(records, appended)
+            return appended
+        # Another writer was faster, or some records were in the log: named by the caller, they had their
+        # event; else an attempt whose answer was lost wrote them a moment ago.
+        fresh_after = appended.head - appended.fresh
+        self._outbox.skip_to(min(self._outbox.emitted, fresh_after))
+        await self._follow(appended.epoch, fresh_after if named else min(appended.seqs) - 1)
+        return appended
+
+    def _is_next(self, records: Sequence[Record], appended: Appended) -> bool:
+        """Whether the records directly follow the window's head, in a log that is the one we know."""
+        window = self.window
+        if appended.fresh != len(records) or appended.head != window.head + len(records):
+            return False
+        return not window.head or window.epoch == appended.epoch
+
+    def _take(self, records: Sequence[Record], appended: Appended) -> None:
+        """Enqueue the events of appended records and fold them."""
+        self.window.advance(self.window.head, appended.epoch)
+        for seq, record in enumerate(records, appended.head - len(records) + 1):
+            self._outbox.enqueue(seq, record)
+            self._fold(seq, record, own_count)  # just counted, or estimated if the counter failed
+        self._inflight = None
+
+    def after(self, record: Record, unfoldings: Iterable[Unfolding] = ()) -> LogState:
+        """Return the state with one more record, which changes the window's shape.
+
+        Raises `Refused` or `EntryNotFound` if the record cannot follow.
+        """
+        state = self._state.copy()
+        state.apply(self.window.head + 1, record, self.resolved.counter.recount, unfoldings)
+        return state
+
+    async def commit(self, record: Record, state: LogState) -> None:
+        """Commit a record and the state `after` it. Under the lock, refreshed.
+
+        Raises `StoreConflict` if the window changed its shape since the last `refresh`.
+        """
+        await self._write(self._commit(record, state))
+
+    async def _commit(self, record: Record, state: LogState) -> None:
+        store, head, epoch = self._shared.store, self.window.head, self.window.epoch
+        window = places_for_commit(state.window, record)
+        if isinstance(record, Deleted):
+            log = [each for _, each in await self.reader.records()]
+            tainted = tainted_by(log, frozenset(record.ids))
+            self._inflight = (record,)
+            # In one transaction: the process may die after it.
+            appended = await store.erase(self.id, epoch, record, window, head, tainted)
+        else:
+            self._inflight = (record,)
+            appended = await store.commit(
+                self.id,
+                epoch,
+                (record,),
+                window,
+                head,
+                # A clear covers all that is in the log before it, so nothing may come in between.
+                expect_head=head if isinstance(record, Cleared) else None,
+            )
+        if appended.head != head + 1:
+            await self._reload()
+            return
+        self._outbox.enqueue(appended.head, record)
+        state.window.advance(appended.head, appended.epoch)
+        self._replace(state)
+        self._settle_cost(record)
+        self._outbox.skip_to(appended.head)
+        self._inflight = None
+
+    async def delete(self) -> None:
+        """Remove the session with its log. Under the lock."""
+        self._inflight = self._inflight or ()
+        await self._write(self._delete())
+
+    async def _delete(self) -> None:
+        if not await self._shared.store.delete(self.id):
+            raise no_session(self.id)
+        self.forget()
+        self._outbox.notify(events.SessionDeleted(session_id=self.id))
+
+    def _settle_cost(self, record: Record) -> None:
+        """Reset the cost of earlier attempts once it is recorded or its era is over."""
+        if isinstance(record, Compressed | Cleared):
+            self.unrecorded = NO_COST
+
+    async def _write(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a write to its end, even if the task is cancelled."""
+        return await self._shared.runtime.to_the_end(work)
+
+
+def no_session(session_id: str, known: Iterable[str] = ()) -> SessionNotFound:
+    """Return the error for a session in which nothing was ever recorded; `known` are ids to suggest."""
+    hint = did_you_mean(session_id, known) or ";"
+    return SessionNotFound(
+        f"there is no session {session_id!r}{hint} an add_* verb or import_session creates one"
+    )
+
+
+def _plain_settings(changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings that JSON can express; functions belong to the manager's settings."""
+    for name, what in _STORED_AS_TEXT.items():
+        if not isinstance(changes.get(name), str | None):
+            raise InvalidInput(
+                f"a session's {name} must be {what}: it is stored with the session. "
+                "Give functions to the manager's config instead"
+            )
+    if of_manager := changes.keys() & MANAGER_SETTINGS:
+        raise InvalidInput(
+            f"{min(of_manager)} is a setting of the manager, not of a session: give it to the "
+            "manager's config, or to update_config without a session_id"
+        )
+    if any(value is msgspec.UNSET for value in changes.values()):
+        raise InvalidInput(
+            "a session's setting cannot be UNSET: give it a value, or None where it may be"
+        )
+    return dict(changes)

@@ -1,0 +1,149 @@
+"""Finding entries behind the window by their ids: the cost does not grow with the history.
+
+An entry that was deleted, or cleared away, cannot be found by ids alone; then the log is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+
+from memman.entries import Entry, parse_address
+from memman.errors import EntryNotFound
+from memman.log import History, speaker_of
+from memman.records import Added, Compressed, Deleted, Record
+from memman.session.log import SessionLog
+from memman.session.reader import LogReader
+from memman.window import WindowItem
+
+
+async def find_entry(wanted: str, log: SessionLog) -> Entry | None:
+    """Return an entry or a replacement of any era by id or address. Under the log's lock."""
+    entry_id = await _id_of(wanted, log)
+    item = log.window.find(entry_id)
+    if item is not None:
+        return shown(item)
+    return await _hidden(entry_id, log) or await _entry_in_log(entry_id, log)
+
+
+def shown(item: WindowItem) -> Entry:
+    """Return an active entry with its pin as it is now."""
+    entry = item.entry
+    if entry.pinned == item.pinned:
+        return entry
+    return msgspec.structs.replace(entry, pinned=item.pinned)
+
+
+async def originals_of(items: Sequence[WindowItem], reader: LogReader) -> list[tuple[Entry, ...]]:
+    """Return the added entries that stubs or clipped entries replace, as they are stored."""
+    added: dict[str, Entry] = {}
+    replaced: dict[str, tuple[str, ...]] = {}  # by a replacement
+    missing = [item.entry.id for item in items]
+    while missing:
+        wanted, missing = missing, []
+        for seq, record in await reader.get(wanted):
+            if isinstance(record, Added):
+                added[record.id] = msgspec.structs.replace(record.entry, seq=seq)
+            elif isinstance(record, Compressed):
+                for item in record.replacements:
+                    if item.entry is not None and item.entry.id in wanted:
+                        replaced[item.entry.id] = item.ids
+                        missing += item.ids
+    return [tuple(_added_by(item.entry.id, added, replaced)) for item in items]
+
+
+def _added_by(
+    entry_id: str, added: Mapping[str, Entry], replaced: Mapping[str, tuple[str, ...]]
+) -> Iterator[Entry]:
+    if entry_id in added:
+        yield added[entry_id]
+    else:
+        for name in replaced.get(entry_id, ()):
+            yield from _added_by(name, added, replaced)
+
+
+async def _id_of(wanted: str, log: SessionLog) -> str:
+    """Return the id of the entry at an address; anything else, or an id that looks like one, is an id."""
+    address = parse_address(wanted)
+    if address is None or log.window.find(wanted) or await log.reader.get([wanted]):
+        return wanted
+    seq, number = address
+    record = await log.reader.at(seq)
+    if isinstance(record, Added):
+        return wanted if number else record.id
+    if not isinstance(record, Compressed):
+        return wanted
+    made = {
+        at: item.entry for at, item in enumerate(record.replacements, 1) if item.entry is not None
+    }
+    if not number and len(made) > 1:
+        raise EntryNotFound(
+            f"#{seq} is a compression that made {len(made)} entries, "
+            f"#{seq}.{min(made)} to #{seq}.{max(made)}: name one of them"
+        )
+    entry = made.get(number or min(made, default=0))
+    return wanted if entry is None else entry.id
+
+
+async def _hidden(entry_id: str, log: SessionLog) -> Entry | None:
+    """Return an entry that the window does not show, with its replacement there, if ids lead to that."""
+    found = await log.reader.get([entry_id])
+    if not found:
+        return None
+    [(seq, record)] = found
+    entry, replacements = _entry_in(record, entry_id), await _replacements_of(entry_id, log)
+    if entry is None or not replacements:
+        return None
+    active = replacements[-1]
+    entry = msgspec.structs.replace(entry, seq=seq)
+    if isinstance(record, Added):
+        entry = msgspec.structs.replace(entry, pinned=False)
+    # An active end proves that all before it is in force. Without one an added entry of this era is hidden
+    # by the newest compression that names it, while a replacement may have been undone.
+    if active is None and (isinstance(record, Compressed) or seq <= log.totals.era):
+        return None
+    return msgspec.structs.replace(entry, compressed=True, summary_id=active)
+
+
+async def _replacements_of(name: str, log: SessionLog) -> list[str | None]:
+    """Return what replaced a hidden entry, what replaced that, and so on up to the window.
+
+    None is the end if it was dropped. The list is empty if a step cannot be found by its id.
+    """
+    active = {item.entry.id for item in log.window.items if item.compression is not None}
+    steps: list[str | None] = []
+    speaker: str | None = name
+    while speaker is not None and speaker not in active:
+        record = await log.reader.hiding(speaker)
+        if not isinstance(record, Compressed):
+            return []
+        speaker = next(speaker_of(item) for item in record.replacements if speaker in item.ids)
+        steps.append(speaker)
+    return steps
+
+
+async def _entry_in_log(entry_id: str, log: SessionLog) -> Entry | None:
+    """Return an entry by reading the log: of this era, or added in an earlier one and not deleted."""
+    history = History.of(await log.era())
+    for entry in (*history.entries(), *history.replaced_entries()):
+        if entry.id == entry_id:
+            return entry
+    found: Entry | None = None
+    for seq, record in await log.reader.records():
+        if isinstance(record, Added) and record.id == entry_id:
+            found = msgspec.structs.replace(record.entry, seq=seq)
+        elif isinstance(record, Deleted) and entry_id in record.ids:
+            found = None
+    return found
+
+
+def _entry_in(record: Record, name: str) -> Entry | None:
+    """Return the entry with this id that a record brought, with its number among the replacements."""
+    if isinstance(record, Added):
+        return record.entry
+    if isinstance(record, Compressed):
+        for number, item in enumerate(record.replacements, 1):
+            if item.entry is not None and item.entry.id == name:
+                return msgspec.structs.replace(item.entry, replacement=number)
+    return None
