@@ -350,7 +350,7 @@ def test_an_append_to_a_shared_store_is_one_call() -> None:
     here.add_user_message(SESSION, "first")
     there.get_active_entries(SESSION)
     asked: list[str] = []
-    for name in ("state", "load", "read", "get"):
+    for name in ("state", "load", "read", "find"):
         real = getattr(store, name)
         setattr(store, name, lambda *a, _n=name, _r=real, **k: asked.append(_n) or _r(*a, **k))
     for number in range(3):
