@@ -22,7 +22,7 @@ from benchmarks.tables import table
 from benchmarks.trajectories import read_trajectories
 from benchmarks.usage import SHARED, read_records
 from memman import FormatError, MemoryConfig, MemoryManager
-from memman.formats import BUILTIN_FORMATS, plain_messages
+from memman.formats import builtin_formats, plain_messages
 from memman.formats.rules import RULES, check
 
 Message = dict[str, Any]
@@ -104,7 +104,7 @@ def run(bodies_file: Path, talks_file: Path) -> Trips:
         memory = MemoryManager(counter="chars4", config=roomy)
         memory.add_messages("s", talk.messages, "openai-chat")
         trips.take(("trajectories", "openai-chat"), talk.messages)
-        for form in (form.name for form in BUILTIN_FORMATS if form.name in RULES):
+        for form in (form.name for form in builtin_formats() if form.name in RULES):
             if form != "openai-chat":
                 rendered = memory.build_context("s", format=form).messages
                 trips.take(("trajectories, rendered", form), rendered)

@@ -16,13 +16,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memman import BudgetExceeded, MemmanError, MemoryConfig, MemoryManager, SessionState
-from memman.formats import BUILTIN_FORMATS
+from memman.formats import builtin_formats
 from memman.formats.rules import RULES, check
 from tests.examples import examples
 from tests.formats.rich import CONVERSATIONS
 from tests.mutations import change
 
-TARGETS = [form.name for form in BUILTIN_FORMATS if form.name in RULES]
+TARGETS = [form.name for form in builtin_formats() if form.name in RULES]
 NOTHING_TO_SEND = "request.empty"
 
 

@@ -47,7 +47,7 @@ def memman_store(url):
 """
 FORMAT = """
 from memman import hookimpl
-from memman.formats import OpenAIChatFormat
+from memman.formats.openai_chat import OpenAIChatFormat
 
 class Pirate(OpenAIChatFormat):
     name = "pirate"

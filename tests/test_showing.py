@@ -13,7 +13,7 @@ import pytest
 from memman import CompressionFailed, MemmanError, MemoryConfig, MemoryManager
 from memman.compression import ClearToolResults, EntryFactory, Goal, View
 from memman.display import format_error, safe_repr
-from memman.formats import BUILTIN_FORMATS
+from memman.formats import builtin_formats
 from memman.protocols import SummaryReply, SummaryRequest
 from memman.stores import SQLiteStore
 
@@ -147,7 +147,7 @@ def test_wherever_it_is_given_the_error_is_a_typed_one(where: str, kind: str) ->
 
 
 @odd
-@pytest.mark.parametrize("form", BUILTIN_FORMATS, ids=lambda form: form.name)
+@pytest.mark.parametrize("form", builtin_formats(), ids=lambda form: form.name)
 def test_no_message_of_a_format_breaks_the_error_about_it(form: Any, kind: str) -> None:
     for message in (
         ODD[kind](),

@@ -10,8 +10,8 @@ from memman.cli.errors import UnreadableError
 from memman.core.resolver import known_formats
 from memman.errors import FormatError
 from memman.formats import candidates, format_named, plain_messages
-from memman.formats.foreign import fault_in
 from memman.formats.logs import IMPORT_FORMATS
+from memman.formats.plain import fault_in
 from memman.protocols import Format, ImportFormat
 
 LogFormat = Format | ImportFormat

@@ -39,8 +39,8 @@ from memman.cli.files import (
 from memman.entries import NewEntry
 from memman.errors import FormatError
 from memman.formats import plain_items
-from memman.formats.batches import may_cut
 from memman.formats.logs import IMPORT_FORMATS
+from memman.formats.logs.common import may_cut
 from memman.protocols import Compaction, Format, ImportFormat, LeftOut, ReadEntry, ReadItem
 
 _UNCUT = ("langchain", "text")  # formats whose messages may refer to others at any distance

@@ -27,7 +27,7 @@ from memman.counting.counter import CallableCounter
 from memman.display import did_you_mean, warn_once
 from memman.entries import Accuracy
 from memman.errors import AsyncPortRefused, InvalidInput, PluginNotFound
-from memman.formats import BUILTIN_FORMATS, detect_format
+from memman.formats import builtin_format, builtin_formats, detect_format
 from memman.formats import format_named as named
 from memman.plugins import Plugins, shared_plugins
 from memman.protocols import CounterSpec, Format, ModelRef
@@ -56,8 +56,7 @@ class Resolver:
         self._breakers: dict[
             str, CircuitBreaker
         ] = {}  # by fingerprint: an endpoint's models share one
-        self._formats: dict[str, Format] = {form.name: form for form in BUILTIN_FORMATS}
-        self._plugin_formats_known = False
+        self._formats: dict[str, Format] = {}  # filled on first use
         self._unknown: set[tuple[str, bool]] = set()  # looked up by `warn_unknown`
 
     def counter(self, config: MemoryConfig) -> TokenCounter:
@@ -133,20 +132,16 @@ class Resolver:
             )
 
     def format_named(self, name: str) -> Format:
-        """The message format of a name. Raises `PluginNotFound`."""
-        form = self._formats.get(name) if isinstance(name, str) else None
-        if form is None:
-            form = named(name, self._every_format())
-        return form
+        """Return the message format of a name. Raises `PluginNotFound`."""
+        form = builtin_format(name) if isinstance(name, str) else None
+        return form or named(name, self._every_format())
 
     def detected(self, messages: Sequence[Any]) -> Format:
-        """The message format that plain messages are in. Raises `FormatError`."""
+        """Return the format of plain messages. Raises `FormatError`."""
         return detect_format(messages, self._every_format())
 
     def _every_format(self) -> list[Format]:
-        if not self._plugin_formats_known:
-            self._plugin_formats_known = True
-            self._formats = known_formats(self._plugins())
+        self._formats = self._formats or known_formats(self._plugins())
         return list(self._formats.values())
 
 
@@ -163,7 +158,7 @@ def known_counters(plugins: Plugins | None = None) -> list[CounterSpec]:
 
 def known_formats(plugins: Plugins | None = None) -> dict[str, Format]:
     """The formats that are parsed and rendered, by name: memman's own, then those of plugins."""
-    known: dict[str, Format] = {form.name: form for form in BUILTIN_FORMATS}
+    known: dict[str, Format] = {form.name: form for form in builtin_formats()}
     for _, form in (plugins or shared_plugins()).listed("memman_formats"):
         known.setdefault(form.name, form)
     return known

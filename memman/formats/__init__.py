@@ -1,41 +1,27 @@
-"""Message formats: one module each to parse and render, `turns` for what is valid in all of them.
+"""Message formats: one module for each, loaded on first use, and `turns` for what is valid in all of them.
 
-`rules` checks anybody's messages against what the providers enforce; it knows nothing of the renderers.
+`rules` checks any messages against what the providers enforce, independently of the renderers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import cache
+from importlib import import_module
 from typing import Any, Final, Literal
 
 from memman.display import did_you_mean, safe_repr, shape_of
 from memman.errors import FormatError, PluginNotFound
-from memman.formats.anthropic import AnthropicFormat
-from memman.formats.bedrock import BedrockFormat
-from memman.formats.foreign import fault_of
-from memman.formats.gemini import GeminiFormat
-from memman.formats.langchain import LangChainFormat
-from memman.formats.mistral import MistralFormat
-from memman.formats.openai_chat import OpenAIChatFormat
-from memman.formats.openai_responses import OpenAIResponsesFormat
-from memman.formats.plain import plain_items, plain_messages
+from memman.formats.plain import fault_of, plain_items, plain_messages
 from memman.formats.renderer import Rendering, prompt_in
-from memman.formats.text import TextFormat
 from memman.protocols import Format
 
 __all__ = [
     "ALIASES",
-    "BUILTIN_FORMATS",
-    "AnthropicFormat",
-    "BedrockFormat",
-    "GeminiFormat",
-    "LangChainFormat",
-    "MistralFormat",
-    "OpenAIChatFormat",
-    "OpenAIResponsesFormat",
     "FormatName",
     "Rendering",
-    "TextFormat",
+    "builtin_format",
+    "builtin_formats",
     "candidates",
     "detect_format",
     "format_named",
@@ -48,28 +34,47 @@ FormatName = Literal[
     "openai-chat", "openai-responses", "anthropic", "gemini", "bedrock", "mistral", "langchain", "text",
     "openai", "responses", "claude", "google",
 ]  # fmt: skip
-"""The names of memman's own formats, for type checkers; plugins have others."""
+"""The names of the built-in formats, for type checkers; plugins have others."""
 ALIASES: Final = {
     "openai": "openai-chat",
     "responses": "openai-responses",
     "claude": "anthropic",
     "google": "gemini",
 }
-BUILTIN_FORMATS: tuple[Format, ...] = (
-    OpenAIChatFormat(),
-    AnthropicFormat(),
-    TextFormat(),
-    OpenAIResponsesFormat(),
-    GeminiFormat(),
-    BedrockFormat(),
-    MistralFormat(),
-    LangChainFormat(),
-)
+_MODULES: Final = {
+    "openai-chat": ("openai_chat", "OpenAIChatFormat"),
+    "anthropic": ("anthropic", "AnthropicFormat"),
+    "text": ("text", "TextFormat"),
+    "openai-responses": ("openai_responses", "OpenAIResponsesFormat"),
+    "gemini": ("gemini", "GeminiFormat"),
+    "bedrock": ("bedrock", "BedrockFormat"),
+    "mistral": ("mistral", "MistralFormat"),
+    "langchain": ("langchain", "LangChainFormat"),
+}
 
 
-def format_named(name: str, formats: Iterable[Format] = BUILTIN_FORMATS) -> Format:
-    """Return the format of this name or alias. Raises `PluginNotFound` that lists the known ones."""
-    known = {known.name: known for known in formats}
+@cache
+def builtin_format(name: str) -> Format | None:
+    """Return the built-in format of this name, if there is one."""
+    if name not in _MODULES:
+        return None
+    module, cls = _MODULES[name]
+    form: Format = getattr(import_module(f"memman.formats.{module}"), cls)()
+    return form
+
+
+def builtin_formats() -> tuple[Format, ...]:
+    """Return all built-in formats."""
+    return tuple(form for name in _MODULES if (form := builtin_format(name)) is not None)
+
+
+def format_named(name: str, formats: Iterable[Format] | None = None) -> Format:
+    """Return the format of this name or alias, by default a built-in one.
+
+    Raises:
+        PluginNotFound: no format has this name; the error lists the known ones.
+    """
+    known = {form.name: form for form in (builtin_formats() if formats is None else formats)}
     form = (known.get(name) or known.get(ALIASES.get(name, ""))) if isinstance(name, str) else None
     if form is None:
         hint = did_you_mean(name, [*known, *ALIASES]) or ";"
@@ -79,23 +84,23 @@ def format_named(name: str, formats: Iterable[Format] = BUILTIN_FORMATS) -> Form
     return form
 
 
-def candidates(
-    messages: Sequence[Any], formats: Iterable[Format] = BUILTIN_FORMATS
-) -> tuple[int, list[Format]]:
-    """How sure the surest formats are of these messages, and which they are, in the order given."""
+def candidates(messages: Sequence[Any], formats: Iterable[Format]) -> tuple[int, list[Format]]:
+    """Return the highest certainty of the formats for these messages, and the formats that have it."""
     scored = [(form.detect(messages), form) for form in formats]
     best = max((score for score, _ in scored), default=0)
     return best, [form for score, form in scored if score == best and score > 0]
 
 
-def detect_format(messages: Sequence[Any], formats: Iterable[Format] = BUILTIN_FORMATS) -> Format:
-    """The format that these messages are most surely in.
+def detect_format(messages: Sequence[Any], formats: Iterable[Format] | None = None) -> Format:
+    """Return the format that these messages are most certainly in, by default a built-in one.
 
-    Messages of roles and texts, of which no format is surer than 1, read alike in all; the first takes
-    them.
-    Raises `FormatError` when none takes them, or when several are equally sure for reasons of their own.
+    Messages of roles and texts alone have the certainty 1 in several formats and read alike in all; the
+    first format takes them.
+
+    Raises:
+        FormatError: no format recognises them, or several are equally certain with more than 1.
     """
-    known = list(formats)
+    known = list(builtin_formats() if formats is None else formats)
     score, found = candidates(messages, known)
     if len(found) > 1 and score > 1:
         names = " or ".join(form.name for form in found)
@@ -107,6 +112,6 @@ def detect_format(messages: Sequence[Any], formats: Iterable[Format] = BUILTIN_F
         return found[0]
     first = shape_of(messages[0]) if messages else "nothing"
     raise FormatError(
-        f"these messages are in no known format ({', '.join(form.name for form in known)}); "
-        f"the first is {first}. Name the format, or give whole messages or the response itself."
+        f"unknown message format; known are {', '.join(form.name for form in known)}. "
+        f"The first message is {first}. Name the format, or pass whole messages or the response itself."
     )

@@ -29,20 +29,32 @@ from memman.entries import (
     encode_json,
 )
 from memman.errors import FormatError
-from memman.formats.alternation import BEGINS, GOES_ON, NOTHING, framed, system_note
 from memman.formats.parts import (
+    Kept,
     arguments_of,
+    beside,
     data_of,
     interleaved,
+    keeping,
+    kept_of,
     opaque_dict,
+    others,
     parts_framing,
     present,
     read_keyed,
     wire_parts,
 )
-from memman.formats.patch import Kept, beside, keeping, kept_of, others
 from memman.formats.plain import parse_each
-from memman.formats.turns import NO_OUTPUT, NO_RESULT, delimited
+from memman.formats.turns import (
+    BEGINS,
+    GOES_ON,
+    NO_OUTPUT,
+    NO_RESULT,
+    NOTHING,
+    delimited,
+    framed,
+    system_note,
+)
 from memman.protocols import Call, Rendered, Turn
 
 _NAME = "bedrock"

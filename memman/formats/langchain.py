@@ -25,21 +25,24 @@ from memman.entries import (
     encode_json,
 )
 from memman.errors import FormatError
-from memman.formats.alternation import SYSTEM_NOTE
-from memman.formats.chat import MESSAGE_FRAMING
+from memman.formats.openai_chat import MESSAGE_FRAMING
 from memman.formats.parts import (
+    Kept,
     arguments_of,
+    beside,
     data_of,
     interleaved,
     is_typed,
+    keeping,
+    kept_of,
     opaque_block,
+    others,
     parts_framing,
     read_parts,
     wire_parts,
 )
-from memman.formats.patch import Kept, beside, keeping, kept_of, others
 from memman.formats.plain import parse_each
-from memman.formats.turns import NO_RESULT, delimited
+from memman.formats.turns import NO_RESULT, SYSTEM_NOTE, delimited
 from memman.protocols import Call, Rendered, Turn
 
 _NAME = "langchain"

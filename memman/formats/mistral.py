@@ -13,8 +13,7 @@ from hashlib import sha256
 from typing import Any
 
 from memman.entries import FilePart, ImagePart, NewEntry, Part
-from memman.formats.alternation import BEGINS, GOES_ON, NOTHING, SYSTEM_NOTE
-from memman.formats.chat import (
+from memman.formats.openai_chat import (
     MESSAGE_FRAMING,
     Dialect,
     parse_messages,
@@ -22,8 +21,9 @@ from memman.formats.chat import (
     spoken_part,
     wire_name,
 )
-from memman.formats.foreign import has_content
 from memman.formats.parts import data_of
+from memman.formats.plain import has_content
+from memman.formats.turns import BEGINS, GOES_ON, NOTHING, SYSTEM_NOTE
 from memman.protocols import Call, Rendered, Turn
 
 _NAME = "mistral"

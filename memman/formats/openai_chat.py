@@ -2,21 +2,496 @@
 
 Framing: tokens = 3 + sum over messages of (4 + text), exact for gpt-4o and gpt-4.1 on recorded calls and
 one a message too many at most for the o-series and gpt-5; a tool call adds its function wrapper.
+
+Mistral's messages have the same shape. A format of this family is a `Dialect`: its roles, its parts and
+the ids of its calls. What a provider refuses beyond that is in the format's own module.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections import OrderedDict, deque
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from operator import attrgetter
 from typing import Any
 
-from memman.entries import FilePart, ImagePart, NewEntry, Part
-from memman.formats.chat import MESSAGE_FRAMING, Dialect, parse_messages, render_turn, spoken_part
-from memman.formats.foreign import has_content
-from memman.protocols import Rendered, Turn
+import msgspec
 
+from memman.display import safe_repr, shape_of
+from memman.entries import (
+    NO_JSON,
+    Content,
+    Entry,
+    FilePart,
+    ImagePart,
+    NewEntry,
+    OpaquePart,
+    Part,
+    TextPart,
+    encode_json,
+    text_of,
+)
+from memman.errors import FormatError
+from memman.formats.parts import (
+    Kept,
+    WirePart,
+    arguments_of,
+    beside,
+    keeping,
+    kept_of,
+    opaque_block,
+    others,
+    parts_framing,
+    read_parts,
+    wire_parts,
+)
+from memman.formats.plain import has_content, parse_each
+from memman.formats.turns import NO_RESULT, delimited
+from memman.protocols import Call, Rendered, Turn
+
+MESSAGE_FRAMING = 4
+_CALL_FRAMING = 10
+_TOOL_NAME = re.compile(r"[^a-zA-Z0-9_-]")
+_NOTHING = Rendered((), 0)
+_CALLS = ("tool_calls", "function_call")
+
+# What rendering answers for; every other key is kept and goes back as it came.
+_OF_SAID = frozenset(("role", "content"))
+_OF_TOOL = frozenset(("role", "content", "tool_call_id"))
+_OF_FUNCTION = frozenset(("role", "content", "name"))
+_OF_CALL = frozenset(("id", "type", "function", "custom"))
+_OF_BODY = frozenset(("name", "arguments"))
+_OF_CUSTOM = frozenset(("name", "input"))
 _NAME = "openai-chat"
 _ROLES = ("system", "developer", "user", "assistant", "tool", "function")
+
+
+class Dialect(msgspec.Struct, frozen=True):
+    """One provider's way with such messages.
+
+    `known_part` and `wire_part` read and write a part of a content; None is a part that there is no word
+    for. `call_id` is a call's id on the wire. With `loose` arguments that came as an object go back as
+    one, and lists that came empty as such. `spoken` are the types of part that the assistant may say; with
+    none of them named it is any that the API has given.
+    """
+
+    name: str
+    title: str
+    roles: tuple[str, ...]
+    known_part: Callable[[dict[str, Any]], Part | None]
+    wire_part: WirePart
+    call_id: Callable[[Call], str]
+    loose: bool = False
+    spoken: tuple[str, ...] = ()
+
+    def spoken_part(self, part: Part) -> dict[str, Any] | None:
+        """A part that the assistant may say."""
+        block = spoken_part(self.name, part)
+        return block if block and (not self.spoken or block["type"] in self.spoken) else None
+
+
+def spoken_part(name: str, part: Part) -> dict[str, Any] | None:
+    """A part of the assistant's in a provider's words: its texts, and what only that provider knows.
+
+    These APIs take no image and no file back in what the assistant said.
+    """
+    match part:
+        case TextPart(text):
+            return {"type": "text", "text": text}
+        case OpaquePart(form) if form == name:
+            return opaque_block(part)
+    return None
+
+
+def parse_messages(dialect: Dialect, messages: Sequence[Any]) -> list[NewEntry]:
+    """One entry for a message's text and one for each call; nothing of a message gets lost."""
+    calls = _Calls()
+    return parse_each(messages, lambda one, label: _parse_message(dialect, one, label, calls))
+
+
+def render_turn(dialect: Dialect, turn: Turn) -> Rendered:
+    """The messages of a turn; results directly follow the message with their calls."""
+    kind = turn.kind
+    if kind == "user" or kind == "assistant" or kind == "system":
+        entries = turn.entries
+        if len(entries) == 1 and not turn.calls:  # words, as most turns are
+            content = entries[0].content
+            if type(content) is str and entries[0].raw_json is NO_JSON:
+                return Rendered(({"role": kind, "content": content},), MESSAGE_FRAMING)
+        if kind == "assistant":
+            return _render_assistant(dialect, turn)
+        return _render_said(dialect, kind, entries[0])
+    text, extras = delimited(turn)
+    return Rendered(({"role": "user", "content": text},), MESSAGE_FRAMING, extras)
+
+
+# ---------------------------------------------------------------- rendering
+
+
+def _render_said(dialect: Dialect, role: str, entry: Entry) -> Rendered:
+    """A user's or system's message with parts or with something kept beside it."""
+    kept = kept_of(entry, dialect.name)
+    extras: list[str] = []
+    content = _wire_content(entry.content, kept, dialect.wire_part, extras)
+    if role == "system" and kept.style == "developer" and kept.style in dialect.roles:
+        role = "developer"
+    message = beside({"role": role, "content": content}, kept.message)
+    return Rendered((message,), MESSAGE_FRAMING + parts_framing(entry.content), tuple(extras))
+
+
+def _render_assistant(dialect: Dialect, turn: Turn) -> Rendered:
+    texts = turn.entries
+    calls = turn.answers
+    extras: list[str] = []
+    if not texts and len(calls) == 1 and calls[0].entry.raw_json is NO_JSON:
+        asked = {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [_wire_call(dialect, calls[0])],
+        }
+        said = _result_message(dialect, calls[0], extras, legacy=False)
+        return Rendered((asked, said), 2 * MESSAGE_FRAMING + _CALL_FRAMING, tuple(extras))
+    message = _assistant_message(dialect, turn, extras)
+    framing = MESSAGE_FRAMING
+    if texts and (len(texts) > 1 or type(texts[0].content) is not str):
+        framing += sum(1 + parts_framing(entry.content) for entry in texts)
+    if not calls:
+        return _without_calls(message, framing, extras)
+    framing += (MESSAGE_FRAMING + _CALL_FRAMING) * len(calls)
+    legacy = bool(message.get("function_call"))  # null where that is what came beside tool_calls
+    results = [_result_message(dialect, call, extras, legacy) for call in calls]
+    return Rendered((message, *results), framing, tuple(extras))
+
+
+def _without_calls(message: dict[str, Any], framing: int, extras: list[str]) -> Rendered:
+    """An assistant message that must say something by itself: null alone is refused."""
+    if message.get("content") is None and not _says_elsewhere(message):
+        if not any(message[key] for key in message if key not in _OF_SAID):
+            return _NOTHING
+        message = {**message, "content": ""}
+    return Rendered((message,), framing, tuple(extras))
+
+
+def _says_elsewhere(message: Mapping[str, Any]) -> bool:
+    return bool(message.get("refusal") or message.get("audio"))
+
+
+def _assistant_message(dialect: Dialect, turn: Turn, extras: list[str]) -> dict[str, Any]:
+    texts, calls = turn.entries, turn.calls
+    first = texts[0] if texts else calls[0].entry
+    message: dict[str, Any] = {"role": "assistant", "content": _joined(dialect, texts, extras)}
+    if calls:
+        if len(calls) == 1 and _is_legacy(dialect, calls[0].entry):
+            message["function_call"] = _wire_body(dialect, calls[0].entry, "arguments")
+        else:
+            message["tool_calls"] = [_wire_call(dialect, call) for call in calls]
+    if first.raw_json is NO_JSON:
+        return message
+    return _as_spelled(message, kept_of(first, dialect.name), dialect.loose)
+
+
+def _is_legacy(dialect: Dialect, call: Entry) -> bool:
+    if "function" not in dialect.roles or call.raw_json is NO_JSON:
+        return False
+    return kept_of(call, dialect.name).style == "legacy"
+
+
+def _as_spelled(message: dict[str, Any], kept: Kept, loose: bool) -> dict[str, Any]:
+    """The message with its other keys, and its content blank in the way that it was."""
+    message = beside(message, _sound_keys(kept.message, loose))
+    if kept.blank and (not message["content"] or _says_elsewhere(message)):
+        if kept.blank == "absent":
+            del message["content"]
+        else:
+            message["content"] = {"null": None, "list": []}.get(kept.blank, "")
+    return message
+
+
+def _sound_keys(given: Mapping[str, Any], loose: bool) -> dict[str, Any]:
+    """An assistant message's other keys; of its calls only that there are none, and of its sound the id."""
+    kept = {
+        key: value
+        for key, value in given.items()
+        if key not in _OF_SAID and (value is None or key not in _CALLS or (loose and value == []))
+    }
+    audio = kept.get("audio")
+    if isinstance(audio, dict) and "id" in audio:
+        kept["audio"] = {"id": audio["id"]}
+    return kept
+
+
+def _joined(dialect: Dialect, texts: Sequence[Entry], extras: list[str]) -> Any:
+    if not texts:
+        return None
+    if len(texts) == 1:
+        content = texts[0].content
+        if type(content) is str:
+            return content
+        return (
+            _wire_content(content, kept_of(texts[0], dialect.name), dialect.spoken_part, extras)
+            or None
+        )
+    if all(isinstance(entry.content, str) for entry in texts):
+        return "\n".join(entry.text for entry in texts)
+    parts: list[dict[str, Any]] = []
+    for entry in texts:
+        wire = _wire_content(
+            entry.content, kept_of(entry, dialect.name), dialect.spoken_part, extras
+        )
+        parts += [{"type": "text", "text": wire}] if isinstance(wire, str) else wire
+    return parts
+
+
+def _wire_call(dialect: Dialect, call: Call) -> dict[str, Any]:
+    entry = call.entry
+    if entry.raw_json is NO_JSON:
+        return {
+            "id": dialect.call_id(call),
+            "type": "function",
+            "function": {"name": wire_name(entry.name), "arguments": text_of(entry.content)},
+        }
+    kept = kept_of(entry, dialect.name)
+    custom = kept.style == "custom" and not dialect.loose
+    kind, key = ("custom", "input") if custom else ("function", "arguments")
+    wire = {"id": dialect.call_id(call), "type": kind, kind: _wire_body(dialect, entry, key)}
+    return beside(wire, others(kept.block, _OF_CALL))
+
+
+def _wire_body(dialect: Dialect, entry: Entry, key: str) -> dict[str, Any]:
+    kept = kept_of(entry, dialect.name)
+    given = arguments_of(entry) if kept.style == "object" and dialect.loose else None
+    body = {"name": wire_name(entry.name), key: entry.text if given is None else given}
+    return beside(body, kept.body)
+
+
+@lru_cache(maxsize=4_096)
+def wire_name(name: str | None) -> str:
+    """A tool's name in the provider's alphabet."""
+    return _TOOL_NAME.sub("_", name or "")[:64] or "tool"
+
+
+def _result_message(
+    dialect: Dialect, call: Call, extras: list[str], legacy: bool
+) -> dict[str, Any]:
+    message: dict[str, Any]
+    result = call.result
+    if legacy:
+        message = {"role": "function", "name": wire_name(call.entry.name)}
+    else:
+        message = {"role": "tool", "tool_call_id": dialect.call_id(call)}
+    if result is None:
+        extras.append(NO_RESULT)
+        message["content"] = NO_RESULT
+        return message
+    content = result.content
+    if type(content) is str and result.raw_json is NO_JSON:
+        message["content"] = content
+        return message
+    kept = kept_of(result, dialect.name)
+    message["content"] = _wire_content(content, kept, dialect.wire_part, extras)
+    return beside(message, kept.message)
+
+
+def _wire_content(content: Content, kept: Kept, wire: WirePart, extras: list[str]) -> Any:
+    if isinstance(content, str):
+        return content
+    return [part for part in wire_parts(content, kept, wire, extras) if part] or ""
+
+
+# ---------------------------------------------------------------- parsing
+
+
+class _Calls:
+    """The calls of the messages so far: they name the results."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, str] = {}
+        # The open calls without an id by their number, in order, and the numbers by name.
+        self._open: OrderedDict[int, str] = OrderedDict()
+        self._numbers: dict[str, deque[int]] = {}
+        self._made = 0
+
+    def made(self, new_entry: NewEntry) -> None:
+        """Takes note of a call."""
+        name = new_entry.name or ""
+        if new_entry.call_id is not None:
+            self._names[new_entry.call_id] = name
+            return
+        self._made += 1
+        self._open[self._made] = name
+        self._numbers.setdefault(name, deque()).append(self._made)
+
+    def answered(self, call_id: str | None, name: str | None) -> str | None:
+        """The name of a result: its own, or that of its call by id, else by order."""
+        if call_id is not None:
+            return name or self._names.get(call_id)
+        if name is None and self._open:
+            name = self._open[next(iter(self._open))]
+        if name is not None and self._numbers.get(name):
+            del self._open[self._numbers[name].popleft()]
+        return name
+
+
+def _parse_message(dialect: Dialect, message: Any, label: str, calls: _Calls) -> list[NewEntry]:
+    """The drafts of one message; `label` stands for its id until whoever adds them makes one."""
+    role = message.get("role") if isinstance(message, dict) else None
+    if role not in dialect.roles:
+        raise FormatError(
+            f"this is not an {dialect.title} message ({shape_of(message)}): it needs a 'role' of "
+            + ", ".join(dialect.roles)
+        )
+    if not isinstance(message.get("name"), str | None):
+        raise FormatError(f"'name' must be a string, not {safe_repr(message['name'], 40)}")
+    if role in ("tool", "function"):
+        return [_parse_result(dialect, message, calls)]
+    spoken = role == "assistant"
+    if not (spoken or has_content(message)):
+        raise FormatError(f"it has the role {role!r} and no content; it needs a 'content'")
+    content, parts = _parse_content(dialect, message.get("content"), spoken)
+    if role == "assistant":
+        return _parse_assistant(dialect, message, content, parts, label, calls)
+    style = "developer" if role == "developer" else ""
+    kept = Kept(message=others(message, _OF_SAID), parts=parts, style=style)
+    own: Any = "system" if role == "developer" else role
+    return [keeping(NewEntry(type="message", role=own, content=content), dialect.name, kept)]
+
+
+def _parse_assistant(
+    dialect: Dialect,
+    message: dict[str, Any],
+    content: Content,
+    parts: dict[str, dict[str, Any]],
+    label: str,
+    calls: _Calls,
+) -> list[NewEntry]:
+    made = [_parse_call(call, style, label) for call, style in _calls_of(message, dialect.loose)]
+    text = content or _said_elsewhere(message)
+    blank = "" if content else _blank(message, dialect.loose)
+    if not text and blank == ("null" if made else "empty"):
+        blank = ""  # so it is rendered anyway
+    found: list[tuple[NewEntry, Kept]] = []
+    if text or not made:
+        own = NewEntry(
+            type="message",
+            role="assistant",
+            content=text,
+            message_id=label if made else None,
+        )
+        found.append((own, Kept(parts=parts)))
+    found += made
+    first, kept = found[0]
+    found[0] = (
+        first,
+        msgspec.structs.replace(kept, message=_sound_keys(message, dialect.loose), blank=blank),
+    )
+    for new_entry, _ in made:
+        calls.made(new_entry)
+    return [keeping(new_entry, dialect.name, kept) for new_entry, kept in found]
+
+
+def _blank(message: dict[str, Any], loose: bool) -> str:
+    """How a content that says nothing is spelled; an empty list is left out where it is refused."""
+    if message.get("content", []) == []:
+        return "list" if loose and "content" in message else "absent"
+    return "null" if message["content"] is None else "empty"
+
+
+def _said_elsewhere(message: dict[str, Any]) -> str:
+    """The words of a message that has them in a refusal or in the transcript of its sound."""
+    audio = message.get("audio")
+    said = message.get("refusal") or (audio.get("transcript") if isinstance(audio, dict) else "")
+    return said if isinstance(said, str) else ""
+
+
+def _calls_of(message: dict[str, Any], loose: bool) -> list[tuple[dict[str, Any], str]]:
+    """The calls of a message, each with how it is spelled."""
+    calls = message.get("tool_calls") or []
+    if not isinstance(calls, list) or not all(isinstance(call, dict) for call in calls):
+        raise FormatError(f"'tool_calls' must be a list of calls, not {shape_of(calls)}")
+    found = [(call, _style(call.get("function"), loose)) for call in calls]
+    legacy = message.get("function_call")
+    if legacy is not None:
+        found.append(({"function": legacy}, "legacy"))
+    return found
+
+
+def _style(body: Any, loose: bool) -> str:
+    """How a call is spelled: as a function's, with its arguments as an object, or as a custom tool's."""
+    if not isinstance(body, dict):
+        return "custom"
+    return "object" if loose and isinstance(body.get("arguments"), dict) else ""
+
+
+def _parse_call(call: dict[str, Any], style: str, label: str) -> tuple[NewEntry, Kept]:
+    custom = style == "custom"
+    body = call.get("custom" if custom else "function")
+    if not isinstance(body, dict) or not isinstance(body.get("name"), str):
+        raise FormatError(f"the tool call {shape_of(call)} names no function")
+    if not isinstance(call.get("id"), str | None):
+        raise FormatError(f"a call's id must be a string, not {safe_repr(call['id'], 40)}")
+    new_entry = NewEntry(
+        type="tool_call",
+        role="assistant",
+        content=_arguments(body.get("input" if custom else "arguments")),
+        call_id=call.get("id") or None,
+        name=body["name"],
+        message_id=label,
+    )
+    body = others(body, _OF_CUSTOM if custom else _OF_BODY)
+    if body.get("parsed_arguments") is not None:  # the SDK's second copy of the arguments
+        del body["parsed_arguments"]
+    return new_entry, Kept(block=others(call, _OF_CALL), body=body, style=style)
+
+
+def _arguments(given: Any) -> str:
+    """Arguments as text; some servers send the object itself."""
+    if given is None:
+        return ""
+    if isinstance(given, str):
+        return given
+    return bytes(encode_json(given, "a call's arguments")).decode() or "{}"
+
+
+def _parse_result(dialect: Dialect, message: dict[str, Any], calls: _Calls) -> NewEntry:
+    legacy = message["role"] == "function"  # it answers by name, whatever else it carries
+    call_id = None if legacy else message.get("tool_call_id")
+    if not isinstance(call_id, str | None):
+        raise FormatError(f"'tool_call_id' must be a string, not {safe_repr(call_id, 40)}")
+    call_id = call_id or None
+    name = message.get("name") or None
+    content, parts = _parse_content(dialect, message.get("content"))
+    ours = _OF_FUNCTION if legacy else _OF_TOOL
+    new_entry = NewEntry(
+        type="tool_result",
+        role="tool",
+        content=content,
+        call_id=call_id,
+        name=calls.answered(call_id, name),
+    )
+    return keeping(new_entry, dialect.name, Kept(message=others(message, ours), parts=parts))
+
+
+def _parse_content(
+    dialect: Dialect, content: Any, spoken: bool = False
+) -> tuple[Content, dict[str, dict[str, Any]]]:
+    """A content, and the other keys of its parts.
+
+    What the provider gives no words for in an assistant's message (`spoken`) goes back as it came.
+    """
+    if content is None:
+        return "", {}
+    if isinstance(content, str):
+        return content, {}
+    if not isinstance(content, list):
+        raise FormatError(
+            f"'content' must be text or a list of parts, not {type(content).__name__}"
+        )
+    wire = dialect.spoken_part if spoken else dialect.wire_part
+    return read_parts(content, dialect.name, dialect.known_part, wire)
+
+
+# ---------------------------------------------------------------- OpenAI
 
 
 class OpenAIChatFormat:

@@ -25,16 +25,20 @@ from memman.entries import (
 )
 from memman.errors import FormatError
 from memman.formats.parts import (
+    Kept,
+    beside,
     has_unsaid,
     interleaved,
     is_typed,
+    keeping,
+    kept_of,
     opaque,
     opaque_block,
+    others,
     parts_framing,
     read_parts,
     wire_parts,
 )
-from memman.formats.patch import Kept, beside, keeping, kept_of, others
 from memman.formats.plain import parse_each
 from memman.formats.turns import NO_RESULT, NOT_SAID, delimited
 from memman.protocols import Call, Rendered, Turn

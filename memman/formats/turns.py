@@ -9,18 +9,25 @@ not the user's own words is delimited, and text that imitates the delimiters is 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
 
 from memman.entries import Entry, neutralised
 from memman.formats.parts import NOT_CARRIED, has_unsaid
-from memman.protocols import Call, Turn
+from memman.protocols import Call, Rendered, Turn
 from memman.unseen import UNSEEN
 from memman.window import WindowItem
 
 NO_RESULT = "[memman: no result of this call is known]"
 NO_OUTPUT = "(no output)"
 NOT_SAID = f"\n{NOT_CARRIED}"  # after a text whose parts were more than text
+BEGINS = "[memman: the conversation begins with the assistant]"
+GOES_ON = "[memman: the conversation goes on]"
+SYSTEM_NOTE = "[memman: a system message within the conversation]\n"
+NOTHING = Rendered((), 0)
+
+Message = dict[str, Any]
+Said = Callable[[str], Message]  # a text as a message of the user's
 _Kind = Literal["system", "user", "assistant", "context", "summary", "orphan", "result"]
 _SAID_BY: dict[str, _Kind] = {"system": "system", "assistant": "assistant"}
 _MARK_LIKE = ", 9a9a9a9a]"  # as dear as any nonce, and the same in every session
@@ -192,3 +199,30 @@ def _in_heading(name: str | None) -> str:
 def shape(text: str) -> str:
     """The text with every digit a 9: as dear as the text, and the same each time."""
     return _DIGITS.sub("9", text)
+
+
+# ---------------------------------------------------------------- the user begins and ends
+
+
+def framed(messages: list[Message], model: str, said: Said) -> list[Message]:
+    """The messages with a user's note before what the role `model` begins and after what it ends.
+
+    The newest models refuse a prefilled end; a system prompt alone is refused too.
+    """
+    if not messages:
+        return [said(GOES_ON)]
+    if messages[0].get("role") == model:
+        messages = [said(BEGINS), *messages]
+    if messages[-1].get("role") == model:
+        messages = [*messages, said(GOES_ON)]
+    return messages
+
+
+def system_note(entry: Entry, framing: int, said: Said) -> Rendered:
+    """A system message within the conversation, as a marked note of the user's."""
+    unsaid = has_unsaid(entry.content)
+    if not entry.text.strip() and not unsaid:
+        return NOTHING
+    text = SYSTEM_NOTE + entry.text + (NOT_SAID if unsaid else "")
+    extras = (SYSTEM_NOTE, NOT_SAID) if unsaid else (SYSTEM_NOTE,)
+    return Rendered((said(text),), framing, extras)

@@ -10,7 +10,7 @@ import pytest
 from memman import SessionState
 from memman.cli.files import File
 from memman.cli.logs import log_in
-from memman.formats.batches import may_cut
+from memman.formats.logs.common import may_cut
 
 SAMPLES = Path(__file__).parent.parent / "formats" / "samples"
 TURN = [

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from memman import AsyncMemoryManager, Context, MemoryConfig, MemoryManager, events, plugins
-from memman.formats import BUILTIN_FORMATS
+from memman.formats import builtin_formats
 from memman.testing import Answer, LoopbackServer, loopback
 from tests.patience import PATIENCE
 
@@ -36,7 +36,7 @@ class Provider:
 
     def __init__(self, name: str, model: str, path: str, base: str, format_name: str) -> None:
         self.plugin = pytest.importorskip(f"memman_{name}")
-        if format_name not in {form.name for form in BUILTIN_FORMATS}:
+        if format_name not in {form.name for form in builtin_formats()}:
             pytest.skip(f"the format {format_name} is not here")
         self.name, self.model, self.path, self.base = name, model, path, base
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from memman import MemoryManager
-from memman.formats import BUILTIN_FORMATS
+from memman.formats import builtin_formats
 from memman.formats.logs import IMPORT_FORMATS
 from memman.formats.rules import RULES
 from tests.docs.pages import DOCS, code, table
 
 PAGE = "reference/formats.md"
 MESSAGES = {code(row["name"])[0]: row for row in table(PAGE, "name")}
-FORMATS = {form.name: form for form in BUILTIN_FORMATS}
+FORMATS = {form.name: form for form in builtin_formats()}
 TEXT = (DOCS / PAGE).read_text(encoding="utf-8")
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
 from memman import BudgetExceeded, Entry, MemoryConfig, MemoryManager, TextPart
-from memman.formats import AnthropicFormat
+from memman.formats.anthropic import AnthropicFormat
 from memman.formats.rules import check
 from tests.examples import examples
 

@@ -10,13 +10,10 @@ import pytest
 
 from memman import MemoryConfig, MemoryManager
 from memman.entries import NewEntry
-from memman.formats import (
-    BUILTIN_FORMATS,
-    AnthropicFormat,
-    BedrockFormat,
-    GeminiFormat,
-    format_named,
-)
+from memman.formats import builtin_formats, format_named
+from memman.formats.anthropic import AnthropicFormat
+from memman.formats.bedrock import BedrockFormat
+from memman.formats.gemini import GeminiFormat
 from memman.formats.renderer import Rendering
 from memman.testing.formats import window_of
 
@@ -52,7 +49,7 @@ def orphans(size: int) -> list[Any]:
     return [{"role": "user", "content": "q"}, *results]
 
 
-@pytest.mark.parametrize("form", [each.name for each in BUILTIN_FORMATS])
+@pytest.mark.parametrize("form", [each.name for each in builtin_formats()])
 @pytest.mark.parametrize("make", [users, pytest.param(replies, marks=pytest.mark.long), orphans])
 def test_rendering_one_role_is_linear(form: str, make: Make) -> None:
     def render(window: Any) -> None:

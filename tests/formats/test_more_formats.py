@@ -25,7 +25,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from benchmarks.trajectories import DATA, read_trajectories
 from memman import BudgetExceeded, FormatError, MemoryConfig, MemoryManager
-from memman.formats import BUILTIN_FORMATS, detect_format, format_named
+from memman.formats import builtin_formats, detect_format, format_named
 from memman.formats.bedrock import sdk_messages
 from memman.formats.renderer import Rendering
 from memman.formats.rules import RULES, check
@@ -322,7 +322,7 @@ def test_what_is_detected_reads_the_same_texts(names: list[str], form: str) -> N
 
 
 def test_every_format_has_its_name_in_the_list() -> None:
-    names = [form.name for form in BUILTIN_FORMATS]
+    names = [form.name for form in builtin_formats()]
     assert names == [
         "openai-chat", "anthropic", "text", "openai-responses", "gemini", "bedrock", "mistral",
         "langchain",

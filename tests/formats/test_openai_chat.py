@@ -13,7 +13,7 @@ from openai.types.chat import ChatCompletion, ChatCompletionMessage, ChatComplet
 from pydantic import TypeAdapter
 
 from memman import BudgetExceeded, Entry, MemoryConfig, MemoryManager, TextPart
-from memman.formats import OpenAIChatFormat
+from memman.formats.openai_chat import OpenAIChatFormat
 from memman.formats.rules import check
 from tests.examples import examples
 

@@ -20,8 +20,9 @@ from memman import (
     MemoryManager,
     hookimpl,
 )
-from memman.formats import BUILTIN_FORMATS, OpenAIChatFormat
+from memman.formats import builtin_formats
 from memman.formats.anthropic import AnthropicFormat
+from memman.formats.openai_chat import OpenAIChatFormat
 from memman.formats.renderer import Rendering
 from memman.formats.rules import check
 from memman.plugins import shared_plugins
@@ -31,7 +32,7 @@ from memman.testing.formats import user, window_of
 from memman.window import Window
 from tests.examples import examples
 
-FORMATS = [form.name for form in BUILTIN_FORMATS]
+FORMATS = [form.name for form in builtin_formats()]
 
 
 def manager(**settings_: Any) -> MemoryManager:
@@ -487,6 +488,6 @@ def test_the_messages_that_a_request_must_begin_and_end_with_are_priced_whole(fo
     context = memory.build_context("s", format=form)
     said = [message.get("content") or message["parts"] for message in context.messages]
     texts = [text if isinstance(text, str) else text[0]["text"] for text in said]
-    framing = next(each for each in BUILTIN_FORMATS if each.name == form).message_framing
+    framing = next(each for each in builtin_formats() if each.name == form).message_framing
     assert len(texts) > 1
     assert context.tokens.tokens >= sum(-(-len(text) // 4) + framing for text in texts)

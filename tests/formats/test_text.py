@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memman import FormatError, MemoryConfig, MemoryManager
-from memman.formats import TextFormat
-from memman.formats.text import RECENT, SUMMARIES
+from memman.formats.text import RECENT, SUMMARIES, TextFormat
 from tests.examples import examples
 
 BEGIN = datetime(2026, 11, 20, 23, 50, tzinfo=UTC)

@@ -63,7 +63,7 @@ _GENERAL = (
 _DRIVEN = {
     "memman.explain.trace": "words of the user's own, each escaped",
     "memman.cli.window": "the user's own --grep",
-    "memman.formats.rulebook": "patterns of the rules below, each called with a constant",
+    "memman.formats.rules.rulebook": "patterns of the rules below, each called with a constant",
     "memman.entries": "neutralised",
     "memman.compression.reply": "is_refusal",
     "memman.counting.framing": "constants of the table of framings",

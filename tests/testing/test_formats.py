@@ -3,16 +3,14 @@
 import copy
 from typing import Any
 
-from memman.formats import (
-    AnthropicFormat,
-    BedrockFormat,
-    GeminiFormat,
-    LangChainFormat,
-    MistralFormat,
-    OpenAIChatFormat,
-    OpenAIResponsesFormat,
-    TextFormat,
-)
+from memman.formats.anthropic import AnthropicFormat
+from memman.formats.bedrock import BedrockFormat
+from memman.formats.gemini import GeminiFormat
+from memman.formats.langchain import LangChainFormat
+from memman.formats.mistral import MistralFormat
+from memman.formats.openai_chat import OpenAIChatFormat
+from memman.formats.openai_responses import OpenAIResponsesFormat
+from memman.formats.text import TextFormat
 from memman.protocols import Format, Rendered, Turn
 from memman.testing import FormatConformance, broken_laws
 

@@ -13,9 +13,8 @@ from typing import Any
 from memman.display import safe_repr
 from memman.entries import Content, NewEntry, OpaquePart, Part, TextPart, encode_json
 from memman.errors import FormatError
-from memman.formats.logs.reading import beside_entry
-from memman.formats.parts import opaque
-from memman.formats.patch import others
+from memman.formats.logs.common import beside_entry
+from memman.formats.parts import opaque, others
 from memman.protocols import ReadEntry, ReadItem
 
 _NAME = "chatgpt-export"

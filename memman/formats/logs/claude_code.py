@@ -17,8 +17,8 @@ import msgspec
 from memman.entries import NewEntry, text_of
 from memman.errors import FormatError
 from memman.formats.anthropic import AnthropicFormat
-from memman.formats.logs.reading import beside_entry, one
-from memman.formats.patch import others
+from memman.formats.logs.common import beside_entry, one
+from memman.formats.parts import others
 from memman.protocols import Compaction, LeftOut, ReadEntry, ReadItem
 
 _NAME = "claude-code"

@@ -13,8 +13,7 @@ import msgspec
 
 from memman.entries import text_of
 from memman.errors import FormatError
-from memman.formats.batches import may_cut
-from memman.formats.logs.reading import one
+from memman.formats.logs.common import may_cut, one
 from memman.formats.openai_responses import OpenAIResponsesFormat
 from memman.protocols import Compaction, ReadEntry, ReadItem
 

@@ -13,7 +13,7 @@ import msgspec
 from memman.display import shape_of
 from memman.entries import ImagePart, NewEntry, Part, TextPart
 from memman.errors import FormatError
-from memman.formats.logs.reading import one, text_at
+from memman.formats.logs.common import one, text_at
 from memman.formats.parts import opaque
 from memman.protocols import Compaction, ReadEntry, ReadItem
 

@@ -8,8 +8,8 @@ from typing import Any
 from memman.display import safe_repr, shape_of
 from memman.entries import NewEntry
 from memman.errors import FormatError
-from memman.formats.logs.reading import beside_entry, text_at
-from memman.formats.patch import others
+from memman.formats.logs.common import beside_entry, text_at
+from memman.formats.parts import others
 from memman.protocols import ReadEntry, ReadItem
 
 _NAME = "sharegpt"

@@ -10,6 +10,10 @@ import msgspec
 from memman.entries import NewEntry, encode_json
 from memman.errors import FormatError, InvalidInput
 
+_SIZE = 256
+_MOST = 4_096  # where the model never stops speaking: a cut may part what belongs together
+_OF_MODEL = ("assistant", "model", "ai", "AIMessage")
+
 
 def beside_entry(new_entry: NewEntry, log: str, rest: dict[str, Any]) -> NewEntry:
     """The draft with what its log has beside it in its metadata, under the log's name.
@@ -35,3 +39,23 @@ def text_at(place: str, value: Any) -> str:
 def one(items: Iterable[Any]) -> list[tuple[str, Iterable[Any]]]:
     """A file with a single conversation."""
     return [("", items)]
+
+
+def may_cut(before: Any, after: Any, size: int) -> bool:
+    """Whether `size` messages that end in `before` are a piece, and `after` begins the next.
+
+    That is where the model begins to speak after it was spoken to: all results of its calls are there,
+    and what it says in several items is not parted.
+    """
+    if size < _SIZE:
+        return False
+    return size >= _MOST or (_is_given(before) and not _is_given(after))
+
+
+def _is_given(item: Any) -> bool:
+    """Whether a message is one that the model is given: a user's, a tool's, instructions."""
+    if not isinstance(item, dict):
+        return True
+    if "role" in item:
+        return item["role"] not in _OF_MODEL
+    return str(item.get("type")).endswith("_output")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from memman.formats.rulebook import (
+from memman.formats.rules.rulebook import (
     Checker,
     Here,
     There,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-from memman.formats.rulebook import Checker, Here, There, dicts, get, matches, rules_of, show
+from memman.formats.rules.rulebook import Checker, Here, There, dicts, get, matches, rules_of, show
 
 RULES = rules_of(
     """

@@ -78,7 +78,7 @@ def test_wrong_role_error_names_the_allowed_roles() -> None:
 def test_gemini_parts_with_unknown_keys_are_refused() -> None:
     content = [{"role": "user", "parts": [{"words": "hi"}]}]
     memory = MemoryManager()
-    with pytest.raises(FormatError, match="no known format"):
+    with pytest.raises(FormatError, match="unknown message format"):
         memory.add_messages("s", content)
     [kept] = memory.add_messages("s", content, format="gemini")
     assert memory.build_context("s", format="gemini").messages == content, kept

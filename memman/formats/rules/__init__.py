@@ -14,12 +14,8 @@ from typing import Any
 import msgspec
 
 from memman.display import safe_repr
-from memman.formats import rules_bedrock as bedrock
-from memman.formats import rules_gemini as gemini
-from memman.formats import rules_langchain as langchain
-from memman.formats import rules_mistral as mistral
-from memman.formats import rules_responses as responses
-from memman.formats.rulebook import (
+from memman.formats.rules import bedrock, gemini, langchain, mistral, responses
+from memman.formats.rules.rulebook import (
     Checker,
     Here,
     Rule,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import chain, pairwise
 from typing import Any
 
-from memman.formats.rulebook import (
+from memman.formats.rules.rulebook import (
     Checker,
     Here,
     There,
