@@ -242,7 +242,9 @@ class Parts:
             tokens -= items[at].tokens
             at += 1
         prompt = "\n".join([f"{s.entry.role}: {s.entry.text[:2_000]}" for s in items[:at]])
-        text = await self._door.ask(lambda: self._instruments.summarize(prompt), 60.0, False)
+        text = await self._door.call_summarizer(
+            lambda: self._instruments.summarize(prompt), 60.0, False
+        )
         count, seq = self._count(text), len(self._log) + 1
         now = datetime.now(UTC)
         summary = Entry(

@@ -9,13 +9,13 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from memman import about
+from memman.plugins import VERSION
 
 sys.path.insert(0, str(Path(__file__).parent / "_ext"))
 
 project = "memman"
 copyright = "the authors of memman; Apache-2.0"  # noqa: A001 - Sphinx's name
-version = release = about.VERSION
+version = release = VERSION
 root_doc = "index"
 exclude_patterns = ["_build", "README.md"]  # that is the index
 extensions = ["myst_parser", "sphinx_design", "sphinx.ext.autodoc", "site_pages", "site_docstrings"]

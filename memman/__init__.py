@@ -7,7 +7,7 @@ memory.add_user_message("s1", "Why is the build red?")
 messages = memory.build_context("s1").messages
 """
 
-from memman import about, events
+from memman import events, plugins
 from memman.archive import ArchiveInfo, ArchiveLimits, SessionState
 from memman.async_manager import AsyncMemoryManager
 from memman.compression import CompressionPlan, PlannedEntry
@@ -55,7 +55,7 @@ from memman.protocols import (
 )
 from memman.results import Context, OverflowResult, SessionStats, Summary
 
-__version__ = about.VERSION
+__version__ = plugins.VERSION
 
 
 def __dir__() -> list[str]:

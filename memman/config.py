@@ -7,6 +7,7 @@ Precedence: call > session > manager > environment (`from_env`, when asked) > pr
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from string import Formatter
@@ -18,7 +19,6 @@ from msgspec import UNSET, UnsetType
 from memman.display import known_names, safe_repr, warn_once
 from memman.entries import is_blank, names_nothing
 from memman.errors import ConfigError
-from memman.presets import SUMMARISE, Preset, PresetName, preset_named
 
 CountPolicy = Literal["local", "confirm", "estimate"]
 OnFailure = Literal["fallback", "keep", "raise"]
@@ -29,16 +29,104 @@ UNKNOWN_MODEL_ENTRIES = 100
 # Of the room between low and high water. So much must be new before a summarizer is asked again; where
 # compressions are prepared in the background, they begin there: the earliest that pays.
 ROOM_SHARE = 0.8
-_DEFAULTS: dict[str, Any] = {  # where the preset has no other
-    "max_tokens": None,
-    "max_entries": UNSET,
-    "target_ratio": 0.5,
-    "recent_window": 10,
-    "min_entries_to_compress": 5,
-}
-_BY_PRESET: Any = UNSET  # not given: filled in with the preset's default, else that of `_DEFAULTS`
 # Of no single session.
 MANAGER_SETTINGS = frozenset({"max_sessions", "max_live_bytes", "session_ttl"})
+
+
+PresetName = Literal[
+    "default", "buffer", "window", "token_buffer", "summary", "summary_buffer"
+]  # for type checkers, beside `window(n)`
+SUMMARISE: Final = "summarise"  # in a strategy: the one step that asks somebody
+_LONGEST = 60  # characters of a name, far more than any has
+_WINDOW = 5  # entries that "window" keeps: what systems with a memory of that name do
+
+
+class Preset(msgspec.Struct, frozen=True):
+    """A strategy that has a name, the settings it has other defaults for, and the n of `window(n)`."""
+
+    name: str
+    defaults: Mapping[str, Any]
+    summarises: bool = True
+    size: int | None = None
+
+
+# What keeps as much as fits goes down to the limit itself, and protects nothing that is only recent.
+_AS_MUCH_AS_FITS = {"target_ratio": 1.0, "recent_window": 0}
+_PRESETS = {
+    preset.name: preset
+    for preset in (
+        Preset("default", {}),
+        Preset("buffer", {"max_entries": None}, summarises=False),
+        Preset("window", _AS_MUCH_AS_FITS, summarises=False, size=_WINDOW),
+        Preset(
+            "token_buffer",
+            {"max_tokens": 2_000, "max_entries": None} | _AS_MUCH_AS_FITS,
+            summarises=False,
+        ),
+        Preset("summary", {"max_entries": 20, "recent_window": 9, "min_entries_to_compress": 1}),
+        Preset(
+            "summary_buffer",
+            {"max_tokens": 2_000, "max_entries": None, "min_entries_to_compress": 1},
+        ),
+    )
+}
+
+
+def preset_named(strategy: str) -> Preset:
+    """The preset of a name such as "default" or "window(5)". Raises `ConfigError` for anything else."""
+    found = re.fullmatch(r"(\w+)\s*(?:\(([^()]*)\))?", strategy[: _LONGEST + 1].strip())
+    name, number = found.groups() if found and len(strategy) <= _LONGEST else (strategy, None)
+    preset = _PRESETS.get(name)
+    if preset is None:
+        known = ["window(n)" if preset.size else name for name, preset in _PRESETS.items()]
+        raise ConfigError(
+            f"strategy={safe_repr(strategy, _LONGEST)} is no preset{known_names(name, known)}"
+        )
+    if preset.size is None:
+        if number is not None:
+            raise ConfigError(
+                f"strategy={strategy!r}: only window takes a number, as in 'window(5)'"
+            )
+        return preset
+    size = preset.size if number is None else _size(strategy, number)
+    defaults = {"max_entries": size, **preset.defaults}
+    return msgspec.structs.replace(preset, size=size, defaults=defaults)
+
+
+def _size(strategy: str, number: str) -> int:
+    size = int(number) if re.fullmatch(r"[0-9]{1,15}", number.strip()) else 0
+    if size < 1:
+        raise ConfigError(
+            f"strategy={strategy!r}: the n of window(n) is how many entries stay, a whole number "
+            "from 1"
+        )
+    return size
+
+
+class _ByPreset:
+    """A field of `MemoryConfig` whose default is that of the strategy's preset, else its own."""
+
+    def __init__(self, default: Any) -> None:
+        self._default = default
+
+    def __set_name__(self, _owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, config: MemoryConfig | None, _owner: type) -> Any:
+        if config is None:
+            return UNSET  # the dataclass reads the field's default here
+        value = vars(config)[self._name]
+        if value is not UNSET:
+            return value
+        preset = config.preset
+        return self._default if preset is None else preset.defaults.get(self._name, self._default)
+
+    def __set__(self, config: MemoryConfig, value: Any) -> None:
+        vars(config)[self._name] = value
+
+
+def _by_preset(default: Any = UNSET) -> Any:
+    return _ByPreset(default)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -52,12 +140,12 @@ class MemoryConfig:
     or when two settings contradict each other.
     """
 
-    max_tokens: int | None = _BY_PRESET
-    max_entries: int | UnsetType | None = UNSET
+    max_tokens: int | None = _by_preset(None)
+    max_entries: int | UnsetType | None = _by_preset()  # noqa: RUF009 - a descriptor
     trigger_ratio: float = 0.8
-    target_ratio: float = _BY_PRESET
-    recent_window: int = _BY_PRESET
-    min_entries_to_compress: int = _BY_PRESET
+    target_ratio: float = _by_preset(0.5)
+    recent_window: int = _by_preset(10)
+    min_entries_to_compress: int = _by_preset(5)
     compression_ratio: float = 0.3
     max_summary_ratio: float = 0.2
     max_entry_ratio: float = 0.25
@@ -88,7 +176,6 @@ class MemoryConfig:
             raise ConfigError(
                 f"strategy must be a preset's name or a tuple of stages, not {object_type}"
             )
-        self._fill_in()
         for name, (low, high, kinds) in _RANGES.items():
             _check_range(name, getattr(self, name), low, high, kinds)
         for name, choices in _CHOICES.items():
@@ -109,15 +196,6 @@ class MemoryConfig:
                 "leaves a compression no room below the trigger: lower one of them"
             )
 
-    def _fill_in(self) -> None:
-        """Set the defaults of settings that were not given, and remember which were."""
-        given = [name for name in SETTINGS if getattr(self, name) is not UNSET]
-        object.__setattr__(self, "_given", frozenset(given))  # frozen: only here, before first use
-        own = self.preset.defaults if self.preset else {}
-        for name, default in (_DEFAULTS | dict(own)).items():
-            if name not in given:
-                object.__setattr__(self, name, default)
-
     def __repr__(self) -> str:
         """The settings that differ from their defaults, as they are written."""
         given = [field for field in fields(self) if field.name in self.given]
@@ -128,8 +206,7 @@ class MemoryConfig:
     @property
     def given(self) -> frozenset[str]:
         """The settings whose value does not come from the preset."""
-        found: frozenset[str] = self.__dict__["_given"]
-        return found
+        return frozenset(name for name, value in vars(self).items() if value is not UNSET)
 
     @property
     def preset(self) -> Preset | None:

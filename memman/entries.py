@@ -17,10 +17,9 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from memman.display import safe_repr
+from memman.display import gap, safe_repr
 from memman.errors import InvalidInput
 from memman.extents import MAX_DEPTH, MAX_ENTRY_BYTES, check_extent
-from memman.unseen import gap
 
 EntryType = Literal["message", "tool_call", "tool_result", "context", "summary"]
 """What an entry is."""

@@ -28,6 +28,7 @@ from memman.entries import (
     Entry,
     TokenCount,
 )
+from memman.events import Subscription
 from memman.explain import Explanation
 from memman.formats import FormatName
 from memman.protocols import (
@@ -40,7 +41,6 @@ from memman.protocols import (
 from memman.results import Context, OverflowResult, SessionStats, Summary
 from memman.runtime import SyncRuntime
 from memman.session import OnConflict
-from memman.signals import Subscription
 
 T = TypeVar("T")
 

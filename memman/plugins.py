@@ -21,9 +21,25 @@ import pluggy
 from memman import hookspecs
 from memman.display import error_kind, format_error, safe_repr
 from memman.errors import InvalidInput
-from memman.forks import renew_in_child
+from memman.runtime.forks import renew_in_child
 
 logger = logging.getLogger("memman.plugins")
+DISTRIBUTION = "memman-core"
+VERSION = "0.1.0"
+CREATED_BY = f"{DISTRIBUTION} {VERSION}"
+_OWN_PLUGINS = frozenset(
+    f"memman-{name}"
+    for name in (
+        "anthropic",
+        "bedrock",
+        "google",
+        "mistral",
+        "openai",
+        "postgres",
+        "tiktoken",
+        "tokenizers",
+    )
+)
 
 
 class PluginInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -246,3 +262,20 @@ def chosen_plugins(only: Iterable[str] | None) -> Callable[[], Plugins]:
             f"plugins is a list of distributions, such as ['memman-openai'], not {safe_repr(only, 60)}"
         )
     return cache(partial(load_plugins, only=names))
+
+
+def how_to_install(requirement: str) -> str:
+    """Return what to do for a requirement such as `memman-openai` or `memman-core[zstd]`.
+
+    memman's own distributions are on no package index yet: a package of such a name there is somebody
+    else's.
+    """
+    name, bracket, extras = requirement.partition("[")
+    if name == DISTRIBUTION:
+        return f"install {requirement} from a clone of memman: pip install '.{bracket}{extras}'"
+    if name in _OWN_PLUGINS:
+        return (
+            f"install {requirement} from a clone of memman: "
+            f"pip install './plugins/{name}{bracket}{extras}'"
+        )
+    return f"pip install {requirement}"

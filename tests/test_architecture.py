@@ -18,12 +18,11 @@ from memman import AsyncMemoryManager, MemoryManager
 PACKAGE = Path(memman.__file__).parent
 # The table of design.md, section 3. Packages of layer 2 know nothing of each other.
 LAYERS = {
-    "errors": 0, "files": 0, "forks": 0, "display": 0, "entries": 0, "presets": 0, "config": 0, "ids": 0,
-    "about": 0, "extents": 0, "unseen": 0, "circuit_breaker": 0, "threads": 0,
+    "errors": 0, "files": 0, "display": 0, "entries": 0, "config": 0, "ids": 0,
+    "extents": 0, "runtime": 0,
     "summary_metadata": 1,
     "records": 1, "protocols": 1, "window": 1, "events": 1, "hookspecs": 1, "plugins": 1,
-    "log": 1, "signals": 1, "tables": 1, "results": 1, "runtime": 1,
-    "notebooks": 1,
+    "log": 1, "results": 1,
     "counting": 2, "compression": 2, "formats": 2, "stores": 2, "archive": 2,
     "summarizers": 3, "providers": 3,
 
@@ -35,8 +34,7 @@ LAYERS = {
 }  # fmt: skip
 ORDER_IN_LAYER_1 = (
     "summary_metadata",
-    "records", "protocols", "window", "log", "runtime", "signals", "events", "notebooks",
-    "results", "hookspecs", "plugins",
+    "records", "protocols", "window", "log", "events", "results", "hookspecs", "plugins",
 )  # fmt: skip
 THIRD_PARTY = {"blinker", "cachetools", "msgspec", "pluggy"}
 OF_THE_COMMAND = {"click", "rich"}

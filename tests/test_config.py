@@ -21,10 +21,9 @@ from memman import (
     hookimpl,
 )
 from memman.compression.stages import clip_large, drop_oldest
-from memman.config import SETTINGS, resolve_budget
+from memman.config import SETTINGS, preset_named, resolve_budget
 from memman.display import warn_once
 from memman.plugins import shared_plugins
-from memman.presets import preset_named
 from memman.stores import MemoryStore
 from memman.testing.stores.records import configuring
 

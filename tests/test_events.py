@@ -18,7 +18,6 @@ from memman import (
     MemoryConfig,
     MemoryManager,
     events,
-    signals,
 )
 from memman.stores import MemoryStore
 from memman.testing import record_events
@@ -514,7 +513,7 @@ def test_signals_of_other_libraries_do_not_reach_receivers() -> None:
 @pytest.fixture
 def warned(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> Any:
     """The log, of a process that has warned of nothing yet."""
-    monkeypatch.setattr(signals, "_warned", set())
+    monkeypatch.setattr(events, "_warned", set())
     caplog.set_level(logging.WARNING, logger="memman.events")
     return caplog
 

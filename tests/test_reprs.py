@@ -8,7 +8,7 @@ import pytest
 
 import memman
 from memman import Entry, MemoryConfig, MemoryManager, TokenCount
-from memman.notebooks import bar_html
+from memman.results import bar_html
 
 WIDEST = 250  # characters
 

@@ -7,10 +7,10 @@ import zlib
 from collections.abc import Callable
 from typing import Any, BinaryIO, Literal, cast
 
-from memman.about import how_to_install
 from memman.archive.limits import ArchiveLimits
 from memman.display import safe_repr
 from memman.errors import InvalidInput, StateError
+from memman.plugins import how_to_install
 
 Packing = Literal["none", "gzip", "zstd"]
 """How an archive is packed; zstd needs the extra `zstd`."""

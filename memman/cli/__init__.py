@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
 
-from memman.about import how_to_install
+from memman.plugins import how_to_install
 
 
 def main(args: Sequence[str] | None = None) -> None:

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from memman.about import CREATED_BY
 from memman.archive import (
     ArchiveInfo,
     ArchiveLimits,
@@ -24,6 +23,7 @@ from memman.cli.files import STDIN, cannot_read, temporary_folder
 from memman.cli.options import archive_limits
 from memman.cli.output import json_output
 from memman.manager import MemoryManager
+from memman.plugins import CREATED_BY
 from memman.records import Record
 from memman.session import OnConflict
 

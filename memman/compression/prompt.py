@@ -15,7 +15,7 @@ import msgspec
 
 from memman.compression.key_facts import above_key_facts
 from memman.compression.summary_parts import CONSTRAINTS
-from memman.display import format_error, safe_repr
+from memman.display import ODD_LINE_END, format_error, safe_repr
 from memman.entries import (
     Entry,
     FilePart,
@@ -28,7 +28,6 @@ from memman.entries import (
 )
 from memman.errors import MemmanError
 from memman.protocols import SummaryRequest
-from memman.unseen import ODD_LINE_END
 
 SummaryPrompt = str | Callable[[SummaryRequest], str] | None
 KEY_FACTS_SHARE: Final = 0.15  # of a summary's room is left for the exact values below it

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from functools import cache
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -16,7 +17,6 @@ from memman.compression.prompt import CONVERSATION
 from memman.compression.summary_parts import parts_of_reply
 from memman.entries import is_encodable
 from memman.protocols import SummaryReply, SummaryRequest
-from memman.tables import beside
 
 _ECHO_CHARS: Final = 200
 _TOOL_MARKUP: Final = re.compile(
@@ -110,7 +110,7 @@ def _languages() -> tuple[list[_Groups], list[_Groups]]:
 
     English, German, French, Spanish, Portuguese, Italian, Dutch, Russian; Chinese, Japanese, Korean.
     """
-    lines = beside(__file__, "refusals.txt").decode().splitlines()
+    lines = (Path(__file__).parent / "refusals.txt").read_bytes().decode().splitlines()
     read = [[group.split() for group in line.split("|")] for line in lines]
     return read[:_SPACED], read[_SPACED:]
 

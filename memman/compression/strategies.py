@@ -1,6 +1,6 @@
 """The steps of each strategy that has a name, and what may be a strategy.
 
-`memman.presets` has the names and the defaults that come with them.
+`memman.config` has the names and the defaults that come with them.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from memman.compression.stages import (
     drop_summaries,
 )
 from memman.compression.view import EntryFactory, Goal, View
+from memman.config import SUMMARISE, preset_named
 from memman.display import safe_repr
 from memman.errors import ConfigError
-from memman.presets import SUMMARISE, preset_named
 from memman.runtime import is_async_callable
 
 Stage = Callable[[View, Goal, EntryFactory], View | None]

@@ -12,9 +12,8 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 from functools import cache
+from pathlib import Path
 from typing import Final
-
-from memman.tables import beside
 
 _LEAST_VALUE: Final = 4
 _MOST_VALUE: Final = 120  # a longer one is a blob, not something that anybody types again
@@ -80,7 +79,7 @@ _PATH_OR_OTHER: Final = (
 @cache
 def _holding() -> frozenset[str]:
     """Read when first asked for: English, German, French, Spanish, Portuguese, Italian, Dutch, Russian."""
-    return frozenset(beside(__file__, "holding_words.txt").decode().split())
+    return frozenset((Path(__file__).parent / "holding_words.txt").read_bytes().decode().split())
 
 
 def words_of(text: str) -> frozenset[str]:

@@ -44,6 +44,7 @@ from memman.entries import (
     check_text,
 )
 from memman.errors import FileError, InvalidInput, SessionNotFound
+from memman.events import Subscription
 from memman.explain import Explanation
 from memman.formats import FormatName, plain_messages
 from memman.formats.plain import reported_usage
@@ -61,7 +62,6 @@ from memman.session import (
 )
 from memman.session.context import ContextRequest
 from memman.session.exporter import export_archive
-from memman.signals import Subscription
 
 logger = logging.getLogger("memman")
 State = SessionState | Mapping[str, Any] | str | bytes

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from itertools import takewhile
 from typing import Any
 
-from memman.circuit_breaker import CircuitBreaker
 from memman.config import UNKNOWN_MODEL_TOKENS, MemoryConfig
 from memman.counting import (
     Models,
@@ -32,6 +31,7 @@ from memman.formats import format_named as named
 from memman.plugins import Plugins, shared_plugins
 from memman.protocols import CounterSpec, Format, ModelRef
 from memman.runtime import is_async_callable, refuse_async_port
+from memman.runtime.circuit_breaker import CircuitBreaker
 from memman.session.shared import Remote
 
 logger = logging.getLogger("memman")

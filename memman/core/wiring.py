@@ -25,6 +25,7 @@ from memman.counting import sound_limits
 from memman.display import safe_repr
 from memman.entries import Entry, file_mode
 from memman.errors import AsyncPortRefused, ConfigError, InvalidInput, MemmanError
+from memman.events import Subscription
 from memman.formats import FormatName
 from memman.ids import new_id as uuid7
 from memman.ids import new_nonce as random_nonce
@@ -41,7 +42,6 @@ from memman.runtime import Runtime, is_async_callable, refuse_async_port
 from memman.session import SessionCache
 from memman.session.shared import Shared
 from memman.session.store import store_methods
-from memman.signals import Subscription
 from memman.stores import MemoryStore, open_store
 from memman.summarizers import Asker, Summarizers
 
@@ -141,7 +141,7 @@ class Core:
     async def close(self) -> None:
         """Finish background work, emit what is left, and close the store."""
         shared = self.shared
-        await self.runtime.finish(_CLOSE_SECONDS)
+        await self.runtime.stop_background(_CLOSE_SECONDS)
         shared.closed = True
         for flag in list(shared.flags):
             flag.set()

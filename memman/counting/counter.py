@@ -40,8 +40,8 @@ from memman.entries import (
     opaque_tokens,
     text_of,
 )
-from memman.forks import renew_in_child
 from memman.protocols import ModelRef
+from memman.runtime.forks import renew_in_child
 
 logger = logging.getLogger("memman.counting")
 

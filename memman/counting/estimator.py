@@ -13,12 +13,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 from math import ceil
+from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from memman.protocols import CounterSpec, ModelRef
-from memman.tables import beside
 
 VERSION: Final = 1  # of the weights; part of the fingerprint, so that kept counts are known as old
 NAME: Final = "estimate"
@@ -165,7 +165,7 @@ class _File(msgspec.Struct, frozen=True):
 
 @cache
 def _families() -> dict[str, Weights]:
-    kept = msgspec.json.decode(beside(__file__, _WEIGHTS), type=_File)
+    kept = msgspec.json.decode((Path(__file__).parent / _WEIGHTS).read_bytes(), type=_File)
     return {name: _weights(each) for name, each in kept.families.items()}
 
 

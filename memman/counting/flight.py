@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any
 
-from memman.threads import start_in_thread
+from memman.runtime.threads import start_in_thread
 
 # What a call ended with: its answer and None, or None and what it raised.
 Done = Callable[[Any, BaseException | None], None]

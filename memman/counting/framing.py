@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import re
 from functools import cache, lru_cache
+from pathlib import Path
 from typing import Final, Literal
 
 import msgspec
 
 from memman.protocols import Framing, ModelRef
-from memman.tables import beside
 
 TABLE: Final = "framing.json"
 Rendering = Literal["json", "spaced", "typescript", "words"]
@@ -87,7 +87,7 @@ class Row(msgspec.Struct, frozen=True):
 @cache
 def rows() -> tuple[Row, ...]:
     """The table, read when first asked for; the last row answers for every model."""
-    return msgspec.json.decode(beside(__file__, TABLE), type=tuple[Row, ...])
+    return msgspec.json.decode((Path(__file__).parent / TABLE).read_bytes(), type=tuple[Row, ...])
 
 
 @lru_cache(256)

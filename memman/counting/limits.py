@@ -10,13 +10,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import lru_cache
+from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from memman.counting.models import SNAPSHOT
 from memman.protocols import ModelInfo, ModelRef
-from memman.tables import beside
 
 # Who serves a model that is named without a server: its vendor.
 _VENDORS: Final = (
@@ -82,4 +82,6 @@ def _key(server: str, name: str) -> str | None:
 
 @lru_cache(maxsize=1)
 def _table() -> _Table:
-    return msgspec.json.decode(beside(__file__, "model_limits.json"), type=_Table)
+    return msgspec.json.decode(
+        (Path(__file__).parent / "model_limits.json").read_bytes(), type=_Table
+    )

@@ -19,15 +19,15 @@ from typing import Any, Final
 import msgspec
 from cachetools import TLRUCache
 
-from memman.circuit_breaker import CircuitBreaker
 from memman.counting.failures import CountFailure, Kind, failure_of
 from memman.counting.flight import Flight, TakenDown
 from memman.counting.validation import check_ready, fingerprint_of
 from memman.display import safe_repr
 from memman.entries import MOST_TOKENS, Accuracy, TokenCount
 from memman.errors import CounterUnavailable
-from memman.forks import renew_in_child
 from memman.protocols import ModelRef, RemoteCounter
+from memman.runtime.circuit_breaker import CircuitBreaker
+from memman.runtime.forks import renew_in_child
 
 DEADLINE_SECONDS: Final = 2.0
 COUNT_TTL_SECONDS: Final = 300.0

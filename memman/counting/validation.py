@@ -17,9 +17,9 @@ from cachetools import TTLCache
 from memman.display import format_error, safe_repr
 from memman.entries import Accuracy, check_id
 from memman.errors import CounterUnavailable, InvalidInput
-from memman.forks import renew_in_child
 from memman.protocols import CounterSpec, ModelRef
-from memman.threads import start_in_thread
+from memman.runtime.forks import renew_in_child
+from memman.runtime.threads import start_in_thread
 
 logger = logging.getLogger("memman.counting")
 

@@ -21,13 +21,13 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from memman.display import CONTROLS, INVISIBLE, LINE_ENDS
 from memman.entries import Entry, NewEntry, transcript_line
 from memman.errors import FormatError
 from memman.formats.parts import has_unsaid
 from memman.formats.plain import parse_each
 from memman.formats.turns import NO_RESULT, NOT_SAID
 from memman.protocols import Rendered, Turn
-from memman.unseen import CONTROLS, INVISIBLE, LINE_ENDS
 
 SUMMARIES = "=== Previous Conversation Summaries ==="
 RECENT = "=== Recent Conversation ==="

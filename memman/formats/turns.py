@@ -12,10 +12,10 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
+from memman.display import UNSEEN
 from memman.entries import Entry, neutralised
 from memman.formats.parts import NOT_CARRIED, has_unsaid
 from memman.protocols import Call, Rendered, Turn
-from memman.unseen import UNSEEN
 from memman.window import WindowItem
 
 NO_RESULT = "[memman: no result of this call is known]"

@@ -4,13 +4,12 @@ They import no SDK. This package is part of the API for plugin authors. `memman.
 that a plugin implements, and `memman.testing` the tests that it runs.
 """
 
-from memman.about import how_to_install
 from memman.counting.failures import CountFailure, failure_of, retry_after_of, status_of
 from memman.counting.framing import framing_of
 from memman.counting.models import model_ref
 from memman.counting.tools import Tool, read_tools
 from memman.display import safe_repr
-from memman.forks import renew_in_child
+from memman.plugins import how_to_install
 from memman.providers.clients import Clients, host_of, require, sent_name
 from memman.providers.summarizers import (
     SYSTEM,
@@ -24,7 +23,8 @@ from memman.providers.summarizers import (
     require_sdk,
     unavailable,
 )
-from memman.threads import in_thread, start_in_thread
+from memman.runtime.forks import renew_in_child
+from memman.runtime.threads import in_thread, start_in_thread
 
 __all__ = [
     "SYSTEM",

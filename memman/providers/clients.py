@@ -12,11 +12,11 @@ from functools import partial
 from importlib import util
 from typing import Any
 
-from memman.about import how_to_install
 from memman.errors import CounterUnavailable
-from memman.forks import renew_in_child
+from memman.plugins import how_to_install
 from memman.protocols import ModelRef
-from memman.threads import in_thread
+from memman.runtime.forks import renew_in_child
+from memman.runtime.threads import in_thread
 
 Make = Callable[[], Any]
 

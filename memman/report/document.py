@@ -16,7 +16,6 @@ from memman.files import replacing
 from memman.manager import MemoryManager
 from memman.report.data import Report, report_of
 from memman.report.redaction import Redact, redacted, without_content
-from memman.tables import beside
 
 # In the order in which they stand in the page: each may use what stands before it.
 _SCRIPTS: Final = ("session", "text", "summary", "chart", "list", "detail", "app")
@@ -141,7 +140,7 @@ def _hash(text: str) -> str:
 
 
 def _file(name: str) -> str:
-    return beside(__file__, f"page/{name}").decode()
+    return (Path(__file__).parent / f"page/{name}").read_bytes().decode()
 
 
 def _blocks(data: Report) -> Iterator[str]:

@@ -8,10 +8,10 @@ from typing import Final
 
 import msgspec
 
-from memman.circuit_breaker import CircuitBreaker, Pause
 from memman.compression import FinishedParts, Step
 from memman.config import Budget
 from memman.display import without_message
+from memman.runtime.circuit_breaker import CircuitBreaker, Pause
 
 FIRST_PAUSE: Final = timedelta(seconds=15)  # a limit per minute is often free again after that
 LONGEST_PAUSE: Final = timedelta(minutes=5)  # so that a summarizer that is back is noticed soon

@@ -10,7 +10,7 @@ from weakref import WeakValueDictionary
 from memman import events
 from memman.entries import check_id
 from memman.errors import StoreError
-from memman.forks import renew_in_child
+from memman.runtime.forks import renew_in_child
 from memman.session.backoff import Backoff
 from memman.session.log import no_session
 from memman.session.session import Session

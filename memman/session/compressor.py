@@ -30,7 +30,7 @@ from memman.compression import (
     view_of,
 )
 from memman.compression.composer import SMALLEST_SUMMARY
-from memman.config import resolve_budget
+from memman.config import SUMMARISE, resolve_budget
 from memman.display import format_error, without_message
 from memman.entries import Entry
 from memman.errors import (
@@ -42,7 +42,6 @@ from memman.errors import (
     StoreError,
 )
 from memman.explain import SummarizerState, Trigger
-from memman.presets import SUMMARISE
 from memman.records import NO_COST, Compressed, Cost, Replacement
 from memman.runtime import SummarizerBusy
 from memman.session.backoff import Backoff, Rest
@@ -186,7 +185,7 @@ class Compressor:
             await self._compress_quietly()
         elif not self._preparing:
             self._preparing = True
-            if not self._shared.runtime.start(self._prepare):
+            if not self._shared.runtime.start_background(self._prepare):
                 self._preparing = False
 
     async def _prepare(self) -> None:
@@ -279,7 +278,9 @@ class Compressor:
                             with self._charged(run):
                                 call = partial(summarizer.summarize, wanted)
                                 run.answer_summary(
-                                    await runtime.ask(call, wanted.timeout, summarizer.is_async)
+                                    await runtime.call_summarizer(
+                                        call, wanted.timeout, summarizer.is_async
+                                    )
                                 )
             except WindowMoved:
                 continue

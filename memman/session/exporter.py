@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 
-from memman.about import CREATED_BY
 from memman.archive import ArchiveInfo, ArchiveWriter, Header, Packing, Target
 from memman.errors import StoreConflict
+from memman.plugins import CREATED_BY
 from memman.records import Added, Deleted, Record, deleted_in
 from memman.session.log import no_session
 from memman.session.reader import LogReader
@@ -36,13 +36,13 @@ async def export_archive(
     writer = ArchiveWriter(to, packing, frozenset(deleted))
     header = Header(session_id=session_id, head=head, created_by=CREATED_BY)
     try:
-        await runtime.to_the_end(runtime.call(writer, writer.begin, header))
+        await runtime.complete(runtime.call(writer, writer.begin, header))
         async for page in _pages(reader, head):
-            await runtime.to_the_end(runtime.call(writer, writer.write, page))
+            await runtime.complete(runtime.call(writer, writer.write, page))
         await _check_unchanged(reader, head, epoch)
-        return await runtime.to_the_end(runtime.call(writer, writer.finish))
+        return await runtime.complete(runtime.call(writer, writer.finish))
     except BaseException:
-        await runtime.to_the_end(runtime.call(writer, writer.abandon))
+        await runtime.complete(runtime.call(writer, writer.abandon))
         raise
 
 

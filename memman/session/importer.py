@@ -57,7 +57,7 @@ class Importing:
         redacted = self._redacted if shared.redact is not None else None
         intake = Intake(source, limits, meter, redacted, trusted=trust)
         try:
-            info = await shared.runtime.to_the_end(shared.runtime.call(intake, intake.check))
+            info = await shared.runtime.complete(shared.runtime.call(intake, intake.check))
             untrusted = self._without_effect(intake.settings, trust)
             session_id, exists = await self._name_for(info.session_id, on_conflict)
             if not exists:
@@ -137,7 +137,7 @@ class Importing:
             return session
 
         try:
-            session = await shared.runtime.to_the_end(begun())
+            session = await shared.runtime.complete(begun())
         except StoreConflict as error:
             raise SessionExists(f"session {session_id!r} was created meanwhile") from error
         if untrusted:

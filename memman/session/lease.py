@@ -47,7 +47,7 @@ class Lease:
         first = not self._holder
         self._holder = self._holder or new_id()
         # To its end: one that was cancelled might be taken after it was given back.
-        ours = await shared.runtime.to_the_end(
+        ours = await shared.runtime.complete(
             shared.store.lease(self._session_id, self._holder, seconds)
         )
         if not first:
@@ -66,7 +66,7 @@ class Lease:
         if not holder:
             return
         try:
-            await shared.runtime.to_the_end(shared.store.lease(self._session_id, holder, 0))
+            await shared.runtime.complete(shared.store.lease(self._session_id, holder, 0))
         except StoreError as error:
             if not shared.closed:
                 logger.warning(

@@ -416,7 +416,7 @@ class SessionLog:
 
     async def _write(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a write to its end, even if the task is cancelled."""
-        return await self._shared.runtime.to_the_end(work)
+        return await self._shared.runtime.complete(work)
 
 
 def no_session(session_id: str, known: Iterable[str] = ()) -> SessionNotFound:

@@ -59,7 +59,7 @@ class Outbox:
     async def flush(self) -> None:
         """Emit all pending events, even if this task is cancelled."""
         if self._pending:
-            await self._shared.runtime.apart(self._flush())
+            await self._shared.runtime.shield(self._flush())
 
     async def _flush(self) -> None:
         """Emit the pending events in order; one thread or task at a time."""
@@ -78,7 +78,7 @@ class Outbox:
             event, emission = first[1], self._emission
             if emission is None or emission.event is not event:
                 emission = self._emission = events.Emission(self._shared.sender, event)
-            await emission.go_on(self._shared.runtime.settle)
+            await emission.go_on(self._shared.runtime.await_receiver)
             if self._pending and self._pending[0] is first:
                 self._emitted = max(self._emitted, first[0])
                 del self._pending[0]

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from memman.compression import Goal, Step, View
-from memman.config import Budget
-from memman.presets import SUMMARISE
+from memman.config import SUMMARISE, Budget
 from memman.records import Replacement
 
 _STANDING = {

@@ -23,10 +23,10 @@ from memman.entries import (
     entry_of,
 )
 from memman.errors import InvalidInput
-from memman.forks import renew_in_child
 from memman.protocols import AsyncStore, Format, Store
 from memman.records import SettingsInEffect
 from memman.runtime import Runtime
+from memman.runtime.forks import renew_in_child
 from memman.session.store import FullStore
 from memman.summarizers import Asker
 

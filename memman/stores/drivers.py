@@ -8,8 +8,8 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from memman.about import how_to_install
 from memman.errors import StoreError
+from memman.plugins import how_to_install
 
 Driver = Literal["sqlite3", "apsw"]
 # Before it, two processes that write at once could, rarely, harm the file.

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from memman.errors import StoreConflict
-from memman.forks import tell_of_forks
 from memman.protocols import Appended, FeedItem, SessionInfo, Snapshot, StoredItem
 from memman.records import Added, Record, SessionTotals, ids_hidden_by, tombstone
+from memman.runtime.forks import tell_of_forks
 from memman.stores.feed_order import Order
 from memman.stores.rows import conflict, elsewhere, foreign, hidden, is_there, names_of, numbers_in
 

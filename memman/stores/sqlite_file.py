@@ -19,7 +19,7 @@ from memman.display import safe_repr
 from memman.entries import file_mode
 from memman.errors import StoreBusy, StoreError, StoreFull
 from memman.files import make_private
-from memman.forks import tell_of_forks
+from memman.runtime.forks import tell_of_forks
 from memman.stores.drivers import Driver, error_code, library, written
 from memman.stores.rows import UNREADABLE, UnknownRecord
 from memman.stores.schema import APPLICATION_ID, VERSIONS, distrust, strange_part

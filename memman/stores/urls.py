@@ -8,11 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
-from memman.about import how_to_install
 from memman.display import safe_repr
 from memman.entries import is_path
 from memman.errors import PluginNotFound, StoreError
-from memman.plugins import Plugins
+from memman.plugins import Plugins, how_to_install
 from memman.protocols import Store
 from memman.stores.drivers import Driver
 from memman.stores.sqlite import SQLiteStore

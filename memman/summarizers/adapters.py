@@ -12,7 +12,6 @@ from typing import Any, Final
 
 import msgspec
 
-from memman.about import how_to_install
 from memman.config import usable_input
 from memman.display import safe_repr
 from memman.entries import MOST_TOKENS, is_encodable
@@ -23,7 +22,7 @@ from memman.errors import (
     PluginNotFound,
     SummarizerUnavailable,
 )
-from memman.plugins import Plugins
+from memman.plugins import Plugins, how_to_install
 from memman.protocols import Summarizer, SummaryReply, SummaryRequest, SummaryUsage
 from memman.runtime import Runtime, close_awaitable, is_async_callable
 from memman.summarizers.command import COMMAND, CommandSummarizer

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 from memman.display import safe_repr
 from memman.errors import InvalidInput, SummarizerFailed, SummarizerUnavailable
 from memman.protocols import SummaryReply, SummaryRequest
-from memman.threads import start_in_thread
+from memman.runtime.threads import start_in_thread
 
 if TYPE_CHECKING:
     from subprocess import Popen

@@ -316,14 +316,16 @@ def _outcome(subject: Summarizer, request: SummaryRequest) -> SummaryReply | Exc
         if is_async_callable(subject.summarize):
             answer: SummaryReply = asyncio.run(_awaited(call))
         else:
-            answer = finished(lambda: drive(SyncRuntime().ask(call, None, False)), 2 * _AMPLE)
+            answer = finished(
+                lambda: drive(SyncRuntime().call_summarizer(call, None, False)), 2 * _AMPLE
+            )
     except Exception as error:  # noqa: BLE001 - whatever the SDK raises
         return error
     return answer
 
 
 async def _awaited(call: Callable[[], Any]) -> Any:
-    return await AsyncRuntime().ask(call, None, True)
+    return await AsyncRuntime().call_summarizer(call, None, True)
 
 
 def _timed(subject: Summarizer, request: SummaryRequest) -> tuple[SummaryReply | Exception, float]:

@@ -16,11 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memman import CounterUnavailable, ModelRef, TokenCount
-from memman.circuit_breaker import CircuitBreaker
 from memman.counting import CountFailure, RemoteMeter, endpoint_breaker
 from memman.counting import remote as remote_module
 from memman.protocols import RemoteCounter
 from memman.runtime import AsyncRuntime, SyncRuntime
+from memman.runtime.circuit_breaker import CircuitBreaker
 from memman.testing.laws import in_threads
 from tests.patience import PATIENCE
 

@@ -9,7 +9,7 @@ import pytest
 from memman import ModelRef
 from memman.errors import CounterUnavailable
 from memman.providers import host_of, require, sent_name
-from memman.threads import in_thread
+from memman.runtime.threads import in_thread
 from tests.patience import PATIENCE
 
 

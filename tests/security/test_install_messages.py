@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from memman.about import how_to_install
+from memman.plugins import how_to_install
 
 _ROOT = Path(__file__).parents[2]
 _FROM_AN_INDEX = re.compile(r"(?:pip install|uv add|uv pip install)[^\n]*[\s\"'](?<!/)memman-\w+")

@@ -580,8 +580,8 @@ def test_a_preparation_that_came_to_nothing_is_not_begun_at_every_add(
     use = make("short", background=True)
     begun: list[Any] = []
     door = use.core.runtime
-    start = door.start
-    monkeypatch.setattr(door, "start", lambda work: begun.append(1) or start(work))
+    start = door.start_background
+    monkeypatch.setattr(door, "start_background", lambda work: begun.append(1) or start(work))
     use.do("add_user_message", "word " * 92, pinned=True)
     use.a_while()
     for _ in range(5):
@@ -663,7 +663,7 @@ def test_a_compression_by_hand_that_close_came_before_changes_nothing(make: Make
 
 def test_close_waits_for_a_write_under_way(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("memman.core.wiring._CLOSE_SECONDS", 0.01)
-    monkeypatch.setattr("memman.runtime._CANCEL_SECONDS", 0.01)
+    monkeypatch.setattr("memman.runtime.async_runtime._CANCEL_SECONDS", 0.01)
     hold, at_it = threading.Event(), threading.Event()
 
     class Slow(MemoryStore):
@@ -692,7 +692,7 @@ def test_a_door_that_is_closing_begins_nothing(make: Make) -> None:
     async def work() -> None:
         begun.append(1)
 
-    assert use.core.runtime.start(work) is False
+    assert use.core.runtime.start_background(work) is False
     use.a_while()
     assert begun == []
 
@@ -768,7 +768,7 @@ def test_work_that_is_done_before_its_start_returns_leaves_the_session_free(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     use = DOORS["sync"]("short", background=True)
-    monkeypatch.setattr(use.core.runtime, "start", lambda work: drive(work()) or True)
+    monkeypatch.setattr(use.core.runtime, "start_background", lambda work: drive(work()) or True)
     fill(use, 30)
     assert use.asked == 4
     use.close()

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from memman.protocols import CounterSpec, ModelRef
+from memman.runtime.threads import in_thread
 from memman.testing import Answer, RemoteCounterConformance
-from memman.threads import in_thread
 
 KEY = "key-of-the-test"
 TOOL = {"name": "read_file", "description": "Reads a file", "input_schema": {"type": "object"}}

@@ -8,7 +8,7 @@ from contextvars import ContextVar
 
 import pytest
 
-from memman.threads import CallTimeout, in_thread, run_with_timeout, start_in_thread
+from memman.runtime.threads import CallTimeout, in_thread, run_with_timeout, start_in_thread
 
 CALLER = ContextVar("CALLER", default="none")
 

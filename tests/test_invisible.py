@@ -12,8 +12,8 @@ import pytest
 
 import memman
 from memman.compression.prompt import material
+from memman.display import INVISIBLE, LINE_ENDS
 from memman.entries import Entry, neutralised
-from memman.unseen import INVISIBLE, LINE_ENDS
 
 EVERY = [chr(code) for code in range(sys.maxunicode + 1)]
 REPORT = Path(memman.__file__).parent / "report" / "page" / "text.js"

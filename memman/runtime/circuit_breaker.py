@@ -6,7 +6,7 @@ import threading
 
 import msgspec
 
-from memman.forks import renew_in_child
+from memman.runtime.forks import renew_in_child
 
 _MOST_DOUBLINGS = 10
 

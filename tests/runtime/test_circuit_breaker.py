@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memman.circuit_breaker import CircuitBreaker, Pause
+from memman.runtime.circuit_breaker import CircuitBreaker, Pause
 
 NOW = 1_000.0
 

@@ -1,0 +1,218 @@
+"""`SyncRuntime`: thread locks, plain calls and daemon threads, for `MemoryManager`."""
+
+from __future__ import annotations
+
+import contextvars
+import logging
+import threading
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator, Mapping
+from concurrent.futures import wait
+from contextlib import suppress
+from typing import Any, ParamSpec, TypeVar
+
+from memman.errors import AsyncPortRefused
+from memman.runtime.base import (
+    WAS_CANCELLED,
+    AbandonedCalls,
+    Pricing,
+    SummarizerCancelled,
+    SummarizerTimeout,
+    close_awaitable,
+    drive,
+    is_cancellation,
+    skip,
+)
+from memman.runtime.forks import renew_in_child
+
+logger = logging.getLogger("memman")
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class _Held(threading.local):
+    """The locks that the calls of this thread hold, or are about to acquire or release."""
+
+    def __init__(self) -> None:
+        self.locks: list[SyncLock] = []
+
+
+_held = _Held()
+
+
+class SyncLock:
+    """A thread lock that `SyncRuntime.run` releases if the call that holds it is interrupted.
+
+    It is re-entrant, so that a signal handler may call the manager.
+    """
+
+    __slots__ = ("_lock",)
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+
+    @property
+    def thread(self) -> Any:
+        return self._lock
+
+    async def __aenter__(self) -> None:
+        _held.locks.append(self)
+        self._lock.acquire()
+
+    async def __aexit__(self, *exc: object) -> None:
+        self.release()
+
+    async def try_enter(self) -> bool:
+        if self in _held.locks:
+            return False
+        _held.locks.append(self)
+        if self._lock.acquire(blocking=False):
+            return True
+        _held.locks.remove(self)
+        return False
+
+    def release(self) -> None:
+        with suppress(RuntimeError):  # an interrupted call may not have acquired it
+            self._lock.release()
+        if self in _held.locks:
+            _held.locks.remove(self)
+
+    def is_free(self) -> bool:
+        if self in _held.locks or not self._lock.acquire(blocking=False):
+            return False
+        self._lock.release()
+        return True
+
+    def heal(self) -> None:
+        while self in _held.locks:
+            self.release()
+
+
+class SyncRuntime:
+    """Threads and plain calls, for `MemoryManager`."""
+
+    is_async = False
+
+    def __init__(self) -> None:
+        self._closing = False
+        self._renew()
+        renew_in_child(self._renew)
+
+    def _renew(self) -> None:
+        """Begin without threads and with a free lock."""
+        self._lock = threading.Lock()
+        self._summarizer_calls = AbandonedCalls()
+        self._started: list[threading.Thread] = []
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a manager's coroutine to its end; if it is interrupted, release the locks it holds."""
+        before = len(_held.locks)
+        try:
+            return drive(work)
+        except BaseException:
+            while len(_held.locks) > before:
+                _held.locks[-1].release()
+            raise
+
+    def iterate(self, items: AsyncGenerator[T, None]) -> Iterator[T]:
+        """Iterate over an async generator that never suspends."""
+        try:
+            while True:
+                try:
+                    item: T = self.run(items.__anext__())
+                except StopAsyncIteration:
+                    return
+                yield item
+        finally:
+            self.run(items.aclose())
+
+    def enter(self) -> None:
+        """Do nothing: any thread may use the manager."""
+
+    def lock(self) -> SyncLock:
+        return SyncLock()
+
+    async def call(
+        self, port: object, method: Callable[P, T | Awaitable[T]], *args: P.args, **kw: P.kwargs
+    ) -> T:
+        name = f"{type(port).__name__}.{getattr(method, '__name__', '')}"
+        return _plain(method(*args, **kw), name, "ports")
+
+    async def complete(self, work: Coroutine[Any, Any, T]) -> T:
+        return await work
+
+    async def shield(self, work: Coroutine[Any, Any, None]) -> None:
+        await work
+
+    async def call_summarizer(
+        self, call: Callable[[], T | Awaitable[T]], timeout: float | None, is_async: bool
+    ) -> T:
+        """Call inline without a timeout, else on a daemon thread that is left behind at the deadline."""
+        try:
+            answer = call() if timeout is None else self._on_thread(call, timeout)
+        except BaseException as error:
+            if is_cancellation(error):  # of the summarizer's own: a thread cannot be cancelled
+                raise SummarizerCancelled(WAS_CANCELLED) from error
+            raise
+        return _plain(answer, "the summarizer", "summarizers")
+
+    def _on_thread(self, call: Callable[[], T], timeout: float) -> T:
+        result = self._summarizer_calls.start(call)
+        if not wait([result], timeout).done:
+            self._summarizer_calls.add(result)
+            raise SummarizerTimeout(f"the summarizer took longer than {timeout:g} s")
+        return result.result()
+
+    async def price(self, counter: Pricing[T], rendered: Mapping[str, Any]) -> T:
+        counter.make_ready()
+        return counter.price(rendered)
+
+    async def await_receiver(
+        self, receiver: Callable[..., object], answer: Awaitable[object]
+    ) -> None:
+        await skip(receiver, answer)
+
+    def flag(self) -> threading.Event:
+        return threading.Event()
+
+    async def wait(self, flag: threading.Event, seconds: float) -> bool:
+        was_set = flag.wait(seconds)
+        flag.clear()
+        return was_set
+
+    def start_background(self, work: Callable[[], Coroutine[Any, Any, object]]) -> bool:
+        context = contextvars.copy_context()
+        thread = threading.Thread(
+            target=lambda: context.run(lambda: self.run(work())),
+            name="memman-background",
+            daemon=True,
+        )
+        with self._lock:
+            if self._closing:
+                return False
+            try:
+                thread.start()
+            except RuntimeError:
+                logger.exception("no thread for work in the background")
+                return False
+            self._started = [*filter(threading.Thread.is_alive, self._started), thread]
+        return True
+
+    async def stop_background(self, timeout: float) -> None:
+        with self._lock:
+            self._closing = True
+            started = list(self._started)
+        deadline = time.monotonic() + timeout
+        for thread in started:
+            if thread is not threading.current_thread():
+                thread.join(max(0.0, deadline - time.monotonic()))
+
+
+def _plain(answer: T | Awaitable[T], name: str, ports: str) -> T:
+    """Return a result. Raises `AsyncPortRefused` if it is an awaitable."""
+    if isinstance(answer, Awaitable):
+        close_awaitable(answer)
+        raise AsyncPortRefused(
+            f"{name} returned an awaitable: use AsyncMemoryManager for async {ports}"
+        )
+    return answer
