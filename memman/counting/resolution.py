@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from memman.counting.validation import check_ready, make, strangers_own
+from memman.counting.validation import check_ready, is_plugin_error, make
 from memman.display import known_names, safe_repr, warn_once
 from memman.errors import CounterUnavailable, PluginNotFound
 from memman.protocols import CounterSpec, ModelRef
@@ -136,7 +136,7 @@ def _match(spec: CounterSpec, model: ModelRef) -> int:
     try:
         return int(spec.match(model))
     except BaseException as error:
-        if not strangers_own(error):
+        if not is_plugin_error(error):
             raise
         logger.exception("counter %s failed to match %s", spec.name, model.name)
         return 0

@@ -74,7 +74,7 @@ class Additions:
     ) -> Entry:
         """Return an entry with its id, time, redacted content and count."""
         shared, counter = self._shared, self._log.resolved.counter
-        count = counter.count_new(new_entry) if shared.redact is None else TokenCount(0)
+        count = counter.count_entry(new_entry) if shared.redact is None else TokenCount(0)
         identity = entry_id or shared.new_id()
         entry = entry_of(new_entry, identity, shared.clock(), count, pinned, metadata)
         if shared.redact is not None:

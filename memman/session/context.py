@@ -508,7 +508,7 @@ def rendering_in(form: Format, counter: TokenCounter, nonce: str = "") -> Render
 
     What belongs to no session has no nonce: its delimiters are protected by neutralising the texts alone.
     """
-    return Rendering(form, counter.name_tokens, framing_in(counter.model, form.name), nonce)
+    return Rendering(form, counter.text_cached, framing_in(counter.model, form.name), nonce)
 
 
 def expected_framing(form: Format, counter: TokenCounter) -> tuple[float, Callable[[Entry], float]]:
@@ -529,7 +529,7 @@ def price_given(
     if system:
         around = form.message_framing if framing is None else ceil(framing.message)
         extras = prompt_in(form, system).extras if form.inline_system else ()
-        prompt = counter.text_cached(system) + around + sum(map(counter.name_tokens, extras))
+        prompt = counter.text_cached(system) + around + sum(map(counter.text_cached, extras))
     return prompt, counter.tools_cached(tools, form.name) if tools else 0
 
 

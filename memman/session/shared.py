@@ -222,6 +222,6 @@ class Shared:
         """Return a function that gives a new entry its id, time and count."""
 
         def make(new_entry: NewEntry) -> Entry:
-            return entry_of(new_entry, self.new_id(), self.clock(), counter.count_new(new_entry))
+            return entry_of(new_entry, self.new_id(), self.clock(), counter.count_entry(new_entry))
 
         return make

@@ -4,11 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import signal
-import subprocess
-import sys
-import threading
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -37,15 +32,12 @@ from memman.counting import (
     builtin_specs,
     model_ref,
     resolve,
-    validation,
 )
 from memman.testing import record_events
-from tests.patience import PATIENCE
 
 MODEL = "acme-1"
 TEXTS = ("Where is the report?", '{"path": "/var/log/app.log"}', "žluťoučký kůň, 你好")
 LAST_RESORT = resolve(model_ref("no-such-model"), builtin_specs())
-WAIT = 0.2
 
 
 class PanicException(BaseException):
@@ -69,10 +61,6 @@ def raises(error: BaseException) -> Callable[..., Any]:
         raise error
 
     return answer
-
-
-def hangs(_given: Any) -> Any:
-    threading.Event().wait()
 
 
 class Hostile:
@@ -123,7 +111,6 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Install:
     """Registers plugins as the only ones of this process."""
     found = plugins.load_plugins({"MEMMAN_PLUGINS": ""})
     monkeypatch.setattr(plugins, "_shared", found)
-    monkeypatch.setattr(validation, "_hung", {})
 
     def register(*specs: Any) -> None:
         found.register(plugin_of(*specs))
@@ -254,104 +241,6 @@ def test_what_ends_the_program_passes_through(
     assert memory.add_user_message("s", "after").seq == 3  # nothing was added by halves
 
 
-# ---------------------------------------------------------------- a counter that never answers
-
-
-@pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Deadlines that pass soon: only for counters that hang, as a busy machine is late."""
-    monkeypatch.setattr(validation, "PROBE_SECONDS", WAIT)
-    monkeypatch.setattr(validation, "MAKE_SECONDS", WAIT)
-
-
-NEVER: dict[str, Any] = {
-    "counting": acme(lambda model: Counter(hangs)),
-    "being made": acme(hangs),
-}
-
-
-@DOORS
-@pytest.mark.usefixtures("impatient")
-@pytest.mark.parametrize("where", NEVER)
-def test_a_counter_that_never_answers_is_unavailable_and_the_next_one_counts(
-    install: Install, door: str, where: str
-) -> None:
-    install(NEVER[where])
-    expected, _ = life(door, None)
-    answers, told = life(door, MODEL)  # or hangs
-    assert numbers(answers) == numbers(expected)
-    assert answers[1].counter == LAST_RESORT.counter.fingerprint
-    assert told == []  # it never was the session's counter
-
-
-@pytest.mark.usefixtures("impatient")
-@pytest.mark.parametrize("where", NEVER)
-def test_nobody_waits_twice_for_a_counter_that_hung(install: Install, where: str) -> None:
-    waits: list[None] = []
-
-    def hang(given: Any) -> Any:
-        waits.append(None)
-        hangs(given)
-
-    install(acme(hang if where == "being made" else lambda model: Counter(hang)))
-    MemoryManager(model=MODEL).count_tokens("x")
-    running = threading.active_count()
-    for _ in range(20):
-        MemoryManager(model=MODEL).count_tokens("x")
-    assert len(waits) == 1
-    assert threading.active_count() <= running  # threads of earlier tests may end meanwhile
-
-
-def test_why_a_counter_that_hung_was_passed_over_is_told() -> None:
-    ranked = [NEVER["counting"], *builtin_specs()]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(validation, "PROBE_SECONDS", WAIT)
-        patch.setattr(validation, "_hung", {})
-        found = resolve(model_ref(MODEL), ranked)
-    assert found.candidates[0].reason == "it did not answer a short text within 0.2 s"
-    assert found.spec.name == LAST_RESORT.spec.name
-
-
-STOPPED = """
-import sys, time
-from memman import CounterSpec
-from memman.counting import model_ref, validation
-
-class Counter:
-    fingerprint = "acme:1"
-    def count_texts(self, texts):
-        print("asked", flush=True)
-        for _ in range(10):
-            time.sleep(0.02)
-        return [1] * len(texts)
-
-validation.PROBE_SECONDS = 2.0
-spec = CounterSpec(name="acme", match=lambda model: 50, factory=lambda model: Counter())
-validation.make(spec, model_ref("acme-large"))
-print("made")
-"""
-
-
-def test_the_time_in_which_the_machine_stands_still_is_not_the_counters() -> None:
-    with subprocess.Popen(
-        [sys.executable, "-c", STOPPED], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "asked\n"
-        process.send_signal(signal.SIGSTOP)
-        time.sleep(2.5)  # more than the counter has
-        process.send_signal(signal.SIGCONT)
-        said, complaint = process.communicate(timeout=PATIENCE)
-    assert said == "made\n", complaint
-
-
-@pytest.mark.usefixtures("impatient")
-def test_asked_for_by_name_a_counter_that_hangs_is_an_error(install: Install) -> None:
-    install(NEVER["being made"])
-    with pytest.raises(CounterUnavailable, match=r"factory did not come back within 0\.2 s"):
-        MemoryManager(model=MODEL, counter="acme")
-
-
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
 def test_a_factory_that_ends_the_program_may(install: Install, error: type[BaseException]) -> None:
     install(acme(raises(error())))
@@ -403,7 +292,7 @@ def test_nonsense_disturbs_no_other_plugin(install: Install, what: str) -> None:
 @pytest.mark.parametrize(
     ("what", "told"),
     [
-        ("a factory that makes nothing", "its factory made a NoneType, which has no count_texts"),
+        ("a factory that makes nothing", "its factory made a NoneType without count_texts"),
         ("a factory that panics", "PanicException: no memory"),
         ("a counter without a name", "must be a string, not NoneType"),
     ],

@@ -202,7 +202,7 @@ def test_an_unknown_name_lists_the_known_ones() -> None:
 
 def count(new_entry: NewEntry) -> tuple[int, list[str]]:
     counter = Letters()
-    return TokenCounter(counter, "high").count_new(new_entry).tokens, counter.asked
+    return TokenCounter(counter, "high").count_entry(new_entry).tokens, counter.asked
 
 
 def test_a_calls_name_and_arguments_are_counted() -> None:
@@ -215,7 +215,7 @@ def test_a_calls_name_and_arguments_are_counted() -> None:
 def test_an_image_costs_its_formula_and_not_its_bytes() -> None:
     def image(model: str, **given: Any) -> int:
         new_entry = NewEntry(type="message", role="user", content=(ImagePart(**given),))
-        return TokenCounter(Letters(), "high", model=model_ref(model)).count_new(new_entry).tokens
+        return TokenCounter(Letters(), "high", model=model_ref(model)).count_entry(new_entry).tokens
 
     unknown = image_tokens(model_ref("acme-1"), *DEFAULT_SIZE)
     assert image("acme-1", data="A" * 100_000) == image("acme-1", url="http://x") == unknown
@@ -227,7 +227,7 @@ def test_an_image_costs_its_formula_and_not_its_bytes() -> None:
 def test_an_image_is_priced_anew_for_another_model_of_one_vocabulary() -> None:
     new_entry = NewEntry(type="message", role="user", content=(ImagePart(data=PIXEL),))
     small = TokenCounter(Letters(), "high", model=model_ref("gpt-4o-mini"))
-    entry = entry_of(new_entry, "e", datetime.now(UTC), small.count_new(new_entry))
+    entry = entry_of(new_entry, "e", datetime.now(UTC), small.count_entry(new_entry))
     assert entry.token_count.tokens > 1_000
     assert TokenCounter(Letters(), "high", model=model_ref("gpt-4o")).recount(entry) == 85 + 170
 
@@ -282,7 +282,7 @@ def test_the_cache_forgets_after_five_minutes() -> None:
 def test_the_cache_keeps_no_text() -> None:
     meter = TokenCounter(Letters(), "high")
     meter.count_cached("a secret text")
-    assert "a secret text" not in repr(dict(meter._texts))
+    assert "a secret text" not in repr(dict(meter._cache))
 
 
 def test_count_tokens_takes_entries_and_messages_and_adds_system_and_tools() -> None:

@@ -272,7 +272,7 @@ def test_limits_that_are_none_are_refused(
     assert "memman_model_info" in caplog.text
 
 
-def test_what_is_no_counter_is_left_out(hooked: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_invalid_counter_of_a_plugin_is_logged(hooked: Any, caplog: pytest.LogCaptureFixture) -> None:
     class Odd:
         @hookimpl
         def memman_token_counters(self) -> Any:
@@ -281,4 +281,4 @@ def test_what_is_no_counter_is_left_out(hooked: Any, caplog: pytest.LogCaptureFi
     hooked(Odd())
     memory = MemoryManager(model="gpt-4o")
     assert memory.count_tokens("hello world").counter.startswith("tiktoken:")
-    assert "no CounterSpec" in caplog.text
+    assert "invalid counter: 'tiktoken'" in caplog.text

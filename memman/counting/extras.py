@@ -25,40 +25,40 @@ _ENCRYPTED_CHARACTERS: Final = 4  # to a token
 _PROSE_BYTES: Final = 3  # to a token
 
 
-class Beside(msgspec.Struct, frozen=True):
+class Extra(msgspec.Struct, frozen=True):
     """The bytes of JSON that a model may read, and the `tokens` of reasoning apart from them."""
 
     size: int = 0
     tokens: int = 0
 
-    def __add__(self, other: Beside) -> Beside:
-        return Beside(self.size + other.size, self.tokens + other.tokens)
+    def __add__(self, other: Extra) -> Extra:
+        return Extra(self.size + other.size, self.tokens + other.tokens)
 
 
-_NOTHING: Final = Beside()
+_NOTHING: Final = Extra()
 
 
-def beside_entry(raw: Any) -> Beside:
+def extra_of_entry(raw: Any) -> Extra:
     """Return what goes out beside an entry's text: `raw` as decoded, what each format keeps by its name."""
     if not isinstance(raw, dict):
-        return Beside(_bytes(raw))
-    return sum(map(_beside_kept, raw.values()), _NOTHING)
+        return Extra(_bytes(raw))
+    return sum(map(_extra_kept, raw.values()), _NOTHING)
 
 
-def beside_block(block: Any) -> Beside:
+def extra_of_block(block: Any) -> Extra:
     """Return what a provider's own block costs; the summary of encrypted reasoning is billed with it."""
     if not isinstance(block, Mapping):
-        return Beside(_bytes(block))
+        return Extra(_bytes(block))
     encrypted = block.get("encrypted_content")
     if isinstance(encrypted, str):
-        return Beside(0, encrypted_tokens(encrypted))
+        return Extra(0, encrypted_tokens(encrypted))
     if block.get("type") == "redacted_thinking" and isinstance(block.get("data"), str):
-        return Beside(0, encrypted_tokens(block["data"]))
+        return Extra(0, encrypted_tokens(block["data"]))
     if block.get("type") == "thinking" and not block.get("thinking"):
         signature = block.get("signature")
-        return Beside(0, encrypted_tokens(signature) if isinstance(signature, str) else 0)
+        return Extra(0, encrypted_tokens(signature) if isinstance(signature, str) else 0)
     read, tokens = _read(block)
-    return Beside(_bytes(read), tokens)
+    return Extra(_bytes(read), tokens)
 
 
 def encrypted_tokens(text: str) -> int:
@@ -66,28 +66,28 @@ def encrypted_tokens(text: str) -> int:
     return max(0, len(text) - _UNBILLED_CHARACTERS) // _ENCRYPTED_CHARACTERS
 
 
-def _beside_kept(kept: Any) -> Beside:
+def _extra_kept(kept: Any) -> Extra:
     """Return the cost of what one format keeps; of an unknown shape everything."""
     if not isinstance(kept, dict):
-        return Beside(_bytes(kept))
+        return Extra(_bytes(kept))
     found = _NOTHING
     for place, value in kept.items():
         if place in _HOW_WRITTEN:
             continue
         held = value if isinstance(value, dict) else {place: value}
         for each in held.values() if place == "parts" else (held,):
-            found += _beside_keys(each)
+            found += _extra_keys(each)
     return found
 
 
-def _beside_keys(held: Any) -> Beside:
+def _extra_keys(held: Any) -> Extra:
     """Return the cost of a block's keys, without the API's own and without empty ones."""
     if not isinstance(held, dict):
-        return Beside(_bytes(held))
+        return Extra(_bytes(held))
     thoughts = max((_thought(held.get(key)) for key in _THOUGHTS), key=len)
     unread = _OF_THE_API.union(_THOUGHTS)
     read, tokens = _read({key: value for key, value in held.items() if value and key not in unread})
-    return Beside(_bytes(read) if read else 0, tokens + len(thoughts.encode()) // _PROSE_BYTES)
+    return Extra(_bytes(read) if read else 0, tokens + len(thoughts.encode()) // _PROSE_BYTES)
 
 
 def _thought(value: Any) -> str:
