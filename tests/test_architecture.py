@@ -96,7 +96,7 @@ def test_every_module_has_a_layer():
 
 
 @pytest.mark.parametrize("name", INNER)
-def test_a_module_imports_only_from_layers_below(name):
+def test_modules_import_only_from_lower_layers(name):
     own = part(name)
     for module, _ in imported(MODULES[name], name):
         if not module.startswith("memman."):
@@ -109,7 +109,7 @@ def test_a_module_imports_only_from_layers_below(name):
             assert LAYERS[other] < 2, f"{name} and {module} are both of layer 2"
 
 
-def test_in_layer_1_everything_rests_on_what_was_named_before():
+def test_layer_1_imports_only_earlier_modules():
     for name in INNER:
         own = part(name)
         if LAYERS[own] != 1:
@@ -122,7 +122,7 @@ def test_in_layer_1_everything_rests_on_what_was_named_before():
                 )
 
 
-def test_no_module_imports_itself_in_a_circle():
+def test_imports_have_no_cycles():
     graph = {
         name: {
             module
@@ -145,7 +145,7 @@ def test_no_module_imports_itself_in_a_circle():
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_imports_stand_at_the_top_except_slow_modules(name):
+def test_imports_are_at_the_top_except_slow_modules(name):
     for module, hidden in imported(MODULES[name], name):
         if hidden and (name, module) not in HIDDEN:
             assert module.split(".")[0] in LATE, (
@@ -154,7 +154,7 @@ def test_imports_stand_at_the_top_except_slow_modules(name):
 
 
 @pytest.mark.parametrize("name", INNER)
-def test_a_module_uses_only_the_declared_dependencies(name):
+def test_modules_use_only_declared_dependencies(name):
     allowed = THIRD_PARTY | (OF_THE_COMMAND if part(name) in ("cli", "report") else set())
     allowed = allowed | OF_AN_EXTRA.get(part(name), set())
     if LAYERS[part(name)] == 0:
@@ -166,7 +166,7 @@ def test_a_module_uses_only_the_declared_dependencies(name):
 
 
 @pytest.mark.parametrize("name", INNER)
-def test_only_the_session_and_the_doors_await(name):
+def test_only_session_and_runtime_modules_await(name):
     if part(name) in AWAITING:
         return
     waits = [

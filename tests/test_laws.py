@@ -1027,7 +1027,7 @@ KINDS = [
 @pytest.mark.hypothesis
 @pytest.mark.parametrize(("where", "store"), KINDS[1:])
 @pytest.mark.parametrize("laws", [Laws, MeddledLaws])
-def test_the_laws_hold_on_stores_that_outlive_a_process(laws: Any, where: Any, store: Any) -> None:
+def test_laws_hold_on_persistent_stores(laws: Any, where: Any, store: Any) -> None:
     awaited = RacingAsyncPostgres if where is InPostgres else None
     machine = type("Kept", (laws,), {"kind": where, "store": store, "async_store": awaited})
     run_state_machine_as_test(machine, settings=FAR if where is InPostgres else KEPT)
@@ -1037,7 +1037,7 @@ def test_the_laws_hold_on_stores_that_outlive_a_process(laws: Any, where: Any, s
 @pytest.mark.parametrize(
     ("laws", "mutant"), [(MeddledLaws, WithoutEpochCheck), (Laws, WithoutRecordIdCheck)]
 )
-def test_the_laws_catch_a_store(
+def test_laws_detect_a_broken_store(
     laws: Any, mutant: Any, where: Any, store: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if (
@@ -1051,7 +1051,7 @@ def test_the_laws_catch_a_store(
 
 
 @pytest.mark.long
-def test_the_laws_catch_a_session_that_commits_the_window_of_its_plan(monkeypatch):
+def test_laws_detect_a_commit_of_a_stale_window(monkeypatch):
     real_input, real_commit = Compressor._input, SessionLog.commit
     planned: dict[int, LogState] = {}
 
@@ -1072,7 +1072,7 @@ def test_the_laws_catch_a_session_that_commits_the_window_of_its_plan(monkeypatc
 
 
 @pytest.mark.long
-def test_the_laws_catch_a_summary_that_lands_on_whatever_is_left_of_its_plan(monkeypatch):
+def test_laws_detect_a_summary_of_a_partial_plan(monkeypatch):
     real_after = SessionLog.after
 
     def landed(log: SessionLog, record: Record, *unfoldings: Any) -> LogState:

@@ -84,14 +84,14 @@ def test_repeated_long_text_is_refused_at_once() -> None:
         MemoryManager().add_user_message("s", "y", metadata={"x": [text] * 100_000})
 
 
-def test_data_below_the_limits_is_taken() -> None:
+def test_data_below_the_limits_is_accepted() -> None:
     memory = MemoryManager()
     metadata = {"x": [0] * (MAX_VALUES // 2), "y": aliased(10, list)}
     entry = memory.add_user_message("s", "y", metadata=metadata)
     assert entry.metadata == metadata
 
 
-def test_entry_of_too_many_bytes_is_refused_with_its_size(tmp_path: Path) -> None:
+def test_entry_over_the_byte_limit_error_has_its_size(tmp_path: Path) -> None:
     memory = MemoryManager(tmp_path / "chat.db")
     data = "A" * (MAX_ENTRY_BYTES // 2)
     large: list[Any] = [

@@ -78,7 +78,7 @@ def fill(
     ids=["raises", "empty", "blank", "longer than its input", "times out"],
 )
 @pytest.mark.parametrize("on_failure", ["keep", "raise"])
-def test_r1_a_summary_that_fails_changes_nothing(reply, on_failure):
+def test_r1_failed_summary_changes_nothing(reply, on_failure):
     memory = manager(ScriptedSummarizer(reply), on_failure=on_failure)
     fill(memory, 20)
     before = memory.export_session(S).to_json(), memory.get_active_entries(S)
@@ -94,7 +94,7 @@ def test_r1_a_summary_that_fails_changes_nothing(reply, on_failure):
     assert [type(event) for event in told] == [events.CompressionFailedNotice]
 
 
-def test_r1_a_summary_that_is_cancelled_changes_nothing():
+def test_r1_cancelled_summary_changes_nothing():
     async def cancelled() -> None:
         asked = asyncio.Event()
 
@@ -119,7 +119,7 @@ def test_r1_a_summary_that_is_cancelled_changes_nothing():
     asyncio.run(cancelled())
 
 
-def test_r1_a_summary_that_is_too_slow_changes_nothing():
+def test_r1_slow_summary_changes_nothing():
     released = threading.Event()
 
     def slow(prompt: str) -> str:
@@ -134,7 +134,7 @@ def test_r1_a_summary_that_is_too_slow_changes_nothing():
     assert memory.export_session(S).to_json() == before
 
 
-def test_r2_what_is_added_during_a_compression_survives_in_order():
+def test_r2_adds_during_a_compression_stay_in_order():
     def adding(prompt: str) -> str:
         for n in range(3):
             memory.add_user_message(S, f"meanwhile {n}", compress=False)
@@ -149,7 +149,7 @@ def test_r2_what_is_added_during_a_compression_survives_in_order():
     assert len(memory.get_entries(S)) == 23
 
 
-def test_r2_a_session_has_one_compression_at_a_time():
+def test_r2_session_has_one_compression_at_a_time():
     running: list[int] = []
     most: list[int] = []
 
@@ -171,7 +171,7 @@ def test_r2_a_session_has_one_compression_at_a_time():
 
 
 @pytest.mark.parametrize("verb", ["clear_session", "delete_session"])
-def test_r3_a_late_summary_never_comes_back_over(verb):
+def test_r3_late_summary_is_discarded(verb):
     def clearing(prompt: str) -> str:
         getattr(memory, verb)(S)
         memory.add_user_message(S, "a new beginning", compress=False)
@@ -188,7 +188,7 @@ def test_r3_a_late_summary_never_comes_back_over(verb):
     assert [entry.text for entry in again.get_active_entries(S)] == ["a new beginning"]
 
 
-def test_r4_a_compression_comes_down_to_low_water_or_says_why_not():
+def test_r4_compression_reaches_the_target_or_has_a_reason():
     memory = manager(ScriptedSummarizer("short"))
     ids = fill(memory, 20)
     result = memory.compress(S)
@@ -201,7 +201,7 @@ def test_r4_a_compression_comes_down_to_low_water_or_says_why_not():
     assert set(ids) == {entry.id for entry in memory.get_entries(S)}
 
 
-def test_r4_without_new_content_there_is_no_second_compression():
+def test_r4_no_second_compression_without_new_entries():
     scripted = ScriptedSummarizer("short")
     memory = manager(scripted)
     fill(memory, 20)
@@ -212,7 +212,7 @@ def test_r4_without_new_content_there_is_no_second_compression():
 
 
 @pytest.mark.parametrize("size", [3, 9, 30])
-def test_r4_a_summarizer_is_asked_at_most_once_per_room_that_was_filled(size):
+def test_r4_summarizer_is_called_once_per_filled_headroom(size):
     scripted = ScriptedSummarizer("short " * 10)
     memory = manager(scripted, max_tokens=400)
     fill(memory, 4_000 // size, size, compress=None)
@@ -223,7 +223,7 @@ def test_r4_a_summarizer_is_asked_at_most_once_per_room_that_was_filled(size):
 # ---------------------------------------------------------------- R5 to R8: what is in the window
 
 
-def test_r5_summaries_are_counted_capped_and_never_pile_up():
+def test_r5_summaries_are_counted_capped_and_folded():
     memory = manager(lambda prompt: "word " * 20, max_tokens=100)
     for _ in range(40):
         fill(memory, 10, compress=None)
@@ -253,7 +253,7 @@ def _add_drafts(memory: MemoryManager, new_entries: Any) -> None:
 
 @pytest.mark.parametrize("name", CONVERSATIONS)
 @pytest.mark.parametrize("form", ["openai-chat", "anthropic"])
-def test_r6_no_context_has_a_call_without_result_or_a_result_without_call(name, form):
+def test_r6_contexts_pair_every_call_with_its_result(name, form):
     memory = manager(auto_compress=False)
     _add_drafts(memory, CONVERSATIONS[name])
     for budget in (None, *range(5, 100, 7)):
@@ -264,7 +264,7 @@ def test_r6_no_context_has_a_call_without_result_or_a_result_without_call(name, 
         assert not context.messages or check(context.messages, form, system=context.system) == []
 
 
-def test_r6_the_newest_call_stays_unanswered_in_the_window():
+def test_r6_newest_call_may_be_unanswered():
     memory = manager()
     fill(memory, 20)
     call = memory.add_tool_call(S, "find", "{}", call_id="c1")
@@ -275,7 +275,7 @@ def test_r6_the_newest_call_stays_unanswered_in_the_window():
     assert (asked["tool_calls"][0]["id"], answered["tool_call_id"]) == ("c1", "c1")
 
 
-def test_r7_the_names_and_arguments_of_calls_are_counted():
+def test_r7_names_and_arguments_of_calls_are_counted():
     memory = manager(counter=len)
     call = memory.add_tool_call(S, "read_file", {"path": "a/long/path.py"})
     assert call.token_count.tokens == len("read_file") + len('{"path":"a/long/path.py"}')
@@ -283,7 +283,7 @@ def test_r7_the_names_and_arguments_of_calls_are_counted():
     assert result.token_count.tokens >= len("text of the file")
 
 
-def test_r7_what_a_context_sends_beside_its_entries_is_counted():
+def test_r7_system_prompt_and_tools_are_counted():
     memory = manager(max_tokens=1_000)
     memory.add_user_message(S, "one two three")
     tools = [{"type": "function", "function": {"name": "f", "description": "word " * 30}}]
@@ -294,7 +294,7 @@ def test_r7_what_a_context_sends_beside_its_entries_is_counted():
     assert with_tools >= plain + 30
 
 
-def test_r8_nothing_that_is_handed_out_can_change_a_session():
+def test_r8_returned_objects_cannot_change_a_session():
     memory = manager(max_tokens=1_000)
     metadata = {"tags": ["a"]}
     entry = memory.add_user_message(S, "hello", metadata=metadata)
@@ -321,7 +321,7 @@ def test_r8_nothing_that_is_handed_out_can_change_a_session():
 # ---------------------------------------------------------------- R9 to R12: the life of a session
 
 
-def test_r9_a_clear_removes_summaries_and_counts_and_tells_once():
+def test_r9_clear_resets_the_window_with_one_event():
     memory = manager()
     fill(memory, 20)
     memory.compress(S)
@@ -354,7 +354,7 @@ def lived() -> MemoryManager:
     return memory
 
 
-def test_r10_what_is_exported_imports_to_the_same_session():
+def test_r10_export_imports_to_the_same_session():
     memory = lived()
     state = memory.export_session(S)
     for given in (
@@ -370,7 +370,7 @@ def test_r10_what_is_exported_imports_to_the_same_session():
         assert fresh.get_summaries(S) == memory.get_summaries(S)
 
 
-def test_r10_an_imported_session_goes_on_with_undo_and_pins():
+def test_r10_imported_session_keeps_undo_and_pins():
     fresh = MemoryManager(counter=words)
     fresh.import_session(lived().export_session(S))
     pinned = [entry.id for entry in fresh.get_active_entries(S) if entry.pinned]
@@ -379,7 +379,7 @@ def test_r10_an_imported_session_goes_on_with_undo_and_pins():
     assert not any(entry.compressed for entry in fresh.get_entries(S))
 
 
-def test_r10_a_session_that_was_asked_for_before_can_be_imported():
+def test_r10_session_read_before_can_be_imported():
     state = lived().export_session(S)
     fresh = MemoryManager(counter=words)
     with pytest.raises(SessionNotFound):
@@ -423,7 +423,7 @@ def _dangling(document: dict[str, Any]) -> None:
         (lambda d: d["settings"].update(recent_window=3), "settings"),
     ],
 )
-def test_r10_a_damaged_document_is_refused_by_name_and_nothing_is_imported(change, named):
+def test_r10_damaged_document_is_refused(change, named):
     fresh = MemoryManager(counter=words)
     with pytest.raises(StateError, match=named):
         fresh.import_session(_damaged(change))
@@ -442,7 +442,7 @@ def test_r10_counts_are_never_trusted(tokens):
     assert fresh.get_stats(S).active_tokens == fresh.get_stats(S).total_tokens == 1_000
 
 
-def test_r10_a_count_that_can_be_none_is_refused():
+def test_r10_invalid_count_is_refused():
     memory = manager(max_tokens=10_000)
     memory.add_user_message(S, "word")
     document = json.loads(memory.export_session(S).to_json())
@@ -451,7 +451,7 @@ def test_r10_a_count_that_can_be_none_is_refused():
         MemoryManager(counter=words).import_session(document)
 
 
-def test_r10_counts_of_another_counter_are_made_anew():
+def test_r10_counts_of_another_counter_are_recounted():
     memory = manager(max_tokens=10_000)
     memory.add_user_message(S, "word " * 10)
     fresh = MemoryManager(counter=len)
@@ -478,7 +478,7 @@ def test_r11_each_text_is_counted_once():
     fresh.import_session(memory.export_session(S))
 
 
-def test_r11_a_restored_session_compresses_with_at_most_one_count_an_entry():
+def test_r11_restored_session_counts_each_entry_once():
     memory = manager(max_tokens=5_000)
     fill(memory, 300)
     state = memory.export_session(S)
@@ -495,7 +495,7 @@ def test_r11_a_restored_session_compresses_with_at_most_one_count_an_entry():
 
 
 @pytest.mark.parametrize("budget", [0, -5, 1, 3])
-def test_r12_a_budget_below_what_must_stay_is_a_typed_error_with_the_breakdown(budget):
+def test_r12_too_small_budget_error_has_the_breakdown(budget):
     memory = manager(max_tokens=10_000)
     memory.add_system_message(S, "word " * 50)
     memory.add_user_message(S, "word " * 50)
@@ -506,7 +506,7 @@ def test_r12_a_budget_below_what_must_stay_is_a_typed_error_with_the_breakdown(b
     assert raised.value.culprits
 
 
-def test_r12_a_single_huge_entry_is_clipped_and_stays_retrievable():
+def test_r12_huge_entry_is_clipped_and_retrievable():
     memory = manager(max_tokens=200)
     text = " ".join(f"w{n}" for n in range(5_000))
     entry = memory.add_user_message(S, text)
@@ -515,7 +515,7 @@ def test_r12_a_single_huge_entry_is_clipped_and_stays_retrievable():
 
 
 @pytest.mark.parametrize("form", ["openai-chat", "anthropic", "text"])
-def test_r12_sessions_with_little_in_them_have_defined_answers(form):
+def test_r12_nearly_empty_sessions_have_defined_results(form):
     memory = manager(max_tokens=40)
     with pytest.raises(SessionNotFound):
         memory.build_context(S, format=form)
@@ -534,7 +534,7 @@ def test_r12_sessions_with_little_in_them_have_defined_answers(form):
 # ---------------------------------------------------------------- R14, R15, R19
 
 
-def test_r14_a_receiver_that_raises_disturbs_nobody(caplog):
+def test_r14_raising_receiver_does_not_affect_others(caplog):
     memory = manager()
 
     def broken(sender: Any, *, event: Any) -> None:
@@ -547,7 +547,7 @@ def test_r14_a_receiver_that_raises_disturbs_nobody(caplog):
     assert memory.get_entry(S, entry.id) == entry
 
 
-def test_r14_there_is_one_event_for_each_happening_with_before_after_and_why():
+def test_r14_each_change_has_one_event_with_its_reason():
     memory = manager(ScriptedSummarizer("short"))
     with record_events(memory) as told:
         ids = fill(memory, 20)
@@ -568,7 +568,7 @@ def test_r14_there_is_one_event_for_each_happening_with_before_after_and_why():
     assert result.summary_id == result.replacements[0].entry.id
 
 
-def test_r14_an_add_inside_a_receiver_is_told_after_and_never_blocks():
+def test_r14_add_in_a_receiver_emits_later_without_blocking():
     memory = manager(max_tokens=1_000)
 
     def answer(sender: Any, *, event: Any) -> None:
@@ -584,7 +584,7 @@ def test_r14_an_add_inside_a_receiver_is_told_after_and_never_blocks():
     assert [entry.text for entry in memory.get_entries(S)] == texts
 
 
-def test_r14_a_compression_asked_for_while_one_runs_has_an_answer():
+def test_r14_concurrent_compression_request_returns():
     answers: list[Any] = []
 
     def nested(prompt: str) -> str:
@@ -598,7 +598,7 @@ def test_r14_a_compression_asked_for_while_one_runs_has_an_answer():
     assert all(answer.compression_id is None for answer in answers)
 
 
-def test_r15_a_context_for_a_smaller_budget_is_a_view_and_changes_nothing():
+def test_r15_smaller_context_changes_nothing():
     memory = manager(max_tokens=1_000)
     fill(memory, 20)
     whole = memory.build_context(S)
@@ -876,15 +876,15 @@ SETTINGS = {
 
 
 @pytest.mark.parametrize("name", SETTINGS)
-def test_r20_this_setting_does_what_it_says(name):
+def test_r20_setting_has_its_effect(name):
     SETTINGS[name]()
 
 
-def test_r20_every_setting_has_such_a_test():
+def test_r20_every_setting_is_tested():
     assert set(SETTINGS) == set(settings_of.SETTINGS)
 
 
-def test_r20_a_setting_that_cannot_be_is_refused_and_changes_nothing():
+def test_r20_invalid_setting_changes_nothing():
     memory = manager()
     memory.add_user_message(S, "hello")
     before = memory.export_session(S), memory.get_stats(S)
@@ -908,7 +908,7 @@ def test_deletion_reaches_summaries_and_the_store():
         memory.get_entry(S, secret)
 
 
-def test_an_undo_goes_from_the_outside_in():
+def test_undo_goes_from_the_outside_in():
     clock = FakeClock(tick=timedelta(seconds=1))
     memory = manager(ScriptedSummarizer("word " * 12), clock=clock, recent_window=0)
     fill(memory, 20)
@@ -922,7 +922,7 @@ def test_an_undo_goes_from_the_outside_in():
     assert not any(entry.compressed for entry in memory.get_entries(S))
 
 
-def test_a_state_is_equal_by_value_and_carries_no_time_of_export():
+def test_states_are_equal_by_value():
     memory = lived()
     first = memory.export_session(S)
     time.sleep(0.002)
@@ -930,7 +930,7 @@ def test_a_state_is_equal_by_value_and_carries_no_time_of_export():
     assert msgspec.json.encode(memory.export_session(S)) == msgspec.json.encode(first)
 
 
-def test_an_id_that_a_replacement_ever_had_is_refused():
+def test_id_of_a_former_replacement_is_refused():
     memory = manager(ScriptedSummarizer("short"))
     fill(memory, 20)
     replacement = memory.compress(S).summary_id

@@ -98,13 +98,13 @@ SHAPES: dict[str, tuple[Any, tuple[int, int, int]]] = {
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_each_providers_spelling_means_the_same(shape: str) -> None:
+def test_every_provider_spelling_is_read(shape: str) -> None:
     usage, expected = SHAPES[shape]
     assert read(usage) == expected
 
 
 @pytest.mark.parametrize("shape", [shape for shape in SHAPES if shape != "a number"])
-def test_an_sdks_object_is_read_as_its_dict(shape: str) -> None:
+def test_sdk_object_is_read_as_its_dict(shape: str) -> None:
     usage, expected = SHAPES[shape]
 
     class SdkUsage:
@@ -115,7 +115,7 @@ def test_an_sdks_object_is_read_as_its_dict(shape: str) -> None:
 
 
 @pytest.mark.parametrize("usage", [{}, {"total_tokens": 5}, {"output_tokens": 5}])
-def test_without_input_tokens_it_says_what_is_there(usage: dict[str, int]) -> None:
+def test_missing_input_tokens_error_names_the_keys(usage: dict[str, int]) -> None:
     with pytest.raises(InvalidInput, match="usage names no input tokens"):
         read(usage)
 
@@ -129,12 +129,12 @@ def test_without_input_tokens_it_says_what_is_there(usage: dict[str, int]) -> No
         {"prompt_token_count": 100, "cached_content_token_count": 900},
     ],
 )
-def test_more_cached_tokens_than_were_read_are_refused(usage: dict[str, Any]) -> None:
+def test_too_many_cached_tokens_are_refused(usage: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput, match="900 cached tokens of 100 input tokens"):
         read(usage)
 
 
-def test_a_response_whose_usage_is_refused_is_added_without_it(
+def test_response_with_invalid_usage_is_added_without_it(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     usage = {"prompt_tokens": 100, "prompt_tokens_details": {"cached_tokens": 900}}
@@ -146,7 +146,7 @@ def test_a_response_whose_usage_is_refused_is_added_without_it(
     assert "900 cached tokens of 100" in caplog.text
 
 
-def test_reported_usage_is_an_event_beside_the_estimate() -> None:
+def test_reported_usage_event_has_the_estimate() -> None:
     memory = MemoryManager(counter="chars4")
     memory.add_user_message("s", "abc " * 100)
     context = memory.build_context("s")
@@ -171,7 +171,7 @@ def test_drift_is_reported_over_estimated_less_one() -> None:
     assert memory.get_stats("s").drift == 1.0
 
 
-def test_what_the_provider_counts_more_counts_towards_the_trigger() -> None:
+def test_provider_difference_counts_towards_the_trigger() -> None:
     memory = MemoryManager(counter="chars4")
     memory.add_user_message("s", "abc " * 100)
     estimated = memory.build_context("s").tokens.tokens
@@ -179,14 +179,14 @@ def test_what_the_provider_counts_more_counts_towards_the_trigger() -> None:
     assert memory.get_stats("s").overhead_tokens >= 2_000
 
 
-def test_usage_of_a_session_that_does_not_exist_is_refused() -> None:
+def test_usage_of_a_missing_session_is_refused() -> None:
     memory = MemoryManager()
     with pytest.raises(SessionNotFound):
         memory.record_usage("nowhere", 5)
     assert memory.list_sessions() == []
 
 
-def test_a_report_that_another_process_recorded_prices_the_next_request_as_its_own_would(
+def test_usage_of_another_process_corrects_the_next_context(
     tmp_path: Path,
 ) -> None:
     """Also where what it counts beside our ratio is negative: that is a part of the figure it reported."""

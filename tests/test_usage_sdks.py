@@ -75,13 +75,13 @@ def gemini(answer: Answer, path: str) -> Iterator[genai.Client]:
         client.close()
 
 
-def test_of_google_genai() -> None:
+def test_google_genai_usage_is_read() -> None:
     with gemini(Answer(200, {**SAID, "usageMetadata": GEMINI}), ":generateContent") as client:
         answer = client.models.generate_content(model="gemini-2.5-flash", contents="hi")
         assert read(answer.usage_metadata) == (120, 37, 64)
 
 
-def test_of_a_live_session_of_google_genai() -> None:
+def test_google_genai_live_usage_is_read() -> None:
     usage = UsageMetadata(
         prompt_token_count=40,
         response_token_count=7,
@@ -91,7 +91,7 @@ def test_of_a_live_session_of_google_genai() -> None:
     assert billed_tokens(usage) == (40, 9, 30)
 
 
-def test_of_a_stream_of_google_genai() -> None:
+def test_google_genai_stream_usage_is_read() -> None:
     last = {**SAID, "usageMetadata": GEMINI}
     with gemini(stream(SAID, last), ":streamGenerateContent") as client:
         chunks = list(
@@ -100,7 +100,7 @@ def test_of_a_stream_of_google_genai() -> None:
         assert read(chunks[-1].usage_metadata) == (120, 37, 64)
 
 
-def test_of_bedrock_converse() -> None:
+def test_bedrock_converse_usage_is_read() -> None:
     usage = {
         "inputTokens": 10,
         "outputTokens": 7,
@@ -127,7 +127,7 @@ def test_of_bedrock_converse() -> None:
     assert read(got["usage"]) == (120, 7, 64)
 
 
-def test_of_openai_responses() -> None:
+def test_openai_responses_usage_is_read() -> None:
     with loopback("/responses", Answer(200, RESPONSE)) as server:
         client = openai.OpenAI(api_key="k", base_url=server.url, max_retries=0)
         answer = client.responses.create(model="gpt-5", input="hi")
@@ -135,7 +135,7 @@ def test_of_openai_responses() -> None:
     assert read(answer.usage) == (120, 37, 64)
 
 
-def test_of_a_stream_of_openai_responses() -> None:
+def test_openai_responses_stream_usage_is_read() -> None:
     completed = {"type": "response.completed", "sequence_number": 1, "response": RESPONSE}
     with loopback("/responses", stream(completed)) as server:
         client = openai.OpenAI(api_key="k", base_url=server.url, max_retries=0)
@@ -160,7 +160,7 @@ ASKED: dict[str, Any] = {
 }  # fmt: skip
 
 
-def test_of_a_message_of_anthropic() -> None:
+def test_anthropic_message_usage_is_read() -> None:
     with loopback("/messages", Answer(200, CLAUDE)) as server:
         client = anthropic.Anthropic(api_key="k", base_url=server.url, max_retries=0)
         answer = client.messages.create(**ASKED)
@@ -173,7 +173,7 @@ def test_of_a_message_of_anthropic() -> None:
     [{}, {"input_tokens": 10, "cache_read_input_tokens": 64, "cache_creation_input_tokens": 46}],
     ids=["output alone", "everything"],
 )
-def test_of_a_stream_of_anthropic_it_is_the_final_messages(reported: dict[str, int]) -> None:
+def test_anthropic_stream_usage_is_that_of_the_final_message(reported: dict[str, int]) -> None:
     with loopback("/messages", claude_events(**reported)) as server:
         client = anthropic.Anthropic(api_key="k", base_url=server.url, max_retries=0)
         with client.messages.stream(**ASKED) as events:

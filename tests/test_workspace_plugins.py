@@ -159,7 +159,7 @@ def _project(requirement: str) -> str:
     return re.sub(r"[-_.]+", "-", found[0]).lower()
 
 
-def test_the_workspace_has_plugins_and_each_names_its_entry_point() -> None:
+def test_each_plugin_has_an_entry_point() -> None:
     assert "tiktoken" in POINTS
     for root, project in PROJECTS.items():
         assert project["name"] == root.name
@@ -167,12 +167,12 @@ def test_the_workspace_has_plugins_and_each_names_its_entry_point() -> None:
 
 
 @pytest.mark.parametrize("name", POINTS)
-def test_it_loads_and_offers_what_it_is_for(alone: dict[str, Any], name: str) -> None:
+def test_plugin_loads_and_offers_its_hook(alone: dict[str, Any], name: str) -> None:
     assert alone["errors"][name] is None
     assert (name in {plugin for plugin, _ in alone["listed"]}) is (name not in STORES)
 
 
-def test_registering_all_of_them_and_naming_what_they_offer_imports_no_sdk(
+def test_loading_all_plugins_imports_no_sdk(
     alone: dict[str, Any],
 ) -> None:
     loaded = set(alone["loaded"])
@@ -180,7 +180,7 @@ def test_registering_all_of_them_and_naming_what_they_offer_imports_no_sdk(
     assert loaded & _heavy() == set()
 
 
-def test_what_is_looked_for_is_what_using_them_would_import() -> None:
+def test_sdk_list_matches_the_dependencies() -> None:
     """Else the test above could not fail."""
     program = "import tiktoken, sys; print(*sys.modules)"
     done = subprocess.run(
@@ -194,7 +194,7 @@ def test_what_is_looked_for_is_what_using_them_would_import() -> None:
     [[*BROKEN], *(pytest.param([fault], marks=pytest.mark.long) for fault in BROKEN)],
     ids=["all", *BROKEN],
 )
-def test_a_broken_one_disturbs_none_of_them(
+def test_broken_plugin_does_not_affect_others(
     alone: dict[str, Any], faults: list[str], tmp_path: Path
 ) -> None:
     for fault in faults:

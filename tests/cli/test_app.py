@@ -47,11 +47,11 @@ def python(code):
 # ---------------------------------------------------------------- exit codes
 
 
-def test_the_version_is_told(command):
+def test_version_is_printed(command):
     assert command("--version").stdout == f"memman {memman.__version__}\n"
 
 
-def test_without_a_command_the_help_is_shown(command):
+def test_no_command_shows_the_help(command):
     result = command()
     assert result.exit_code == 2
     assert "Commands:" in result.stdout
@@ -69,7 +69,7 @@ def test_help_lists_every_command(command):
 @pytest.mark.parametrize(
     "args", [["demo", "--bogus"], ["nonsense"], ["stats"], ["show", "s.json", "--type", "dream"]]
 )
-def test_usage_errors_are_one_line_and_2(command, args):
+def test_usage_error_is_one_line_with_exit_code_2(command, args):
     result = command(*args)
     assert result.exit_code == 2
     assert result.stderr.startswith("memman: ")
@@ -95,7 +95,7 @@ READERS = [["stats"], ["show"], ["compress", "-o", "-"], ["export"]]
         ('{"format": "memman-session", "version": 1}', "session_id"),
     ],
 )
-def test_an_unreadable_session_is_one_line_and_3(command, tmp_path, args, content, said):
+def test_unreadable_session_is_one_line_with_exit_code_3(command, tmp_path, args, content, said):
     path = tmp_path / "s.json"
     if content is not None:
         path.write_text(content)
@@ -107,7 +107,7 @@ def test_an_unreadable_session_is_one_line_and_3(command, tmp_path, args, conten
 
 
 @pytest.mark.parametrize("args", [*READERS, ["import"]])
-def test_a_packed_file_is_to_be_unpacked_first(command, demo_file, tmp_path, args):
+def test_packed_file_is_refused_with_the_packer(command, demo_file, tmp_path, args):
     path = tmp_path / "s.json.gz"
     path.write_bytes(gzip.compress(demo_file.read_bytes()))
     result = command(args[0], path, *args[1:])
@@ -116,7 +116,7 @@ def test_a_packed_file_is_to_be_unpacked_first(command, demo_file, tmp_path, arg
 
 
 @pytest.mark.parametrize("args", READERS)
-def test_a_dangling_id_is_named_and_3(command, demo_file, tmp_path, args):
+def test_dangling_id_is_named(command, demo_file, tmp_path, args):
     document = json.loads(demo_file.read_text())
     gone = document["entries"].pop(5)["id"]
     path = tmp_path / "s.json"
@@ -137,7 +137,7 @@ def test_each_fault_of_a_session_has_a_line(command, demo_file, tmp_path):
     assert [gone_id in line for gone_id, line in zip(gone, faults, strict=False)] == [True] * 7
 
 
-def test_totals_that_lie_are_not_believed(command, demo_file, tmp_path):
+def test_wrong_totals_are_refused(command, demo_file, tmp_path):
     document = json.loads(demo_file.read_text())
     document["totals"]["tokens"] += 1
     path = tmp_path / "s.json"
@@ -145,7 +145,7 @@ def test_totals_that_lie_are_not_believed(command, demo_file, tmp_path):
     assert command("stats", path).exit_code == 3
 
 
-def test_a_directory_is_unreadable(command, tmp_path):
+def test_directory_is_unreadable(command, tmp_path):
     assert command("stats", tmp_path).exit_code == 3
     assert command("import", tmp_path).exit_code == 3
 
@@ -153,7 +153,7 @@ def test_a_directory_is_unreadable(command, tmp_path):
 # ---------------------------------------------------------------- the process
 
 
-def test_commands_are_piped_into_each_other(log_file):
+def test_commands_work_in_a_pipeline(log_file):
     session = run("import", log_file)
     smaller = run("compress", "-", "--budget", "2k", "-o", "-", given=session.stdout)
     body = run("export", "-", "-t", "anthropic", given=smaller.stdout)
@@ -161,7 +161,7 @@ def test_commands_are_piped_into_each_other(log_file):
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
-def test_a_full_disk_is_no_traceback(demo_file):
+def test_full_disk_causes_no_traceback(demo_file):
     script = f'"{sys.executable}" -m memman.cli export "{demo_file}" > /dev/full'
     done = subprocess.run(
         ["/bin/sh", "-c", script], capture_output=True, text=True, timeout=60, check=False, cwd=ROOT
@@ -170,7 +170,7 @@ def test_a_full_disk_is_no_traceback(demo_file):
     assert done.stderr.splitlines()[-1] == "memman: cannot write: No space left on device"
 
 
-def test_a_reader_that_goes_away_is_no_traceback(demo_file):
+def test_closed_reader_causes_no_traceback(demo_file):
     script = f'"{sys.executable}" -m memman.cli show "{demo_file}" | head -n 1'
     done = subprocess.run(
         ["/bin/sh", "-c", script], capture_output=True, text=True, timeout=60, check=False, cwd=ROOT
@@ -183,7 +183,7 @@ def test_a_reader_that_goes_away_is_no_traceback(demo_file):
     "args",
     [["show"], *(pytest.param(each, marks=LONG) for each in (["show", "--json"], ["export"]))],
 )
-def test_a_closed_pipe_is_no_failure(demo_file, args):
+def test_closed_pipe_is_not_a_failure(demo_file, args):
     command = [sys.executable, "-m", "memman.cli", args[0], str(demo_file), *args[1:]]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT
@@ -195,7 +195,7 @@ def test_a_closed_pipe_is_no_failure(demo_file, args):
 
 
 @pytest.mark.parametrize("missing", [["click"], ["rich"], ["click", "rich"]])
-def test_without_its_packages_it_names_the_command_that_installs_them(missing):
+def test_missing_packages_error_has_the_install_command(missing):
     done = python(
         "import sys\n"
         "class Blocker:\n"
@@ -212,12 +212,12 @@ def test_without_its_packages_it_names_the_command_that_installs_them(missing):
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_importing_it_loads_neither_click_nor_rich():
+def test_import_loads_neither_click_nor_rich():
     done = python("import sys, memman.cli; print({'click', 'rich'} & set(sys.modules))")
     assert done.stdout == "set()\n"
 
 
-def test_the_version_does_not_cost_rich_or_a_plugin():
+def test_version_loads_neither_rich_nor_plugins():
     done = python(
         "import sys\n"
         "from memman.cli import main\n"
@@ -229,7 +229,7 @@ def test_the_version_does_not_cost_rich_or_a_plugin():
     assert done.stdout == f"memman {memman.__version__}\nset()\n"
 
 
-def test_a_stream_that_cannot_show_a_character_gets_its_escape(log_file, tmp_path):
+def test_unencodable_character_becomes_an_escape(log_file, tmp_path):
     log_file.write_text(json.dumps([{"role": "user", "content": "žluťoučký →"}]))
     session = tmp_path / "s.json"
     assert run("import", log_file, "-o", session).returncode == 0
@@ -238,7 +238,7 @@ def test_a_stream_that_cannot_show_a_character_gets_its_escape(log_file, tmp_pat
     assert r"\u017elu\u0165ou\u010dk\xfd \u2192" in shown.stdout
 
 
-def test_the_demo_runs_where_only_ascii_can_be_shown(tmp_path):
+def test_demo_runs_on_an_ascii_terminal(tmp_path):
     done = run("demo", "-o", tmp_path / "s.json", PYTHONIOENCODING="ascii")
     assert done.returncode == 0
     assert " -> " in done.stderr
@@ -276,7 +276,7 @@ def on_a_terminal(*args, **environ):
     return written.decode()
 
 
-def test_a_terminal_is_shown_how_much_of_a_long_file_was_read(tmp_path):
+def test_terminal_shows_progress_of_a_long_file(tmp_path):
     log, archive = tmp_path / "log.jsonl", tmp_path / "s.jsonl"
     message = '{"role": "user", "content": "%s"}\n' % ("word " * 200)
     log.write_text(message * 3_000)
@@ -286,12 +286,12 @@ def test_a_terminal_is_shown_how_much_of_a_long_file_was_read(tmp_path):
     assert "verifying" in on_a_terminal("verify", archive)
 
 
-def test_a_terminal_gets_colours(demo_file):
+def test_terminal_gets_colours(demo_file):
     assert "\x1b[" in on_a_terminal("stats", demo_file)
 
 
 @pytest.mark.parametrize("columns", ["60", pytest.param("80", marks=LONG)])
-def test_a_narrow_terminal_keeps_what_a_dry_run_is_about(demo_file, columns):
+def test_narrow_terminal_keeps_the_main_columns(demo_file, columns):
     options = ["compress", demo_file, "--budget", "4k", "--dry-run"]
     lines = on_a_terminal(*options, NO_COLOR="1", COLUMNS=columns).splitlines()
     head, *rows = [line.split() for line in lines[:-1]]
@@ -305,14 +305,14 @@ def test_a_narrow_terminal_keeps_what_a_dry_run_is_about(demo_file, columns):
 
 
 @pytest.mark.parametrize("columns", [60, pytest.param(80, marks=LONG)])
-def test_a_narrow_terminal_has_the_bar_on_one_line(demo_file, columns):
+def test_narrow_terminal_has_the_bar_on_one_line(demo_file, columns):
     lines = on_a_terminal("stats", demo_file, NO_COLOR="1", COLUMNS=str(columns)).splitlines()
     assert len(lines[1]) == min(68, columns)
     assert lines[1].endswith("]")
     assert max(map(len, lines)) <= max(columns, 68)
 
 
-def test_a_narrow_terminal_shows_where_an_entry_went_and_its_text(demo_file):
+def test_narrow_terminal_keeps_state_and_text(demo_file):
     lines = on_a_terminal("show", demo_file, NO_COLOR="1", COLUMNS="60").splitlines()
     assert all(heading in lines[0] for heading in ("seq", "tokens", "state", "text"))
     assert any(re.search(r"→ #\d+(\.\d+)? +\S", line) for line in lines)
@@ -324,13 +324,13 @@ def test_no_color_is_obeyed(demo_file, args):
     assert "\x1b" not in on_a_terminal(args[0], demo_file, *args[1:], NO_COLOR="1")
 
 
-def test_a_terminal_sees_progress_and_the_demo_ends_clean(tmp_path):
+def test_demo_shows_progress_on_a_terminal(tmp_path):
     written = on_a_terminal("demo", "-o", tmp_path / "s.json")
     assert re.search(r"\d+/231", written)
     assert "Try next" in written
 
 
-def test_a_pipe_gets_no_colours(demo_file):
+def test_pipe_gets_no_colours(demo_file):
     assert "\x1b" not in run("stats", demo_file).stdout
 
 
@@ -374,7 +374,7 @@ def memman_cli_commands(group):
 """
 
 
-def test_plugins_are_listed_with_what_they_add(installed):
+def test_plugins_are_listed_with_their_hooks(installed):
     folder = installed("good", COMMAND)
     document = json.loads(run("plugins", "--json", path=[folder]).stdout)
     [good] = [plugin for plugin in document["plugins"] if plugin["name"] == "good"]
@@ -383,7 +383,7 @@ def test_plugins_are_listed_with_what_they_add(installed):
     assert (good["hooks"], good["error"]) == (["memman_cli_commands"], None)
 
 
-def test_a_broken_plugin_is_a_row_and_a_note_without_a_trace(installed):
+def test_broken_plugin_is_listed_without_a_traceback(installed):
     folder = installed("broken", BROKEN)
     done = run("plugins", path=[folder])
     assert done.returncode == 0
@@ -393,7 +393,7 @@ def test_a_broken_plugin_is_a_row_and_a_note_without_a_trace(installed):
 
 
 @pytest.mark.parametrize("args", [["--help"], ["nonsense"]])
-def test_a_broken_plugin_shows_no_trace_where_commands_are_looked_up(installed, args):
+def test_broken_plugin_causes_no_traceback_in_help(installed, args):
     done = run(*args, path=[installed("broken", BROKEN)])
     assert "could not be loaded" in done.stderr
     assert "Traceback" not in done.stderr
@@ -413,20 +413,20 @@ def test_strict_makes_an_absent_plugin_a_finding(installed):
     assert run("plugins", "--strict", path=[folder], MEMMAN_PLUGINS="acme-good").returncode == 0
 
 
-def test_the_environment_restricts_which_are_loaded(installed):
+def test_environment_restricts_plugins(installed):
     folder = installed("broken", BROKEN)
     done = run("plugins", "--json", path=[folder], MEMMAN_PLUGINS="")
     assert json.loads(done.stdout)["plugins"] == []
     assert "no plugins" in run("plugins", path=[folder], MEMMAN_PLUGINS="").stderr
 
 
-def test_a_plugin_adds_a_command(installed):
+def test_plugin_adds_a_command(installed):
     folder = installed("good", COMMAND)
     assert run("hello", path=[folder]).stdout == "hello from a plugin\n"
     assert "Says hello." in run("--help", path=[folder]).stdout
 
 
-def test_a_plugin_that_fails_to_add_its_commands_disturbs_nobody(installed):
+def test_failing_plugin_does_not_affect_others(installed):
     installed("good", COMMAND)
     folder = installed("failing", FAILING)
     done = run("hello", path=[folder])

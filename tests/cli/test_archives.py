@@ -29,7 +29,7 @@ def archive(request: pytest.FixtureRequest, tmp_path: Path, command: Command) ->
     return path
 
 
-def test_an_archive_is_verified(archive: Path, command: Command) -> None:
+def test_archive_is_verified(archive: Path, command: Command) -> None:
     done = command("verify", archive)
     assert done.exit_code == 0
     assert "OK, memman-jsonl of session 'work', 62 records, 61 entries" in done.stdout
@@ -37,7 +37,7 @@ def test_an_archive_is_verified(archive: Path, command: Command) -> None:
     assert json.loads(command("verify", archive, "--json").stdout)["ok"] is True
 
 
-def test_every_fault_of_a_corrupt_archive_is_told(archive: Path, command: Command) -> None:
+def test_corrupt_archive_has_every_fault_listed(archive: Path, command: Command) -> None:
     data = bytearray(archive.read_bytes())
     data[len(data) // 2] ^= 0xFF
     archive.write_bytes(data)
@@ -49,7 +49,7 @@ def test_every_fault_of_a_corrupt_archive_is_told(archive: Path, command: Comman
     assert answered["problems"][0].startswith("line ")
 
 
-def test_an_archive_goes_into_a_database_and_again_without_harm(
+def test_repeated_import_of_an_archive_is_harmless(
     archive: Path, command: Command, tmp_path: Path
 ) -> None:
     into = tmp_path / "new.db"
@@ -77,7 +77,7 @@ def test_commands_read_an_archive_like_a_document(
     assert archive.read_bytes() == before
 
 
-def test_an_archive_that_is_changed_in_place_stays_an_archive(
+def test_archive_changed_in_place_stays_an_archive(
     archive: Path, command: Command
 ) -> None:
     packing = verify(archive).packing
@@ -89,7 +89,7 @@ def test_an_archive_that_is_changed_in_place_stays_an_archive(
     assert command("undo", archive, "--in-place").exit_code == 0
 
 
-def test_a_pipe_from_one_database_to_another(command: Command, tmp_path: Path) -> None:
+def test_archive_is_piped_between_databases(command: Command, tmp_path: Path) -> None:
     filled(tmp_path / "one.db", "trip")
     sent = command("export", tmp_path / "one.db", "--format", "memman-jsonl", "--packing", "gzip")
     assert sent.exit_code == 0
@@ -100,7 +100,7 @@ def test_a_pipe_from_one_database_to_another(command: Command, tmp_path: Path) -
     assert command("stats", "-", given=sent.stdout_bytes).exit_code == 0
 
 
-def test_documents_and_logs_go_into_a_database_too(
+def test_documents_and_logs_go_into_a_database(
     session_file: Path, log_file: Path, command: Command, tmp_path: Path
 ) -> None:
     into = tmp_path / "new.db"
@@ -116,7 +116,7 @@ def test_documents_and_logs_go_into_a_database_too(
     assert command("import", session_file, "--into", into, "--on-conflict", "skip").exit_code == 0
 
 
-def test_an_archive_becomes_a_document_and_back(
+def test_archive_becomes_a_document_and_back(
     archive: Path, command: Command, tmp_path: Path
 ) -> None:
     document = tmp_path / "work.json"
@@ -129,7 +129,7 @@ def test_an_archive_becomes_a_document_and_back(
     assert verify(back).records == verify(archive).records
 
 
-def test_another_session_and_a_foreign_file_are_not_overwritten(
+def test_other_session_and_foreign_file_are_not_overwritten(
     archive: Path, command: Command, tmp_path: Path
 ) -> None:
     export = ["export", tmp_path / "chat.db", "--session", "trip", "--format", "memman-jsonl", "-o"]
@@ -157,7 +157,7 @@ def test_another_session_and_a_foreign_file_are_not_overwritten(
         (["export", "s.jsonl", "--format", "memman-jsonl", "-o", "no/x.jsonl"], 2, "cannot write"),
     ],
 )
-def test_wrong_use_is_told(
+def test_wrong_use_of_archives_is_refused(
     arguments: list[str],
     code: int,
     said: str,
@@ -174,7 +174,7 @@ def test_wrong_use_is_told(
     assert said in done.stderr
 
 
-def test_limits_of_an_archive_are_given_by_name(
+def test_archive_limits_are_given_by_name(
     archive: Path, tmp_path: Path, command: Command
 ) -> None:
     into = ("import", archive, "--into", tmp_path / "other.db")
@@ -187,7 +187,7 @@ def test_limits_of_an_archive_are_given_by_name(
 
 
 @pytest.mark.parametrize("given", ["entries", "entries=many", "pages=3", "entries=-1", "entries=0"])
-def test_a_limit_that_is_none_is_refused(archive: Path, command: Command, given: str) -> None:
+def test_invalid_limit_is_refused(archive: Path, command: Command, given: str) -> None:
     done = command("verify", archive, "--limit", given)
     assert done.exit_code == 2
     assert len(done.stderr.splitlines()) <= 4

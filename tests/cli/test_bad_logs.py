@@ -143,7 +143,7 @@ BAD: dict[str, tuple[bytes, tuple[str, ...]]] = {
 
 @pytest.mark.parametrize("to", ["s.json", "s.jsonl", "chat.db"])
 @pytest.mark.parametrize("name", BAD)
-def test_a_bad_log_is_one_line_that_says_what_to_do(
+def test_bad_log_error_is_one_line_with_a_way_out(
     name: str, to: str, command, tmp_path: Path, monkeypatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -157,7 +157,7 @@ def test_a_bad_log_is_one_line_that_says_what_to_do(
     assert [path.name for path in tmp_path.iterdir()] == ["log"]
 
 
-def test_a_log_that_two_formats_are_sure_of_names_both(command, tmp_path, monkeypatch):
+def test_ambiguous_log_error_names_both_formats(command, tmp_path, monkeypatch):
     monkeypatch.setattr("memman.formats.gemini.GeminiFormat.detect", lambda *_: 4)
     (tmp_path / "log.json").write_text(json.dumps([BLOCKS]))
     result = command("import", tmp_path / "log.json", "-o", tmp_path / "s.json")
@@ -173,7 +173,7 @@ def test_a_log_that_two_formats_are_sure_of_names_both(command, tmp_path, monkey
 @pytest.mark.parametrize(
     "output", [["-o", "s.json"], [], ["--json"], ["--into", "a.db", "--budget", "9"]]
 )
-def test_a_log_too_long_for_a_document_is_told_where_to_go(output, command, tmp_path, monkeypatch):
+def test_too_long_log_error_names_the_alternatives(output, command, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("memman.cli.importer.MOST_IN_DOCUMENT", 3)
     Path("log").write_bytes(lines(*CHAT * 2))
@@ -186,7 +186,7 @@ def test_a_log_too_long_for_a_document_is_told_where_to_go(output, command, tmp_
     assert conversion.MOST_IN_DOCUMENT < 1_000_000
 
 
-def test_an_unknown_export_target_names_the_known_ones(command, session_file):
+def test_unknown_export_target_error_names_known_ones(command, session_file):
     result = command("export", session_file, "-t", "morse")
     assert (result.exit_code, result.stdout) == (2, "")
     [line] = result.stderr.splitlines()
@@ -196,7 +196,7 @@ def test_an_unknown_export_target_names_the_known_ones(command, session_file):
 @pytest.mark.parametrize("mark", ["utf-16-le", "utf-16-be"])
 @pytest.mark.parametrize("shape", ["a document", "lines", "text", "a session"])
 @pytest.mark.parametrize("source", ["a file", "stdin"])
-def test_utf_16_with_its_mark_is_read_as_powershell_writes_it(
+def test_utf_16_with_a_byte_order_mark_is_read(
     command: Command, tmp_path: Path, mark: str, shape: str, source: str
 ) -> None:
     said = [

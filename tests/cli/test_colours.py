@@ -92,15 +92,15 @@ def test_every_command_is_tried() -> None:
     assert [line.split()[0] for line in LINES] == [command.name for command in COMMANDS]
 
 
-def test_a_terminal_has_colours(folder: Path) -> None:
+def test_terminal_has_colours(folder: Path) -> None:
     assert ESCAPE in on_a_terminal(folder, ["import log.json -o s.json --force", "stats s.json"])
 
 
 @pytest.mark.long
-def test_no_color_is_heard_by_every_command(folder: Path) -> None:
+def test_no_color_applies_to_every_command(folder: Path) -> None:
     assert "\x1b[3" not in on_a_terminal(folder, LINES, NO_COLOR="1")
 
 
-def test_the_option_says_the_same_for_one_run(folder: Path) -> None:
+def test_no_color_option_applies_to_one_run(folder: Path) -> None:
     lines = [f"--no-color {line}" for line in LINES if line.startswith(("import", "stats", "show"))]
     assert ESCAPE not in on_a_terminal(folder, lines)

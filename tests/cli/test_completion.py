@@ -19,14 +19,14 @@ def test_commands_are_completed() -> None:
     assert completed("")[: len(COMMANDS)] == [command.name for command in COMMANDS]
 
 
-def test_commands_and_options_of_plugins_are_completed() -> None:
+def test_plugin_commands_and_options_are_completed() -> None:
     assert "postgres" in completed("")
     assert completed("postgres", "") == ["schema"]
     assert "--tenants" in completed("postgres", "schema", "--")
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: str(command.name))
-def test_the_options_of_every_command_are_completed(command) -> None:
+def test_options_of_every_command_are_completed(command) -> None:
     found = completed(str(command.name), "--")
     assert "--help" in found
     for option in command.params:
@@ -37,12 +37,12 @@ def test_the_options_of_every_command_are_completed(command) -> None:
 @pytest.mark.parametrize(
     "words", [("stats",), ("report",), ("import",), ("report", "s.json", "-o")]
 )
-def test_a_file_is_left_to_the_shell_which_knows_them(words: tuple[str, ...]) -> None:
+def test_file_names_are_completed_by_the_shell(words: tuple[str, ...]) -> None:
     complete = ShellComplete(memman, {}, "memman", "_MEMMAN_COMPLETE")
     assert [item.type for item in complete.get_completions(list(words), "s")] == ["file"]
 
 
-def test_the_script_for_a_shell_is_given(command, monkeypatch) -> None:
+def test_completion_script_is_printed(command, monkeypatch) -> None:
     monkeypatch.setenv("_MEMMAN_COMPLETE", "bash_source")
     done = command()
     assert "_memman_completion" in done.stdout

@@ -20,7 +20,7 @@ def session(demo_file, tmp_path):
     return path
 
 
-def test_the_result_fits_the_budget_and_has_every_entry(command, session, tmp_path):
+def test_result_fits_the_budget_and_has_every_entry(command, session, tmp_path):
     out = tmp_path / "small.json"
     result = command("compress", session, "--budget", "2k", "-o", out)
     assert (result.exit_code, result.stdout) == (0, "")
@@ -31,13 +31,13 @@ def test_the_result_fits_the_budget_and_has_every_entry(command, session, tmp_pa
     assert after.settings["max_tokens"] == 2000
 
 
-def test_a_target_goes_lower(command, session, tmp_path):
+def test_target_goes_lower(command, session, tmp_path):
     out = tmp_path / "small.json"
     command("compress", session, "--target", "1500", "-o", out)
     assert SessionState.from_json(out.read_bytes()).totals.active_tokens <= 1500
 
 
-def test_a_dry_run_writes_nothing_and_names_every_entry(command, session):
+def test_dry_run_has_every_entry_and_writes_nothing(command, session):
     before = session.read_bytes()
     result = command("compress", session, "--budget", "4k", "--dry-run", "--json")
     document = json.loads(result.stdout)
@@ -49,7 +49,7 @@ def test_a_dry_run_writes_nothing_and_names_every_entry(command, session):
     assert session.read_bytes() == before
 
 
-def test_a_dry_run_can_be_looked_at(command, session):
+def test_dry_run_is_a_table(command, session):
     result = command("compress", session, "--budget", "4k", "--dry-run")
     assert "digest" in result.stdout
     assert "nothing was changed" in result.stderr
@@ -62,7 +62,7 @@ def test_json_has_the_result(command, session, tmp_path):
     assert document["result"]["tokens_after"] < document["result"]["tokens_before"]
 
 
-def test_writing_over_the_session_must_be_asked_for(command, session):
+def test_compress_without_a_target_is_refused(command, session):
     before = session.read_bytes()
     result = command("compress", session, "--budget", "4k")
     assert result.exit_code == 2
@@ -75,14 +75,14 @@ def test_in_place_writes_back(command, session):
     assert SessionState.from_json(session.read_bytes()).totals.active_tokens <= 4000
 
 
-def test_in_place_keeps_who_may_read_the_file_and_leaves_no_other(command, session):
+def test_in_place_keeps_the_permissions(command, session):
     session.chmod(0o600)
     command("compress", session, "--budget", "4k", "--in-place")
     assert session.stat().st_mode & 0o777 == 0o600
     assert [path.name for path in session.parent.iterdir()] == ["s.json"]
 
 
-def test_in_place_through_a_link_keeps_the_link(command, session, tmp_path):
+def test_in_place_keeps_a_link(command, session, tmp_path):
     link = tmp_path / "link.json"
     link.symlink_to(session)
     command("compress", link, "--budget", "4k", "--in-place")
@@ -90,42 +90,42 @@ def test_in_place_through_a_link_keeps_the_link(command, session, tmp_path):
     assert SessionState.from_json(session.read_bytes()).totals.active_tokens <= 4000
 
 
-def test_in_place_and_a_file_contradict(command, session, tmp_path):
+def test_in_place_and_output_contradict(command, session, tmp_path):
     result = command("compress", session, "--in-place", "-o", tmp_path / "o.json")
     assert result.exit_code == 2
     assert "give one of the two" in result.stderr
 
 
-def test_a_foreign_file_is_not_overwritten(command, session, tmp_path):
+def test_foreign_file_is_not_overwritten(command, session, tmp_path):
     (tmp_path / "mine.txt").write_text("mine")
     result = command("compress", session, "--budget", "4k", "-o", tmp_path / "mine.txt")
     assert (result.exit_code, (tmp_path / "mine.txt").read_text()) == (2, "mine")
 
 
-def test_a_pipe_goes_in_and_out(command, session):
+def test_pipes_work_as_input_and_output(command, session):
     result = command("compress", "-", "--budget", "4k", "-o", "-", given=session.read_bytes())
     assert SessionState.from_json(result.stdout).totals.active_tokens <= 4000
 
 
 @pytest.mark.parametrize("options", [["--in-place"], ["-o", "-", "--json"]])
-def test_what_cannot_go_to_stdout_is_a_usage_error(command, session, options):
+def test_stdout_conflict_is_a_usage_error(command, session, options):
     result = command("compress", "-", *options, given=session.read_bytes())
     assert (result.exit_code, result.stdout) == (2, "")
 
 
-def test_a_budget_below_what_must_stay_is_a_finding(command, session, tmp_path):
+def test_budget_below_the_protected_part_is_a_finding(command, session, tmp_path):
     result = command("compress", session, "--budget", "100", "-o", tmp_path / "o.json")
     assert result.exit_code == 1
     assert "over its budget" in result.stderr
 
 
-def test_nothing_to_do_is_said(command, session_file, tmp_path):
+def test_unneeded_compression_is_noted(command, session_file, tmp_path):
     result = command("compress", session_file, "-o", tmp_path / "o.json")
     assert result.exit_code == 0
     assert "every entry is recent or protected" in result.stderr
 
 
-def test_another_session_is_not_overwritten_unless_forced(command, session, session_file):
+def test_other_session_is_overwritten_only_with_force(command, session, session_file):
     before = session_file.read_bytes()
     result = command("compress", session, "--budget", "4k", "-o", session_file)
     assert result.exit_code == 2
@@ -137,14 +137,14 @@ def test_another_session_is_not_overwritten_unless_forced(command, session, sess
     assert SessionState.from_json(session_file.read_bytes()).session_id == "demo"
 
 
-def test_a_target_that_is_missed_is_a_finding(command, session, tmp_path):
+def test_missed_target_is_a_finding(command, session, tmp_path):
     result = command("compress", session, "--target", "10", "-o", tmp_path / "o.json")
     assert result.exit_code == 1
     assert "over the target of 10" in result.stderr
     assert (tmp_path / "o.json").exists()
 
 
-def test_a_target_above_the_budget_is_a_usage_error(command, session, tmp_path):
+def test_target_above_the_budget_is_a_usage_error(command, session, tmp_path):
     options = ["--budget", "2k", "--target", "3k", "-o", tmp_path / "o.json"]
     result = command("compress", session, *options)
     assert result.exit_code == 2
@@ -153,7 +153,7 @@ def test_a_target_above_the_budget_is_a_usage_error(command, session, tmp_path):
 
 
 @pytest.mark.parametrize("options", [["-o", "o.json"], ["--in-place"]])
-def test_a_dry_run_has_no_result_to_write(command, session, options):
+def test_dry_run_with_a_target_file_is_refused(command, session, options):
     result = command("compress", session, "--dry-run", *options)
     assert (result.exit_code, result.stdout) == (2, "")
     assert "--dry-run writes nothing" in result.stderr
@@ -163,18 +163,18 @@ def test_a_dry_run_has_no_result_to_write(command, session, options):
     ("budget", "said"),
     [("0", "less than one token"), ("9" * 400, "maximum of 9,0"), ("x", "is not a number")],
 )
-def test_what_is_wrong_with_a_budget_is_named(command, session, budget, said):
+def test_invalid_budget_error_has_the_reason(command, session, budget, said):
     assert said in command("compress", session, "--dry-run", "--budget", budget).stderr
 
 
 @pytest.mark.parametrize("budget", ["abc", "0", "-5", "8kb", "", "1e3", "inf", "9" * 30])
-def test_a_bad_budget_is_a_usage_error(command, session, tmp_path, budget):
+def test_invalid_budget_is_a_usage_error(command, session, tmp_path, budget):
     result = command("compress", session, f"--budget={budget}", "-o", tmp_path / "o.json")
     assert result.exit_code == 2
     assert "--budget" in result.stderr
 
 
-def test_a_directory_that_is_not_there_is_a_usage_error(command, session, tmp_path):
+def test_missing_folder_is_a_usage_error(command, session, tmp_path):
     result = command("compress", session, "-o", tmp_path / "none" / "o.json")
     assert result.exit_code == 2
     assert "cannot write" in result.stderr
@@ -190,7 +190,7 @@ def summaries(path):
     return [entry.content for entry in SessionState.from_json(path.read_bytes()).summaries]
 
 
-def test_a_command_writes_the_summaries(command, session, tmp_path):
+def test_program_writes_the_summaries(command, session, tmp_path):
     out = tmp_path / "o.json"
     asked = ("compress", session, "--budget", "2k", "-o", out, "--summarizer", COMMAND)
     result = command(*asked)
@@ -200,20 +200,20 @@ def test_a_command_writes_the_summaries(command, session, tmp_path):
     assert "summarizer" not in SessionState.from_json(out.read_bytes()).settings
 
 
-def test_the_environment_names_who_writes_them(command, session, tmp_path, monkeypatch):
+def test_environment_names_the_summarizer(command, session, tmp_path, monkeypatch):
     monkeypatch.setenv("MEMMAN_SUMMARIZER", COMMAND)
     out = tmp_path / "o.json"
     command("compress", session, "--budget", "2k", "-o", out)
     assert any("They said:" in summary for summary in summaries(out))
 
 
-def test_the_cost_is_in_the_answer(command, session, tmp_path):
+def test_answer_has_the_cost(command, session, tmp_path):
     asked = ("compress", session, "--budget", "2k", "-o", tmp_path / "o.json", "--json")
     document = json.loads(command(*asked, "--summarizer", COMMAND).stdout)
     assert document["result"]["cost"]["calls"] >= 1
 
 
-def test_one_that_fails_is_told_and_the_digest_takes_its_place(command, session, tmp_path):
+def test_failed_summarizer_is_noted_and_a_digest_is_used(command, session, tmp_path):
     out = tmp_path / "o.json"
     asked = ("compress", session, "--budget", "2k", "-o", out, "--summarizer", "cmd:false")
     done = subprocess.run(
@@ -238,7 +238,7 @@ def test_one_that_fails_is_told_and_the_digest_takes_its_place(command, session,
         ("openai:", "write openai:MODEL"),
     ],
 )
-def test_a_name_that_nobody_answers_to_is_told_before_anything_is_written(
+def test_unknown_summarizer_is_refused_before_writing(
     command, session, tmp_path, name, reason
 ):
     out = tmp_path / "o.json"
@@ -249,7 +249,7 @@ def test_a_name_that_nobody_answers_to_is_told_before_anything_is_written(
 
 
 @pytest.mark.parametrize("named", ["acme:not-installed", "cmd:touch ran"])
-def test_what_a_document_names_is_neither_asked_nor_needed(
+def test_summarizer_named_by_a_document_is_not_used(
     command, session, tmp_path, named, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
@@ -271,7 +271,7 @@ def test_what_a_document_names_is_neither_asked_nor_needed(
 BROKEN = f"cmd:{shlex.quote(sys.executable)} -c {shlex.quote('raise SystemExit(7)')}"
 
 
-def test_a_summarizer_that_fails_ends_a_strict_compression(command, session, tmp_path):
+def test_strict_compression_ends_at_a_failed_summarizer(command, session, tmp_path):
     out = tmp_path / "o.json"
     options = ["--budget", "2k", "--summarizer", BROKEN, "-o", out]
     result = command("compress", session, *options, "--strict")
@@ -281,7 +281,7 @@ def test_a_summarizer_that_fails_ends_a_strict_compression(command, session, tmp
     assert out.exists()
 
 
-def test_a_strict_compression_in_place_that_fails_changes_nothing(command, session, tmp_path):
+def test_failed_strict_compression_changes_nothing(command, session, tmp_path):
     database = tmp_path / "chat.db"
     assert command("import", session, "--into", database).exit_code == 0
     before = json.loads(command("show", database, "--active", "--json").stdout)
@@ -290,7 +290,7 @@ def test_a_strict_compression_in_place_that_fails_changes_nothing(command, sessi
     assert json.loads(command("show", database, "--active", "--json").stdout) == before
 
 
-def test_a_session_that_takes_digests_is_compressed_strictly_all_the_same(
+def test_strict_compression_accepts_configured_digests(
     command, session, tmp_path
 ):
     """The session's own `on_failure` must not make a failure pass."""

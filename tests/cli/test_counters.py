@@ -53,7 +53,7 @@ def test_every_counter_has_a_line(command):
     assert any("every model" in line for line in lines)
 
 
-def test_a_counter_that_cannot_work_says_why(command, plugin):
+def test_broken_counter_has_a_reason(command, plugin):
     shown = command("counters")
     assert shown.exit_code == 0
     assert "cannot work here: no key is set" in shown.stdout
@@ -68,7 +68,7 @@ def test_a_counter_that_cannot_work_says_why(command, plugin):
     assert listed["tiktoken"]["missing"] == ""
 
 
-def test_a_counter_is_tried_on_its_own_service(command, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_counter_is_tried_on_its_own_service(command, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("OPENAI_API_KEY", "OPENAI_ADMIN_KEY", "OPENAI_BASE_URL"):
         monkeypatch.delenv(name, raising=False)
     listed = json.loads(command("counters", "--json").stdout)["counters"]
@@ -76,7 +76,7 @@ def test_a_counter_is_tried_on_its_own_service(command, monkeypatch: pytest.Monk
     assert "set OPENAI_API_KEY" in openai["missing"]  # and not what Azure wants
 
 
-def test_strict_makes_a_finding_of_it(command, plugin):
+def test_strict_makes_a_broken_counter_a_finding(command, plugin):
     assert command("counters", "--strict").exit_code != 0
     from memman.cli.app import memman
     from memman.cli.errors import FindingError, exit_code
@@ -86,7 +86,7 @@ def test_strict_makes_a_finding_of_it(command, plugin):
     assert exit_code(caught.value) == 1
 
 
-def test_a_model_is_explained(command):
+def test_explain_shows_a_model(command):
     shown = command("counters", "explain", "bedrock/us.anthropic.claude-sonnet-4-5-20250929-v1:0")
     assert shown.exit_code == 0
     for said in ("claude-sonnet-4-5-20250929", "bedrock", "us", "claude-4", "context 200,000"):
@@ -103,7 +103,7 @@ def test_a_model_is_explained(command):
     assert matches == sorted(matches, reverse=True)
 
 
-def test_an_unknown_model_is_estimated_and_has_no_limits(command):
+def test_unknown_model_is_estimated_without_limits(command):
     document = json.loads(command("counters", "explain", "acme-9", "--json").stdout)
     assert document["limits"] is None
     assert document["model"]["family"] == ""
@@ -112,7 +112,7 @@ def test_an_unknown_model_is_estimated_and_has_no_limits(command):
     assert "unknown" in command("counters", "explain", "acme-9").stdout
 
 
-def test_a_remote_counter_is_explained_but_not_asked_for_texts(command, plugin):
+def test_remote_counter_is_explained_but_not_called(command, plugin):
     document = json.loads(command("counters", "explain", "claude-sonnet-4-5", "--json").stdout)
     [remote] = [row for row in document["candidates"] if row["name"] == "faraway"]
     assert (remote["remote"], remote["chosen"], remote["reason"]) == (True, False, "no key is set")
@@ -122,7 +122,7 @@ def test_a_remote_counter_is_explained_but_not_asked_for_texts(command, plugin):
     ("fails", "told"),
     [(CounterUnavailable("set ACME_KEY"), "set ACME_KEY"), (KeyError("x"), "KeyError: 'x'")],
 )
-def test_what_a_remote_counter_says_itself_is_missing_is_told(command, fails, told):
+def test_remote_counter_reports_its_missing_part(command, fails, told):
     class Acme:
         fingerprint = "acme"
 
@@ -157,13 +157,13 @@ def test_what_a_remote_counter_says_itself_is_missing_is_told(command, fails, to
     assert row["missing"] == told
 
 
-def test_an_option_belongs_behind_the_name_of_explain(command):
+def test_option_before_explain_is_refused(command):
     assert command("counters", "--json", "explain", "gpt-4o").exit_code == 2
     assert command("counters", "explain").exit_code == 2
     assert command("counters", "explain", " ").exit_code == 2
 
 
-def test_models_are_found_by_a_part_of_their_name(command):
+def test_model_is_found_by_a_part_of_its_name(command):
     document = json.loads(command("models", "GPT-4.1", "--json").stdout)
     names = [row["model"] for row in document["models"]]
     assert "openai/gpt-4.1" in names
@@ -174,7 +174,7 @@ def test_models_are_found_by_a_part_of_their_name(command):
     assert shown.stderr == f"{len(names)} models\n"
 
 
-def test_a_model_is_found_by_any_spelling_and_in_plugins(command, plugin):
+def test_model_is_found_by_any_spelling_and_in_plugins(command, plugin):
     for spelling in (
         "ft:gpt-4.1:org::x",
         "arn:aws:bedrock:us-east-1::foundation-model/amazon.nova-pro-v1:0",
@@ -186,11 +186,11 @@ def test_a_model_is_found_by_any_spelling_and_in_plugins(command, plugin):
     assert (row["context"], row["max_input"], row["source"]) == (9_000, 8_000, "acme")
 
 
-def test_all_models_are_listed_without_a_word(command):
+def test_models_lists_all_without_a_query(command):
     assert len(json.loads(command("models", "--json").stdout)["models"]) > 1_000
 
 
-def test_what_is_not_known_is_a_finding(command):
+def test_unknown_model_is_a_finding(command):
     from memman.cli.app import memman
     from memman.cli.errors import FindingError
 
@@ -199,7 +199,7 @@ def test_what_is_not_known_is_a_finding(command):
     assert json.loads(command("models", "acme-9", "--json").stdout)["models"] == []
 
 
-def test_models_suggests_a_name_for_a_misspelt_one(command) -> None:
+def test_misspelt_model_gets_a_suggestion(command) -> None:
     shown = command("models", "gtp-5")
     assert shown.exit_code == 1
     assert "no limits are known for 'gtp-5', did you mean 'gpt-5'?" in shown.stderr

@@ -54,7 +54,7 @@ def entries_in(path: Path, session_id: str) -> int:
         return len(memory.get_active_entries(session_id))
 
 
-def test_the_sessions_of_a_database_are_listed(two: Path, command: Command) -> None:
+def test_sessions_of_a_database_are_listed(two: Path, command: Command) -> None:
     result = command("sessions", two)
     assert result.exit_code == 0
     assert [line.split()[-1] for line in result.stdout.splitlines()] == ["session", "trip", "work"]
@@ -68,7 +68,7 @@ def test_the_sessions_of_a_database_are_listed(two: Path, command: Command) -> N
 @pytest.mark.parametrize(
     "arguments", [["stats"], ["show"], ["export", "-t", "anthropic"], ["compress", "--dry-run"]]
 )
-def test_reading_commands_take_a_database_and_change_nothing(
+def test_reading_commands_do_not_change_a_database(
     one: Path, command: Command, arguments: list[str]
 ) -> None:
     name, *options = arguments
@@ -78,14 +78,14 @@ def test_reading_commands_take_a_database_and_change_nothing(
     assert MemoryManager(one).export_session("trip") == before
 
 
-def test_a_model_given_to_stats_is_not_written_into_the_database(
+def test_model_option_is_not_written_to_the_database(
     one: Path, command: Command
 ) -> None:
     assert command("stats", one, "--model", "gpt-4o").exit_code == 0
     assert MemoryManager(one).export_session("trip").settings == {}
 
 
-def test_of_several_sessions_one_is_chosen(two: Path, command: Command) -> None:
+def test_session_option_selects_a_session(two: Path, command: Command) -> None:
     assert "What is in work?" in command("show", two, "--session", "work").stdout
     asked = command("show", two)
     assert asked.exit_code == 2
@@ -95,7 +95,7 @@ def test_of_several_sessions_one_is_chosen(two: Path, command: Command) -> None:
     assert "no session 'nowhere'; there are 2: trip, work" in wrong.stderr
 
 
-def test_compressing_and_undoing_in_place_is_done_in_the_database(
+def test_in_place_changes_the_database(
     two: Path, command: Command
 ) -> None:
     done = command("compress", two, "--session", "work", "--budget", "2k", "--in-place", "--json")
@@ -112,7 +112,7 @@ def test_compressing_and_undoing_in_place_is_done_in_the_database(
     assert entries_in(two, "work") == 61 >= compressed
 
 
-def test_what_why_names_can_be_run_on_the_database(two: Path, command: Command) -> None:
+def test_commands_suggested_by_why_run_on_a_database(two: Path, command: Command) -> None:
     command("compress", two, "--session", "work", "--budget", "1k", "--in-place")
     with MemoryManager(two) as memory:
         [text] = [entry.text for entry in memory.get_entries("work") if entry.call_id == "c0"][:1]
@@ -123,7 +123,7 @@ def test_what_why_names_can_be_run_on_the_database(two: Path, command: Command) 
     assert text in command("show", two, "--session", "work", "--active").stdout
 
 
-def test_a_copy_goes_into_a_session_file_and_leaves_the_database(
+def test_output_file_leaves_the_database_unchanged(
     one: Path, command: Command, tmp_path: Path
 ) -> None:
     made = tmp_path / "small.json"
@@ -133,7 +133,7 @@ def test_a_copy_goes_into_a_session_file_and_leaves_the_database(
     assert entries_in(one, "trip") == 61
 
 
-def test_a_database_is_not_overwritten_with_a_document(
+def test_database_is_not_overwritten_with_a_document(
     one: Path, session_file: Path, command: Command
 ) -> None:
     before = one.read_bytes()
@@ -143,7 +143,7 @@ def test_a_database_is_not_overwritten_with_a_document(
     assert one.read_bytes() == before
 
 
-def test_what_is_no_memman_database_says_so(tmp_path: Path, command: Command) -> None:
+def test_foreign_database_is_refused(tmp_path: Path, command: Command) -> None:
     path = tmp_path / "other.db"
     other = sqlite3.connect(path)
     other.execute("CREATE TABLE notes (text)")
@@ -155,7 +155,7 @@ def test_what_is_no_memman_database_says_so(tmp_path: Path, command: Command) ->
         assert "is no memman database" in result.stderr
 
 
-def test_a_session_file_has_no_sessions_to_choose_from(
+def test_session_option_for_a_file_is_refused(
     session_file: Path, command: Command
 ) -> None:
     listed = command("sessions", session_file)
@@ -167,7 +167,7 @@ def test_a_session_file_has_no_sessions_to_choose_from(
 
 
 @pytest.mark.parametrize("name", ["sessions", "follow", "stats --session x"])
-def test_what_is_no_database_is_told_as_what_it_is(
+def test_path_without_a_database_is_explained(
     tmp_path: Path, command: Command, name: str
 ) -> None:
     (tmp_path / "empty.db").touch()
@@ -188,7 +188,7 @@ def test_what_is_no_database_is_told_as_what_it_is(
 
 @pytest.mark.parametrize("given", ["s.json", "closed/s.json", "closed/chat.db", "URL"])
 @pytest.mark.parametrize("name", ["sessions", "follow", "stats", "show", "export", "report -o x"])
-def test_what_this_user_may_not_read_is_told_by_every_reading_command(
+def test_unreadable_file_error_names_permission(
     reachable: Path, command: Command, name: str, given: str
 ) -> None:
     (reachable / "s.json").touch(0o000)
@@ -207,7 +207,7 @@ def test_what_this_user_may_not_read_is_told_by_every_reading_command(
     assert as_somebody_else(work)
 
 
-def test_a_database_of_another_user_is_read_and_not_written_to(
+def test_read_only_database_is_read(
     reachable: Path, command: Command
 ) -> None:
     filled(reachable / "chat.db", "trip")
@@ -227,7 +227,7 @@ def test_a_database_of_another_user_is_read_and_not_written_to(
     assert [file.name for file in reachable.iterdir()] == ["chat.db"]
 
 
-def test_an_empty_database_says_so(tmp_path: Path, command: Command) -> None:
+def test_empty_database_is_reported(tmp_path: Path, command: Command) -> None:
     MemoryManager(tmp_path / "empty.db").close()
     result = command("stats", tmp_path / "empty.db")
     assert (result.exit_code, "has no sessions" in result.stderr) == (2, True)
@@ -242,20 +242,20 @@ def url_of(path: Path) -> str:
 
 
 @pytest.mark.parametrize("arguments", [["stats"], ["show"], ["plan"], ["export"], ["diff"]])
-def test_a_stores_url_is_a_database(one: Path, command: Command, arguments: list[str]) -> None:
+def test_store_url_is_a_database(one: Path, command: Command, arguments: list[str]) -> None:
     named = command(*arguments, url_of(one))
     assert named.exit_code == command(*arguments, one).exit_code
     assert named.stdout == command(*arguments, one).stdout
 
 
-def test_the_sessions_of_a_url_are_listed_and_changed_in_place(one: Path, command: Command) -> None:
+def test_sessions_of_a_url_are_listed_and_changed(one: Path, command: Command) -> None:
     assert command("sessions", url_of(one)).stdout == command("sessions", one).stdout
     before = entries_in(one, "trip")
     assert command("compress", url_of(one), "--target", "1k", "--in-place").exit_code == 0
     assert entries_in(one, "trip") < before
 
 
-def test_reading_a_url_makes_no_database(tmp_path: Path, command: Command) -> None:
+def test_reading_a_url_creates_no_database(tmp_path: Path, command: Command) -> None:
     for name in ("sessions", "stats", "export"):
         result = command(name, url_of(tmp_path / "none.db"))
         assert result.exit_code == 3
@@ -263,7 +263,7 @@ def test_reading_a_url_makes_no_database(tmp_path: Path, command: Command) -> No
     assert not list(tmp_path.iterdir())
 
 
-def test_a_url_that_nothing_opens_says_what_to_install(command: Command) -> None:
+def test_unknown_url_error_names_the_plugin(command: Command) -> None:
     result = command("stats", "redis://ada:secret@db/0")
     assert (result.exit_code, result.stdout) == (2, "")
     assert "no installed plugin opens a store of the scheme 'redis'" in result.stderr
@@ -271,7 +271,7 @@ def test_a_url_that_nothing_opens_says_what_to_install(command: Command) -> None
 
 
 @pytest.mark.parametrize("name", ["import", "verify", "check"])
-def test_where_a_file_is_wanted_a_database_is_told_so(
+def test_database_in_place_of_a_file_is_refused(
     one: Path, command: Command, name: str
 ) -> None:
     for given in (str(one), "postgresql://ada:secret@db/chat"):
@@ -282,7 +282,7 @@ def test_where_a_file_is_wanted_a_database_is_told_so(
 
 
 @pytest.mark.parametrize("url", ["postgresql://ada:secret@db/chat", "sqlite:////tmp/x.db"])
-def test_a_session_is_not_written_over_a_database(one: Path, command: Command, url: str) -> None:
+def test_session_does_not_overwrite_a_database(one: Path, command: Command, url: str) -> None:
     result = command("compress", one, "--target", "1k", "-o", url)
     assert result.exit_code == 2
     assert "is a database" in result.stderr

@@ -12,7 +12,7 @@ import pytest
 from memman import SessionState
 
 
-def test_the_bundled_conversation_fits_is_valid_and_loses_nothing(command, tmp_path):
+def test_bundled_conversation_fits_is_valid_and_complete(command, tmp_path):
     result = command("demo", "--json", "-o", tmp_path / "s.json")
     report = json.loads(result.stdout)
     assert result.exit_code == 0
@@ -29,7 +29,7 @@ def test_the_bundled_conversation_fits_is_valid_and_loses_nothing(command, tmp_p
     assert set(report["contexts"].values()) == {230}
 
 
-def test_every_compression_began_over_the_budget_and_ended_within(command, tmp_path):
+def test_compressions_begin_over_the_budget_and_end_within_it(command, tmp_path):
     report = json.loads(command("demo", "--json", "-o", tmp_path / "s.json").stdout)
     assert len(report["compressions"]) > 3
     for done in report["compressions"]:
@@ -40,7 +40,7 @@ def test_every_compression_began_over_the_budget_and_ended_within(command, tmp_p
 
 
 @pytest.mark.parametrize("budget", ["1k", "2k"])
-def test_every_compression_says_what_it_replaced_and_shrinks(command, tmp_path, budget):
+def test_compression_line_has_methods_and_shrinking_tokens(command, tmp_path, budget):
     result = command("demo", "--budget", budget, "-o", tmp_path / "s.json")
     lines = [line for line in result.stderr.splitlines() if line.lstrip().startswith("#")]
     assert len(lines) > 3
@@ -52,7 +52,7 @@ def test_every_compression_says_what_it_replaced_and_shrinks(command, tmp_path, 
     assert all(before > after for before, after in sizes)
 
 
-def test_entries_cause_no_compression_beside_a_budget(command, tmp_path):
+def test_entry_count_causes_no_compression(command, tmp_path):
     log = [{"role": "user", "content": f"number {number}"} for number in range(130)]
     (tmp_path / "log.json").write_text(json.dumps(log))
     options = ["--file", tmp_path / "log.json", "--budget", "50k", "--model", "unheard-of"]
@@ -63,7 +63,7 @@ def test_entries_cause_no_compression_beside_a_budget(command, tmp_path):
 @pytest.mark.parametrize(
     ("bundled", "budget"), [(False, "5"), pytest.param(True, "100", marks=pytest.mark.long)]
 )
-def test_what_was_not_built_is_not_called_kept_and_the_budget_it_needs_works(
+def test_refused_context_names_a_budget_that_works(
     command, log_file, tmp_path, bundled, budget
 ):
     path = tmp_path / "s.json"
@@ -85,7 +85,7 @@ def test_usage_adds_up_to_the_window(command, tmp_path):
     assert usage["used"] + usage["free"] == usage["window"] == 8000
 
 
-def test_compressions_are_told_on_stderr_and_the_report_is_on_stdout(command, tmp_path):
+def test_compressions_go_to_stderr_and_the_report_to_stdout(command, tmp_path):
     result = command("demo", "-o", tmp_path / "s.json")
     lines = [line for line in result.stderr.splitlines() if line.lstrip().startswith("#")]
     assert len(lines) > 3
@@ -95,7 +95,7 @@ def test_compressions_are_told_on_stderr_and_the_report_is_on_stdout(command, tm
     assert "\x1b" not in result.output
 
 
-def test_what_it_suggests_works_as_printed(command, tmp_path):
+def test_suggested_commands_run_as_printed(command, tmp_path):
     path = tmp_path / "with a space.json"
     output = command("demo", "-o", path).stdout
     suggested = [line.split() and shlex.split(line) for line in output.splitlines()]
@@ -106,12 +106,12 @@ def test_what_it_suggests_works_as_printed(command, tmp_path):
         assert command(*line[line.index(verb) :]).exit_code == 0, line
 
 
-def test_uv_run_is_part_of_what_it_suggests(command, tmp_path, monkeypatch):
+def test_suggestion_under_uv_begins_with_uv_run(command, tmp_path, monkeypatch):
     monkeypatch.setenv("UV_RUN_RECURSION_DEPTH", "1")
     assert "  uv run memman stats" in command("demo", "-o", tmp_path / "s.json").stdout
 
 
-def test_its_session_file_has_the_whole_conversation_and_its_settings(demo_file):
+def test_session_file_has_all_entries_and_settings(demo_file):
     state = SessionState.from_json(demo_file.read_bytes())
     assert state.settings == {"model": "gpt-4o", "max_tokens": 8000}
     assert state.totals.entries == len(state.entries) > state.totals.active_entries
@@ -125,14 +125,14 @@ def test_other_budgets_hold(command, tmp_path, budget):
     assert report["largest"] <= report["budget"]
 
 
-def test_a_log_of_ones_own_takes_the_same_path(command, log_file, tmp_path):
+def test_own_log_is_played(command, log_file, tmp_path):
     result = command("demo", "--file", log_file, "--json", "-o", tmp_path / "s.json")
     report = json.loads(result.stdout)
     assert result.exit_code == 0
     assert (report["messages"], report["entries"], report["compressions"]) == (5, 5, [])
 
 
-def test_what_does_not_fit_is_a_finding_and_the_session_is_written(command, log_file, tmp_path):
+def test_oversized_log_is_a_finding_and_is_saved(command, log_file, tmp_path):
     path = tmp_path / "s.json"
     result = command("demo", "--file", log_file, "--budget", "5", "--json", "-o", path)
     assert result.exit_code == 1
@@ -141,14 +141,14 @@ def test_what_does_not_fit_is_a_finding_and_the_session_is_written(command, log_
     assert SessionState.from_json(path.read_bytes()).totals.entries == 5
 
 
-def test_its_own_file_is_written_anew(command, tmp_path):
+def test_demo_overwrites_its_own_file(command, tmp_path):
     path = tmp_path / "s.json"
     assert command("demo", "-o", path).exit_code == 0
     assert command("demo", "-o", path).exit_code == 0
 
 
 @pytest.mark.parametrize("content", ["notes", "{}", '{"format": "else"}', ""])
-def test_a_foreign_file_is_not_overwritten(command, tmp_path, content):
+def test_foreign_file_is_not_overwritten(command, tmp_path, content):
     path = tmp_path / "mine.json"
     path.write_text(content)
     result = command("demo", "-o", path)
@@ -157,12 +157,12 @@ def test_a_foreign_file_is_not_overwritten(command, tmp_path, content):
     assert path.read_text() == content
 
 
-def test_it_writes_no_other_file(command, tmp_path, monkeypatch):
+def test_demo_writes_one_file(command, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert command("demo").exit_code == 0
     assert [path.name for path in Path().iterdir()] == ["memman-demo.json"]
 
 
-def test_stdout_is_no_place_for_its_session(command):
+def test_session_on_stdout_is_refused(command):
     result = command("demo", "-o", "-")
     assert (result.exit_code, result.stdout) == (2, "")

@@ -32,7 +32,7 @@ def comparison(command, *args):
     return document["comparison"]
 
 
-def test_originals_and_their_summary_stand_beside_each_other(command, saved):
+def test_originals_are_next_to_their_summary(command, saved):
     result = command("diff", saved())
     assert result.exit_code == 0
     [first] = [line for line in result.stdout.splitlines() if "#3 user" in line]
@@ -45,19 +45,19 @@ def test_originals_and_their_summary_stand_beside_each_other(command, saved):
     ]
 
 
-def test_values_kept_and_lost_are_counted_and_the_lost_are_named(command, saved):
+def test_values_are_counted_and_lost_ones_are_named(command, saved):
     out = command("diff", saved()).stdout
     assert "exact values: 1 of 2 kept (50.0 %): 1 in the replacement, 1 lost" in out
     assert f"lost: {PATH} (#6)" in out
 
 
-def test_each_value_is_listed_with_where_it_is(command, saved):
+def test_each_value_is_listed_with_its_place(command, saved):
     lines = command("diff", saved(), "--values").stdout.splitlines()
     rows = {line.split()[-1]: line.split()[0:-1] for line in lines if line.lstrip().startswith("#")}
     assert rows == {ORDER: ["#5", "in", "the", "replacement"], PATH: ["#6", "lost"]}
 
 
-def test_a_gate_on_what_survives(command, saved):
+def test_fail_under_is_a_finding(command, saved):
     path = saved()
     assert command("diff", path, "--fail-under", "0.5").exit_code == 0
     result = command("diff", path, "--fail-under", "0.51")
@@ -67,7 +67,7 @@ def test_a_gate_on_what_survives(command, saved):
 
 
 @pytest.mark.parametrize("ratio", ["2", "-0.1", "nan", "most", ""])
-def test_a_share_that_is_none_is_a_usage_error(command, saved, ratio):
+def test_invalid_share_is_a_usage_error(command, saved, ratio):
     result = command("diff", saved(), f"--fail-under={ratio}")
     assert result.exit_code == 2
     assert "not a share from 0 to 1" in result.stderr
@@ -86,7 +86,7 @@ def test_json_has_texts_values_and_numbers(command, saved):
     assert told["tokens_before"] > told["tokens_after"]
 
 
-def test_the_newest_is_shown_unless_another_is_named_by_id_place_or_summary(command, saved):
+def test_compression_is_named_by_id_place_or_summary(command, saved):
     path = saved("one", "two", folds=1)
     newest = comparison(command, path)
     result = command("diff", path)
@@ -100,7 +100,7 @@ def test_the_newest_is_shown_unless_another_is_named_by_id_place_or_summary(comm
     assert older == by_id == by_summary == comparison(command, path, f"#{place}")
 
 
-def test_one_that_is_not_there_is_a_finding_that_names_those_that_are(command, saved):
+def test_unknown_compression_error_names_the_existing_ones(command, saved):
     path = saved("one", "two", folds=1)
     for wanted in ("nobody", "99999", "#1", "²"):
         result = command("diff", path, wanted)
@@ -110,13 +110,13 @@ def test_one_that_is_not_there_is_a_finding_that_names_those_that_are(command, s
         assert "(in force)" in result.stderr
 
 
-def test_a_session_that_was_never_compressed_is_a_finding(command, session_file):
+def test_uncompressed_session_is_a_finding(command, session_file):
     result = command("diff", session_file)
     assert (result.exit_code, result.stdout) == (1, "")
     assert "it was never compressed" in result.stderr
 
 
-def test_an_undone_compression_is_not_the_newest_and_can_be_named(command, saved):
+def test_undone_compression_is_shown_only_by_name(command, saved):
     path = saved()
     place = str(comparison(command, path)["seq"])
     command("undo", path, "--in-place")
@@ -127,13 +127,13 @@ def test_an_undone_compression_is_not_the_newest_and_can_be_named(command, saved
     assert ", undone" in command("diff", path, place).stdout.splitlines()[0]
 
 
-def test_control_characters_and_markup_of_a_text_do_not_reach_the_terminal(command, saved):
+def test_control_characters_and_markup_are_escaped(command, saved):
     out = command("diff", saved("a\x1b[2Jb [bold]c[/bold]")).stdout
     assert "\x1b" not in out
     assert r"a\x1b[2Jb [bold]c[/bold]" in out
 
 
-def test_a_reason_and_a_value_of_a_crafted_file_cannot_steer_the_terminal(command, saved):
+def test_crafted_reason_and_value_are_escaped(command, saved):
     path = saved()
     crafted = path.read_text().replace('"reason":"by hand', '"reason":"\\u001b[2J')
     crafted = crafted.replace(f"{PATH}", "/srv/a\\u001bpp/config.toml")
@@ -144,7 +144,7 @@ def test_a_reason_and_a_value_of_a_crafted_file_cannot_steer_the_terminal(comman
     assert all("\x1b" not in result.output and r"\x1b" in result.output for result in shown)
 
 
-def test_a_deleted_original_is_shown_without_its_text(command, saved):
+def test_deleted_original_has_no_text(command, saved):
     memory = MemoryManager()
     memory.import_session(saved().read_bytes())
     memory.delete_entries("s", ["result"])
@@ -156,7 +156,7 @@ def test_a_deleted_original_is_shown_without_its_text(command, saved):
     assert ORDER not in result.stdout
 
 
-def test_no_line_is_padded_or_longer_than_the_width(command, demo_file):
+def test_lines_are_unpadded_and_fit_the_width(command, demo_file):
     lines = command("diff", demo_file).stdout.splitlines()
     table = lines[2 : lines.index("", 2)]
     assert all(line == line.rstrip() and len(line) <= 160 for line in table)
@@ -168,13 +168,13 @@ def test_stdin_is_read(command, saved):
     assert command("diff", "-", given=path.read_bytes()).stdout == command("diff", path).stdout
 
 
-def test_a_log_is_read_and_was_never_compressed(command, log_file):
+def test_log_has_no_compression(command, log_file):
     result = command("diff", log_file)
     assert result.exit_code == 1
     assert "it was never compressed" in result.stderr
 
 
-def test_a_limit_leaves_originals_out_and_counts_them(command, saved):
+def test_limit_omits_and_counts_originals(command, saved):
     path = saved()
     whole, few = command("diff", path).stdout, command("diff", path, "--limit", "3").stdout
     assert "and 19 more entries" in few

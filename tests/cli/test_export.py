@@ -11,14 +11,14 @@ from memman.formats.rules import check
 from .conftest import LOG
 
 
-def test_an_untouched_conversation_comes_back_as_it_went_in(command, session_file):
+def test_unchanged_conversation_round_trips(command, session_file):
     result = command("export", session_file)
     assert result.exit_code == 0
     assert json.loads(result.stdout) == LOG
 
 
 @pytest.mark.parametrize("budget", [None, "2k"])
-def test_anthropic_gets_system_and_messages_that_obey_the_rules(command, demo_file, budget):
+def test_anthropic_export_obeys_the_rules(command, demo_file, budget):
     options = ["--budget", budget] if budget else []
     result = command("export", demo_file, "-t", "anthropic", *options)
     body = json.loads(result.stdout)
@@ -28,7 +28,7 @@ def test_anthropic_gets_system_and_messages_that_obey_the_rules(command, demo_fi
 
 
 @pytest.mark.parametrize("target", ["openai-responses", "gemini", "bedrock"])
-def test_what_is_exported_for_a_provider_is_imported_again(command, demo_file, tmp_path, target):
+def test_exported_context_is_imported_again(command, demo_file, tmp_path, target):
     exported = command("export", demo_file, "-t", target)
     assert exported.exit_code == 0
     path = tmp_path / "request.json"
@@ -39,29 +39,29 @@ def test_what_is_exported_for_a_provider_is_imported_again(command, demo_file, t
     assert json.loads(back.stdout) == json.loads(exported.stdout)
 
 
-def test_what_was_cut_to_fit_is_told(command, demo_file):
+def test_trimmed_entries_are_noted(command, demo_file):
     assert "shortened in this copy" in command("export", demo_file, "--budget", "2k").stderr
 
 
-def test_text_is_text(command, session_file):
+def test_text_export_is_a_transcript(command, session_file):
     result = command("export", session_file, "-t", "text")
     assert result.stdout.startswith("=== Recent Conversation ===\nSystem: You fix builds.")
     assert 'Tool call read_log({"build": 7})' in result.stdout
 
 
-def test_json_says_what_it_cost(command, session_file):
+def test_json_has_the_tokens(command, session_file):
     document = json.loads(command("export", session_file, "--json", "--budget", "1k").stdout)
     assert (document["memman"], document["format"]) == ("export", "openai-chat")
     assert document["tokens"]["tokens"] <= document["budget"] == 1000
     assert (document["trimmed"], document["violations"]) == ([], [])
 
 
-def test_a_pipe_is_read(command, session_file):
+def test_stdin_is_read_from_a_pipe(command, session_file):
     result = command("export", "-", given=session_file.read_bytes())
     assert json.loads(result.stdout) == LOG
 
 
-def test_a_broken_rule_is_listed_and_is_a_finding(command, session_file, monkeypatch):
+def test_broken_rule_is_a_finding(command, session_file, monkeypatch):
     # What memman builds breaks no rule, so the check is given a request that does.
     broken = [{"role": "assistant", "content": "hi"}, {"role": "user", "content": ""}]
     found = check(broken, "anthropic")
@@ -71,7 +71,7 @@ def test_a_broken_rule_is_listed_and_is_a_finding(command, session_file, monkeyp
     assert all(fault.rule in result.stderr for fault in found)
 
 
-def test_a_budget_that_cannot_hold_is_a_finding(command, session_file):
+def test_too_small_budget_is_a_finding(command, session_file):
     result = command("export", session_file, "--budget", "3")
     assert (result.exit_code, result.stdout) == (1, "")
     assert "the budget is 3" in result.stderr
@@ -79,7 +79,7 @@ def test_a_budget_that_cannot_hold_is_a_finding(command, session_file):
     assert command("export", session_file, "--budget", serves).exit_code == 0
 
 
-def test_an_unknown_target_is_a_usage_error(command, session_file):
+def test_unknown_target_is_a_usage_error(command, session_file):
     result = command("export", session_file, "-t", "morse")
     assert result.exit_code == 2
     assert "known are" in result.stderr

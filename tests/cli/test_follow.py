@@ -70,7 +70,7 @@ def test_every_kind_of_record_is_a_line(
     ]  # fmt: skip
 
 
-def test_one_session_is_followed_from_a_place(
+def test_session_is_followed_from_a_place(
     path: Path, memory: MemoryManager, command: Command
 ) -> None:
     lived(memory)
@@ -78,7 +78,7 @@ def test_one_session_is_followed_from_a_place(
     assert result.stdout == "trip  17  [cleared]\n"
 
 
-def test_the_cursor_of_a_line_of_json_leads_on(
+def test_cursor_of_a_json_line_continues(
     path: Path, memory: MemoryManager, command: Command
 ) -> None:
     lived(memory)
@@ -89,7 +89,7 @@ def test_the_cursor_of_a_line_of_json_leads_on(
     assert rest.stdout.splitlines() == lines[4:]
 
 
-def test_what_cannot_be_followed_is_told_in_a_line(
+def test_source_that_cannot_be_followed_is_one_line(
     path: Path, memory: MemoryManager, session_file: Path, command: Command, tmp_path: Path
 ) -> None:
     memory.add_user_message("s", "hello")
@@ -107,7 +107,7 @@ def test_what_cannot_be_followed_is_told_in_a_line(
     assert not (tmp_path / "none.db").exists()
 
 
-def test_what_another_process_records_is_shown_until_ctrl_c(
+def test_records_of_another_process_are_shown_until_ctrl_c(
     path: Path, memory: MemoryManager
 ) -> None:
     memory.add_user_message("s", "before")

@@ -56,7 +56,7 @@ def said(state: SessionState) -> list[object]:
 
 
 @pytest.mark.parametrize("path", sorted(SAMPLES.iterdir()), ids=lambda path: path.name)
-def test_all_ways_in_come_to_the_same_session(path: Path, command, tmp_path: Path) -> None:
+def test_every_import_target_gets_the_same_session(path: Path, command, tmp_path: Path) -> None:
     model = ["--model", "gpt-4o", "--session", "s"]
     document, archive, db = (tmp_path / name for name in ("s.json", "s.jsonl.gz", "s.db"))
     told = {
@@ -77,7 +77,7 @@ def test_all_ways_in_come_to_the_same_session(path: Path, command, tmp_path: Pat
 
 
 @pytest.mark.parametrize("items", [TURN, ITEMS], ids=["chat", "responses"])
-def test_a_log_that_is_parsed_in_pieces_has_the_same_entries(items, tmp_path: Path) -> None:
+def test_log_in_pieces_has_the_same_entries(items, tmp_path: Path) -> None:
     from memman.formats import detect_format
 
     long = [
@@ -97,7 +97,7 @@ def test_a_log_that_is_parsed_in_pieces_has_the_same_entries(items, tmp_path: Pa
     assert len(list(log._pieces())) > 1
 
 
-def test_a_cut_falls_only_where_the_model_begins_to_speak() -> None:
+def test_pieces_begin_with_an_assistant_message() -> None:
     user, speech = {"role": "user"}, {"role": "assistant"}
     result, call = {"type": "function_call_output"}, {"type": "function_call"}
     assert may_cut(user, speech, 1_000)
@@ -107,7 +107,7 @@ def test_a_cut_falls_only_where_the_model_begins_to_speak() -> None:
     assert may_cut(call, result, 10_000)  # at last memory is what counts
 
 
-def test_lines_that_do_not_tell_their_format_are_settled_by_the_first_that_does(command, tmp_path):
+def test_uncertain_lines_get_the_first_certain_format(command, tmp_path):
     block = {"type": "tool_use", "id": "t", "name": "f", "input": {}}
     log = [{"role": "user", "content": f"{n}"} for n in range(80)]
     log.append({"role": "assistant", "content": [block]})
@@ -119,7 +119,7 @@ def test_lines_that_do_not_tell_their_format_are_settled_by_the_first_that_does(
     )
 
 
-def test_a_result_is_named_after_its_call_however_far_away(tmp_path):
+def test_distant_result_gets_the_name_of_its_call(tmp_path):
     call = {"type": "tool_use", "id": "t", "name": "look", "input": {}}
     log = [{"role": "user", "content": "go"}, {"role": "assistant", "content": [call]}]
     between = [{"role": "assistant", "content": "."}, {"role": "user", "content": "?"}] * 400
@@ -131,7 +131,7 @@ def test_a_result_is_named_after_its_call_however_far_away(tmp_path):
     assert (last.entry.type, last.entry.name) == ("tool_result", "look")
 
 
-def test_a_line_may_hold_any_character_that_json_allows(command, tmp_path):
+def test_line_may_hold_any_unicode_separator(command, tmp_path):
     text = "one\u2028two\x85three\x0bfour"
     (tmp_path / "log.jsonl").write_text(
         "\n".join(json.dumps({"role": "user", "content": text}, ensure_ascii=False) for _ in "ab")
@@ -141,7 +141,7 @@ def test_a_line_may_hold_any_character_that_json_allows(command, tmp_path):
     assert [entry.text for entry in state.entries] == [text, text]
 
 
-def test_a_second_import_of_one_log_is_a_conflict_and_changes_nothing(command, tmp_path):
+def test_second_import_is_a_conflict(command, tmp_path):
     (tmp_path / "log.jsonl").write_text("\n".join(map(json.dumps, TURN)))
     options = ["import", tmp_path / "log.jsonl", "--into", tmp_path / "s.db"]
     assert command(*options).exit_code == 0

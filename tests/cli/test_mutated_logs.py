@@ -43,7 +43,7 @@ def logged(path: Path, random: Random, changes: int) -> bytes:
 @pytest.mark.parametrize("path", LOGS, ids=lambda path: path.name)
 @settings(max_examples=examples(40), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(random=st.randoms(use_true_random=False), changes=st.integers(0, 5))
-def test_a_changed_log_is_imported_or_refused(
+def test_mutated_log_is_imported_or_refused(
     path: Path, tmp_path: Path, random: Random, changes: int
 ):
     given_, session = tmp_path / path.name, tmp_path / "session.json"

@@ -23,7 +23,7 @@ def filled(pipe: Path, source: Path) -> Path:
     return pipe
 
 
-def test_a_log_comes_out_of_a_pipe(command, log_file, tmp_path, pipe):
+def test_log_is_read_from_a_pipe(command, log_file, tmp_path, pipe):
     session = tmp_path / "s.json"
     result = command("import", filled(pipe, log_file), "-o", session)
     assert result.exit_code == 0, result.stderr
@@ -31,14 +31,14 @@ def test_a_log_comes_out_of_a_pipe(command, log_file, tmp_path, pipe):
 
 
 @pytest.mark.parametrize("verb", [("stats",), ("show",), ("export",), ("verify",)])
-def test_a_session_comes_out_of_a_pipe(command, session_file, pipe, verb):
+def test_session_is_read_from_a_pipe(command, session_file, pipe, verb):
     result = command(*verb, filled(pipe, session_file))
     assert result.exit_code == 0, result.stderr
     asked = command(*verb, session_file)
     assert result.stdout.replace(str(pipe), "") == asked.stdout.replace(str(session_file), "")
 
 
-def test_a_report_is_made_of_what_comes_out_of_a_pipe(command, session_file, tmp_path, pipe):
+def test_report_is_made_from_a_pipe(command, session_file, tmp_path, pipe):
     result = command("report", filled(pipe, session_file), "-o", tmp_path / "s.html")
     assert result.exit_code == 0, result.stderr
 
@@ -46,7 +46,7 @@ def test_a_report_is_made_of_what_comes_out_of_a_pipe(command, session_file, tmp
 @pytest.mark.parametrize(
     "verb", [("import",), ("report",), ("undo",), ("compress", "--budget", "9k")]
 )
-def test_a_pipe_is_not_written_to_and_not_waited_for(command, log_file, session_file, pipe, verb):
+def test_pipe_is_never_a_target(command, log_file, session_file, pipe, verb):
     source = log_file if verb == ("import",) else session_file
     result = command(verb[0], source, *verb[1:], "-o", pipe)
     assert result.exit_code in (1, 2)

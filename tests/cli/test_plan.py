@@ -9,7 +9,7 @@ import pytest
 from memman import SessionState
 
 
-def test_a_plan_names_every_entry_and_changes_nothing(command, demo_file):
+def test_plan_has_every_entry_and_changes_nothing(command, demo_file):
     before = demo_file.read_bytes()
     result = command("plan", demo_file, "--budget", "4k", "--json")
     document = json.loads(result.stdout)
@@ -20,7 +20,7 @@ def test_a_plan_names_every_entry_and_changes_nothing(command, demo_file):
     assert demo_file.read_bytes() == before
 
 
-def test_compress_does_what_was_planned(command, demo_file, tmp_path):
+def test_compress_follows_the_plan(command, demo_file, tmp_path):
     options = ["--budget", "4k", "--target", "1k", "--keep", "3"]
     planned = json.loads(command("plan", demo_file, *options, "--json").stdout)["plan"]
     done = json.loads(
@@ -32,25 +32,25 @@ def test_compress_does_what_was_planned(command, demo_file, tmp_path):
     }
 
 
-def test_a_plan_can_be_looked_at(command, demo_file):
+def test_plan_is_a_table(command, demo_file):
     result = command("plan", demo_file, "--budget", "4k")
     assert "digest" in result.stdout
     assert "nothing was changed" in result.stderr
 
 
 @pytest.mark.parametrize("keep", [0, 1])
-def test_the_newest_entries_that_are_to_be_kept_are(command, demo_file, keep):
+def test_keep_protects_the_newest_entries(command, demo_file, keep):
     result = command("plan", demo_file, "--budget", "8k", "--keep", keep, "--json")
     newest = json.loads(result.stdout)["plan"]["entries"][-keep:] if keep else []
     assert all(entry["action"] == "keep" for entry in newest)
 
 
-def test_what_is_kept_becomes_the_sessions_setting(command, demo_file, tmp_path):
+def test_keep_becomes_a_setting_of_the_session(command, demo_file, tmp_path):
     command("compress", demo_file, "--keep", "3", "-o", tmp_path / "o.json")
     assert SessionState.from_json((tmp_path / "o.json").read_bytes()).settings["recent_window"] == 3
 
 
-def test_a_target_above_the_budget_is_a_usage_error(command, demo_file):
+def test_target_above_the_budget_is_a_usage_error(command, demo_file):
     result = command("plan", demo_file, "--budget", "2k", "--target", "3k")
     assert result.exit_code == 2
     assert "--target 3,000 is above the budget of 2,000 tokens" in result.stderr

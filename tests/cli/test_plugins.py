@@ -123,7 +123,7 @@ def checked(command, *args: str) -> SimpleNamespace:
 # ---------------------------------------------------------------- --check
 
 
-def test_a_sound_counter_keeps_every_law_one_line_each(command, install):
+def test_sound_counter_keeps_every_law(command, install):
     install(COUNTER)
     result = command("plugins", "--check", "acme")
     assert result.exit_code == 0, result.output
@@ -135,12 +135,12 @@ def test_a_sound_counter_keeps_every_law_one_line_each(command, install):
     assert lines == [f"  ok       {law}" for law in expected]
 
 
-def test_the_plugin_may_be_named_by_its_distribution(command, install):
+def test_plugin_is_named_by_its_distribution(command, install):
     install(COUNTER)
     assert command("plugins", "--check", "memman-test-acme").exit_code == 0
 
 
-def test_a_counter_that_answers_below_nothing_is_a_finding(command, install):
+def test_negative_count_is_a_finding(command, install):
     install(NEGATIVE)
     found = checked(command)
     law = "a count is a whole number and never negative"
@@ -150,7 +150,7 @@ def test_a_counter_that_answers_below_nothing_is_a_finding(command, install):
     assert found.stderr.endswith(f"memman: plugin acme: {failed} laws not kept\n")
 
 
-def test_a_counter_that_hangs_is_asked_no_more(command, install, monkeypatch):
+def test_hanging_counter_is_not_called_again(command, install, monkeypatch):
     monkeypatch.setattr(CounterSpecConformance, "deadline", 0.2)
     install(HANGING)
     found = checked(command)
@@ -161,7 +161,7 @@ def test_a_counter_that_hangs_is_asked_no_more(command, install, monkeypatch):
     assert len(outcomes) == len(laws_of(CounterConformance))
 
 
-def test_a_counter_that_panics_is_a_finding_and_no_trace(command, install):
+def test_panicking_counter_is_a_finding(command, install):
     install(PANICKING)
     found = checked(command)
     assert found.code == 1
@@ -169,14 +169,14 @@ def test_a_counter_that_panics_is_a_finding_and_no_trace(command, install):
     assert found.laws["its spec is sound"] == "ok"
 
 
-def test_what_the_distribution_depends_on_is_not_imported_by_listing(command, install):
+def test_eager_import_of_a_dependency_is_a_finding(command, install):
     install(EAGER, requires="Rich>=13 ; python_version > '3'")
     found = checked(command)
     assert found.code == 1
     assert found.reasons == {"listing it imports no sdk": "import memman_test_acme loads rich"}
 
 
-def test_a_local_counter_that_cannot_work_here_is_a_finding(command, install):
+def test_unavailable_local_counter_is_a_finding(command, install):
     install(GONE)
     found = checked(command)
     assert found.code == 1
@@ -184,7 +184,7 @@ def test_a_local_counter_that_cannot_work_here_is_a_finding(command, install):
     assert reason == "unavailable here: pip install acme-vocabulary"
 
 
-def test_a_remote_counter_is_checked_as_far_as_that_needs_no_network(command, install):
+def test_remote_counter_is_checked_without_network(command, install):
     install(REMOTE)
     found = checked(command)
     assert (found.code, found.counter["remote"]) == (0, True)
@@ -192,13 +192,13 @@ def test_a_remote_counter_is_checked_as_far_as_that_needs_no_network(command, in
     assert set(found.laws.values()) == {"ok"}
 
 
-def test_a_remote_counter_without_its_key_is_no_finding(command, install):
+def test_remote_counter_without_a_key_is_not_a_finding(command, install):
     install(REMOTE_GONE)
     found = checked(command)
     assert (found.code, found.laws["its factory makes the counter"]) == (0, "not run")
 
 
-def test_a_counter_for_no_known_model_is_checked_and_a_model_may_be_given(command, install):
+def test_counter_without_a_known_model_is_checked(command, install):
     install(BY_NAME)
     found = checked(command)
     assert (found.code, found.counter["model"]) == (0, None)
@@ -208,7 +208,7 @@ def test_a_counter_for_no_known_model_is_checked_and_a_model_may_be_given(comman
     assert wrong.reasons == {"it answers for its models": "it does not answer for acme-9"}
 
 
-def test_a_listing_that_is_none_is_a_finding(command, install):
+def test_invalid_listing_is_a_finding(command, install):
     install(NO_LISTING)
     found = checked(command)
     assert (found.code, found.reasons) == (1, {"its spec is sound": "a str is not a CounterSpec"})
@@ -228,7 +228,7 @@ def test_a_listing_that_is_none_is_a_finding(command, install):
     ],
     ids=["no module", "no syntax", "raises when asked", "no counter"],
 )
-def test_a_plugin_that_cannot_be_checked_says_why(command, install, source, code, told):
+def test_uncheckable_plugin_error_has_the_reason(command, install, source, code, told):
     install(source)
     result = command("plugins", "--check", "acme")
     assert (result.exit_code, result.stdout) == (code, "")
@@ -236,7 +236,7 @@ def test_a_plugin_that_cannot_be_checked_says_why(command, install, source, code
     assert "Traceback" not in result.stderr
 
 
-def test_a_plugin_that_is_not_there_says_what_is(command, install, monkeypatch):
+def test_absent_plugin_error_names_the_installed_ones(command, install, monkeypatch):
     install(COUNTER)
     result = command("plugins", "--check", "abacus")
     assert (result.exit_code, result.stdout) == (2, "")
@@ -246,12 +246,12 @@ def test_a_plugin_that_is_not_there_says_what_is(command, install, monkeypatch):
     assert "MEMMAN_PLUGINS" in command("plugins", "--check", "acme").stderr
 
 
-def test_checking_needs_no_pytest():
+def test_check_needs_no_pytest():
     program = "import sys; sys.modules['pytest'] = None; import memman.cli.conformance"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
-def test_the_kits_are_not_loaded_by_the_other_commands():
+def test_other_commands_do_not_load_the_kits():
     program = "import sys, memman.cli.app; sys.exit('memman.testing' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
@@ -270,7 +270,7 @@ def test_the_kits_are_not_loaded_by_the_other_commands():
         ["--scaffold", "a", "--kind", "store"],
     ],
 )
-def test_options_that_do_not_belong_together_are_refused(command, args):
+def test_incompatible_options_are_refused(command, args):
     assert command("plugins", *args).exit_code == 2
 
 
@@ -288,7 +288,7 @@ def checked_summarizer(command, name: str = "acme:small") -> SimpleNamespace:
     return SimpleNamespace(code=result.exit_code, laws=laws, reasons=reasons, stderr=result.stderr)
 
 
-def test_a_sound_summarizer_keeps_every_law_one_line_each(command, install):
+def test_sound_summarizer_keeps_every_law(command, install):
     install(SUMMARIZER)
     result = command("plugins", "--check", "acme", "--summarizer", "acme:small")
     assert result.exit_code == 0, result.output
@@ -300,14 +300,14 @@ def test_a_sound_summarizer_keeps_every_law_one_line_each(command, install):
     assert lines == [f"  ok       {law}" for law in expected]
 
 
-def test_a_summarizer_that_says_nothing_is_a_finding(command, install):
+def test_empty_summary_is_a_finding(command, install):
     install(SILENT)
     found = checked_summarizer(command)
     assert (found.code, found.laws["it answers with text"]) == (1, "failed")
     assert "laws not kept" in found.stderr
 
 
-def test_a_summarizer_without_its_key_is_no_finding(command, install):
+def test_summarizer_without_a_key_is_not_a_finding(command, install):
     install(KEYLESS)
     found = checked_summarizer(command)
     assert found.code == 0
@@ -315,7 +315,7 @@ def test_a_summarizer_without_its_key_is_no_finding(command, install):
     assert set(found.laws.values()) == {"ok", "not run"}
 
 
-def test_what_is_no_summarizer_is_a_finding(command, install):
+def test_object_without_summarize_is_a_finding(command, install):
     install(NO_SUMMARIZER)
     found = checked_summarizer(command)
     assert (found.code, found.reasons) == (1, {"it is a summarizer": "a str has no summarize()"})
@@ -336,7 +336,7 @@ def test_what_is_no_summarizer_is_a_finding(command, install):
     ],
     ids=["another name", "no summarizer", "no SDK", "raises when asked"],
 )
-def test_a_summarizer_that_cannot_be_had_says_why(command, install, source, name, code, told):
+def test_unavailable_summarizer_error_has_the_reason(command, install, source, name, code, told):
     install(source)
     result = command("plugins", "--check", "acme", "--summarizer", name)
     assert (result.exit_code, result.stdout) == (code, "")
@@ -348,7 +348,7 @@ def test_a_summarizer_that_cannot_be_had_says_why(command, install, source, name
 
 
 @pytest.mark.parametrize("name", ["acme", "my-own-counter", "a1"])
-def test_a_new_plugin_has_its_files_under_its_name(command, tmp_path, name):
+def test_new_plugin_has_files_with_its_name(command, tmp_path, name):
     result = command("plugins", "--scaffold", name, "--into", tmp_path, "--json")
     assert result.exit_code == 0, result.output
     document = json.loads(result.stdout)
@@ -399,18 +399,18 @@ def run_in(folder: Path, *args: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_a_new_plugin_passes_its_tests(scaffolded):
+def test_new_plugin_passes_its_tests(scaffolded):
     run_in(scaffolded, "pytest", "-q", "-p", "no:cacheprovider", "-W", "error")
 
 
 @pytest.mark.long
-def test_a_new_plugin_passes_the_check(scaffolded, kind):
+def test_new_plugin_passes_the_check(scaffolded, kind):
     asked = ["--summarizer", "my-own:small"] if kind == "summarizer" else []
     run_in(scaffolded, "memman.cli", "plugins", "--check", "my-own", *asked)
 
 
 @pytest.mark.long
-def test_a_new_plugin_is_clean_for_the_linters(scaffolded):
+def test_new_plugin_passes_the_linters(scaffolded):
     for args in (
         ["ruff", "check", "."],
         ["ruff", "format", "--check", "."],
@@ -426,7 +426,7 @@ def test_a_new_plugin_is_clean_for_the_linters(scaffolded):
         assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_what_exists_is_never_overwritten(command, tmp_path):
+def test_existing_folder_is_not_overwritten(command, tmp_path):
     folder = tmp_path / "memman-acme"
     folder.mkdir()
     (folder / "README.md").write_text("mine")
@@ -441,7 +441,7 @@ def test_what_exists_is_never_overwritten(command, tmp_path):
     assert (tmp_path / "memman-other").read_text() == "a file"
 
 
-def test_a_folder_that_cannot_be_filled_is_removed_again(command, tmp_path, monkeypatch):
+def test_incomplete_folder_is_removed(command, tmp_path, monkeypatch):
     from memman.cli.plugins import _FILES
 
     monkeypatch.setitem(_FILES, "last.txt", "no-such-template")
@@ -470,7 +470,7 @@ def test_a_folder_that_cannot_be_filled_is_removed_again(command, tmp_path, monk
         "a\n",
     ],
 )
-def test_a_bad_name_is_refused_with_the_rule(command, tmp_path, name):
+def test_invalid_name_error_has_the_rule(command, tmp_path, name):
     result = command("plugins", "--scaffold", name, "--into", tmp_path)
     assert (result.exit_code, result.stdout) == (2, "")
     assert "cannot be a plugin's name" in result.stderr
@@ -478,19 +478,19 @@ def test_a_bad_name_is_refused_with_the_rule(command, tmp_path, name):
 
 
 @pytest.mark.parametrize("name", [builtin_specs()[0].name, "core", "tiktoken"])
-def test_a_name_that_is_taken_is_refused(command, tmp_path, name):
+def test_existing_name_is_refused(command, tmp_path, name):
     result = command("plugins", "--scaffold", name, "--into", tmp_path)
     assert result.exit_code == 2
     assert "is taken" in result.stderr
 
 
-def test_a_name_with_the_prefix_is_told_without_it(command, tmp_path):
+def test_name_with_the_prefix_is_refused(command, tmp_path):
     result = command("plugins", "--scaffold", "memman-acme", "--into", tmp_path)
     assert result.exit_code == 2
     assert "--scaffold acme" in result.stderr
 
 
-def test_a_place_that_is_not_there_is_refused(command, tmp_path):
+def test_missing_parent_folder_is_refused(command, tmp_path):
     result = command("plugins", "--scaffold", "acme", "--into", tmp_path / "nowhere")
     assert result.exit_code == 2
     assert "there is no such folder" in result.stderr

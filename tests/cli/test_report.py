@@ -13,7 +13,7 @@ SAMPLES = Path(__file__).parents[1] / "formats" / "samples"
 READ_ONLY = ["claude-code.jsonl", "codex.jsonl", "sharegpt.json", "otel.json"]
 
 
-def test_a_page_is_written(command, demo_file, tmp_path):
+def test_page_is_written(command, demo_file, tmp_path):
     page = tmp_path / "demo.html"
     done = command("report", demo_file, "-o", page)
     assert (done.exit_code, done.stdout) == (0, "")
@@ -22,20 +22,20 @@ def test_a_page_is_written(command, demo_file, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["demo.html"]
 
 
-def test_stdout_has_the_same_page(command, session_file, tmp_path):
+def test_stdout_gets_the_same_page(command, session_file, tmp_path):
     command("report", session_file, "-o", tmp_path / "s.html")
     piped = command("report", "-", "-o", "-", given=session_file.read_bytes())
     written = (tmp_path / "s.html").read_text(encoding="utf-8")
     assert piped.stdout == written.replace("memman undo session.json", "memman undo S")
 
 
-def test_a_page_has_the_command_that_undoes(command, session_file, log_file, tmp_path):
+def test_page_has_the_undo_command(command, session_file, log_file, tmp_path):
     for source, undo in ((session_file, "memman undo session.json"), (log_file, "")):
         command("report", source, "-o", tmp_path / "page.html", "--force")
         assert f'"undo":"{undo}"' in (tmp_path / "page.html").read_text(encoding="utf-8")
 
 
-def test_a_log_has_a_page_without_being_imported(command, log_file, tmp_path):
+def test_log_has_a_page_without_import(command, log_file, tmp_path):
     done = command("report", log_file, "-o", tmp_path / "log.html", "--model", "gpt-4o")
     assert done.exit_code == 0
     page = (tmp_path / "log.html").read_text(encoding="utf-8")
@@ -44,7 +44,7 @@ def test_a_log_has_a_page_without_being_imported(command, log_file, tmp_path):
     assert "tiktoken" in page
 
 
-def test_a_log_on_stdin_has_a_page_too(command, log_file):
+def test_log_on_stdin_has_a_page(command, log_file):
     done = command("report", "-", "-o", "-", given=log_file.read_bytes())
     assert done.exit_code == 0
     assert "<title>stdin · memman</title>" in done.stdout
@@ -52,13 +52,13 @@ def test_a_log_on_stdin_has_a_page_too(command, log_file):
 
 
 @pytest.mark.parametrize("given", [b"", b"[{", b"\xff\x00\x01", b'{"a": 1}'])
-def test_what_stdin_has_that_is_neither_is_told_as_stdin(command, given):
+def test_unknown_stdin_is_named_stdin(command, given):
     done = command("report", "-", "-o", "-", given=given)
     assert (done.exit_code, done.stdout) == (3, "")
     assert done.stderr.startswith(("memman: stdin ", "memman: stdin: "))
 
 
-def test_json_says_where_the_page_is_and_what_it_shows(command, log_file, tmp_path):
+def test_json_has_the_page_and_its_size(command, log_file, tmp_path):
     page = tmp_path / "log.html"
     done = command("report", log_file, "-o", page, "--json")
     assert json.loads(done.stdout) == {
@@ -72,13 +72,13 @@ def test_json_says_where_the_page_is_and_what_it_shows(command, log_file, tmp_pa
     assert command("report", log_file, "-o", "-", "--json").exit_code == 2
 
 
-def test_without_a_target_it_says_what_to_give(command, session_file):
+def test_missing_target_error_names_the_option(command, session_file):
     done = command("report", session_file)
     assert done.exit_code == 2
     assert "-o FILE" in done.stderr
 
 
-def test_a_report_is_overwritten_when_that_is_said(command, session_file, tmp_path):
+def test_report_is_overwritten_with_force(command, session_file, tmp_path):
     page = tmp_path / "s.html"
     assert command("report", session_file, "-o", page).exit_code == 0
     again = command("report", session_file, "-o", page)
@@ -86,7 +86,7 @@ def test_a_report_is_overwritten_when_that_is_said(command, session_file, tmp_pa
     assert command("report", session_file, "-o", page, "--force").exit_code == 0
 
 
-def test_another_file_is_never_overwritten(command, session_file, tmp_path):
+def test_foreign_file_is_never_overwritten(command, session_file, tmp_path):
     held = session_file.read_bytes()
     done = command("report", session_file, "-o", session_file, "--force")
     assert done.exit_code == 2
@@ -95,13 +95,13 @@ def test_another_file_is_never_overwritten(command, session_file, tmp_path):
     assert folder.exit_code == 2
 
 
-def test_what_cannot_be_written_leaves_nothing(command, session_file, tmp_path):
+def test_failed_write_leaves_nothing(command, session_file, tmp_path):
     done = command("report", session_file, "-o", tmp_path / "nowhere" / "s.html")
     assert done.exit_code == 2
     assert done.stderr.startswith("memman: cannot write ")
 
 
-def test_what_is_no_session_is_told_before_anything_is_written(command, tmp_path):
+def test_unreadable_session_leaves_no_page(command, tmp_path):
     half = tmp_path / "half.json"
     half.write_text('{"format": "memman-session", "version": 1, "log"')
     done = command("report", half, "-o", tmp_path / "s.html")
@@ -109,7 +109,7 @@ def test_what_is_no_session_is_told_before_anything_is_written(command, tmp_path
     assert not (tmp_path / "s.html").exists()
 
 
-def test_a_session_of_a_database_is_chosen(command, tmp_path, monkeypatch):
+def test_session_of_a_database_has_a_page(command, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with MemoryManager("chat.db") as memory:
         memory.add_user_message("one", "Hello")
@@ -121,14 +121,14 @@ def test_a_session_of_a_database_is_chosen(command, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("log", READ_ONLY)
-def test_a_log_that_is_only_read_has_a_page_too(command, tmp_path, log):
+def test_read_only_log_has_a_page(command, tmp_path, log):
     done = command("report", SAMPLES / log, "-o", tmp_path / "log.html")
     assert (done.exit_code, done.stdout) == (0, "")
     assert (tmp_path / "log.html").read_text(encoding="utf-8").startswith("<!doctype html>")
 
 
 @pytest.mark.parametrize("log", READ_ONLY)
-def test_a_log_that_is_only_read_goes_through_the_demo(command, log):
+def test_read_only_log_is_played_by_the_demo(command, log):
     done = command("demo", "--file", SAMPLES / log, "--budget", 4_000)
     assert done.exit_code == 0, done.stderr
 
@@ -144,7 +144,7 @@ def fail(entry):
 """
 
 
-def test_a_redactor_hides_what_others_must_not_see(command, session_file, tmp_path, monkeypatch):
+def test_redactor_hides_texts(command, session_file, tmp_path, monkeypatch):
     (tmp_path / "own_redactor.py").write_text(HIDE)
     monkeypatch.chdir(tmp_path)
     for name in ("own_redactor.py:hide", "own_redactor:hide"):
@@ -166,7 +166,7 @@ def test_a_redactor_hides_what_others_must_not_see(command, session_file, tmp_pa
         ("own_redactor.py:fail", 2, "redact raised OSError for a message; no report was made"),
     ],
 )
-def test_a_redactor_that_cannot_be_used_leaves_no_page(
+def test_unusable_redactor_leaves_no_page(
     name, code, said, command, session_file, tmp_path, monkeypatch
 ):
     (tmp_path / "own_redactor.py").write_text(HIDE)
@@ -179,7 +179,7 @@ def test_a_redactor_that_cannot_be_used_leaves_no_page(
     assert sorted(tmp_path.iterdir()) == before
 
 
-def test_a_page_without_content_has_none(command, session_file):
+def test_no_content_page_has_no_texts(command, session_file):
     done = command("report", session_file, "-o", "-", "--no-content")
     assert done.exit_code == 0
     for said in ("Why is the build red?", "E501", "app.py", "You fix builds."):

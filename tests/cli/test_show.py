@@ -13,7 +13,7 @@ def rows(result):
     return [line for line in result.stdout.splitlines() if line.lstrip().startswith("#")]
 
 
-def test_every_added_entry_is_listed_with_where_it_is_now(command, demo_file):
+def test_every_entry_is_listed_with_its_state(command, demo_file):
     result = command("show", demo_file)
     assert (result.exit_code, len(rows(result))) == (0, 330)
     assert "in summary #" in result.stdout
@@ -21,52 +21,52 @@ def test_every_added_entry_is_listed_with_where_it_is_now(command, demo_file):
     assert "330 of 330 entries" in result.stderr
 
 
-def test_the_window_is_listed_as_the_model_sees_it(command, demo_file):
+def test_active_lists_the_window(command, demo_file):
     listed = rows(command("show", demo_file, "--active"))
     assert any("summary" in line for line in listed)
     assert not any("in summary" in line for line in listed)
 
 
-def test_no_line_is_padded_or_broken(command, demo_file):
+def test_table_has_one_unpadded_line_per_entry(command, demo_file):
     lines = command("show", demo_file).stdout.splitlines()
     assert len(lines) == 331
     assert all(line == line.rstrip() for line in lines)
 
 
 @pytest.mark.parametrize("kind", ["message", "tool_call", "tool_result"])
-def test_a_type_can_be_chosen(command, session_file, kind):
+def test_type_filters_entries(command, session_file, kind):
     document = json.loads(command("show", session_file, "--type", kind, "--json").stdout)
     assert {entry["type"] for entry in document["entries"]} == {kind}
 
 
-def test_a_text_can_be_searched(command, session_file):
+def test_grep_filters_entries(command, session_file):
     assert len(rows(command("show", session_file, "--grep", r"E5\d1"))) == 1
 
 
-def test_nothing_found_is_a_finding(command, session_file):
+def test_no_match_is_a_finding(command, session_file):
     result = command("show", session_file, "--grep", "zebra")
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr == "memman: none of 5 entries matches\n"
 
 
-def test_a_broken_expression_is_a_usage_error(command, session_file):
+def test_invalid_regex_is_a_usage_error(command, session_file):
     assert command("show", session_file, "--grep", "(").exit_code == 2
 
 
-def test_one_entry_is_shown_in_full_by_its_place(command, session_file):
+def test_entry_is_shown_by_its_address(command, session_file):
     listed = json.loads(command("show", session_file, "--json").stdout)["entries"]
     result = command("show", session_file, "--entry", f"#{listed[3]['seq']}")
     assert result.stdout == "E501 in app.py\nline two\n"
     assert "tool_result" in result.stderr
 
 
-def test_one_entry_is_shown_in_full_by_its_id(command, session_file):
+def test_entry_is_shown_by_its_id(command, session_file):
     listed = json.loads(command("show", session_file, "--json").stdout)["entries"]
     one = command("show", session_file, "--entry", listed[1]["id"], "--json")
     assert json.loads(one.stdout)["entry"]["content"] == "Why is the build red?"
 
 
-def test_a_compressed_entry_and_a_summary_can_be_read_in_full(command, demo_file):
+def test_compressed_entry_and_summary_are_shown_in_full(command, demo_file):
     document = json.loads(command("show", demo_file, "--active", "--json").stdout)
     [summary] = [entry for entry in document["entries"] if entry["type"] == "summary"]
     shown = command("show", demo_file, "--entry", summary["id"])
@@ -76,19 +76,19 @@ def test_a_compressed_entry_and_a_summary_can_be_read_in_full(command, demo_file
     assert command("show", demo_file, "--entry", first["id"]).stdout.startswith("Morning.")
 
 
-def test_a_place_needs_no_hash(command, session_file):
+def test_address_needs_no_hash(command, session_file):
     with_hash, plain = (command("show", session_file, "--entry", at) for at in ("#2", "2"))
     assert plain.exit_code == 0
     assert plain.output == with_hash.output
 
 
 @pytest.mark.parametrize("wanted", ["nobody", "#99999", "99999", "²"])
-def test_an_entry_that_is_not_there_is_a_finding(command, session_file, wanted):
+def test_missing_entry_is_a_finding(command, session_file, wanted):
     result = command("show", session_file, "--entry", wanted)
     assert (result.exit_code, result.stdout) == (1, "")
 
 
-def test_control_characters_do_not_reach_the_table(command, tmp_path):
+def test_table_escapes_control_characters(command, tmp_path):
     log = [{"role": "user", "content": "a\x1b[2Jb\x00c [bold]d[/bold]"}]
     (tmp_path / "log.json").write_text(json.dumps(log))
     command("import", tmp_path / "log.json", "-o", tmp_path / "s.json")
@@ -98,12 +98,12 @@ def test_control_characters_do_not_reach_the_table(command, tmp_path):
 
 
 @pytest.mark.parametrize("role", ["system", "user", "tool"])
-def test_a_role_can_be_chosen(command, session_file, role):
+def test_role_filters_entries(command, session_file, role):
     document = json.loads(command("show", session_file, "--role", role, "--json").stdout)
     assert {entry["role"] for entry in document["entries"]} == {role}
 
 
-def test_replacements_of_one_compression_have_their_own_addresses(command, tmp_path):
+def test_replacement_has_its_own_address(command, tmp_path):
     memory = MemoryManager(config=MemoryConfig(auto_compress=False))
     for number in range(12):
         memory.add_tool_call("s", "read", "{}", call_id=f"c{number}")

@@ -21,11 +21,11 @@ def test_json_has_the_statistics_and_the_usage(command, demo_file):
     assert document["stats"]["total_entries"] == 330
 
 
-def test_a_pipe_is_read(command, demo_file):
+def test_stdin_is_read_from_a_pipe(command, demo_file):
     assert "330 added" in command("stats", "-", given=demo_file.read_bytes()).stdout
 
 
-def test_a_window_over_its_budget_says_by_how_much(command, tmp_path):
+def test_window_over_its_budget_has_the_excess(command, tmp_path):
     log = [{"role": "user", "content": "word " * 80_000}]
     (tmp_path / "log.json").write_text(json.dumps(log))
     command("import", tmp_path / "log.json", "-o", tmp_path / "s.json")
@@ -34,19 +34,19 @@ def test_a_window_over_its_budget_says_by_how_much(command, tmp_path):
     assert "over by" in result.stdout
 
 
-def test_another_model_counts_anew(command, session_file):
+def test_another_model_counts_again(command, session_file):
     plain = json.loads(command("stats", session_file, "--json").stdout)
     other = json.loads(command("stats", session_file, "--json", "--model", "gpt-4o").stdout)
     assert plain["stats"]["counter"] == "estimate:generic/1"
     assert "tiktoken" in other["stats"]["counter"]
 
 
-def test_the_bar_is_as_long_for_any_mix_of_parts(command, session_file, demo_file):
+def test_bar_has_one_length_for_any_parts(command, session_file, demo_file):
     bars = [command("stats", path).stdout.splitlines()[1] for path in (session_file, demo_file)]
     assert {len(bar) for bar in bars} == {68}
 
 
-def test_the_window_says_what_it_is_made_of(command, demo_file):
+def test_window_line_adds_up_its_kinds(command, demo_file):
     shown = command("stats", demo_file).stdout
     found = re.search(r"^window +(\d+)(?: of \d+)? entries \((.*)\)$", shown, re.MULTILINE)
     assert sum(int(part.split()[0]) for part in found[2].split(", ")) == int(found[1])
@@ -54,11 +54,11 @@ def test_the_window_says_what_it_is_made_of(command, demo_file):
     assert len(listed) == int(found[1])
 
 
-def test_a_window_of_few_entries_says_of_how_many(command, session_file):
+def test_small_window_has_its_kinds(command, session_file):
     assert "window     5 entries (5 originals)" in command("stats", session_file).stdout
 
 
-def test_what_is_not_there_has_no_row(command, session_file):
+def test_empty_part_has_no_line(command, session_file):
     options = ("stats", session_file, "--budget", "8k")
     document = json.loads(command(*options, "--json").stdout)
     shown = command(*options).stdout
@@ -67,19 +67,19 @@ def test_what_is_not_there_has_no_row(command, session_file):
     assert " free " in shown
 
 
-def test_a_model_that_nobody_counts_is_said_to_be_estimated(command, session_file):
+def test_uncounted_model_is_marked_estimated(command, session_file):
     shown = command("stats", session_file, "--model", "unheard-of").stdout
     assert "estimated: no plugin counts unheard-of" in shown
 
 
-def test_more_use_than_allowed_is_a_finding(command, demo_file):
+def test_use_above_fail_over_is_a_finding(command, demo_file):
     result = command("stats", demo_file, "--fail-over", "30")
     assert result.exit_code == 1
     assert "of the window is used, more than 30 %" in result.stderr
     assert command("stats", demo_file, "--fail-over", "100").exit_code == 0
 
 
-def test_tools_and_the_largest_entries_are_listed_with_advice(command, demo_file):
+def test_tools_and_largest_entries_are_listed_with_advice(command, demo_file):
     shares = json.loads(command("stats", demo_file, "--json").stdout)["shares"]
     assert len(shares["largest"]) == 10
     shown = command("stats", demo_file).stdout.splitlines()

@@ -33,7 +33,7 @@ def added(path):
     return [entry.id for entry in SessionState.from_json(path.read_bytes()).entries]
 
 
-def test_the_newest_is_taken_back_and_the_summary_that_it_folded_is_there_again(command, saved):
+def test_undo_of_the_newest_restores_the_earlier_summary(command, saved):
     before = SessionState.from_json(saved.read_bytes())
     result = command("undo", saved, "--in-place")
     assert (result.exit_code, result.stdout) == (0, "")
@@ -44,7 +44,7 @@ def test_the_newest_is_taken_back_and_the_summary_that_it_folded_is_there_again(
     assert "(limit 50,000)" in result.stderr
 
 
-def test_an_inner_one_is_taken_back_with_all_that_folded_it(command, saved):
+def test_outer_undoes_a_folded_compression(command, saved):
     result = command("undo", saved, "#27", "--outer", "--in-place")
     assert result.exit_code == 0
     assert active(saved) == added(saved)
@@ -52,7 +52,7 @@ def test_an_inner_one_is_taken_back_with_all_that_folded_it(command, saved):
     assert "entries in the window again" in result.stderr
 
 
-def test_a_folded_one_is_refused_with_what_must_go_first(command, saved):
+def test_undo_of_a_folded_compression_is_refused(command, saved):
     before = saved.read_bytes()
     result = command("undo", saved, "27", "--in-place")
     assert result.exit_code == 1
@@ -63,7 +63,7 @@ def test_a_folded_one_is_refused_with_what_must_go_first(command, saved):
     assert command("undo", saved, "27", "--in-place").exit_code == 0
 
 
-def test_one_that_was_undone_is_refused_and_nothing_is_written(command, saved):
+def test_second_undo_is_refused(command, saved):
     command("undo", saved, "--in-place")
     before = saved.read_bytes()
     result = command("undo", saved, "48", "--in-place")
@@ -72,21 +72,21 @@ def test_one_that_was_undone_is_refused_and_nothing_is_written(command, saved):
     assert saved.read_bytes() == before
 
 
-def test_nothing_left_to_undo_is_a_finding(command, saved):
+def test_nothing_to_undo_is_a_finding(command, saved):
     command("undo", saved, "27", "--outer", "--in-place")
     result = command("undo", saved, "--in-place")
     assert result.exit_code == 1
     assert "no compression is in force" in result.stderr
 
 
-def test_what_was_undone_can_be_compressed_again(command, saved, tmp_path):
+def test_undone_entries_can_be_compressed_again(command, saved, tmp_path):
     command("undo", saved, "27", "--outer", "--in-place")
     assert command("compress", saved, "--target", "500", "--in-place").exit_code == 0
     assert command("undo", saved, "-o", tmp_path / "o.json").exit_code == 0
     assert active(tmp_path / "o.json") == added(saved)
 
 
-def test_a_pinned_summary_refuses_until_it_is_unpinned(command, saved):
+def test_pinned_summary_cannot_be_undone(command, saved):
     memory = MemoryManager()
     memory.import_session(saved.read_bytes())
     memory.pin("s", memory.get_summaries("s")[0].id)
@@ -96,14 +96,14 @@ def test_a_pinned_summary_refuses_until_it_is_unpinned(command, saved):
     assert "unpin it before the undo" in result.stderr
 
 
-def test_another_file_is_written_and_the_session_stays(command, saved, tmp_path):
+def test_undo_into_another_file_keeps_the_session(command, saved, tmp_path):
     before = saved.read_bytes()
     assert command("undo", saved, "-o", tmp_path / "o.json").exit_code == 0
     assert saved.read_bytes() == before
     assert active(tmp_path / "o.json") != active(saved)
 
 
-def test_json_has_what_was_undone(command, saved, tmp_path):
+def test_json_has_the_undone_compressions(command, saved, tmp_path):
     result = command("undo", saved, "27", "--outer", "-o", tmp_path / "o.json", "--json")
     document = json.loads(result.stdout)
     log = SessionState.from_json(saved.read_bytes()).log
@@ -114,18 +114,18 @@ def test_json_has_what_was_undone(command, saved, tmp_path):
 @pytest.mark.parametrize(
     "options", [[], ["--in-place", "-o", "o.json"], ["-o", "-", "--json"]], ids=str
 )
-def test_where_it_goes_has_to_be_said_once(command, saved, options):
+def test_undo_needs_exactly_one_target(command, saved, options):
     before = saved.read_bytes()
     assert command("undo", saved, *options).exit_code == 2
     assert saved.read_bytes() == before
 
 
-def test_a_pipe_goes_in_and_out(command, saved):
+def test_pipes_work_as_input_and_output(command, saved):
     result = command("undo", "-", "-o", "-", given=saved.read_bytes())
     assert SessionState.from_json(result.stdout).summaries[0].content == "one"
 
 
-def test_a_foreign_file_is_not_overwritten(command, saved, tmp_path):
+def test_foreign_file_is_not_overwritten(command, saved, tmp_path):
     (tmp_path / "mine.txt").write_text("mine")
     assert command("undo", saved, "-o", tmp_path / "mine.txt").exit_code == 2
     assert (tmp_path / "mine.txt").read_text() == "mine"

@@ -32,7 +32,7 @@ def line_of(result, beginning):
     return line.strip()
 
 
-def test_a_forgotten_text_is_found_with_what_replaced_it(command, saved):
+def test_forgotten_text_has_its_replacement(command, saved):
     result = command("why", saved("It left."), ORDER)
     assert result.exit_code == 0
     assert result.stdout.startswith(
@@ -43,7 +43,7 @@ def test_a_forgotten_text_is_found_with_what_replaced_it(command, saved):
     assert "#27.1 replaces it in the window" in result.stdout
 
 
-def test_it_says_how_often_the_model_had_the_text(command, saved):
+def test_sent_line_counts_requests(command, saved):
     result = command("why", saved("It left."), ORDER)
     assert line_of(result, "sent") == (
         "sent to the model in 11 of 11 requests, the last 2026-01-01 00:00"
@@ -54,7 +54,7 @@ def test_it_says_how_often_the_model_had_the_text(command, saved):
     )
 
 
-def test_what_nobody_answered_yet_was_not_sent(command, tmp_path):
+def test_unanswered_text_was_not_sent(command, tmp_path):
     memory = manager()
     memory.add_user_message("s", "Where is it?")
     path = tmp_path / "s.json"
@@ -62,7 +62,7 @@ def test_what_nobody_answered_yet_was_not_sent(command, tmp_path):
     assert "not sent yet: the model has not answered since" in command("why", path, "where").stdout
 
 
-def test_the_command_that_it_names_restores_the_entry_from_any_depth(command, saved):
+def test_suggested_undo_restores_the_entry(command, saved):
     path = saved("one", "two", "three")
     line = line_of(command("why", path, ORDER), "restore:")
     args = shlex.split(line.removeprefix("restore: memman "))
@@ -73,24 +73,24 @@ def test_the_command_that_it_names_restores_the_entry_from_any_depth(command, sa
     assert "active: the model sees it" in after.stdout
 
 
-def test_the_command_that_it_names_reads_the_entry(command, saved):
+def test_suggested_show_prints_the_entry(command, saved):
     line = line_of(command("why", saved("It left."), ORDER), "read:")
     args = shlex.split(line.removeprefix("read:    memman "))
     assert command(*args).stdout.startswith(f"order {ORDER} left the hub")
 
 
-def test_a_text_that_survives_says_where(command, saved):
+def test_surviving_text_has_its_place(command, saved):
     result = command("why", saved(f"Order {ORDER} left."), ORDER)
     assert "in the window: #27.1 summary has it" in result.stdout
 
 
-def test_a_text_whose_value_is_in_a_ledger_says_which(command, saved):
+def test_ledger_value_is_named(command, saved):
     path = saved(f"It left.\nExact values by entry: #5: {ORDER}")
     result = command("why", path, f"order {ORDER} left")
     assert f"in the window: #27.1 summary has {ORDER} in its ledger" in result.stdout
 
 
-def test_a_text_that_never_stood_is_a_finding(command, saved):
+def test_unknown_text_is_a_finding(command, saved):
     result = command("why", saved("It left."), "zebra")
     assert (result.exit_code, result.stdout) == (1, "")
     assert (
@@ -98,14 +98,14 @@ def test_a_text_that_never_stood_is_a_finding(command, saved):
     )
 
 
-def test_what_only_a_summary_says_is_told_so(command, saved):
+def test_text_of_a_summary_only_is_found(command, saved):
     result = command("why", saved("It is in Lisbon."), "lisbon")
     assert result.exit_code == 0
     assert '"lisbon" is in no added entry' in result.stdout
     assert "#27.1 summary has it" in result.stdout
 
 
-def test_what_was_cleared_away_is_read_by_its_id_and_not_restored(command, saved):
+def test_cleared_entry_is_shown_by_id_and_not_restored(command, saved):
     path = saved("It left.", clear=True)
     result = command("why", path, ORDER)
     assert "cleared: a clear" in result.stdout
@@ -114,7 +114,7 @@ def test_what_was_cleared_away_is_read_by_its_id_and_not_restored(command, saved
     assert command(*args).stdout.startswith(f"order {ORDER}")
 
 
-def test_many_entries_are_cut_short_and_json_has_them_all(command, demo_file):
+def test_long_answer_is_cut_and_json_is_complete(command, demo_file):
     result = command("why", demo_file, "the")
     assert len(result.stdout.splitlines()) < 60
     assert "--json has all" in result.stderr
@@ -122,7 +122,7 @@ def test_many_entries_are_cut_short_and_json_has_them_all(command, demo_file):
     assert len(found) > 100
 
 
-def test_json_has_the_fate_and_what_to_undo(command, saved):
+def test_json_has_the_state_and_the_undo(command, saved):
     document = json.loads(command("why", saved("one", "two"), ORDER, "--json").stdout)
     assert (document["memman"], document["session_id"]) == ("why", "s")
     [found] = document["trace"]["found"]
@@ -131,23 +131,23 @@ def test_json_has_the_fate_and_what_to_undo(command, saved):
     assert document["trace"]["survives"] == []
 
 
-def test_json_of_what_never_stood_is_a_finding_too(command, saved):
+def test_json_of_an_unknown_text_is_a_finding(command, saved):
     result = command("why", saved("It left."), "zebra", "--json")
     assert result.exit_code == 1
     assert json.loads(result.stdout)["trace"]["found"] == []
 
 
 @pytest.mark.parametrize("text", ["", "  "])
-def test_nothing_to_look_for_is_a_usage_error(command, saved, text):
+def test_blank_text_is_a_usage_error(command, saved, text):
     assert command("why", saved("It left."), text).exit_code == 2
 
 
-def test_from_stdin_the_commands_name_a_file_to_be_filled_in(command, saved):
+def test_commands_for_stdin_have_a_placeholder(command, saved):
     result = command("why", "-", ORDER, given=saved("It left.").read_bytes())
     assert line_of(result, "restore:") == "restore: memman undo S 27 -o FILE"
 
 
-def test_control_characters_do_not_reach_the_terminal(command, saved):
+def test_control_characters_are_escaped(command, saved):
     result = command("why", saved("a\x1b[2J Lisbon"), "\x1b[2J")
     assert "\x1b" not in result.stdout
 

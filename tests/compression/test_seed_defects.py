@@ -33,7 +33,7 @@ TESTS = Path(__file__).parents[1]
 _LIST = """
 Synaptic
   a message that comes during a summary is deleted
-    test_requirements.py::test_r2_what_is_added_during_a_compression_survives_in_order
+    test_requirements.py::test_r2_adds_during_a_compression_stay_in_order
   of twelve concurrent appends two are left
     test_synaptic_concurrent_appends_stay_distinct
   a crash between clearing and writing back loses the recent messages
@@ -41,7 +41,7 @@ Synaptic
   the summary is lost with the process
     test_synaptic_the_summary_lives_in_the_store
   the summary is neither counted nor bounded
-    test_requirements.py::test_r5_summaries_are_counted_capped_and_never_pile_up
+    test_requirements.py::test_r5_summaries_are_counted_capped_and_folded
   one message over half the limit makes each append ask the model
     test_synaptic_one_large_message_does_not_make_each_append_ask
   a model's error fails an append that was stored
@@ -49,7 +49,7 @@ Synaptic
   every append loads and counts everything
     test_requirements.py::test_r11_each_text_is_counted_once
   tool calls, names and ids cost nothing
-    test_requirements.py::test_r7_the_names_and_arguments_of_calls_are_counted
+    test_requirements.py::test_r7_names_and_arguments_of_calls_are_counted
   every kind of memory can split a call from its result
     test_synaptic_no_preset_splits_a_call_from_its_result
   the estimator is not what its page says
@@ -57,7 +57,7 @@ Synaptic
   reserved tokens have no effect
     test_config.py::test_overhead_tokens_count_towards_the_trigger_and_the_context
   what does not fit is dropped whole
-    test_requirements.py::test_r12_a_single_huge_entry_is_clipped_and_stays_retrievable
+    test_requirements.py::test_r12_huge_entry_is_clipped_and_retrievable
   a history that could not be written is named as if it were
     test_synaptic_a_compression_that_was_not_stored_is_not_told
   a repeated turn is stored twice
@@ -66,7 +66,7 @@ NeuroLink
   repair by neighbourhood corrupts parallel calls
     test_neurolink_parallel_calls_keep_one_result_each
   a call's arguments are not counted
-    test_requirements.py::test_r7_the_names_and_arguments_of_calls_are_counted
+    test_requirements.py::test_r7_names_and_arguments_of_calls_are_counted
   the target leaves out what stands around the history
     test_neurolink_what_stands_around_the_history_counts_for_the_target
   prose about reading is taken for a read
@@ -88,19 +88,19 @@ NeuroLink
   the old summary is summarised twice
     test_neurolink_the_old_summary_goes_in_once
   rewinding exists and is called nowhere
-    test_requirements.py::test_an_undo_goes_from_the_outside_in
+    test_requirements.py::test_undo_goes_from_the_outside_in
   the provider's own count is stored and not used
-    test_usage.py::test_what_the_provider_counts_more_counts_towards_the_trigger
+    test_usage.py::test_provider_difference_counts_towards_the_trigger
   the split falls between a call and its result
     test_synaptic_no_preset_splits_a_call_from_its_result
   a large last message makes everything summarised
     test_neurolink_a_large_newest_message_is_not_summarised
   reading hands out the live list
-    test_requirements.py::test_r8_nothing_that_is_handed_out_can_change_a_session
+    test_requirements.py::test_r8_returned_objects_cannot_change_a_session
   a lost pointer loses the summary in silence
-    test_requirements.py::test_r10_a_damaged_document_is_refused_by_name_and_nothing_is_imported
+    test_requirements.py::test_r10_damaged_document_is_refused
   a summary may be of any length
-    test_requirements.py::test_r5_summaries_are_counted_capped_and_never_pile_up
+    test_requirements.py::test_r5_summaries_are_counted_capped_and_folded
   what a summarizer is given may be of any length
     compression/test_asking.py::test_a_run_that_does_not_fit_is_asked_for_in_pieces_that_do_and_then_merged
   each call writes the conversation into the log
@@ -113,11 +113,11 @@ tinygent
   reading puts the summary into the history
     test_tinygent_reading_three_times_adds_nothing
   clearing keeps the summary
-    test_requirements.py::test_r9_a_clear_removes_summaries_and_counts_and_tells_once
+    test_requirements.py::test_r9_clear_resets_the_window_with_one_event
   a failing summarizer loses messages
     test_langchain_a_failing_summarizer_loses_no_message
   with a filter every message vanishes
-    test_requirements.py::test_r15_a_context_for_a_smaller_budget_is_a_view_and_changes_nothing
+    test_requirements.py::test_r15_smaller_context_changes_nothing
   the model is asked for nearly every message
     test_langchain_a_stream_asks_a_fifth_as_often_or_less
   the summary is neither counted nor bounded
@@ -138,7 +138,7 @@ LangChain
   the summary is not kept with the history
     test_synaptic_the_summary_lives_in_the_store
   pruning a restored history counts quadratically
-    test_requirements.py::test_r11_a_restored_session_compresses_with_at_most_one_count_an_entry
+    test_requirements.py::test_r11_restored_session_counts_each_entry_once
   the model is asked for nearly every message
     test_langchain_a_stream_asks_a_fifth_as_often_or_less
   what is left begins with a result without its call

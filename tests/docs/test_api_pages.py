@@ -51,18 +51,18 @@ OBJECTS = {id(_found(name)) for _, name in SHOWN}
 @pytest.mark.parametrize(
     "module", [memman, testing, summarizers, providers], ids=lambda module: str(module.__name__)
 )
-def test_the_pages_have_what_a_package_offers(module: Any) -> None:
+def test_api_pages_have_every_export(module: Any) -> None:
     absent = [name for name in module.__all__ if id(getattr(module, name)) not in OBJECTS]
     assert set(absent) - _INNER == set()
 
 
 @pytest.mark.parametrize("module", [errors, protocols], ids=lambda module: str(module.__name__))
-def test_the_pages_have_every_class_of_a_module(module: Any) -> None:
+def test_api_pages_have_every_class_of_a_module(module: Any) -> None:
     classes = [value for value in _defined_in(module) if isinstance(value, type)]
     assert [each.__name__ for each in classes if id(each) not in OBJECTS] == []
 
 
-def test_the_pages_have_every_signal_and_payload() -> None:
+def test_api_pages_have_every_signal_and_payload() -> None:
     wanted = [
         events.Event,
         *events.SIGNALS,
@@ -73,12 +73,12 @@ def test_the_pages_have_every_signal_and_payload() -> None:
     assert [each for each in wanted if id(each) not in OBJECTS] == []
 
 
-def test_the_pages_have_every_record() -> None:
+def test_api_pages_have_every_record() -> None:
     kinds = (*records.SHAPES, records.Added, records.Configured, records.UsageReported)
     assert [kind.__name__ for kind in kinds if id(kind) not in OBJECTS] == []
 
 
-def test_the_pages_have_the_hooks_with_all_members() -> None:
+def test_api_pages_have_every_hook() -> None:
     text = (DOCS / "reference/api/plugins.md").read_text(encoding="utf-8")
     assert ".. automodule:: memman.hookspecs\n   :members:" in text
     hooks = [value for value in _defined_in(hookspecs) if isinstance(value, FunctionType)]
@@ -86,13 +86,13 @@ def test_the_pages_have_the_hooks_with_all_members() -> None:
     assert [hook.__name__ for hook in hooks if not hook.__doc__] == []
 
 
-def test_no_name_stands_on_two_pages() -> None:
+def test_no_name_is_on_two_pages() -> None:
     names = [name for _, name in SHOWN]
     assert sorted(names) == sorted(set(names))
 
 
 @pytest.mark.parametrize("name", [name for kind, name in SHOWN if kind in ("class", "function")])
-def test_a_public_name_says_what_it_promises(name: str) -> None:
+def test_public_name_is_documented(name: str) -> None:
     shown = _found(name)
     said = inspect.getdoc(shown) if isinstance(shown, type) else shown.__doc__
     assert said
@@ -105,7 +105,7 @@ AS_STORE = "memman.protocols.AsyncStore"  # its methods are those of `Store`
 @pytest.mark.parametrize(
     "name", [name for kind, name in SHOWN if kind == "class" and name != AS_STORE]
 )
-def test_a_public_class_says_what_each_member_promises(name: str) -> None:
+def test_public_members_are_documented(name: str) -> None:
     members = {
         member: value
         for member, value in vars(_found(name)).items()
@@ -116,7 +116,7 @@ def test_a_public_class_says_what_each_member_promises(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for kind, name in SHOWN if kind == "data"])
-def test_a_public_value_says_what_it_is(name: str) -> None:
+def test_public_value_is_documented(name: str) -> None:
     value = _found(name)
     own = vars(value).get("__doc__") if hasattr(value, "__dict__") else None
     assert own or _below(name), "write a docstring below its assignment"
@@ -140,7 +140,7 @@ def _below(name: str) -> str:
 
 
 @pytest.mark.parametrize("name", [name for kind, name in SHOWN if kind in ("class", "function")])
-def test_every_type_of_a_public_signature_is_public_too(name: str) -> None:
+def test_types_in_public_signatures_are_public(name: str) -> None:
     shown = _found(name)
     members = [] if not isinstance(shown, type) else [
         value.fget if isinstance(value, property) else value

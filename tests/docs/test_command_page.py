@@ -63,18 +63,18 @@ def runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CliRunner:
     return runner
 
 
-def test_the_page_has_every_command_in_the_order_of_the_help() -> None:
+def test_command_page_has_every_command_in_order() -> None:
     assert [command.name for command in COMMANDS] == NAMES
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: str(command.name))
-def test_the_page_knows_which_commands_answer_with_json(command: click.Command) -> None:
+def test_command_page_marks_json_commands(command: click.Command) -> None:
     answers = any("--json" in option.opts for option in command.params)
     assert answers == (command.name in SHAPES)
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: str(command.name))
-def test_the_page_has_every_option(command: click.Command) -> None:
+def test_command_page_has_every_option(command: click.Command) -> None:
     title = f"option of {command.name}"
     options = [option for option in command.params if isinstance(option, click.Option)]
     expected = {name for option in options for name in option.opts} - {"--json"}
@@ -84,7 +84,7 @@ def test_the_page_has_every_option(command: click.Command) -> None:
 
 
 @pytest.mark.parametrize("name", SHAPES)
-def test_the_page_names_the_fields_of_each_document(name: str, runner: CliRunner) -> None:
+def test_command_page_names_the_fields_of_each_document(name: str, runner: CliRunner) -> None:
     answered = runner.invoke(memman, [name, *ARGUMENTS[name], "--json"], standalone_mode=False)
     document = json.loads(answered.stdout)
     always = SHAPES[name].partition(";")[0]
@@ -92,13 +92,13 @@ def test_the_page_names_the_fields_of_each_document(name: str, runner: CliRunner
     assert document["memman"] == name
 
 
-def test_the_page_has_every_exit_code() -> None:
+def test_command_page_has_every_exit_code() -> None:
     shown = [int(row["code"]) for row in table(PAGE, "code")]
     codes = [errors.FINDING, errors.USAGE, errors.UNREADABLE, errors.FAILED]
     assert shown == [0, *codes, 130]
 
 
-def test_the_page_has_every_variable_that_the_command_reads() -> None:
+def test_command_page_has_every_variable() -> None:
     text = (DOCS / PAGE).read_text(encoding="utf-8")
     listed = text.partition("## Environment")[2].partition("The settings'")[0]
     options = [option for command in COMMANDS for option in command.params]

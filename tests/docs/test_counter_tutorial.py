@@ -65,7 +65,7 @@ def beside(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_tutorial_does_what_it_says(beside: Path) -> None:
+def test_counter_tutorial_runs(beside: Path) -> None:
     program, expected = script()
     kept = ("PATH", "HOME", "TMPDIR", "LANG", "UV_CACHE_DIR")
     environment = {name: os.environ[name] for name in kept if name in os.environ}
@@ -88,5 +88,5 @@ def test_the_tutorial_does_what_it_says(beside: Path) -> None:
     assert not differ, "\n".join(differ)
 
 
-def test_the_page_shows_commands_and_a_file() -> None:
+def test_counter_tutorial_has_commands_and_a_file() -> None:
     assert [kind for kind, _ in blocks()].count("python") == 1

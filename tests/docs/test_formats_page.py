@@ -16,24 +16,24 @@ FORMATS = {form.name: form for form in builtin_formats()}
 TEXT = (DOCS / PAGE).read_text(encoding="utf-8")
 
 
-def test_the_page_has_every_format_of_messages() -> None:
+def test_formats_page_has_every_message_format() -> None:
     assert set(MESSAGES) == set(FORMATS)
 
 
-def test_the_page_has_every_log_that_is_only_read() -> None:
+def test_formats_page_has_every_read_only_log() -> None:
     rows = TEXT.partition("## Logs")[2].split("\n")
     named = [code(row)[0] for row in rows if row.startswith("| `")]
     assert sorted(named) == sorted(form.name for form in IMPORT_FORMATS)
 
 
-def test_the_page_names_no_format_that_there_is_not() -> None:
+def test_formats_page_has_only_existing_formats() -> None:
     mended = [name for row in table(PAGE, "what") for name in code(row["in"])]
     assert mended
     assert set(mended) <= set(FORMATS)
 
 
 @pytest.mark.parametrize("name", MESSAGES)
-def test_the_system_prompt_is_where_the_page_says(name: str) -> None:
+def test_system_prompt_is_at_the_documented_place(name: str) -> None:
     memory = MemoryManager()
     memory.add_system_message("s", "You fix builds.")
     memory.add_user_message("s", "Why is it red?")
@@ -42,7 +42,7 @@ def test_the_system_prompt_is_where_the_page_says(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(set(MESSAGES) - {"text"}))
-def test_turns_are_merged_where_the_page_says(name: str) -> None:
+def test_turns_are_merged_as_documented(name: str) -> None:
     memory = MemoryManager()
     memory.add_user_message("s", "One.")
     memory.add_user_message("s", "Two.")
@@ -50,5 +50,5 @@ def test_turns_are_merged_where_the_page_says(name: str) -> None:
     assert merged == (MESSAGES[name]["turns"] == "alternate, merged")
 
 
-def test_every_format_that_a_provider_takes_has_rules() -> None:
+def test_every_provider_format_has_rules() -> None:
     assert set(RULES) == set(FORMATS) - {"text"}

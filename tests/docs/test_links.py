@@ -28,18 +28,18 @@ def _is_there(name: str) -> bool:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_each_link_of_a_page_leads_to_a_file(page: Path) -> None:
+def test_each_link_leads_to_a_file(page: Path) -> None:
     missing = [target for target in links(page) if not (page.parent / target).is_file()]
     assert missing == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_what_a_page_names_of_the_package_is_there(page: Path) -> None:
+def test_names_of_the_package_exist(page: Path) -> None:
     names = set(re.findall(r"`(memman(?:\.[A-Za-z_]\w*)+)", page.read_text(encoding="utf-8")))
     assert [name for name in sorted(names - _OTHERS) if not _is_there(name)] == []
 
 
-def test_the_index_lists_every_page() -> None:
+def test_index_lists_every_page() -> None:
     index = DOCS / "README.md"
     listed = {(DOCS / target).resolve() for target in links(index) if target.endswith(".md")}
     assert listed == {told(page) or page for page in DOCS.rglob("*.md")} - {index}

@@ -44,7 +44,7 @@ def test_openai_sdk_gets_a_tool_call_and_usage(server: Loopback, chat: openai.Op
     assert server.requests == [{"messages": [HELLO], "model": "gpt-5", "tools": [CHAT_TOOL]}]
 
 
-def test_a_model_without_tools_answers(chat: openai.OpenAI) -> None:
+def test_model_without_tools_answers(chat: openai.OpenAI) -> None:
     completion = chat.chat.completions.create(model="gpt-5", messages=[HELLO])
     assert completion.choices[0].message.content
     assert completion.choices[0].message.tool_calls is None
@@ -58,7 +58,7 @@ def test_anthropic_sdk_gets_a_tool_use_and_usage(claude: anthropic.Anthropic) ->
     assert reply.usage.input_tokens > 0
 
 
-def test_an_orphan_result_is_refused(server: Loopback, chat: openai.OpenAI) -> None:
+def test_orphan_result_is_refused(server: Loopback, chat: openai.OpenAI) -> None:
     with pytest.raises(openai.BadRequestError, match="follows no such call"):
         chat.chat.completions.create(model="gpt-5", messages=[HELLO, ORPHAN])
     assert server.requests == []
@@ -69,20 +69,20 @@ def test_turns_that_do_not_alternate_are_refused(claude: anthropic.Anthropic) ->
         claude.messages.create(model="claude-sonnet-5-5", max_tokens=9, messages=[HELLO, HELLO])
 
 
-def test_a_message_with_a_reply_s_envelope_is_refused(claude: anthropic.Anthropic) -> None:
+def test_message_with_a_reply_envelope_is_refused(claude: anthropic.Anthropic) -> None:
     with pytest.raises(anthropic.BadRequestError, match="unknown keys"):
         claude.messages.create(
             model="claude-sonnet-5-5", max_tokens=9, messages=[{**HELLO, "id": "msg_1"}]
         )
 
 
-def test_a_request_over_the_window_is_refused(server: Loopback, chat: openai.OpenAI) -> None:
+def test_request_over_the_window_is_refused(server: Loopback, chat: openai.OpenAI) -> None:
     long = {"role": "user", "content": "word " * 600}
     with pytest.raises(openai.BadRequestError, match="context window 700"):
         chat.chat.completions.create(model="gpt-5", messages=[long])
     assert len(server.refused) == 1
 
 
-def test_another_path_is_not_served(server: Loopback) -> None:
+def test_unknown_path_is_not_served(server: Loopback) -> None:
     status, body = server.answered("/v1/embeddings", {})
     assert (status, body["error"]["type"]) == (404, "not_found_error")

@@ -18,7 +18,7 @@ EVENTS = table("reference/events.md", "signal")
 LOG_EVENTS = 9  # one for each kind of record
 
 
-def test_the_events_page_has_every_signal_in_the_order_of_the_code() -> None:
+def test_events_page_has_every_signal_in_order() -> None:
     shown = [
         (code(row["signal"])[0], code(row["name"])[0], code(row["payload"])[0]) for row in EVENTS
     ]
@@ -31,18 +31,18 @@ def test_the_events_page_has_every_signal_in_the_order_of_the_code() -> None:
 
 
 @pytest.mark.parametrize("row", EVENTS, ids=lambda row: code(row["payload"])[0])
-def test_the_events_page_names_the_fields_of_each_payload(row: dict[str, str]) -> None:
+def test_events_page_names_the_fields_of_each_payload(row: dict[str, str]) -> None:
     payload: type[Event] = getattr(events, code(row["payload"])[0])
     assert set(code(row["fields"])) == set(payload.__struct_fields__) - set(Event.__struct_fields__)
 
 
-def test_the_events_page_has_one_log_event_for_each_kind_of_record() -> None:
+def test_events_page_has_one_log_event_per_record_kind() -> None:
     assert len(get_args(Record)) == LOG_EVENTS
     kinds = [row["kind"] for row in EVENTS]
     assert kinds == ["log event"] * LOG_EVENTS + ["notice"] * (len(EVENTS) - LOG_EVENTS)
 
 
-def test_the_events_page_names_what_a_result_derives() -> None:
+def test_events_page_names_derived_values() -> None:
     derived = {
         name for name, value in vars(CompressionResult).items() if isinstance(value, property)
     }
@@ -51,7 +51,7 @@ def test_the_events_page_names_what_a_result_derives() -> None:
     assert all(f"`{name}`" in text for name in derived)
 
 
-def test_the_errors_page_has_the_tree_of_the_code() -> None:
+def test_errors_page_has_the_tree_of_the_code() -> None:
     shown = {
         code(row["error"])[0]: tuple(code(row["is a"]))
         for row in table("reference/errors.md", "error")
@@ -78,12 +78,12 @@ def test_methods_page_lists_every_entry_state() -> None:
     assert shown == list(get_args(EntryState))
 
 
-def test_the_document_page_has_every_field() -> None:
+def test_document_page_has_every_field() -> None:
     shown = {code(row["field"])[0] for row in table("reference/session-document.md", "field")}
     assert shown == set(SessionState.__struct_fields__)
 
 
-def test_the_document_page_names_every_kind_of_record() -> None:
+def test_document_page_names_every_record_kind() -> None:
     text = (DOCS / "reference/session-document.md").read_text(encoding="utf-8")
     kinds = [kind.__struct_config__.tag for kind in get_args(Record)]
     listed = text.partition("Records name their `kind`:")[2].partition(".")[0]
@@ -93,6 +93,6 @@ def test_the_document_page_names_every_kind_of_record() -> None:
 @pytest.mark.parametrize(
     ("line", "kind"), [("first", Header), ("each of the next", RecordLine), ("last", Trailer)]
 )
-def test_the_archive_page_names_the_fields_of_each_line(line: str, kind: type) -> None:
+def test_archive_page_names_the_fields_of_each_line(line: str, kind: type) -> None:
     rows = {row["line"]: row["fields after `crc`"] for row in table("reference/archive.md", "line")}
     assert set(kind.__struct_fields__) <= set(code(rows[line]))

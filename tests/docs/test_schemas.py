@@ -96,27 +96,27 @@ def faults(name: str, document: Any) -> list[str]:
     return [fault.message for fault in Draft202012Validator(SCHEMAS[name]).iter_errors(document)]
 
 
-def test_the_files_are_those_of_the_code() -> None:
+def test_schema_files_match_the_code() -> None:
     files = {file.stem: file.read_bytes() for file in FOLDER.glob("*.json")}
     assert files == {name: file_content(schema) for name, schema in SCHEMAS.items()}, (
         "run python -m scripts.schemas docs/reference/schemas"
     )
 
 
-def test_the_page_has_every_file_once() -> None:
+def test_page_lists_every_schema_once() -> None:
     listed = [link for link in links(FOLDER / "README.md") if link.endswith(".json")]
     assert listed == [f"{name}.json" for name in SCHEMAS]
 
 
 @pytest.mark.parametrize("name", SCHEMAS)
-def test_a_schema_is_sound_and_complete(name: str) -> None:
+def test_schema_is_sound_and_complete(name: str) -> None:
     Draft202012Validator.check_schema(SCHEMAS[name])
     text = file_content(SCHEMAS[name]).decode()
     named = {line.split('"')[3] for line in text.splitlines() if '"$ref"' in line}
     assert {ref.removeprefix("#/$defs/") for ref in named} <= set(SCHEMAS[name]["$defs"])
 
 
-def test_every_command_with_json_has_a_schema_of_its_answers() -> None:
+def test_every_json_command_has_a_schema() -> None:
     answering = [
         str(command.name)
         for command in COMMANDS
@@ -129,7 +129,7 @@ def test_every_command_with_json_has_a_schema_of_its_answers() -> None:
 
 
 @pytest.mark.parametrize(("kind", "line"), LINES, ids=[line for _, line in LINES])
-def test_an_answer_is_what_its_schema_says(
+def test_answer_is_valid_against_its_schema(
     kind: type[answers.Answer], line: str, folder: Path
 ) -> None:
     done = CliRunner().invoke(memman, [*line.split(), "--json"])
@@ -141,14 +141,14 @@ def test_an_answer_is_what_its_schema_says(
     assert json.loads(msgspec.json.encode(whole)) == document
 
 
-def test_a_session_document_is_what_its_schema_says(folder: Path) -> None:
+def test_session_document_is_valid_against_its_schema(folder: Path) -> None:
     document = json.loads(Path("small.json").read_text(encoding="utf-8"))
     assert faults("session", document) == []
     assert faults("session", {**document, "log": [{"kind": "unheard-of"}]}) != []
     assert faults("session", {**document, "entries": [{"id": 7}]}) != []
 
 
-def test_a_record_is_what_its_schema_says(folder: Path) -> None:
+def test_record_is_valid_against_its_schema(folder: Path) -> None:
     with MemoryManager() as memory:
         memory.import_session(Path("small.json").read_bytes())
         memory.undo_compression("log")

@@ -21,11 +21,11 @@ def _default(cell: str) -> Any:
     return UNSET if cell == "unset" else ast.literal_eval(code(cell)[0])
 
 
-def test_the_table_has_every_setting_in_the_order_of_the_config() -> None:
+def test_settings_table_has_every_setting_in_order() -> None:
     assert [code(row["setting"])[0] for row in ROWS] == list(SETTINGS)
 
 
-def test_each_default_is_the_one_in_the_config() -> None:
+def test_defaults_match_the_config() -> None:
     shown = {code(row["setting"])[0]: _default(row["default"]) for row in ROWS}
     config = MemoryConfig()
     actual = {name: getattr(config, name) for name in SETTINGS}
@@ -37,12 +37,12 @@ def test_each_setting_has_a_meaning_and_a_reason() -> None:
     assert all(row["meaning"] and row["why this default"] for row in ROWS)
 
 
-def test_the_presets_are_those_of_the_code() -> None:
+def test_presets_match_the_code() -> None:
     assert [name.removesuffix("(n)") for name in PRESET_ROWS] == list(PRESETS)
 
 
 @pytest.mark.parametrize("name", PRESET_ROWS)
-def test_a_preset_has_the_steps_of_its_row(name: str) -> None:
+def test_preset_has_the_steps_of_its_row(name: str) -> None:
     steps = stages_of(name.replace("(n)", "(7)"))
     names = {id(value): name for name, value in vars(compression).items()}
     shown = [step if isinstance(step, str) else names[id(step)] for step in steps]
@@ -50,7 +50,7 @@ def test_a_preset_has_the_steps_of_its_row(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PRESET_ROWS)
-def test_a_preset_changes_the_defaults_of_its_row_and_no_others(name: str) -> None:
+def test_preset_changes_only_the_listed_defaults(name: str) -> None:
     plain = MemoryConfig()
     config = MemoryConfig(strategy=name.replace("(n)", "(7)"))
     changed = [

@@ -85,7 +85,7 @@ def test_schema_functions_are_not_trusted(tmp_path: Path, driver: Driver) -> Non
         assert list(db.execute("PRAGMA cell_size_check")) == [(1,)]
 
 
-def test_statistics_of_the_owner_are_no_fault(tmp_path: Path) -> None:
+def test_statistics_tables_are_accepted(tmp_path: Path) -> None:
     """A file whose owner ran ANALYZE or VACUUM is opened"""
     path = _made(tmp_path, "ANALYZE")
     with MemoryManager(path) as memory:

@@ -112,7 +112,7 @@ def test_two_distributions_of_one_entry_point_are_both_refused(install: Install)
     assert load_plugins({"MEMMAN_PLUGINS": "evil"}).found[0].error is None
 
 
-def test_two_answers_to_one_model_are_used_by_nobody(
+def test_two_answers_to_one_model_are_ignored(
     install: Install, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Two plugins that resolve a model differently are both named, and neither counts"""

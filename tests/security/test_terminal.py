@@ -173,7 +173,7 @@ def _on_a_terminal(folder: Path) -> str:
     return printed.decode(errors="replace")
 
 
-def test_no_command_prints_escapes_of_foreign_text(
+def test_no_command_prints_control_characters(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No command prints a control character of a foreign text"""

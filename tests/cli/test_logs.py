@@ -35,27 +35,27 @@ def read(value, wanted="auto"):
         "\ufeff" + json.dumps([USER, REPLY]),
     ],
 )
-def test_json_shapes_of_the_same_messages_are_read_alike(text):
+def test_json_shapes_are_read_alike(text):
     log = read(text)
     assert (log.messages, log.format) == ([USER, REPLY], "openai-chat")
     assert len(log) == len(log.new_entries) == 2
 
 
-def test_one_message_is_a_log():
+def test_single_message_is_a_log():
     assert read(json.dumps(USER)).messages == [USER]
 
 
-def test_a_pretty_printed_object_is_not_taken_for_lines():
+def test_pretty_printed_object_is_a_document():
     assert len(read(json.dumps({"messages": [USER]}, indent=1))) == 1
 
 
-def test_anthropic_is_recognised_and_its_system_prompt_comes_along():
+def test_anthropic_request_has_its_system_prompt():
     log = read(json.dumps({"system": "Be brief.", "messages": [USER, BLOCKS]}))
     assert (log.format, log.system) == ("anthropic", "Be brief.")
     assert len(log) == 3
 
 
-def test_a_system_prompt_of_blocks_is_joined():
+def test_system_prompt_blocks_are_joined():
     system = [{"type": "text", "text": "One."}, {"type": "text", "text": "Two."}]
     assert read(json.dumps({"system": system, "messages": [USER]})).system == "One.\nTwo."
 
@@ -69,11 +69,11 @@ def test_text_is_read_as_text():
     ]
 
 
-def test_a_format_can_be_named():
+def test_format_option_overrides_detection():
     assert read(json.dumps([USER]), "anthropic").format == "anthropic"
 
 
-def test_the_bundled_log_is_openai_chat():
+def test_bundled_log_is_openai_chat():
     log = bundled_log()
     assert (log.format, len(log)) == ("openai-chat", 231)
 
@@ -120,6 +120,6 @@ def test_the_bundled_log_is_openai_chat():
         ("[" * 5000, "not JSON"),
     ],
 )
-def test_what_cannot_be_read_is_said(text, said):
+def test_unreadable_log_error_has_the_reason(text, said):
     with pytest.raises(UnreadableError, match=said):
         _ = read(text).new_entries

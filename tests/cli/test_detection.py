@@ -31,7 +31,7 @@ def as_lines(items: list[Any]) -> File:
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
-def test_a_file_of_lines_is_recognised_as_the_document_is(path: Path) -> None:
+def test_lines_and_document_are_recognised_alike(path: Path) -> None:
     items = items_of(path)
     if len(items) == 1:  # a single line is a document
         items *= 2
@@ -42,7 +42,7 @@ MESSAGES = [path for path in FILES if path.stem not in ("claude-code", "chatgpt-
 
 
 @pytest.mark.parametrize("path", MESSAGES, ids=lambda path: path.name)
-def test_no_part_of_a_conversation_is_taken_for_another_formats(path: Path) -> None:
+def test_part_of_a_log_keeps_its_format(path: Path) -> None:
     """At most, where nothing but roles and texts is left, for the first of those that read them alike."""
     items = items_of(path)
     for start in range(len(items)):
@@ -52,7 +52,7 @@ def test_no_part_of_a_conversation_is_taken_for_another_formats(path: Path) -> N
             assert all(isinstance(new_entry.content, str) for new_entry in log.new_entries)
 
 
-def test_the_head_of_a_long_file_is_all_that_is_read_of_it() -> None:
+def test_detection_reads_only_the_head() -> None:
     class Watched(File):
         taken = 0
 
@@ -89,7 +89,7 @@ def test_the_head_of_a_long_file_is_all_that_is_read_of_it() -> None:
     assert file.taken < 2_500_000  # of 20 MB: a piece to see that it is text, and the first lines
 
 
-def test_lines_are_counted_and_numbered_with_the_blank_ones() -> None:
+def test_line_numbers_include_blank_lines() -> None:
     lines = Lines(File("log", data=b'\xef\xbb\xbf{"a": 1}\n\n \n{"a": 2}\r\n{"a": 3}'))
     assert list(lines) == [{"a": 1}, {"a": 2}, {"a": 3}]
     assert len(lines) == 3

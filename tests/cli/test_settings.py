@@ -30,7 +30,7 @@ def database(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["stats", "plan", "why"])
-def test_the_settings_of_the_program_are_shown(command, database, name):
+def test_settings_of_the_program_are_shown(command, database, name):
     path, counter = database
     args = [name, path, *(["question 1"] if name == "why" else [])]
     settings = json.loads(command(*args, "--json").stdout)["settings"]
@@ -47,7 +47,7 @@ def test_the_settings_of_the_program_are_shown(command, database, name):
     assert "gpt-4o" in result.stdout + result.stderr
 
 
-def test_the_settings_of_the_last_compression_are_shown(command, tmp_path):
+def test_settings_of_the_last_compression_are_shown(command, tmp_path):
     path = tmp_path / "chat.db"
     with MemoryManager(path, config=MemoryConfig(max_tokens=4_000)) as memory:
         fill(memory, 3)
@@ -65,7 +65,7 @@ def test_fail_over_uses_the_limit_of_the_program(command, database):
     assert command("stats", path, "--fail-over", str(share + 1)).exit_code == 0
 
 
-def test_options_come_before_what_was_observed(command, database):
+def test_options_override_observed_settings(command, database):
     path, _ = database
     settings = json.loads(command("stats", path, "--budget", "9k", "--json").stdout)["settings"]
     assert (settings["max_tokens"], settings["source"]) == (9_000, "option")
@@ -75,7 +75,7 @@ def test_options_come_before_what_was_observed(command, database):
     assert settings["max_tokens"] > 100_000
 
 
-def test_settings_of_the_session_come_before_what_was_observed(command, tmp_path):
+def test_session_settings_override_observed_ones(command, tmp_path):
     path = tmp_path / "chat.db"
     with MemoryManager(path, config=MemoryConfig(max_tokens=4_000)) as memory:
         fill(memory, 1)
@@ -85,7 +85,7 @@ def test_settings_of_the_session_come_before_what_was_observed(command, tmp_path
         assert settings["max_tokens"] == limit
 
 
-def test_the_report_shows_the_settings_of_the_program(command, database, tmp_path):
+def test_report_shows_the_settings_of_the_program(command, database, tmp_path):
     path, _ = database
     page = tmp_path / "page.html"
     assert command("report", path, "-o", page).exit_code == 0
@@ -100,21 +100,21 @@ def test_the_report_shows_the_settings_of_the_program(command, database, tmp_pat
 
 
 @pytest.mark.parametrize("args", READERS, ids=lambda args: args[0])
-def test_a_plain_log_is_read_without_import(command, log_file, args):
+def test_log_is_read_without_import(command, log_file, args):
     for options in ((), ("--model", "gpt-4o")):
         result = command(args[0], log_file, *args[1:], *options)
         assert result.exit_code == 0, result.stderr
     assert json.loads(log_file.read_bytes())[0]["role"] == "system"  # as it was
 
 
-def test_a_log_on_stdin_is_read_too(command, log_file):
+def test_log_on_stdin_is_read(command, log_file):
     assert "5 added" in command("stats", "-", given=log_file.read_bytes()).stdout
     assert "5 added" in command("stats", "-", given=b"User: one\n\nUser: two").stdout.replace(
         "2 added", "5 added"
     )
 
 
-def test_a_log_is_never_written_over(command, log_file):
+def test_log_is_never_overwritten(command, log_file):
     before = log_file.read_bytes()
     result = command("compress", log_file, "--in-place", "--budget", "2k")
     assert result.exit_code == 2
@@ -122,7 +122,7 @@ def test_a_log_is_never_written_over(command, log_file):
     assert log_file.read_bytes() == before
 
 
-def test_no_limit_is_shown_if_none_is_known(command, session_file, tmp_path):
+def test_unknown_limit_is_not_shown(command, session_file, tmp_path):
     result = command("stats", session_file)
     assert "no limit is known" in result.stdout
     assert "none known (--budget or --model give one)" in result.stdout
@@ -143,27 +143,27 @@ def test_fail_over_without_a_limit_is_a_usage_error(command, session_file):
     assert "give --budget or --model" in result.stderr
 
 
-def test_the_exact_name_of_a_model_comes_first(command):
+def test_exact_model_name_comes_first(command):
     models = json.loads(command("models", "gpt-5", "--json").stdout)["models"]
     assert models[0]["model"] == "gpt-5"
     assert len(models) > 1
 
 
 @pytest.mark.parametrize("args", [["plan", "--budget", "4k"], ["show"], ["stats"]])
-def test_what_is_piped_keeps_to_columns(command, demo_file, monkeypatch, args):
+def test_piped_table_keeps_to_columns(command, demo_file, monkeypatch, args):
     monkeypatch.setenv("COLUMNS", "70")
     lines = command(args[0], demo_file, *args[1:]).stdout.splitlines()
     assert max(map(len, lines)) <= 70
 
 
-def test_what_is_piped_is_cut_by_nothing_else(command, tmp_path, monkeypatch):
+def test_piped_table_is_not_cut_without_columns(command, tmp_path, monkeypatch):
     monkeypatch.delenv("COLUMNS", raising=False)
     log = [{"role": "user", "content": "word " * 23 + "end."}]
     (tmp_path / "log.json").write_text(json.dumps(log))
     assert "end." in command("show", tmp_path / "log.json").stdout
 
 
-def test_a_plan_says_which_reason_protects_an_exchange(command, tmp_path):
+def test_plan_has_the_reason_that_protects_an_exchange(command, tmp_path):
     memory = MemoryManager(config=MemoryConfig(auto_compress=False))
     memory.add_system_message("s", "Be brief.")
     memory.add_user_message("s", "Look into it.")
