@@ -23,6 +23,9 @@ from memman.extents import MAX_DEPTH, MAX_ENTRY_BYTES, check_extent
 
 EntryType = Literal["message", "tool_call", "tool_result", "context", "summary"]
 """What an entry is."""
+JSON = Any
+"""Decoded JSON: a dict, list, string, number, boolean or None."""
+JSONObject = dict[str, Any]
 Role = Literal["system", "user", "assistant", "tool"]
 """Who said it. ContextBuilder and summaries have the role system."""
 Method = Literal["api", "client", "estimation"]

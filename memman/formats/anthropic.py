@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import msgspec
 
 from memman.display import shape_of
 from memman.entries import (
+    JSON,
     Entry,
     FilePart,
     ImagePart,
+    JSONObject,
     NewEntry,
     OpaquePart,
     Part,
@@ -77,7 +78,7 @@ class AnthropicFormat:
 
     # ------------------------------------------------------------ in
 
-    def detect(self, messages: Sequence[Any]) -> int:
+    def detect(self, messages: Sequence[JSON]) -> int:
         """Sure of blocks that only Anthropic has."""
         if not messages or not all(
             isinstance(item, dict)
@@ -106,7 +107,7 @@ class AnthropicFormat:
             return 4
         return 2 if any(item.get("type") == "message" for item in messages) else 1
 
-    def parse(self, messages: Sequence[Any]) -> list[NewEntry]:
+    def parse(self, messages: Sequence[JSON]) -> list[NewEntry]:
         """One entry for a message's text and other parts, one for each tool use and result."""
         names: dict[str, str] = {}
         return parse_each(messages, lambda message, label: _parse_message(message, label, names))
@@ -125,19 +126,19 @@ class AnthropicFormat:
         text, extras = delimited(turn)
         return Rendered((_of_user(text),), _MESSAGE_FRAMING, extras)
 
-    def join(self, left: dict[str, Any], right: dict[str, Any]) -> dict[str, Any] | None:
+    def join(self, left: JSONObject, right: JSONObject) -> JSONObject | None:
         """Neighbours of one role become one message: results first, as the provider wants them."""
         if left["role"] != right["role"]:
             return None
         joined = _listed(left["content"]) + _listed(right["content"])
         return {**beside(left, right), "content": joined}
 
-    def frame(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    def frame(self, messages: list[JSONObject]) -> list[JSONObject]:
         """A conversation begins and ends with the user: the newest models refuse a prefilled end."""
         return framed(messages, "assistant", _of_user)
 
 
-def _of_user(text: str) -> dict[str, Any]:
+def _of_user(text: str) -> JSONObject:
     return {"role": "user", "content": text}
 
 
@@ -173,8 +174,8 @@ def _render_assistant(turn: Turn) -> Rendered:
 
 
 def _assistant_content(
-    turn: Turn, uses: list[dict[str, Any]], kept: Kept, extras: list[str]
-) -> str | list[dict[str, Any]]:
+    turn: Turn, uses: list[JSONObject], kept: Kept, extras: list[str]
+) -> str | list[JSONObject]:
     """Text before the uses, or in the order in which they came."""
     if len(turn.entries) == 1:
         [entry] = turn.entries
@@ -190,8 +191,8 @@ def _assistant_content(
     return [block for blocks in found for block in blocks] + uses
 
 
-def _results_message(calls: Sequence[Call], extras: list[str]) -> dict[str, Any]:
-    message: dict[str, Any] = {
+def _results_message(calls: Sequence[Call], extras: list[str]) -> JSONObject:
+    message: JSONObject = {
         "role": "user",
         "content": [_wire_result(call, extras) for call in calls],
     }
@@ -201,7 +202,7 @@ def _results_message(calls: Sequence[Call], extras: list[str]) -> dict[str, Any]
     return message
 
 
-def _wire_use(call: Call, extras: list[str]) -> dict[str, Any]:
+def _wire_use(call: Call, extras: list[str]) -> JSONObject:
     entry = call.entry
     arguments = arguments_of(entry)
     if not isinstance(arguments, dict):
@@ -223,8 +224,8 @@ def _wire_id(call: Call) -> str:
     return f"{_BAD_NAME.sub('_', call.unique_id)[:40]}--{call.entry.seq}"
 
 
-def _wire_result(call: Call, extras: list[str]) -> dict[str, Any]:
-    base: dict[str, Any] = {"type": "tool_result", "tool_use_id": _wire_id(call)}
+def _wire_result(call: Call, extras: list[str]) -> JSONObject:
+    base: JSONObject = {"type": "tool_result", "tool_use_id": _wire_id(call)}
     result = call.result
     if result is None:
         extras.append(NO_RESULT)
@@ -242,7 +243,7 @@ def _wire_result(call: Call, extras: list[str]) -> dict[str, Any]:
     return beside(base, _other_keys(kept.block))
 
 
-def _other_keys(result: Mapping[str, Any]) -> dict[str, Any]:
+def _other_keys(result: Mapping[str, JSON]) -> JSONObject:
     """A result's other keys; that it is an error is the entry's to say, that it is none is kept."""
     kept = others(result, _OF_RESULT)
     if kept.get("is_error"):
@@ -250,7 +251,7 @@ def _other_keys(result: Mapping[str, Any]) -> dict[str, Any]:
     return kept
 
 
-def _blocks(entry: Entry, kept: Kept, extras: list[str]) -> list[dict[str, Any] | None]:
+def _blocks(entry: Entry, kept: Kept, extras: list[str]) -> list[JSONObject | None]:
     """The blocks of an entry's content, None for what is left out."""
     content = entry.content
     if isinstance(content, str):
@@ -258,11 +259,11 @@ def _blocks(entry: Entry, kept: Kept, extras: list[str]) -> list[dict[str, Any] 
     return wire_parts(content, kept, _wire_part, extras)
 
 
-def _listed(content: Any) -> list[dict[str, Any]]:
+def _listed(content: JSON) -> list[JSONObject]:
     return [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
 
 
-def _wire_part(part: Part) -> dict[str, Any] | None:
+def _wire_part(part: Part) -> JSONObject | None:
     """A part in this provider's words, or None for what it has none for."""
     match part:
         case TextPart(text):
@@ -282,7 +283,7 @@ def _wire_part(part: Part) -> dict[str, Any] | None:
     return None
 
 
-def _source(url: str | None, data: str | None, media_type: str) -> dict[str, Any] | None:
+def _source(url: str | None, data: str | None, media_type: str) -> JSONObject | None:
     """Where an image or document is; None where nobody but its provider could say."""
     inline = next((given for given in (url, data) if given and given.startswith("data:")), None)
     if inline is not None:
@@ -296,9 +297,9 @@ def _source(url: str | None, data: str | None, media_type: str) -> dict[str, Any
 # ---------------------------------------------------------------- parsing
 
 
-def _parse_message(message: Any, label: str, names: dict[str, str]) -> list[NewEntry]:
+def _parse_message(message: JSON, label: str, names: dict[str, str]) -> list[NewEntry]:
     """The drafts of one message; `label` stands for its id until whoever adds them makes one."""
-    role: Any = message.get("role") if isinstance(message, dict) else None
+    role: JSON = message.get("role") if isinstance(message, dict) else None
     if role not in ("user", "assistant", "system"):
         raise FormatError(
             f"this is not an Anthropic message ({shape_of(message)}): "
@@ -317,10 +318,10 @@ def _parse_message(message: Any, label: str, names: dict[str, str]) -> list[NewE
 
 
 def _parse_blocks(
-    role: Any, blocks: list[Any], envelope: dict[str, Any], label: str, names: dict[str, str]
+    role: JSON, blocks: list[JSON], envelope: JSONObject, label: str, names: dict[str, str]
 ) -> list[NewEntry]:
     tools: list[tuple[NewEntry, Kept]] = []
-    rest: list[Any] = []
+    rest: list[JSON] = []
     order = ""
     for block in blocks:
         kind = block["type"] if is_typed(block) else None
@@ -344,7 +345,7 @@ def _parse_blocks(
     return [keeping(new_entry, _NAME, kept) for new_entry, kept in found]
 
 
-def _parse_use(block: dict[str, Any], label: str, names: dict[str, str]) -> tuple[NewEntry, Kept]:
+def _parse_use(block: JSONObject, label: str, names: dict[str, str]) -> tuple[NewEntry, Kept]:
     call_id, name = block.get("id"), block.get("name")
     if not isinstance(call_id, str) or not isinstance(name, str):
         raise FormatError(f"a tool_use block needs an id and a name: {shape_of(block)}")
@@ -361,20 +362,18 @@ def _parse_use(block: dict[str, Any], label: str, names: dict[str, str]) -> tupl
     return new_entry, Kept(block=others(block, _OF_USE))
 
 
-def _encoded(arguments: Any) -> str:
+def _encoded(arguments: JSON) -> str:
     return bytes(encode_json(arguments, "the input of a tool_use")).decode() or "{}"
 
 
-def _parse_result(
-    block: dict[str, Any], label: str, names: dict[str, str]
-) -> tuple[NewEntry, Kept]:
+def _parse_result(block: JSONObject, label: str, names: dict[str, str]) -> tuple[NewEntry, Kept]:
     call_id, content = block.get("tool_use_id"), block.get("content")
     if not isinstance(call_id, str):
         raise FormatError(f"a tool_result needs a tool_use_id: {shape_of(block)}")
     if not isinstance(content, str | list | None):
         kind = type(content).__name__
         raise FormatError(f"a tool_result's content must be text or blocks, not {kind}")
-    more: dict[str, dict[str, Any]] = {}
+    more: dict[str, JSONObject] = {}
     blank = "" if content is not None else "null" if "content" in block else "absent"
     if isinstance(content, list):
         parts, more = read_parts(content, _NAME, _known_part, _wire_part)
@@ -390,7 +389,7 @@ def _parse_result(
     return new_entry, Kept(block=_other_keys(block), parts=more, blank=blank)
 
 
-def _known_part(block: dict[str, Any]) -> Part | None:
+def _known_part(block: JSONObject) -> Part | None:
     source = block.get("source")
     if block["type"] not in ("image", "document") or not isinstance(source, dict):
         return None

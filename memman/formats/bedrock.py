@@ -12,16 +12,17 @@ import re
 from base64 import b64decode
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
-from typing import Any
 
 import msgspec
 
 from memman.display import safe_repr, shape_of
 from memman.entries import (
+    JSON,
     Content,
     Entry,
     FilePart,
     ImagePart,
+    JSONObject,
     NewEntry,
     OpaquePart,
     Part,
@@ -109,7 +110,7 @@ class BedrockFormat:
 
     # ------------------------------------------------------------ in
 
-    def detect(self, messages: Sequence[Any]) -> int:
+    def detect(self, messages: Sequence[JSON]) -> int:
         """Sure of blocks that have a key instead of a type."""
         if not all(map(_is_message, messages)):
             return 0
@@ -117,7 +118,7 @@ class BedrockFormat:
         known = all("type" not in block and _BLOCKS & block.keys() for block in blocks)
         return 4 if blocks and known else 0
 
-    def parse(self, messages: Sequence[Any]) -> list[NewEntry]:
+    def parse(self, messages: Sequence[JSON]) -> list[NewEntry]:
         """One entry for a message's text and other parts, one for each tool use and result."""
         names: dict[str, str] = {}
         return parse_each(messages, lambda message, label: _parse_message(message, label, names))
@@ -136,19 +137,19 @@ class BedrockFormat:
         text, extras = delimited(turn)
         return Rendered((_of_user(text),), _MESSAGE_FRAMING, extras)
 
-    def join(self, left: dict[str, Any], right: dict[str, Any]) -> dict[str, Any] | None:
+    def join(self, left: JSONObject, right: JSONObject) -> JSONObject | None:
         """Neighbours of one role become one message: results first, as the provider wants them."""
         if left["role"] != right["role"]:
             return None
         return {**beside(left, right), "content": [*left["content"], *right["content"]]}
 
-    def frame(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    def frame(self, messages: list[JSONObject]) -> list[JSONObject]:
         """A conversation begins and ends with the user, and its documents have different names."""
         messages = _with_different_names(messages)
         return framed(messages, "assistant", _of_user)
 
 
-def _with_different_names(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _with_different_names(messages: list[JSONObject]) -> list[JSONObject]:
     """The messages with a number behind the name of each document that is named as an earlier one."""
     names = [name for message in messages for name in _document_names(message["content"])]
     if len(set(names)) == len(names):
@@ -160,7 +161,7 @@ def _with_different_names(messages: list[dict[str, Any]]) -> list[dict[str, Any]
     ]
 
 
-def _document_names(blocks: Sequence[dict[str, Any]]) -> Iterator[str]:
+def _document_names(blocks: Sequence[JSONObject]) -> Iterator[str]:
     """The names of documents, those in tool results too, in order."""
     for block in blocks:
         if "toolResult" in block:
@@ -169,7 +170,7 @@ def _document_names(blocks: Sequence[dict[str, Any]]) -> Iterator[str]:
             yield name
 
 
-def _document_name(block: dict[str, Any]) -> str | None:
+def _document_name(block: JSONObject) -> str | None:
     document = block.get("document")
     name = document.get("name") if isinstance(document, dict) else None
     return name if isinstance(name, str) else None
@@ -183,7 +184,7 @@ class _Renamer:
         self._seen: set[str] = set()
         self._numbers: dict[str, Iterator[int]] = {}
 
-    def renamed(self, block: dict[str, Any]) -> dict[str, Any]:
+    def renamed(self, block: JSONObject) -> JSONObject:
         """The block with names that no block before it has."""
         if "toolResult" in block:
             result = block["toolResult"]
@@ -205,7 +206,7 @@ class _Renamer:
         return found
 
 
-def sdk_messages(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def sdk_messages(messages: Sequence[Mapping[str, JSON]]) -> list[JSONObject]:
     """Rendered messages as boto3 takes them: bytes where this format has base64.
 
     The arguments of calls and the JSON of results stay as they are. Raises `FormatError` for what
@@ -214,7 +215,7 @@ def sdk_messages(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return [{**message, "content": _with_bytes(message["content"])} for message in messages]
 
 
-def _with_bytes(value: Any) -> Any:
+def _with_bytes(value: JSON) -> JSON:
     if isinstance(value, list):
         return [_with_bytes(item) for item in value]
     if not isinstance(value, dict):
@@ -238,18 +239,18 @@ def _decoded(data: str) -> bytes:
         ) from None
 
 
-def _is_message(message: Any) -> bool:
+def _is_message(message: JSON) -> bool:
     if not isinstance(message, dict) or message.get("role") not in ("user", "assistant", "system"):
         return False
     content = message.get("content")
     return isinstance(content, list) and all(isinstance(block, dict) for block in content)
 
 
-def _message(role: str, content: list[dict[str, Any]]) -> dict[str, Any]:
+def _message(role: str, content: list[JSONObject]) -> JSONObject:
     return {"role": role, "content": content}
 
 
-def _of_user(text: str) -> dict[str, Any]:
+def _of_user(text: str) -> JSONObject:
     return _message("user", [{"text": text}])
 
 
@@ -294,20 +295,20 @@ def _render_assistant(turn: Turn) -> Rendered:
 
 
 def _wire(
-    content: Content, kept: Kept, extras: list[str], wire: Any = None
-) -> list[dict[str, Any] | None]:
+    content: Content, kept: Kept, extras: list[str], wire: JSON = None
+) -> list[JSONObject | None]:
     """The blocks of a content, None for what is left out."""
     if isinstance(content, str):
         return [{"text": content} if content.strip() else None]
     return wire_parts(content, kept, wire or _wire_part, extras)
 
 
-def _wire_spoken(part: Part) -> dict[str, Any] | None:
+def _wire_spoken(part: Part) -> JSONObject | None:
     """A part of the assistant's: only a user shows images and documents."""
     return None if isinstance(part, ImagePart | FilePart) else _wire_part(part)
 
 
-def _wire_part(part: Part) -> dict[str, Any] | None:
+def _wire_part(part: Part) -> JSONObject | None:
     """A part in this provider's words, or None for what it has none for."""
     match part:
         case TextPart(text):
@@ -334,7 +335,7 @@ def _title(name: str | None) -> str:
     return _SPACES.sub(" ", _BAD_TITLE.sub("-", name or ""))[:200].strip() or "document"
 
 
-def _wire_use(call: Call, extras: list[str]) -> dict[str, Any]:
+def _wire_use(call: Call, extras: list[str]) -> JSONObject:
     entry = call.entry
     kept = kept_of(entry, _NAME)
     arguments = arguments_of(entry)
@@ -353,8 +354,8 @@ def _wire_id(call: Call) -> str:
     return f"{_BAD_ID.sub('_', call.unique_id)[:40]}--{call.entry.seq}"
 
 
-def _wire_result(call: Call, extras: list[str]) -> dict[str, Any]:
-    base: dict[str, Any] = {"toolUseId": _wire_id(call)}
+def _wire_result(call: Call, extras: list[str]) -> JSONObject:
+    base: JSONObject = {"toolUseId": _wire_id(call)}
     result = call.result
     if result is None:
         extras.append(NO_RESULT)
@@ -368,7 +369,7 @@ def _wire_result(call: Call, extras: list[str]) -> dict[str, Any]:
     return beside({"toolResult": beside(base, kept.body)}, kept.block)
 
 
-def _result_content(result: Entry, kept: Kept, extras: list[str]) -> list[dict[str, Any]]:
+def _result_content(result: Entry, kept: Kept, extras: list[str]) -> list[JSONObject]:
     if kept.style.startswith("json"):
         found = arguments_of(result)
         if isinstance(found, dict):
@@ -383,16 +384,16 @@ def _result_content(result: Entry, kept: Kept, extras: list[str]) -> list[dict[s
 # ---------------------------------------------------------------- parsing
 
 
-def _parse_message(message: Any, label: str, names: dict[str, str]) -> list[NewEntry]:
+def _parse_message(message: JSON, label: str, names: dict[str, str]) -> list[NewEntry]:
     """The drafts of one message; `label` stands for its id until whoever adds them makes one."""
     if not _is_message(message):
         raise FormatError(
             f"this is not a Converse message ({shape_of(message)}): it needs a 'role' of user or "
             "assistant and a list of blocks as 'content'"
         )
-    role: Any = message["role"]
+    role: JSON = message["role"]
     tools: list[tuple[NewEntry, Kept]] = []
-    rest: list[dict[str, Any]] = []
+    rest: list[JSONObject] = []
     order = ""
     for block in message["content"]:
         block = _sound_block(block)
@@ -415,7 +416,7 @@ def _parse_message(message: Any, label: str, names: dict[str, str]) -> list[NewE
     return [keeping(new_entry, _NAME, kept) for new_entry, kept in found]
 
 
-def _parse_use(block: dict[str, Any], label: str, names: dict[str, str]) -> tuple[NewEntry, Kept]:
+def _parse_use(block: JSONObject, label: str, names: dict[str, str]) -> tuple[NewEntry, Kept]:
     body = block["toolUse"]
     call_id = body.get("toolUseId") if isinstance(body, dict) else None
     name = body.get("name") if isinstance(body, dict) else None
@@ -434,13 +435,11 @@ def _parse_use(block: dict[str, Any], label: str, names: dict[str, str]) -> tupl
     return new_entry, Kept(block=others(block, frozenset(("toolUse",))), body=others(body, _OF_USE))
 
 
-def _encoded(value: Any, what: str) -> str:
+def _encoded(value: JSON, what: str) -> str:
     return bytes(encode_json(value, what)).decode() or "{}"
 
 
-def _parse_result(
-    block: dict[str, Any], label: str, names: dict[str, str]
-) -> tuple[NewEntry, Kept]:
+def _parse_result(block: JSONObject, label: str, names: dict[str, str]) -> tuple[NewEntry, Kept]:
     body = block["toolResult"]
     call_id = body.get("toolUseId") if isinstance(body, dict) else None
     if not isinstance(call_id, str):
@@ -450,7 +449,7 @@ def _parse_result(
         raise FormatError(f"a toolResult's content must be a list of blocks, not {shape_of(given)}")
     style = ""
     content: Content
-    more: dict[str, dict[str, Any]] = {}
+    more: dict[str, JSONObject] = {}
     if len(given) == 1 and list(given[0]) == ["json"]:
         content, style = _encoded(given[0]["json"], "the json of a toolResult"), "json"
     else:
@@ -475,7 +474,7 @@ def _parse_result(
     )
 
 
-def _sound_block(block: dict[str, Any]) -> dict[str, Any]:
+def _sound_block(block: JSONObject) -> JSONObject:
     """The block, without members that are null; a document with a name that is refused gets one that is
     taken.
     """
@@ -495,7 +494,7 @@ def _sound_block(block: dict[str, Any]) -> dict[str, Any]:
     return {**block, "document": {**document, "name": _title(name)}}
 
 
-def _known_part(block: dict[str, Any]) -> Part | None:
+def _known_part(block: JSONObject) -> Part | None:
     if "text" in block:
         if not isinstance(block["text"], str):
             raise FormatError(

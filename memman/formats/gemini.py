@@ -9,16 +9,17 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any
 
 import msgspec
 
 from memman.display import shape_of
 from memman.entries import (
+    JSON,
     Content,
     Entry,
     FilePart,
     ImagePart,
+    JSONObject,
     NewEntry,
     OpaquePart,
     Part,
@@ -103,14 +104,14 @@ class GeminiFormat:
 
     # ------------------------------------------------------------ in
 
-    def detect(self, messages: Sequence[Any]) -> int:
+    def detect(self, messages: Sequence[JSON]) -> int:
         """Sure of contents with parts: no other format has them."""
         if not messages or not all(map(_is_content, messages)):
             return 0
         parts = [part for message in messages for part in message["parts"]]
         return 4 if all(not part or _KNOWN & part.keys() for part in parts) else 0
 
-    def parse(self, messages: Sequence[Any]) -> list[NewEntry]:
+    def parse(self, messages: Sequence[JSON]) -> list[NewEntry]:
         """One entry for a content's text and other parts, one for each call and response."""
         names: dict[str, str] = {}
         return parse_each(messages, lambda message, label: _parse_content(message, label, names))
@@ -129,38 +130,38 @@ class GeminiFormat:
         text, extras = delimited(turn)
         return Rendered((_of_user(text),), _MESSAGE_FRAMING, extras)
 
-    def join(self, left: dict[str, Any], right: dict[str, Any]) -> dict[str, Any] | None:
+    def join(self, left: JSONObject, right: JSONObject) -> JSONObject | None:
         """Neighbours of one role become one content; responses to calls stand alone."""
         if _role(left) != _role(right) or _has_response(left) or _has_response(right):
             return None
         return {**beside(left, right), "parts": [*left["parts"], *right["parts"]]}
 
-    def frame(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    def frame(self, messages: list[JSONObject]) -> list[JSONObject]:
         """A conversation begins and ends with the user."""
         return framed(messages, "model", _of_user)
 
 
-def _is_content(message: Any) -> bool:
+def _is_content(message: JSON) -> bool:
     if not isinstance(message, dict) or message.get("role", "user") not in (*_ROLES, None):
         return False
     parts = message.get("parts")
     return isinstance(parts, list) and all(isinstance(part, dict) for part in parts)
 
 
-def _role(message: dict[str, Any]) -> str:
+def _role(message: JSONObject) -> str:
     return message.get("role") or "user"
 
 
-def _has_response(message: dict[str, Any]) -> bool:
+def _has_response(message: JSONObject) -> bool:
     responses = ("functionResponse", "function_response")
     return any(key in part for part in message["parts"] for key in responses)
 
 
-def _content(role: str, parts: list[dict[str, Any]]) -> dict[str, Any]:
+def _content(role: str, parts: list[JSONObject]) -> JSONObject:
     return {"role": role, "parts": parts}
 
 
-def _as_users(parts: list[dict[str, Any]], *kept: Kept) -> dict[str, Any]:
+def _as_users(parts: list[JSONObject], *kept: Kept) -> JSONObject:
     """A content of the user's with what was kept beside it; one without a role is the user's too."""
     message = _content("user", parts)
     for each in kept:
@@ -173,7 +174,7 @@ def _as_users(parts: list[dict[str, Any]], *kept: Kept) -> dict[str, Any]:
     return message
 
 
-def _of_user(text: str) -> dict[str, Any]:
+def _of_user(text: str) -> JSONObject:
     return _content("user", [{"text": text}])
 
 
@@ -217,10 +218,10 @@ def _render_model(turn: Turn) -> Rendered:
     return Rendered((message, *results), framing, tuple(extras))
 
 
-def _wire(content: Content, kept: Kept, extras: list[str]) -> list[dict[str, Any] | None]:
+def _wire(content: Content, kept: Kept, extras: list[str]) -> list[JSONObject | None]:
     """The parts of a content, None for what is left out."""
     if isinstance(content, str):
-        sent: list[dict[str, Any] | None] = [{"text": content} if content else None]
+        sent: list[JSONObject | None] = [{"text": content} if content else None]
     else:
         sent = wire_parts(content, kept, _wire_part, extras)
     if not kept.spelled:
@@ -230,7 +231,7 @@ def _wire(content: Content, kept: Kept, extras: list[str]) -> list[dict[str, Any
     ]
 
 
-def _wire_part(part: Part) -> dict[str, Any] | None:
+def _wire_part(part: Part) -> JSONObject | None:
     """A part in this provider's words, or None for what it has none for."""
     match part:
         case TextPart(text):
@@ -251,14 +252,14 @@ def _wire_part(part: Part) -> dict[str, Any] | None:
     return None
 
 
-def _wire_call(call: Call, extras: list[str]) -> dict[str, Any]:
+def _wire_call(call: Call, extras: list[str]) -> JSONObject:
     entry = call.entry
     kept = kept_of(entry, _NAME)
     arguments = arguments_of(entry)
     if not isinstance(arguments, dict):
         arguments = {_ODD_ARGUMENTS: entry.text} if entry.text else {}
         extras += [_ODD_ARGUMENTS] if arguments else []
-    body: dict[str, Any] = {"name": _wire_name(entry.name), "args": arguments}
+    body: JSONObject = {"name": _wire_name(entry.name), "args": arguments}
     if kept.blank == "absent" and not arguments:
         del body["args"]
     if entry.call_id is not None:
@@ -266,7 +267,7 @@ def _wire_call(call: Call, extras: list[str]) -> dict[str, Any]:
     return beside({"functionCall": beside(body, kept.body)}, kept.block)
 
 
-def _as_spelled(given: dict[str, Any], spelling: Mapping[str, str | None] | None) -> dict[str, Any]:
+def _as_spelled(given: JSONObject, spelling: Mapping[str, str | None] | None) -> JSONObject:
     """A part with its keys spelled as they came."""
     found = dict(given) if spelling else given
     for path, name in (spelling or {}).items():
@@ -278,7 +279,7 @@ def _as_spelled(given: dict[str, Any], spelling: Mapping[str, str | None] | None
     return found
 
 
-def _respelled(given: dict[str, Any], key: str, name: str | None) -> dict[str, Any]:
+def _respelled(given: JSONObject, key: str, name: str | None) -> JSONObject:
     if name is None:
         return {**given, key: None} if key not in given else given
     if name == _URL_SAFE and isinstance(given.get(key), str):
@@ -295,18 +296,18 @@ def _wire_name(name: str | None) -> str:
     return (found if found[0].isalpha() or found[0] == "_" else f"_{found}")[:64]
 
 
-def _responses(calls: Sequence[Call], extras: list[str]) -> list[dict[str, Any]]:
+def _responses(calls: Sequence[Call], extras: list[str]) -> list[JSONObject]:
     """All responses, as many as there were calls, then what they have besides texts."""
-    beyond: list[dict[str, Any]] = []
+    beyond: list[JSONObject] = []
     parts = [_wire_response(call, beyond, extras) for call in calls]
     kept = [kept_of(call.result, _NAME) for call in calls if call.result is not None]
     content = _as_users(parts, *kept)
     return [content, _content("user", beyond)] if beyond else [content]
 
 
-def _wire_response(call: Call, beyond: list[dict[str, Any]], extras: list[str]) -> dict[str, Any]:
+def _wire_response(call: Call, beyond: list[JSONObject], extras: list[str]) -> JSONObject:
     result = call.result
-    body: dict[str, Any] = {"name": _wire_name(call.entry.name)}
+    body: JSONObject = {"name": _wire_name(call.entry.name)}
     extras.append(body["name"])  # sent once more beside the call's own, and in no entry's count
     if call.entry.call_id is not None:
         body["id"] = call.wire_id
@@ -326,7 +327,7 @@ def _wire_response(call: Call, beyond: list[dict[str, Any]], extras: list[str]) 
     return _as_spelled(found, kept.spelled.get(""))
 
 
-def _response_of(result: Entry, kept: Kept) -> dict[str, Any]:
+def _response_of(result: Entry, kept: Kept) -> JSONObject:
     """The response's object: its text under the key that is documented for it."""
     if kept.style == "object":
         found = arguments_of(result)
@@ -339,7 +340,7 @@ def _response_of(result: Entry, kept: Kept) -> dict[str, Any]:
 # ---------------------------------------------------------------- parsing
 
 
-def _parse_content(message: Any, label: str, names: dict[str, str]) -> list[NewEntry]:
+def _parse_content(message: JSON, label: str, names: dict[str, str]) -> list[NewEntry]:
     """The drafts of one content; `label` stands for its id until whoever adds them makes one."""
     if isinstance(message, dict) and message.get("parts", ()) is None:
         message = {**message, "parts": []}
@@ -349,7 +350,7 @@ def _parse_content(message: Any, label: str, names: dict[str, str]) -> list[NewE
             "and a list of 'parts'"
         )
     tools: list[tuple[NewEntry, Kept]] = []
-    rest: list[dict[str, Any]] = []
+    rest: list[JSONObject] = []
     spelled: dict[str, _Spelling] = {}
     order = ""
     for part, spelling in map(_normal, message["parts"]):
@@ -369,7 +370,7 @@ def _parse_content(message: Any, label: str, names: dict[str, str]) -> list[NewE
                 spelled[str(len(rest))] = spelling
             rest.append(part)
             order += "t"
-    role: Any = {"model": "assistant", "system": "system"}.get(_role(message), "user")
+    role: JSON = {"model": "assistant", "system": "system"}.get(_role(message), "user")
     content, more = read_keyed(rest, _NAME, _known_part, _wire_part) if rest else ("", {})
     own = NewEntry(type="message", role=role, content=content, message_id=label if tools else None)
     texts = [(own, Kept(parts=more, spelled=spelled))] if content or not tools else []
@@ -384,7 +385,7 @@ def _parse_content(message: Any, label: str, names: dict[str, str]) -> list[NewE
     return [keeping(new_entry, _NAME, kept) for new_entry, kept in found]
 
 
-def _normal(part: dict[str, Any]) -> tuple[dict[str, Any], _Spelling]:
+def _normal(part: JSONObject) -> tuple[JSONObject, _Spelling]:
     """A part with the keys of the wire and without nulls, and what was spelled in another way.
 
     Google takes either spelling of a key, and base64 in either alphabet.
@@ -404,7 +405,7 @@ def _normal(part: dict[str, Any]) -> tuple[dict[str, Any], _Spelling]:
     return found, spelled | outer
 
 
-def _renamed(given: dict[str, Any], prefix: str, spelled: _Spelling) -> dict[str, Any]:
+def _renamed(given: JSONObject, prefix: str, spelled: _Spelling) -> JSONObject:
     found = {}
     for key, value in given.items():
         name = _SNAKE.get(key, key)
@@ -425,7 +426,7 @@ def _spelling(kept: Kept, where: str, spelling: _Spelling) -> Kept:
 
 
 def _parse_call(
-    part: dict[str, Any], label: str, names: dict[str, str], first: bool
+    part: JSONObject, label: str, names: dict[str, str], first: bool
 ) -> tuple[NewEntry, Kept]:
     body = part["functionCall"]
     call_id, name = _named(body, "functionCall")
@@ -452,7 +453,7 @@ def _parse_call(
     )
 
 
-def _named(body: Any, kind: str) -> tuple[str | None, str | None]:
+def _named(body: JSON, kind: str) -> tuple[str | None, str | None]:
     """The id and the name of a call or response; either may be absent."""
     if not isinstance(body, dict):
         raise FormatError(f"a {kind} must be an object, not {shape_of(body)}")
@@ -463,19 +464,17 @@ def _named(body: Any, kind: str) -> tuple[str | None, str | None]:
     return call_id, name
 
 
-def _encoded(value: Any, what: str) -> str:
+def _encoded(value: JSON, what: str) -> str:
     return bytes(encode_json(value, what)).decode() or "{}"
 
 
-def _parse_response(
-    part: dict[str, Any], label: str, names: dict[str, str]
-) -> tuple[NewEntry, Kept]:
+def _parse_response(part: JSONObject, label: str, names: dict[str, str]) -> tuple[NewEntry, Kept]:
     body = part["functionResponse"]
     call_id, name = _named(body, "functionResponse")
     response = body.get("response", {})
     text, style, is_error = _said(response)
     parts: Content = ()
-    more: dict[str, dict[str, Any]] = {}
+    more: dict[str, JSONObject] = {}
     spelled: dict[str, _Spelling] = {}
     nested = body.get("parts")
     if nested is not None:
@@ -504,7 +503,7 @@ def _parse_response(
     )
 
 
-def _said(response: Any) -> tuple[str, str, bool]:
+def _said(response: JSON) -> tuple[str, str, bool]:
     """The text of a response, the style in which it is spelled, and whether it is an error."""
     if not isinstance(response, Mapping):
         raise FormatError(
@@ -517,7 +516,7 @@ def _said(response: Any) -> tuple[str, str, bool]:
     return _encoded(response, "the response of a functionResponse"), "object", False
 
 
-def _known_part(part: dict[str, Any]) -> Part | None:
+def _known_part(part: JSONObject) -> Part | None:
     if "text" in part:
         if not isinstance(part["text"], str):
             raise FormatError(f"the text of a part must be a string, not {shape_of(part['text'])}")

@@ -8,16 +8,17 @@ marked note of the user's. Framing is that of OpenAI chat.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import msgspec
 
 from memman.display import safe_repr, shape_of
 from memman.entries import (
+    JSON,
     Content,
     Entry,
     FilePart,
     ImagePart,
+    JSONObject,
     NewEntry,
     OpaquePart,
     Part,
@@ -90,11 +91,11 @@ class LangChainFormat:
 
     # ------------------------------------------------------------ in
 
-    def detect(self, messages: Sequence[Any]) -> int:
+    def detect(self, messages: Sequence[JSON]) -> int:
         """Sure of either form: nobody else's messages look like these."""
         return 6 if messages and all(_read(message) is not None for message in messages) else 0
 
-    def parse(self, messages: Sequence[Any]) -> list[NewEntry]:
+    def parse(self, messages: Sequence[JSON]) -> list[NewEntry]:
         """One entry for a message's text and one for each call; what was removed is not there."""
         names: dict[str, str] = {}
         gone = _removed(messages)
@@ -116,11 +117,11 @@ class LangChainFormat:
         text, extras = delimited(turn)
         return Rendered((_message("human", {"content": text}),), MESSAGE_FRAMING, extras)
 
-    def join(self, left: dict[str, Any], right: dict[str, Any]) -> dict[str, Any] | None:
+    def join(self, left: JSONObject, right: JSONObject) -> JSONObject | None:
         """Never: neighbours of one type are legal here."""
         return None
 
-    def frame(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    def frame(self, messages: list[JSONObject]) -> list[JSONObject]:
         """System messages behind any other become notes."""
         types = [_type_of(message) for message in messages]
         head = next((n for n, kind in enumerate(types) if kind != "system"), len(types))
@@ -133,7 +134,7 @@ class LangChainFormat:
         return [*messages[:head], *late]
 
 
-def _read(message: Any) -> tuple[str, dict[str, Any], bool] | None:
+def _read(message: JSON) -> tuple[str, JSONObject, bool] | None:
     """(type, data, whether it has the constructor form) of what is a message, else None."""
     if not isinstance(message, dict):
         return None
@@ -149,12 +150,12 @@ def _read(message: Any) -> tuple[str, dict[str, Any], bool] | None:
     return kind, data, "kwargs" in message
 
 
-def _type_of(message: dict[str, Any]) -> str:
+def _type_of(message: JSONObject) -> str:
     found = _read(message)
     return found[0] if found else ""
 
 
-def _removed(messages: Sequence[Any]) -> set[int]:
+def _removed(messages: Sequence[JSON]) -> set[int]:
     """The indexes of the messages that are removed by others, and of those others."""
     gone: set[int] = set()
     for index, message in enumerate(messages):
@@ -170,7 +171,7 @@ def _removed(messages: Sequence[Any]) -> set[int]:
     return gone
 
 
-def _id_of(message: Any) -> Any:
+def _id_of(message: JSON) -> JSON:
     found = _read(message)
     return found[1].get("id") if found else None
 
@@ -178,7 +179,7 @@ def _id_of(message: Any) -> Any:
 # ---------------------------------------------------------------- rendering
 
 
-def _message(kind: str, data: dict[str, Any], kept: Kept | None = None) -> dict[str, Any]:
+def _message(kind: str, data: JSONObject, kept: Kept | None = None) -> JSONObject:
     """A message in the form in which it came, where that is one of its kind."""
     if data.get("type", kind) != kind:
         data = {key: value for key, value in data.items() if key != "type"}
@@ -191,13 +192,14 @@ def _message(kind: str, data: dict[str, Any], kept: Kept | None = None) -> dict[
     return {"type": kind, "data": data}
 
 
-def _note(message: dict[str, Any]) -> dict[str, Any]:
-    content = message.get("data", message.get("kwargs", {}))["content"]
+def _note(message: JSONObject) -> JSONObject:
+    data: JSON = message["data"] if "data" in message else message["kwargs"]
+    content = data["content"]
     text = content if isinstance(content, str) else "\n".join(map(_text_of, content))
     return _message("human", {"content": SYSTEM_NOTE + text})
 
 
-def _text_of(block: Any) -> str:
+def _text_of(block: JSON) -> str:
     return block if isinstance(block, str) else str(block.get("text", ""))
 
 
@@ -218,7 +220,7 @@ def _render_assistant(turn: Turn) -> Rendered:
     extras: list[str] = []
     first = texts[0] if texts else calls[0].entry
     kept = kept_of(first, _NAME)
-    data: dict[str, Any] = {"content": _said(texts, calls, kept, extras)}
+    data: JSONObject = {"content": _said(texts, calls, kept, extras)}
     sound = [call for call in calls if kept_of(call.entry, _NAME).style != "invalid"]
     odd = [call for call in calls if kept_of(call.entry, _NAME).style == "invalid"]
     if sound or kept.blank == "listed":
@@ -245,14 +247,14 @@ def _kind(kept: Kept, calls: Sequence[Call]) -> str:
     return kept.style if chat or kept.style == "AIMessageChunk" else "ai"
 
 
-def _role_of(kind: str, data: Mapping[str, Any]) -> str:
+def _role_of(kind: str, data: Mapping[str, JSON]) -> str:
     """Who says a message of this type; a chat message names its role."""
     return _ROLES.get(kind) or _CHAT_ROLES.get(str(data.get("role", "")).lower(), "user")
 
 
-def _said(texts: Sequence[Entry], calls: Sequence[Call], kept: Kept, extras: list[str]) -> Any:
+def _said(texts: Sequence[Entry], calls: Sequence[Call], kept: Kept, extras: list[str]) -> JSON:
     """The content; with the calls' own blocks in it where the provider has them there too."""
-    blocks: list[dict[str, Any] | None] = []
+    blocks: list[JSONObject | None] = []
     uses = [block for call in calls if (block := _call_block(call)) is not None]
     if not uses:
         if not texts:
@@ -270,17 +272,17 @@ def _said(texts: Sequence[Entry], calls: Sequence[Call], kept: Kept, extras: lis
     return interleaved(kept.order, blocks, [use for use in uses if use])
 
 
-def _call_block(call: Call) -> dict[str, Any] | None:
+def _call_block(call: Call) -> JSONObject | None:
     kept = kept_of(call.entry, _NAME)
     keys = _CALL_BLOCKS.get(kept.style)
     if keys is None:
         return None
-    given: Any = call.entry.text if kept.style == "function_call" else arguments_of(call.entry)
+    given: JSON = call.entry.text if kept.style == "function_call" else arguments_of(call.entry)
     base = {"type": kept.style, "name": call.entry.name, keys[0]: call.unique_id, keys[1]: given}
     return beside(base, kept.body)
 
 
-def _wire_call(call: Call, extras: list[str]) -> dict[str, Any]:
+def _wire_call(call: Call, extras: list[str]) -> JSONObject:
     entry = call.entry
     arguments = arguments_of(entry)
     if not isinstance(arguments, dict):
@@ -290,7 +292,7 @@ def _wire_call(call: Call, extras: list[str]) -> dict[str, Any]:
     return {**base, "type": "tool_call"}
 
 
-def _wire_invalid(call: Call) -> dict[str, Any]:
+def _wire_invalid(call: Call) -> JSONObject:
     entry = call.entry
     kept = kept_of(entry, _NAME)
     call_id = call.unique_id if _is_answered(call) else None
@@ -298,8 +300,8 @@ def _wire_invalid(call: Call) -> dict[str, Any]:
     return beside({**base, "type": "invalid_tool_call"}, kept.body)
 
 
-def _wire_result(call: Call, extras: list[str]) -> dict[str, Any]:
-    data: dict[str, Any] = {"content": NO_RESULT, "tool_call_id": call.unique_id}
+def _wire_result(call: Call, extras: list[str]) -> JSONObject:
+    data: JSONObject = {"content": NO_RESULT, "tool_call_id": call.unique_id}
     result = call.result
     if result is None:
         name = call.entry.name or "tool"
@@ -315,20 +317,20 @@ def _wire_result(call: Call, extras: list[str]) -> dict[str, Any]:
     return _message(kind, beside(data, kept.message), kept)
 
 
-def _wire_content(content: Content, kept: Kept, extras: list[str]) -> Any:
+def _wire_content(content: Content, kept: Kept, extras: list[str]) -> JSON:
     if isinstance(content, str):
         return content
     return [block for block in _wire_blocks(content, kept, extras) if block] or ""
 
 
-def _wire_blocks(content: tuple[Part, ...], kept: Kept, extras: list[str]) -> list[Any]:
+def _wire_blocks(content: tuple[Part, ...], kept: Kept, extras: list[str]) -> list[JSON]:
     return [
         None if block is None else _respelled(block)
         for block in wire_parts(content, kept, _wire_part, extras)
     ]
 
 
-def _respelled(block: dict[str, Any]) -> Any:
+def _respelled(block: JSONObject) -> JSON:
     """A block as it came: a text without its block, or an image in LangChain's own words."""
     spelled = block.pop(_SPELLED, None)
     if spelled == "str":
@@ -341,7 +343,7 @@ def _respelled(block: dict[str, Any]) -> Any:
     return {**block, "type": "image", **image}
 
 
-def _wire_part(part: Part) -> dict[str, Any] | None:
+def _wire_part(part: Part) -> JSONObject | None:
     """A part in LangChain's words, or None for what it has none for."""
     match part:
         case TextPart(text):
@@ -363,7 +365,7 @@ def _wire_part(part: Part) -> dict[str, Any] | None:
 # ---------------------------------------------------------------- parsing
 
 
-def _parse_message(message: Any, label: str, names: dict[str, str]) -> list[NewEntry]:
+def _parse_message(message: JSON, label: str, names: dict[str, str]) -> list[NewEntry]:
     """The drafts of one message; `label` stands for its id until whoever adds them makes one."""
     found = _read(message)
     if found is None:
@@ -381,12 +383,12 @@ def _parse_message(message: Any, label: str, names: dict[str, str]) -> list[NewE
         return _parse_assistant(data, head, style, label, names)
     content, parts = _parse_content(data.get("content"))
     kept = Kept(message=others(data, _OF_SAID), block=head, parts=parts, style=style)
-    own: Any = role
+    own: JSON = role
     return [keeping(NewEntry(type="message", role=own, content=content), _NAME, kept)]
 
 
 def _parse_assistant(
-    data: dict[str, Any], head: dict[str, Any], style: str, label: str, names: dict[str, str]
+    data: JSONObject, head: JSONObject, style: str, label: str, names: dict[str, str]
 ) -> list[NewEntry]:
     calls = _listed(data, "tool_calls")
     invalid = _listed(data, "invalid_tool_calls")
@@ -420,7 +422,7 @@ def _parse_assistant(
     return [keeping(new_entry, _NAME, each) for new_entry, each in found]
 
 
-def _listed(data: dict[str, Any], key: str) -> list[dict[str, Any]]:
+def _listed(data: JSONObject, key: str) -> list[JSONObject]:
     calls = data.get(key) or []
     if not isinstance(calls, list) or not all(isinstance(call, dict) for call in calls):
         raise FormatError(f"'{key}' must be a list of calls, not {shape_of(calls)}")
@@ -430,7 +432,7 @@ def _listed(data: dict[str, Any], key: str) -> list[dict[str, Any]]:
     return calls
 
 
-def _is_call_block(block: Any, told: Mapping[str | None, Any]) -> bool:
+def _is_call_block(block: JSON, told: Mapping[str | None, JSON]) -> bool:
     """Whether a block of the content is one of the calls that stand beside it too."""
     if not is_typed(block) or block["type"] not in _CALL_BLOCKS:
         return False
@@ -438,7 +440,7 @@ def _is_call_block(block: Any, told: Mapping[str | None, Any]) -> bool:
     return isinstance(call_id, str) and call_id in told
 
 
-def _apart(content: Any, told: Mapping[Any, Any]) -> tuple[dict[Any, dict[str, Any]], str]:
+def _apart(content: JSON, told: Mapping[JSON, JSON]) -> tuple[dict[JSON, JSONObject], str]:
     """The calls' own blocks by call id, and how texts and calls alternate."""
     if not isinstance(content, list):
         return {}, ""
@@ -452,7 +454,7 @@ def _apart(content: Any, told: Mapping[Any, Any]) -> tuple[dict[Any, dict[str, A
 
 
 def _parse_call(
-    call: dict[str, Any], block: dict[str, Any] | None, label: str, names: dict[str, str]
+    call: JSONObject, block: JSONObject | None, label: str, names: dict[str, str]
 ) -> tuple[NewEntry, Kept]:
     name, call_id = call.get("name"), call.get("id")
     if not isinstance(name, str) or not isinstance(call_id, str | None):
@@ -474,9 +476,7 @@ def _parse_call(
     return new_entry, Kept(body=others(block, keys), style=block["type"])
 
 
-def _parse_invalid(
-    call: dict[str, Any], label: str, names: dict[str, str]
-) -> tuple[NewEntry, Kept]:
+def _parse_invalid(call: JSONObject, label: str, names: dict[str, str]) -> tuple[NewEntry, Kept]:
     name, call_id, given = call.get("name"), call.get("id"), call.get("args")
     if not isinstance(name, str | None) or not isinstance(call_id, str | None):
         raise FormatError(f"an invalid tool call needs a name and an id: {shape_of(call)}")
@@ -492,21 +492,21 @@ def _parse_invalid(
     return new_entry, Kept(body=others(call, _OF_CALL), style="invalid")
 
 
-def _legacy(data: dict[str, Any]) -> Any:
+def _legacy(data: JSONObject) -> JSON:
     """The call of a model from before there were tool calls."""
     more = data.get("additional_kwargs")
     call = more.get("function_call") if isinstance(more, dict) else None
     return call if isinstance(call, dict) and isinstance(call.get("name"), str) else None
 
 
-def _parse_legacy(call: dict[str, Any], label: str) -> tuple[NewEntry, Kept]:
+def _parse_legacy(call: JSONObject, label: str) -> tuple[NewEntry, Kept]:
     new_entry = NewEntry(type="tool_call", role="assistant", content=str(call.get("arguments") or ""),
                   name=call["name"], message_id=label)  # fmt: skip
     return new_entry, Kept()
 
 
 def _parse_result(
-    data: dict[str, Any], head: dict[str, Any], style: str, names: dict[str, str]
+    data: JSONObject, head: JSONObject, style: str, names: dict[str, str]
 ) -> NewEntry:
     call_id = data.get("tool_call_id")
     if not isinstance(call_id, str | None):
@@ -530,7 +530,7 @@ def _parse_result(
     )
 
 
-def _parse_content(content: Any) -> tuple[Content, dict[str, dict[str, Any]]]:
+def _parse_content(content: JSON) -> tuple[Content, dict[str, JSONObject]]:
     """A content, and the other keys of its parts."""
     if content is None or isinstance(content, str):
         return content or "", {}
@@ -541,7 +541,7 @@ def _parse_content(content: Any) -> tuple[Content, dict[str, dict[str, Any]]]:
     return read_parts(list(map(_typed, content)), _NAME, _known_part, _wire_part)
 
 
-def _typed(block: Any) -> Any:
+def _typed(block: JSON) -> JSON:
     """A block as `_wire_part` writes it, with a mark of how it was spelled."""
     if isinstance(block, str):
         return {"type": "text", "text": block, _SPELLED: "str"}
@@ -556,11 +556,11 @@ def _typed(block: Any) -> Any:
     return {**rest, "type": "image_url", "image_url": {"url": url}, _SPELLED: "image"}
 
 
-def _known_part(block: dict[str, Any]) -> Part | None:
+def _known_part(block: JSONObject) -> Part | None:
     kind = block["type"]
     if kind == "image_url":
         image = block.get("image_url")
-        given: Callable[[str], Any] = image.get if isinstance(image, dict) else {}.get
+        given: Callable[[str], JSON] = image.get if isinstance(image, dict) else {}.get
         return ImagePart(url=given("url"), detail=given("detail"))
     if kind == "file":
         return FilePart(

@@ -10,9 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from hashlib import sha256
-from typing import Any
 
-from memman.entries import FilePart, ImagePart, NewEntry, Part
+from memman.entries import JSON, FilePart, ImagePart, JSONObject, NewEntry, Part
 from memman.formats.openai_chat import (
     MESSAGE_FRAMING,
     Dialect,
@@ -48,7 +47,7 @@ class MistralFormat:
 
     # ------------------------------------------------------------ in
 
-    def detect(self, messages: Sequence[Any]) -> int:
+    def detect(self, messages: Sequence[JSON]) -> int:
         """Sure of a `prefix`, of its own chunks, and of calls whose ids have all nine characters."""
         if not messages or not all(
             isinstance(item, dict) and item.get("role") in _ROLES and has_content(item)
@@ -60,7 +59,7 @@ class MistralFormat:
         ids = [call.get("id") for call in _calls(messages)]
         return 4 if ids and all(isinstance(each, str) and _ID.match(each) for each in ids) else 0
 
-    def parse(self, messages: Sequence[Any]) -> list[NewEntry]:
+    def parse(self, messages: Sequence[JSON]) -> list[NewEntry]:
         """One entry for a message's text and one for each call; nothing of a message gets lost."""
         return parse_messages(_DIALECT, messages)
 
@@ -79,11 +78,11 @@ class MistralFormat:
                 message["name"] = wire_name(message["name"])
         return rendered
 
-    def join(self, left: dict[str, Any], right: dict[str, Any]) -> dict[str, Any] | None:
+    def join(self, left: JSONObject, right: JSONObject) -> JSONObject | None:
         """Never: neighbours of one role are legal here."""
         return None
 
-    def frame(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    def frame(self, messages: list[JSONObject]) -> list[JSONObject]:
         """The messages in an order that is taken, and a user's or a tool's at the end."""
         framed = list(_in_order(messages))
         last = framed[-1] if framed else {}
@@ -94,7 +93,7 @@ class MistralFormat:
         return framed
 
 
-def _in_order(messages: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def _in_order(messages: list[JSONObject]) -> Iterator[JSONObject]:
     """The messages with bridges, and with late system messages as the user's notes."""
     before = ""
     for number, message in enumerate(messages, 1):
@@ -108,13 +107,13 @@ def _in_order(messages: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         before = message["role"]
 
 
-def _text(content: Any) -> str:
+def _text(content: JSON) -> str:
     if isinstance(content, str):
         return content
     return "\n".join(chunk["text"] for chunk in content if chunk["type"] == "text")
 
 
-def _chunks(messages: Sequence[Any]) -> Iterator[dict[str, Any]]:
+def _chunks(messages: Sequence[JSON]) -> Iterator[JSONObject]:
     for message in messages:
         content = message.get("content")
         yield from (
@@ -124,7 +123,7 @@ def _chunks(messages: Sequence[Any]) -> Iterator[dict[str, Any]]:
         )
 
 
-def _calls(messages: Sequence[Any]) -> Iterator[dict[str, Any]]:
+def _calls(messages: Sequence[JSON]) -> Iterator[JSONObject]:
     for message in messages:
         calls = message.get("tool_calls")
         yield from (
@@ -132,7 +131,7 @@ def _calls(messages: Sequence[Any]) -> Iterator[dict[str, Any]]:
         )
 
 
-def _is_own(chunk: dict[str, Any]) -> bool:
+def _is_own(chunk: JSONObject) -> bool:
     """Whether a chunk is of a type that only this API has; its thoughts are a list."""
     return chunk.get("type") in _CHUNKS or isinstance(chunk.get("thinking"), list)
 
@@ -152,7 +151,7 @@ def _call_id(call: Call) -> str:
     return digits
 
 
-def _known_part(chunk: dict[str, Any]) -> Part | None:
+def _known_part(chunk: JSONObject) -> Part | None:
     kind = chunk["type"]
     given = chunk.get(kind)
     if kind == "image_url":
@@ -163,7 +162,7 @@ def _known_part(chunk: dict[str, Any]) -> Part | None:
     return FilePart(url=given, name=chunk.get("document_name")) if kind == "document_url" else None
 
 
-def _wire_part(part: Part) -> dict[str, Any] | None:
+def _wire_part(part: Part) -> JSONObject | None:
     """A part in this provider's words, or None for what it has none for."""
     match part:
         case ImagePart() if part.url or part.data:

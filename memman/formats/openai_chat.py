@@ -14,17 +14,18 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from operator import attrgetter
-from typing import Any
 
 import msgspec
 
 from memman.display import safe_repr, shape_of
 from memman.entries import (
+    JSON,
     NO_JSON,
     Content,
     Entry,
     FilePart,
     ImagePart,
+    JSONObject,
     NewEntry,
     OpaquePart,
     Part,
@@ -79,19 +80,19 @@ class Dialect(msgspec.Struct, frozen=True):
     name: str
     title: str
     roles: tuple[str, ...]
-    known_part: Callable[[dict[str, Any]], Part | None]
+    known_part: Callable[[JSONObject], Part | None]
     wire_part: WirePart
     call_id: Callable[[Call], str]
     loose: bool = False
     spoken: tuple[str, ...] = ()
 
-    def spoken_part(self, part: Part) -> dict[str, Any] | None:
+    def spoken_part(self, part: Part) -> JSONObject | None:
         """A part that the assistant may say."""
         block = spoken_part(self.name, part)
         return block if block and (not self.spoken or block["type"] in self.spoken) else None
 
 
-def spoken_part(name: str, part: Part) -> dict[str, Any] | None:
+def spoken_part(name: str, part: Part) -> JSONObject | None:
     """A part of the assistant's in a provider's words: its texts, and what only that provider knows.
 
     These APIs take no image and no file back in what the assistant said.
@@ -104,7 +105,7 @@ def spoken_part(name: str, part: Part) -> dict[str, Any] | None:
     return None
 
 
-def parse_messages(dialect: Dialect, messages: Sequence[Any]) -> list[NewEntry]:
+def parse_messages(dialect: Dialect, messages: Sequence[JSON]) -> list[NewEntry]:
     """One entry for a message's text and one for each call; nothing of a message gets lost."""
     calls = _Calls()
     return parse_each(messages, lambda one, label: _parse_message(dialect, one, label, calls))
@@ -164,7 +165,7 @@ def _render_assistant(dialect: Dialect, turn: Turn) -> Rendered:
     return Rendered((message, *results), framing, tuple(extras))
 
 
-def _without_calls(message: dict[str, Any], framing: int, extras: list[str]) -> Rendered:
+def _without_calls(message: JSONObject, framing: int, extras: list[str]) -> Rendered:
     """An assistant message that must say something by itself: null alone is refused."""
     if message.get("content") is None and not _says_elsewhere(message):
         if not any(message[key] for key in message if key not in _OF_SAID):
@@ -173,14 +174,14 @@ def _without_calls(message: dict[str, Any], framing: int, extras: list[str]) -> 
     return Rendered((message,), framing, tuple(extras))
 
 
-def _says_elsewhere(message: Mapping[str, Any]) -> bool:
+def _says_elsewhere(message: Mapping[str, JSON]) -> bool:
     return bool(message.get("refusal") or message.get("audio"))
 
 
-def _assistant_message(dialect: Dialect, turn: Turn, extras: list[str]) -> dict[str, Any]:
+def _assistant_message(dialect: Dialect, turn: Turn, extras: list[str]) -> JSONObject:
     texts, calls = turn.entries, turn.calls
     first = texts[0] if texts else calls[0].entry
-    message: dict[str, Any] = {"role": "assistant", "content": _joined(dialect, texts, extras)}
+    message: JSONObject = {"role": "assistant", "content": _joined(dialect, texts, extras)}
     if calls:
         if len(calls) == 1 and _is_legacy(dialect, calls[0].entry):
             message["function_call"] = _wire_body(dialect, calls[0].entry, "arguments")
@@ -197,7 +198,7 @@ def _is_legacy(dialect: Dialect, call: Entry) -> bool:
     return kept_of(call, dialect.name).style == "legacy"
 
 
-def _as_spelled(message: dict[str, Any], kept: Kept, loose: bool) -> dict[str, Any]:
+def _as_spelled(message: JSONObject, kept: Kept, loose: bool) -> JSONObject:
     """The message with its other keys, and its content blank in the way that it was."""
     message = beside(message, _sound_keys(kept.message, loose))
     if kept.blank and (not message["content"] or _says_elsewhere(message)):
@@ -208,7 +209,7 @@ def _as_spelled(message: dict[str, Any], kept: Kept, loose: bool) -> dict[str, A
     return message
 
 
-def _sound_keys(given: Mapping[str, Any], loose: bool) -> dict[str, Any]:
+def _sound_keys(given: Mapping[str, JSON], loose: bool) -> JSONObject:
     """An assistant message's other keys; of its calls only that there are none, and of its sound the id."""
     kept = {
         key: value
@@ -221,7 +222,7 @@ def _sound_keys(given: Mapping[str, Any], loose: bool) -> dict[str, Any]:
     return kept
 
 
-def _joined(dialect: Dialect, texts: Sequence[Entry], extras: list[str]) -> Any:
+def _joined(dialect: Dialect, texts: Sequence[Entry], extras: list[str]) -> JSON:
     if not texts:
         return None
     if len(texts) == 1:
@@ -234,7 +235,7 @@ def _joined(dialect: Dialect, texts: Sequence[Entry], extras: list[str]) -> Any:
         )
     if all(isinstance(entry.content, str) for entry in texts):
         return "\n".join(entry.text for entry in texts)
-    parts: list[dict[str, Any]] = []
+    parts: list[JSONObject] = []
     for entry in texts:
         wire = _wire_content(
             entry.content, kept_of(entry, dialect.name), dialect.spoken_part, extras
@@ -243,7 +244,7 @@ def _joined(dialect: Dialect, texts: Sequence[Entry], extras: list[str]) -> Any:
     return parts
 
 
-def _wire_call(dialect: Dialect, call: Call) -> dict[str, Any]:
+def _wire_call(dialect: Dialect, call: Call) -> JSONObject:
     entry = call.entry
     if entry.raw_json is NO_JSON:
         return {
@@ -258,7 +259,7 @@ def _wire_call(dialect: Dialect, call: Call) -> dict[str, Any]:
     return beside(wire, others(kept.block, _OF_CALL))
 
 
-def _wire_body(dialect: Dialect, entry: Entry, key: str) -> dict[str, Any]:
+def _wire_body(dialect: Dialect, entry: Entry, key: str) -> JSONObject:
     kept = kept_of(entry, dialect.name)
     given = arguments_of(entry) if kept.style == "object" and dialect.loose else None
     body = {"name": wire_name(entry.name), key: entry.text if given is None else given}
@@ -271,10 +272,8 @@ def wire_name(name: str | None) -> str:
     return _TOOL_NAME.sub("_", name or "")[:64] or "tool"
 
 
-def _result_message(
-    dialect: Dialect, call: Call, extras: list[str], legacy: bool
-) -> dict[str, Any]:
-    message: dict[str, Any]
+def _result_message(dialect: Dialect, call: Call, extras: list[str], legacy: bool) -> JSONObject:
+    message: JSONObject
     result = call.result
     if legacy:
         message = {"role": "function", "name": wire_name(call.entry.name)}
@@ -293,7 +292,7 @@ def _result_message(
     return beside(message, kept.message)
 
 
-def _wire_content(content: Content, kept: Kept, wire: WirePart, extras: list[str]) -> Any:
+def _wire_content(content: Content, kept: Kept, wire: WirePart, extras: list[str]) -> JSON:
     if isinstance(content, str):
         return content
     return [part for part in wire_parts(content, kept, wire, extras) if part] or ""
@@ -333,7 +332,7 @@ class _Calls:
         return name
 
 
-def _parse_message(dialect: Dialect, message: Any, label: str, calls: _Calls) -> list[NewEntry]:
+def _parse_message(dialect: Dialect, message: JSON, label: str, calls: _Calls) -> list[NewEntry]:
     """The drafts of one message; `label` stands for its id until whoever adds them makes one."""
     role = message.get("role") if isinstance(message, dict) else None
     if role not in dialect.roles:
@@ -353,15 +352,15 @@ def _parse_message(dialect: Dialect, message: Any, label: str, calls: _Calls) ->
         return _parse_assistant(dialect, message, content, parts, label, calls)
     style = "developer" if role == "developer" else ""
     kept = Kept(message=others(message, _OF_SAID), parts=parts, style=style)
-    own: Any = "system" if role == "developer" else role
+    own: JSON = "system" if role == "developer" else role
     return [keeping(NewEntry(type="message", role=own, content=content), dialect.name, kept)]
 
 
 def _parse_assistant(
     dialect: Dialect,
-    message: dict[str, Any],
+    message: JSONObject,
     content: Content,
-    parts: dict[str, dict[str, Any]],
+    parts: dict[str, JSONObject],
     label: str,
     calls: _Calls,
 ) -> list[NewEntry]:
@@ -390,21 +389,21 @@ def _parse_assistant(
     return [keeping(new_entry, dialect.name, kept) for new_entry, kept in found]
 
 
-def _blank(message: dict[str, Any], loose: bool) -> str:
+def _blank(message: JSONObject, loose: bool) -> str:
     """How a content that says nothing is spelled; an empty list is left out where it is refused."""
     if message.get("content", []) == []:
         return "list" if loose and "content" in message else "absent"
     return "null" if message["content"] is None else "empty"
 
 
-def _said_elsewhere(message: dict[str, Any]) -> str:
+def _said_elsewhere(message: JSONObject) -> str:
     """The words of a message that has them in a refusal or in the transcript of its sound."""
     audio = message.get("audio")
     said = message.get("refusal") or (audio.get("transcript") if isinstance(audio, dict) else "")
     return said if isinstance(said, str) else ""
 
 
-def _calls_of(message: dict[str, Any], loose: bool) -> list[tuple[dict[str, Any], str]]:
+def _calls_of(message: JSONObject, loose: bool) -> list[tuple[JSONObject, str]]:
     """The calls of a message, each with how it is spelled."""
     calls = message.get("tool_calls") or []
     if not isinstance(calls, list) or not all(isinstance(call, dict) for call in calls):
@@ -416,14 +415,14 @@ def _calls_of(message: dict[str, Any], loose: bool) -> list[tuple[dict[str, Any]
     return found
 
 
-def _style(body: Any, loose: bool) -> str:
+def _style(body: JSON, loose: bool) -> str:
     """How a call is spelled: as a function's, with its arguments as an object, or as a custom tool's."""
     if not isinstance(body, dict):
         return "custom"
     return "object" if loose and isinstance(body.get("arguments"), dict) else ""
 
 
-def _parse_call(call: dict[str, Any], style: str, label: str) -> tuple[NewEntry, Kept]:
+def _parse_call(call: JSONObject, style: str, label: str) -> tuple[NewEntry, Kept]:
     custom = style == "custom"
     body = call.get("custom" if custom else "function")
     if not isinstance(body, dict) or not isinstance(body.get("name"), str):
@@ -444,7 +443,7 @@ def _parse_call(call: dict[str, Any], style: str, label: str) -> tuple[NewEntry,
     return new_entry, Kept(block=others(call, _OF_CALL), body=body, style=style)
 
 
-def _arguments(given: Any) -> str:
+def _arguments(given: JSON) -> str:
     """Arguments as text; some servers send the object itself."""
     if given is None:
         return ""
@@ -453,7 +452,7 @@ def _arguments(given: Any) -> str:
     return bytes(encode_json(given, "a call's arguments")).decode() or "{}"
 
 
-def _parse_result(dialect: Dialect, message: dict[str, Any], calls: _Calls) -> NewEntry:
+def _parse_result(dialect: Dialect, message: JSONObject, calls: _Calls) -> NewEntry:
     legacy = message["role"] == "function"  # it answers by name, whatever else it carries
     call_id = None if legacy else message.get("tool_call_id")
     if not isinstance(call_id, str | None):
@@ -473,8 +472,8 @@ def _parse_result(dialect: Dialect, message: dict[str, Any], calls: _Calls) -> N
 
 
 def _parse_content(
-    dialect: Dialect, content: Any, spoken: bool = False
-) -> tuple[Content, dict[str, dict[str, Any]]]:
+    dialect: Dialect, content: JSON, spoken: bool = False
+) -> tuple[Content, dict[str, JSONObject]]:
     """A content, and the other keys of its parts.
 
     What the provider gives no words for in an assistant's message (`spoken`) goes back as it came.
@@ -506,7 +505,7 @@ class OpenAIChatFormat:
 
     # ------------------------------------------------------------ in
 
-    def detect(self, messages: Sequence[Any]) -> int:
+    def detect(self, messages: Sequence[JSON]) -> int:
         """Sure of tool roles and `tool_calls`; any list of role and content will do otherwise."""
         if not messages or not all(
             isinstance(item, dict) and item.get("role") in _ROLES and has_content(item)
@@ -517,7 +516,7 @@ class OpenAIChatFormat:
             return 3
         return 3 if any("tool_calls" in item for item in messages) else 1
 
-    def parse(self, messages: Sequence[Any]) -> list[NewEntry]:
+    def parse(self, messages: Sequence[JSON]) -> list[NewEntry]:
         """One entry for a message's text and one for each call; nothing of a message gets lost."""
         return parse_messages(_DIALECT, messages)
 
@@ -527,16 +526,16 @@ class OpenAIChatFormat:
         """The messages of a turn; results directly follow the message with their calls."""
         return render_turn(_DIALECT, turn)
 
-    def join(self, left: dict[str, Any], right: dict[str, Any]) -> dict[str, Any] | None:
+    def join(self, left: JSONObject, right: JSONObject) -> JSONObject | None:
         """Never: neighbours of one role are legal here."""
         return None
 
-    def frame(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    def frame(self, messages: list[JSONObject]) -> list[JSONObject]:
         """Nothing has to stand first or last."""
         return messages
 
 
-def _wire_part(part: Part) -> dict[str, Any] | None:
+def _wire_part(part: Part) -> JSONObject | None:
     """A part in this provider's words, or None for what it has none for."""
     match part:
         case ImagePart() if part.url or part.data:
@@ -556,7 +555,7 @@ def _wire_file(part: FilePart) -> dict[str, str]:
     return {key: value for key, value in known.items() if value is not None}
 
 
-def _known_part(part: dict[str, Any]) -> Part | None:
+def _known_part(part: JSONObject) -> Part | None:
     kind = part["type"]
     if kind == "image_url" and isinstance(part.get("image_url"), dict):
         image = part["image_url"]

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import msgspec
 
 from memman.display import shape_of
 from memman.entries import (
+    JSON,
     Content,
     Entry,
     FilePart,
     ImagePart,
+    JSONObject,
     NewEntry,
     OpaquePart,
     Part,
@@ -77,7 +78,7 @@ class OpenAIResponsesFormat:
 
     # ------------------------------------------------------------ in
 
-    def detect(self, messages: Sequence[Any]) -> int:
+    def detect(self, messages: Sequence[JSON]) -> int:
         """Sure of items that are no messages, and of parts that only this API has."""
         if not messages or not all(map(_is_item, messages)):
             return 0
@@ -88,7 +89,7 @@ class OpenAIResponsesFormat:
         )
         return 4 if marked else 1
 
-    def parse(self, messages: Sequence[Any]) -> list[NewEntry]:
+    def parse(self, messages: Sequence[JSON]) -> list[NewEntry]:
         """One entry for each item; those of one answer of the model share a `message_id`."""
         parser = _Parser()
         return parser.finished(parse_each(messages, parser.parse))
@@ -108,16 +109,16 @@ class OpenAIResponsesFormat:
         text, extras = delimited(turn)
         return Rendered(({"role": "user", "content": text},), _MESSAGE_FRAMING, extras)
 
-    def join(self, left: dict[str, Any], right: dict[str, Any]) -> dict[str, Any] | None:
+    def join(self, left: JSONObject, right: JSONObject) -> JSONObject | None:
         """Never: neighbours of one role are legal here."""
         return None
 
-    def frame(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    def frame(self, messages: list[JSONObject]) -> list[JSONObject]:
         """Nothing has to stand first or last."""
         return messages
 
 
-def _is_item(item: Any) -> bool:
+def _is_item(item: JSON) -> bool:
     """Whether this is an item with a type, or a message with a known role."""
     if not isinstance(item, dict):
         return False
@@ -128,12 +129,12 @@ def _is_item(item: Any) -> bool:
     return spoken and not calls and isinstance(item.get("content"), str | list)
 
 
-def _is_said(item: dict[str, Any]) -> bool:
+def _is_said(item: JSONObject) -> bool:
     """Whether an item is a message; some others have a role too, such as tools that are added later."""
     return "role" in item and ("content" in item or item.get("type", "message") == "message")
 
 
-def _part_types(items: Sequence[dict[str, Any]]) -> set[str]:
+def _part_types(items: Sequence[JSONObject]) -> set[str]:
     lists = [item["content"] for item in items if isinstance(item.get("content"), list)]
     return {part["type"] for parts in lists for part in parts if is_typed(part)}
 
@@ -146,7 +147,7 @@ def _render_said(role: str, entry: Entry) -> Rendered:
     extras: list[str] = []
     if role == "system" and kept.style == "developer":
         role = "developer"
-    content: Any = entry.content
+    content: JSON = entry.content
     if not isinstance(content, str):
         found = wire_parts(content, kept, _wire_part, extras)
         content = [part for part in found if part is not None] or ""
@@ -169,8 +170,8 @@ def _render_assistant(turn: Turn) -> Rendered:
 
 
 def _reasoned(
-    turn: Turn, said: list[dict[str, Any] | None], calls: list[dict[str, Any]]
-) -> list[dict[str, Any]]:
+    turn: Turn, said: list[JSONObject | None], calls: list[JSONObject]
+) -> list[JSONObject]:
     """The items that came after reasoning: with their ids they are refused without it."""
     entries = [*turn.entries, *(call.entry for call in turn.calls)]
     items = [*said, *calls]
@@ -181,9 +182,9 @@ def _reasoned(
     ]
 
 
-def _sound(items: list[dict[str, Any]], reasoned: set[int]) -> list[dict[str, Any]]:
+def _sound(items: list[JSONObject], reasoned: set[int]) -> list[JSONObject]:
     """The items with reasoning only before what it led to, and ids only beside their reasoning."""
-    sound: list[dict[str, Any]] = []
+    sound: list[JSONObject] = []
     for item in reversed(items):
         if item.get("type") != "reasoning" or sound:
             sound.append(item)
@@ -196,14 +197,14 @@ def _sound(items: list[dict[str, Any]], reasoned: set[int]) -> list[dict[str, An
     ]
 
 
-def _of_message(kept: Kept) -> Mapping[str, Any]:
+def _of_message(kept: Kept) -> Mapping[str, JSON]:
     """A message's other keys; another type would make another item of it."""
     if kept.message.get("type", "message") == "message":
         return kept.message
     return {key: value for key, value in kept.message.items() if key != "type"}
 
 
-def _wire_spoken(entry: Entry, extras: list[str]) -> dict[str, Any] | None:
+def _wire_spoken(entry: Entry, extras: list[str]) -> JSONObject | None:
     """An entry of the assistant's: an item of its own kind, or a message; None for nothing said."""
     content = entry.content
     kept = kept_of(entry, _NAME)
@@ -225,7 +226,7 @@ def _wire_spoken(entry: Entry, extras: list[str]) -> dict[str, Any] | None:
     return {"role": "assistant", "content": entry.text + (NOT_SAID if unsaid else "")}
 
 
-def _wire_call(call: Call) -> dict[str, Any]:
+def _wire_call(call: Call) -> JSONObject:
     entry = call.entry
     kept = kept_of(entry, _NAME)
     kind = "custom_tool_call" if _is_custom(entry) else "function_call"
@@ -245,9 +246,9 @@ def _wire_id(call: Call) -> str:
     return f"{call.unique_id[:40]}--{call.entry.seq}"
 
 
-def _wire_output(call: Call, extras: list[str]) -> dict[str, Any]:
+def _wire_output(call: Call, extras: list[str]) -> JSONObject:
     kind = _OUTPUTS[_is_custom(call.entry)]
-    item: dict[str, Any] = {"type": kind, "call_id": _wire_id(call)}
+    item: JSONObject = {"type": kind, "call_id": _wire_id(call)}
     result = call.result
     if result is None:
         extras.append(NO_RESULT)
@@ -260,7 +261,7 @@ def _wire_output(call: Call, extras: list[str]) -> dict[str, Any]:
     return beside(item, kept.block)
 
 
-def _wire_part(part: Part) -> dict[str, Any] | None:
+def _wire_part(part: Part) -> JSONObject | None:
     """A part of what goes in, in this provider's words, or None for what it has none for."""
     match part:
         case TextPart(text):
@@ -291,7 +292,7 @@ def _wire_file(part: FilePart) -> dict[str, str]:
     return {key: value for key, value in known.items() if value is not None}
 
 
-def _wire_output_part(part: Part) -> dict[str, Any] | None:
+def _wire_output_part(part: Part) -> JSONObject | None:
     """A part of what the model said: text, or what the API itself gave."""
     if isinstance(part, TextPart):
         return {"type": "output_text", "text": part.text}
@@ -315,7 +316,7 @@ class _Parser:
         self._spoke = False
         self._reasoned = False
 
-    def parse(self, item: Any, label: str) -> list[NewEntry]:
+    def parse(self, item: JSON, label: str) -> list[NewEntry]:
         """The one draft of an item."""
         if not _is_item(item):
             raise FormatError(
@@ -370,7 +371,7 @@ class _Parser:
             return msgspec.structs.replace(kept, style=f"{kept.style} reasoned".strip())
         return kept
 
-    def _call(self, item: dict[str, Any], kind: str) -> tuple[NewEntry, Kept]:
+    def _call(self, item: JSONObject, kind: str) -> tuple[NewEntry, Kept]:
         call_id, name = item.get("call_id"), item.get("name")
         if not isinstance(call_id, str) or not isinstance(name, str):
             raise FormatError(f"a {kind} needs a call_id and a name: {shape_of(item)}")
@@ -388,14 +389,14 @@ class _Parser:
         style = "custom" if kind == "custom_tool_call" else ""
         return new_entry, Kept(block=others(item, _OF_CALL), style=style)
 
-    def _output(self, item: dict[str, Any]) -> tuple[NewEntry, Kept]:
+    def _output(self, item: JSONObject) -> tuple[NewEntry, Kept]:
         call_id, output = item.get("call_id"), item.get("output")
         if not isinstance(call_id, str):
             raise FormatError(f"a {item['type']} needs a call_id: {shape_of(item)}")
         if not isinstance(output, str | list):
             raise FormatError(f"an output must be text or a list of parts, not {shape_of(output)}")
         content: Content = output if isinstance(output, str) else ()
-        more: dict[str, dict[str, Any]] = {}
+        more: dict[str, JSONObject] = {}
         if isinstance(output, list):
             content, more = read_parts(output, _NAME, _known_part, _wire_part)
         new_entry = NewEntry(
@@ -408,15 +409,15 @@ class _Parser:
         return new_entry, Kept(block=others(item, _OF_OUTPUT), parts=more)
 
 
-def _parse_said(item: dict[str, Any]) -> tuple[NewEntry, Kept]:
+def _parse_said(item: JSONObject) -> tuple[NewEntry, Kept]:
     content, more = _parse_content(item["content"], spoken=False)
     style = "developer" if item["role"] == "developer" else ""
-    role: Any = "system" if style else item["role"]
+    role: JSON = "system" if style else item["role"]
     kept = Kept(message=others(item, _OF_MESSAGE), parts=more, style=style)
     return NewEntry(type="message", role=role, content=content), kept
 
 
-def _parse_spoken(item: dict[str, Any], kind: str) -> tuple[NewEntry, Kept]:
+def _parse_spoken(item: JSONObject, kind: str) -> tuple[NewEntry, Kept]:
     """The model's message, or an item that only its provider understands."""
     if kind != "message":
         own = opaque(_NAME, item, "an item")
@@ -427,7 +428,7 @@ def _parse_spoken(item: dict[str, Any], kind: str) -> tuple[NewEntry, Kept]:
     return NewEntry(type="message", role="assistant", content=content), kept
 
 
-def _parse_content(content: Any, spoken: bool) -> tuple[Content, dict[str, dict[str, Any]]]:
+def _parse_content(content: JSON, spoken: bool) -> tuple[Content, dict[str, JSONObject]]:
     if isinstance(content, str):
         return content, {}
     # A text that goes in where one comes out, or the other way round, is refused.
@@ -439,7 +440,7 @@ def _parse_content(content: Any, spoken: bool) -> tuple[Content, dict[str, dict[
     return read_parts(parts, _NAME, _known_part, _wire_output_part if spoken else _wire_part)
 
 
-def _known_part(part: dict[str, Any]) -> Part | None:
+def _known_part(part: JSONObject) -> Part | None:
     match part["type"]:
         case "input_text" | "output_text":
             if not isinstance(part.get("text"), str):

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
 
 import msgspec
 
 from memman.display import shape_of
 from memman.entries import (
+    JSON,
     NO_JSON,
     Content,
     Entry,
     FilePart,
     ImagePart,
+    JSONObject,
     NewEntry,
     OpaquePart,
     Part,
@@ -30,9 +31,9 @@ _REASONING = ("thinking", "redacted_thinking", "reasoning")
 _PRIVATE = ("reasoningContent", "cachePoint", "thought", "thoughtSignature")
 _ABSENT = object()
 
-Wire = dict[str, Any]
+Wire = JSONObject
 WirePart = Callable[[Part], Wire | None]
-_NONE: dict[str, Any] = {}
+_NONE: JSONObject = {}
 
 
 def wire_parts(
@@ -76,7 +77,7 @@ def has_unsaid(content: Content) -> bool:
     return not isinstance(content, str) and any(map(is_unsaid, content))
 
 
-def opaque(form: str, block: Any, what: str = "a part of the content") -> OpaquePart:
+def opaque(form: str, block: JSON, what: str = "a part of the content") -> OpaquePart:
     """A part that only its provider understands. Raises `InvalidInput` for what is not JSON."""
     return OpaquePart(form, msgspec.Raw(json_bytes(block, what)))
 
@@ -96,13 +97,13 @@ def opaque_dict(part: OpaquePart) -> Wire:
     return block if isinstance(block, dict) else {}
 
 
-def is_typed(block: Any) -> bool:
+def is_typed(block: JSON) -> bool:
     """Whether this is a dict that says of which type it is."""
     return isinstance(block, dict) and isinstance(block.get("type"), str) and block["type"] != ""
 
 
 def read_parts(
-    blocks: list[Any], form: str, known: Callable[[Wire], Part | None], wire: WirePart
+    blocks: list[JSON], form: str, known: Callable[[Wire], Part | None], wire: WirePart
 ) -> tuple[tuple[Part, ...], dict[str, Wire]]:
     """The parts of a list of blocks, and the other keys that some have, by index."""
     parts: list[Part] = []
@@ -116,7 +117,7 @@ def read_parts(
 
 
 def read_part(
-    block: Any, form: str, known: Callable[[Wire], Part | None], wire: WirePart
+    block: JSON, form: str, known: Callable[[Wire], Part | None], wire: WirePart
 ) -> tuple[Part, Wire]:
     """A block as a part and its other keys; opaque when `known` and `wire` would not give it back."""
     if not is_typed(block):
@@ -184,7 +185,7 @@ def interleaved(order: str, said: list[Wire | None], calls: list[Wire]) -> list[
     return present(found)
 
 
-def arguments_of(entry: Entry) -> Any:
+def arguments_of(entry: Entry) -> JSON:
     """A call's arguments as the JSON that they are, or None where they are none."""
     try:
         return msgspec.json.decode(entry.text)
@@ -211,10 +212,10 @@ class Kept(msgspec.Struct, frozen=True):
     part, "" for the entry's own block and "message" for the message.
     """
 
-    message: Mapping[str, Any] = _NONE
-    block: Mapping[str, Any] = _NONE
-    body: Mapping[str, Any] = _NONE
-    parts: Mapping[str, Mapping[str, Any]] = _NONE
+    message: Mapping[str, JSON] = _NONE
+    block: Mapping[str, JSON] = _NONE
+    body: Mapping[str, JSON] = _NONE
+    parts: Mapping[str, Mapping[str, JSON]] = _NONE
     blank: str = ""
     style: str = ""
     order: str = ""
@@ -252,7 +253,7 @@ def kept_of(entry: Entry, name: str) -> Kept:
     )
 
 
-def _beside_structure(kept: Mapping[str, Any], structure: frozenset[str]) -> Mapping[str, Any]:
+def _beside_structure(kept: Mapping[str, JSON], structure: frozenset[str]) -> Mapping[str, JSON]:
     """The kept keys without those of a message's structure; an empty one is only a spelling."""
     if kept.keys().isdisjoint(structure) and isinstance(kept.get("name"), str | None):
         return kept
@@ -275,11 +276,11 @@ def keeping(new_entry: NewEntry, name: str, kept: Kept) -> NewEntry:
     return msgspec.structs.replace(new_entry, raw_json=raw)
 
 
-def others(given: Mapping[str, Any], ours: frozenset[str]) -> dict[str, Any]:
+def others(given: Mapping[str, JSON], ours: frozenset[str]) -> JSONObject:
     """The keys of a message, block or part that rendering does not answer for."""
     return {key: value for key, value in given.items() if key not in ours}
 
 
-def beside(base: dict[str, Any], kept: Mapping[str, Any]) -> dict[str, Any]:
+def beside(base: JSONObject, kept: Mapping[str, JSON]) -> JSONObject:
     """`base` with the kept keys after its own, which stay as they are."""
     return {**base, **{key: value for key, value in kept.items() if key not in base}}

@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from math import ceil
-from typing import Any
 
 import msgspec
 
-from memman.entries import Entry
+from memman.entries import Entry, JSONObject
 from memman.errors import FormatError
 from memman.formats.turns import turns
 from memman.protocols import Format, Framing, Rendered, Turn
 from memman.window import Window, WindowItem
 
 Price = Callable[[str], int]
-_Message = dict[str, Any]
+_Message = JSONObject
 _DELIMITED = ("context", "summary", "orphan")
 _EPOCH_TIME = datetime.fromtimestamp(0, UTC)
 _ROUNDING = 1e-6  # sums of fractions may be slightly too high

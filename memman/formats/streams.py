@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
-from typing import Any
 
 import msgspec
 
 from memman.display import format_error
+from memman.entries import JSON, JSONObject
 from memman.errors import FormatError
 from memman.formats.plain import field_of
 
-_Fields = dict[str, Any]
+_Fields = JSONObject
 # Of a call's delta: said once, and by some servers again in each piece.
 _SAID_ONCE = ("id", "type", "index", "role", "name")
 _CONVERSE = (
@@ -31,7 +31,7 @@ _NOT_AS_WRITTEN = (KeyError, TypeError, ValueError, AttributeError, RecursionErr
 _ENDS = ("response.completed", "response.incomplete", "response.failed")
 
 
-def _refuse_unread(given: Any) -> None:
+def _refuse_unread(given: JSON) -> None:
     """Raises `FormatError` for a call that nobody has awaited, and for a stream that nobody has read."""
     kind = type(given).__name__
     if hasattr(given, "__await__"):
@@ -42,7 +42,7 @@ def _refuse_unread(given: Any) -> None:
         )
 
 
-def whole(given: Any) -> Any:
+def whole(given: JSON) -> JSON:
     """The response that a list of a stream's pieces makes; anything else as it was given.
 
     A stream that broke off gives what had come by then. Raises `FormatError` for one piece alone, for
@@ -76,7 +76,7 @@ def whole(given: Any) -> Any:
         raise FormatError(f"a piece of the stream is not what providers send: {reason}") from error
 
 
-def _joiner(piece: Any) -> Callable[[Sequence[Any]], Any] | None:
+def _joiner(piece: JSON) -> Callable[[Sequence[JSON]], JSON] | None:
     """What puts pieces like this one together; None for what is no piece, or says nothing by itself."""
     if field_of(piece, "object") == "chat.completion.chunk":
         return _join_chat
@@ -90,7 +90,7 @@ def _joiner(piece: Any) -> Callable[[Sequence[Any]], Any] | None:
     return _join_anthropic if kind.startswith(("message_", "content_block_")) else None
 
 
-def _plain(piece: Any) -> _Fields:
+def _plain(piece: JSON) -> _Fields:
     if isinstance(piece, Mapping):
         return deepcopy(dict(piece))  # deltas are added to what came first, which is the caller's
     dump = getattr(piece, "model_dump", None)
@@ -101,7 +101,7 @@ def _plain(piece: Any) -> _Fields:
     return plain
 
 
-def _add(whole: _Fields, delta: Mapping[str, Any]) -> None:
+def _add(whole: _Fields, delta: Mapping[str, JSON]) -> None:
     """Adds a delta: texts are joined, lists extended (their items by `index`), all else is replaced."""
     for key, value in delta.items():
         known = whole.get(key)
@@ -120,7 +120,7 @@ def _add(whole: _Fields, delta: Mapping[str, Any]) -> None:
             whole[key] = value
 
 
-def _extend(known: list[Any], more: Iterable[Any]) -> None:
+def _extend(known: list[JSON], more: Iterable[JSON]) -> None:
     """Puts items behind others; one with the `index` of an earlier one goes on with that."""
     for item in more:
         index = item.get("index") if isinstance(item, Mapping) else None
@@ -134,7 +134,7 @@ def _extend(known: list[Any], more: Iterable[Any]) -> None:
 # ---------------------------------------------------------------- OpenAI
 
 
-def _join_chat(pieces: Sequence[Any]) -> _Fields:
+def _join_chat(pieces: Sequence[JSON]) -> _Fields:
     """A chat completion of chunks; of several choices the first."""
     choice: _Fields = {"index": 0, "message": {"role": "assistant", "content": None}}
     usage = None
@@ -149,7 +149,7 @@ def _join_chat(pieces: Sequence[Any]) -> _Fields:
     return {"object": "chat.completion", "choices": [choice], "usage": usage}
 
 
-def _join_responses(pieces: Sequence[Any]) -> Any:
+def _join_responses(pieces: Sequence[JSON]) -> JSON:
     """The response that the last event carries, or the items that were done when the stream broke off."""
     for piece in reversed(pieces):
         if field_of(piece, "type") in _ENDS:
@@ -161,7 +161,7 @@ def _join_responses(pieces: Sequence[Any]) -> Any:
 # ---------------------------------------------------------------- Anthropic
 
 
-def _join_anthropic(pieces: Sequence[Any]) -> _Fields:
+def _join_anthropic(pieces: Sequence[JSON]) -> _Fields:
     """A message of events; those that an SDK derives from others are passed over."""
     message: _Fields = {"type": "message", "role": "assistant", "content": [], "stop_reason": None}
     blocks: dict[int, _Fields] = {}
@@ -187,7 +187,7 @@ def _join_anthropic(pieces: Sequence[Any]) -> _Fields:
 
 
 def _add_to_block(
-    block: _Fields, delta: Mapping[str, Any], index: int, inputs: dict[int, str]
+    block: _Fields, delta: Mapping[str, JSON], index: int, inputs: dict[int, str]
 ) -> None:
     kind = delta["type"]
     if kind == "input_json_delta":
@@ -213,7 +213,7 @@ def _arguments(text: str) -> _Fields:
 # ---------------------------------------------------------------- Bedrock
 
 
-def _join_converse(pieces: Sequence[Any]) -> _Fields:
+def _join_converse(pieces: Sequence[JSON]) -> _Fields:
     """A Converse response of the events of ConverseStream."""
     role, stop, usage = "assistant", None, None
     blocks: dict[int, _Fields] = {}
@@ -252,7 +252,7 @@ def _with_input(block: _Fields) -> _Fields:
 # ---------------------------------------------------------------- Gemini
 
 
-def _is_gemini(given: Sequence[Any]) -> bool:
+def _is_gemini(given: Sequence[JSON]) -> bool:
     """Whether these are the responses of one stream: of one id, or none but the last one ended."""
     if len(given) < 2 or not all(_is_response(item) for item in given):
         return False
@@ -261,19 +261,19 @@ def _is_gemini(given: Sequence[Any]) -> bool:
     return same and (ids[0] is not None or not any(map(_has_ended, given[:-1])))
 
 
-def _has_ended(response: Any) -> bool:
+def _has_ended(response: JSON) -> bool:
     candidates = field_of(response, "candidates")
     ends = candidates if isinstance(candidates, list) else ()
     return any(field_of(one, "finish_reason") or field_of(one, "finishReason") for one in ends)
 
 
-def _is_response(item: Any) -> bool:
+def _is_response(item: JSON) -> bool:
     if isinstance(item, Mapping):
         return "candidates" in item or "usageMetadata" in item
     return hasattr(item, "candidates") and hasattr(item, "usage_metadata")
 
 
-def _join_gemini(given: Sequence[Any]) -> _Fields:
+def _join_gemini(given: Sequence[JSON]) -> _Fields:
     """A response of responses, each of which has what is new; texts that follow each other are one part."""
     parts: list[_Fields] = []
     usage = reason = None

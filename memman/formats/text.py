@@ -19,10 +19,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
 
 from memman.display import CONTROLS, INVISIBLE, LINE_ENDS
-from memman.entries import Entry, NewEntry, transcript_line
+from memman.entries import JSON, Entry, JSONObject, NewEntry, transcript_line
 from memman.errors import FormatError
 from memman.formats.parts import has_unsaid
 from memman.formats.plain import parse_each
@@ -63,13 +62,13 @@ class TextFormat:
     edges: tuple[str, ...] = (f"{SUMMARIES}\n\n", f"{RECENT}\n")
     inline_system = True
 
-    def detect(self, messages: Sequence[Any]) -> int:
+    def detect(self, messages: Sequence[JSON]) -> int:
         """Text is text; surer when it has our section headings."""
         if len(messages) != 1 or not isinstance(messages[0], str):
             return 0
         return 4 if _SECTION.search(messages[0]) or _HEAD.match(messages[0]) else 0
 
-    def parse(self, messages: Sequence[Any]) -> list[NewEntry]:
+    def parse(self, messages: Sequence[JSON]) -> list[NewEntry]:
         """The entries of a text; lines before the first known beginning are an error."""
         return parse_each(messages, lambda text, _: _parse_text(text))
 
@@ -92,11 +91,11 @@ class TextFormat:
         message = {"role": "recent", "content": "\n".join(lines)}
         return Rendered((message,), _LINE_FRAMING * len(lines), tuple(extras))
 
-    def join(self, left: dict[str, Any], right: dict[str, Any]) -> dict[str, Any] | None:
+    def join(self, left: JSONObject, right: JSONObject) -> JSONObject | None:
         """Sections are put together by `frame`."""
         return None
 
-    def frame(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    def frame(self, messages: list[JSONObject]) -> list[JSONObject]:
         """One message: the summaries, then the conversation."""
         summaries = [message["content"] for message in messages if message["role"] == "summary"]
         recent = [message["content"] for message in messages if message["role"] == "recent"]
@@ -149,7 +148,7 @@ def _unescaped(text: str, first: bool) -> str:
     return _ESCAPED[first].sub("", text)
 
 
-def _parse_text(text: Any) -> list[NewEntry]:
+def _parse_text(text: JSON) -> list[NewEntry]:
     if not isinstance(text, str):
         raise FormatError(f"the text format takes a string, not {type(text).__name__}")
     new_entries: list[NewEntry] = []
@@ -190,7 +189,7 @@ def _said(head: re.Match[str]) -> str:
 def _draft(head: re.Match[str], body: str) -> NewEntry:
     found = head.groupdict()
     if found.get("role"):
-        role: Any = found["role"].lower()
+        role: JSON = found["role"].lower()
         return NewEntry(type="message", role=role, content=body)
     if found.get("call"):
         return NewEntry(

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 from memman.display import UNSEEN
-from memman.entries import Entry, neutralised
+from memman.entries import Entry, JSONObject, neutralised
 from memman.formats.parts import NOT_CARRIED, has_unsaid
 from memman.protocols import Call, Rendered, Turn
 from memman.window import WindowItem
@@ -26,7 +26,7 @@ GOES_ON = "[memman: the conversation goes on]"
 SYSTEM_NOTE = "[memman: a system message within the conversation]\n"
 NOTHING = Rendered((), 0)
 
-Message = dict[str, Any]
+Message = JSONObject
 Said = Callable[[str], Message]  # a text as a message of the user's
 _Kind = Literal["system", "user", "assistant", "context", "summary", "orphan", "result"]
 _SAID_BY: dict[str, _Kind] = {"system": "system", "assistant": "assistant"}

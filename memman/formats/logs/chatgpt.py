@@ -8,10 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
-from typing import Any
 
 from memman.display import safe_repr
-from memman.entries import Content, NewEntry, OpaquePart, Part, TextPart, encode_json
+from memman.entries import (
+    JSON,
+    Content,
+    JSONObject,
+    NewEntry,
+    OpaquePart,
+    Part,
+    TextPart,
+    encode_json,
+)
 from memman.errors import FormatError
 from memman.formats.logs.common import beside_entry
 from memman.formats.parts import opaque, others
@@ -26,19 +34,19 @@ class ChatGPTExport:
 
     name = _NAME
 
-    def detect(self, items: Sequence[Any]) -> int:
+    def detect(self, items: Sequence[JSON]) -> int:
         """Sure of a tree of nodes with a current one."""
         known = items and all(
             isinstance(item, dict) and isinstance(item.get("mapping"), dict) for item in items
         )
         return 9 if known else 0
 
-    def conversations(self, items: Iterable[Any]) -> Iterator[tuple[str, Iterable[Any]]]:
+    def conversations(self, items: Iterable[JSON]) -> Iterator[tuple[str, Iterable[JSON]]]:
         """Each element is one."""
         for item in items:
             yield str(item.get("title") or ""), [item]
 
-    def parse(self, items: Iterable[Any]) -> Iterator[ReadItem]:
+    def parse(self, items: Iterable[JSON]) -> Iterator[ReadItem]:
         """The nodes that say something, each branch that was left behind before what it was left for."""
         number = 0
         for item in items:
@@ -52,7 +60,7 @@ class ChatGPTExport:
                     yield ReadEntry(beside_entry(new_entry, _NAME, rest), _time(message), not live)
 
 
-def _walked(item: dict[str, Any]) -> Iterator[tuple[dict[str, Any], bool]]:
+def _walked(item: JSONObject) -> Iterator[tuple[JSONObject, bool]]:
     """Each message, and whether it is on the branch to the current node, parents before children."""
     mapping = item["mapping"]
     path = _path(mapping, item.get("current_node"))
@@ -71,7 +79,7 @@ def _walked(item: dict[str, Any]) -> Iterator[tuple[dict[str, Any], bool]]:
             beside += reversed(_children(mapping[name]))
 
 
-def _path(mapping: dict[str, Any], at: Any) -> list[str]:
+def _path(mapping: JSONObject, at: JSON) -> list[str]:
     """The nodes from the root to the current one; the mapping itself is in no order."""
     if not isinstance(at, str) or at not in mapping:
         raise FormatError(f"its current_node {safe_repr(at, 60)} is not in its mapping")
@@ -85,18 +93,18 @@ def _path(mapping: dict[str, Any], at: Any) -> list[str]:
     return path[::-1]
 
 
-def _children(node: Any) -> list[str]:
+def _children(node: JSON) -> list[str]:
     found = node.get("children") if isinstance(node, dict) else None
     return [name for name in found if isinstance(name, str)] if isinstance(found, list) else []
 
 
-def _message(node: Any) -> dict[str, Any]:
+def _message(node: JSON) -> JSONObject:
     """The message of a node; empty where it has none."""
     found = node.get("message") if isinstance(node, dict) else None
     return found if isinstance(found, dict) else {}
 
 
-def _time(message: dict[str, Any]) -> str | None:
+def _time(message: JSONObject) -> str | None:
     at = message.get("create_time")
     if isinstance(at, bool) or not isinstance(at, int | float):
         return None
@@ -106,7 +114,7 @@ def _time(message: dict[str, Any]) -> str | None:
         return None
 
 
-def _draft(number: int, message: dict[str, Any]) -> NewEntry | None:
+def _draft(number: int, message: JSONObject) -> NewEntry | None:
     author = message.get("author")
     role = author.get("role") if isinstance(author, dict) else None
     if role not in ("system", "user", "assistant", "tool"):
@@ -121,11 +129,11 @@ def _draft(number: int, message: dict[str, Any]) -> NewEntry | None:
         name = author.get("name") if isinstance(author, dict) else None
         named = name if isinstance(name, str) else None
         return NewEntry(type="tool_result", role="tool", content=content, name=named)
-    own: Any = role
+    own: JSON = role
     return NewEntry(type="message", role=own, content=content)
 
 
-def _content(content: Any) -> Content:
+def _content(content: JSON) -> Content:
     """The text of a content; what is more than text stays as it is."""
     if not isinstance(content, dict):
         return ""
@@ -145,5 +153,5 @@ def _content(content: Any) -> Content:
     return tuple(found)
 
 
-def _opaque(value: Any) -> OpaquePart:
+def _opaque(value: JSON) -> OpaquePart:
     return OpaquePart(_NAME, encode_json(value, "a part of a message"))

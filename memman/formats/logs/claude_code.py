@@ -10,11 +10,10 @@ tool results were cleared, is told: the results are read as they were.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
 import msgspec
 
-from memman.entries import NewEntry, text_of
+from memman.entries import JSON, JSONObject, NewEntry, text_of
 from memman.errors import FormatError
 from memman.formats.anthropic import AnthropicFormat
 from memman.formats.logs.common import beside_entry, one
@@ -29,7 +28,7 @@ _KEPT = ("model", "usage", "stop_reason", "id")
 _OF_LINE = frozenset(("message", "parentUuid", "type", "timestamp", "isSidechain", "sessionId", "cwd",
                       "version", "gitBranch", "userType", "toolUseResult"))  # fmt: skip
 
-Line = dict[str, Any]
+Line = JSONObject
 
 
 class ClaudeCodeLog:
@@ -37,15 +36,15 @@ class ClaudeCodeLog:
 
     name = _NAME
 
-    def detect(self, items: Sequence[Any]) -> int:
+    def detect(self, items: Sequence[JSON]) -> int:
         """Sure of lines with an id, a parent and a session."""
         return 9 if any(isinstance(item, dict) and item.keys() >= _MARKS for item in items) else 0
 
-    def conversations(self, items: Iterable[Any]) -> Iterable[tuple[str, Iterable[Any]]]:
+    def conversations(self, items: Iterable[JSON]) -> Iterable[tuple[str, Iterable[JSON]]]:
         """A file is one session."""
         return one(items)
 
-    def parse(self, items: Iterable[Any]) -> Iterator[ReadItem]:
+    def parse(self, items: Iterable[JSON]) -> Iterator[ReadItem]:
         """The lines in the order of the file; those of branches that were left behind say so."""
         graph = _Graph(items)
         live = graph.live()
@@ -93,7 +92,7 @@ class _Graph:
     `ends` is the place of the last piece of each assistant message that came in several lines.
     """
 
-    def __init__(self, items: Iterable[Any]) -> None:
+    def __init__(self, items: Iterable[JSON]) -> None:
         nodes: dict[bool, dict[str, _Node]] = {False: {}, True: {}}
         spoken: dict[bool, list[str]] = {False: [], True: []}
         ends: dict[str, int] = {}
@@ -119,7 +118,7 @@ class _Graph:
         self.side_messages = 0 if self._side else len(spoken[True])
         self.side_chains = sum(node.parent not in nodes[True] for node in nodes[True].values())
 
-    def of_chain(self, items: Iterable[Any]) -> Iterator[tuple[int, Line]]:
+    def of_chain(self, items: Iterable[JSON]) -> Iterator[tuple[int, Line]]:
         """The lines of the chain, each with its place."""
         for index, line in enumerate(items):
             node = self._nodes.get(line["uuid"]) if _is_node(line) else None
@@ -145,7 +144,7 @@ class _Graph:
         }
 
 
-def _is_node(line: Any) -> bool:
+def _is_node(line: JSON) -> bool:
     return isinstance(line, dict) and isinstance(line.get("uuid"), str)
 
 
@@ -159,7 +158,7 @@ def _node(index: int, line: Line, known: dict[str, _Node], newest: str | None) -
     return _Node(index, parent, _message_id(line), tuple(calls), tuple(results))
 
 
-def _dict(value: Any) -> dict[str, Any]:
+def _dict(value: JSON) -> JSONObject:
     return value if isinstance(value, dict) else {}
 
 
@@ -203,7 +202,7 @@ def _merged(lines: Iterable[tuple[int, Line]], ends: dict[str, int]) -> Iterator
     yield from held
 
 
-def _blocks(line: Line) -> list[Any]:
+def _blocks(line: Line) -> list[JSON]:
     content = _dict(line.get("message")).get("content")
     if isinstance(content, str):
         return [{"type": "text", "text": content}]

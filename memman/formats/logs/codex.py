@@ -7,11 +7,10 @@ line replaces everything before it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
 import msgspec
 
-from memman.entries import text_of
+from memman.entries import JSON, JSONObject, text_of
 from memman.errors import FormatError
 from memman.formats.logs.common import may_cut, one
 from memman.formats.openai_responses import OpenAIResponsesFormat
@@ -27,7 +26,7 @@ class _Item(msgspec.Struct, frozen=True):
     """An item of the Responses API, the place of its line, and its time."""
 
     index: int
-    payload: dict[str, Any]
+    payload: JSONObject
     at: str | None
 
 
@@ -36,16 +35,16 @@ class CodexLog:
 
     name = _NAME
 
-    def detect(self, items: Sequence[Any]) -> int:
+    def detect(self, items: Sequence[JSON]) -> int:
         """Sure of its envelopes; lines of types that are yet to come may be among them."""
         known = [item for item in items if isinstance(item, dict) and item.get("type") in _LINES]
         return 9 if known and all(isinstance(item.get("payload"), dict) for item in known) else 0
 
-    def conversations(self, items: Iterable[Any]) -> Iterable[tuple[str, Iterable[Any]]]:
+    def conversations(self, items: Iterable[JSON]) -> Iterable[tuple[str, Iterable[JSON]]]:
         """A file is one session."""
         return one(items)
 
-    def parse(self, items: Iterable[Any]) -> Iterator[ReadItem]:
+    def parse(self, items: Iterable[JSON]) -> Iterator[ReadItem]:
         """The items in order, with a compaction where the history was replaced."""
         run: list[_Item] = []
         parts = 0
@@ -64,7 +63,7 @@ class CodexLog:
         yield from _entries(run, parts)
 
 
-def _read(line: Any) -> tuple[str, dict[str, Any]]:
+def _read(line: JSON) -> tuple[str, JSONObject]:
     """(type, payload) of a line; "" for what says nothing to the model."""
     payload = line.get("payload") if isinstance(line, dict) else None
     return (str(line.get("type")), payload) if isinstance(payload, dict) else ("", {})
@@ -87,7 +86,7 @@ def _entries(run: list[_Item], part: int) -> Iterator[ReadEntry]:
         yield ReadEntry(new_entry, item.at)
 
 
-def _summary(payload: dict[str, Any]) -> str:
+def _summary(payload: JSONObject) -> str:
     """What stands for the history: the message, or the texts of what replaced it."""
     message = payload.get("message")
     if isinstance(message, str) and message.strip():

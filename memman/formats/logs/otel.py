@@ -6,12 +6,11 @@ Each span repeats the history before it, so the last one with messages is the co
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
 import msgspec
 
 from memman.display import shape_of
-from memman.entries import ImagePart, NewEntry, Part, TextPart
+from memman.entries import JSON, ImagePart, JSONObject, NewEntry, Part, TextPart
 from memman.errors import FormatError
 from memman.formats.logs.common import one, text_at
 from memman.formats.parts import opaque
@@ -28,26 +27,26 @@ class OTelMessages:
 
     name = _NAME
 
-    def detect(self, items: Sequence[Any]) -> int:
+    def detect(self, items: Sequence[JSON]) -> int:
         """Sure of the attributes' names, and of parts with a type."""
         if any(_attributes(item) for item in items):
             return 9
         return 8 if items and all(map(_is_message, items)) else 0
 
-    def conversations(self, items: Iterable[Any]) -> Iterable[tuple[str, Iterable[Any]]]:
+    def conversations(self, items: Iterable[JSON]) -> Iterable[tuple[str, Iterable[JSON]]]:
         """A file is one conversation."""
         return one(items)
 
-    def parse(self, items: Iterable[Any]) -> Iterator[ReadItem]:
+    def parse(self, items: Iterable[JSON]) -> Iterator[ReadItem]:
         """The messages in order."""
-        last: dict[str, Any] = {}
+        last: JSONObject = {}
         for item in items:
             last = _attributes(item) or last
         for number, message in enumerate(_of_span(last) if last else items):
             yield from _entries(number, message)
 
 
-def _attributes(item: Any) -> dict[str, Any]:
+def _attributes(item: JSON) -> JSONObject:
     """The attributes of a span that have messages; empty for anything else."""
     if not isinstance(item, dict):
         return {}
@@ -55,7 +54,7 @@ def _attributes(item: Any) -> dict[str, Any]:
     return given if isinstance(given, dict) and (_INPUT in given or _OUTPUT in given) else {}
 
 
-def _is_message(item: Any) -> bool:
+def _is_message(item: JSON) -> bool:
     if not isinstance(item, dict) or item.get("role") not in _ROLES:
         return False
     parts = item.get("parts")
@@ -66,7 +65,7 @@ def _is_message(item: Any) -> bool:
     )
 
 
-def _of_span(attributes: dict[str, Any]) -> list[Any]:
+def _of_span(attributes: JSONObject) -> list[JSON]:
     system = _listed(attributes.get(_SYSTEM), _SYSTEM)
     head = [{"role": "system", "parts": system}] if system else []
     return (
@@ -74,7 +73,7 @@ def _of_span(attributes: dict[str, Any]) -> list[Any]:
     )
 
 
-def _listed(value: Any, name: str) -> list[Any]:
+def _listed(value: JSON, name: str) -> list[JSON]:
     """A list, which an exporter may have written as JSON text."""
     if isinstance(value, str):
         try:
@@ -86,7 +85,7 @@ def _listed(value: Any, name: str) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _entries(number: int, message: Any) -> list[ReadItem]:
+def _entries(number: int, message: JSON) -> list[ReadItem]:
     if not _is_message(message):
         raise FormatError(
             f"message {number} is not one of OTel's: it needs a role and typed parts: {shape_of(message)}",
@@ -109,8 +108,8 @@ def _entries(number: int, message: Any) -> list[ReadItem]:
     return found + [ReadEntry(new_entry) for new_entry in tools]
 
 
-def _message(number: int, role: Any, said: list[Part], calls: bool) -> NewEntry:
-    content: Any = tuple(said)
+def _message(number: int, role: JSON, said: list[Part], calls: bool) -> NewEntry:
+    content: JSON = tuple(said)
     if len(said) == 1 and isinstance(said[0], TextPart):
         content = said[0].text
     if role == "tool":
@@ -119,7 +118,7 @@ def _message(number: int, role: Any, said: list[Part], calls: bool) -> NewEntry:
     return NewEntry(type="message", role=role, content=content, message_id=label)
 
 
-def _tool(number: int, part: dict[str, Any]) -> NewEntry:
+def _tool(number: int, part: JSONObject) -> NewEntry:
     call_id, name = part.get("id"), part.get("name")
     call_id = call_id if isinstance(call_id, str) and call_id else None
     name = name if isinstance(name, str) else None
@@ -132,7 +131,7 @@ def _tool(number: int, part: dict[str, Any]) -> NewEntry:
                  name=name, call_id=call_id)  # fmt: skip
 
 
-def _part(part: dict[str, Any]) -> Part:
+def _part(part: JSONObject) -> Part:
     if part["type"] == "text" and isinstance(part.get("content"), str):
         return TextPart(part["content"])
     if part.get("modality") == "image":

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
 from memman.display import safe_repr, shape_of
-from memman.entries import NewEntry
+from memman.entries import JSON, NewEntry
 from memman.errors import FormatError
 from memman.formats.logs.common import beside_entry, text_at
 from memman.formats.parts import others
@@ -25,7 +24,7 @@ class ShareGPT:
 
     name = _NAME
 
-    def detect(self, items: Sequence[Any]) -> int:
+    def detect(self, items: Sequence[JSON]) -> int:
         """Sure of its turns, bare or under `conversations`."""
         if not items:
             return 0
@@ -33,7 +32,7 @@ class ShareGPT:
         known = all(isinstance(turn, dict) and turn.keys() >= _OURS for turn in turns)
         return 8 if turns and known else 0
 
-    def conversations(self, items: Iterable[Any]) -> Iterator[tuple[str, Iterable[Any]]]:
+    def conversations(self, items: Iterable[JSON]) -> Iterator[tuple[str, Iterable[JSON]]]:
         """Each element with `conversations` is one; bare turns are a single one."""
         whole = False
         for item in items:
@@ -44,23 +43,23 @@ class ShareGPT:
                 yield "", items
                 return
 
-    def parse(self, items: Iterable[Any]) -> Iterator[ReadItem]:
+    def parse(self, items: Iterable[JSON]) -> Iterator[ReadItem]:
         """The turns in order; a tool's answer belongs to the call before it."""
         for index, turn in enumerate(items):
             yield ReadEntry(_draft(index, turn))
 
 
-def _turns(item: Any) -> list[Any]:
+def _turns(item: JSON) -> list[JSON]:
     turns = item.get("conversations") if isinstance(item, dict) else None
     return turns if isinstance(turns, list) else [item]
 
 
-def _draft(index: int, turn: Any) -> NewEntry:
+def _draft(index: int, turn: JSON) -> NewEntry:
     who = turn.get("from") if isinstance(turn, dict) else None
     if not isinstance(who, str):
         raise FormatError(f"turn {index} does not say whom it is from: {shape_of(turn)}", index)
     said = text_at(f"turn {index}", turn.get("value"))
-    role: Any = _ROLES.get(who.lower())
+    role: JSON = _ROLES.get(who.lower())
     if who.lower() in _CALLS:
         new_entry = NewEntry(type="tool_call", role="assistant", content=said, name="function")
     elif who.lower() in _RESULTS:

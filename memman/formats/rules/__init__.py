@@ -9,11 +9,11 @@ import re
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from types import MappingProxyType
-from typing import Any
 
 import msgspec
 
 from memman.display import safe_repr
+from memman.entries import JSON, JSONObject
 from memman.formats.rules import bedrock, gemini, langchain, mistral, responses
 from memman.formats.rules.rulebook import (
     Checker,
@@ -119,7 +119,7 @@ RULES: Mapping[str, tuple[Rule, ...]] = MappingProxyType(
 """The rules of each target, by the target's name."""
 
 
-def check(messages: Sequence[Any], target: str, *, system: Any = None) -> list[Violation]:
+def check(messages: Sequence[JSON], target: str, *, system: JSON = None) -> list[Violation]:
     """Every rule of `target` that the request breaks, in the order of its messages.
 
     Malformed input of any kind is a violation, never an error. `system` is the separate system
@@ -146,7 +146,7 @@ def check(messages: Sequence[Any], target: str, *, system: Any = None) -> list[V
     return [Violation(rule, index, text) for index, rule, text in in_order]
 
 
-def _message(message: Any, checker: Checker) -> Here:
+def _message(message: JSON, checker: Checker) -> Here:
     if not checker.roles or get(message, "role") in checker.roles:
         yield from checker.of_message(message)
     else:
@@ -154,7 +154,7 @@ def _message(message: Any, checker: Checker) -> Here:
         yield "shape.message", f"{wrong}; send an object with one of {', '.join(checker.roles)}"
 
 
-def _surrogates(part: Any) -> Here:
+def _surrogates(part: JSON) -> Here:
     if any(not text.isascii() and re.search(r"[\ud800-\udfff]", text) for text in strings(part)):
         yield "text.surrogate", "a string holds a lone surrogate; put U+FFFD in its place"
 
@@ -162,12 +162,12 @@ def _surrogates(part: Any) -> Here:
 # OpenAI chat completions
 
 
-def _openai_system(system: Any) -> Here:
+def _openai_system(system: JSON) -> Here:
     if system is not None:
         yield "system.shape", "a system parameter is given; send a first message of role system"
 
 
-def _openai_message(message: dict[str, Any]) -> Here:
+def _openai_message(message: JSONObject) -> Here:
     role, content = message["role"], message.get("content")
     if content is None and role == "assistant":
         if not any(message.get(key) for key in ("tool_calls", "function_call", "refusal", "audio")):
@@ -180,7 +180,7 @@ def _openai_message(message: dict[str, Any]) -> Here:
         yield from _openai_calls(message)
 
 
-def _openai_calls(message: dict[str, Any]) -> Here:
+def _openai_calls(message: JSONObject) -> Here:
     calls, legacy = message.get("tool_calls"), message.get("function_call")
     if calls is not None and not (calls and typed(calls)):
         yield "shape.tool-calls", "tool_calls is not a list of typed calls; omit it if empty"
@@ -196,7 +196,7 @@ def _openai_calls(message: dict[str, Any]) -> Here:
         yield "id.duplicate", f"several calls have the id {show(call_id)}; give each its own"
 
 
-def _openai_body(body: Any, key: str) -> Here:
+def _openai_body(body: JSON, key: str) -> Here:
     if not isinstance(body, dict):
         yield "shape.tool-calls", f"a call's body is {show(body)}; send its name and {key}"
         return
@@ -207,12 +207,12 @@ def _openai_body(body: Any, key: str) -> Here:
         yield "args.not-string", f"{key} of {name} is {show(arguments)}; dump it to a JSON string"
 
 
-def _openai_ids(message: Any) -> list[str]:
+def _openai_ids(message: JSON) -> list[str]:
     calls = get(message, "tool_calls") if get(message, "role") == "assistant" else None
     return [call["id"] for call in dicts(calls) if filled(call.get("id"))]
 
 
-def _openai_pairs(messages: Sequence[Any]) -> There:
+def _openai_pairs(messages: Sequence[JSON]) -> There:
     waiting: list[tuple[int, str]] = []  # calls without a result so far, after their message
     caller = -1  # the last message that was not a result
     for index, message in enumerate(messages):
@@ -246,18 +246,18 @@ def _openai_stray(call_id: str, home: tuple[int, str] | None, again: bool) -> tu
 _HOLDER = {"tool_use": "assistant", "tool_result": "user"}
 
 
-def _anthropic_system(system: Any) -> Here:
+def _anthropic_system(system: JSON) -> Here:
     blocks = system if isinstance(system, list) else [{"type": "text", "text": system}]
     said = [get(block, "type") == "text" and _says(get(block, "text")) for block in blocks]
     if system is not None and not (said and all(said)):
         yield "system.shape", "system is not text, or some of it is blank; omit what is blank"
 
 
-def _says(value: Any) -> bool:
+def _says(value: JSON) -> bool:
     return isinstance(value, str) and value.strip() != ""
 
 
-def _anthropic_message(message: dict[str, Any]) -> Here:
+def _anthropic_message(message: JSONObject) -> Here:
     content = message.get("content")
     if isinstance(content, str):
         yield from _anthropic_text({"text": content}) if content else ()  # order knows if "" may be
@@ -271,7 +271,7 @@ def _anthropic_message(message: dict[str, Any]) -> Here:
         yield from _BLOCKS[kind](block) if kind in _BLOCKS else ()
 
 
-def _anthropic_text(block: dict[str, Any]) -> Here:
+def _anthropic_text(block: JSONObject) -> Here:
     text = block.get("text")
     if not isinstance(text, str):
         yield "shape.block", f"the text of a block is {show(text)}; send a string"
@@ -281,7 +281,7 @@ def _anthropic_text(block: dict[str, Any]) -> Here:
         yield "content.whitespace", "a text is only whitespace; drop it"
 
 
-def _anthropic_use(block: dict[str, Any]) -> Here:
+def _anthropic_use(block: JSONObject) -> Here:
     call_id, name, arguments = block.get("id"), block.get("name"), block.get("input")
     if not matches(r"[a-zA-Z0-9_-]+", call_id):
         yield "id.pattern", f"a tool_use id is {show(call_id)}; map it to letters, digits, _ and -"
@@ -291,7 +291,7 @@ def _anthropic_use(block: dict[str, Any]) -> Here:
         yield "args.not-object", f"input of {show(name)} is {show(arguments)}; send an object"
 
 
-def _anthropic_result(block: dict[str, Any]) -> Here:
+def _anthropic_result(block: JSONObject) -> Here:
     content, name = block.get("content"), f"the result of {show(block.get('tool_use_id'))}"
     if not (content is None or isinstance(content, str) or typed(content)):
         yield "shape.block", f"{name} is {show(content)}; send a string or typed blocks"
@@ -299,14 +299,14 @@ def _anthropic_result(block: dict[str, Any]) -> Here:
         yield "result.empty-error", f"{name} is an error without a word; say that the tool failed"
 
 
-def _speaks(block: dict[str, Any]) -> bool:
+def _speaks(block: JSONObject) -> bool:
     return block.get("type") != "text" or filled(block.get("text"))
 
 
 _BLOCKS = {"text": _anthropic_text, "tool_use": _anthropic_use, "tool_result": _anthropic_result}
 
 
-def _anthropic_request(messages: Sequence[Any]) -> There:
+def _anthropic_request(messages: Sequence[JSON]) -> There:
     yield from _anthropic_order([get(message, "role") for message in messages])
     yield from _anthropic_empty(messages)
     yield from _anthropic_ids(messages)
@@ -316,7 +316,7 @@ def _anthropic_request(messages: Sequence[Any]) -> There:
         yield from _anthropic_pairs(index, _ids(before, "tool_use", "id"), after)
 
 
-def _anthropic_order(roles: list[Any]) -> There:
+def _anthropic_order(roles: list[JSON]) -> There:
     if roles[:1] == ["assistant"]:
         yield 0, "order.first-not-user", "the assistant speaks first; put a user message before"
     for index, (before, role) in enumerate(pairwise(roles), start=1):
@@ -327,31 +327,31 @@ def _anthropic_order(roles: list[Any]) -> There:
         yield len(roles) - 1, "order.last-assistant", text
 
 
-def _anthropic_empty(messages: Sequence[Any]) -> There:
+def _anthropic_empty(messages: Sequence[JSON]) -> There:
     for index, message in enumerate(messages):
         role, final = get(message, "role"), index == len(messages) - 1
         if get(message, "content") in ("", []) and not (final and role == "assistant"):
             yield index, "content.empty", "a message is empty; drop it"
 
 
-def _anthropic_end(index: int, message: Any) -> There:
+def _anthropic_end(index: int, message: JSON) -> There:
     content = get(message, "content")
     blocks = [{"text": content}] if isinstance(content, str) else dicts(content)
-    text: Any = blocks[-1].get("text") if blocks else None
+    text: JSON = blocks[-1].get("text") if blocks else None
     if _says(text) and text != text.rstrip():
         yield index, "content.trailing-ws", "the final text ends in whitespace; strip it"
 
 
-def _blocks(message: Any, kind: str) -> list[dict[str, Any]]:
+def _blocks(message: JSON, kind: str) -> list[JSONObject]:
     blocks = dicts(get(message, "content")) if get(message, "role") == _HOLDER[kind] else []
     return [block for block in blocks if block.get("type") == kind]
 
 
-def _ids(message: Any, kind: str, key: str) -> list[str]:
+def _ids(message: JSON, kind: str, key: str) -> list[str]:
     return [block[key] for block in _blocks(message, kind) if filled(block.get(key))]
 
 
-def _anthropic_ids(messages: Sequence[Any]) -> There:
+def _anthropic_ids(messages: Sequence[JSON]) -> There:
     seen: set[str] = set()
     for index, message in enumerate(messages):
         for call_id in _ids(message, "tool_use", "id"):
@@ -361,7 +361,7 @@ def _anthropic_ids(messages: Sequence[Any]) -> There:
             seen.add(call_id)
 
 
-def _anthropic_pairs(index: int, asked: list[str], message: Any) -> There:
+def _anthropic_pairs(index: int, asked: list[str], message: JSON) -> There:
     results = [block.get("tool_use_id") for block in _blocks(message, "tool_result")]
     answers = [result for result in results if result in asked]
     for call_id in dict.fromkeys(asked):

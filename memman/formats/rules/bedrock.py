@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import chain, pairwise
-from typing import Any
 
+from memman.entries import JSON, JSONObject
 from memman.formats.rules.rulebook import (
     Checker,
     Here,
@@ -62,17 +62,17 @@ _HOLDER = {
 _TITLE = r"(?! *\Z)(?!.*  )[a-zA-Z0-9_ ()\[\]-]{1,200}"
 
 
-def _system(system: Any) -> Here:
+def _system(system: JSON) -> Here:
     blocks = system if isinstance(system, list) else [{"text": system}]
     if system is not None and not (blocks and all(_says(get(b, "text")) for b in blocks)):
         yield "system.shape", "system is not text, or some of it is blank; omit what is blank"
 
 
-def _says(value: Any) -> bool:
+def _says(value: JSON) -> bool:
     return isinstance(value, str) and value.strip() != ""
 
 
-def _message(message: dict[str, Any]) -> Here:
+def _message(message: JSONObject) -> Here:
     content = message.get("content")
     if not isinstance(content, list) or not content:
         yield "shape.message", f"content is {show(content)}, or empty; send a list of blocks"
@@ -93,7 +93,7 @@ def _message(message: dict[str, Any]) -> Here:
         yield "document.without-text", "a document stands alone; add a text to the message"
 
 
-def _block(block: dict[str, Any]) -> Here:
+def _block(block: JSONObject) -> Here:
     if "text" in block and not isinstance(block["text"], str):
         yield "shape.block", f"the text of a block is {show(block['text'])}; send a string"
     elif "text" in block and not block["text"].strip():
@@ -113,7 +113,7 @@ def _block(block: dict[str, Any]) -> Here:
             yield from check(body)
 
 
-def _use(body: dict[str, Any]) -> Here:
+def _use(body: JSONObject) -> Here:
     name = body.get("name")
     if not matches(r"[a-zA-Z0-9_-]{1,64}", name):
         yield "name.pattern", f"a tool name is {show(name)}; use 1 to 64 letters, digits, _ and -"
@@ -121,7 +121,7 @@ def _use(body: dict[str, Any]) -> Here:
         yield "args.not-object", f"input of {show(name)} is no object; send one"
 
 
-def _result(body: dict[str, Any]) -> Here:
+def _result(body: JSONObject) -> Here:
     content, name = body.get("content"), f"the result of {show(body.get('toolUseId'))}"
     if not isinstance(content, list) or not all(isinstance(b, dict) and b for b in content):
         yield "shape.block", f"{name} is {show(content)}; send a list of blocks"
@@ -134,17 +134,17 @@ def _result(body: dict[str, Any]) -> Here:
         yield from _block(block)
 
 
-def _bodies(message: Any, kind: str) -> list[dict[str, Any]]:
+def _bodies(message: JSON, kind: str) -> list[JSONObject]:
     held = get(message, "role") == _HOLDER[kind]
     return dicts([block.get(kind) for block in dicts(get(message, "content"))]) if held else []
 
 
-def _ids(message: Any, kind: str) -> list[str]:
+def _ids(message: JSON, kind: str) -> list[str]:
     bodies = _bodies(message, kind)
     return [body["toolUseId"] for body in bodies if filled(body.get("toolUseId"))]
 
 
-def _request(messages: Sequence[Any]) -> There:
+def _request(messages: Sequence[JSON]) -> There:
     roles = [get(message, "role") for message in messages]
     if roles[:1] == ["assistant"]:
         yield 0, "order.first-not-user", "the assistant speaks first; put a user message before"
@@ -167,7 +167,7 @@ def _request(messages: Sequence[Any]) -> There:
             seen.add(call_id)
 
 
-def _documents(messages: Sequence[Any]) -> There:
+def _documents(messages: Sequence[JSON]) -> There:
     """Documents with a name that was there before, in whatever message or result."""
     seen: set[str] = set()
     for index, message in enumerate(messages):
@@ -182,7 +182,7 @@ def _documents(messages: Sequence[Any]) -> There:
                 seen.add(name)
 
 
-def _pairs(index: int, asked: list[str], message: Any) -> There:
+def _pairs(index: int, asked: list[str], message: JSON) -> There:
     results = _ids(message, "toolResult")
     for call_id in dict.fromkeys(asked):
         if call_id not in results:

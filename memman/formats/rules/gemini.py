@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
 
+from memman.entries import JSON, JSONObject
 from memman.formats.rules.rulebook import Checker, Here, There, dicts, get, matches, rules_of, show
 
 RULES = rules_of(
@@ -46,12 +46,12 @@ _UNDERSCORED = re.compile("_([a-z])")
 _NAME = r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}"
 
 
-def _system(system: Any) -> Here:
+def _system(system: JSON) -> Here:
     if system is not None and not (isinstance(system, str) and system.strip()):
         yield "system.shape", "system is not text, or blank; omit it"
 
 
-def _content(content: dict[str, Any]) -> Here:
+def _content(content: JSONObject) -> Here:
     parts = content.get("parts")
     if not isinstance(parts, list) or not parts:
         yield "shape.message", f"parts is {show(parts)}, or empty; send a list of parts"
@@ -63,7 +63,7 @@ def _content(content: dict[str, Any]) -> Here:
             yield from _part(part, content["role"])
 
 
-def _part(part: dict[str, Any], role: str) -> Here:
+def _part(part: JSONObject, role: str) -> Here:
     if "text" in part and not isinstance(part["text"], str):
         yield "shape.part", f"the text of a part is {show(part['text'])}; send a string"
     elif part.get("text") == "" and "thoughtSignature" not in part:
@@ -75,7 +75,7 @@ def _part(part: dict[str, Any], role: str) -> Here:
             yield from _function(kind, part[kind])
 
 
-def _function(kind: str, body: Any) -> Here:
+def _function(kind: str, body: JSON) -> Here:
     if not isinstance(body, dict):
         yield "shape.part", f"a {kind} is {show(body)}; send an object"
         return
@@ -89,12 +89,12 @@ def _function(kind: str, body: Any) -> Here:
         yield "result.not-object", f"the response of {show(name)} is {given}; send an object"
 
 
-def _bodies(content: Any, kind: str) -> list[dict[str, Any]]:
+def _bodies(content: JSON, kind: str) -> list[JSONObject]:
     held = get(content, "role") == _HOLDER[kind]
     return dicts([part.get(kind) for part in dicts(get(content, "parts"))]) if held else []
 
 
-def _request(contents: Sequence[Any]) -> There:
+def _request(contents: Sequence[JSON]) -> There:
     roles = [get(content, "role") for content in contents]
     if roles[:1] == ["model"]:
         yield 0, "order.first-not-user", "the model speaks first; put a user content before"
@@ -109,7 +109,7 @@ def _request(contents: Sequence[Any]) -> There:
             yield index, "order.alternate", f"two contents of the {role} in a row; merge them"
 
 
-def _pairs(index: int, before: Any, after: Any) -> There:
+def _pairs(index: int, before: JSON, after: JSON) -> There:
     calls, responses = _bodies(before, "functionCall"), _bodies(after, "functionResponse")
     if len(responses) < len(calls):
         text = f"{len(calls)} calls have {len(responses)} responses in the next content"
@@ -124,7 +124,7 @@ def _pairs(index: int, before: Any, after: Any) -> There:
         yield index, "pair.response-alone", text
 
 
-def _mismatches(index: int, calls: list[dict[str, Any]], responses: list[dict[str, Any]]) -> There:
+def _mismatches(index: int, calls: list[JSONObject], responses: list[JSONObject]) -> There:
     waiting = [(call.get("id"), call.get("name")) for call in calls]
     for response in responses:
         found = (response.get("id"), response.get("name"))
@@ -135,7 +135,7 @@ def _mismatches(index: int, calls: list[dict[str, Any]], responses: list[dict[st
             yield index, "pair.mismatch", f"{text}; answer with those of the call"
 
 
-def _read(content: Any) -> Any:
+def _read(content: JSON) -> JSON:
     """A content as the rules know it.
 
     Google's JSON takes a key in lowerCamelCase or as its proto names it, null for what is not set
@@ -148,7 +148,7 @@ def _read(content: Any) -> Any:
     return {**content, "role": "user" if role is None else role, "parts": [*map(_part_read, parts)]}
 
 
-def _part_read(part: Any) -> Any:
+def _part_read(part: JSON) -> JSON:
     """The keys of a part, and of what stands in it; what is deeper is data."""
     if not isinstance(part, dict):
         return part
@@ -158,7 +158,7 @@ def _part_read(part: Any) -> Any:
     }
 
 
-def _wired(given: dict[Any, Any]) -> dict[str, Any]:
+def _wired(given: dict[JSON, JSON]) -> JSONObject:
     return {
         _UNDERSCORED.sub(lambda found: found[1].upper(), str(key)): value
         for key, value in given.items()

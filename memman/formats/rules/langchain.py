@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
+from memman.entries import JSON, JSONObject
 from memman.formats.rules.rulebook import (
     Checker,
     Here,
@@ -47,7 +47,7 @@ _CHUNKS = {f"{name}Chunk": kind for name, kind in _CLASSES.items()}
 _KINDS = {kind: kind for kind in _CLASSES.values()} | _CHUNKS
 
 
-def _kind(message: Any) -> str:
+def _kind(message: JSON) -> str:
     """human, ai, system, tool, function or chat; "" for what is no message."""
     kind, data = get(message, "type"), get(message, "data")
     if kind == "constructor":
@@ -59,18 +59,18 @@ def _kind(message: Any) -> str:
     return _KINDS.get(kind, "")
 
 
-def _data(message: Any) -> dict[str, Any]:
+def _data(message: JSON) -> JSONObject:
     found = get(message, "kwargs") if get(message, "type") == "constructor" else None
     data = get(message, "data") if found is None else found
     return data if isinstance(data, dict) else {}
 
 
-def _system(system: Any) -> Here:
+def _system(system: JSON) -> Here:
     if system is not None:
         yield "system.shape", "a system parameter is given; send a first message of type system"
 
 
-def _message(message: Any) -> Here:
+def _message(message: JSON) -> Here:
     kind, data = _kind(message), _data(message)
     if not kind:
         wrong = f"a message is {show(message)} of type {show(get(message, 'type'))}"
@@ -86,7 +86,7 @@ def _message(message: Any) -> Here:
         yield from _calls(data.get("tool_calls"))
 
 
-def _calls(calls: Any) -> Here:
+def _calls(calls: JSON) -> Here:
     named = isinstance(calls, list) and all(filled(get(call, "name")) for call in calls)
     if calls is not None and not named:
         yield "shape.tool-calls", "tool_calls is not a list of named calls; omit it if empty"
@@ -98,7 +98,7 @@ def _calls(calls: Any) -> Here:
             yield "args.not-object", f"args are {given}; send an object, or an invalid_tool_call"
 
 
-def _request(messages: Sequence[Any]) -> There:
+def _request(messages: Sequence[JSON]) -> There:
     spoken = False
     for index, message in enumerate(messages):
         kind = _kind(message)
@@ -109,7 +109,7 @@ def _request(messages: Sequence[Any]) -> There:
     yield from answers_in_place(messages, _called, _answered)
 
 
-def _called(message: Any) -> list[str]:
+def _called(message: JSON) -> list[str]:
     if _kind(message) != "ai":
         return []
     data = _data(message)
@@ -117,7 +117,7 @@ def _called(message: Any) -> list[str]:
     return [call["id"] for call in calls if filled(call.get("id"))]
 
 
-def _ids(messages: Sequence[Any]) -> There:
+def _ids(messages: Sequence[JSON]) -> There:
     seen: set[str] = set()
     for index, message in enumerate(messages):
         called = _called(message)
@@ -127,7 +127,7 @@ def _ids(messages: Sequence[Any]) -> There:
         seen.update(called)
 
 
-def _answered(message: Any) -> tuple[bool, Any]:
+def _answered(message: JSON) -> tuple[bool, JSON]:
     return _kind(message) == "tool", _data(message).get("tool_call_id")
 
 

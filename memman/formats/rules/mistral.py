@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
 
+from memman.entries import JSON, JSONObject
 from memman.formats.rules.rulebook import (
     Checker,
     Here,
@@ -72,12 +72,12 @@ _AFTER = {
 _SPOKEN = ("text", "thinking", "reference")
 
 
-def _system(system: Any) -> Here:
+def _system(system: JSON) -> Here:
     if system is not None:
         yield "system.shape", "a system parameter is given; send a first message of role system"
 
 
-def _message(message: dict[str, Any]) -> Here:
+def _message(message: JSONObject) -> Here:
     role, content = message["role"], message.get("content")
     if role == "assistant" and not content:
         if not message.get("tool_calls"):
@@ -93,13 +93,13 @@ def _message(message: dict[str, Any]) -> Here:
             yield from _name(message["name"])
 
 
-def _spoken(content: Any) -> Here:
+def _spoken(content: JSON) -> Here:
     for chunk in dicts(content):
         if chunk.get("type") not in _SPOKEN:
             yield "shape.chunk-role", f"the assistant shows {show(chunk.get('type'))}; leave it out"
 
 
-def _calls(calls: Any) -> Here:
+def _calls(calls: JSON) -> Here:
     if calls is not None and not isinstance(calls, list):
         yield "shape.tool-calls", f"tool_calls is {show(calls)}; send a list"
         return
@@ -117,17 +117,17 @@ def _calls(calls: Any) -> Here:
         yield "id.duplicate", f"several calls have the id {show(call_id)}; give each its own"
 
 
-def _id(what: str, value: Any) -> Here:
+def _id(what: str, value: JSON) -> Here:
     if not matches(_ID, value):
         yield "id.pattern", f"{what} is {show(value)}; map it to nine letters and digits"
 
 
-def _name(value: Any) -> Here:
+def _name(value: JSON) -> Here:
     if not matches(_NAME, value):
         yield "name.pattern", f"a tool name is {show(value)}; use 1 to 64 letters, digits, _ and -"
 
 
-def _request(messages: Sequence[Any]) -> There:
+def _request(messages: Sequence[JSON]) -> There:
     roles = [_role(message) for message in messages]
     for index, (before, role) in enumerate(pairwise(roles), start=1):
         if before and role and role not in _AFTER[before]:
@@ -147,7 +147,7 @@ def _request(messages: Sequence[Any]) -> There:
     yield from answers_in_place(messages, _ids, _answered)
 
 
-def _role(message: Any) -> str:
+def _role(message: JSON) -> str:
     """A message's role, "" where it has none of this API's."""
     role = get(message, "role")
     return role if isinstance(role, str) and role in _AFTER else ""
@@ -162,12 +162,12 @@ def _mended(role: str, before: str) -> str:
     return f"a {role} message follows a {before}'s; {repair.get(role, 'reorder them')}"
 
 
-def _ids(message: Any) -> list[str]:
+def _ids(message: JSON) -> list[str]:
     calls = get(message, "tool_calls") if get(message, "role") == "assistant" else None
     return [call["id"] for call in dicts(calls) if filled(call.get("id"))]
 
 
-def _answered(message: Any) -> tuple[bool, Any]:
+def _answered(message: JSON) -> tuple[bool, JSON]:
     return get(message, "role") == "tool", get(message, "tool_call_id")
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
+from memman.entries import JSON, JSONObject
 from memman.formats.rules.rulebook import (
     Checker,
     Here,
@@ -47,12 +47,12 @@ _OUTPUTS = ("function_call_output", "custom_tool_call_output")
 _SPOKEN = ("output_text", "refusal")
 
 
-def _system(system: Any) -> Here:
+def _system(system: JSON) -> Here:
     if system is not None:
         yield "system.shape", "a system parameter is given; send a first item of role system"
 
 
-def _item(item: Any) -> Here:
+def _item(item: JSON) -> Here:
     kind = _kind(item)
     if kind == "":
         yield "shape.message", f"an item is {show(item)} without a type or a role; send one of them"
@@ -68,7 +68,7 @@ def _item(item: Any) -> Here:
             yield from _call(item, _CALLS[kind])
 
 
-def _kind(item: Any) -> str:
+def _kind(item: JSON) -> str:
     """The type of an item; "" for what is none."""
     if get(item, "type") in (None, "message"):
         return "message" if get(item, "role") in _ROLES else ""
@@ -76,12 +76,12 @@ def _kind(item: Any) -> str:
     return kind if isinstance(kind, str) else ""
 
 
-def _message(item: dict[str, Any]) -> Here:
+def _message(item: JSONObject) -> Here:
     spoken = item["role"] == "assistant"
     yield from _content(item.get("content"), f"{item['role']} content", spoken)
 
 
-def _content(content: Any, what: str, spoken: bool) -> Here:
+def _content(content: JSON, what: str, spoken: bool) -> Here:
     if isinstance(content, str):
         return
     if not content or not typed(content):
@@ -92,7 +92,7 @@ def _content(content: Any, what: str, spoken: bool) -> Here:
             yield "shape.part-role", f"{what} has a part of the type {kind}; use its own types"
 
 
-def _call(item: dict[str, Any], key: str) -> Here:
+def _call(item: JSONObject, key: str) -> Here:
     name = item.get("name")
     if not matches(r"[a-zA-Z0-9_-]{1,64}", name):
         yield "name.pattern", f"a function name is {show(name)}; use 1 to 64 letters, digits, _ -"
@@ -101,7 +101,7 @@ def _call(item: dict[str, Any], key: str) -> Here:
         yield "args.not-string", f"{key} of {show(name)} is {given}; dump it to a JSON string"
 
 
-def _request(items: Sequence[Any]) -> There:
+def _request(items: Sequence[JSON]) -> There:
     called: dict[tuple[str, str], int] = {}
     answered: set[tuple[str, str]] = set()
     for index, item in enumerate(items):
@@ -125,7 +125,7 @@ def _request(items: Sequence[Any]) -> There:
             yield index, "pair.missing-result", f"no output for {show(pair[1])}; add one"
 
 
-def _goes_on(items: Sequence[Any]) -> bool:
+def _goes_on(items: Sequence[JSON]) -> bool:
     """Whether something that the model made comes next, after more reasoning perhaps."""
     following = next((item for item in items if _kind(item) != "reasoning"), None)
     kind = _kind(following)

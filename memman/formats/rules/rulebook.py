@@ -3,9 +3,10 @@
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import msgspec
+
+from memman.entries import JSON, JSONObject
 
 
 class Rule(msgspec.Struct, frozen=True):
@@ -39,13 +40,13 @@ class Checker(msgspec.Struct, frozen=True):
     """
 
     roles: tuple[str, ...]
-    of_system: Callable[[Any], Here]
-    of_message: Callable[[Any], Here]
-    of_request: Callable[[Sequence[Any]], There]
-    read: Callable[[Any], Any] = lambda message: message
+    of_system: Callable[[JSON], Here]
+    of_message: Callable[[JSON], Here]
+    of_request: Callable[[Sequence[JSON]], There]
+    read: Callable[[JSON], JSON] = lambda message: message
 
 
-def show(value: Any) -> str:
+def show(value: JSON) -> str:
     """A value as a message says it."""
     # Only strings are printed: a value may be huge, and the repr of a very long int raises.
     if isinstance(value, str):
@@ -53,27 +54,27 @@ def show(value: Any) -> str:
     return "null" if value is None else f"of type {type(value).__name__}"
 
 
-def get(value: Any, key: str) -> Any:
+def get(value: JSON, key: str) -> JSON:
     """A key of what may be no object."""
     return value.get(key) if isinstance(value, dict) else None
 
 
-def dicts(value: Any) -> list[dict[str, Any]]:
+def dicts(value: JSON) -> list[JSONObject]:
     """The objects of what may be no list."""
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
-def filled(value: Any) -> bool:
+def filled(value: JSON) -> bool:
     """Whether this is a string with something in it."""
     return isinstance(value, str) and value != ""
 
 
-def typed(value: Any) -> bool:
+def typed(value: JSON) -> bool:
     """Whether this is a list of objects with a type."""
     return isinstance(value, list) and all(filled(get(item, "type")) for item in value)
 
 
-def matches(pattern: str, value: Any) -> bool:
+def matches(pattern: str, value: JSON) -> bool:
     """Whether this is a string that matches in full."""
     return isinstance(value, str) and re.fullmatch(pattern, value) is not None
 
@@ -84,9 +85,9 @@ def repeated(ids: Sequence[str]) -> list[str]:
 
 
 def answers_in_place(
-    messages: Sequence[Any],
-    called: Callable[[Any], list[str]],
-    answered: Callable[[Any], tuple[bool, Any]],
+    messages: Sequence[JSON],
+    called: Callable[[JSON], list[str]],
+    answered: Callable[[JSON], tuple[bool, JSON]],
 ) -> There:
     """What breaks the pairs where results directly follow the message with their calls.
 
@@ -94,7 +95,7 @@ def answers_in_place(
     call. A result without an id is another rule's.
     """
     asked: list[str] = []
-    done: list[Any] = []
+    done: list[JSON] = []
     caller = -1
     for index, message in enumerate([*messages, None]):
         is_result, call_id = answered(message)
@@ -114,7 +115,7 @@ def answers_in_place(
             done.append(call_id)
 
 
-def strings(value: Any) -> Iterator[str]:
+def strings(value: JSON) -> Iterator[str]:
     """Every string in a value, keys too."""
     # A stack and not recursion, and each container once: nesting may be deep, or a cycle.
     stack, seen = [value], set()
