@@ -1,20 +1,13 @@
-"""What is measured: memman through its public verbs, the parts it is made of, and the reference design."""
+"""What is measured: memman by its public methods, and the reference design."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
-from time import perf_counter
 from typing import Any, Literal, NamedTuple, Protocol
 
 from benchmarks.instruments import Instruments
 from benchmarks.workload import Item
-from memman import Context, Entry, MemoryConfig, MemoryManager, TokenCount
-from memman.ids import new_id
-from memman.records import Added, Compressed, Replacement
-from memman.runtime import SyncRuntime, drive
-from memman.window import Exchange, WindowItem
+from memman import Context, MemoryConfig, MemoryManager
 
 SESSION = "measured"
 
@@ -166,131 +159,3 @@ class Reference:
             else Shown(one.kind, one.content, one.call_id)
             for one in context
         ]
-
-
-class Parts:
-    """What the design's own parts cost in this interpreter, with no work done between them.
-
-    For each append one verb's coroutine stepped through the sync door, an id, a time, an entry with
-    its count, a record in a log with its ids, two locks, and a place in the window; for each context
-    the message of the new entry and a `Context`; for each cut a prompt, a summarizer asked on the
-    thread that `summarize_timeout` needs, and a record. Nothing is checked, paired, priced, told, stubbed
-    or undone, and what comes out is not valid: no implementation in pure Python is below this.
-    """
-
-    def __init__(
-        self,
-        instruments: Instruments,
-        budget: int,
-        _session: str = SESSION,
-        *,
-        max_entries: int = 100,
-    ) -> None:
-        self._instruments = instruments
-        self._budget = budget
-        self._max_entries = max_entries
-        self._door = instruments.shared("door", SyncRuntime)
-        self._lock, self._store_lock = threading.RLock(), threading.Lock()
-        self._log: list[Added | Compressed] = []
-        self._seqs: dict[str, int] = {}
-        self._slots: list[WindowItem] = []
-        self._exchanges: list[Exchange] = []
-        self._messages: list[dict[str, Any]] = []
-        self._tokens = 0
-        self._built: tuple[int, Context] | None = None
-
-    def append(self, item: Item) -> None:
-        """An entry, a record, a slot."""
-        drive(self._append(item))
-
-    async def _append(self, item: Item) -> None:
-        count = self._count(item.content)
-        with self._lock:
-            seq = len(self._log) + 1
-            entry = Entry(
-                id=new_id(),
-                type=item.kind,
-                role=item.role,
-                content=item.content,
-                timestamp=datetime.now(UTC),
-                token_count=count,
-                seq=seq,
-                call_id=item.call_id or None,
-                name=item.name or None,
-            )
-            with self._store_lock:
-                self._log.append(Added(entry))
-                self._seqs[entry.id] = seq
-            slot = WindowItem(entry, seq, count.tokens)
-            self._slots.append(slot)
-            self._exchanges.append(Exchange((slot,), count.tokens, False))
-            self._tokens += count.tokens
-        if self._tokens > self._budget or len(self._slots) > self._max_entries:
-            await self._cut()
-
-    def _count(self, text: str) -> TokenCount:
-        began = perf_counter()
-        tokens = self._instruments.count(text)
-        return TokenCount(tokens, "client", "high", "parts", False, perf_counter() - began)
-
-    async def _cut(self) -> None:
-        items = self._slots
-        at, tokens = 0, self._tokens
-        while at < len(items) - 1 and (
-            tokens > self._budget // 2 or len(items) - at > self._max_entries // 2
-        ):
-            tokens -= items[at].tokens
-            at += 1
-        prompt = "\n".join([f"{s.entry.role}: {s.entry.text[:2_000]}" for s in items[:at]])
-        text = await self._door.call_summarizer(
-            lambda: self._instruments.summarize(prompt), 60.0, False
-        )
-        count, seq = self._count(text), len(self._log) + 1
-        now = datetime.now(UTC)
-        summary = Entry(
-            id=new_id(),
-            type="summary",
-            role="system",
-            content=text,
-            timestamp=now,
-            token_count=count,
-            seq=seq,
-        )
-        replaced = Replacement(tuple(slot.entry.id for slot in items[:at]), summary, "summary")
-        record = Compressed(
-            id=new_id(),
-            at=now,
-            replacements=(replaced,),
-            reason="",
-            tokens_before=self._tokens,
-            tokens_after=tokens + count.tokens,
-        )
-        self._log.append(record)
-        self._seqs[record.id] = seq
-        self._slots = [WindowItem(summary, items[0].position, count.tokens), *items[at:]]
-        self._exchanges = self._exchanges[at:]
-        self._messages = self._messages[at:]
-        self._tokens = tokens + count.tokens
-
-    def context(self) -> Context:
-        """The newest entry's message, and a context of all; the same one until something is appended."""
-        return drive(self._context())
-
-    async def _context(self) -> Context:
-        with self._lock:
-            head = len(self._log)
-            if self._built is not None and self._built[0] == head:
-                return self._built[1]
-            self._messages.append({"role": "user", "content": self._slots[-1].entry.content})
-            count = TokenCount(self._tokens, "client", "high", "parts")
-            messages, items = self._messages, self._slots
-            context = Context(
-                "openai-chat", self._budget, count, None, (), 0, list(messages), tuple(items),
-                (0, 0, 0, 0),
-            )  # fmt: skip
-            self._built = head, context
-            return context
-
-    def shown(self, context: Context) -> list[Shown]:
-        """What stands in its messages: calls and results as words, and no summary."""
-        return openai_chat_shown(context.messages)

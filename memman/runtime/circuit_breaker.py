@@ -9,6 +9,17 @@ import msgspec
 from memman.runtime.forks import renew_in_child
 
 _MOST_DOUBLINGS = 10
+# Shared by all breakers: it is held for microseconds, and a lock in each would cost every session memory.
+_lock = threading.Lock()
+
+
+def _renew() -> None:
+    """Replace the lock."""
+    global _lock
+    _lock = threading.Lock()
+
+
+renew_in_child(_renew)
 
 
 class Pause(msgspec.Struct, frozen=True):
@@ -44,12 +55,6 @@ class CircuitBreaker:
         self._failures = 0
         self._pause: Pause | None = None
         self._generation = 0  # of calls; each pause and each call after it begins another
-        self._renew()
-        renew_in_child(self._renew)
-
-    def _renew(self) -> None:
-        """Replace the lock."""
-        self._lock = threading.Lock()
 
     def admit(self, now: float) -> int | None:
         """Return the number of an admitted call, None during a pause.
@@ -57,7 +62,7 @@ class CircuitBreaker:
         After a pause one call is admitted. If its outcome is not reported, the next one is admitted after
         as long a pause again.
         """
-        with self._lock:
+        with _lock:
             if self._pause is None:
                 return self._generation
             if self._pause.lasts(now):
@@ -67,18 +72,18 @@ class CircuitBreaker:
 
     def pause(self, now: float) -> Pause | None:
         """Return the pause in effect."""
-        with self._lock:
+        with _lock:
             return self._pause if self._pause is not None and self._pause.lasts(now) else None
 
     def record_success(self, call: int | None = None) -> None:
         """Close the breaker."""
-        with self._lock:
+        with _lock:
             if self._is_current(call):
                 self._failures, self._pause = 0, None
 
     def record_failure(self, now: float, reason: str, call: int | None = None) -> Pause | None:
         """Count a failure, and return the pause that it causes."""
-        with self._lock:
+        with _lock:
             if not self._is_current(call):
                 return self._pause
             self._failures += 1
@@ -88,13 +93,13 @@ class CircuitBreaker:
 
     def record_no_outcome(self, now: float, call: int | None = None) -> None:
         """Admit the next call at once: this one ended without a success or a failure."""
-        with self._lock:
+        with _lock:
             if self._pause is not None and self._is_current(call):
                 self._pause = msgspec.structs.replace(self._pause, until=now)
 
     def postpone(self, now: float, reason: str) -> Pause:
         """Pause calls for the first pause's time without counting a failure."""
-        with self._lock:
+        with _lock:
             self._generation += 1
             self._pause = Pause(self._failures, reason, now, now + self._first_pause)
             return self._pause
