@@ -45,6 +45,22 @@ class WindowItem(msgspec.Struct, eq=False, gc=False):  # a result does not refer
         """Whether this is a call without a result."""
         return self.entry.type == "tool_call" and self.result is None
 
+    def untie(self) -> None:
+        """Forget the items that this one belongs with."""
+        self.result, self.answers, self.nth = None, False, 0
+
+    def take_result(self, result: WindowItem) -> None:
+        """Link this call to its result."""
+        self.result = result
+
+    def mark_as_answer(self) -> None:
+        """Note that the call of this result is in the window."""
+        self.answers = True
+
+    def number(self, earlier: int) -> None:
+        """Set how many earlier calls have the same id."""
+        self.nth = earlier
+
     def place(self) -> StoredItem:
         """Return the item as a store keeps it."""
         return StoredItem(self.entry.seq, self.index, self.position, self.pinned)
@@ -157,7 +173,7 @@ class _Pairing:
     def _tie(self, number: int) -> WindowItem | None:
         """Return the earliest item that an item belongs with, if any, and link a result to its call."""
         item = self._items[number]
-        item.result, item.answers, item.nth = None, False, 0
+        item.untie()
         entry = item.entry
         tied: WindowItem | None = None
         if entry.role != "assistant":
@@ -176,8 +192,8 @@ class _Pairing:
         call = self.open_calls.first(result.entry.call_id, result.entry.name)
         if call is not None:
             self.open_calls.close(call)
-            call.result = result
-            result.answers = True
+            call.take_result(result)
+            result.mark_as_answer()
         return call
 
     def _register(self, call: WindowItem, previous: WindowItem | None) -> WindowItem | None:
@@ -185,8 +201,9 @@ class _Pairing:
         entry = call.entry
         self.open_calls.open(call, self._others if entry.message_id is None else entry.message_id)
         if entry.call_id is not None:
-            call.nth = self._calls.get(entry.call_id, 0)
-            self._calls[entry.call_id] = call.nth + 1
+            earlier = self._calls.get(entry.call_id, 0)
+            call.number(earlier)
+            self._calls[entry.call_id] = earlier + 1
         parallel = (
             previous is not None
             and previous.entry.type == "tool_call"

@@ -189,6 +189,39 @@ def test_importing_memman_loads_nothing_heavy(statement):
     assert not loaded & set(HEAVY)
 
 
+# ---------------------------------------------------------------- state
+# Attributes of other libraries' objects, which have no method for it.
+NOT_OURS = {
+    "_at_rest.ones",
+    "connection.cursor_factory",
+    "ctx.color",
+    "socket.getaddrinfo",
+    "watch.atexit",
+}
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_an_object_alone_assigns_its_attributes(name):
+    assigned = [
+        ast.unparse(node)
+        for node in ast.walk(MODULES[name])
+        if isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load)
+    ]
+    foreign = {target for target in assigned if target.count(".") > 1 or target[:5] != "self."}
+    assert foreign <= NOT_OURS
+
+
+@pytest.mark.parametrize("name", [name for name in INNER if part(name) not in ("cli", "testing")])
+def test_classes_have_at_most_45_members_and_3_ancestors(name):
+    for cls in vars(importlib.import_module(name)).values():
+        if not isinstance(cls, type) or cls.__module__ != name or "Manager" in cls.__name__:
+            continue
+        lineage = [base for base in cls.__mro__ if base.__module__.startswith("memman")]
+        members = {member for base in lineage for member in vars(base) if member[:2] != "__"}
+        assert len(members) <= 45, f"{cls.__name__} has {len(members)} members"
+        assert len(lineage) <= 3, cls.__name__
+
+
 # ---------------------------------------------------------------- public names
 
 

@@ -66,8 +66,8 @@ from memman.formats.rules import check
 from memman.log import History, LogState
 from memman.protocols import Appended
 from memman.records import Added, Compressed, Record, encode
-from memman.session.compressor import Compressor
 from memman.session.log import SessionLog
+from memman.session.policy import CompressionPolicy
 from memman.stores import MemoryStore, SQLiteStore, sqlite_tables
 from memman.testing import FakeClock, record_events, sequential_ids
 from memman.window import WindowItem
@@ -1052,12 +1052,12 @@ def test_laws_detect_a_broken_store(
 
 @pytest.mark.long
 def test_laws_detect_a_commit_of_a_stale_window(monkeypatch):
-    real_input, real_commit = Compressor._input, SessionLog.commit
+    real_input, real_commit = CompressionPolicy.input, SessionLog.commit
     planned: dict[int, LogState] = {}
 
-    def planned_input(compressor: Compressor, *args: Any) -> Any:
-        planned[id(compressor._log)] = compressor._log._state.copy()
-        return real_input(compressor, *args)
+    def planned_input(policy: CompressionPolicy, *args: Any) -> Any:
+        planned[id(policy._log)] = policy._log._state.copy()
+        return real_input(policy, *args)
 
     async def commit(log: SessionLog, record: Record, state: LogState) -> None:
         if isinstance(record, Compressed):
@@ -1065,7 +1065,7 @@ def test_laws_detect_a_commit_of_a_stale_window(monkeypatch):
             state.apply(log.window.head + 1, record)
         await real_commit(log, record, state)
 
-    monkeypatch.setattr(Compressor, "_input", planned_input)
+    monkeypatch.setattr(CompressionPolicy, "input", planned_input)
     monkeypatch.setattr(SessionLog, "commit", commit)
     with pytest.raises((AssertionError, MemmanError, IndexError)):
         run_state_machine_as_test(MeddledLaws, settings=HUNT)

@@ -59,6 +59,10 @@ class File:
         self._data = data
         self.watch: Callable[[BinaryIO], BinaryIO] | None = None  # wraps the file of each reading
 
+    def use_watch(self, watch: Callable[[BinaryIO], BinaryIO]) -> None:
+        """Wrap the file of each reading, to follow its progress."""
+        self.watch = watch
+
     def open(self) -> BinaryIO:
         """Open the file at its beginning. Raises `UnreadableError`."""
         if self._path is None:

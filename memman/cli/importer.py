@@ -133,11 +133,12 @@ def import_command(
     check_target(output, session, force)
     file = File(name, Path(local))
     found = log_in(file, message_format, conversation)
-    found.branches = branch == "all"
+    found.select_branches(abandoned=branch == "all")
     given = {"model": model, "max_tokens": budget}
     settings = {key: value for key, value in given.items() if value is not None}
     streamed = budget is None and not strict and (into is not None or is_archive_name(output))
-    with progress("importing") as file.watch:
+    with progress("importing") as watch:
+        file.use_watch(watch)
         imported = (_stream if streamed else _import_whole)(found, session, settings, target)
     # The window of a longer session is not read for its totals.
     short = imported.entries <= MOST_IN_DOCUMENT

@@ -78,6 +78,10 @@ class Log:
         self._form = form
         self._certain = certain
         self._chosen = chosen
+
+    def select_branches(self, *, abandoned: bool) -> None:
+        """Set whether abandoned branches are read, too."""
+        self.branches = abandoned
         self._whole_file = True  # whether the conversation is the whole file
 
     def __len__(self) -> int:

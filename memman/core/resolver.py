@@ -59,6 +59,10 @@ class Resolver:
         self._formats: dict[str, Format] = {}  # filled on first use
         self._unknown: set[tuple[str, bool]] = set()  # looked up by `warn_unknown`
 
+    def use_models(self, models: Models) -> None:
+        """Replace the known models and their limits."""
+        self.models = models
+
     def counter(self, config: MemoryConfig) -> TokenCounter:
         """The meter for a model under a counting policy, resolved once."""
         key = (config.model, config.count_policy == "estimate")

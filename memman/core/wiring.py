@@ -119,9 +119,8 @@ class Core:
         if model is not None:
             settings = settings.updated({"model": model})
         if model_info is not None:
-            resolver.models = resolver.models.with_limits(
-                *_checked_limits(settings.model, model_info)
-            )
+            limits = _checked_limits(settings.model, model_info)
+            resolver.use_models(resolver.models.with_limits(*limits))
         self._configure(settings)
 
     def __repr__(self) -> str:
@@ -142,9 +141,7 @@ class Core:
         """Finish background work, emit what is left, and close the store."""
         shared = self.shared
         await self.runtime.stop_background(_CLOSE_SECONDS)
-        shared.closed = True
-        for flag in list(shared.flags):
-            flag.set()
+        shared.close()
         for session in self.sessions:
             await session.settle()
         await shared.store.close()
@@ -209,11 +206,11 @@ class Core:
         """Takes other limits of a model, if no settings contradict them."""
         with self.shared.settling:
             before = self.resolver.models
-            self.resolver.models = before.with_limits(model, info)
+            self.resolver.use_models(before.with_limits(model, info))
             try:
                 self._configure(self.shared.config)
             except BaseException:
-                self.resolver.models = before
+                self.resolver.use_models(before)
                 raise
 
     def _summarizer_for(self, config: MemoryConfig) -> Asker | None:

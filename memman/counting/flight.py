@@ -41,6 +41,11 @@ class Flight:
         # A running future cannot be cancelled: one task that gives up must not end it for the others.
         self.answer.set_running_or_notify_cancel()
 
+    def land(self) -> bool:
+        """End the flight, under the meter's lock; return False if it had ended before."""
+        landed, self.landed = self.landed, True
+        return not landed
+
     def mine(self) -> bool:
         """True to the first who asks: that one makes the call, the others wait for it."""
         return self._mine.acquire(blocking=False)

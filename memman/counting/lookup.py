@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -25,11 +25,15 @@ class Models:
     logged, and the next answers. Limits that a provider's refusal taught come before all others.
     """
 
-    def __init__(self, plugins: Callable[[], Plugins]) -> None:
+    def __init__(
+        self,
+        plugins: Callable[[], Plugins],
+        learned: Mapping[tuple[str | None, str], ModelInfo] | None = None,
+    ) -> None:
         self._plugins = plugins
         self._refs: dict[str, ModelRef] = {}
         self._infos: dict[str, ModelInfo | None] = {}
-        self._learned: dict[tuple[str | None, str], ModelInfo] = {}
+        self._learned = dict(learned or {})
 
     def ref(self, model: str) -> ModelRef:
         """The model behind a name: as a plugin says, else by its spelling."""
@@ -53,10 +57,7 @@ class Models:
     def with_limits(self, model: str, info: ModelInfo) -> Models:
         """The same, but these are the limits of a model, however it is spelled."""
         ref = self.ref(model)
-        other = Models(self._plugins)
-        other._refs = self._refs
-        other._learned = {**self._learned, (ref.provider, ref.name): info}
-        return other
+        return Models(self._plugins, {**self._learned, (ref.provider, ref.name): info})
 
     def _resolved(self, model: str) -> ModelRef:
         answer = self._answer("memman_resolve_model", model)

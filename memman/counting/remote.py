@@ -240,9 +240,8 @@ class RemoteMeter:
         """Ends a flight with what its call brought; False when it had ended before."""
         outcome = self._outcome(flight, answer, error)
         with self._lock:
-            if flight.landed:
+            if not flight.land():
                 return False
-            flight.landed = True
             if self._flights.get(flight.key) is flight:
                 del self._flights[flight.key]
             if not isinstance(outcome, BaseException):

@@ -6,7 +6,7 @@ The decisions are pure functions of `memman.compression`; this module carries th
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
@@ -21,16 +21,12 @@ from memman.compression import (
     OriginalsWanted,
     SummaryFailed,
     SummaryFailure,
-    SummaryOptions,
     SummaryProblem,
     View,
     describe,
     make_plan,
     replacements_of,
-    view_of,
 )
-from memman.compression.composer import SMALLEST_SUMMARY
-from memman.config import SUMMARISE, resolve_budget
 from memman.display import format_error, without_message
 from memman.entries import Entry
 from memman.errors import (
@@ -41,8 +37,7 @@ from memman.errors import (
     StoreConflict,
     StoreError,
 )
-from memman.explain import SummarizerState, Trigger
-from memman.records import NO_COST, Compressed, Cost, Replacement
+from memman.records import NO_COST, Compressed, Cost
 from memman.runtime import SummarizerBusy
 from memman.session.backoff import Backoff, Rest
 from memman.session.context import ContextBuilder
@@ -50,20 +45,13 @@ from memman.session.lease import Lease, LeaseHeld, WindowMoved
 from memman.session.log import SessionLog
 from memman.session.lookup import originals_of
 from memman.session.outbox import Outbox
+from memman.session.policy import AUTOMATIC, CompressionPolicy, CompressionRequest
 from memman.session.reasons import (
-    Unasked,
-    what_stays,
-    what_was_done,
-    why_due,
-    why_few,
     why_hopeless,
     why_kept,
-    why_short,
-    why_summarizer,
 )
 from memman.session.run import CompressionRun, RunInput
 from memman.session.shared import Shared
-from memman.summarizers import Asker
 
 logger = logging.getLogger("memman")
 # A logger of its own, so that handlers of the event can silence these messages.
@@ -85,23 +73,11 @@ class RedactFailed(Exception):
     """The material of a summary could not be redacted; the message has the reason."""
 
 
-class CompressionRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A request for a compression; `automatic` if an add made it."""
-
-    target_tokens: int | None = None
-    focus: str | None = None
-    summarize: bool | None = None
-    automatic: bool = False
-
-
-AUTOMATIC = CompressionRequest(automatic=True)
-
-
 class Compressor:
     """Brings a session's window down to its target, one compression at a time."""
 
     __slots__ = (
-        "_backoff", "_contexts", "_lock", "_log", "_outbox", "_preparing", "_running", "_shared", "_spent",
+        "_lock", "_log", "_outbox", "_preparing", "_running", "_shared", "_spent", "policy",
     )  # fmt: skip
 
     def __init__(
@@ -110,8 +86,7 @@ class Compressor:
         self._shared = shared
         self._log = log
         self._outbox = outbox
-        self._contexts = contexts
-        self._backoff = Backoff()
+        self.policy = CompressionPolicy(shared, log, contexts)
         self._lock = shared.runtime.lock()  # held by the running compression
         self._running: object | None = None
         self._preparing = False  # in the background
@@ -127,57 +102,16 @@ class Compressor:
         """Whether nothing is under way and nobody waits."""
         return not self.is_running and self._lock.is_free()
 
-    @property
-    def last_reason(self) -> str:
-        """The reason of the last compression's result."""
-        return self._backoff.last_reason
-
     def leave(self) -> Backoff:
         """Return the failures so far, for the session that is loaded in this one's place."""
-        self._backoff.leave(self._log.progress)
-        return self._backoff
-
-    def resume(self, backoff: Backoff) -> None:
-        """Continue with the failures of the evicted session."""
-        self._backoff = backoff
-
-    def forget(self) -> None:
-        """Start afresh, after the session was deleted."""
-        self._backoff = Backoff()
+        self.policy.backoff.leave(self._log.progress)
+        return self.policy.backoff
 
     def forget_parts(self) -> None:
         """Drop summaries of parts that failed as a whole: their entries are gone."""
-        self._backoff.parts.clear()
+        self.policy.backoff.parts.clear()
 
-    # ------------------------------------------------------------ when
-
-    def is_due(self) -> bool:
-        """Whether the window is so large that a compression should begin."""
-        window, resolved = self._log.window, self._log.resolved
-        tokens, entries = window.tokens + self._contexts.overhead(), len(window.items)
-        if not resolved.trigger.over(tokens, entries) or self.waits_after_undo():
-            return False
-        if resolved.trigger is resolved.budget or resolved.budget.over(tokens, entries):
-            return True
-        # Only to be prepared: not again and again to no avail.
-        return not self._backoff.was_futile_recently(self._log.progress, resolved.budget)
-
-    def waits_after_undo(self) -> bool:
-        """Whether too little was added since the caller undid a compression to redo it."""
-        totals = self._log.totals
-        if totals.undone is None:
-            return False
-        tokens, entries = totals.undone
-        return not self._log.resolved.budget.fills_room(
-            totals.tokens - tokens, totals.entries - entries, 1
-        )
-
-    def stages_rest(self) -> Rest | None:
-        """Return until when no add runs the strategy because a stage or `redact` failed."""
-        resolved = self._log.resolved
-        return self._backoff.stages_rest(
-            resolved.stages, self._shared.clock(), self._log.progress, resolved.budget
-        )
+    # ------------------------------------------------------------ after an add
 
     async def after_add(self) -> None:
         """Compress after an add: at once or in the background. Failures do not reach the caller."""
@@ -196,10 +130,10 @@ class Compressor:
             finally:
                 self._preparing = False
             if result is None or result.compression_id is None:
-                self._backoff.record_futile(self._log.progress)
+                self.policy.backoff.record_futile(self._log.progress)
                 return
             # An add before this line left its compression to this run; one after it starts its own.
-            if self._preparing or not self.is_due():
+            if self._preparing or not self.policy.is_due():
                 return
             self._preparing = True
 
@@ -213,12 +147,16 @@ class Compressor:
                     self._log.id,
                     type(error).__name__,
                 )
-                reason, fallback, rest = str(error), "nothing was changed", self.stages_rest()
+                reason, fallback, rest = (
+                    str(error),
+                    "nothing was changed",
+                    self.policy.stages_rest(),
+                )
             else:  # of a store: the next method raises it to a caller who can act
                 logger.exception("the automatic compression of session %s failed", self._log.id)
                 reason, rest = format_error(error), None
                 fallback = "the next verb reads the session's store again"
-            self._backoff.record_reason(reason)
+            self.policy.backoff.record_reason(reason)
             await self._outbox.emit(_failure(self._log.id, reason, fallback, rest, NO_COST))
         return None
 
@@ -243,16 +181,16 @@ class Compressor:
             finally:
                 await lease.give_back()
         except LeaseHeld:
-            self._backoff.yield_to_other(self._shared.clock())
+            self.policy.backoff.yield_to_other(self._shared.clock())
             result = self._nothing(_ANOTHER_PAYS)
         except MemmanError as error:
-            self._backoff.record_reason(str(error))
+            self.policy.backoff.record_reason(str(error))
             raise
         finally:
             self._running = None
             _compressing.reset(token)
             self._lock.release()
-        self._backoff.record_reason(result.reason)
+        self.policy.backoff.record_reason(result.reason)
         await self._outbox.flush()
         return result
 
@@ -261,7 +199,7 @@ class Compressor:
     ) -> events.CompressionResult:
         """Plan, answer the plan's requests outside the log's lock, and commit."""
         runtime, self._spent = self._shared.runtime, NO_COST
-        recent = request.automatic and self._has_answered_recently()
+        recent = request.automatic and self.policy.has_answered_recently()
         for _ in range(1 + _REPLANS):
             run = await self._begin(request, recent)
             if isinstance(run, events.CompressionResult):
@@ -300,19 +238,19 @@ class Compressor:
             if self._shared.closed:
                 return self._nothing(_CLOSED)
             await log.require()
-            if automatic and not self.is_due():
+            if automatic and not self.policy.is_due():
                 return self._nothing("within the limits")
-            if automatic and self._backoff.has_yielded(self._shared.clock()):
+            if automatic and self.policy.backoff.has_yielded(self._shared.clock()):
                 return self._nothing(_ANOTHER_PAYS)
-            if automatic and (pause := self.stages_rest()):
+            if automatic and (pause := self.policy.stages_rest()):
                 return self._nothing(f"nothing was changed: {pause}")
-            given, rest = self._input(request, recent)
+            given, rest = self.policy.input(request, recent)
             if rest is not None and not given.options.write:
                 return self._given_up(str(rest), request)
             if hopeless := why_hopeless(log.window.pinned_tokens, given.goal):
                 self._outbox.notify(self._over_budget(given.view, given.goal, hopeless))
                 return self._nothing(f"nothing was changed: {hopeless}")
-            self._backoff.begin(given.summarizer, log.progress)
+            self.policy.backoff.begin(given.summarizer, log.progress)
             return self._run(given)
 
     def _run(self, given: RunInput) -> CompressionRun:
@@ -324,8 +262,8 @@ class Compressor:
             window=config.summarizer_window or own or UNKNOWN_WINDOW,
             prompt=config.summary_prompt,
             redact=None if self._shared.redact is None else self._redacted,
-            wordy=self._backoff.truncates,
-            parts=self._backoff.parts,
+            wordy=self.policy.backoff.truncates,
+            parts=self.policy.backoff.parts,
         )
         factory = self._shared.make_entry(resolved.counter)
         plan = make_plan(given.view, given.goal, factory, resolved.stages, options)
@@ -350,14 +288,14 @@ class Compressor:
         try:
             yield
         except SummarizerBusy as error:
-            self._backoff.postpone(self._shared.clock(), str(error))
+            self.policy.backoff.postpone(self._shared.clock(), str(error))
             run.answer(SummaryFailure(str(error), unasked=True))
         except Exception as error:
             logger.debug("summarizer failed", exc_info=True)
             run.answer(SummaryFailure(format_error(error)))
         except BaseException:
             # The caller gave up on a call that was paid for: the next one is not made at once.
-            self._backoff.record_failure(self._shared.clock(), "the call was interrupted")
+            self.policy.backoff.record_failure(self._shared.clock(), "the call was interrupted")
             raise
         finally:
             cost = run.charge((self._shared.clock() - began).total_seconds())
@@ -368,9 +306,9 @@ class Compressor:
         """Emit and log a problem of the summarizer."""
         now, rest = self._shared.clock(), None
         if problem.failed:  # a reply that was cut, for example, is no reason to pause
-            rest = self._backoff.record_failure(now, problem.reason)
+            rest = self.policy.backoff.record_failure(now, problem.reason)
         if problem.unasked:
-            rest = self._backoff.rest(now)  # if it was put off
+            rest = self.policy.backoff.rest(now)  # if it was put off
         # A provider's error may quote the conversation, so the log gets its kind alone.
         kind = without_message(problem.reason)
         summary_logger.warning(
@@ -398,11 +336,11 @@ class Compressor:
         except RedactFailed as error:
             self._pause_strategy("no add compresses", str(error))
             raise CompressionFailed(str(error)) from None
-        self._backoff.record_stages()
+        self.policy.backoff.record_stages()
 
     def _pause_strategy(self, what: str, reason: str) -> None:
         now, stages = self._shared.clock(), self._log.resolved.stages
-        self._backoff.record_stage_failure(what, stages, now, reason, self._log.progress)
+        self.policy.backoff.record_stage_failure(what, stages, now, reason, self._log.progress)
 
     # ------------------------------------------------------------ the commit
 
@@ -413,16 +351,30 @@ class Compressor:
         given, after = run.given, run.after
         rest = None
         if run.cost.calls:
-            self._backoff.record_length(truncated=run.truncated)
+            self.policy.backoff.record_length(truncated=run.truncated)
             gain = _gain(given.view, after, given.goal)
-            rest = self._backoff.record_summary(gain, self._shared.clock())
+            rest = self.policy.backoff.record_summary(gain, self._shared.clock())
         replacements = replacements_of(after)
         if not replacements:
-            return self._nothing(self._why_nothing(run), self._spent)
-        record = await self._committed(self._record(run, replacements, request))
+            if not given.goal.within_limit(given.view):
+                self._outbox.notify(self._over_budget(given.view, given.goal, run.never or _STAYS))
+            return self._nothing(run.why_nothing(), self._spent)
+        trigger = self.policy.why_due(given.view) if request.automatic else "by hand"
+        record = await self._committed(
+            Compressed(
+                id=self._shared.new_id(),
+                at=self._shared.clock(),
+                replacements=replacements,
+                reason=run.reason(trigger, replacements),
+                tokens_before=given.view.tokens,
+                tokens_after=after.tokens,
+                cost=self._log.unrecorded,  # plans that came to nothing were paid for too
+                settings=self._log.resolved.observed,
+            )
+        )
         if record is None:
             return None
-        self._backoff.parts.clear()
+        self.policy.backoff.parts.clear()
         session_id = self._log.id
         if rest is not None:
             self._outbox.notify(
@@ -433,34 +385,6 @@ class Compressor:
         result = events.result_of(session_id, record)
         _log_result(result)
         return result
-
-    def _record(
-        self,
-        run: CompressionRun,
-        replacements: tuple[Replacement, ...],
-        request: CompressionRequest,
-    ) -> Compressed:
-        resolved, before, after = self._log.resolved, run.given.view, run.after
-        trigger = "by hand"
-        if request.automatic:
-            tokens = before.tokens + self._contexts.overhead()
-            trigger = why_due(tokens, before.entries, resolved.budget, resolved.trigger)
-        clauses = [
-            trigger,
-            *what_was_done(replacements),
-            self._why_summarizer(run, replacements),
-            why_short(after, run.given.goal, resolved.stages),
-        ]
-        return Compressed(
-            id=self._shared.new_id(),
-            at=self._shared.clock(),
-            replacements=replacements,
-            reason="; ".join(filter(None, clauses)),
-            tokens_before=before.tokens,
-            tokens_after=after.tokens,
-            cost=self._log.unrecorded,  # plans that came to nothing were paid for too
-            settings=resolved.observed,
-        )
 
     async def _committed(self, record: Compressed) -> Compressed | None:
         """Commit a record if every run is still active, unpinned and contiguous; else return None.
@@ -494,8 +418,8 @@ class Compressor:
         log = self._log
         async with log.lock:
             await log.require()
-            recent = request.automatic and self._has_answered_recently()
-            given, rest = self._input(request, recent)
+            recent = request.automatic and self.policy.has_answered_recently()
+            given, rest = self.policy.input(request, recent)
             hopeless = why_hopeless(log.window.pinned_tokens, given.goal)
         view, goal, options = given.view, given.goal, given.options
         after, unchanged = view, hopeless or ("" if rest is None or options.write else str(rest))
@@ -504,114 +428,6 @@ class Compressor:
             after = self._run(msgspec.structs.replace(given, options=dry)).finish()
         why_old = unchanged or why_kept(after, goal, log.resolved.stages)
         return describe(log.id, view, after, goal, options.ask, why_old)
-
-    def _input(self, request: CompressionRequest, recent: bool) -> tuple[RunInput, Rest | None]:
-        """Return what a compression begins with, and the summarizer's pause. Under the log's lock."""
-        summarizer = self._summarizer()
-        options, rest, unasked = self._options(summarizer, request, recent)
-        goal = self._goal(request)
-        window = self._log.window
-        view = view_of(window, goal)
-        return RunInput(view, goal, options, window.epoch, summarizer, unasked), rest
-
-    def _goal(self, request: CompressionRequest) -> Goal:
-        resolved, window, target_tokens = (
-            self._log.resolved,
-            self._log.window,
-            request.target_tokens,
-        )
-        budget = resolved.budget
-        if target_tokens is not None:
-            if target_tokens > budget.max_tokens:
-                raise InvalidInput(
-                    f"target_tokens={target_tokens} is above the trigger, max_tokens="
-                    f"{budget.max_tokens}: there would be nothing to do"
-                )
-            limits = self._shared.limits(resolved.config.model)
-            budget = resolve_budget(resolved.config, limits, target_tokens=target_tokens)
-            summary_tokens = max(budget.summary_tokens, SMALLEST_SUMMARY)  # also for a small target
-            budget = msgspec.structs.replace(budget, summary_tokens=summary_tokens)
-        _, framing = self._contexts.around()
-        fixed, target = self._contexts.overhead() - framing, budget.target_tokens
-        # Entries that go take their framing with them.
-        limit = max(0, budget.max_tokens - fixed) * window.tokens // max(1, window.tokens + framing)
-        if target_tokens is None:
-            # A large overhead leaves the target its share of the rest, so that there is room to add.
-            share = min(target // 2, target * limit // budget.max_tokens)
-            tokens = max(limit - (budget.max_tokens - target), share)
-        else:
-            tokens = max(target - fixed, target // 2)
-        return Goal(
-            tokens=min(limit, tokens),
-            entries=budget.target_entries,
-            limit=limit,
-            budget=budget,
-            demanded=target_tokens is not None,
-            thorough=not request.automatic and (target_tokens is None or bool(request.summarize)),
-        )
-
-    def _summarizer(self) -> Asker | None:
-        return self._shared.summarizer(self._log.resolved.config)
-
-    def _has_answered_recently(self) -> bool:
-        """Whether too little was added since the summarizer's last good answer to call it again."""
-        if not self._backoff.knows(self._summarizer()):
-            return False
-        return self._backoff.answered_recently(self._log.progress, self._log.resolved.budget)
-
-    def _options(
-        self, summarizer: Asker | None, request: CompressionRequest, recent: bool
-    ) -> tuple[SummaryOptions, Rest | None, Unasked]:
-        """Return whether a summarizer may be called now, and why not.
-
-        An automatic compression calls it once enough was added, and not soon after a failure. One by hand
-        always does, unless the breaker is open. With `summarize` the caller decides.
-        """
-        configured = summarizer is not None
-        if request.summarize:
-            self._check_summarizes(configured)
-        rest = self._pause(summarizer, request) if request.summarize is None else None
-        why = ""
-        if request.summarize is False:
-            why = "summarize=False"
-        elif rest is not None:
-            why = rest.recorded
-        elif recent:
-            why = "it was called lately, and too little is new"
-        on_failure = self._log.resolved.config.on_failure
-        options = SummaryOptions(
-            ask=configured and not why,
-            # With "keep" or "raise" no digest takes the place of a summarizer that fails.
-            write=rest is None or on_failure == "fallback",
-            on_failure=on_failure,
-            focus=request.focus,
-            by_hand=not request.automatic,
-            insist=bool(request.summarize),
-        )
-        return options, rest, Unasked(configured, why)
-
-    def _check_summarizes(self, configured: bool) -> None:
-        """Raise `InvalidInput` if no summarizer can be called."""
-        resolved = self._log.resolved
-        if not configured:
-            raise InvalidInput(
-                "summarize=True needs a summarizer: give the manager one, or pass summarize=False "
-                "for a digest"
-            )
-        if SUMMARISE not in resolved.stages:
-            raise InvalidInput(
-                f"summarize=True: the strategy {resolved.config.strategy!r} has no step 'summarise'"
-            )
-
-    def _pause(self, summarizer: Asker | None, request: CompressionRequest) -> Rest | None:
-        """Return the pause of the summarizer that holds for this request."""
-        if summarizer is None or not self._backoff.knows(summarizer):
-            return None
-        rest = self._backoff.rest(self._shared.clock())
-        if rest is None or rest.open:
-            return rest
-        recent = self._backoff.failed_recently(self._log.progress, self._log.resolved.budget)
-        return rest if request.automatic and recent else None
 
     # ------------------------------------------------------------ reasons
 
@@ -626,77 +442,9 @@ class Compressor:
             cost=cost,
         )
 
-    def _why_nothing(self, run: CompressionRun) -> str:
-        resolved, view, goal = self._log.resolved, run.given.view, run.given.goal
-        never = f"the strategy {resolved.config.strategy!r} never compresses"
-        if not goal.within_limit(view):
-            reason = _STAYS if resolved.stages else never
-            self._outbox.notify(self._over_budget(view, goal, reason))
-        if not resolved.stages:
-            return f"nothing was changed: {never}"
-        if goal.holds(view.tokens, view.entries) and not view.old_entries:
-            why = "every entry is recent or protected"
-        elif goal.holds(view.tokens, view.entries) and not goal.thorough:
-            why = f"the window has {view.tokens} tokens, and the target is {goal.tokens}"
-        else:
-            why = what_stays(view, goal, resolved.stages)
-        summarizer = self._why_summarizer(run, ()) if view.old_entries else ""
-        return "; ".join(filter(None, (f"nothing was changed: {why}", summarizer)))
-
-    def _why_summarizer(self, run: CompressionRun, replacements: Sequence[Replacement]) -> str:
-        """Return whether the summarizer was called, and why; "" if the strategy never calls one."""
-        if SUMMARISE not in self._log.resolved.stages:
-            return ""
-        given = run.given
-        methods = [item.method for item in replacements]
-        few, problem = why_few(given.view, given.goal), without_message(run.problem)
-        return why_summarizer(methods, run.cost.calls, problem, given.unasked, few)
-
     def _over_budget(self, view: View, goal: Goal, reason: str = _STAYS) -> events.OverBudget:
         return events.OverBudget(
             session_id=self._log.id, tokens=view.tokens, max_tokens=goal.limit, reason=reason
-        )
-
-    def trigger(self) -> Trigger:
-        """Return the window's size and the limits that trigger a compression."""
-        resolved, window, overhead = self._log.resolved, self._log.window, self._contexts.overhead()
-        budget, entries = resolved.budget, len(window.items)
-        return Trigger(
-            tokens=window.tokens,
-            overhead_tokens=overhead,
-            max_tokens=budget.max_tokens,
-            target_tokens=budget.target_tokens,
-            starts_at_tokens=resolved.trigger.max_tokens,
-            entries=entries,
-            max_entries=budget.max_entries,
-            starts_at_entries=resolved.trigger.max_entries,
-            target_entries=budget.target_entries,
-            over=budget.over(window.tokens + overhead, entries),
-            auto_compress=resolved.config.auto_compress,
-            compresses=bool(resolved.stages),
-            pinned_tokens=window.pinned_tokens,
-        )
-
-    def summarizer_state(self) -> SummarizerState:
-        """Return whether an automatic compression may call the summarizer now, and why not."""
-        summarizer, recent = self._summarizer(), self._has_answered_recently()
-        options, rest, _ = self._options(summarizer, AUTOMATIC, recent)
-        if summarizer is None:
-            reason = "none is set; a digest is written without one"
-        elif rest is not None:
-            reason = str(rest)
-        elif recent:
-            reason = (
-                "it answered, and is not asked again before about as much was added as lies between "
-                "target and limit (a compression by hand asks it)"
-            )
-        else:
-            reason = "it may be asked now"
-        return SummarizerState(
-            configured=summarizer is not None,
-            may_be_asked=options.ask,
-            reason=reason,
-            holds_up=rest is not None and not options.write,
         )
 
 

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
 
 import msgspec
 
 from memman import events
-from memman.config import MANAGER_SETTINGS
 from memman.display import did_you_mean
-from memman.entries import Entry, json_bytes
-from memman.errors import InvalidInput, MemmanError, SessionNotFound, StoreConflict
+from memman.errors import MemmanError, SessionNotFound, StoreConflict
 from memman.log import LogState, Unfolding, own_count, places_for_commit
 from memman.protocols import Appended
 from memman.records import (
@@ -40,7 +38,6 @@ logger = logging.getLogger("memman")
 T = TypeVar("T")
 
 _ENTRY_BYTES = 1_000  # of the objects around an entry's text in the window
-_STORED_AS_TEXT = {"strategy": "a preset's name", "summary_prompt": "a template"}
 
 
 class SessionLog:
@@ -105,11 +102,6 @@ class SessionLog:
         """Whether `refresh` has something to do even if no other process writes."""
         return self._inflight is not None or self._version != self._shared.version
 
-    @property
-    def has_unemitted(self) -> bool:
-        """Whether a record may have been committed whose event was not enqueued."""
-        return bool(self._inflight)
-
     def owe(self, cost: Cost) -> None:
         """Add the cost of a summarizer call; the next compression that is recorded includes it."""
         self.unrecorded = self.unrecorded.plus(cost)
@@ -139,24 +131,6 @@ class SessionLog:
     def _reconfigure(self) -> None:
         self.resolved = self._resolve()
         self._recount()
-
-    async def configure(self, changes: Mapping[str, Any]) -> None:
-        """Change settings of this session; they are stored with it."""
-        plain = _plain_settings(changes)
-        shared = self._shared
-        if not shared.trust_settings:
-            raise InvalidInput(
-                "this manager ignores settings of its sessions (trust_settings=False): give it to the "
-                "manager's config, or to update_config without a session_id"
-            )
-        async with self.lock:
-            await self.refresh()
-            # Checked together: a new setting may repair a stored one.
-            stored = shared.effective(self.totals.settings, self.totals.untrusted)
-            shared.check_change(self.resolved.config, shared.config.updated({**stored, **plain}))
-            as_stored = msgspec.json.decode(json_bytes(plain, "what is set"))
-            record = Configured(id=shared.new_id(), at=shared.clock(), changes=as_stored)
-            await self.append((record,))
 
     async def follow_settings(self) -> None:
         """Take changed settings of the manager, before something is counted."""
@@ -232,7 +206,7 @@ class SessionLog:
         for seq, record in tail:
             if record.id in own and seq > (before or 0):
                 self._outbox.enqueue(seq, record)
-            self._fold(seq, record, self._price)
+            self._fold(seq, record, self.resolved.price)
         self._inflight = None
         return True
 
@@ -244,13 +218,6 @@ class SessionLog:
         elif isinstance(record, UsageReported):
             self.calibration.add(record, self.window.epoch)
         self._outbox.skip_to(seq)
-
-    def _price(self, entry: Entry) -> int:
-        """Return what an entry costs by the counter in use."""
-        count, counter = entry.token_count, self.resolved.counter
-        return (
-            count.tokens if count.counter in (counter.fingerprint, "") else counter.recount(entry)
-        )
 
     async def _reload(self, before: int | None = None) -> None:
         """Load window and totals from the store, and enqueue the events of our records above `before`.
@@ -300,34 +267,30 @@ class SessionLog:
 
         With `named` their ids are the caller's and may be in the log already.
         """
-        if self.totals.nonce:
-            return await self._write(self._append(records, named))
-        opening = self._opening(records[0])
-        try:
-            appended = await self._write(
-                self._append((opening, *records), named, expect_head=self.window.head)
+        complete = self._shared.runtime.complete
+        while not self.totals.nonce:
+            opening = Opened(
+                id=self._shared.new_id(),
+                at=records[0].at,
+                nonce=self._shared.new_nonce(),
+                settings=self.resolved.observed,
             )
-        except StoreConflict:  # another manager opened it, or an attempt whose answer was lost
-            await self.refresh()
-            return await self.append(records, named=named)
-        fresh = max(0, appended.fresh - 1)
-        return msgspec.structs.replace(appended, seqs=appended.seqs[1:], fresh=fresh)
-
-    def _opening(self, first: Record) -> Opened:
-        """Return the record that opens the session, for the append of its first other record."""
-        return Opened(
-            id=self._shared.new_id(),
-            at=first.at,
-            nonce=self._shared.new_nonce(),
-            settings=self.resolved.observed,
-        )
+            opened = self._append((opening, *records), named, expect_head=self.window.head)
+            try:
+                appended = await complete(opened)
+            except StoreConflict:  # another manager opened it, or an attempt whose answer was lost
+                await self.refresh()
+            else:
+                fresh = max(0, appended.fresh - 1)
+                return msgspec.structs.replace(appended, seqs=appended.seqs[1:], fresh=fresh)
+        return await complete(self._append(records, named))
 
     async def _append(
         self, records: tuple[Record, ...], named: bool, expect_head: int | None = None
     ) -> Appended:
         self._inflight = records
         appended = await self._shared.store.append(self.id, records, expect_head=expect_head)
-        if self._is_next(records, appended):
+        if _is_next(self.window, records, appended):
             self._take(records, appended)
             return appended
         # Another writer was faster, or some records were in the log: named by the caller, they had their
@@ -336,13 +299,6 @@ class SessionLog:
         self._outbox.skip_to(min(self._outbox.emitted, fresh_after))
         await self._follow(appended.epoch, fresh_after if named else min(appended.seqs) - 1)
         return appended
-
-    def _is_next(self, records: Sequence[Record], appended: Appended) -> bool:
-        """Whether the records directly follow the window's head, in a log that is the one we know."""
-        window = self.window
-        if appended.fresh != len(records) or appended.head != window.head + len(records):
-            return False
-        return not window.head or window.epoch == appended.epoch
 
     def _take(self, records: Sequence[Record], appended: Appended) -> None:
         """Enqueue the events of appended records and fold them."""
@@ -366,7 +322,7 @@ class SessionLog:
 
         Raises `StoreConflict` if the window changed its shape since the last `refresh`.
         """
-        await self._write(self._commit(record, state))
+        await self._shared.runtime.complete(self._commit(record, state))
 
     async def _commit(self, record: Record, state: LogState) -> None:
         store, head, epoch = self._shared.store, self.window.head, self.window.epoch
@@ -401,7 +357,7 @@ class SessionLog:
     async def delete(self) -> None:
         """Remove the session with its log. Under the lock."""
         self._inflight = self._inflight or ()
-        await self._write(self._delete())
+        await self._shared.runtime.complete(self._delete())
 
     async def _delete(self) -> None:
         if not await self._shared.store.delete(self.id):
@@ -414,9 +370,12 @@ class SessionLog:
         if isinstance(record, Compressed | Cleared):
             self.unrecorded = NO_COST
 
-    async def _write(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a write to its end, even if the task is cancelled."""
-        return await self._shared.runtime.complete(work)
+
+def _is_next(window: Window, records: Sequence[Record], appended: Appended) -> bool:
+    """Return whether the records directly follow the window's head, in the log that it is of."""
+    if appended.fresh != len(records) or appended.head != window.head + len(records):
+        return False
+    return not window.head or window.epoch == appended.epoch
 
 
 def no_session(session_id: str, known: Iterable[str] = ()) -> SessionNotFound:
@@ -425,23 +384,3 @@ def no_session(session_id: str, known: Iterable[str] = ()) -> SessionNotFound:
     return SessionNotFound(
         f"there is no session {session_id!r}{hint} an add_* verb or import_session creates one"
     )
-
-
-def _plain_settings(changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings that JSON can express; functions belong to the manager's settings."""
-    for name, what in _STORED_AS_TEXT.items():
-        if not isinstance(changes.get(name), str | None):
-            raise InvalidInput(
-                f"a session's {name} must be {what}: it is stored with the session. "
-                "Give functions to the manager's config instead"
-            )
-    if of_manager := changes.keys() & MANAGER_SETTINGS:
-        raise InvalidInput(
-            f"{min(of_manager)} is a setting of the manager, not of a session: give it to the "
-            "manager's config, or to update_config without a session_id"
-        )
-    if any(value is msgspec.UNSET for value in changes.values()):
-        raise InvalidInput(
-            "a session's setting cannot be UNSET: give it a value, or None where it may be"
-        )
-    return dict(changes)

@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from math import inf
 
 import msgspec
 
 from memman.compression import Goal, SummaryFailure, SummaryOptions, SummaryProblem, View
 from memman.compression.summarize import Answer, Request
+from memman.config import SUMMARISE
+from memman.display import without_message
 from memman.protocols import SummaryReply, SummaryRequest, SummaryUsage
-from memman.records import NO_COST, Cost
-from memman.session.reasons import Unasked
+from memman.records import NO_COST, Cost, Replacement
+from memman.session.reasons import (
+    Unasked,
+    what_stays,
+    what_was_done,
+    why_few,
+    why_short,
+    why_summarizer,
+)
+from memman.session.shared import ResolvedConfig
 from memman.summarizers import Asker
 
 _MOST_TIMEOUTS = 10  # that all calls of one run may take
 
 
 class RunInput(msgspec.Struct, frozen=True):
-    """What a compression begins with: the window at an epoch, the goal, and who may be asked."""
+    """The input of a compression: the window at an epoch, the goal, the summarizer and the settings."""
 
     view: View
     goal: Goal
@@ -26,6 +36,7 @@ class RunInput(msgspec.Struct, frozen=True):
     epoch: int
     summarizer: Asker | None
     unasked: Unasked
+    resolved: ResolvedConfig
 
 
 class CompressionRun:
@@ -94,3 +105,46 @@ class CompressionRun:
         cost = Cost(1, seconds, usage.input_tokens, usage.output_tokens, model)
         self.cost = self.cost.plus(cost)
         return cost
+
+    # ------------------------------------------------------------ reasons
+
+    def reason(self, trigger: str, replacements: Sequence[Replacement]) -> str:
+        """Return the reason of the record: a clause for the trigger and for each step."""
+        clauses = [
+            trigger,
+            *what_was_done(replacements),
+            self._why_summarizer(replacements),
+            why_short(self.after, self.given.goal, self.given.resolved.stages),
+        ]
+        return "; ".join(filter(None, clauses))
+
+    def why_nothing(self) -> str:
+        """Return why the plan replaces nothing."""
+        given = self.given
+        view, goal, stages = given.view, given.goal, given.resolved.stages
+        if not stages:
+            return f"nothing was changed: {self.never}"
+        if goal.holds(view.tokens, view.entries) and not view.old_entries:
+            why = "every entry is recent or protected"
+        elif goal.holds(view.tokens, view.entries) and not goal.thorough:
+            why = f"the window has {view.tokens} tokens, and the target is {goal.tokens}"
+        else:
+            why = what_stays(view, goal, stages)
+        summarizer = self._why_summarizer(()) if view.old_entries else ""
+        return "; ".join(filter(None, (f"nothing was changed: {why}", summarizer)))
+
+    @property
+    def never(self) -> str:
+        """The reason if the strategy has no stages; else ""."""
+        resolved = self.given.resolved
+        name = resolved.config.strategy
+        return "" if resolved.stages else f"the strategy {name!r} never compresses"
+
+    def _why_summarizer(self, replacements: Sequence[Replacement]) -> str:
+        """Return whether the summarizer was called, and why; "" if the strategy never calls one."""
+        given = self.given
+        if SUMMARISE not in given.resolved.stages:
+            return ""
+        methods = [item.method for item in replacements]
+        few, problem = why_few(given.view, given.goal), without_message(self.problem)
+        return why_summarizer(methods, self.cost.calls, problem, given.unasked, few)

@@ -9,13 +9,21 @@ from typing import Any, TypeVar
 import msgspec
 
 from memman.archive import SessionState, state_of
-from memman.entries import Entry, NewEntry
-from memman.errors import CompressionFailed, EntryNotFound, StoreConflict, StoreError
+from memman.config import MANAGER_SETTINGS
+from memman.entries import Entry, NewEntry, json_bytes
+from memman.errors import (
+    CompressionFailed,
+    EntryNotFound,
+    InvalidInput,
+    StoreConflict,
+    StoreError,
+)
 from memman.explain import Explanation, LogHistory, explained, shares_of
 from memman.log import History, LogState
 from memman.records import (
     Added,
     Cleared,
+    Configured,
     Deleted,
     Pinned,
     Record,
@@ -26,15 +34,17 @@ from memman.records import (
 from memman.results import Context, SessionStats, Summary, summary_of
 from memman.session.additions import Additions
 from memman.session.backoff import Backoff
-from memman.session.compressor import AUTOMATIC, CompressionRequest, Compressor
+from memman.session.compressor import Compressor
 from memman.session.context import ContextBuilder, ContextRequest
 from memman.session.log import SessionLog
 from memman.session.lookup import find_entry, shown
 from memman.session.outbox import Outbox
+from memman.session.policy import AUTOMATIC, CompressionRequest
 from memman.session.shared import Shared
 
 logger = logging.getLogger("memman")
 R = TypeVar("R", bound=Record)
+_STORED_AS_TEXT = {"strategy": "a preset's name", "summary_prompt": "a template"}
 _RETRIES = 50  # of a change, after another process was faster; a try costs little
 
 
@@ -73,7 +83,7 @@ class Session:
     def resume(self, backoff: Backoff) -> None:
         """Continue with the failures of the evicted session."""
         self.log.resume(backoff.left_at)
-        self.compressor.resume(backoff)
+        self.compressor.policy.use(backoff)
 
     async def settle(self) -> None:
         """Wait for a write under way, and emit the events of everything that was committed."""
@@ -117,7 +127,7 @@ class Session:
 
     async def _after_add(self, compress: bool | None) -> None:
         await self.outbox.flush()
-        if self.compressor.is_due():
+        if self.compressor.policy.is_due():
             automatic = self.log.resolved.config.auto_compress
             if automatic if compress is None else compress:
                 await self.compressor.after_add()
@@ -131,7 +141,21 @@ class Session:
 
     async def configure(self, changes: Mapping[str, Any]) -> None:
         """Change settings of this session alone; they are stored with it."""
-        await self.log.configure(changes)
+        shared, plain = self._shared, _plain_settings(changes)
+        if not shared.trust_settings:
+            raise InvalidInput(
+                "this manager ignores settings of its sessions (trust_settings=False): give it to the "
+                "manager's config, or to update_config without a session_id"
+            )
+        async with self.log.lock:
+            await self.log.refresh()
+            # Checked together: a new setting may repair a stored one.
+            stored = shared.effective(self.log.totals.settings, self.log.totals.untrusted)
+            together = shared.config.updated({**stored, **plain})
+            shared.check_change(self.log.resolved.config, together)
+            as_stored = msgspec.json.decode(json_bytes(plain, "what is set"))
+            record = Configured(id=shared.new_id(), at=shared.clock(), changes=as_stored)
+            await self.log.append((record,))
         await self.outbox.flush()
 
     # ------------------------------------------------------------ changing
@@ -201,7 +225,7 @@ class Session:
         """Remove the session with its log; a running compression will find nothing to replace."""
         async with self.log.lock:
             await self.log.delete()
-            self.compressor.forget()
+            self.compressor.policy.use(Backoff())
         await self.outbox.flush()
 
     async def _commit(self, record: Record) -> None:
@@ -304,19 +328,17 @@ class Session:
 
     async def explain(self) -> Explanation:
         """Return why the window is as it is; reads the era's log, and changes nothing."""
-        log, compressor = self.log, self.compressor
+        log, compressor, policy = self.log, self.compressor, self.compressor.policy
         async with log.lock:
             await log.require()
             history = LogHistory(await log.era())
-            trigger, summarizer = compressor.trigger(), compressor.summarizer_state()
+            trigger, summarizer = policy.trigger(), policy.summarizer_state()
             shares = shares_of(log.window.items)
             running = compressor.is_running
         waits = ""
         if trigger.auto_compress:
-            waits = (
-                summarizer.reason if summarizer.holds_up else str(compressor.stages_rest() or "")
-            )
-            if compressor.waits_after_undo():
+            waits = summarizer.reason if summarizer.holds_up else str(policy.stages_rest() or "")
+            if policy.waits_after_undo():
                 waits = "a compression was undone, and too little was added since"
         plan = None
         if trigger.over and not waits:
@@ -331,10 +353,30 @@ class Session:
             trigger,
             summarizer,
             running,
-            compressor.last_reason,
+            policy.backoff.last_reason,
             waits,
             plan,
             history.compression_statuses(),
             history.entry_statuses().values(),
             shares,
         )
+
+
+def _plain_settings(changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings that JSON can express; functions belong to the manager's settings."""
+    for name, what in _STORED_AS_TEXT.items():
+        if not isinstance(changes.get(name), str | None):
+            raise InvalidInput(
+                f"a session's {name} must be {what}: it is stored with the session. "
+                "Give functions to the manager's config instead"
+            )
+    if of_manager := changes.keys() & MANAGER_SETTINGS:
+        raise InvalidInput(
+            f"{min(of_manager)} is a setting of the manager, not of a session: give it to the "
+            "manager's config, or to update_config without a session_id"
+        )
+    if any(value is msgspec.UNSET for value in changes.values()):
+        raise InvalidInput(
+            "a session's setting cannot be UNSET: give it a value, or None where it may be"
+        )
+    return dict(changes)

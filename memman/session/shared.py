@@ -55,6 +55,12 @@ class ResolvedConfig(msgspec.Struct, frozen=True):
     observed: SettingsInEffect
     remote: Remote | None = None
 
+    def price(self, entry: Entry) -> int:
+        """Return what an entry costs by the counter in use."""
+        count = entry.token_count
+        known = count.counter in (self.counter.fingerprint, "")
+        return count.tokens if known else self.counter.recount(entry)
+
 
 def _identity(entry: Entry) -> tuple[str, str, str, datetime]:
     """What makes an entry that entry, whatever it says."""
@@ -123,6 +129,12 @@ class Shared:
         # When a session is used: the time where that matters, else a count, which orders uses as well.
         timed = config.session_ttl is not None
         self.moment: Callable[[], float] = self._time if timed else self._uses
+
+    def close(self) -> None:
+        """Let no compression commit any more, and end the pauses of those who follow."""
+        self.closed = True
+        for flag in list(self.flags):
+            flag.set()
 
     def _time(self) -> float:
         return self.clock().timestamp()

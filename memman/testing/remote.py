@@ -33,6 +33,10 @@ class _Timer:
     def __init__(self) -> None:
         self.passed = 0.0
 
+    def advance(self, seconds: float) -> None:
+        """Let time pass."""
+        self.passed += seconds
+
     def __call__(self) -> float:
         return monotonic() + self.passed
 
@@ -214,10 +218,10 @@ class RemoteCounterConformance:
             assert isinstance(first, CountFailure), first
             assert first.kind == "limited", first
             assert not self.reads_retry_after or first.retry_after == wait
-            trial.timer.passed += wait - 2
+            trial.timer.advance(wait - 2)
             assert isinstance(price(self.make_request("two")), CountFailure)
             assert trial.asked == 1
-            trial.timer.passed += 3
+            trial.timer.advance(3)
             assert isinstance(price(self.make_request("two")), TokenCount)
 
     def test_a_failure_of_the_provider_is_a_reason_and_one_request(self) -> None:
@@ -324,7 +328,7 @@ class RemoteCounterConformance:
             price, rendered = runtime(trial.meter), self.make_request("hi")
             assert _tokens(price(rendered)) == _tokens(price(rendered)) == 5
             assert trial.asked == 1
-            trial.timer.passed += 301
+            trial.timer.advance(301)
             assert _tokens(price(rendered)) == 6
 
     def test_an_endpoint_that_keeps_failing_is_left_alone_and_asked_again_later(self) -> None:
@@ -334,7 +338,7 @@ class RemoteCounterConformance:
                 assert isinstance(price(self.make_request(f"{number}")), CountFailure)
             assert trial.asked == 3
             trial.server.answer_with(self.success(5))
-            trial.timer.passed += 31
+            trial.timer.advance(31)
             assert _tokens(price(self.make_request("again"))) == 5
             assert _tokens(price(self.make_request("and again"))) == 5
 

@@ -61,7 +61,7 @@ def test_an_entry_that_is_not_in_the_log_is_seen(monkeypatch: pytest.MonkeyPatch
 def test_a_compression_that_ends_above_its_target_and_does_not_say_why_is_seen(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("memman.session.compressor.why_short", lambda *_: "")
+    monkeypatch.setattr("memman.session.run.why_short", lambda *_: "")
     outcome = replay.replay(demo_trajectory(), 600, None)
     assert outcome.unexplained
 

@@ -162,9 +162,7 @@ def test_ambiguous_log_error_names_both_formats(command, tmp_path, monkeypatch):
     (tmp_path / "log.json").write_text(json.dumps([BLOCKS]))
     result = command("import", tmp_path / "log.json", "-o", tmp_path / "s.json")
     assert result.exit_code == 3
-    assert (
-        "may be anthropic or gemini: its first items fit each; name one with -f" in result.stderr
-    )
+    assert "may be anthropic or gemini: its first items fit each; name one with -f" in result.stderr
     assert not (tmp_path / "s.json").exists()
     named = command("import", tmp_path / "log.json", "-f", "anthropic", "-o", tmp_path / "s.json")
     assert named.exit_code == 0

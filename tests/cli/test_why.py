@@ -93,9 +93,7 @@ def test_ledger_value_is_named(command, saved):
 def test_unknown_text_is_a_finding(command, saved):
     result = command("why", saved("It left."), "zebra")
     assert (result.exit_code, result.stdout) == (1, "")
-    assert (
-        result.stderr == "memman: 'zebra' was never in this session: none of 25 entries has it\n"
-    )
+    assert result.stderr == "memman: 'zebra' was never in this session: none of 25 entries has it\n"
 
 
 def test_text_of_a_summary_only_is_found(command, saved):
