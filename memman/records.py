@@ -1,7 +1,7 @@
-"""The log's vocabulary: what can happen to a session, and its JSON.
+"""The records of a session's log, and their JSON.
 
-Every record has an `id`, made before the first attempt to store it, and `at`, which is information
-and never an order. A record's place is its `seq`, given by the store.
+Every record has an `id`, made before the first attempt to store it, and `at`, which is informational and
+never an order. The store assigns a record's place, its `seq`.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ import msgspec
 from memman.entries import NO_JSON, Entry
 from memman.errors import InvalidInput
 
-LEAST_RATIO, MOST_RATIO = 0.5, 3.0  # of reported to counted tokens: beyond, something else is wrong
+LEAST_RATIO, MOST_RATIO = 0.5, 3.0  # of reported to counted tokens; others come from an error
 
 ReplacementMethod = Literal["summary", "digest", "stub", "fold", "clip", "drop"]
-"""How a run was replaced: by a model's summary, a digest, a stub, a note of a repeat, a cut or nothing."""
+"""The replacement of a run: a model's summary, a digest, a stub, a note of a repeat, a clip or nothing."""
 
 
 class Replacement(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """A contiguous run of the window, and the entry that stands for it (None: nothing does).
+    """A contiguous run of the window and the entry that replaces it, if any.
 
-    `into` names the replacement of the same compression that speaks for this run too: a pinned
-    entry splits the old part, and one summary covers the pieces.
+    `into` is the id of a replacement of the same compression that also represents this run: a pinned entry
+    splits the old part, and one summary covers both pieces.
     """
 
     ids: tuple[str, ...]
@@ -35,7 +35,7 @@ class Replacement(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 def summary_in(replacements: Iterable[Replacement]) -> str | None:
-    """The id of the summary that a compression wrote, if it wrote one."""
+    """Return the id of the summary or digest among the replacements, if any."""
     for item in replacements:
         if item.method in ("summary", "digest") and item.entry is not None:
             return item.entry.id
@@ -43,9 +43,9 @@ def summary_in(replacements: Iterable[Replacement]) -> str | None:
 
 
 class Cost(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """What making a compression took: calls of the summarizer, their seconds, and what they were billed.
+    """The cost of a compression: the summarizer's calls, their seconds and their tokens.
 
-    The tokens are those of the calls whose provider told them; `model` is the last one that answered.
+    The tokens are of the calls whose provider reported them. `model` is the last one that answered.
     """
 
     calls: int = 0
@@ -55,7 +55,7 @@ class Cost(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     model: str | None = None
 
     def plus(self, other: Cost) -> Cost:
-        """Both together."""
+        """Return the sum of both."""
         return Cost(
             self.calls + other.calls,
             self.seconds + other.seconds,
@@ -69,9 +69,10 @@ NO_COST = Cost()
 
 
 class SettingsInEffect(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """The settings that a session worked with at a moment, as an observation: it changes nothing.
+    """The settings that a session used at a moment: an observation without effect.
 
-    `counter` is the counter's fingerprint. None and "" are unknown; `max_entries` may also be unlimited.
+    `counter` is the counter's fingerprint. None and "" mean unknown; for `max_entries`, None may also mean
+    unlimited.
     """
 
     model: str | None = None
@@ -85,10 +86,10 @@ NOT_OBSERVED = SettingsInEffect()
 
 
 class Opened(msgspec.Struct, frozen=True, tag="opened", tag_field="kind", kw_only=True):
-    """The session began. This is its first record, written in one append with the second.
+    """The session began: its first record, appended together with the second.
 
-    `nonce` is a random text of hexadecimal digits that no earlier text contains: it marks memman's own
-    delimiters in a context. `metadata` is the caller's.
+    `nonce` is a random text of hexadecimal digits that marks memman's own delimiters in a context; no
+    earlier text contains it. `metadata` comes from the caller.
     """
 
     id: str
@@ -99,23 +100,23 @@ class Opened(msgspec.Struct, frozen=True, tag="opened", tag_field="kind", kw_onl
 
 
 class Added(msgspec.Struct, frozen=True, gc=False, tag="added", tag_field="kind"):
-    """An entry joined the conversation."""
+    """An entry was added."""
 
     entry: Entry
 
     @property
     def id(self) -> str:
-        """Its entry's."""
+        """The entry's id."""
         return self.entry.id
 
     @property
     def at(self) -> datetime:
-        """Its entry's time."""
+        """The entry's time."""
         return self.entry.timestamp
 
 
 class Compressed(msgspec.Struct, frozen=True, tag="compressed", tag_field="kind", kw_only=True):
-    """Runs of the window were replaced; `tokens_before` and `tokens_after` are of the whole window.
+    """Runs of the window were replaced; `tokens_before` and `tokens_after` are the whole window's.
 
     `settings` is an observation, as in `Opened`.
     """
@@ -131,7 +132,7 @@ class Compressed(msgspec.Struct, frozen=True, tag="compressed", tag_field="kind"
 
 
 class Undone(msgspec.Struct, frozen=True, tag="undone", tag_field="kind", kw_only=True):
-    """A compression was taken back: what it hid is in the window again."""
+    """A compression was undone: the entries that it replaced are in the window again."""
 
     id: str
     at: datetime
@@ -139,7 +140,7 @@ class Undone(msgspec.Struct, frozen=True, tag="undone", tag_field="kind", kw_onl
 
 
 class Pinned(msgspec.Struct, frozen=True, tag="pinned", tag_field="kind", kw_only=True):
-    """An active entry may no longer (`on`) or may again be replaced."""
+    """An active entry was pinned (`on`) or unpinned. A compression never replaces a pinned entry."""
 
     id: str
     at: datetime
@@ -148,7 +149,7 @@ class Pinned(msgspec.Struct, frozen=True, tag="pinned", tag_field="kind", kw_onl
 
 
 class Deleted(msgspec.Struct, frozen=True, tag="deleted", tag_field="kind", kw_only=True):
-    """Entries were removed for good. `entries` and `tokens` are what the era's totals lost."""
+    """Entries were removed for good; the era's totals lost `entries` and `tokens`."""
 
     id: str
     at: datetime
@@ -158,7 +159,7 @@ class Deleted(msgspec.Struct, frozen=True, tag="deleted", tag_field="kind", kw_o
 
 
 class Cleared(msgspec.Struct, frozen=True, tag="cleared", tag_field="kind", kw_only=True):
-    """The window was emptied and a new era begins."""
+    """The window was emptied and a new era began."""
 
     id: str
     at: datetime
@@ -174,8 +175,8 @@ class Configured(
 ):
     """Settings of the session changed.
 
-    Settings of an imported session are not `trusted`: they stay in the log, and those that could call
-    anybody or lift a limit have no effect. The mark is the store's: documents and archives have none.
+    Settings of an imported session are not `trusted`: they stay in the log, but have no effect if they
+    could call a program or a network, or lift a limit. Documents and archives do not contain the mark.
     """
 
     id: str
@@ -185,8 +186,10 @@ class Configured(
 
 
 class Learned(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """What a session's reports have taught of a model: `ratio` of reported to counted tokens, the counted
-    tokens (`weight`) that it rests on, and `overhead`, what a request has that is in no entry.
+    """The calibration of a model's counts by the usage that its provider reported.
+
+    `ratio` is reported to counted tokens, `weight` the counted tokens that it was measured on, and
+    `overhead` the tokens of a request that are not in any entry.
     """
 
     ratio: float
@@ -199,10 +202,10 @@ class Learned(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class UsageReported(msgspec.Struct, frozen=True, tag="usage", tag_field="kind", kw_only=True):
-    """What the provider said a request cost, and what memman thought of it then.
+    """The tokens that a provider reported for a request, and memman's own figures for it.
 
-    `estimated` is the figure that memman gave, `counted` the same with nothing learned in it, and
-    `learned` what is known after this report.
+    `estimated` is memman's estimate, `counted` the same without calibration, and `learned` the calibration
+    after this report.
     """
 
     id: str
@@ -219,42 +222,41 @@ class UsageReported(msgspec.Struct, frozen=True, tag="usage", tag_field="kind", 
 Record = (
     Opened | Added | Compressed | Undone | Pinned | Deleted | Cleared | Configured | UsageReported
 )
-"""Any fact of a log; its JSON names its `kind`."""
-SHAPES = (Compressed, Undone, Pinned, Deleted, Cleared)  # these change the shape of the window
+"""Any record; its JSON has its `kind`."""
+SHAPES = (Compressed, Undone, Pinned, Deleted, Cleared)  # records that change the window's shape
 
 _encoder = msgspec.json.Encoder()
 _decoder: msgspec.json.Decoder[Record] = msgspec.json.Decoder(Record)
 
 
 def encode(record: Record) -> bytes:
-    """Return a record as JSON. `seq` is a column of the store, not part of the payload.
+    """Return a record as JSON. `seq` is not part of the payload.
 
-    Raises `InvalidInput` for a record that `decode` would refuse: nothing unreadable is ever written.
+    Raises `InvalidInput` for a record that `decode` would refuse, so that nothing unreadable is written.
     """
     try:
         payload = _encoder.encode(record)
         _decoder.decode(payload)
     except (msgspec.MsgspecError, TypeError, ValueError, OverflowError, RecursionError) as error:
         raise InvalidInput(
-            f"a {type(record).__name__} record could not be read again, and nothing was written: {error}"
+            f"a {type(record).__name__} record cannot be decoded again; nothing was written: {error}"
         ) from error
     return payload
 
 
 def decode(payload: bytes) -> Record:
-    """The record of a payload; raises `msgspec.ValidationError` for anything else."""
+    """Return the record of a payload. Raises `msgspec.ValidationError` if it is not one."""
     return _decoder.decode(payload)
 
 
 class SessionTotals(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a session remembers besides its window: a fold over its records that needs no history.
+    """The state of a session besides its window: the fold of its records that needs no history.
 
-    `entries` and `tokens` are the era's totals, `cost` what its compressions took, those that were undone
-    too; `era` is the seq of the last clear, `compressed` that of the newest compression, `learned` what was
-    learned of each model. `nonce` is the session's, `observed` are the settings that were in effect when
-    it was opened or last compressed. `undone` is what `tokens` and `entries` were at the newest undo; None
-    if a compression came after.
-    `untrusted` names the settings whose value is of an import.
+    `entries`, `tokens` and `cost` are the era's totals; `cost` includes undone compressions. `era` is the
+    seq of the last clear, `compressed` that of the newest compression. `learned` has the calibration of
+    each model. `observed` are the settings in effect when the session was opened or last compressed.
+    `undone` has the totals of tokens and entries at the newest undo; None if a compression came after it.
+    `untrusted` names the settings that come from an import.
     """
 
     entries: int = 0
@@ -273,7 +275,7 @@ class SessionTotals(msgspec.Struct, frozen=True, omit_defaults=True):
     untrusted: frozenset[str] = frozenset()
 
     def after(self, seq: int, record: Record) -> SessionTotals:
-        """The ledger once `record` has been appended at `seq`."""
+        """Return the totals after `record`, which is at `seq`."""
         match record:
             case Opened():
                 return msgspec.structs.replace(self, nonce=record.nonce, observed=record.settings)
@@ -342,7 +344,7 @@ def ids_hidden_by(record: Record) -> list[str]:
 
 
 def tombstone(record: Record, ids: frozenset[str]) -> Record:
-    """`record` without the payload of the entries named in `ids`; seq, id and kind stay."""
+    """Return `record` without the payloads of the entries in `ids`; seq, id and kind stay."""
     if isinstance(record, Added) and record.id in ids:
         return Added(blank(record.entry))
     if isinstance(record, Compressed):
@@ -359,14 +361,14 @@ def tombstone(record: Record, ids: frozenset[str]) -> Record:
 
 
 def deleted_in(records: Iterable[Record]) -> frozenset[str]:
-    """The ids of the entries that deletions among these records name."""
+    """Return the ids of the entries that these records delete."""
     return frozenset(
         name for record in records if isinstance(record, Deleted) for name in record.ids
     )
 
 
 def tainted_by(records: list[Record], ids: frozenset[str]) -> frozenset[str]:
-    """`ids` and every replacement whose originals, at any depth, include one of them."""
+    """Return `ids` and the ids of every replacement whose originals, at any depth, include one of them."""
     tainted = set(ids)
     for record in records:
         if not isinstance(record, Compressed):

@@ -1102,7 +1102,7 @@ def test_a_document_that_is_nested_too_deep_is_refused(text: str) -> None:
         ({"session_id": ""}, "255 bytes"),
         ({"log": 7}, "log"),
         ({"log": []}, "empty"),
-        ({"entries": []}, "is under entries"),
+        ({"entries": []}, "entries has no entry"),
         ({"entries": 7}, "entries"),
         ({"settings": {"max_tokens": 5}}, "settings"),
     ],
@@ -1129,7 +1129,7 @@ EDITS: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     "an unknown kind of record": (lambda s: s["log"][0].update(kind="magic"), "magic"),
     "an unknown type of entry": (lambda s: s["entries"][0].update(type="magic"), "magic"),
     "an unknown role": (lambda s: s["entries"][0].update(role="wizard"), "wizard"),
-    "a dangling entry": (lambda s: s["entries"].pop(3), "is under entries"),
+    "a dangling entry": (lambda s: s["entries"].pop(3), "entries has no entry"),
     "a dangling replacement": (
         lambda s: record(s, "compressed")["replacements"][0]["ids"].append("ghost"),
         "not contiguous",
@@ -1179,7 +1179,7 @@ EDITS: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
         lambda s: record(s, "compressed")["replacements"][0]["entry"].update(metadata=7),
         "metadata",
     ),
-    "an id with control characters": (lambda s: s["log"][1].update(id="a\nb"), "is under entries"),
+    "an id with control characters": (lambda s: s["log"][1].update(id="a\nb"), "entries has no entry"),
 }
 
 
@@ -1357,8 +1357,8 @@ def test_a_counter_that_answers_more_than_an_import_takes_is_not_believed() -> N
 
 @pytest.mark.parametrize("path", ["", "a\0b", LONE], ids=["empty", "NUL", "lone surrogate"])
 def test_what_is_no_path_of_a_file_is_named(path: str) -> None:
-    refused(InvalidInput, "no path", lambda memory: memory.export_archive("s", path))
-    refused(InvalidInput, "no path", lambda memory: memory.import_archive(path))
+    refused(InvalidInput, "not the path of a file", lambda memory: memory.export_archive("s", path))
+    refused(InvalidInput, "not the path of a file", lambda memory: memory.import_archive(path))
     with pytest.raises(StoreError, match="no path"):
         MemoryManager(path)
 

@@ -447,7 +447,7 @@ def test_r10_invalid_count_is_refused():
     memory.add_user_message(S, "word")
     document = json.loads(memory.export_session(S).to_json())
     document["entries"][0]["token_count"]["tokens"] = -1_000_000
-    with pytest.raises(StateError, match="no number of tokens"):
+    with pytest.raises(StateError, match="not a number of tokens"):
         MemoryManager(counter=words).import_session(document)
 
 

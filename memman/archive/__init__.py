@@ -1,4 +1,4 @@
-"""Sessions out and in: as one JSON document, and as an archive of lines for long ones."""
+"""Export and import of sessions: as one JSON document, or as an archive of JSON lines."""
 
 from memman.archive.document import (
     FORMAT,
@@ -12,11 +12,11 @@ from memman.archive.document import (
     state_of,
 )
 from memman.archive.encoding import Packing
-from memman.archive.importer import Intake, Source, session_of, verify
+from memman.archive.importer import ArchiveImport, Source, session_of, verify
 from memman.archive.limits import ArchiveLimits
 from memman.archive.lines import Header
 from memman.archive.reader import ArchiveInfo
-from memman.archive.temp_file import Spool
+from memman.archive.temp_file import RecordFile
 from memman.archive.validation import with_entries
 from memman.archive.writer import ArchiveWriter, Target
 
@@ -27,12 +27,12 @@ __all__ = [
     "ArchiveLimits",
     "ArchiveWriter",
     "Header",
-    "Intake",
+    "ArchiveImport",
     "Packing",
     "SessionState",
     "Shown",
     "Source",
-    "Spool",
+    "RecordFile",
     "Target",
     "Totals",
     "checked",

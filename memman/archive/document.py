@@ -1,9 +1,9 @@
-"""A session as a document: everything, so that it can go on elsewhere with undo and pins.
+"""A session as one JSON document, complete with its history, undo and pins.
 
-`log` is the session's records and the truth; those that added an entry of the current era refer to
-`entries`, so that no text is in the document twice. What else `entries` shows (`compressed`,
-`summary_id`), `summaries`, `totals` and `settings` are for readers who do not want to fold a log:
-derived at export, and at import checked against what the log says, never trusted.
+`log` has the session's records. Records that added an entry of the current era refer to `entries`, so that
+no text is in the document twice. `summaries`, `totals`, `settings` and the derived fields of `entries`
+(`compressed`, `summary_id`) serve readers that do not fold the log. They are derived at export, and
+checked against the log at import.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from memman.results import Summary, summary_of
 
 FORMAT = "memman-session"
 VERSION = 1
-_LONGEST_PATH = 4_096  # bytes; a document in one piece is hardly ever as short
+_LONGEST_PATH = 4_096  # bytes; nearly every document is longer
 
 
 class Shown(msgspec.Struct, frozen=True, tag="shown", tag_field="kind", omit_defaults=True):
-    """In a document's log: the entry of this id was added; its content is under `entries`."""
+    """A record of a document's log: the entry with this id was added; `entries` has its content."""
 
     id: str
     pinned: bool = False
@@ -54,7 +54,7 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SessionState(msgspec.Struct, frozen=True, kw_only=True):
-    """A session as a versioned JSON document. Equal states are equal values; no time of export."""
+    """A session as a versioned JSON document. It has no time of export: equal sessions compare equal."""
 
     session_id: str
     log: tuple[Record | Shown, ...]
@@ -66,18 +66,18 @@ class SessionState(msgspec.Struct, frozen=True, kw_only=True):
     version: int = VERSION
 
     def __repr__(self) -> str:
-        """Short enough for a prompt; `to_json` has the whole."""
+        """Return a short text; `to_json` returns the whole."""
         return f"<SessionState {self.session_id}: {len(self.log):,} records, {len(self.entries):,} entries>"
 
     def to_json(self, *, indent: int = 0) -> str:
-        """The document; `indent` makes it readable."""
+        """Return the document as JSON, indented by `indent` spaces."""
         return document_bytes(self, indent).decode()
 
     @classmethod
     def from_json(
         cls, text: str | bytes | Mapping[str, Any], *, limits: ArchiveLimits = DEFAULT_LIMITS
     ) -> SessionState:
-        """The document of a text or of plain data. Raises `StateError` that names what is wrong."""
+        """Return the document of a JSON text or of plain data. Raises `StateError` with every problem."""
         try:
             if isinstance(text, str):
                 text = text.encode()
@@ -86,12 +86,12 @@ class SessionState(msgspec.Struct, frozen=True, kw_only=True):
             data = msgspec.json.decode(text) if isinstance(text, bytes) else text
         except (msgspec.DecodeError, UnicodeError) as error:
             path = isinstance(text, bytes) and len(text) < _LONGEST_PATH and text[:1] not in b"{["
-            hint = ": where it is a path, give the file's text, path.read_text()" if path else ""
+            hint = ": if it is a path, pass the file's text, path.read_text()" if path else ""
             raise StateError([f"it is not JSON ({error}){hint}"]) from None
         except RecursionError:
             raise StateError(["it is nested too deeply"]) from None
         if not isinstance(data, Mapping):
-            hint = ": give the file's text, path.read_text()" if isinstance(data, PathLike) else ""
+            hint = ": pass the file's text, path.read_text()" if isinstance(data, PathLike) else ""
             raise StateError([f"it is a {type(data).__name__}, not a session document{hint}"])
         if data.get("format") != FORMAT:
             found = data.get("format")
@@ -103,7 +103,7 @@ class SessionState(msgspec.Struct, frozen=True, kw_only=True):
                 ]
             )
         try:
-            if data is text:  # what was read from a text has the text's size
+            if data is text:  # the size of a text was checked above
                 most = limits.document_bytes
                 check_extent(data, "the document", values=50_000_000, characters=most, depth=100)
             # Through compact bytes, so that encoded parts are equal however the text was laid out.
@@ -122,7 +122,7 @@ def _check_number(number: int, of: str, name: str, limits: ArchiveLimits) -> Non
 
 
 def document_bytes(state: SessionState, indent: int = 0) -> bytes:
-    """The document's JSON as a file has it."""
+    """Return the document as encoded JSON."""
     encoded = msgspec.json.encode(state)
     return msgspec.json.format(encoded, indent=indent) if indent else encoded
 
@@ -130,7 +130,7 @@ def document_bytes(state: SessionState, indent: int = 0) -> bytes:
 def state_of(
     session_id: str, log: Sequence[tuple[int, Record]], settings: Mapping[str, Any]
 ) -> SessionState:
-    """The document of a log."""
+    """Return the document of a log."""
     log = _erased(log)
     history = History.of(log)
     return SessionState(
@@ -144,7 +144,7 @@ def state_of(
 
 
 def summaries_of(history: History) -> list[Summary]:
-    """The summaries in force, in the window's order."""
+    """Return the active summaries in order."""
     return [
         summary_of(item, history.originals([item.entry.id]))
         for item in history.items
@@ -153,7 +153,7 @@ def summaries_of(history: History) -> list[Summary]:
 
 
 def totals_of(history: History) -> Totals:
-    """The sums of a history's era."""
+    """Return the sums of the current era."""
     return Totals(
         entries=len(history.added),
         tokens=sum(entry.token_count.tokens for entry in history.added.values()),
@@ -163,7 +163,7 @@ def totals_of(history: History) -> Totals:
 
 
 class Imported(msgspec.Struct, frozen=True):
-    """A document that was found sound: what a store must commit to have the session."""
+    """A valid document, as a store must commit it."""
 
     records: tuple[Record, ...]
     window: tuple[StoredItem, ...]
@@ -171,10 +171,10 @@ class Imported(msgspec.Struct, frozen=True):
 
 
 def checked(state: SessionState, counter: Recount) -> Imported:
-    """What to commit for a document. Raises `StateError` with every fault found.
+    """Return what to commit for a document. Raises `StateError` with every problem found.
 
-    Counts that say they are of `meter`'s counter are recomputed where they are not; those of another
-    counter stay on the records, and whoever loads the session counts the window anew.
+    Wrong counts of `counter` are corrected. Counts of other counters stay: loading the session counts its
+    window again.
     """
     problems: list[str] = []
     records = _records(state, problems)
@@ -195,7 +195,7 @@ def checked(state: SessionState, counter: Recount) -> Imported:
 
 
 def records_of(state: SessionState) -> tuple[Record, ...]:
-    """The log of a document as records. Raises `StateError` for an entry that is not there."""
+    """Return the log of a document as records. Raises `StateError` for a missing entry."""
     problems: list[str] = []
     records = _records(state, problems)
     if problems:
@@ -204,13 +204,13 @@ def records_of(state: SessionState) -> tuple[Record, ...]:
 
 
 def _first(problems: Sequence[str]) -> list[str]:
-    """The first faults, and how many more there are."""
+    """Return the first problems, and the number of the others."""
     more = len(problems) - MOST_FAULTS
     return [*problems[:MOST_FAULTS], *([f"and {more:,} more"] if more > 0 else [])]
 
 
 def _records(state: SessionState, problems: list[str]) -> tuple[Record, ...]:
-    """The log with the entries it refers to."""
+    """Return the log with the entries that it refers to."""
     entries = {entry.id: entry for entry in state.entries}
     records: list[Record] = []
     for seq, record in enumerate(state.log, 1):
@@ -221,19 +221,19 @@ def _records(state: SessionState, problems: list[str]) -> tuple[Record, ...]:
         elif record.id in entries:
             records.append(Added(_bare(entries[record.id], record.pinned)))
         else:
-            problems.append(f"record {seq}: no entry {record.id!r} is under entries")
+            problems.append(f"record {seq}: entries has no entry {record.id!r}")
     return tuple(records)
 
 
 def _bare(entry: Entry, pinned: bool) -> Entry:
-    """An entry without what is derived from the log."""
+    """Return an entry without its derived fields."""
     return msgspec.structs.replace(
         entry, seq=0, replacement=0, pinned=pinned, compressed=False, summary_id=None
     )
 
 
 def _as_shown(seq: int, record: Record, history: History) -> Record | Shown:
-    """A record as the document has it."""
+    """Return a record as it is in a document."""
     if not isinstance(record, Added):
         return trusting(record)
     added = history.added.get(record.id)
@@ -243,7 +243,7 @@ def _as_shown(seq: int, record: Record, history: History) -> Record | Shown:
 
 
 def _folded(records: Sequence[Record], problems: list[str]) -> LogChecker:
-    """The fold of the log as far as it can be folded."""
+    """Fold the log up to the first record that cannot follow."""
     checker = LogChecker()
     for seq, record in enumerate(records, 1):
         try:
@@ -256,7 +256,7 @@ def _folded(records: Sequence[Record], problems: list[str]) -> LogChecker:
 
 
 def _erased(log: Sequence[tuple[int, Record]]) -> list[tuple[int, Record]]:
-    """The log with tombstones for all that was deleted, also where a store had not come to it yet."""
+    """Return the log with tombstones for the deleted entries, whether or not the store erased them."""
     gone = deleted_in([record for _, record in log])
     if not gone:
         return list(log)
@@ -265,7 +265,7 @@ def _erased(log: Sequence[tuple[int, Record]]) -> list[tuple[int, Record]]:
 
 
 def _recounted(records: Sequence[Record], counter: Recount) -> list[Record]:
-    """The records with their entries' counts verified; what was erased keeps the count it had."""
+    """Return the records with correct counts; deleted entries keep theirs."""
     erased = tainted_by(list(records), deleted_in(records))
 
     def recounted(entry: Entry) -> Entry:
@@ -275,30 +275,30 @@ def _recounted(records: Sequence[Record], counter: Recount) -> list[Record]:
 
 
 def _with_losses(records: Sequence[Record]) -> tuple[Record, ...]:
-    """The records with what each deletion took from the era's totals counted here."""
+    """Return the records with the losses of each deletion computed here."""
     checker = LogChecker()
-    told: list[Record] = []
+    completed: list[Record] = []
     for seq, record in enumerate(records, 1):
-        told.append(checker.with_losses(record))
-        checker.take(seq, told[-1])
-    return tuple(told)
+        completed.append(checker.with_losses(record))
+        checker.take(seq, completed[-1])
+    return tuple(completed)
 
 
 def _check_derived(state: SessionState, history: History, problems: list[str]) -> None:
-    """Compares what the document shows with what its log says."""
+    """Compare the derived parts of the document with its log."""
     if state.entries or history.added:
         _compare("entries", state.entries, tuple(history.entries()), problems)
     if state.summaries:
         _compare("summaries", state.summaries, tuple(summaries_of(history)), problems)
     if state.totals is not None and state.totals != totals_of(history):
-        problems.append(f"totals say {state.totals}, the log {totals_of(history)}")
+        problems.append(f"totals are {state.totals}, in the log {totals_of(history)}")
     if state.settings != history.totals.settings:
-        problems.append("settings differ from what the log configured")
+        problems.append("settings differ from those of the log")
 
 
 def _compare(what: str, shown: Sequence[Any], derived: Sequence[Any], problems: list[str]) -> None:
     if len(shown) != len(derived):
-        problems.append(f"{what}: {len(shown)} are shown, the log has {len(derived)}")
+        problems.append(f"{what}: there are {len(shown)}, the log has {len(derived)}")
     for one, other in zip(shown, derived, strict=False):
         if one != other:
-            problems.append(f"{what}: {one.id!r} differs from what the log says")
+            problems.append(f"{what}: {one.id!r} differs from the log")

@@ -1,4 +1,4 @@
-"""Packed archives: gzip by the standard library, zstd by an extra; told by the file's first bytes."""
+"""Packed archives: gzip from the standard library, zstd from an extra."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from memman.errors import InvalidInput, StateError
 from memman.plugins import how_to_install
 
 Packing = Literal["none", "gzip", "zstd"]
-"""How an archive is packed; zstd needs the extra `zstd`."""
+"""The compression of an archive's file; zstd needs the extra `zstd`."""
 
 SUFFIXES: dict[str, Packing] = {".gz": "gzip", ".zst": "zstd"}
 _MAGICS: dict[bytes, Packing] = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 MAGIC_BYTES = 4
 _LEVEL = {"gzip": 6, "zstd": 3}
-_WINDOW = 2**23  # a frame that wants more memory to be unpacked is refused; level 19 takes this
-_HARMLESS = 16 * 2**20  # so much may come of however little
+_WINDOW = 2**23  # the largest memory that unpacking may need; level 19 needs this much
+_HARMLESS = 16 * 2**20  # unpacked bytes below which the ratio is not checked
 _CHUNK = 2**18
 
 ReadMore = Callable[[int], bytes]
 
 
 def packing_for(name: str, wanted: str | None) -> Packing:
-    """How a file of this name is packed: as it is wanted, else by its suffix."""
+    """Return the wanted packing, or without one, the packing that the suffix of a file name means."""
     if wanted is None:
         return next((how for end, how in SUFFIXES.items() if name.endswith(end)), "none")
     if wanted not in ("none", "gzip", "zstd"):
@@ -38,12 +38,12 @@ def packing_for(name: str, wanted: str | None) -> Packing:
 
 
 def packing_of(start: bytes) -> Packing:
-    """How a file is packed, by its first bytes."""
+    """Return the packing of a file by its first bytes."""
     return next((how for magic, how in _MAGICS.items() if start.startswith(magic)), "none")
 
 
 def packed(out: BinaryIO, packing: Packing) -> BinaryIO:
-    """A stream that packs what is written to it; closing it leaves `out` open."""
+    """Return a stream that packs into `out`; closing it leaves `out` open."""
     if packing == "gzip":
         import gzip
 
@@ -54,9 +54,9 @@ def packed(out: BinaryIO, packing: Packing) -> BinaryIO:
 
 
 class Unpacked:
-    """Reads a file that may be packed, and never gives more than the limits allow.
+    """Reads a file that may be packed, within the limits.
 
-    Raises `StateError` where a limit is met or what is packed is broken.
+    Raises `StateError` if a limit is exceeded or a packed file is broken.
     """
 
     def __init__(self, source: BinaryIO, limits: ArchiveLimits) -> None:
@@ -64,13 +64,13 @@ class Unpacked:
         self._limits = limits
         self._start = _read_start(source)
         self.packing = packing_of(self._start)
-        self.broken = False  # whether what is packed could not be unpacked
+        self.broken = False  # whether unpacking failed
         self.taken = 0  # bytes of the file
-        self.given = 0  # bytes of what it unpacks to
+        self.given = 0  # unpacked bytes
         self._read = self._raw if self.packing == "none" else self._unpacker()
 
     def read(self) -> bytes:
-        """The next bytes; b"" at the end."""
+        """Return the next bytes; b"" at the end."""
         chunk = self._read(_CHUNK)
         self.given += len(chunk)
         if self.packing != "none":
@@ -78,22 +78,22 @@ class Unpacked:
         return chunk
 
     def _raw(self, size: int) -> bytes:
-        """The next bytes of the file itself."""
+        """Return the next bytes of the file itself."""
         chunk = self._start or self._source.read(size)
         self._start = b""
         self.taken += len(chunk)
         if self.taken > self._limits.file_bytes:
-            raise StateError([_beyond("the file is larger", "file_bytes", self._limits)])
+            raise StateError([_too_large("the file is larger", "file_bytes", self._limits)])
         return chunk
 
     def _check_growth(self) -> None:
         limits = self._limits
         if self.given > limits.unpacked_bytes:
-            raise StateError([_beyond("it unpacks to more", "unpacked_bytes", limits)])
+            raise StateError([_too_large("it unpacks to more", "unpacked_bytes", limits)])
         if self.given > max(_HARMLESS, limits.ratio * self.taken):
             raise StateError(
                 [
-                    _beyond(
+                    _too_large(
                         f"{self.taken:,} bytes unpack to {self.given:,} and more", "ratio", limits
                     )
                 ]
@@ -123,7 +123,7 @@ class Unpacked:
 
 
 class _Raw(io.RawIOBase):
-    """A file of a function that reads."""
+    """A file made of a function that reads."""
 
     def __init__(self, read: ReadMore) -> None:
         self._more = read
@@ -140,7 +140,7 @@ class _Raw(io.RawIOBase):
 
 
 def _read_start(source: BinaryIO) -> bytes:
-    """The first bytes, as many as a magic has; a pipe may give fewer at a time."""
+    """Return the first bytes, as many as a magic number has; a pipe may return fewer at a time."""
     start = b""
     while len(start) < MAGIC_BYTES and (more := source.read(MAGIC_BYTES - len(start))):
         if not isinstance(more, bytes):
@@ -149,10 +149,10 @@ def _read_start(source: BinaryIO) -> bytes:
     return start
 
 
-def _beyond(what: str, name: str, limits: ArchiveLimits) -> str:
+def _too_large(what: str, name: str, limits: ArchiveLimits) -> str:
     return (
-        f"{what} than limits.{name} allows ({getattr(limits, name):,}); if it is from somebody you "
-        f"trust, pass ArchiveLimits({name}=...)"
+        f"{what} than limits.{name} allows ({getattr(limits, name):,}); if you trust its "
+        f"source, pass ArchiveLimits({name}=...)"
     )
 
 
@@ -161,6 +161,6 @@ def _zstandard() -> Any:
         import zstandard
     except ImportError:
         raise InvalidInput(
-            f"zstd needs an extra: {how_to_install('memman-core[zstd]')}; or use gzip, which needs nothing"
+            f"zstd needs an extra: {how_to_install('memman-core[zstd]')}; or use gzip, which needs none"
         ) from None
     return zstandard

@@ -1,4 +1,4 @@
-"""An archive on its way in: read to its end and checked before anything is stored."""
+"""Import of archives: read to the end and checked before anything is stored."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import msgspec
 
 from memman.archive.limits import DEFAULT_LIMITS, ArchiveLimits
 from memman.archive.reader import ArchiveInfo, ArchiveReader
-from memman.archive.temp_file import Spool
+from memman.archive.temp_file import RecordFile
 from memman.archive.validation import LogChecker, Recount, entries_of, verified, with_entry
 from memman.display import safe_repr
 from memman.entries import Entry, is_path
@@ -21,17 +21,17 @@ from memman.protocols import StoredItem
 from memman.records import Record, blank, trusting
 
 Source = str | os.PathLike[str] | BinaryIO
-"""Where an archive is read from: a path, or a file open for bytes."""
+"""The source of an archive: a path, or a binary file."""
 
 
-class Intake:
-    """An archive's log in temporary files: `check` reads it in, then `records` and the rest are there.
+class ArchiveImport:
+    """Reads and checks an archive: `check` sets `records` and the other arguments of a commit.
 
     Args:
-        source: a path, or a binary file, which is read from where it is and not closed.
-        limits: what it may take at most.
-        meter: whose counts are worked out anew; None takes all counts as they are.
-        redacted: what an entry becomes before it is stored.
+        source: a path, or a binary file, which is read from its position and not closed.
+        limits: limits of its size.
+        counter: the counter whose counts are recomputed; None accepts all counts.
+        redacted: returns an entry as it is to be stored.
         trusted: whether the settings in it may take effect.
     """
 
@@ -50,30 +50,30 @@ class Intake:
         self._limits = DEFAULT_LIMITS if limits is None else limits
         if not isinstance(self._limits, ArchiveLimits):
             raise InvalidInput(f"limits must be ArchiveLimits, not {type(limits).__name__}")
-        self._meter = counter
+        self._counter = counter
         self._redacted = redacted
         self._trusted = trusted
-        # What the log configured, its window up to `floor` for a commit of the whole log, and the place
-        # after which every added entry is in the window.
+        # The log's settings, its window up to `floor` for a commit of the whole log, and the place after
+        # which every added entry is in the window.
         self.settings: dict[str, Any] = {}
         self.window: list[StoredItem] = []
         self.floor = 0
-        # The place, by id, of what has no content and costs something.
+        # The seqs, by id, of entries without content that have tokens.
         self._blank: dict[str, int] = {}
-        self.records = Spool()
+        self.records = RecordFile()
 
     def check(self) -> ArchiveInfo:
-        """Reads the archive to its end.
+        """Read the archive to its end.
 
         Raises:
-            StateError: it is not sound, or beyond a limit; every fault with its line.
+            StateError: it is not valid, or exceeds a limit; it lists every fault with its line.
             OSError: the file cannot be read.
         """
         with _opened(self._source) as source:
             reader, checker = ArchiveReader(source, self._limits), LogChecker()
             sound = True
             for seq, record in reader.records():
-                # From the first record that cannot follow on, only the lines are looked at.
+                # After the first record that cannot follow, only the lines are checked.
                 sound = sound and self._taken(reader, checker, seq, record)
         self.settings = checker.history.totals.settings
         self.window, self.floor = checker.window(), checker.floor
@@ -82,11 +82,11 @@ class Intake:
         return reader.info
 
     def close(self) -> None:
-        """Lets the temporary files go."""
+        """Remove the temporary file."""
         self.records.close()
 
     def _taken(self, reader: ArchiveReader, checker: LogChecker, seq: int, record: Record) -> bool:
-        """Whether a record could follow those before it."""
+        """Take the next record and return whether it can follow those before it."""
         if reader.faults:
             return False
         try:
@@ -102,8 +102,8 @@ class Intake:
         return False
 
     def _counted(self, seq: int, record: Record) -> Record:
-        """The record with true counts, as far as they can be known here."""
-        counter = self._meter
+        """Return the record with correct counts, as far as they can be computed."""
+        counter = self._counter
         if counter is None or not entries_of(record):
             return record
 
@@ -111,40 +111,40 @@ class Intake:
             true = verified(entry, counter)
             if true is entry or not _is_blank(entry):
                 return true
-            # What was deleted keeps its count; whether it was is known at the end.
+            # A deleted entry keeps its count; a later record may delete it.
             self._blank[entry.id] = seq
             return entry
 
         return with_entry(record, counted)
 
     def _check_whole(self, reader: ArchiveReader) -> None:
-        """What only the whole log can tell."""
+        """Check the settings, the counts and that there are records."""
         header = reader.header
-        told = msgspec.UNSET if header is None else header.settings
-        if told is not msgspec.UNSET and told != self.settings:
-            reader.faults.add(1, "its settings differ from what the log configured")
+        settings = msgspec.UNSET if header is None else header.settings
+        if settings is not msgspec.UNSET and settings != self.settings:
+            reader.faults.add(1, "its settings differ from those of its log")
         if not len(self.records):
             reader.faults.add(1, "its log is empty")
         if claimed := self._blank.keys() - self.records.tainted:
             seq, name = min((self._blank[name], name) for name in claimed)
-            fault = f"entry {name!r} has no content, was not deleted, and claims to have tokens"
+            fault = f"entry {name!r} has no content and was not deleted, but has tokens"
             reader.faults.add(seq + 1, fault)
 
 
 def verify(source: Source, *, limits: ArchiveLimits | None = None) -> ArchiveInfo:
-    """Reads an archive to its end and says what it holds; needs no store and changes nothing.
+    """Read an archive to its end and return a summary, without a store.
 
-    Token counts are taken as they are: whether they are true only a counter knows, at the import.
+    Token counts are not checked: that needs a counter, and an import does it.
 
     Args:
-        source: a path, or a binary file, which is read from where it is and not closed.
-        limits: what it may take at most; `ArchiveLimits()` if none.
+        source: a path, or a binary file, which is read from its position and not closed.
+        limits: limits of its size; `ArchiveLimits()` by default.
 
     Raises:
-        StateError: it is not sound, or beyond a limit; `problems` has every fault with its line.
+        StateError: it is not valid, or exceeds a limit; `problems` lists every fault with its line.
         OSError: the file cannot be read.
     """
-    intake = Intake(source, limits)
+    intake = ArchiveImport(source, limits)
     try:
         return intake.check()
     finally:
@@ -152,7 +152,7 @@ def verify(source: Source, *, limits: ArchiveLimits | None = None) -> ArchiveInf
 
 
 def _is_blank(entry: Entry) -> bool:
-    """Whether an entry looks as a deletion leaves it."""
+    """Return whether an entry looks like a deleted one."""
     raw = len(memoryview(entry.raw_json)) + len(memoryview(entry.metadata_json))
     return entry.content == "" and entry.name is None and entry.call_id is None and not raw
 
@@ -162,7 +162,7 @@ def _opened(source: Source) -> Iterator[BinaryIO]:
     if isinstance(source, str | os.PathLike):
         if not is_path(os.fspath(source)):
             raise InvalidInput(
-                f"an archive cannot be read from {safe_repr(source)}: it is no path of a file"
+                f"an archive cannot be read from {safe_repr(source)}: it is not the path of a file"
             )
         with Path(source).open("rb") as file:
             yield file
@@ -170,14 +170,15 @@ def _opened(source: Source) -> Iterator[BinaryIO]:
         yield source
     else:
         raise InvalidInput(
-            f"an archive comes from a path or a binary file, not {type(source).__name__}"
+            f"an archive is read from a path or a binary file, not from {type(source).__name__}"
         )
 
 
 def session_of(source: BinaryIO) -> str | None:
-    """The id of the session that an archive is of, by its first line; None where it is no archive.
+    """Return the session id in an archive's first line; None if the source is not an archive.
 
-    "" where it begins as one and its first line cannot be read, or where it cannot be unpacked.
+    Returns "" if the source begins like an archive, but its first line cannot be decoded or it cannot be
+    unpacked.
     """
     reader = ArchiveReader(source, DEFAULT_LIMITS)
     with suppress(StateError):

@@ -1,4 +1,4 @@
-"""How much an archive or a document may contain."""
+"""Limits of archives and documents."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from memman.errors import InvalidInput
 
 
 class ArchiveLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What reading takes at most; an archive beyond a limit is refused with the line named.
+    """The limits of an archive. Reading beyond one raises an error that names the line.
 
-    `records` and `entries` hold for a session document too.
+    `document_bytes`, `records` and `entries` also apply to a session document.
 
     Args:
-        file_bytes: the file, as it is on the disk.
-        unpacked_bytes: what a packed one unpacks to.
-        ratio: unpacked bytes to packed ones, once more than 16 MiB were unpacked.
-        line_bytes: a line.
-        records: records of the log.
-        entries: entries that were added, of all eras.
-        document_bytes: the text of a session document.
-        string_bytes: one text of an entry, in UTF-8.
+        file_bytes: size of the file.
+        unpacked_bytes: size of a packed file's content.
+        ratio: unpacked bytes to packed ones, checked once more than 16 MiB were unpacked.
+        line_bytes: size of a line.
+        records: number of records in the log.
+        entries: number of added entries in all eras.
+        document_bytes: size of a session document.
+        string_bytes: size of one text of an entry, in UTF-8.
         depth: levels of arrays and objects in an entry's metadata or provider's block.
 
     Raises:
@@ -45,14 +45,14 @@ class ArchiveLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
             value = getattr(self, name)
             if type(value) is not int or value < 1:
                 raise InvalidInput(
-                    f"{name}={safe_repr(value)} is no limit; give a positive whole number"
+                    f"{name}={safe_repr(value)} is not a limit: give a positive whole number"
                 )
 
 
 DEFAULT_LIMITS = ArchiveLimits()
-MOST_FAULTS: Final = 100  # faults that are reported; further ones would only repeat them
+MOST_FAULTS: Final = 100  # faults that an error reports
 
 
 def too_much(what: str, name: str, most: int) -> str:
-    """The fault of something beyond a limit."""
-    return f"{what}; limits.{name} is {most:,} (from somebody you trust: pass ArchiveLimits({name}=...))"
+    """Return the fault of exceeding a limit."""
+    return f"{what}; limits.{name} is {most:,} (if you trust its source, pass ArchiveLimits({name}=...))"

@@ -1,7 +1,7 @@
-"""The lines of an archive: a header, a record each, a trailer, and the check that each carries.
+"""The lines of an archive: a header, the records and a trailer, each with a checksum.
 
-A line is a JSON object that begins with `{"crc":"` and eight lower-case hexadecimal digits: the CRC-32 of
-what follows the `",` after them, up to the line's end. `docs/reference/archive.md` has the format.
+A line is a JSON object that begins with `{"crc":"`, eight lower-case hexadecimal digits and `",`. The
+digits are the CRC-32 of the rest of the line. `docs/reference/archive.md` documents the format.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from memman.entries import NO_JSON
 from memman.records import Record, encode
 
 KIND = "session"
-VERSION = 1  # of what is written here, and the newest that is understood
-LEAST_READER = 1  # the oldest version that reads what is written here rightly
-_SEAL = b'{"crc":"'
-_SEALED = len(_SEAL) + 8
-_REST = _SEALED + 2
-MAGIC = _SEAL
+VERSION = 1  # the version that is written, and the newest that can be read
+LEAST_READER = 1  # the oldest version that can read these archives
+_PREFIX = b'{"crc":"'
+_CHECKED = len(_PREFIX) + 8
+_REST = _CHECKED + 2
+MAGIC = _PREFIX
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True):
-    """The first line: whose session it is, and how many records follow."""
+    """The first line: the session, and the number of records."""
 
     memman: str = KIND
     v: int = VERSION
@@ -36,22 +36,22 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RecordLine(msgspec.Struct, frozen=True, gc=False):
-    """A line between the first and the last: a record of the log and its place."""
+    """A line between the first and the last: a record and its place in the log."""
 
     seq: int
     record: msgspec.Raw
 
 
 class Trailer(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """The last line: how many records there are, and the SHA-256 of all bytes before this line."""
+    """The last line: the number of records, and the SHA-256 of all bytes before this line."""
 
     end: bool = True
     count: int
     sha256: str
 
 
-class Read(msgspec.Struct, frozen=True, gc=False):
-    """Any line after the first, as it was read."""
+class ParsedLine(msgspec.Struct, frozen=True, gc=False):
+    """Any line after the first, as parsed."""
 
     crc: str
     seq: int = 0
@@ -61,46 +61,47 @@ class Read(msgspec.Struct, frozen=True, gc=False):
     sha256: str = ""
 
 
-class ReadHeader(Header, frozen=True, kw_only=True):
-    """The first line as it was read."""
+class ParsedHeader(Header, frozen=True, kw_only=True):
+    """The first line, as parsed."""
 
     crc: str
 
 
-FIELDS = frozenset(Read.__struct_fields__)
-HEADER_FIELDS = frozenset(ReadHeader.__struct_fields__)
+FIELDS = frozenset(ParsedLine.__struct_fields__)
+HEADER_FIELDS = frozenset(ParsedHeader.__struct_fields__)
 
 
-def sealed(body: bytes) -> bytes:
-    """The line of a JSON object's bytes."""
+def with_checksum(body: bytes) -> bytes:
+    """Return the line of an encoded JSON object."""
     rest = body[1:]
     return b'{"crc":"%08x",%s\n' % (crc32(rest), rest)
 
 
 def record_line(seq: int, record: Record) -> bytes:
-    """The line of a record."""
+    """Return the line of a record."""
     rest = b'"seq":%d,"record":%s}' % (seq, encode(record))
     return b'{"crc":"%08x",%s\n' % (crc32(rest), rest)
 
 
-def is_sealed(line: bytes) -> bool:
-    """Whether a line begins as lines of an archive do."""
-    return line.startswith(_SEAL) and line[_SEALED:_REST] == b'",'
+def has_checksum(line: bytes) -> bool:
+    """Return whether a line begins with a checksum."""
+    return line.startswith(_PREFIX) and line[_CHECKED:_REST] == b'",'
 
 
-def fault_of_seal(line: bytes) -> str:
-    """What is wrong with a line's bytes; "" when they are those that were written."""
-    if not is_sealed(line):
+def checksum_fault(line: bytes) -> str:
+    """Return why a line's bytes are not those that were written; "" if they are."""
+    if not has_checksum(line):
         return (
-            'it does not begin with {"crc":" and eight digits: it was changed, or is no archive\'s'
+            'it does not begin with {"crc":" and eight digits: it was changed, or is not a line of '
+            "an archive"
         )
-    said, found = line[len(_SEAL) : _SEALED], b"%08x" % crc32(line[_REST:])
-    if said != found:
-        shown = said.decode("ascii", "backslashreplace")
-        return f"its bytes were changed: their CRC-32 is {found.decode()}, it says {shown}"
+    stated, found = line[len(_PREFIX) : _CHECKED], b"%08x" % crc32(line[_REST:])
+    if stated != found:
+        shown = stated.decode("ascii", "backslashreplace")
+        return f"its bytes were changed: their CRC-32 is {found.decode()}, not {shown}"
     return ""
 
 
-def is_plain(line: bytes, read: Read) -> bool:
-    """Whether the line of a record has nothing around the record but what we write there."""
+def is_plain(line: bytes, read: ParsedLine) -> bool:
+    """Return whether a record's line has no other fields than memman writes."""
     return line[_REST:] == b'"seq":%d,"record":%s}' % (read.seq, bytes(read.record))

@@ -1,4 +1,4 @@
-"""An archive as it is read: its lines within the limits, each checked, every fault with its line."""
+"""Reading of archives: each line is checked, and every fault is reported with its line."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 from memman.archive import lines
 from memman.archive.encoding import Packing, Unpacked
 from memman.archive.limits import MOST_FAULTS, ArchiveLimits, too_much
-from memman.archive.lines import Header, Read, ReadHeader, fault_of_seal
+from memman.archive.lines import Header, ParsedHeader, ParsedLine, checksum_fault
 from memman.archive.validation import check_record, entries_of
 from memman.display import safe_repr
 from memman.entries import Entry, FilePart, ImagePart, OpaquePart, check_id, depth_of
@@ -19,16 +19,16 @@ from memman.errors import InvalidInput, StateError
 from memman.records import Added, Record, decode, encode
 
 _BAD_JSON = (msgspec.MsgspecError, UnicodeError, RecursionError, ValueError)
-_NOT_ONE = "it is no archive of memman: its first line is not a header"
+_NO_HEADER = "it is not a memman archive: its first line is not a header"
 
-_read_line = msgspec.json.Decoder(Read)
-_read_header = msgspec.json.Decoder(ReadHeader)
+_read_line = msgspec.json.Decoder(ParsedLine)
+_read_header = msgspec.json.Decoder(ParsedHeader)
 
 
 class ArchiveInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """What an archive holds: `records` of which `entries` were added, in so many `bytes` unpacked.
+    """Summary of an archive: the number of `records`, of added `entries`, and of `bytes` when unpacked.
 
-    `sha256` is that of all bytes before the last line, which says it too.
+    `sha256` is the hash of all bytes before the last line, which contains it too.
     """
 
     session_id: str
@@ -42,41 +42,41 @@ class ArchiveInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Faults:
-    """Faults in the order of the lines, up to the number at which reading stops."""
+    """The faults of an archive, in the order of its lines."""
 
     def __init__(self) -> None:
-        self._told: list[str] = []
+        self._faults: list[str] = []
 
     def __bool__(self) -> bool:
-        return bool(self._told)
+        return bool(self._faults)
 
     def add(self, line: int, fault: str) -> None:
-        """Notes a fault of a line."""
-        self._told.append(f"line {line}: {fault}")
+        """Add a fault of a line."""
+        self._faults.append(f"line {line}: {fault}")
 
     @property
     def are_enough(self) -> bool:
-        """Whether there are so many that reading stops."""
-        return len(self._told) >= MOST_FAULTS
+        """Whether reading should stop."""
+        return len(self._faults) >= MOST_FAULTS
 
     def refuse(self) -> None:
-        """Raises `StateError` if there are any."""
-        if self._told:
+        """Raise `StateError` if there are any."""
+        if self._faults:
             stopped = [f"reading stopped after {MOST_FAULTS} faults"] if self.are_enough else []
-            raise StateError([*self._told, *stopped])
+            raise StateError([*self._faults, *stopped])
 
 
 class ArchiveReader:
     """Reads an archive once, from its beginning to its end.
 
-    `records` gives what is sound line by line; what is not is noted in `faults`. Only when it has come to
-    its end and there are no faults is the archive what was written.
+    `records` returns the valid records line by line and adds the others to `faults`. The archive is valid
+    if reading came to the end without faults.
     """
 
     def __init__(self, source: BinaryIO, limits: ArchiveLimits) -> None:
         self.faults = Faults()
         self.header: Header | None = None
-        self.line = 0  # the one that was read last
+        self.line = 0  # the number of the last line read
         self.begins_as_archive = False
         self._limits = limits
         self._source = Unpacked(source, limits)
@@ -86,10 +86,10 @@ class ArchiveReader:
         self._bytes = 0
 
     def records(self) -> Iterator[tuple[int, Record]]:
-        """(seq, record) of each sound line. Raises `StateError` where reading cannot go on."""
+        """Return (seq, record) of each valid line. Raises `StateError` if reading cannot continue."""
         try:
             yield from self._sound()
-        except StateError as error:  # of the line that was being read
+        except StateError as error:  # in the line after the last one read
             for problem in error.problems:
                 self.faults.add(self.line + 1, problem)
             self.faults.refuse()
@@ -98,16 +98,16 @@ class ArchiveReader:
 
     @property
     def is_packed_and_broken(self) -> bool:
-        """Whether nobody can say what is in it."""
+        """Whether the file is packed and could not be unpacked."""
         return self._source.broken
 
     @property
     def info(self) -> ArchiveInfo:
-        """What the archive holds. Raises `StateError` where it is not sound."""
+        """The summary of the archive. Raises `StateError` if the archive is not valid."""
         self.faults.refuse()
         header = self.header
         if header is None:
-            raise StateError([_NOT_ONE])
+            raise StateError([_NO_HEADER])
         return ArchiveInfo(
             session_id=header.session_id,
             records=self._records,
@@ -125,7 +125,7 @@ class ArchiveReader:
             self.line += 1
             self._bytes += len(line) + 1
             if ended:
-                self._stop("it comes after the line that says that the archive ends")
+                self._stop("it follows the last line of the archive")
             if self.line == 1:
                 self._take_header(line)
             else:
@@ -140,11 +140,11 @@ class ArchiveReader:
             self._digest.update(line)
             self._digest.update(b"\n")
         if not ended:
-            missing = "the last line, which says that it ends, is missing: the file was cut off"
+            missing = "the last line of the archive is missing: the file was cut off"
             raise StateError([missing if self.line else "the file is empty"])
 
     def _lines(self) -> Iterator[bytes]:
-        """Each line without its end."""
+        """Return each line without its line break."""
         most = self._limits.line_bytes
         rest = b""
         while chunk := self._source.read():
@@ -154,73 +154,73 @@ class ArchiveReader:
                     raise StateError([too_much(f"it has {len(line):,} bytes", "line_bytes", most)])
                 yield line
             if len(rest) > most:
-                self._look_at(rest)
+                self._check_start(rest)
                 raise StateError([too_much("it is longer", "line_bytes", most)])
         if rest:
-            self._look_at(rest)
-            raise StateError(["it has no end: the file was cut off"])
+            self._check_start(rest)
+            raise StateError(["it has no line break: the file was cut off"])
 
-    def _look_at(self, line: bytes) -> None:
-        """Says of a first line that is not whole that it is no archive's, if it is none."""
-        if not self.line and not lines.is_sealed(line):
-            raise StateError([_NOT_ONE])
+    def _check_start(self, line: bytes) -> None:
+        """Raise `StateError` for an incomplete first line that cannot be that of an archive."""
+        if not self.line and not lines.has_checksum(line):
+            raise StateError([_NO_HEADER])
 
     # ------------------------------------------------------------ a line
 
     def _take_header(self, line: bytes) -> None:
-        if not lines.is_sealed(line):
-            self._stop(_NOT_ONE)
+        if not lines.has_checksum(line):
+            self._stop(_NO_HEADER)
         self.begins_as_archive = True
-        if fault := fault_of_seal(line):
-            self._note(fault)
+        if fault := checksum_fault(line):
+            self._add_fault(fault)
             return
         try:
             header = _read_header.decode(line)
             check_id(header.session_id, "session_id")
         except (*_BAD_JSON, InvalidInput) as error:
-            self._note(f"the header cannot be read: {error}")
+            self._add_fault(f"the header cannot be decoded: {error}")
             return
         if header.memman != lines.KIND:
-            self._stop(f"it holds a {safe_repr(header.memman, 40)}, not a {lines.KIND!r}")
+            self._stop(f"it contains a {safe_repr(header.memman, 40)}, not a {lines.KIND!r}")
         if header.min_reader > lines.VERSION:
             self._stop(
-                f"it is of version {header.v} and asks for a reader of version {header.min_reader}; "
+                f"it has version {header.v} and needs a reader of version {header.min_reader}; "
                 f"this memman reads up to {lines.VERSION}: install a newer memman-core"
             )
         self.header = header
-        self._note_unknown(line, lines.HEADER_FIELDS)
+        self._check_fields(line, lines.HEADER_FIELDS)
 
-    def _parsed(self, line: bytes) -> Read | None:
-        """A line after the first; None where it is not sound."""
-        if fault := fault_of_seal(line):
-            self._note(fault)
+    def _parsed(self, line: bytes) -> ParsedLine | None:
+        """Return a line after the first; None if it is not valid."""
+        if fault := checksum_fault(line):
+            self._add_fault(fault)
             return None
         try:
             read = _read_line.decode(line)
         except _BAD_JSON as error:
-            self._note(f"it cannot be read: {error}")
+            self._add_fault(f"it cannot be decoded: {error}")
             return None
         if read.end or not lines.is_plain(line, read):
-            self._note_unknown(line, lines.FIELDS)
+            self._check_fields(line, lines.FIELDS)
         return read
 
-    def _note_unknown(self, line: bytes, known: frozenset[str]) -> None:
-        """Notes fields of a line's own that are not known or there twice."""
+    def _check_fields(self, line: bytes, known: frozenset[str]) -> None:
+        """Add a fault if the line has an unknown field, or a field twice."""
         try:
             found = _loaded(line)
         except (ValueError, RecursionError) as error:
-            self._note(str(error))
+            self._add_fault(str(error))
             return
         newer = self.header is not None and self.header.v > lines.VERSION
         if (unknown := found.keys() - known) and not newer:
-            self._note(
-                f"its field {min(map(safe_repr, unknown))[:40]} is not known in version {lines.VERSION}"
+            self._add_fault(
+                f"its field {min(map(safe_repr, unknown))[:40]} is unknown in version {lines.VERSION}"
             )
 
-    def _record(self, read: Read) -> Record | None:
-        """The record of a line; None where it is not sound."""
+    def _record(self, read: ParsedLine) -> Record | None:
+        """Return the record of a line; None if it is not valid."""
         if read.seq != self.line - 1:
-            self._note(
+            self._add_fault(
                 f"its seq is {read.seq}, not {self.line - 1}: lines are missing or out of order"
             )
             return None
@@ -230,13 +230,13 @@ class ArchiveReader:
         try:
             payload = bytes(read.record)
             record = decode(payload)
-            if encode(record) != payload:  # not as we would write it
-                _look_closely(record, payload)
+            if encode(record) != payload:  # another program wrote it
+                _check_unknown(record, payload)
             check_record(record)
             for entry in entries_of(record):
                 self._check_entry(entry)
         except (*_BAD_JSON, InvalidInput) as error:
-            self._note(f"its record cannot be taken: {error}")
+            self._add_fault(f"its record is not valid: {error}")
             return None
         if type(record) is Added:
             self._entries += 1
@@ -245,7 +245,7 @@ class ArchiveReader:
         return record
 
     def _check_entry(self, entry: Entry) -> None:
-        """Raises `InvalidInput` for what is too large, or is derived and not a fact."""
+        """Raise `InvalidInput` for an entry that is too large or has derived fields."""
         if entry.seq or entry.replacement or entry.compressed or entry.summary_id is not None:
             raise InvalidInput(
                 "seq, replacement, compressed and summary_id of an entry are derived, not stored"
@@ -268,7 +268,7 @@ class ArchiveReader:
             raise InvalidInput(too_much(what, "string_bytes", most))
 
     def _check_json(self, raw: msgspec.Raw) -> None:
-        """Refuses JSON that is too deep, or whose reading would depend on the reader."""
+        """Raise an error for JSON that is too deep, or that parsers read differently."""
         if not len(memoryview(raw)):
             return
         data = bytes(raw)
@@ -281,18 +281,20 @@ class ArchiveReader:
 
     # ------------------------------------------------------------ the end
 
-    def _take_trailer(self, read: Read) -> None:
+    def _take_trailer(self, read: ParsedLine) -> None:
         if read.count != self.line - 2:
-            self._note(f"it says {read.count} records and there are {self.line - 2}")
+            self._add_fault(f"it has the count {read.count} and there are {self.line - 2} records")
         elif self.header is not None and self.header.head != read.count:
-            self._note(f"the header says {self.header.head} records and there are {read.count}")
+            self._add_fault(
+                f"the header has the head {self.header.head} and there are {read.count} records"
+            )
         self._sha256 = self._digest.hexdigest()
         if read.sha256 != self._sha256:
-            self._note(
-                f"the SHA-256 of the lines before is {self._sha256}, it says {safe_repr(read.sha256, 80)}"
+            self._add_fault(
+                f"the SHA-256 of the lines before it is {self._sha256}, not {safe_repr(read.sha256, 80)}"
             )
 
-    def _note(self, fault: str) -> None:
+    def _add_fault(self, fault: str) -> None:
         self.faults.add(self.line, fault)
         if self.faults.are_enough:
             raise _StoppedError
@@ -303,38 +305,38 @@ class ArchiveReader:
 
 
 def _longest(part: Any) -> str:
-    """The longest text in a part of a message."""
+    """Return the longest text in a part of a message."""
     if isinstance(part, ImagePart | FilePart):
         return max(part.data or "", part.alt or "", part.url or "", key=len)
     return getattr(part, "text", "")
 
 
 def _loaded(data: bytes) -> Any:
-    """The value of JSON in which no object has a name twice."""
+    """Return the value of JSON. Raises `ValueError` if an object has a name twice."""
     import json
 
     return json.loads(data, object_pairs_hook=_without_repeats)
 
 
 def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object of JSON; two values of one name are refused, as each reader takes another of them."""
+    """Return an object of JSON. Parsers differ in which of two values of one name they take."""
     found = dict(pairs)
     if len(found) != len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"the name {safe_repr(twice, 40)} is there twice in one object")
+        raise ValueError(f"the name {safe_repr(twice, 40)} appears twice in one object")
     return found
 
 
-def _look_closely(record: Record, data: bytes) -> None:
-    """Refuses a record that others wrote with names that are there twice, or that we would lose."""
+def _check_unknown(record: Record, data: bytes) -> None:
+    """Raise an error for a record with a name twice, or with a field that would be lost."""
     found = _loaded(data)
     if unknown := next(_unknown(record, found), None):
-        raise InvalidInput(f"the field {safe_repr(unknown, 60)} is not known and would be lost")
+        raise InvalidInput(f"the field {safe_repr(unknown, 60)} is unknown and would be lost")
 
 
 def _unknown(known: Any, found: Any) -> Iterator[str]:
-    """Names in JSON that its typed form does not have."""
+    """Return the names in JSON that its typed form lacks."""
     if isinstance(known, msgspec.Struct) and isinstance(found, dict):
         tag = known.__struct_config__.tag_field
         names = dict(zip(known.__struct_encode_fields__, known.__struct_fields__, strict=True))
@@ -348,4 +350,4 @@ def _unknown(known: Any, found: Any) -> Iterator[str]:
 
 
 class _StoppedError(Exception):
-    """Reading cannot go on; why was noted."""
+    """Reading cannot continue; the fault was added."""

@@ -1,4 +1,4 @@
-"""Records on the disk: a sequence that makes each record when it is asked for, and keeps none."""
+"""Records in a temporary file: a sequence that decodes each record on access."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import IO, overload
 
 from memman.records import Compressed, Deleted, Record, decode, encode, tainted_by, tombstone
 
-_IN_MEMORY = 2**20  # bytes of a short log that never see the disk
+_IN_MEMORY = 2**20  # bytes of a log that stay in memory
 
 
-class Spool(Sequence[Record]):
-    """A log in a temporary file that goes with the object.
+class RecordFile(Sequence[Record]):
+    """A log in a temporary file.
 
-    What the log's deletions name comes out as tombstones, with every replacement that was made of it.
-    One thread at a time may read it.
+    Entries that the log deletes are returned as tombstones, with every replacement made of them. One
+    thread at a time may read it.
     """
 
     def __init__(self) -> None:
@@ -27,7 +27,7 @@ class Spool(Sequence[Record]):
         self._tainted: frozenset[str] | None = None
 
     def append(self, record: Record) -> None:
-        """Puts a record at the end."""
+        """Append a record."""
         if isinstance(record, Deleted):
             self._gone.update(record.ids)
         payload = encode(record)
@@ -36,12 +36,12 @@ class Spool(Sequence[Record]):
         self._tainted = None
 
     def close(self) -> None:
-        """Lets the file go."""
+        """Close and remove the file."""
         self._file.close()
 
     @property
     def tainted(self) -> frozenset[str]:
-        """Every entry that was deleted, and every replacement whose originals include one."""
+        """The deleted entries, and the replacements whose originals include one."""
         if self._tainted is None:
             tainted = frozenset(self._gone)
             for record in self._stored(0) if tainted else ():
@@ -71,8 +71,8 @@ class Spool(Sequence[Record]):
         return tombstone(next(self._stored(place)), self.tainted)
 
     def _stored(self, first: int) -> Iterator[Record]:
-        """The records as they were put in, from a place on."""
-        # Each reads from its own place: others may read in between.
+        """Return the records as they were appended, from a place on."""
+        # Seek each time: another reader may move the file's position in between.
         for number in range(first, len(self)):
             begin, end = self._ends[number], self._ends[number + 1]
             self._file.seek(begin)

@@ -1,4 +1,4 @@
-"""What makes a record from elsewhere sound, whether it came in a document or in an archive."""
+"""Validation of the records of a document or an archive."""
 
 from __future__ import annotations
 
@@ -23,12 +23,13 @@ from memman.records import (
     Record,
     SettingsInEffect,
     UsageReported,
+    ids_made_by,
 )
 from memman.summary_metadata import covered_by
 
 
 class Recount(Protocol):
-    """What counts an entry again: a meter."""
+    """A counter that can count an entry again."""
 
     fingerprint: str
 
@@ -41,7 +42,7 @@ class LogChecker:
     def __init__(self) -> None:
         self.history = History()
         self.floor = 0  # the place of the last record that changed the window's shape
-        self._ids: set[str] = set()  # that never come again; those of the era's entries may
+        self._ids: set[str] = set()  # ids that may not come again, also after a clear
 
     def take(self, seq: int, record: Record) -> None:
         """Take the next record. Raises `Refused`, `EntryNotFound` or `InvalidInput` if it cannot follow."""
@@ -68,7 +69,7 @@ class LogChecker:
         ]
 
     def _take_ids(self, record: Record) -> None:
-        for entry_id in ids_of(record):
+        for entry_id in ids_made_by(record):
             if entry_id in self._ids or entry_id in self.history.added:
                 raise InvalidInput(f"the id {entry_id!r} was there before")
             if not isinstance(record, Added):
@@ -78,12 +79,9 @@ class LogChecker:
 
 
 def check_record(record: Record) -> None:
-    """Refuses a record that no verb would have written, as far as it can be told without the others.
-
-    Raises `InvalidInput`.
-    """
+    """Raise `InvalidInput` for a record that memman would not have written, whatever came before it."""
     if record.at.tzinfo is None:
-        raise InvalidInput(f"the time {record.at} has no zone")
+        raise InvalidInput(f"the time {record.at} has no time zone")
     if isinstance(record, Added):
         check_id(record.id, "the entry's id")
         _check_entry(record.entry)
@@ -103,16 +101,8 @@ def check_record(record: Record) -> None:
         _check_tokens(record.estimated, record.counted)
 
 
-def ids_of(record: Record) -> list[str]:
-    """The ids that a record takes: its own, and those of its replacements."""
-    ids = [record.id]
-    if isinstance(record, Compressed):
-        ids += [item.entry.id for item in record.replacements if item.entry is not None]
-    return ids
-
-
 def entries_of(record: Record) -> list[Entry]:
-    """The entries that a record brings."""
+    """Return the entries that a record contains."""
     if isinstance(record, Added):
         return [record.entry]
     if isinstance(record, Compressed):
@@ -121,12 +111,12 @@ def entries_of(record: Record) -> list[Entry]:
 
 
 def with_entries(records: Sequence[Record], change: Callable[[Entry], Entry]) -> tuple[Record, ...]:
-    """The records with every entry in them changed."""
+    """Return the records with `change` applied to every entry in them."""
     return tuple(with_entry(record, change) for record in records)
 
 
 def with_entry(record: Record, change: Callable[[Entry], Entry]) -> Record:
-    """The record with every entry in it changed."""
+    """Return the record with `change` applied to every entry in it."""
     if isinstance(record, Added):
         return Added(change(record.entry))
     if isinstance(record, Compressed):
@@ -138,20 +128,20 @@ def with_entry(record: Record, change: Callable[[Entry], Entry]) -> Record:
     return record
 
 
-def verified(entry: Entry, meter: Recount) -> Entry:
-    """The entry with its count, or a true one. A bound from above (a stub's) may be somewhat high."""
-    said = entry.token_count
-    if said.counter not in (meter.fingerprint, ""):
+def verified(entry: Entry, counter: Recount) -> Entry:
+    """Return the entry with a correct count. An upper bound, as of a stub, may be somewhat high."""
+    count = entry.token_count
+    if count.counter not in (counter.fingerprint, ""):
         return entry
-    true = meter.count_entry(entry)
-    bound = said.accuracy == "medium" and true.tokens <= said.tokens <= 2 * true.tokens + 16
-    if said.tokens == true.tokens or bound:
+    true = counter.count_entry(entry)
+    bound = count.accuracy == "medium" and true.tokens <= count.tokens <= 2 * true.tokens + 16
+    if count.tokens == true.tokens or bound:
         return entry
     return msgspec.structs.replace(entry, token_count=true)
 
 
 def _check_entry(entry: Entry) -> None:
-    """Refuses an entry that would not have been accepted by `add`, or that no rendering can read."""
+    """Raise `InvalidInput` for an entry that `add_*` would have refused, or that cannot be rendered."""
     check_new_entry(entry)
     _check_tokens(entry.token_count.tokens)
     if not len(memoryview(entry.metadata_json)):
@@ -159,21 +149,25 @@ def _check_entry(entry: Entry) -> None:
     try:
         metadata = decode_json(entry.metadata_json)
     except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
-        raise InvalidInput(f"the metadata of {entry.id!r} cannot be read: {error}") from None
+        raise InvalidInput(
+            f"the metadata of entry {entry.id!r} cannot be decoded: {error}"
+        ) from None
     if not isinstance(metadata, dict):
-        raise InvalidInput(f"the entry {entry.id!r} has metadata that is no object")
+        raise InvalidInput(f"the metadata of entry {entry.id!r} is not an object")
     if entry.type == "summary":
         try:
             covered_by(entry)
         except msgspec.MsgspecError as error:
-            what = f"{entry.id!r} is a summary whose metadata does not say what it covers: {error}"
+            what = f"the metadata of summary {entry.id!r} lacks what it covers: {error}"
             raise InvalidInput(what) from None
 
 
 def _check_tokens(*numbers: int) -> None:
     for number in numbers:
         if not 0 <= number <= MOST_TOKENS:
-            raise InvalidInput(f"{number} is no number of tokens; it must be in 0 .. {MOST_TOKENS}")
+            raise InvalidInput(
+                f"{number} is not a number of tokens: it must be in 0 .. {MOST_TOKENS}"
+            )
 
 
 def _check_observed(settings: SettingsInEffect) -> None:
@@ -182,8 +176,10 @@ def _check_observed(settings: SettingsInEffect) -> None:
 
 
 def _check_speakers(record: Compressed) -> None:
-    """Refuses a run that names what speaks for it, where that is not of the same compression."""
-    made = ids_of(record)[1:]
+    """Raise `InvalidInput` if `into` of a run is not a replacement of the same compression."""
+    made = ids_made_by(record)[1:]
     for item in record.replacements:
         if item.into is not None and (item.entry is not None or item.into not in made):
-            raise InvalidInput(f"a run names {item.into!r}, which this compression did not make")
+            raise InvalidInput(
+                f"a run names the replacement {item.into!r}, which this compression did not make"
+            )

@@ -1,4 +1,4 @@
-"""An archive as it is written: to a path whole or not at all, or to a stream."""
+"""Writing of archives: to a path, whole or not at all, or to a stream."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 import msgspec
 
 from memman.archive.encoding import packed, packing_for
-from memman.archive.lines import VERSION, Header, Trailer, record_line, sealed
+from memman.archive.lines import VERSION, Header, Trailer, record_line, with_checksum
 from memman.archive.reader import ArchiveInfo
 from memman.display import safe_repr
 from memman.entries import is_path
@@ -20,15 +20,15 @@ from memman.files import NewFile
 from memman.records import Added, Record, tainted_by, tombstone, trusting
 
 Target = str | os.PathLike[str] | BinaryIO
-"""Where an archive is written: a path, or a file open for bytes."""
+"""The target of an archive: a path, or a binary file."""
 
 
 class ArchiveWriter:
-    """Writes one archive: `begin`, `write` for each stretch of the log, then `finish` or `abandon`.
+    """Writes one archive: `begin`, `write` for each page of the log, then `finish` or `abandon`.
 
-    A path's file is there under its name only after `finish`; it is readable by its owner alone, unless a
-    file was there before, whose permissions stay. A symbolic link in its place is replaced, not followed.
-    What was deleted (`gone`) is written as tombstones. A stream that was given is not closed.
+    `finish` puts the file at its path. Only its owner can read it; the permissions of an existing file
+    stay. A symbolic link is replaced, not followed. Deleted entries (`gone`) are written as tombstones. A
+    stream is not closed.
     """
 
     blocking = True
@@ -37,11 +37,11 @@ class ArchiveWriter:
         self._path = Path(to) if isinstance(to, str | os.PathLike) else None
         if self._path is None and not callable(getattr(to, "write", None)):
             raise InvalidInput(
-                f"an archive goes to a path or a binary file, not {type(to).__name__}"
+                f"an archive is written to a path or a binary file, not to {type(to).__name__}"
             )
         if self._path is not None and not (self._path.name and is_path(str(self._path))):
             raise InvalidInput(
-                f"an archive cannot be written to {safe_repr(to)}: it is no path of a file"
+                f"an archive cannot be written to {safe_repr(to)}: it is not the path of a file"
             )
         self._packing = packing_for(self._path.name if self._path else "", packing)
         self._new = None if self._path is None else NewFile(self._path)
@@ -53,16 +53,16 @@ class ArchiveWriter:
         self._records = self._entries = self._bytes = 0
 
     def begin(self, header: Header) -> None:
-        """Opens the file and writes the first line. Raises `OSError`."""
+        """Open the file and write the first line. Raises `OSError`."""
         self._header = header
         if self._new is not None:
             self._out = self._new.open()
         plain = self._packing == "none"
         self._packed = self._out if plain else packed(self._out, self._packing)
-        self._put(sealed(msgspec.json.encode(header)))
+        self._put(with_checksum(msgspec.json.encode(header)))
 
     def write(self, records: Iterable[tuple[int, Record]]) -> None:
-        """Writes the next stretch of the log."""
+        """Write the next page of the log."""
         found = []
         for _, record in records:
             self._records += 1
@@ -70,11 +70,11 @@ class ArchiveWriter:
         self._put(b"".join(found))
 
     def finish(self) -> ArchiveInfo:
-        """Writes the last line and puts a path's file in its place."""
+        """Write the last line and put the file at its path."""
         header = self._header
         assert header is not None  # noqa: S101 - `begin` comes first
         trailer = Trailer(count=self._records, sha256=self._digest.hexdigest())
-        self._put(sealed(msgspec.json.encode(trailer)))
+        self._put(with_checksum(msgspec.json.encode(trailer)))
         if self._packed is not self._out:
             self._packed.close()
         if self._new is None:
@@ -93,12 +93,12 @@ class ArchiveWriter:
         )
 
     def abandon(self) -> None:
-        """Leaves nothing of a path's file behind."""
+        """Remove an unfinished file."""
         if self._new is not None:
             self._new.abandon()
 
     def _as_archived(self, record: Record) -> Record:
-        """The record without what was deleted, and without an entry's place: that is its line's."""
+        """Return the record without deleted content, and without an entry's seq: its line has it."""
         if self._tainted:
             self._tainted = tainted_by([record], self._tainted)
             record = tombstone(record, self._tainted)

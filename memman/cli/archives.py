@@ -14,7 +14,7 @@ from memman.archive import (
     ArchiveWriter,
     Header,
     Packing,
-    Spool,
+    RecordFile,
     session_of,
 )
 from memman.cli.display import progress
@@ -91,24 +91,24 @@ def write_archive(
 @contextmanager
 def archived_records(session_id: str, records: Iterable[Record]) -> Iterator[tuple[str, int]]:
     """Write records to a temporary archive, one by one; yield its path and its number of entries."""
-    spool = Spool()
+    record_file = RecordFile()
     try:
         for record in records:
-            spool.append(record)
+            record_file.append(record)
         file = temporary_folder() / "session"
         writer = ArchiveWriter(file, "none")
-        writer.begin(Header(session_id=session_id, head=len(spool), created_by=CREATED_BY))
-        for numbered in enumerate(spool, 1):
+        writer.begin(Header(session_id=session_id, head=len(record_file), created_by=CREATED_BY))
+        for numbered in enumerate(record_file, 1):
             writer.write([numbered])
         entries = writer.finish().entries
-        spool.close()  # only one copy stays on the disk
+        record_file.close()  # only one copy stays on the disk
         yield str(file), entries
         file.unlink()
     except OSError as error:
         what = f"cannot copy the log to a temporary file: {error.strerror or error}"
         raise UnusableError(what) from None
     finally:
-        spool.close()
+        record_file.close()
 
 
 def import_own_archive(memory: MemoryManager, path: str, on_conflict: OnConflict) -> str:

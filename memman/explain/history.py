@@ -21,6 +21,7 @@ from memman.records import (
     Record,
     ReplacementMethod,
     Undone,
+    ids_hidden_by,
     summary_in,
 )
 
@@ -121,7 +122,7 @@ class LogHistory:
     def _take(self, seq: int, record: Record) -> None:
         in_force = list(self.history.compressions) if isinstance(record, Cleared) else []
         for name in self.history.unfolded_by(record):
-            ids = _replaced_ids(self.compressions[name][1])
+            ids = ids_hidden_by(self.compressions[name][1])
             self._move(seq, ids, True)
             self._ended[name] = "undone" if isinstance(record, Undone) else "unfolded"
             if isinstance(record, Undone):
@@ -133,7 +134,7 @@ class LogHistory:
                 self._add(self.history.items[-1].entry)
             case Compressed():
                 self.compressions[record.id] = seq, record
-                self._move(seq, _replaced_ids(record), False)
+                self._move(seq, ids_hidden_by(record), False)
             case Deleted():
                 self._move(seq, record.ids, False)
                 self.deleted.update(record.ids)
@@ -240,11 +241,6 @@ class LogHistory:
         if compression_id in self._ended:
             return self._ended[compression_id]
         return "folded" if self.history.folded_into(compression_id) else "in force"
-
-
-def _replaced_ids(record: Compressed) -> list[str]:
-    """Return the ids that a compression took out of the window."""
-    return [name for item in record.replacements for name in item.ids]
 
 
 def _replaced(record: Compressed) -> dict[ReplacementMethod, int]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from memman import events
-from memman.archive import ArchiveLimits, Intake, SessionState, Source, checked, with_entries
+from memman.archive import ArchiveImport, ArchiveLimits, SessionState, Source, checked, with_entries
 from memman.counting import TokenCounter
 from memman.entries import Entry, TokenCount
 from memman.errors import MemmanError, SessionExists, StateError, StoreConflict
@@ -55,21 +55,21 @@ class Importing:
         """A session from an archive. Raises `StateError`, `SessionExists` and `OSError`."""
         shared, meter = self._shared, self._meter()
         redacted = self._redacted if shared.redact is not None else None
-        intake = Intake(source, limits, meter, redacted, trusted=trust)
+        archive = ArchiveImport(source, limits, meter, redacted, trusted=trust)
         try:
-            info = await shared.runtime.complete(shared.runtime.call(intake, intake.check))
-            untrusted = self._without_effect(intake.settings, trust)
+            info = await shared.runtime.complete(shared.runtime.call(archive, archive.check))
+            untrusted = self._without_effect(archive.settings, trust)
             session_id, exists = await self._name_for(info.session_id, on_conflict)
             if not exists:
                 await self._begin(
-                    session_id, intake.records, intake.window, intake.floor, meter, untrusted
+                    session_id, archive.records, archive.window, archive.floor, meter, untrusted
                 )
             elif on_conflict == "fail":
                 session = self._sessions.named(session_id)
-                if not await begins_with(intake.records, session.log.reader):
+                if not await begins_with(archive.records, session.log.reader):
                     raise SessionExists(_EXISTS.format(session_id))
         finally:
-            intake.close()
+            archive.close()
         return session_id
 
     def _redacted(self, entry: Entry) -> Entry:

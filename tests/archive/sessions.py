@@ -1,4 +1,4 @@
-"""Sessions to be archived, and archives that somebody has tampered with."""
+"""Sessions to archive, and archives that were tampered with."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from zlib import crc32
 
 from memman import MemoryConfig, MemoryManager
 from memman.archive import ArchiveWriter, Header, SessionState, records_of
-from memman.archive.lines import sealed
+from memman.archive.lines import with_checksum
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def manager(**given: Any) -> MemoryManager:
-    """A manager that compresses only when asked to, with ids and times of a script."""
+    """Return a manager without automatic compression, with predictable ids and times."""
     ids, seconds = count(1), count()
     settings: dict[str, Any] = {
         "config": MemoryConfig(auto_compress=False),
@@ -29,7 +29,7 @@ def manager(**given: Any) -> MemoryManager:
 
 
 def lived(memory: MemoryManager | None = None, entries: int = 30) -> MemoryManager:
-    """A session in which everything happened that can happen."""
+    """Return a session with records of every kind."""
     memory = memory or manager()
     memory.add_system_message("s", "be brief")
     ids = [memory.add_user_message("s", f"{n} " + "abc " * 80).id for n in range(entries)]
@@ -50,7 +50,7 @@ def lived(memory: MemoryManager | None = None, entries: int = 30) -> MemoryManag
 
 
 def plain(entries: int, memory: MemoryManager | None = None, text: str = "m") -> MemoryManager:
-    """A session of so many short messages."""
+    """Return a session of short messages."""
     memory = memory or manager()
     for number in range(entries):
         memory.add_user_message("s", f"{text}{number}")
@@ -58,49 +58,49 @@ def plain(entries: int, memory: MemoryManager | None = None, text: str = "m") ->
 
 
 def archive_of(state: SessionState, packing: str | None = None, **header: Any) -> bytes:
-    """A session's archive as bytes."""
+    """Return a session's archive."""
     log = list(enumerate(records_of(state), 1))
     out = io.BytesIO()
     writer = ArchiveWriter(out, packing)
-    told: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "session_id": state.session_id, "head": len(log), "settings": state.settings, **header
     }  # fmt: skip
-    writer.begin(Header(**told))
+    writer.begin(Header(**fields))
     writer.write(log)
     writer.finish()
     return out.getvalue()
 
 
-def resealed(lines: list[bytes]) -> bytes:
-    """An archive whose checks are right again, whatever its lines say: what an attacker would send."""
+def with_checksums(lines: list[bytes]) -> bytes:
+    """Return an archive of these lines with a correct trailer, as an attacker would send it."""
     import hashlib
 
     *body, _ = lines
     done = b"".join(line.rstrip(b"\n") + b"\n" for line in body)
     trailer = {"end": True, "count": len(body) - 1, "sha256": hashlib.sha256(done).hexdigest()}
-    return done + sealed(json.dumps(trailer).encode())
+    return done + with_checksum(json.dumps(trailer).encode())
 
 
 def reseal(line: bytes) -> bytes:
-    """A line with the check that its bytes have."""
+    """Return a line with the correct checksum."""
     rest = line.rstrip(b"\n")[18:]
     return b'{"crc":"%08x",%s\n' % (crc32(rest), rest)
 
 
 def edited(data: bytes, edit: Callable[[list[dict[str, Any]]], object]) -> bytes:
-    """An archive whose lines were decoded, edited, and sealed again by another program."""
+    """Return an archive with decoded and edited lines, as another program would write it."""
     documents = [json.loads(line) for line in data.splitlines()]
     edit(documents)
     lines = []
     for document in documents:
         document.pop("crc")
-        lines.append(sealed(json.dumps(document).encode()))
-    return resealed(lines)
+        lines.append(with_checksum(json.dumps(document).encode()))
+    return with_checksums(lines)
 
 
 def replaced(data: bytes, line: int, old: bytes, new: bytes) -> bytes:
-    """An archive with some bytes of a line exchanged, and its checks made right."""
+    """Return an archive with some bytes of a line replaced, and correct checksums."""
     lines = data.splitlines()
     assert old in lines[line - 1], lines[line - 1]
     lines[line - 1] = reseal(lines[line - 1].replace(old, new))
-    return resealed(lines)
+    return with_checksums(lines)

@@ -1,4 +1,4 @@
-"""Archives and documents that earlier versions wrote are read for ever."""
+"""Archives and documents of earlier versions stay readable."""
 
 from __future__ import annotations
 
@@ -15,9 +15,7 @@ SHA_256 = "70608f5f1784933a17140c5928cd2130eef536f58a519d4ed2777bd17b6b0f1f"
 
 
 @pytest.mark.parametrize("packed", ["", ".gz", ".zst"])
-def test_an_archive_of_version_1_is_sound_and_comes_in_as_it_went_out(
-    tmp_path: Path, packed: str
-) -> None:
+def test_archive_of_version_1_is_imported_unchanged(tmp_path: Path, packed: str) -> None:
     path = shutil.copy(GOLDEN / f"version-1.jsonl{packed}", tmp_path)
     info = verify(path)
     assert (info.session_id, info.records, info.entries, info.sha256) == ("s", 43, 35, SHA_256)
@@ -27,12 +25,12 @@ def test_an_archive_of_version_1_is_sound_and_comes_in_as_it_went_out(
         assert tuple(memory.get_entries("s")) == golden.entries
         assert memory.export_session("s").log == golden.log
         assert memory.export_session("s").summaries == golden.summaries
-        memory.import_archive(path)  # once more is nothing more
+        memory.import_archive(path)  # a second import changes nothing
         memory.add_user_message("s", "and on")
         assert len(memory.get_entries("s")) == len(golden.entries) + 1
 
 
-def test_a_document_of_version_1_comes_in_as_it_went_out() -> None:
+def test_document_of_version_1_is_imported_unchanged() -> None:
     text = (GOLDEN / "version-1.json").read_text()
     with MemoryManager(counter="chars4") as memory:
         memory.import_session(text)

@@ -51,7 +51,7 @@ def copy_of(memory: MemoryManager) -> MemoryManager:
     return other
 
 
-def test_what_was_exported_and_imported_exports_the_same_again() -> None:
+def test_imported_session_exports_the_same_document() -> None:
     memory = lived(manager())
     assert copy_of(memory).export_session("s") == memory.export_session("s")
 
@@ -63,13 +63,13 @@ def test_what_was_exported_and_imported_exports_the_same_again() -> None:
         "plan_compression",
     ],
 )  # fmt: skip
-def test_the_imported_session_reads_as_the_original(read: str) -> None:
+def test_imported_session_reads_like_the_original(read: str) -> None:
     memory = lived(manager())
     assert getattr(copy_of(memory), read)("s") == getattr(memory, read)("s")
 
 
 @pytest.mark.parametrize("form", ["openai-chat", "anthropic", "text"])
-def test_the_imported_session_gives_the_same_context(form: str) -> None:
+def test_imported_session_builds_the_same_context(form: str) -> None:
     memory = lived(manager())
     one, other = (each.build_context("s", format=form) for each in (memory, copy_of(memory)))
     assert (one.messages, one.system, one.tokens.tokens) == (
@@ -79,7 +79,7 @@ def test_the_imported_session_gives_the_same_context(form: str) -> None:
     )
 
 
-def test_undo_and_pins_survive() -> None:
+def test_undo_and_pins_are_imported() -> None:
     memory = lived(manager())
     other = copy_of(memory)
     assert other.undo_compression("s") == memory.undo_compression("s")
@@ -89,7 +89,7 @@ def test_undo_and_pins_survive() -> None:
     assert len(pinned) == 2
 
 
-def test_the_session_goes_on_after_the_import() -> None:
+def test_imported_session_continues() -> None:
     other = copy_of(lived(manager()))
     before = other.get_entries("s")
     added = other.add_user_message("s", "more")
@@ -97,7 +97,7 @@ def test_the_session_goes_on_after_the_import() -> None:
     assert other.compress("s", target_tokens=100).compression_id is not None
 
 
-def test_an_id_of_the_imported_session_is_still_a_retry() -> None:
+def test_adding_an_imported_id_again_is_a_no_op() -> None:
     memory = manager()
     memory.add_user_message("s", "x", id="mine")
     other = copy_of(memory)
@@ -106,7 +106,7 @@ def test_an_id_of_the_imported_session_is_still_a_retry() -> None:
 
 
 @pytest.mark.parametrize("kind", ["state", "text", "indented", "bytes", "dict"])
-def test_a_document_is_taken_in_any_form(kind: str) -> None:
+def test_document_is_accepted_in_any_form(kind: str) -> None:
     state = lived(manager()).export_session("s")
     form: Any = {
         "state": state,
@@ -120,7 +120,7 @@ def test_a_document_is_taken_in_any_form(kind: str) -> None:
     assert memory.export_session("s") == state
 
 
-def test_the_document_has_what_the_reference_documents() -> None:
+def test_document_has_the_documented_fields() -> None:
     document = json.loads(lived(manager()).export_session("s").to_json())
     assert (document["format"], document["version"]) == ("memman-session", 1)
     assert document["session_id"] == "s"
@@ -136,14 +136,14 @@ def test_the_document_has_what_the_reference_documents() -> None:
     assert set(document["totals"]) == {"entries", "tokens", "active_entries", "active_tokens"}
 
 
-def test_no_text_is_in_the_document_twice() -> None:
+def test_document_contains_each_text_once() -> None:
     memory = manager()
     memory.add_user_message("s", "a text that is unique in this document")
     document = memory.export_session("s").to_json()
     assert document.count("a text that is unique in this document") == 1
 
 
-def test_what_is_derived_may_be_left_out_and_is_derived_again() -> None:
+def test_derived_fields_may_be_left_out() -> None:
     state = lived(manager()).export_session("s")
     document = json.loads(state.to_json())
     del document["summaries"], document["totals"]
@@ -152,7 +152,7 @@ def test_what_is_derived_may_be_left_out_and_is_derived_again() -> None:
     assert memory.export_session("s") == state
 
 
-def test_the_records_of_a_document_are_its_log() -> None:
+def test_records_of_returns_the_log() -> None:
     records = records_of(lived(manager()).export_session("s"))
     opened, first = records[:2]
     assert isinstance(opened, Opened)
@@ -161,7 +161,7 @@ def test_the_records_of_a_document_are_its_log() -> None:
     assert sum(isinstance(record, Compressed) for record in records) == 3
 
 
-def test_an_earlier_era_is_in_the_document_and_comes_back() -> None:
+def test_document_contains_earlier_eras() -> None:
     memory = lived(manager())
     memory.clear_session("s")
     memory.add_user_message("s", "new era")
@@ -170,7 +170,7 @@ def test_an_earlier_era_is_in_the_document_and_comes_back() -> None:
     assert other.export_session("s") == memory.export_session("s")
 
 
-def test_a_deleted_text_is_not_in_the_document() -> None:
+def test_document_omits_deleted_text() -> None:
     memory = manager()
     secret = memory.add_user_message("s", "swordfish", metadata={"also": "swordfish"}).id
     memory.add_user_message("s", "x")
@@ -183,7 +183,7 @@ def test_a_deleted_text_is_not_in_the_document() -> None:
 # ---------------------------------------------------------------- on_conflict
 
 
-def test_fail_is_the_default_and_changes_nothing() -> None:
+def test_import_of_existing_session_fails_by_default() -> None:
     memory = lived(manager())
     state = memory.export_session("s")
     memory.add_user_message("s", "more")
@@ -193,7 +193,7 @@ def test_fail_is_the_default_and_changes_nothing() -> None:
     assert memory.export_session("s") == before
 
 
-def test_skip_keeps_what_is_there() -> None:
+def test_skip_keeps_the_existing_session() -> None:
     memory = lived(manager())
     state = memory.export_session("s")
     memory.add_user_message("s", "more")
@@ -211,7 +211,7 @@ def test_new_session_imports_under_a_new_id() -> None:
     assert sorted(memory.list_sessions()) == sorted(["s", name])
 
 
-def test_new_session_of_the_longest_id_still_fits() -> None:
+def test_new_session_of_the_longest_id_has_a_valid_id() -> None:
     memory = manager()
     for session in ("x" * 255, "é" * 127):
         memory.add_user_message(session, "x")
@@ -219,7 +219,7 @@ def test_new_session_of_the_longest_id_still_fits() -> None:
         assert memory.get_stats(name).total_entries == 1
 
 
-def test_an_unsound_document_is_refused_before_anything_else_is_looked_at() -> None:
+def test_invalid_document_is_refused_before_conflicts() -> None:
     memory = lived(manager())
     document = json.loads(memory.export_session("s").to_json())
     document["totals"]["tokens"] += 1
@@ -241,7 +241,7 @@ STEPS = st.lists(
 
 @settings(max_examples=examples(50))
 @given(STEPS, st.text(alphabet='aé日🙂\x00\n"\\', max_size=5))
-def test_any_session_comes_back_equal(steps: list[str], text: str) -> None:
+def test_any_imported_session_is_equal(steps: list[str], text: str) -> None:
     looks = iter(range(10**6))
     memory = manager(
         clock=lambda: datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=next(looks))

@@ -1,4 +1,4 @@
-"""A session goes out as an archive and comes in again equal, on any store and through both doors."""
+"""Export and import of archives, on every store and with both managers."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ READS = ("get_active_entries", "get_entries", "get_summaries", "get_stats", "get
 
 @pytest.fixture(params=[pytest.param(InMemory, id="memory"), *IN_FILES])
 def other(request: pytest.FixtureRequest) -> Iterator[MemoryManager]:
-    """Another manager, with the same counter, on each kind of store."""
+    """Another manager with the same counter, on each kind of store."""
     kind = request.param()
     ids = count(1)
     with manager(store=kind.open(), new_id=lambda: f"other-{next(ids)}") as opened:
@@ -61,7 +61,7 @@ def archived(memory: MemoryManager, **given: Any) -> io.BytesIO:
 
 
 @pytest.mark.parametrize("packing", ["none", "gzip", "zstd"])
-def test_a_session_comes_back_equal_and_goes_on(other: MemoryManager, packing: str) -> None:
+def test_imported_session_is_equal_and_continues(other: MemoryManager, packing: str) -> None:
     memory = lived()
     assert other.import_archive(archived(memory, packing=packing)) == "s"
     assert other.export_session("s") == memory.export_session("s")
@@ -74,14 +74,14 @@ def test_a_session_comes_back_equal_and_goes_on(other: MemoryManager, packing: s
     assert other.compress("s", target_tokens=100).compression_id is not None
 
 
-def test_an_uncompressed_session_of_several_pages_comes_back_equal(other: MemoryManager) -> None:
+def test_uncompressed_session_of_several_pages_is_equal(other: MemoryManager) -> None:
     memory = plain(2_500)
     other.import_archive(archived(memory))
     assert other.get_active_entries("s") == memory.get_active_entries("s")
     assert other.get_stats("s") == memory.get_stats("s")
 
 
-def test_an_earlier_era_and_pins_come_back(other: MemoryManager) -> None:
+def test_earlier_era_and_pins_are_imported(other: MemoryManager) -> None:
     memory = lived()
     memory.clear_session("s")
     kept = memory.add_user_message("s", "new era", id="kept").id
@@ -93,7 +93,7 @@ def test_an_earlier_era_and_pins_come_back(other: MemoryManager) -> None:
     assert [entry.pinned for entry in other.get_active_entries("s")] == [True, False, False]
 
 
-def test_the_async_door_does_the_same(tmp_path: Path) -> None:
+def test_async_manager_exports_and_imports_archives(tmp_path: Path) -> None:
     data = archived(lived())
 
     async def through() -> tuple[str, bytes]:
@@ -106,7 +106,7 @@ def test_the_async_door_does_the_same(tmp_path: Path) -> None:
     assert asyncio.run(through()) == ("s", data.getvalue())
 
 
-def test_a_cancelled_export_leaves_no_file(tmp_path: Path) -> None:
+def test_cancelled_export_leaves_no_file(tmp_path: Path) -> None:
     async def cancelled() -> None:
         async with AsyncMemoryManager(tmp_path / "a.db", counter="chars4") as memory:
             log = [{"role": "user", "content": f"m{number}"} for number in range(3_000)]
@@ -124,7 +124,7 @@ def test_a_cancelled_export_leaves_no_file(tmp_path: Path) -> None:
 # ---------------------------------------------------------------- files
 
 
-def test_a_file_is_packed_by_its_suffix_and_private(tmp_path: Path) -> None:
+def test_file_is_packed_by_suffix_and_private(tmp_path: Path) -> None:
     memory = lived()
     for name, packing in (("s.jsonl", "none"), ("s.jsonl.gz", "gzip"), ("s.jsonl.zst", "zstd")):
         info = memory.export_archive("s", tmp_path / name)
@@ -140,14 +140,14 @@ def test_a_file_is_packed_by_its_suffix_and_private(tmp_path: Path) -> None:
     assert memory.export_archive("s", tmp_path / "plain.gz", packing="none").packing == "none"
 
 
-def test_the_same_session_gives_the_same_bytes(tmp_path: Path) -> None:
+def test_same_session_gives_same_bytes(tmp_path: Path) -> None:
     memory = lived()
     for packing in ("none", "gzip", "zstd"):
         one, two = (archived(memory, packing=packing).getvalue() for _ in range(2))
         assert one == two
 
 
-def test_a_symbolic_link_is_replaced_and_not_followed(tmp_path: Path) -> None:
+def test_symbolic_link_is_replaced_and_not_followed(tmp_path: Path) -> None:
     (tmp_path / "precious").write_text("precious")
     (tmp_path / "s.jsonl").symlink_to(tmp_path / "precious")
     lived().export_archive("s", tmp_path / "s.jsonl")
@@ -155,7 +155,7 @@ def test_a_symbolic_link_is_replaced_and_not_followed(tmp_path: Path) -> None:
     assert verify(tmp_path / "s.jsonl").session_id == "s"
 
 
-def test_a_file_that_was_there_keeps_its_permissions_and_is_whole_or_untouched(
+def test_existing_file_keeps_permissions_and_is_replaced_whole(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "s.jsonl"
@@ -170,15 +170,15 @@ def test_a_file_that_was_there_keeps_its_permissions_and_is_whole_or_untouched(
     assert path.read_bytes() == before
 
 
-def test_what_a_killed_export_left_behind_is_in_nobodys_way(tmp_path: Path) -> None:
+def test_remains_of_a_killed_export_do_not_matter(tmp_path: Path) -> None:
     to = tmp_path / "s.memman"
-    (tmp_path / f".{to.name}.{os.getpid()}.part").touch()  # a container gives the same number again
+    (tmp_path / f".{to.name}.{os.getpid()}.part").touch()  # process ids repeat in containers
     memory = lived()
     memory.export_archive("s", to)
     assert verify(to).session_id == "s"
 
 
-def test_an_export_that_is_interrupted_as_it_opens_its_file_leaves_the_one_that_was_there(
+def test_interrupted_export_keeps_the_existing_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(descriptor: int, mode: int) -> None:
@@ -195,7 +195,7 @@ def test_an_export_that_is_interrupted_as_it_opens_its_file_leaves_the_one_that_
     }
 
 
-def test_a_write_that_fails_leaves_nothing(tmp_path: Path) -> None:
+def test_failed_write_leaves_no_file(tmp_path: Path) -> None:
     class Full(io.BytesIO):
         def write(self, data: Any) -> int:
             raise OSError(28, "No space left on device")
@@ -209,13 +209,13 @@ def test_a_write_that_fails_leaves_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("to", "packing"), [(7, None), (None, None), ("x", "zip"), ("x", 3)])
-def test_what_cannot_be_written_to_is_refused(to: Any, packing: Any, tmp_path: Path) -> None:
+def test_invalid_target_is_refused(to: Any, packing: Any, tmp_path: Path) -> None:
     with pytest.raises(InvalidInput):
         lived().export_archive("s", tmp_path / to if to == "x" else to, packing=packing)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_without_its_library_zstd_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_zstandard_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     data = archived(lived(), packing="zstd")
     monkeypatch.setitem(sys.modules, "zstandard", None)
     for use in (lambda: verify(data), lambda: archived(lived(), packing="zstd")):
@@ -236,7 +236,7 @@ def listening() -> tuple[list[Any], Any]:
     return told, note
 
 
-def test_an_import_is_told_once(other: MemoryManager) -> None:
+def test_import_emits_one_event(other: MemoryManager) -> None:
     told, _kept = listening()
     data = archived(lived())
     other.import_archive(data)
@@ -250,7 +250,7 @@ def verify_of(data: io.BytesIO) -> Any:
     return verify(data)
 
 
-def test_a_corrupt_archive_changes_nothing(other: MemoryManager) -> None:
+def test_corrupt_archive_changes_nothing(other: MemoryManager) -> None:
     other.add_user_message("t", "x", id="mine")
     data = bytearray(archived(lived()).getvalue())
     data[len(data) // 2] ^= 1
@@ -264,7 +264,7 @@ def test_a_corrupt_archive_changes_nothing(other: MemoryManager) -> None:
     assert other.list_sessions() == ["t"]
 
 
-def test_importing_again_is_no_conflict_even_when_more_was_added(other: MemoryManager) -> None:
+def test_second_import_is_a_no_op_even_after_new_entries(other: MemoryManager) -> None:
     memory = lived()
     data = archived(memory)
     for _ in range(2):
@@ -277,7 +277,7 @@ def test_importing_again_is_no_conflict_even_when_more_was_added(other: MemoryMa
     assert other.export_session("s") == before
 
 
-def test_importing_again_after_a_deletion_brings_nothing_back(other: MemoryManager) -> None:
+def test_second_import_does_not_restore_deleted_entries(other: MemoryManager) -> None:
     data = archived(plain(20))
     other.import_archive(data)
     doomed = other.get_entries("s")[3].id
@@ -287,7 +287,7 @@ def test_importing_again_after_a_deletion_brings_nothing_back(other: MemoryManag
     assert len(other.get_entries("s")) == 19
 
 
-def test_another_session_of_the_id_is_a_conflict(other: MemoryManager) -> None:
+def test_other_session_with_the_id_is_a_conflict(other: MemoryManager) -> None:
     other.add_user_message("s", "another", id="z")
     before = other.export_session("s")
     data = archived(lived())
@@ -305,7 +305,7 @@ def test_another_session_of_the_id_is_a_conflict(other: MemoryManager) -> None:
         other.import_archive(data, "overwrite")  # type: ignore[arg-type]
 
 
-def test_a_longer_archive_of_the_same_session_is_a_conflict(other: MemoryManager) -> None:
+def test_longer_archive_of_the_session_is_a_conflict(other: MemoryManager) -> None:
     memory = plain(10)
     other.import_archive(archived(memory))
     memory.add_user_message("s", "more", id="more")
@@ -313,7 +313,7 @@ def test_a_longer_archive_of_the_same_session_is_a_conflict(other: MemoryManager
         other.import_archive(archived(memory))
 
 
-def test_counts_are_worked_out_anew_and_never_trusted(other: MemoryManager) -> None:
+def test_wrong_counts_are_corrected(other: MemoryManager) -> None:
     memory = plain(5, text="some words ")
     lied = replaced(archived(memory).getvalue(), 4, b'"tokens":3', b'"tokens":3000000')
     assert verify(io.BytesIO(lied)).entries == 5
@@ -321,7 +321,7 @@ def test_counts_are_worked_out_anew_and_never_trusted(other: MemoryManager) -> N
     assert other.get_stats("s").total_tokens == memory.get_stats("s").total_tokens
 
 
-def test_what_a_deletion_took_from_the_totals_is_worked_out_anew(other: MemoryManager) -> None:
+def test_losses_of_a_deletion_are_recomputed(other: MemoryManager) -> None:
     memory = lived()
 
     def lie(documents: list[dict[str, Any]]) -> None:
@@ -334,16 +334,18 @@ def test_what_a_deletion_took_from_the_totals_is_worked_out_anew(other: MemoryMa
     assert other.get_stats("s") == memory.get_stats("s")
 
 
-def test_an_entry_without_content_that_claims_tokens_is_refused() -> None:
+def test_entry_without_content_but_with_tokens_is_refused() -> None:
     memory = plain(3)
     data = replaced(archived(memory).getvalue(), 4, b'"content":"m1"', b'"content":""')
-    with pytest.raises(StateError, match=r"line 4: entry 'id-3' has no content, was not deleted"):
+    with pytest.raises(
+        StateError, match=r"line 4: entry 'id-3' has no content and was not deleted"
+    ):
         manager().import_archive(io.BytesIO(data))
 
 
-def test_a_deleted_text_is_in_no_archive_and_comes_from_none(tmp_path: Path) -> None:
+def test_deleted_text_is_neither_exported_nor_imported(tmp_path: Path) -> None:
     class Forgets(SQLiteStore):
-        """Never comes to erasing, as stores of other makers may."""
+        """A store that never erases."""
 
         def erase(self, *given: Any) -> Any:
             return super().erase(*given[:-1], frozenset())
@@ -355,7 +357,7 @@ def test_a_deleted_text_is_in_no_archive_and_comes_from_none(tmp_path: Path) -> 
     memory.delete_entries("s", [secret])
     out = archived(memory).getvalue()
     assert b"swordfish" not in out
-    # An archive in which it was left, by whoever wrote it.
+    # An archive that still contains the deleted text.
     text = next(line for line in unspoilt.splitlines() if b"swordfish" in line)
     blank = next(
         line for line in out.splitlines() if b'"id":"secret"' in line and b'"added"' in line
@@ -368,7 +370,7 @@ def test_a_deleted_text_is_in_no_archive_and_comes_from_none(tmp_path: Path) -> 
     memory.close()
 
 
-def test_a_deletion_while_it_is_exported_ends_the_export(tmp_path: Path) -> None:
+def test_deletion_during_an_export_aborts_it(tmp_path: Path) -> None:
     memory = plain(2_500)
 
     class Meanwhile(io.BytesIO):
@@ -385,7 +387,7 @@ def test_a_deletion_while_it_is_exported_ends_the_export(tmp_path: Path) -> None
     assert memory.export_archive("s", tmp_path / "s.jsonl").records == 2_502
 
 
-def test_what_is_added_while_it_is_exported_is_not_in_it() -> None:
+def test_entries_added_during_an_export_are_left_out() -> None:
     memory = plain(1_500)
 
     class Meanwhile(io.BytesIO):
@@ -399,7 +401,7 @@ def test_what_is_added_while_it_is_exported_is_not_in_it() -> None:
     assert verify(out).entries == 1_500
 
 
-def test_redaction_reaches_what_is_imported() -> None:
+def test_imported_entries_are_redacted() -> None:
     def hide(entry: Any) -> Any:
         return msgspec.structs.replace(entry, content=entry.text.replace("m1", "[x]"))
 
@@ -408,7 +410,7 @@ def test_redaction_reaches_what_is_imported() -> None:
     assert [entry.text for entry in other.get_entries("s")] == ["m0", "[x]", "m2"]
 
 
-def test_settings_that_do_not_work_here_are_refused() -> None:
+def test_invalid_settings_are_refused() -> None:
     memory = plain(2)
     memory.update_config("s", model="gpt-4o", summarize_timeout=5)
     other = manager(config=MemoryConfig(auto_compress=False))
@@ -416,15 +418,15 @@ def test_settings_that_do_not_work_here_are_refused() -> None:
     assert other.export_session("s").settings == memory.export_session("s").settings
 
 
-def test_the_limits_of_a_call_are_kept() -> None:
+def test_import_applies_its_limits() -> None:
     with pytest.raises(StateError, match=r"line 5: .*limits.entries is 2"):
         manager().import_archive(archived(plain(3)), limits=ArchiveLimits(entries=2))
     with pytest.raises(InvalidInput, match="ArchiveLimits"):
         manager().import_archive(archived(plain(3)), limits={"entries": 2})  # type: ignore[arg-type]
 
 
-def test_a_bomb_is_refused_and_takes_little_memory() -> None:
-    """1 GiB out of some kilobytes, in a process of its own whose memory is looked at."""
+def test_compression_bomb_is_refused_with_little_memory() -> None:
+    """Unpacks 1 GiB from some kilobytes, in a process whose memory is measured."""
     program = """
 import gzip, io, sys, zlib, zstandard
 from pathlib import Path
@@ -439,7 +441,7 @@ frame = zstandard.ZstdCompressor(level=1)
 zst = frame.compress(start) + frame.compress(zeros * 8) * 128
 bombs = [gz, zst]
 nested = gzip.compress(bombs[0]), bombs[1][:1000]
-def highest():  # what getrusage says begins with the parent's
+def highest():  # getrusage begins with the parent's
     return int(Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0])
 before = highest()
 for bomb in (*bombs, *nested):
@@ -459,7 +461,7 @@ print(highest() - before)
     assert int(done.stdout) < 64 * 1024, f"{int(done.stdout) / 1024:.0f} MiB"
 
 
-def test_memory_does_not_grow_with_the_session(tmp_path: Path) -> None:
+def test_memory_use_is_far_below_archive_size(tmp_path: Path) -> None:
     def most(work: Any) -> int:
         tracemalloc.start()
         try:
@@ -479,7 +481,7 @@ def test_memory_does_not_grow_with_the_session(tmp_path: Path) -> None:
         assert other.get_stats("s").total_entries == 3_500
 
 
-def test_a_store_that_fails_in_the_middle_has_nothing_of_it(tmp_path: Path) -> None:
+def test_store_that_fails_during_an_import_has_no_session(tmp_path: Path) -> None:
     class Fails(SQLiteStore):
         def commit(self, *given: Any, **more: Any) -> Any:
             session_id, epoch, records, *rest = given
@@ -530,7 +532,7 @@ STEPS = st.lists(
 
 @settings(max_examples=examples(30))
 @given(STEPS, st.text(alphabet='aé日🙂\x00\n"\\\u2028', max_size=5))
-def test_any_session_comes_back_equal(steps: list[str], text: str) -> None:
+def test_any_imported_session_is_equal(steps: list[str], text: str) -> None:
     memory = manager()
     memory.add_user_message("s", text)
     for number, step in enumerate(steps):
@@ -538,7 +540,7 @@ def test_any_session_comes_back_equal(steps: list[str], text: str) -> None:
         try:
             _do(memory, step, number, text, active)
         except MemmanError:
-            continue  # a pinned replacement, nothing to undo: the session stays as it is
+            continue  # refused: the session is unchanged
     other = manager()
     other.import_archive(archived(memory))
     assert other.export_session("s") == memory.export_session("s")
@@ -573,7 +575,7 @@ def _do(memory: MemoryManager, step: str, number: int, text: str, active: list[A
             memory.update_config("s", recent_window=number)
 
 
-def test_what_is_imported_is_there_for_another_manager_of_the_store() -> None:
+def test_imported_session_is_visible_to_other_managers() -> None:
     store = MemoryStore()
     one, two = manager(store=store), manager(store=store)
     with pytest.raises(SessionNotFound):
@@ -582,7 +584,7 @@ def test_what_is_imported_is_there_for_another_manager_of_the_store() -> None:
     assert two.export_session("s") == one.export_session("s")
 
 
-def test_an_import_whose_counter_fails_says_that_its_counts_are_estimates() -> None:
+def test_import_with_failing_counter_emits_count_fell_back() -> None:
     def broken(text: str) -> int:
         raise OSError("no vocabulary")
 
