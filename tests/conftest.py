@@ -1,4 +1,4 @@
-"""Where the data of the tests marked `shared` is."""
+"""The folder of the data of tests marked `shared`."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ HERE = Path(__file__).resolve().parent
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 
-# Their budgets are a few words, less than the framing of a few messages: there the trigger counts the
-# entries alone until a context was built. What framing adds to it is tested in test_overhead.py.
+# Their budgets are a few words, less than the framing of a few messages: their trigger counts the
+# entries alone until a context was built. test_overhead.py tests the framing.
 IN_WORDS = frozenset(
     {
         "docs/test_come_from.py",

@@ -1,4 +1,4 @@
-"""How many examples a law takes."""
+"""The number of examples of a law."""
 
 from hypothesis import settings
 

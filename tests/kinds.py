@@ -1,4 +1,4 @@
-"""The kinds of store that a law holds on: in memory, in a SQLite file, in PostgreSQL (marked `service`)."""
+"""The kinds of stores under test: in memory, in a SQLite file, in PostgreSQL (marked `service`)."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from memman_postgres import PostgresStore
 
 from memman.stores import MemoryStore, SQLiteStore
 
-# Processes are killed here, not machines: what waits for a disk only makes a test slow.
+# Processes are killed here, not machines, so waiting for the disk only makes a test slow.
 _QUICK = "/dev/shm" if Path("/dev/shm").is_dir() else None  # noqa: S108 - a folder of its own is made in it
 
 
 class Kind(Protocol):
-    """Where stores of one kind are made. `open` gives another store on the same logs."""
+    """A kind of store. `open` returns another store on the same logs."""
 
     url: str
 

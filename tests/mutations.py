@@ -1,4 +1,4 @@
-"""JSON data changed at random places, as a bug, a proxy or a hand-written fixture changes it."""
+"""JSON data with random changes, as a bug, a proxy or a hand-written fixture makes them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Path = tuple[Any, ...]
 
 
 def places(value: Any, path: Path = ()) -> Iterator[Path]:
-    """Where something stands in JSON data."""
+    """A place in JSON data."""
     yield path
     if isinstance(value, dict):
         for key in value:
@@ -43,7 +43,7 @@ def at(value: Any, path: Path) -> Any:
 
 
 def change(messages: list[Any], random: Random) -> None:
-    """Changes one place of the messages."""
+    """Change one place of the messages."""
     path = random.choice(list(places(messages))[1:] or [(0,)])
     holder, key = at(messages, path[:-1]), path[-1]
     what = random.choice(("junk", "gone", "twice", "swapped", "other", "more", "text"))

@@ -1,5 +1,5 @@
-"""How long a test waits for what must come."""
+"""The timeout of tests."""
 
-# Seconds; what takes longer hangs. A busy machine is slow, so it is far more than anything needs; what is
-# to hang in a test hangs longer.
+# Seconds, far more than anything needs on a busy machine. Code that is
+# meant to hang in a test hangs longer.
 PATIENCE = 30.0

@@ -1,7 +1,7 @@
-"""Turns taken as a test says: whoever calls a port, or waits for a lock, gives the turn back.
+"""Schedules of concurrent workers: each call of a port and each wait for a lock ends a worker's turn.
 
 So a schedule is a list of numbers: Hypothesis draws it, shrinks it, and it runs the same again. In the
-sync door every worker is a thread, of which one runs at a time; in the async door a task.
+sync API every worker is a thread, one of which runs at a time; in the async API a task.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from memman.stores import MemoryStore
 from tests.patience import PATIENCE
 
 _MOST_TURNS = 20_000
-CANCEL = 100  # a number from here on cancels a worker instead, where it is a task
+CANCEL = 100  # from this number on, a worker that is a task is cancelled instead
 METHODS = (
     "append", "commit", "load", "state", "read", "find", "feed", "lease", "erase", "sessions", "delete",
 )  # fmt: skip
 
 
 def picks(schedule: list[int]) -> Iterator[int]:
-    """The numbers of a schedule, and when it is at its end everybody in turn."""
+    """Yield the numbers of a schedule, then all workers in turn."""
     yield from schedule
     turn = 0
     while True:
@@ -61,14 +61,14 @@ class _Thread:
 
 
 def pause() -> None:
-    """Gives the turn back, where the thread is a worker."""
+    """End the turn, if the thread is a worker."""
     worker = getattr(threading.current_thread(), "worker", None)
     if worker is not None:
         worker.pause()
 
 
 class TurnLock(SyncLock):
-    """A lock that others get a turn at while somebody waits for it."""
+    """A lock that ends the turn of a worker that waits for it."""
 
     async def __aenter__(self) -> None:
         while not await self.try_enter():
@@ -76,12 +76,12 @@ class TurnLock(SyncLock):
 
 
 class Threads:
-    """The sync door under a schedule."""
+    """The sync API under a schedule."""
 
     manager: Any = MemoryManager
 
     def run(self, schedule: list[int], works: list[Callable[[], Any]]) -> None:
-        """Runs the workers to their ends. Raises what a worker raised."""
+        """Run the workers to their ends. Raises a worker's error."""
         back = threading.Semaphore(0)
         workers = [_Thread(work, back) for work in works]
         for pick in picks(schedule):
@@ -95,15 +95,15 @@ class Threads:
                 raise worker.error
 
     def store(self, inner: MemoryStore) -> Any:
-        """A store whose callers give their turn before and after every method."""
+        """A store whose callers end their turns before and after every method."""
         return _TurnStore(inner)
 
     def summarizer(self, reply: Callable[[SummaryRequest], str]) -> Any:
-        """A summarizer during whose call others have their turns."""
+        """A summarizer that ends its caller's turn."""
         return _TurnSummarizer(reply)
 
     def worker(self, steps: list[Callable[[], Any]]) -> Callable[[], Any]:
-        """A worker that takes these steps."""
+        """Return a worker with these steps."""
 
         def work() -> None:
             for step in steps:
@@ -112,7 +112,7 @@ class Threads:
         return work
 
     def settled(self, answer: Callable[[], Any], then: Callable[[Any], None]) -> Any:
-        """A step: an answer, and what is done with it; an error of ours is an answer too."""
+        """A step: a call, and a function for its result; memman's errors are results too."""
         try:
             given = answer()
         except MemmanError:
@@ -120,11 +120,11 @@ class Threads:
         then(given)
 
     def now(self, answer: Any) -> Any:
-        """The answer of a verb outside of any schedule."""
+        """Return the result of a method outside of any schedule."""
         return answer
 
     def end(self) -> None:
-        """Frees what the door holds."""
+        """Free the resources of the API."""
 
 
 class _TurnStore:
@@ -158,7 +158,7 @@ class _TurnSummarizer:
 
 
 class Tasks(Threads):
-    """The async door under a schedule."""
+    """The async API under a schedule."""
 
     manager = AsyncMemoryManager
 
@@ -167,7 +167,7 @@ class Tasks(Threads):
         self.waiting: list[asyncio.Future[None]] = []
 
     async def pause(self) -> None:
-        """Gives the turn back, where a schedule runs."""
+        """End the turn, if a schedule runs."""
         if asyncio.current_task() is None or not self.waiting_allowed:
             return
         turn = self.loop.create_future()
@@ -201,7 +201,7 @@ class Tasks(Threads):
                 task.result()
 
     async def _quiet(self) -> None:
-        """Until nobody can go on without a turn."""
+        """Run until all workers wait for a turn."""
         await asyncio.sleep(0)
         while self.loop._ready:  # type: ignore[attr-defined]  # noqa: ASYNC110 - the loop itself
             await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""The layers, the cost of an import, the public names, and the parity of the doors."""
+"""Tests of the layers, the cost of an import, the public names, and the parity of both APIs."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ ORDER_IN_LAYER_1 = (
 )  # fmt: skip
 THIRD_PARTY = {"blinker", "cachetools", "msgspec", "pluggy"}
 OF_THE_COMMAND = {"click", "rich"}
-OF_AN_EXTRA = {"archive": {"zstandard"}, "stores": {"apsw"}}  # and the part that uses it
-# Slow modules of the standard library and extras, imported where they are needed.
+OF_AN_EXTRA = {"archive": {"zstandard"}, "stores": {"apsw"}}  # and its user
+# Slow modules of the standard library and extras, imported inside functions.
 LATE = {
     "apsw",
     "asyncio", "sqlite3", "importlib", "subprocess", "shutil", "signal", "shlex", "urllib", "click", "rich",
     "tempfile", "gzip", "json", "zstandard",
 }  # fmt: skip
-# The command says how to get click before it needs it; the kits are only for who checks a plugin.
+# The command names click before it imports it; only `plugins --check` needs the kits.
 HIDDEN = {("memman.cli", "memman.cli.app"), ("memman.cli.plugins", "memman.cli.conformance")}
 AWAITING = {"session", "core", "async_manager", "runtime", "events", "testing"}
 HEAVY = ("openai", "anthropic", "tiktoken", "click", "rich", "asyncio", "sqlite3", "subprocess",
@@ -53,7 +53,7 @@ HEAVY = ("openai", "anthropic", "tiktoken", "click", "rich", "asyncio", "sqlite3
 
 
 def modules() -> Iterator[tuple[str, ast.Module]]:
-    """(dotted name, syntax tree) of every module of memman."""
+    """Yield (dotted name, syntax tree) of every module of memman."""
     for path in sorted(PACKAGE.rglob("*.py")):
         parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
         name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
@@ -64,7 +64,7 @@ MODULES = dict(modules())
 
 
 def imported(tree: ast.AST, name: str) -> Iterator[tuple[str, bool]]:
-    """(module, whether inside a function) of every import, TYPE_CHECKING blocks left out."""
+    """Yield (module, whether inside a function) of every import, without TYPE_CHECKING blocks."""
     hidden = {
         id(node)
         for outer in ast.walk(tree)
@@ -84,7 +84,7 @@ def imported(tree: ast.AST, name: str) -> Iterator[tuple[str, bool]]:
 
 
 def part(module: str) -> str:
-    """The idea a module belongs to: `memman.counting.counter` is of `counting`."""
+    """Return the part of memman that a module belongs to: `memman.counting.counter` is of `counting`."""
     return module.split(".")[1] if "." in module else "memman"
 
 
@@ -257,7 +257,7 @@ def test_every_event_is_reachable_and_has_a_signal():
 
 
 def undocumented(owner: object, name: str) -> Iterator[str]:
-    """The public functions and classes of a class that say nothing, and itself."""
+    """Return the undocumented public members of a class, including itself."""
     if not inspect.getdoc(owner):
         yield name
     if inspect.isclass(owner):

@@ -1,11 +1,11 @@
-"""The laws of a session, on random sequences of operations, through both doors at once.
+"""The laws of a session, on random sequences of operations, through the sync and the async API at once.
 
 Every operation goes to a `MemoryManager` and to an `AsyncMemoryManager` with the same clock and ids; each
 has a store of its own, on which a second writer works too. After each step the log, the window, the
 store and the events of both must agree with each other and with a plain second fold (`oracle`).
 
-While a summary is written, others add, clear, undo, pin and delete through this manager or a second one on
-the same store, which compresses too (a second compression of one manager: test_concurrency). What must
+During a summary, other callers add, clear, undo, pin and delete through this manager or a second one on
+the same store, which compresses too (a second compression of one manager: test_concurrency). The laws,
 hold, by name of the rule or invariant:
 
     each entry is represented once, dropped or deleted   every_acknowledged_entry_is_represented_once
@@ -17,10 +17,10 @@ hold, by name of the rule or invariant:
     the epoch grows with the shape, never by an add      window_store_and_fold_agree
     a call and its result are on one side of every cut   calls_and_results_are_on_one_side
     a compression makes no window larger                 compress
-    each record is told once, and nothing else is        every_record_was_told_once_in_log_order
+    each record is emitted once, and nothing else is        every_record_was_told_once_in_log_order
 
-They hold on every kind of store. On those that outlive a process the two managers have a store each, and
-a manager may die at a write, before it reached the store or before its answer came back: what it was about
+They hold on every kind of store. On persistent ones the two managers have a store each, and
+a manager may die at a write, before it reached the store or before the store returned: the operation it was about
 to do is there once or not at all, and doing it again does it once.
 """
 
@@ -86,7 +86,7 @@ Operation = tuple[str, tuple[Any, ...], dict[str, Any]]
 
 
 def words(text: str) -> int:
-    """The counter of these tests: a word is a token."""
+    """A counter of words."""
     return len(text.split())
 
 
@@ -95,9 +95,9 @@ class Crashed(BaseException):
 
 
 class Racing:
-    """A store on which somebody else may act just before a commit, and at whose next write a fault strikes.
+    """A store with a hook before a commit, and a fault at the next write.
 
-    `fault` is raised "before" the write is made or "after" it: then the caller does not know of it.
+    `fault` is raised "before" the write or "after" it; then the caller does not know of the write.
     """
 
     def __init__(self, *given: Any, **named: Any) -> None:
@@ -126,7 +126,7 @@ class Racing:
 
 
 class RacingAwaited(Racing):
-    """The same of a store whose calls are awaited."""
+    """The same with awaitable methods."""
 
     async def append(self, *given: Any, **named: Any) -> Appended:  # type: ignore[override]
         return await self._struck_awaited(super(Racing, self).append, *given, **named)  # type: ignore[misc]
@@ -164,7 +164,7 @@ class RacingAsyncPostgres(RacingAwaited, AsyncPostgresStore):
 
 
 class Summarizer:
-    """Repeats the marks that it is shown, or misbehaves; something may happen while it works."""
+    """Repeats the marks in its material, or misbehaves; another operation may run during the call."""
 
     def __init__(self, meanwhile: Callable[[], None]) -> None:
         self.mode = "echo"
@@ -190,7 +190,7 @@ class Summarizer:
 
 
 class AsyncSummarizer(Summarizer):
-    """The same, awaited; what happens meanwhile is awaited too."""
+    """The same with awaitable methods; the other operation is awaited too."""
 
     async def summarize(self, request: SummaryRequest) -> SummaryReply:  # type: ignore[override]
         await asyncio.sleep(0)
@@ -205,9 +205,9 @@ class AsyncSummarizer(Summarizer):
 
 
 class DoorUnderTest:
-    """One manager with its store, its other writer on the same logs, and the events that both tell.
+    """One manager with its store, another writer on the same logs, and the events of both.
 
-    `written` is the manager's store, where it may be struck; `store` is one on the same logs to look at.
+    `written` is the manager's store, which may fail; `store` reads the same logs.
     """
 
     def __init__(self, config: MemoryConfig, exclusive: bool, kind: Kind, store: Any) -> None:
@@ -235,11 +235,11 @@ class DoorUnderTest:
         )  # fmt: skip
 
     def do(self, operation: Operation) -> Any:
-        """What the operation returns; an error of memman is a value like any other."""
+        """Return the result of the operation, or memman's error."""
         raise NotImplementedError
 
     def do_elsewhere(self, operation: Operation) -> Any:
-        """The same by the other writer, which is always sync."""
+        """Do the same through the other writer, which is always sync."""
         name, args, keywords = operation
         try:
             return getattr(self.other, name)(SESSION, *args, **keywords)
@@ -247,21 +247,21 @@ class DoorUnderTest:
             return error
 
     def restart(self) -> None:
-        """The manager is gone with its process, and another one takes its place."""
+        """Replace the manager, as if its process had died."""
         self.shut()
         self.written = self.opened()
         self.memory = self._manager(self.written, **self.settings)
 
     def opened(self) -> Any:
-        """A store for the manager."""
+        """Return a store for the manager."""
         return self.kind.open(self.store_class)
 
     def shut(self) -> None:
-        """Closes the manager's store."""
+        """Close the manager's store."""
         self.written.close()
 
     def close(self) -> None:
-        """Frees what the door holds."""
+        """Free the resources of the API."""
         self.shut()
         self.store.close()
         self.other.close()
@@ -276,7 +276,7 @@ class SyncDoorUnderTest(DoorUnderTest):
         return MemoryManager(*args, **keywords)
 
     def _meanwhile(self) -> None:
-        """What somebody does while the summarizer works: on another thread."""
+        """Run another caller's operation during the summary, on another thread."""
         while self.during:
             operation = self.during.pop(0)
             if operation[0] == "compress":
@@ -338,20 +338,20 @@ class AsyncDoorUnderTest(DoorUnderTest):
 
 
 def said(value: Any) -> Any:
-    """A result in a form that two doors can be compared by: without the seconds that a count took."""
+    """Return a comparable form of a result, without the seconds of a count."""
     if isinstance(value, BaseException):
         return type(value).__name__, str(value)
     return re.sub(r"latency=[-+.e\d]+|object at 0x[\da-f]+", "", repr(value))
 
 
 def document(state: Any) -> Any:
-    """An exported session without the seconds that counts took."""
+    """Return an exported session without the seconds of counts."""
     assert not isinstance(state, Exception), f"the session cannot be exported: {state}"
     return json.loads(re.sub(r',?"latency":[-+.e\d]+', "", state.to_json()))
 
 
 class OpenCall(NamedTuple):
-    """A call without a result. Of one message, or of the same turn, are those with equal turns."""
+    """A call without a result; calls of one message or turn have equal turns."""
 
     id: str
     call_id: str | None
@@ -359,11 +359,11 @@ class OpenCall(NamedTuple):
 
 
 class Laws(RuleBasedStateMachine):
-    """Random operations on one session through both doors, and what must hold after each."""
+    """Random operations on one session through both APIs, and the laws after each."""
 
     kind: Callable[[], Kind] = InMemory
     store: Any = RacingStore
-    async_store: Any = None  # of the async door; None for the same
+    async_store: Any = None  # of the async API; None for the same
 
     def __init__(self) -> None:
         super().__init__()
@@ -403,9 +403,9 @@ class Laws(RuleBasedStateMachine):
         stores = self.store, self.async_store or self.store
         for door, store in zip((SyncDoorUnderTest, AsyncDoorUnderTest), stores, strict=True):
             self.doors.append(door(config, exclusive, type(self).kind(), store))
-        # For each door what was told by each of its managers in turn, and by the other writer.
+        # For each API, the events of each of its managers in turn, and of the other writer.
         self.told = [[[self._heard(door.memory)], [self._heard(door.other)]] for door in self.doors]
-        self.untold = 0  # records that their writer did not live to tell of
+        self.untold = 0  # records whose writer died before it emitted their events
         self._do("add_system_message", f"You are careful. {self._mark()}")
 
     def teardown(self) -> None:
@@ -423,7 +423,7 @@ class Laws(RuleBasedStateMachine):
         return f"mk{self.number}q"
 
     def _do(self, name: str, *args: Any, elsewhere: bool = False, **keywords: Any) -> Any:
-        """One operation through both doors; they must say the same."""
+        """Run one operation through both APIs; the results must be equal."""
         operation = (name, args, keywords)
         answers = [
             door.do_elsewhere(operation) if elsewhere and not door.exclusive else door.do(operation)
@@ -439,11 +439,11 @@ class Laws(RuleBasedStateMachine):
         return list(self.doors[0].store.read(SESSION, 0, 100_000))
 
     def _ids(self) -> list[str]:
-        """The added entries of the era."""
+        """Return the added entries of the era."""
         return list(Oracle.of(self._log()).era)
 
     def _turn(self) -> int:
-        """Where somebody else than the assistant spoke last."""
+        """Return the position of the last message that is not the assistant's."""
         added = [(seq, record.entry) for seq, record in self._log() if isinstance(record, Added)]
         return max(seq for seq, entry in added if entry.role != "assistant")
 
@@ -508,8 +508,8 @@ class Laws(RuleBasedStateMachine):
         oracle = Oracle.of(self._log())
         result = self._do("add_tool_result", "read", text, call_id=call_id, is_error=is_error,
                           elsewhere=elsewhere)  # fmt: skip
-        # By id and order; a result without an id goes to a call without one where there is one. What an
-        # earlier turn left open comes last.
+        # By id and order; a result without an id goes to a call without one, if any. Open calls of
+        # earlier turns come last.
         able = [each for each in self.open_calls if each.call_id == call_id]
         if not all(oracle.shows(each.id) for each in able):
             # A compression took a call from before the newest user message: it waits for no result.
@@ -561,7 +561,7 @@ class Laws(RuleBasedStateMachine):
             door.written.fault = None
         if dies:
             self._restart()
-        # What is done again is done once, by whichever manager. It also tells what was not told yet.
+        # A repeated operation is done once, by either manager; pending events are emitted then, too.
         self._do("add_user_message", adding, elsewhere=elsewhere and dies, **identified)
 
     def _restart(self) -> None:
@@ -610,7 +610,7 @@ class Laws(RuleBasedStateMachine):
         self._forget_pairs(name)
 
     def _arrange(self, data: st.DataObject, where: str) -> None:
-        """Somebody will add, clear, undo, pin, delete or compress in the middle of the next operation."""
+        """Schedule an operation of another caller in the middle of the next one."""
         operations = [self._meddling(data) for _ in range(data.draw(st.integers(1, 2)))]
         for name, _, _ in operations:
             self._forget_pairs(name)
@@ -623,7 +623,7 @@ class Laws(RuleBasedStateMachine):
                 ]
 
     def _arranged(self) -> None:
-        """What did not come to happen does not happen later; what did is known from the log."""
+        """Drop an operation that did not run; the log has the others."""
         for door in self.doors:
             assert not door.waited, "an operation waited for a summary"
             door.during = []
@@ -658,7 +658,7 @@ class Laws(RuleBasedStateMachine):
         return "add_user_message", (f"{self._mark()} meanwhile",), {"compress": automatic}
 
     def _forget_pairs(self, name: str) -> None:
-        """After these a result may belong to another call, or to none."""
+        """Forget open calls, because a result may now belong to another call, or to none."""
         if name in ("clear_session", "delete_entries"):
             self.pairs.clear()
             self.open_calls.clear()
@@ -702,7 +702,7 @@ class Laws(RuleBasedStateMachine):
     def configure(self, changes: dict[str, Any]) -> None:
         self._do("update_config", **changes)
 
-    # ------------------------------------------------------------ what must hold
+    # ------------------------------------------------------------ invariants
 
     @rule(
         form=st.sampled_from(
@@ -752,7 +752,7 @@ class Laws(RuleBasedStateMachine):
     @rule()
     def what_became_of_each_entry_is_what_the_plain_fold_says(self) -> None:
         oracle = Oracle.of(self._log())
-        # Through both: whether a summarizer rests is asked of the clock, which ticks at each look.
+        # Through both, because the clock ticks each time the circuit breaker reads it.
         told, _ = (door.do(("explain", (), {})) for door in self.doors)
         statuses = {status.entry_id: status for status in told.entries}
         kept = [name for name, status in statuses.items() if status.state != "deleted"]
@@ -766,7 +766,7 @@ class Laws(RuleBasedStateMachine):
         folded = {one.compression_id for one in told.compressions if one.state == "folded"}
         holding = {one.compression_id for one in told.compressions if one.state == "in force"}
         assert folded | holding == set(oracle.compressions)
-        for name in holding:  # what is in force can be undone at once, what is folded cannot
+        for name in holding:  # only a compression in force can be undone directly
             made = [item.entry for item in oracle.compressions[name].replacements if item.entry]
             assert {entry.id for entry in made} <= oracle.active
 
@@ -879,7 +879,7 @@ LOG_EVENTS = [
 
 
 def identity(event: events.Event) -> tuple[str, Any]:
-    """An event as (kind of its record, what names it)."""
+    """Return an event as (kind of its record, its name)."""
     match event:
         case events.SessionOpened():
             return "Opened", None
@@ -899,7 +899,7 @@ def identity(event: events.Event) -> tuple[str, Any]:
 
 
 def named(record: Record) -> Any:
-    """What names a record in its event."""
+    """Return the name of a record in its event."""
     match type(record).__name__:
         case "Added" | "Compressed":
             return record.id
@@ -915,7 +915,7 @@ def named(record: Record) -> Any:
 
 
 def recount(messages: list[dict[str, Any]], system: str | None, form: str) -> int:
-    """What a request costs, counted from nothing but what is sent: every text, and its framing."""
+    """Return the tokens of a request, counted from its texts and its framing only."""
     framing = {"text": 0, "gemini": 3}.get(form, 4)
     total = words(system or "")
     for message in messages:
@@ -930,7 +930,7 @@ NOT_READ = frozenset(
 
 
 def texts_of(value: Any, key: str = "") -> Iterator[str]:
-    """Every string of a message that a model reads."""
+    """Yield every string of a message that a model reads."""
     if isinstance(value, str):
         if key not in NOT_READ:
             yield value
@@ -950,7 +950,7 @@ LawsTest.settings = PROFILE
 
 
 class WithoutEpochCheck:
-    """Takes a commit on whatever shape."""
+    """A store that accepts a commit on any shape."""
 
     def commit(self, session_id: str, epoch: int, *args: Any, **keywords: Any) -> Appended:
         race, self.race = self.race, None
@@ -963,14 +963,14 @@ class WithoutEpochCheck:
 
 
 class WithoutRecordIdCheck:
-    """Appends a retried record a second time."""
+    """A store that appends a retried record a second time."""
 
     def append(self, session_id: str, records: Sequence[Record], **keywords: Any) -> Appended:
         self.forget([record.id for record in records])
         return super().append(session_id, records, **keywords)
 
     def forget(self, ids: Sequence[str]) -> None:
-        """Lets go of where these records are."""
+        """Forget the places of these records."""
         if isinstance(self, MemoryStore):
             for log in self._logs.values():
                 for name in ids:
@@ -986,11 +986,11 @@ class WithoutRecordIdCheck:
                 connection.execute("DELETE FROM memman_name WHERE id = ANY(%s)", (list(ids),))
 
 
-_ROOM_TO_SUMMARISE = 100  # tokens: half of it is more than the smallest summary takes
+_ROOM_TO_SUMMARISE = 100  # tokens: half of it is more than the smallest summary
 
 
 class MeddledLaws(Laws):
-    """Laws of a session that has something to summarise, and that others change meanwhile."""
+    """Laws of a session with much to summarise, under concurrent changes."""
 
     @initialize(recent=st.integers(0, 4), on_failure=st.sampled_from(["fallback", "keep"]))
     def begin(self, recent: int, on_failure: Any) -> None:  # type: ignore[override]
@@ -1008,9 +1008,9 @@ MeddledLawsTest = MeddledLaws.TestCase
 MeddledLawsTest.settings = PROFILE
 
 KEPT = settings(PROFILE, max_examples=examples(10), stateful_step_count=20)
-# Each question is a round trip there, and the laws ask many.
+# Each call is a round trip there, and the laws make many.
 FAR = settings(PROFILE, max_examples=examples(2), stateful_step_count=12)
-# A store that is wrong must be found each time: among the same examples.
+# A broken store must be found each time, so the examples are the same.
 HUNT = settings(
     PROFILE, max_examples=300, phases=[Phase.generate], derandomize=True, database=None,
     print_blob=False, report_multiple_bugs=False,
@@ -1042,7 +1042,7 @@ def test_laws_detect_a_broken_store(
 ) -> None:
     if (
         mutant is WithoutRecordIdCheck
-    ):  # which also knows the ids of records by the records themselves
+    ):  # which also finds ids in the records themselves
         monkeypatch.setattr(sqlite_tables, "_unnamed", lambda *_: {})
     broken = type(mutant.__name__, (mutant, store), {})
     machine = type("Mutated", (laws,), {"kind": where, "store": broken})

@@ -134,11 +134,11 @@ def test_part_without_its_text_is_refused(part: Any) -> None:
 
 
 class Tokens(int):
-    """An int of a library's own kind."""
+    """A library's own subclass of int."""
 
 
 class Level(enum.IntEnum):
-    """Another."""
+    """Another subclass."""
 
     SOME = 5
 

@@ -1,6 +1,6 @@
-"""What agent memories are asked for and often do not do: requirements R1 to R20, each by its number.
+"""The requirements of an agent memory, R1 to R20, each by its number.
 
-R13, R16 to R18 belong to the counters and formats and are tested beside them.
+R13, R16 to R18 belong to the counters and formats and are tested with them.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ PLAIN: dict[str, Any] = {
 
 
 def manager(summarizer: Any = None, **settings: Any) -> MemoryManager:
-    """A manager that counts words, with small and plain settings unless told otherwise."""
+    """Return a manager that counts words, with small settings by default."""
     own = {
         key: settings.pop(key) for key in ("counter", "redact", "store", "clock") if key in settings
     }
@@ -62,7 +62,7 @@ def manager(summarizer: Any = None, **settings: Any) -> MemoryManager:
 def fill(
     memory: MemoryManager, entries: int, size: int = 9, compress: bool | None = False
 ) -> list[str]:
-    """Adds user messages of `size + 1` words; their ids."""
+    """Add user messages of `size + 1` words; return their ids."""
     return [
         memory.add_user_message(S, f"n{n} " + "word " * size, compress=compress).id
         for n in range(entries)
@@ -220,7 +220,7 @@ def test_r4_summarizer_is_called_once_per_filled_headroom(size):
     assert 0 < len(scripted.requests) <= 1.1 * added / (400 - 200)
 
 
-# ---------------------------------------------------------------- R5 to R8: what is in the window
+# ---------------------------------------------------------------- R5 to R8: the window
 
 
 def test_r5_summaries_are_counted_capped_and_folded():
@@ -491,7 +491,7 @@ def test_r11_restored_session_counts_each_entry_once():
     fresh = MemoryManager(counter=other)
     fresh.import_session(state)
     fresh.compress(S, target_tokens=100)
-    assert len(counted) <= 2.1 * 300  # one to verify the document, one where the counter differs
+    assert len(counted) <= 2.1 * 300  # one to verify the document, one if the counter differs
 
 
 @pytest.mark.parametrize("budget", [0, -5, 1, 3])
@@ -843,7 +843,7 @@ def setting_summary_prompt() -> None:
 
 
 def _live_after(**settings: Any) -> set[str]:
-    """The sessions in this process after one was used, an hour passed, and 40 others came."""
+    """Return the sessions in memory after one was used, an hour passed, and 40 others were added."""
     clock = FakeClock()
     memory = MemoryManager(counter="chars4", config=MemoryConfig(**settings), clock=clock)
     memory.add_user_message("first", "word " * 100)

@@ -1,4 +1,4 @@
-"""A system prompt may be what the provider's SDK takes: a text, Anthropic's blocks, Gemini's `Content`."""
+"""A system prompt may be a text, Anthropic's blocks, or Gemini's `Content`."""
 
 from __future__ import annotations
 

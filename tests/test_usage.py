@@ -1,4 +1,4 @@
-"""What providers report, as one record: the total is all that was read, cached or not."""
+"""Usage reports of providers as one record: the total includes cached tokens."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -189,7 +189,7 @@ def test_usage_of_a_missing_session_is_refused() -> None:
 def test_usage_of_another_process_corrects_the_next_context(
     tmp_path: Path,
 ) -> None:
-    """Also where what it counts beside our ratio is negative: that is a part of the figure it reported."""
+    """Also if the difference besides our ratio is negative, because it is part of the reported figure."""
     with (
         MemoryManager(tmp_path / "chat.db", counter="chars4") as ours,
         MemoryManager(tmp_path / "chat.db", counter="chars4") as theirs,
@@ -200,8 +200,8 @@ def test_usage_of_another_process_corrects_the_next_context(
         theirs.record_usage("s", counted)
         theirs.add_user_message("s", "word " * 400)
         more = theirs.build_context("s").tokens.tokens
-        theirs.record_usage("s", more + counted)  # twice what we count of what was added
-        theirs.record_usage("s", more)  # and then not, which is no step to learn a ratio from
+        theirs.record_usage("s", more + counted)  # twice our count of the new entries
+        theirs.record_usage("s", more)  # and then not, so no ratio can be learned
         theirs.add_user_message("s", "word " * 400)
         expected = theirs.build_context("s").tokens.tokens
         assert more + 1.1 * (more - counted) < expected < more + 1.5 * (more - counted)

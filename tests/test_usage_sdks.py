@@ -1,4 +1,4 @@
-"""Usage as the real SDKs hand it over, from servers on this machine that answer on the wire."""
+"""Usage objects of the real SDKs, from servers on this machine."""
 
 from __future__ import annotations
 
@@ -186,6 +186,6 @@ def test_anthropic_stream_usage_is_that_of_the_final_message(reported: dict[str,
     [delta] = [each for each in seen if each.type == "message_delta"]
     if reported:
         assert read(delta.usage) == (120, 37, 64)
-    else:  # it tells the output alone
+    else:  # it has the output only
         with pytest.raises(InvalidInput, match="input_tokens=None"):
             read(delta.usage)

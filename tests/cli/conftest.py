@@ -1,4 +1,4 @@
-"""A session made by the demo, a small log, and a way to run the command."""
+"""Fixtures: a session of the demo, a small log, and a function that runs the command."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(
         "sys.argv", ["memman"]
-    )  # what the command suggests begins with its own name
+    )  # suggested commands begin with it
 
 
 @pytest.fixture
 def command() -> Command:
-    """Runs `memman` in this process: `command("stats", path, given=b"...")`."""
+    """Run `memman` in this process: `command("stats", path, given=b"...")`."""
 
     def run(*args: object, given: bytes | str | None = None) -> Result:
         return CliRunner().invoke(memman, [str(arg) for arg in args], input=given)

@@ -1,4 +1,4 @@
-"""The command as a process: exit codes, missing packages, colours, plugins, pipes."""
+"""Tests of the command as a process: exit codes, missing packages, colours, plugins, pipes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LONG = pytest.mark.long
 
 
 def run(*args, given=None, path=(), **environ):
-    """`memman` as a process of its own; `path` goes before its import path."""
+    """Run `memman` as a process; `path` is put before its import path."""
     inherited = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "MEMMAN_PLUGINS")}
     places = [*map(str, path), str(ROOT), inherited.get("PYTHONPATH", "")]
     return subprocess.run(
@@ -249,7 +249,7 @@ def test_demo_runs_on_an_ascii_terminal(tmp_path):
 
 
 def on_a_terminal(*args, **environ):
-    """What `memman` writes to a terminal."""
+    """Return the output of `memman` on a terminal."""
     pty = pytest.importorskip("pty")
     ours, theirs = pty.openpty()
     inherited = {k: v for k, v in os.environ.items() if k != "NO_COLOR"}
@@ -266,7 +266,7 @@ def on_a_terminal(*args, **environ):
     while True:
         try:
             part = os.read(ours, 65_536)
-        except OSError:  # Linux says so when the other side has been closed
+        except OSError:  # Linux, when the other side has been closed
             break
         if not part:
             break
@@ -339,7 +339,7 @@ def test_pipe_gets_no_colours(demo_file):
 
 @pytest.fixture
 def installed(tmp_path):
-    """Installs plugins as a package manager would, into a folder for the import path."""
+    """Install plugins as a package manager would, into a folder for the import path."""
 
     def install(name, code):
         folder = tmp_path / "site"

@@ -1,4 +1,4 @@
-"""What cannot be read: one line that says where, what was expected and what to do; nothing is written."""
+"""Errors of bad logs: one line with the place, the fault and the way out; nothing is written."""
 
 from __future__ import annotations
 

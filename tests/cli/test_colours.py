@@ -1,4 +1,4 @@
-"""Colours are shown on a terminal, and on none that says it wants none."""
+"""Colours are shown on a terminal, unless NO_COLOR or `--no-color` is given."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from memman import MemoryManager
 from memman.cli.app import COMMANDS
 
 ESCAPE = "\x1b["
-# One process for all of them: each would take its time to start.
+# One process for all of them, because each start takes time.
 PROGRAM = """
 import sys
 from memman.cli import main
@@ -52,7 +52,7 @@ LINES = [
 
 
 def on_a_terminal(folder: Path, lines: list[str], **settings: str) -> str:
-    """What the commands print where stdout and stderr are a terminal."""
+    """Return the output of the commands on a terminal."""
     ours, theirs = pty.openpty()
     kept = {
         key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "FORCE_COLOR")
@@ -67,7 +67,7 @@ def on_a_terminal(folder: Path, lines: list[str], **settings: str) -> str:
         try:
             while some := os.read(ours, 65536):
                 shown += some
-        except OSError:  # how a terminal ends that nobody writes to any more
+        except OSError:  # the end of a terminal without writers
             pass
     os.close(ours)
     assert running.returncode == 0, shown.decode()

@@ -1,4 +1,4 @@
-"""`memman compress` makes a session smaller and says what it did."""
+"""Tests of `memman compress`."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ def test_missing_folder_is_a_usage_error(command, session, tmp_path):
     assert "cannot write" in result.stderr
 
 
-# ---------------------------------------------------------------- who writes the summaries
+# ---------------------------------------------------------------- summarizers
 
 FIRST_WORDS = "import sys; print('They said:', ' '.join(sys.stdin.read().split()[:30]))"
 COMMAND = f"cmd:{shlex.quote(sys.executable)} -c {shlex.quote(FIRST_WORDS)}"
@@ -293,7 +293,7 @@ def test_failed_strict_compression_changes_nothing(command, session, tmp_path):
 def test_strict_compression_accepts_configured_digests(
     command, session, tmp_path
 ):
-    """The session's own `on_failure` must not make a failure pass."""
+    """The session's own `on_failure` does not hide a failure."""
     memory = MemoryManager()
     session_id = memory.import_session(SessionState.from_json(session.read_bytes()))
     memory.update_config(session_id, on_failure="fallback")

@@ -1,4 +1,4 @@
-"""`memman count` says how many tokens, by whom, and how surely."""
+"""Tests of `memman count`: the tokens, the counter and its accuracy."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_counter_and_all_counters_contradict(command):
 
 
 class Unreadable:
-    """A counter whose vocabulary is gone."""
+    """A counter without its vocabulary."""
 
     fingerprint = "unreadable:1"
 

@@ -1,4 +1,4 @@
-"""`memman counters` and `memman models`: what counts, why, and what is known of limits."""
+"""Tests of `memman counters` and `memman models`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from memman.plugins import shared_plugins
 
 
 class Plugin:
-    """Two counters, one of which cannot work here and one of which is broken, and a model's limits."""
+    """A counter that cannot work here, a broken one, and a model's limits."""
 
     @hookimpl
     def memman_token_counters(self) -> list[CounterSpec]:
@@ -73,7 +73,7 @@ def test_counter_is_tried_on_its_own_service(command, monkeypatch: pytest.Monkey
         monkeypatch.delenv(name, raising=False)
     listed = json.loads(command("counters", "--json").stdout)["counters"]
     [openai] = [row for row in listed if row["name"] == "openai"]
-    assert "set OPENAI_API_KEY" in openai["missing"]  # and not what Azure wants
+    assert "set OPENAI_API_KEY" in openai["missing"]  # not Azure's key
 
 
 def test_strict_makes_a_broken_counter_a_finding(command, plugin):

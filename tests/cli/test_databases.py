@@ -1,4 +1,4 @@
-"""Databases of sessions: the commands read them, and write into them where that is asked for."""
+"""Databases of sessions: commands read them, and write to them only with `--in-place`."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def two(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def reachable() -> Iterator[Path]:
-    """A folder that every user can reach; pytest's own is private."""
+    """A folder that every user can open; pytest's own is private."""
     folder = Path(tempfile.mkdtemp())
     folder.chmod(0o755)
     yield folder
@@ -203,7 +203,7 @@ def test_unreadable_file_error_names_permission(
         assert (result.exit_code, result.stdout) == (3, "")
         assert result.stderr == f"memman: cannot read {path}: Permission denied\n"
 
-    command("formats")  # what is imported later may be closed to that user
+    command("formats")  # later imports may be unreadable for that user
     assert as_somebody_else(work)
 
 
@@ -211,7 +211,7 @@ def test_read_only_database_is_read(
     reachable: Path, command: Command
 ) -> None:
     filled(reachable / "chat.db", "trip")
-    (reachable / "chat.db").chmod(0o644)  # a new database is its owner's alone
+    (reachable / "chat.db").chmod(0o644)  # a new database is private
     arguments: list[list[str]] = [["sessions"], ["stats"], ["show"], ["follow", "--timeout", "0"]]
     told = [command(*words, reachable / "chat.db").stdout for words in arguments]
 

@@ -1,4 +1,4 @@
-"""A file's format is told by its first items: rightly for every format, and never by guessing."""
+"""A file's format is detected by its first items, for every format and without guesses."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FILES = sorted(SAMPLES.glob("*.json*"))
 
 
 def items_of(path: Path) -> list[Any]:
-    """The items of a sample, one by one."""
+    """Return the items of a sample."""
     if path.suffix == ".jsonl":
         return [json.loads(line) for line in path.read_text().splitlines()]
     document = json.loads(path.read_text())
@@ -43,7 +43,7 @@ MESSAGES = [path for path in FILES if path.stem not in ("claude-code", "chatgpt-
 
 @pytest.mark.parametrize("path", MESSAGES, ids=lambda path: path.name)
 def test_part_of_a_log_keeps_its_format(path: Path) -> None:
-    """At most, where nothing but roles and texts is left, for the first of those that read them alike."""
+    """Plain roles and texts are detected as the first of the formats that read them alike."""
     items = items_of(path)
     for start in range(len(items)):
         log = log_in(File("log", data=json.dumps(items[start:]).encode()))
@@ -86,7 +86,7 @@ def test_detection_reads_only_the_head() -> None:
     line = json.dumps({"role": "user", "content": "x" * 1_000}).encode() + b"\n"
     file = Watched("log", data=line * 20_000)
     assert log_in(file).format == "openai-chat"
-    assert file.taken < 2_500_000  # of 20 MB: a piece to see that it is text, and the first lines
+    assert file.taken < 2_500_000  # of 20 MB: a piece to check that it is text, and the first lines
 
 
 def test_line_numbers_include_blank_lines() -> None:

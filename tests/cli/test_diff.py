@@ -1,4 +1,4 @@
-"""`memman diff` lays originals beside what stands for them and says which exact values were lost."""
+"""Tests of `memman diff`: originals, replacements and lost values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.explain.conversation import ORDER, PATH, manager, orders, talk
 
 @pytest.fixture
 def saved(tmp_path):
-    """A session file whose summary kept one value of two, then an empty one and two compressions."""
+    """Save a session whose summary kept one of two values; `folds` adds compressions."""
 
     def save(*summaries, folds=0):
         memory = manager(*(summaries or (f"Order {ORDER} left.",)))

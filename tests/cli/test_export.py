@@ -1,4 +1,4 @@
-"""`memman export` writes what a provider takes, and says when it would not."""
+"""Tests of `memman export`: contexts in a provider's format, checked against its rules."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_stdin_is_read_from_a_pipe(command, session_file):
 
 
 def test_broken_rule_is_a_finding(command, session_file, monkeypatch):
-    # What memman builds breaks no rule, so the check is given a request that does.
+    # A context of memman breaks no rule, so the check is replaced by one that finds a fault.
     broken = [{"role": "assistant", "content": "hi"}, {"role": "user", "content": ""}]
     found = check(broken, "anthropic")
     monkeypatch.setattr("memman.cli.export.check", lambda *_, **__: found)

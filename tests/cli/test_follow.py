@@ -1,4 +1,4 @@
-"""`memman follow`: records as they come, from whatever process, until Ctrl-C."""
+"""Tests of `memman follow`: records of any process, until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def memory(path: Path) -> Iterator[MemoryManager]:
 
 
 def lived(memory: MemoryManager) -> None:
-    """A session in which everything happens that is recorded."""
+    """A session with every kind of record."""
     for number in range(8):
         memory.add_user_message("trip", f"message {number} " + "word " * 30)
     memory.compress("trip", target_tokens=100)
@@ -116,7 +116,7 @@ def test_records_of_another_process_are_shown_until_ctrl_c(
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        # What a shell starts in the background ignores Ctrl-C, and so does what that starts.
+        # A background process of a shell ignores Ctrl-C, and so do its children.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as follower:
         try:

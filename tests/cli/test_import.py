@@ -1,4 +1,4 @@
-"""`memman import` makes a session of a log."""
+"""Tests of `memman import`."""
 
 from __future__ import annotations
 

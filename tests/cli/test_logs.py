@@ -1,4 +1,4 @@
-"""A log is recognised by its content, and what cannot be read is named with its place."""
+"""A log is recognised by its content; an error names the place of the fault."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A log of any length goes into a database or an archive, and is the same session as a short one's."""
+"""A log of any length can be imported into a database or an archive."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ ITEMS = [
 
 
 def said(state: SessionState) -> list[object]:
-    """What a session is, without the ids and times of its making."""
+    """Return the content of a session without ids and times."""
     order = {entry.id: place for place, entry in enumerate(state.entries)}
     messages = {
         name: n for n, name in enumerate(dict.fromkeys(e.message_id for e in state.entries))
@@ -104,7 +104,7 @@ def test_pieces_begin_with_an_assistant_message() -> None:
     assert may_cut(result, call, 1_000)
     assert not any(may_cut(*pair, 1_000) for pair in ((speech, user), (call, result), (call, call)))
     assert not may_cut(user, speech, 10)
-    assert may_cut(call, result, 10_000)  # at last memory is what counts
+    assert may_cut(call, result, 10_000)  # the limit of memory
 
 
 def test_uncertain_lines_get_the_first_certain_format(command, tmp_path):

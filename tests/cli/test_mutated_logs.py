@@ -1,4 +1,4 @@
-"""Logs that something has gone wrong with: imported or refused in a line, and never half of both."""
+"""Damaged logs are imported completely, or refused with one line."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ IMPORTED, FINDING, UNREADABLE = 0, 1, 3
 
 
 def logged(path: Path, random: Random, changes: int) -> bytes:
-    """The log with so many places changed, and now and then cut off or with a byte too many."""
+    """Return the log with so many changes, sometimes cut off or with an extra byte."""
     text = path.read_text(encoding="utf-8")
     in_lines = path.suffix == ".jsonl"
     log: list[Any] = (

@@ -1,4 +1,4 @@
-"""A pipe in the place of a file, as a shell's `<(...)` makes it: read once, and waited for only then."""
+"""Pipes in place of files, as a shell's `<(...)` makes them, are read once."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import pytest
 
 @pytest.fixture
 def pipe(tmp_path: Path) -> Path:
-    """A pipe that nobody writes to or reads from."""
+    """A pipe without a writer or a reader."""
     path = tmp_path / "pipe"
     os.mkfifo(path)
     return path
 
 
 def filled(pipe: Path, source: Path) -> Path:
-    """The pipe, with a writer that waits for whoever reads it."""
+    """The pipe, with a writer that waits for a reader."""
     threading.Thread(target=pipe.write_bytes, args=(source.read_bytes(),), daemon=True).start()
     return pipe
 

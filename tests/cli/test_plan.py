@@ -1,4 +1,4 @@
-"""`memman plan` says what a compression would do, and changes nothing."""
+"""Tests of `memman plan`, which changes nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`memman plugins --check` finds what a counter does wrong; `--scaffold` writes one that is right."""
+"""Tests of `memman plugins`: the laws that `--check` runs, and the plugin that `--scaffold` writes."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ Install = Callable[..., None]
 
 @pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
-    """Installs the module of a plugin called acme, in this process and those it starts."""
+    """Install the module of a plugin called acme, for this process and its children."""
     folder = tmp_path / "site"
     info = folder / "memman_test_acme-1.2.dist-info"
     info.mkdir(parents=True)
@@ -110,7 +110,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
 
 
 def checked(command, *args: str) -> SimpleNamespace:
-    """The exit code, the outcomes by law, the reasons by law, and what stderr says."""
+    """Return the exit code, the outcomes and reasons by law, and stderr."""
     result = command("plugins", "--check", "acme", "--json", *args)
     [counter] = json.loads(result.stdout)["counters"]
     laws = {law["law"]: law["outcome"] for law in counter["laws"]}
@@ -278,7 +278,7 @@ def test_incompatible_options_are_refused(command, args):
 
 
 def checked_summarizer(command, name: str = "acme:small") -> SimpleNamespace:
-    """The exit code, the outcomes by law, the reasons by law, and what stderr says."""
+    """Return the exit code, the outcomes and reasons by law, and stderr."""
     result = command("plugins", "--check", "acme", "--summarizer", name, "--json")
     document = json.loads(result.stdout)
     [one] = document["summarizers"]
@@ -375,7 +375,7 @@ def kind(request) -> str:
 
 @pytest.fixture
 def scaffolded(command, tmp_path, kind) -> Path:
-    """A new plugin, with the metadata that an installer would write for it."""
+    """A new plugin with an installer's metadata."""
     made = command("plugins", "--scaffold", "my-own", "--kind", kind, "--into", tmp_path)
     assert made.exit_code == 0, made.output
     assert (tmp_path / "memman-my-own" / "memman_my_own" / f"{kind}.py").is_file()

@@ -1,4 +1,4 @@
-"""`memman report` writes a page, and over nothing that is none."""
+"""Tests of `memman report`, which overwrites only reports."""
 
 from __future__ import annotations
 

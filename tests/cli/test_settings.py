@@ -1,4 +1,4 @@
-"""Commands show the settings that a program ran with, read logs directly, and invent no limit."""
+"""Commands show the settings that a program ran with, and read logs directly."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def fill(memory, turns):
 
 @pytest.fixture
 def database(tmp_path):
-    """A database as a program with limits of its own has left it."""
+    """A database that a program with its own limits has written."""
     path = tmp_path / "chat.db"
     config = MemoryConfig(max_tokens=BUDGET)
     with MemoryManager(path, model="gpt-4o", config=config) as memory:
@@ -92,7 +92,7 @@ def test_report_shows_the_settings_of_the_program(command, database, tmp_path):
     text = page.read_text(encoding="utf-8")
     assert f'"trigger":{BUDGET}' in text
     assert '"model":"gpt-4o"' in text
-    assert '"kind":"configured"' not in text  # showing it changes no record
+    assert '"kind":"configured"' not in text  # `stats` changes no record
     command("report", path, "-o", page, "--force", "--budget", "9k", "--model", "gpt-4.1")
     text = page.read_text(encoding="utf-8")
     assert '"trigger":9000' in text

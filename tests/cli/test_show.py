@@ -1,4 +1,4 @@
-"""`memman show` lists entries and shows one in full."""
+"""Tests of `memman show`."""
 
 from __future__ import annotations
 

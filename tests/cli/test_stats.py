@@ -1,4 +1,4 @@
-"""`memman stats` shows how a window is filled."""
+"""Tests of `memman stats`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`memman undo` takes compressions back."""
+"""Tests of `memman undo`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.explain.conversation import manager, orders, talk
 
 @pytest.fixture
 def saved(tmp_path):
-    """A session file that was compressed twice, at #27 and #48, the second folding the first."""
+    """A session file with compressions at #27 and #48; the second folds the first."""
     memory = manager("one", "two")
     orders(memory)
     for number in range(2):

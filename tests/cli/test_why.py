@@ -1,4 +1,4 @@
-"""`memman why` says what became of a text, and which command brings it back."""
+"""Tests of `memman why`: the state of a text, and the command that restores it."""
 
 from __future__ import annotations
 

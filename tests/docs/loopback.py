@@ -1,9 +1,9 @@
 """A provider on the loopback interface, for the loops in `docs/how-to`.
 
-It speaks OpenAI's `chat.completions` and `responses`, Anthropic's `messages`, Gemini's `generateContent`
+It supports OpenAI's `chat.completions` and `responses`, Anthropic's `messages`, Gemini's `generateContent`
 and Bedrock's `converse`, all but the second as a stream too, so that the real SDKs run against it.
-It refuses what the providers refuse: a request that breaks their rules (`memman.formats.rules`), and one
-that is larger than its context window. Its model asks for a tool first, where there are any, and answers
+It refuses a request that breaks the providers' rules (`memman.formats.rules`), and one
+that is larger than its context window. Its model calls a tool first, if there are any, and answers
 from the result.
 """
 
@@ -29,7 +29,7 @@ WINDOW = 3_000  # tokens of the context window, as this server counts
 
 
 class Loopback(ThreadingHTTPServer):
-    """The server; `requests` are the bodies it accepted, in order, `refused` the reasons it gave."""
+    """The server; `requests` are the accepted bodies in order, `refused` the reasons of refusals."""
 
     daemon_threads = True
 
@@ -44,7 +44,7 @@ class Loopback(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_port}"
 
     def answered(self, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
-        """The status and the body of the response to a request."""
+        """Return the status and the body of the response to a request."""
         path = path.partition("?")[0]
         target = next((found for end, found in _SERVED.items() if path.endswith(end)), None)
         if target is None:
@@ -69,7 +69,7 @@ class Loopback(ThreadingHTTPServer):
         return f"unknown keys in a message: {sorted(extra)}" if extra else ""
 
 
-# What the providers take in a message; Anthropic refuses every other key.
+# The keys of a message; Anthropic refuses all others.
 _KNOWN_KEYS = {
     "openai-chat": {
         "role", "content", "name", "tool_calls", "tool_call_id", "refusal", "audio", "annotations",
@@ -79,7 +79,7 @@ _KNOWN_KEYS = {
     "gemini": {"role", "parts"},
     "bedrock": {"role", "content"},
 }  # fmt: skip
-_SERVED = {  # how a path ends, and whose messages come there
+_SERVED = {  # the end of a path, and the format of its messages
     "/chat/completions": "openai-chat",
     "/responses": "openai-responses",
     "/messages": "anthropic",
@@ -109,12 +109,12 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(payload)
 
     def log_message(self, *_: Any) -> None:
-        """Says nothing: the test that fails shows the requests."""
+        """Log nothing: a failing test shows the requests."""
 
 
 @contextmanager
 def running(window: int = WINDOW) -> Iterator[Loopback]:
-    """A server that runs as long as the block does."""
+    """Run a server during the block."""
     with Loopback(window) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
         thread.start()
@@ -125,13 +125,13 @@ def running(window: int = WINDOW) -> Iterator[Loopback]:
             thread.join()
 
 
-# ---------------------------------------------------------------- what it answers
+# ---------------------------------------------------------------- answers
 
 
 def _tokens(body: dict[str, Any]) -> int:
-    """A count of its own: the bytes of everything that is read, four to a token.
+    """Count the tokens of a request: its bytes, four to a token.
 
-    Where tools are given in Anthropic's shape, the prompt that Anthropic puts before them is added.
+    Tools in Anthropic's shape add the prompt that Anthropic puts before them.
     """
     read = {key: body[key] for key in _READ if key in body}
     hidden = _TOOL_PROMPT if any("input_schema" in tool for tool in body.get("tools", ())) else 0
@@ -139,12 +139,12 @@ def _tokens(body: dict[str, Any]) -> int:
 
 
 def _messages(body: dict[str, Any]) -> list[Any]:
-    """The messages of a request, whatever their provider calls them."""
+    """Return the messages of a request of any provider."""
     return body.get("messages") or body.get("contents") or body.get("input") or []
 
 
 def _system(body: dict[str, Any]) -> str | None:
-    """The system prompt of a request where it stands apart."""
+    """Return the system prompt of a request if it is not a message."""
     apart = body.get("systemInstruction")
     if apart is not None:
         return apart["parts"][0]["text"]
@@ -157,7 +157,7 @@ def _error(kind: str, message: str) -> dict[str, Any]:
 
 
 def _question(message: dict[str, Any]) -> str | None:
-    """The user's own words where the message has them, None after a tool result."""
+    """Return the user's text, None after a tool result."""
     content = message.get("content") or message.get("parts")
     if message.get("role") != "user":
         return None
@@ -167,7 +167,7 @@ def _question(message: dict[str, Any]) -> str | None:
 
 
 def _wanted(body: dict[str, Any]) -> dict[str, Any] | None:
-    """The arguments of the tool call that the model makes now, None when it answers."""
+    """Return the arguments of the model's tool call, None if it answers."""
     question = _question(_messages(body)[-1])
     tools = body.get("tools") or body.get("toolConfig")
     return None if question is None or not tools else {"path": question.split()[-1].rstrip("?")}
@@ -286,11 +286,11 @@ _REPLIES = {
 }
 
 
-# ---------------------------------------------------------------- what it streams
+# ---------------------------------------------------------------- streams
 
 
 def _streamed(body: dict[str, Any]) -> tuple[bytes, str]:
-    """A response as the events of a stream, a word of its text at a time, and their content type."""
+    """Return a response as the events of a stream, word by word, and their content type."""
     if "output" in body:
         return event_stream(_converse_events(body)), "application/vnd.amazon.eventstream"
     pieces = next(made(body) for key, made in _PIECES.items() if key in body)
@@ -299,7 +299,7 @@ def _streamed(body: dict[str, Any]) -> tuple[bytes, str]:
 
 
 def server_sent(pieces: Iterable[dict[str, Any]]) -> str:
-    """Server-sent events, each with its type where it has one."""
+    """Return server-sent events, with their types if they have any."""
     named = [
         (f"event: {one['type']}\n" if "type" in one else "", json.dumps(one)) for one in pieces
     ]
@@ -307,7 +307,7 @@ def server_sent(pieces: Iterable[dict[str, Any]]) -> str:
 
 
 def event_stream(pieces: Iterable[dict[str, Any]]) -> bytes:
-    """Amazon's event stream: lengths, checksums, headers and a JSON payload for each event."""
+    """Return Amazon's event stream: lengths, checksums, headers and a JSON payload for each event."""
     body = b""
     for piece in pieces:
         [(kind, event)] = piece.items()

@@ -1,4 +1,4 @@
-"""Reading the documentation's pages: their tables and links."""
+"""Functions that read the documentation's pages: their tables and links."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LINK = re.compile(r"\]\(([^)#]+)(?:#[^)]*)?\)")
 
 
 def table(page: str, first_column: str) -> list[dict[str, str]]:
-    """The rows of the page's table whose first column has this title, by column title."""
+    """Return the rows of the page's table whose first column has this title, by column title."""
     lines = (DOCS / page).read_text(encoding="utf-8").splitlines()
     start = next(n for n, line in enumerate(lines) if line.startswith(f"| {first_column} |"))
     titles = _cells(lines[start])
@@ -27,19 +27,19 @@ def table(page: str, first_column: str) -> list[dict[str, str]]:
 
 
 def code(cell: str) -> list[str]:
-    """What stands between backticks in a cell."""
+    """Return the texts between backticks in a cell."""
     return re.findall(r"`([^`]+)`", cell)
 
 
 def links(page: Path) -> list[str]:
-    """The targets of a page's links to other files of the repository."""
+    """Return the targets of a page's links to other files of the repository."""
     prose = _BLOCK.sub("", page.read_text(encoding="utf-8"))
     found = _LINK.findall(prose)
     return [target for target in found if not target.startswith("http")]
 
 
 def told(page: Path) -> Path | None:
-    """The page elsewhere that a page of the site only points to, None for a page of its own."""
+    """Return the page that a page of the site includes, None for a page of its own."""
     found = re.fullmatch(
         r"# .+\n\nThis page is \[.+\]\((.+)\)\.\n", page.read_text(encoding="utf-8")
     )

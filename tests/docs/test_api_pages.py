@@ -1,4 +1,4 @@
-"""The pages of the API have every public name, and every public name says what it promises."""
+"""The API pages have every public name, and every public name is documented."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.docs.pages import DOCS
 
 PAGES = sorted((DOCS / "reference").glob("**/*.md"))
 _DIRECTIVE = re.compile(r"^\.\. auto(class|function|data|module):: (\S+)$", re.MULTILINE)
-# What the manager makes of a summarizer that it was given; nobody else needs it.
+# The manager's wrapper of a summarizer, which callers do not need.
 _INNER = {"Asker", "Summarizers", "DIGEST"}
 
 
@@ -30,7 +30,7 @@ def _directives(page: Path) -> list[tuple[str, str]]:
 
 
 def _found(name: str) -> Any:
-    """The object of a dotted name."""
+    """Return the object of a dotted name."""
     package, _, last = name.rpartition(".")
     module = importlib.import_module(package)
     return getattr(module, last) if hasattr(module, last) else importlib.import_module(name)
@@ -96,7 +96,7 @@ def test_public_name_is_documented(name: str) -> None:
     shown = _found(name)
     said = inspect.getdoc(shown) if isinstance(shown, type) else shown.__doc__
     assert said
-    assert not said.startswith(f"{shown.__name__}(")  # made by a class that has none of its own
+    assert not said.startswith(f"{shown.__name__}(")  # of a class without its own
 
 
 AS_STORE = "memman.protocols.AsyncStore"  # its methods are those of `Store`
@@ -109,7 +109,7 @@ def test_public_members_are_documented(name: str) -> None:
     members = {
         member: value
         for member, value in vars(_found(name)).items()
-        if not member.startswith(("_", "test_"))  # a law's name says it
+        if not member.startswith(("_", "test_"))  # the name of a law documents it
         and isinstance(value, FunctionType | property | classmethod | staticmethod)
     }
     assert [member for member, value in members.items() if not value.__doc__] == []
@@ -123,7 +123,7 @@ def test_public_value_is_documented(name: str) -> None:
 
 
 def _below(name: str) -> str:
-    """The docstring below the assignment of a value, in the module that makes it."""
+    """Return the docstring below the assignment of a value."""
     module, _, last = name.rpartition(".")
     lines = inspect.getsource(importlib.import_module(module)).splitlines()
     body = ast.parse("\n".join(lines)).body
@@ -154,10 +154,10 @@ def test_types_in_public_signatures_are_public(name: str) -> None:
 
 
 def _types(shown: Any) -> Iterator[Any]:
-    """The classes that the annotations of a class or a function name, at any depth."""
+    """Return the classes in the annotations of a class or a function, at any depth."""
     try:
         hints = typing.get_type_hints(shown)
-    except NameError:  # of a name that only a type checker imports
+    except NameError:  # a name that only a type checker imports
         hints = {}
     for name, hint in hints.items():
         if not name.startswith("_"):

@@ -1,4 +1,4 @@
-"""`docs/reference/command.md` and the command are one: its commands, options and JSON documents."""
+"""`docs/reference/command.md` matches the command: its commands, options and JSON documents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`docs/tutorial/your-counter-in-ten-minutes.md` is followed to the letter, in a fresh environment."""
+"""`docs/tutorial/your-counter-in-ten-minutes.md` runs in a fresh environment."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _MARK = "-- and so much of the page is done --"
 
 
 def blocks() -> list[tuple[str, str]]:
-    """The console blocks of the page and the files that it shows, in order."""
+    """Return the page's console blocks and files, in order."""
     return _BLOCK.findall(PAGE.read_text(encoding="utf-8"))
 
 
 def script() -> tuple[str, list[str]]:
-    """The page as one program of a shell, and what each of its commands is said to print."""
+    """Return the page as one shell program, and the documented output of each command."""
     lines, expected = ["set -u", "exec 2>&1"], []
     for kind, text in blocks():
         if kind == "python":
@@ -40,14 +40,14 @@ def script() -> tuple[str, list[str]]:
 
 
 def pattern(printed: str) -> re.Pattern[str]:
-    """What a command prints, as the page shows it: `...` stands for anything."""
+    """Return the pattern of a documented output, in which `...` matches anything."""
     parts = (re.escape(part) for part in printed.strip().split("..."))
     return re.compile(".*".join(parts), re.DOTALL)
 
 
 @pytest.fixture
 def beside(tmp_path: Path) -> Path:
-    """A folder beside the clone, where what the page installs can be had without a network."""
+    """A folder next to a clone, with the packages that the page installs."""
     uv = shutil.which("uv")
     if uv is None or BASH is None:
         pytest.skip("the page uses uv and a shell, and one of them is not here")

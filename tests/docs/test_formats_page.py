@@ -1,4 +1,4 @@
-"""`docs/reference/formats.md` has the formats of the code, and what it says of them holds."""
+"""`docs/reference/formats.md` matches the formats of the code."""
 
 from __future__ import annotations
 

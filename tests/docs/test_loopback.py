@@ -1,4 +1,4 @@
-"""The provider that the how-to pages run against refuses what a provider would refuse."""
+"""The server of the how-to pages refuses the requests that a provider would refuse."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The reference pages name what the code has, no more and no less."""
+"""The reference pages match the code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The published JSON Schemas are those of the code, and what memman writes is what they say."""
+"""The published JSON Schemas match the code and the documents that memman writes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LOG = [
 ]
 BROKEN = [{"role": "tool", "tool_call_id": "c9", "content": "nobody asked"}]
 
-# Each way in which a command answers: the type of the answer, and the command line.
+# Each JSON document of a command: its type, and the command line.
 LINES = [
     (answers.DemoAnswer, "demo --file log.json --budget 2k -o played.json"),
     (answers.ImportFileAnswer, "import log.json -o other.json"),
@@ -85,7 +85,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def folder(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of it to work in."""
+    """A copy of it as the working folder."""
     monkeypatch.delenv("MEMMAN_MODEL", raising=False)
     shutil.copytree(made, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
@@ -136,7 +136,7 @@ def test_answer_is_valid_against_its_schema(
     assert done.exit_code in (0, 1, 3), done.stderr
     document = json.loads(done.stdout)
     assert faults(f"{line.split()[0]}-answer", document) == []
-    # Nothing stands in the document that its type, and so the schema, does not have.
+    # The document has no key that its type, and so the schema, does not have.
     whole = msgspec.json.decode(done.stdout, type=kind)
     assert json.loads(msgspec.json.encode(whole)) == document
 

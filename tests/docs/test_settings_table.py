@@ -1,4 +1,4 @@
-"""`docs/reference/settings.md` and `MemoryConfig` are one table."""
+"""`docs/reference/settings.md` matches `MemoryConfig`."""
 
 from __future__ import annotations
 

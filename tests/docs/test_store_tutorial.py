@@ -1,4 +1,4 @@
-"""The files of `docs/tutorial/your-store-in-an-hour.md` keep every law of a store."""
+"""The store of `docs/tutorial/your-store-in-an-hour.md` keeps every law."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ import pytest
 from memman import ArchiveLimits, MemoryManager, SessionState, StateError
 from memman.archive import verify
 
-_LONGEST = 3.0  # seconds of this thread; the faults that are tested here took a minute
+_LONGEST = 3.0  # seconds of this thread; the tested inputs once took a minute
 
 
 @contextmanager

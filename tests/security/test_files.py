@@ -1,4 +1,4 @@
-"""Every file that memman writes is its owner's alone, and no planted link is followed."""
+"""Every file that memman writes is private, and no planted link is followed."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def run(*args: str) -> None:
-    """A command that must end well."""
+    """Run a command that must succeed."""
     done = CliRunner().invoke(command, list(args))
     assert done.exit_code == 0, done.output
 
 
 def readable_by_others(folder: Path) -> list[str]:
-    """The files that others than their owner may open."""
+    """Return the files that other users may open."""
     return [path.name for path in folder.iterdir() if stat.S_IMODE(path.stat().st_mode) & 0o077]
 
 
@@ -56,7 +56,7 @@ def test_files_of_the_library_are_private(folder: Path) -> None:
 
 @pytest.mark.parametrize("driver", ["sqlite3", "apsw"])
 def test_database_behind_a_dangling_link_is_private(folder: Path, driver: str) -> None:
-    """A database that is made through a link to nothing has mode 0600 too"""
+    """A database created through a dangling link has mode 0600"""
     (folder / "link.db").symlink_to(folder / "real.db")
     store = SQLiteStore("link.db", driver=driver)  # type: ignore[arg-type]
     store.close()
@@ -72,7 +72,7 @@ def test_permissions_of_an_existing_database_stay(folder: Path) -> None:
 
 
 def test_files_of_the_commands_are_private(folder: Path) -> None:
-    """What the commands write has mode 0600"""
+    """Files of the commands have mode 0600"""
     run("demo", "-o", "demo.json")
     run("report", "demo.json", "-o", "r.html")
     run("compress", "demo.json", "-o", "c.json")
@@ -96,7 +96,7 @@ def test_report_replaces_a_link_instead_of_its_target(folder: Path) -> None:
 
 @pytest.mark.parametrize("args", [("report", "-o", "z.html"), ("compress", "-o", "z.json")])
 def test_planted_temporary_name_is_not_written_to(folder: Path, args: tuple[str, ...]) -> None:
-    """A link under a name that could be guessed is not written through"""
+    """A link under a guessable name is not followed"""
     run("demo", "-o", "demo.json")
     (folder / "victim").write_text("precious")
     (folder / f".{args[-1]}.part").symlink_to("victim")
@@ -106,7 +106,7 @@ def test_planted_temporary_name_is_not_written_to(folder: Path, args: tuple[str,
 
 
 def test_dangling_link_is_replaced_by_a_document(folder: Path) -> None:
-    """A link to a missing file does not choose where a document goes"""
+    """A link to a missing file is replaced, not followed"""
     (folder / "o.json").symlink_to(folder / "elsewhere.json")
     run("demo", "-o", "o.json")
     assert not (folder / "elsewhere.json").exists()
@@ -121,13 +121,13 @@ def test_failed_write_leaves_the_old_file_alone(folder: Path) -> None:
 
 
 def test_pipe_is_not_replaced_by_a_file(folder: Path) -> None:
-    """A place that is no regular file is refused"""
+    """A target that is not a regular file is refused"""
     os.mkfifo(folder / "pipe")
     with pytest.raises(OSError, match="not a regular file"):
         NewFile(folder / "pipe").open()
 
 
-# Files that hold no conversation, or are in a folder of their own that nobody else may enter.
+# Modules whose files hold no conversation, or are in a private folder.
 _OTHERS = {"files.py", "plugins.py"}
 _MODES = {"w", "wb", "xb", "x", "a", "ab", "r+b", "w+b"}
 _WRITING = {"write_text", "write_bytes", "touch"}
@@ -145,7 +145,7 @@ def test_files_are_written_by_one_module() -> None:
 
 
 def _writes(call: ast.Call) -> bool:
-    """Whether it opens a file for writing."""
+    """Return whether a call opens a file for writing."""
     name = ast.unparse(call.func).rpartition(".")[2]
     modes = {ast.unparse(value).strip("'") for value in call.args}
     return name in _WRITING or (name == "open" and bool(modes & _MODES))

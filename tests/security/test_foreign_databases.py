@@ -1,4 +1,4 @@
-"""A SQLite file from elsewhere runs nothing of its own."""
+"""A foreign SQLite file cannot run code."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SELECT real.* FROM real, c WHERE c.x < 0
 
 
 def _made(folder: Path, *statements: str) -> Path:
-    """A memman file that was altered by others."""
+    """A memman file with foreign alterations."""
     path = folder / "chat.db"
     with MemoryManager(path) as memory:
         memory.add_user_message("s", "hello")

@@ -1,4 +1,4 @@
-"""A plugin answers for its own name only, and a program chooses whose plugins are loaded."""
+"""A plugin answers for its own name only, and a program chooses the plugins that are loaded."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ Install = Callable[..., str]
 
 @pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
-    """Installs a distribution with one entry point; returns its module's name."""
+    """Install a distribution with one entry point; return its module's name."""
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(plugins, "_shared", None)
     modules: list[str] = []
@@ -88,7 +88,7 @@ def test_name_is_answered_by_the_plugin_of_its_prefix(install: Install) -> None:
 
 
 def test_url_is_seen_by_the_plugin_of_its_scheme_only(install: Install) -> None:
-    """A foreign plugin sees no URL of another scheme, and so no password"""
+    """A foreign plugin gets no URL of another scheme, and so no password"""
     module = install("evil", "zzz")
     install("good", "acme")
     MemoryManager("acme://user:hunter2@host/db")
@@ -155,7 +155,7 @@ def test_environment_restricts_what_a_manager_may_name(
 def test_name_of_an_entry_point_is_corrected(
     install: Install, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """An entry point in the place of a distribution loads nothing, and the log says what to write"""
+    """An entry point in place of a distribution loads nothing, and the log has the correct name"""
     install("memman-acme", "acme")
     assert load_plugins({"MEMMAN_PLUGINS": "acme"}).found == ()
     assert "write the distribution's name, memman-acme" in caplog.text

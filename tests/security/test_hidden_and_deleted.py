@@ -1,4 +1,4 @@
-"""What `redact` hides and what a deletion removes is nowhere afterwards."""
+"""Texts that `redact` hides or a deletion removes are nowhere afterwards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nobody is told to install a distribution of memman from a package index, where it is not."""
+"""No message recommends installing memman from a package index, which does not have it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _FROM_AN_INDEX = re.compile(r"(?:pip install|uv add|uv pip install)[^\n]*[\s\"']
 
 
 def test_no_text_installs_memman_from_an_index() -> None:
-    """No message and no page names a distribution of memman as if it were on an index"""
+    """No message or page names a distribution of memman as if it were on an index"""
     folders = (_ROOT / "memman", _ROOT / "docs", *(_ROOT / "plugins").glob("*/memman_*"))
     pages = [*_ROOT.glob("*.md"), *(_ROOT / "plugins").glob("*/README.md")]
     pages += [
@@ -39,7 +39,7 @@ def test_no_text_installs_memman_from_an_index() -> None:
     ],
 )
 def test_parts_of_memman_come_from_a_clone(requirement: str, told: str) -> None:
-    """memman's own parts come from a clone, others from where they are"""
+    """memman's own distributions come from a clone, others from an index"""
     assert how_to_install(requirement).endswith(told)
 
 

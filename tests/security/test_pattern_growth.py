@@ -36,7 +36,7 @@ _REQUEST = SummaryRequest(prompt="p", entries=(), previous_summary=None, target_
 _ROOT = Path(__file__).parents[2]
 _METHODS = ("match", "fullmatch", "search", "sub", "subn", "split", "findall", "finditer")
 _SHORT, _LONG = 2_000, 8_000  # characters
-_MOST_GROWTH = 9.0  # 4 is linear, 16 quadratic
+_MOST_GROWTH = 9.0  # linear is 4, quadratic 16
 _TOO_QUICK = 0.004  # seconds for the short input: below it growth cannot be a problem
 _GENERAL = (
     " ",
@@ -58,7 +58,7 @@ _GENERAL = (
     '"',
 )
 
-# Patterns that are compiled from a function's arguments. Their functions are driven instead, or the
+# Patterns compiled from a function's arguments: their functions are tested instead, or the
 # pattern is the user's own.
 _DRIVEN = {
     "memman.explain.trace": "words of the user's own, each escaped",
@@ -77,7 +77,7 @@ _DRIVEN = {
 
 
 class Found(msgspec.Struct, frozen=True):
-    """A pattern, where it is, and how it is used."""
+    """A pattern, its place and its use."""
 
     where: str
     pattern: re.Pattern[str]
@@ -94,7 +94,7 @@ def _modules() -> Iterator[tuple[str, Path]]:
 
 @cache
 def _everything() -> tuple[tuple[Found, ...], frozenset[str]]:
-    """All patterns, and the modules with some that exist only while a function runs."""
+    """Return all patterns, and the modules whose functions compile others."""
     found: list[Found] = []
     unknown: set[str] = set()
     for name, path in _modules():
@@ -129,7 +129,7 @@ def _is_re_call(node: ast.AST) -> bool:
 
 
 def _inline(module: ModuleType, call: Any) -> Found:
-    """The pattern of `re.match(PATTERN, ...)`; one of `re.compile` is also known by its uses."""
+    """Return the pattern of `re.match(PATTERN, ...)`."""
     given = eval(compile(ast.Expression(call.args[0]), "", "eval"), vars(module))  # noqa: S307 - our own
     flags = [word.value for word in call.keywords if word.arg == "flags"]
     flags += call.args[1:2] if call.func.attr == "compile" else []
@@ -140,7 +140,7 @@ def _inline(module: ModuleType, call: Any) -> Found:
 
 
 def _kept(module: ModuleType, tree: ast.Module) -> Iterator[Found]:
-    """The patterns in a module's names, with the methods that are called on them."""
+    """Return the patterns in a module's names, with the methods that are called on them."""
     called: dict[str, set[str]] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and node.attr in _METHODS:
@@ -172,14 +172,14 @@ def _patterns_in(value: Any) -> Iterator[re.Pattern[str]]:
 
 
 def _pieces(pattern: str) -> tuple[str, ...]:
-    """Literal stretches of a pattern, which lead a matcher into its inner parts."""
+    """Return the literal parts of a pattern, which lead a matcher into its inner parts."""
     plain = re.sub(r"\\[sSwWdDbBAZ]|\[[^\]]*\]|\(\?[:=!<]*", "\0", pattern)
     literal = [piece.replace("\\", "") for piece in re.split(r"[\0()|*+?{}^$]+", plain)]
     return tuple(dict.fromkeys(piece for piece in literal if piece))[:12]
 
 
 def _inputs(pieces: tuple[str, ...]) -> Iterator[Callable[[int], str]]:
-    """Makers of an input of a given length: a beginning, one repeated piece, and an end."""
+    """Return makers of inputs of a given length: a beginning, one repeated piece, and an end."""
     starts = ("", "a", *pieces[:4], "".join(pieces[:2]))
     for repeated in (*_GENERAL, *pieces, *(f"{piece} " for piece in pieces[:4])):
         for start in dict.fromkeys(starts):
@@ -201,7 +201,7 @@ def _seconds(run: Callable[[str], object], text: str, times: int = 1) -> float:
 
 
 def _growth(run: Callable[[str], object], make: Callable[[int], str]) -> float:
-    """How much longer the long input takes; 0 if even that is too quick to matter."""
+    """Return the growth of the time with the input; 0 if the long input is quick."""
     if _seconds(run, make(_SHORT)) < _TOO_QUICK:
         return 0.0
     short = _seconds(run, make(_SHORT), times=3)
@@ -239,13 +239,13 @@ def test_every_pattern_takes_linear_time() -> None:
 
 
 def test_patterns_made_in_functions_are_listed() -> None:
-    """A pattern that only a function makes is driven through that function"""
+    """A pattern that a function compiles is tested through that function"""
     _, unknown = _everything()
     assert unknown <= _DRIVEN.keys(), "drive the function below, and list its module"
 
 
 def test_growth_test_finds_a_quadratic_pattern() -> None:
-    """The test can fail: it finds a quadratic pattern"""
+    """The test detects a quadratic pattern"""
     slow = Found("here", re.compile(r"\s*(\w+)\s*(?:\((.*)\))?\s*"), ("fullmatch",))
     assert list(_slow(slow))
 

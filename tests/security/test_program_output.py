@@ -1,4 +1,4 @@
-"""What a summarizer's program or provider says in a failure is in no record."""
+"""The output of a failed summarizer is in no record."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_words_of_a_failed_summarizer_are_not_stored(
 
 
 def test_program_gets_only_the_variables_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`env=` names the variables that a program gets"""
+    """A program gets only the variables of `env=`"""
     monkeypatch.setenv("MINE", "mine")
     monkeypatch.setenv("OTHERS", "others")
     code = (
@@ -76,6 +76,6 @@ def test_exit_status_is_in_the_error() -> None:
 
 
 def test_env_must_be_names() -> None:
-    """A string in the place of a list of names is refused"""
+    """A string in place of a list of names is refused"""
     with pytest.raises(InvalidInput, match="list of names"):
         _program("", env="PATH")

@@ -1,4 +1,4 @@
-"""Nothing that a command prints on a terminal can steer it, whoever wrote the text."""
+"""No output of a command can steer a terminal."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ _COMMANDS = [
 
 
 def _on_a_terminal(folder: Path) -> str:
-    """What the commands print, each behind a mark."""
+    """Return the output of the commands, with a mark before each."""
     leader, follower = pty.openpty()
     environ = {
         **os.environ,
@@ -165,7 +165,7 @@ def _on_a_terminal(folder: Path) -> str:
     try:
         while some := os.read(leader, 65_536):
             printed += some
-    except OSError:  # as Linux says that the other side is closed
+    except OSError:  # Linux, when the other side is closed
         pass
     finally:
         os.close(leader)
@@ -196,12 +196,12 @@ def test_no_command_prints_control_characters(
 
 
 def test_every_command_is_run_on_a_terminal() -> None:
-    """The test above leaves no command of memman's own out"""
+    """The list of tested commands is complete"""
     assert {args[0] for args in _COMMANDS} >= {command.name for command in app.COMMANDS}
 
 
 def test_printing_goes_through_one_module() -> None:
-    """Only `memman.cli.output` prints text of its own accord"""
+    """Only `memman.cli.output` prints text directly"""
     folder = Path(app.__file__).parent
     call = re.compile(r"click\.s?echo\(|(?<![.\w])print\(")
     printing = {path.name for path in folder.glob("*.py") if call.search(path.read_text())}
