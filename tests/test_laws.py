@@ -19,9 +19,9 @@ hold, by name of the rule or invariant:
     a compression makes no window larger                 compress
     each record is emitted once, and nothing else is        every_record_was_told_once_in_log_order
 
-They hold on every kind of store. On persistent ones the two managers have a store each, and
-a manager may die at a write, before it reached the store or before the store returned: the operation it was about
-to do is there once or not at all, and doing it again does it once.
+They hold on every kind of store. On persistent ones the two managers have a store each, and a manager
+may die at a write, before it reached the store or before the store returned. Its operation is then in the
+log once or not at all; a repetition changes that to once.
 """
 
 from __future__ import annotations
