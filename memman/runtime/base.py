@@ -131,8 +131,13 @@ def drive(work: Coroutine[Any, Any, T]) -> T:
     except StopIteration as end:
         result: T = end.value
         return result
+    raise suspended(work)
+
+
+def suspended(work: Coroutine[Any, Any, object]) -> AsyncPortRefused:
+    """Close a coroutine that must not suspend and did, and return the error to raise."""
     work.close()
-    raise AsyncPortRefused(
+    return AsyncPortRefused(
         "a store, counter, summarizer or receiver suspended in the sync MemoryManager: "
         "use AsyncMemoryManager for async ports"
     )

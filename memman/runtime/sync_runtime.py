@@ -19,9 +19,9 @@ from memman.runtime.base import (
     SummarizerCancelled,
     SummarizerTimeout,
     close_awaitable,
-    drive,
     is_cancellation,
     skip,
+    suspended,
 )
 from memman.runtime.forks import renew_in_child
 
@@ -108,11 +108,15 @@ class SyncRuntime:
         """Run a manager's coroutine to its end; if it is interrupted, release the locks it holds."""
         before = len(_held.locks)
         try:
-            return drive(work)
+            work.send(None)
+        except StopIteration as end:
+            result: T = end.value
+            return result
         except BaseException:
             while len(_held.locks) > before:
                 _held.locks[-1].release()
             raise
+        raise suspended(work)
 
     def iterate(self, items: AsyncGenerator[T, None]) -> Iterator[T]:
         """Iterate over an async generator that never suspends."""
