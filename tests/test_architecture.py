@@ -5,8 +5,11 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
+import io
+import re
 import subprocess
 import sys
+import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -315,3 +318,81 @@ def test_every_method_is_awaited_in_the_async_manager_only():
         awaited = inspect.iscoroutinefunction(getattr(AsyncMemoryManager, name))
         assert awaited == (name not in NOT_AWAITED), name
         assert not inspect.iscoroutinefunction(getattr(MemoryManager, name)), name
+
+
+# ---------------------------------------------------------------- language
+LONGEST_NAME = 60
+# Expressions that plain English has rarely, and how many of them 1,000 words may have.
+RARE = {
+    r"\bwhat (is|was|it|they|a|an|the|has|came|comes|can|may|must|no|we|our|there|others|memman|one)\b": 1.0,
+    r"\bwhere (there|it|that|nothing|nobody|a|an|the|one|they|none|memman|we)\b": 0.7,
+    r"\b(who|whoever|whom|somebody|nobody|anybody)\b": 1.0,
+    r"\b(say|says|said)\b": 0.6,
+    r"\b(ask|asks|asked|asking)\b": 0.8,
+    r"\b(stand|stands|stood|standing)\b": 0.3,
+    r"\b(is|are|was|be) (no|none)\b": 0.8,
+    r"\b(tell|tells|told|telling)\b": 0.3,
+    r"\b(meanwhile|anew|beside|aside|lately|afresh|strangers?)\b": 0.3,
+    r"\b(verbs?|doors?)\b": 0.05,
+}
+# Parts of memman and folders of tests that do not keep these rules yet.
+UNEDITED = {
+    "async_manager", "compression", "config", "core", "counting", "display", "entries", "errors", "events",
+    "explain", "extents", "files", "formats", "hookspecs", "log", "manager", "memman", "plugins", "protocols",
+    "providers", "report", "results", "runtime", "session", "stores", "summarizers", "testing", "window",
+}  # fmt: skip
+LONG_NAMES = {
+    "tests", "tests/benchmarks", "tests/compression", "tests/counting", "tests/explain", "tests/formats",
+    "tests/report", "tests/session", "tests/stores", "tests/summarizers", "tests/testing",
+    "plugins/memman-anthropic/tests", "plugins/memman-bedrock/tests", "plugins/memman-google/tests",
+    "plugins/memman-mistral/tests", "plugins/memman-openai/tests", "plugins/memman-postgres/tests",
+    "plugins/memman-tiktoken/tests", "plugins/memman-tokenizers/tests",
+}  # fmt: skip
+
+
+def test_names_of_tests_are_short():
+    root = Path(memman.__file__).parents[1]
+    long = [
+        f"{path}: {name}"
+        for pattern in ("tests/**/test_*.py", "plugins/*/tests/test_*.py")
+        for path in root.glob(pattern)
+        if str(path.parent.relative_to(root)) not in LONG_NAMES
+        for name in re.findall(r"def (test_\w+)", path.read_text(encoding="utf-8"))
+        if len(name) > LONGEST_NAME
+    ]
+    assert long == []
+
+
+def prose(source: str) -> str:
+    """Return the docstrings and comments of a module."""
+    parts = [
+        token.string
+        for token in tokenize.generate_tokens(io.StringIO(source).readline)
+        if token.type == tokenize.COMMENT
+    ]
+    parts += [
+        node.value.value
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
+    ]
+    return "\n".join(parts)
+
+
+def test_docstrings_and_comments_are_plain():
+    folder = Path(memman.__file__).parent
+    texts = {
+        path.relative_to(folder): prose(path.read_text(encoding="utf-8"))
+        for path in folder.rglob("*.py")
+        if path.relative_to(folder).parts[0].removesuffix(".py") not in UNEDITED
+    }
+    words = sum(len(text.split()) for text in texts.values())
+    for pattern, most in RARE.items():
+        found = [
+            f"{path}: {line.strip()}"
+            for path, text in texts.items()
+            for line in text.splitlines()
+            if re.search(pattern, line)  # `None` is a value, not a word
+        ]
+        assert 1_000 * len(found) <= most * words, (pattern, found)

@@ -96,7 +96,7 @@ def create_database(path: str, model: str | None = None) -> MemoryManager:
 
 
 def existing_database(path: str) -> tuple[MemoryManager, Store]:
-    """Return a manager on a database, and its store. Raises `UnreadableError` if there is none."""
+    """Return a manager on a database, and its store. Raises `UnreadableError` without one."""
     try:
         store = open_store(path, shared_plugins, create=False)
     except StoreError as error:

@@ -26,7 +26,7 @@ _PIPE_COLUMNS = 160
 _UNCUT_COLUMNS = 10_000
 _GAP = 2  # between columns
 _LEAST_TEXT, _LEAST_CELLS = 20, 16  # below these a text is not readable
-# Letters replace colours if there are none.
+# Letters replace colours on a console without them.
 _LOOKS: dict[str, tuple[str, str]] = {
     "system_prompt": ("p", "bright_white"),
     "tools": ("t", "bright_blue"),
@@ -238,7 +238,7 @@ def print_pairs(console: Console, left: str, right: str, pairs: Iterable[tuple[s
 
 
 def _print_trimmed(console: Console, table: Table, width: int | None = None) -> None:
-    """Print a table, without spaces at the ends of its lines if there are no colours."""
+    """Print a table, on a console without colours without spaces at the ends of its lines."""
     if console.color_system is not None:
         console.print(table, width=width)
         return

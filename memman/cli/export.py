@@ -219,7 +219,7 @@ def check_log(log: str, target: str | None, message_format: str, as_json: bool) 
     if target not in RULES:
         raise UnusableError(f"there are no rules for {target!r}; known are {', '.join(RULES)}")
     messages = found.messages
-    # A log in another format would break every rule of shape, which is no information.
+    # A log in another format would break every rule of shape, which helps nobody.
     if found.format != target and not known_formats()[target].detect(messages):
         raise UnusableError(
             f"{found.name} is in the format {found.format}, not {target}; make a context of it: "

@@ -51,7 +51,7 @@ def ratio(text: str | float) -> float:
 
 
 def _name(_context: click.Context, _option: click.Parameter, name: str | None) -> str | None:
-    """Return the given name; an unset variable may leave blanks, which are no name."""
+    """Return the given name; None for blanks, which an unset variable may leave."""
     return None if name is None or is_blank(name) else name
 
 
