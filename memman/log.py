@@ -1,4 +1,4 @@
-"""The fold of a session's log: `LogState.apply` is the only place that knows what a record changes.
+"""The fold of a session's log: `LogState.apply` has the effect of every record on the session.
 
 A `LogState` is the window and the session totals, all that a live session needs. A `History` also keeps the
 entries that the window hides. It is read from the log for an undo, a deletion, an export or a check.
@@ -437,5 +437,5 @@ class History:
 
 
 def speaker_of(item: Replacement) -> str | None:
-    """Return the id of the entry that stands for a replaced run, if any."""
+    """Return the id of the entry that represents a replaced run, if any."""
     return item.entry.id if item.entry is not None else item.into

@@ -131,7 +131,7 @@ class OpenCalls:
 
 
 def _keys(call: Entry) -> set[_Key]:
-    """Return the keys of a call; the name None stands for any name."""
+    """Return the keys of a call; the name None means any name."""
     if call.call_id is None:
         return {("bare", call.name), ("bare", None)}
     return {("id", call.call_id), ("named", call.name), ("named", None)}

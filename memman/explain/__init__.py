@@ -1,8 +1,9 @@
-"""Explaining what compression did: the fate of entries, what a replacement lost, where a text went.
+"""Explanations of what compression did with a session. Pure functions of its records.
 
-`trail` reads a log, `explanation` is what `explain` answers with, `comparing` lays originals beside what
-stands for them, `surviving` says of all compressions at once which exact values came through (`values`
-judges one), `tracing` follows a text. Pure functions of records; `sessions` brings them.
+`history` has the status of every entry and compression, `explanation` is the result of `explain`.
+`comparison` compares the originals of one compression with their replacements, and `survival` those of all
+compressions;
+`values` finds their exact values. `trace` follows a text, and `shares` lists the largest parts of a window.
 """
 
 from memman.explain.comparison import (

@@ -1,4 +1,4 @@
-"""What a compression replaced beside what stands for it, and which exact values came through."""
+"""Comparison of the originals of a compression with their replacements, and of their exact values."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from memman.records import Compressed, Replacement, ReplacementMethod
 class ComparedValue(msgspec.Struct, frozen=True, kw_only=True):
     """An exact value of the originals (a path, an identifier, a number, a date, an address).
 
-    `seq` is the last original in which it stood. `kept` says where the window had it once the compression
-    was done: in the text of the replacement, in the ledger below that, or elsewhere. None: it was lost.
+    `seq` is the last original that contains it. `kept` is its place in the window after the compression:
+    the text of the replacement, the key facts below that ("ledger"), or elsewhere. None: it was lost.
     """
 
     value: str
@@ -27,10 +27,10 @@ class ComparedValue(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ComparedReplacement(msgspec.Struct, frozen=True, kw_only=True):
-    """Originals beside what a compression put in their place.
+    """Originals and their replacement.
 
-    `originals` are added entries, also those that the replaced run only stood for. `tokens_before` is what
-    the run cost in the window. Without `entry` nothing stands for them.
+    `originals` are added entries, including those behind earlier replacements in the run. `tokens_before`
+    are the run's tokens in the window. `entry` is None if they were dropped.
     """
 
     method: ReplacementMethod
@@ -44,8 +44,8 @@ class ComparedReplacement(msgspec.Struct, frozen=True, kw_only=True):
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """A compression, replacement by replacement.
 
-    `values` is how many different exact values the originals have, `values_kept` how many of them were in
-    the window once it was done, `survival` the share of these (1.0 where there are none).
+    `values` is the number of different exact values in the originals, `values_kept` the number of those
+    that the window had after it, and `survival` their share (1.0 without values).
     """
 
     compression_id: str
@@ -62,7 +62,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def compare(log: LogHistory, compression_id: str) -> Comparison:
-    """The comparison for a compression of the log, in force or not."""
+    """Return the comparison of a compression of the log, in force or not."""
     seq, record = log.compressions[compression_id]
     history = History.of(log.before(seq))
     tokens = {item.entry.id: item.tokens for item in history.items}
@@ -93,7 +93,7 @@ def compare(log: LogHistory, compression_id: str) -> Comparison:
 
 
 def with_pieces(record: Compressed) -> list[tuple[Replacement, list[str]]]:
-    """Each replacement with all that it speaks for: a summary may stand for several runs."""
+    """Return each replacement with the ids that it represents: a summary may represent several runs."""
     pieces: dict[str, list[str]] = {}
     for item in record.replacements:
         speaker = speaker_of(item)
@@ -130,7 +130,7 @@ def _compared(
 def _judged(
     originals: Iterable[Entry], text: str, window: set[str], known: Values
 ) -> tuple[ComparedValue, ...]:
-    """The values of the originals in the order in which they first stood, and where they are now."""
+    """Return the values of the originals in order of appearance, with their place in the window."""
     last = {value: entry.seq for entry in originals for value in known.of(entry)}
     kept = known.kept(last, text, window)
     return tuple(

@@ -1,4 +1,4 @@
-"""Why a session was or was not compressed, what would happen next, and what became of each entry."""
+"""The reasons why a session was or was not compressed, the next step, and the status of each entry."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ _MOST_SHARES = 5  # of tools, and of sources
 
 
 class Trigger(msgspec.Struct, frozen=True, kw_only=True):
-    """The window beside what starts a compression, and beside what one goes down to.
+    """The size of the window, the limits that start a compression, and its target.
 
-    A compression is due (`over`) when `tokens` and `overhead_tokens`, which are in no entry, are together
-    over `max_tokens`, or when `entries` are over `max_entries`. None is no limit. An automatic one starts
-    beyond `starts_at_tokens` or `starts_at_entries`: the same, or less where it is prepared in the
-    background. `compresses` is whether the strategy has any step, `pinned_tokens` how many of the tokens
-    may neither be compressed nor cut from a context.
+    A compression is due (`over`) if `tokens` and `overhead_tokens`, which are not in any entry, together
+    exceed `max_tokens`, or if `entries` exceed `max_entries` (None: unlimited). An automatic one starts
+    above
+    `starts_at_tokens` or `starts_at_entries`: the same, or less if it is prepared in the background.
+    `compresses` is false if the strategy has no stages. `pinned_tokens` can be neither compressed nor
+    trimmed.
     """
 
     tokens: int
@@ -40,9 +41,9 @@ class Trigger(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SummarizerState(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether there is a summarizer, and whether an automatic compression may ask it now, and why.
+    """Whether there is a summarizer, whether an automatic compression may call it now, and why.
 
-    `holds_up` is whether that compression waits for it, since `on_failure` wants no digest in its place.
+    `holds_up` is true if that compression waits for it, because `on_failure` excludes a digest.
     """
 
     configured: bool
@@ -52,14 +53,14 @@ class SummarizerState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
-    """What compression did with a session, and what it would do next.
+    """The effect of compression on a session, and its next step.
 
-    `reason` says why the window is not compressed further, `next` what would happen at the next add or
-    `compress`. `running` is whether a compression is under way, `last_attempt` what the last one that this
-    process tried said of itself ("" before the first). `entries` has what became of each entry
-    that was added since the last clear, `compressions` the same of each compression; both in log order.
-    `shares` has what fills the window: tokens by tool and source, and the largest entries.
-    `str()` of it is for people; for JSON it is plain data (`msgspec.to_builtins`).
+    `reason` is why the window is not compressed further, and `next` what the next add or `compress` would
+    do.
+    `running` is true during a compression. `last_attempt` is the reason of the last one in this process (""
+    before the first). `entries` and `compressions` have the status of each entry and compression since the
+    last clear, in log order. `shares` has the largest parts of the window. `str()` returns a text for
+    people, `msgspec.to_builtins` plain data for JSON.
     """
 
     session_id: str
@@ -80,7 +81,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
             f"now: {self.reason}",
             f"next: {self.next}",
             f"summarizer: {self.summarizer.reason}",
-            f"last compression: {_told(last) if last else 'none'}",
+            f"last compression: {_compression(last) if last else 'none'}",
             *([f"last attempt: {self.last_attempt}"] if self._failed_since(last) else []),
             *_by_state(self.entries),
             *_filled(self.shares),
@@ -92,7 +93,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
         return f"<Explanation {self.session_id}: {_size(self.trigger)}; {counts}; {self.reason}>"
 
     def _failed_since(self, last: CompressionStatus | None) -> bool:
-        """Whether the last attempt was another one than the last compression, and did nothing."""
+        """Return whether the last attempt came after the last compression and did nothing."""
         return bool(self.last_attempt) and (last is None or last.reason != self.last_attempt)
 
 
@@ -108,8 +109,9 @@ def explained(
     entries: Iterable[EntryStatus],
     shares: Shares,
 ) -> Explanation:
-    """The explanation; `waits` is why none is to be expected where one is due, "" if one is, and then
-    `plan` is what it would do.
+    """Return the explanation.
+
+    `waits` is the reason why a compression that is due does not start; if it is "", `plan` is its plan.
     """
     reason, then = _prospect(trigger, running, waits, plan)
     return Explanation(
@@ -129,9 +131,12 @@ def explained(
 def _prospect(
     trigger: Trigger, running: bool, waits: str, plan: CompressionPlan | None
 ) -> tuple[str, str]:
-    """Why the window is not compressed further, and what comes next."""
+    """Return why the window is not compressed further, and the next step."""
     if running:
-        return "a compression is under way", "it lands when it is done; adding goes on meanwhile"
+        return (
+            "a compression is under way",
+            "it is committed when it is done; entries can be added in the meantime",
+        )
     if not trigger.over:
         return "within the limits", _until(trigger)
     if not trigger.compresses:
@@ -140,12 +145,12 @@ def _prospect(
     if waits or plan is None:
         return (
             f"over the limits, and {waits}",
-            f"nothing before that is over; {_context(trigger)}",
+            f"nothing until then; {_context(trigger)}",
         )
     if plan.tokens_after == plan.tokens_before and plan.entries_after == plan.entries_before:
         reason = (
-            "over the limits, and nothing may go: "
-            "what is left is pinned, recent, without a result, or too little"
+            "over the limits, and nothing can be compressed: "
+            "the rest is pinned, recent, without a result, or too small"
         )
         return reason, f"nothing until other entries come; {_context(trigger)}"
     would = (
@@ -161,13 +166,13 @@ def _prospect(
 
 
 def _context(trigger: Trigger) -> str:
-    """What becomes of a context of a window that stays over its limits."""
+    """Describe a context of a window that stays over its limits."""
     if trigger.pinned_tokens + trigger.overhead_tokens > trigger.max_tokens:
         return (
-            "build_context raises BudgetExceeded, since what is pinned is over the limit alone: unpin "
+            "build_context raises BudgetExceeded, since pinned entries alone exceed the limit: unpin "
             "some of it, or raise max_tokens"
         )
-    room = " where what is pinned leaves room for it" if trigger.pinned_tokens else ""
+    room = " if pinned entries leave room for it" if trigger.pinned_tokens else ""
     return f"a context is cut to fit as it is built{room}"
 
 
@@ -191,14 +196,14 @@ def _size(trigger: Trigger) -> str:
     return f"{used:,} of {trigger.max_tokens:,} tokens{beside}; {trigger.entries:,}{most} entries"
 
 
-def _told(last: CompressionStatus) -> str:
+def _compression(last: CompressionStatus) -> str:
     change = f"{last.tokens_before:,} -> {last.tokens_after:,} tokens"
     state = "" if last.state == "in force" else f", {last.state} since"
     return f"#{last.seq}, {last.at:%Y-%m-%d %H:%M}, {change}{state} ({last.reason})"
 
 
 def _filled(shares: Shares) -> list[str]:
-    """What fills the window: the largest tools, sources and entries, and the advice."""
+    """Return lines with the largest tools, sources and entries, and the advice."""
     if not shares.largest:
         return []
     lines = [
@@ -211,7 +216,7 @@ def _filled(shares: Shares) -> list[str]:
 
 
 def _by_state(entries: Sequence[EntryStatus]) -> list[str]:
-    """A line for each state, and for each summary, with the entries that are in it."""
+    """Return a line for each state, and for each summary, with its entries."""
     places: dict[tuple[EntryState, str | None], list[int]] = {}
     for place, status in enumerate(entries):
         spoken = status.shown_address if status.state == "summarised" else None
@@ -233,7 +238,7 @@ def _line(
 
 
 def _stretches(statuses: Sequence[EntryStatus], places: Sequence[int]) -> str:
-    """Neighbours as `#3-#9`, by their places in the log."""
+    """Return the entries with neighbours joined, such as `#3-#9`."""
     found: list[tuple[int, int]] = []
     before = -2
     for status, place in zip(statuses, places, strict=True):
@@ -242,6 +247,6 @@ def _stretches(statuses: Sequence[EntryStatus], places: Sequence[int]) -> str:
         else:
             found.append((status.seq, status.seq))
         before = place
-    told = [f"#{a}" if a == b else f"#{a}-#{b}" for a, b in found[:_MOST_STRETCHES]]
-    more = len(found) - len(told)
-    return ", ".join(told) + (f", and {more:,} more" if more else "")
+    named = [f"#{a}" if a == b else f"#{a}-#{b}" for a, b in found[:_MOST_STRETCHES]]
+    more = len(found) - len(named)
+    return ", ".join(named) + (f", and {more:,} more" if more else "")

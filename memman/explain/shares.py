@@ -1,4 +1,4 @@
-"""What fills a window: tokens by tool and by source, and the largest entries."""
+"""The largest parts of a window: tokens by tool and by source, and the largest entries."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _UNNAMED = "unnamed"
 
 
 class Share(msgspec.Struct, frozen=True):
-    """The tokens that a tool's calls and results, or the contexts of a source, have in the window."""
+    """The tokens of a tool's calls and results, or of a source's contexts, in the window."""
 
     name: str
     entries: int
@@ -28,7 +28,7 @@ class Share(msgspec.Struct, frozen=True):
 
 
 class LargeEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One of the largest entries of the window; `name` is its tool or source, `text` how it begins."""
+    """One of the largest entries; `name` is its tool or source, `text` the beginning of its text."""
 
     entry_id: str
     address: str
@@ -40,10 +40,10 @@ class LargeEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Shares(msgspec.Struct, frozen=True, kw_only=True):
-    """What fills a window of so many `tokens`; every list has its largest first.
+    """The parts of a window of `tokens`, the largest first.
 
-    `types` has the tokens by type of entry. `advice` is one sentence about what takes most of them, "" for
-    an empty window.
+    `types` has the tokens by type of entry. `advice` is one sentence about the largest part; "" if the
+    window is empty.
     """
 
     tokens: int
@@ -55,7 +55,7 @@ class Shares(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def shares_of(items: Iterable[WindowItem]) -> Shares:
-    """The shares of these items of a window, in their order."""
+    """Return the shares of a window's items."""
     window = Window(items)
     named = {
         item.result.entry.id: item.entry.name
@@ -110,7 +110,7 @@ def _large(item: WindowItem, named: dict[str, str | None]) -> LargeEntry:
 def _advice(
     window: Window, tools: Sequence[Share], sources: Sequence[Share], ordered: Sequence[WindowItem]
 ) -> str:
-    """What takes most of the window, and what can be done about it."""
+    """Return a sentence about the largest part of the window and how to reduce it."""
     whole = window.tokens
     if not whole:
         return ""

@@ -1,4 +1,4 @@
-"""What came through every compression of a log, for who shows them all: no texts, and the log read once."""
+"""The exact values that survived each compression of a log, without the texts."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from memman.records import Compressed, Replacement
 
 
 class SurvivingValues(msgspec.Struct, frozen=True):
-    """Of a replacement's originals the values that the window kept, and where. `ids` is all that it stands
-    for, earlier replacements by their own ids; `tokens_before` is what these cost in the window.
+    """The values of a replacement's originals that the window kept, and where.
+
+    `ids` are the entries that it represents, earlier replacements by their own ids. `tokens_before` are
+    their tokens in the window.
     """
 
     item: Replacement
@@ -25,8 +27,9 @@ class SurvivingValues(msgspec.Struct, frozen=True):
 
 
 class Survival(msgspec.Struct, frozen=True):
-    """A compression: `values` is how many different exact values its originals have, `kept` how many of
-    them the window had once it was done. The same figures as those of `compare`.
+    """A compression: the number of exact values in its originals, and of those that the window kept.
+
+    The figures equal those of `compare`.
     """
 
     values: int
@@ -35,7 +38,7 @@ class Survival(msgspec.Struct, frozen=True):
 
 
 def survivals(log: LogHistory) -> Iterator[Survival]:
-    """Every compression of the log, in log order."""
+    """Return the survival of every compression, in log order."""
     reading = _Reading(log)
     for seq, record in log.records:
         if isinstance(record, Compressed):
@@ -45,7 +48,7 @@ def survivals(log: LogHistory) -> Iterator[Survival]:
 
 
 class _Reading:
-    """The log as far as it was read, and the values behind the replacements in the window."""
+    """The log up to a place, and the values behind the replacements in the window."""
 
     def __init__(self, log: LogHistory) -> None:
         self.history = History()
@@ -54,7 +57,7 @@ class _Reading:
         self._behind: dict[str, frozenset[str]] = {}
 
     def compressed(self, seq: int, record: Compressed) -> Survival:
-        """Takes a compression that is the next record of the log."""
+        """Take a compression, the next record of the log."""
         tokens = {item.entry.id: item.tokens for item in self.history.items}
         self.history.apply(seq, record)
         window = self._values.shown_in(item.entry for item in self.history.items)
@@ -75,10 +78,10 @@ class _Reading:
         return Survival(len(every), len(kept), tuple(survived))
 
     def _of(self, name: str) -> frozenset[str] | list[str]:
-        """The values of an entry, or of all originals behind a replacement."""
+        """Return the values of an entry, or of all originals behind a replacement."""
         if name in self._entries:
             return self._values.of(self._entries[name])
-        # Let go of: what is behind it is behind another now, and is asked for again only after an undo.
+        # Forget them: another replacement has them now, and only an undo needs them again.
         known = self._behind.pop(name, None)
         if known is None:
             known = frozenset().union(*map(self._values.of, self.history.originals([name])))

@@ -1,4 +1,4 @@
-"""Following a text: the entries in which it stood, what replaced them, and where it still stands."""
+"""Search for a text: the entries that contain it, their replacements, and the remains in the window."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from memman.records import ReplacementMethod
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
-    """An added entry in which the text stood.
+    """An added entry that contains the text.
 
-    `method` says how it was replaced, None while it is active. `replaced_by` are the compressions that hide
-    it, from the one that replaced the entry itself outwards; `undo` is what to undo, in this order, to have
-    it in the window again. `start` is where the text begins in the entry's, `sent` how often the model had
-    the entry.
+    `method` is how it was replaced; None while it is active. `replaced_by` are the compressions that hide
+    it, starting with the one that replaced the entry itself. Undoing `undo` in order makes it active
+    again.
+    `start` is the index of the text in the entry's, and `sent` how often the model received the entry.
     """
 
     entry: Entry
@@ -35,7 +35,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Remnant(msgspec.Struct, frozen=True, kw_only=True):
-    """An entry of the window that still has the text, or in its ledger (`values`) an exact value of it."""
+    """An entry of the window with the text, or with exact values of it (`values`) in its key facts."""
 
     entry_id: str
     seq: int
@@ -46,7 +46,7 @@ class Remnant(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Trace(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a text stood, and where it still stands. Both are empty where it never did."""
+    """The entries that contain a text, and the remains of it in the window."""
 
     text: str
     found: tuple[Found, ...]

@@ -1,4 +1,4 @@
-"""Which exact values of replaced texts a window still has, and where."""
+"""The exact values of replaced texts that a window still has."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ _WORD: Final = re.compile(r"[A-Za-z0-9]+")
 
 
 class Values:
-    """The exact values of entries, each entry read once however often it is asked for."""
+    """The exact values of entries; each entry is read once."""
 
     def __init__(self) -> None:
-        self._said: dict[str, list[str]] = {}
+        self._values: dict[str, list[str]] = {}
         self._shown: dict[str, list[str]] = {}
-        self._told: dict[str, str] = {}  # value -> the word of it that is in the fewest texts
+        self._words: dict[str, str] = {}  # value -> its rarest word
 
     def of(self, entry: Entry) -> list[str]:
-        """Those of an original, in the order in which they first stand."""
-        if entry.id not in self._said:
-            self._said[entry.id] = exact_values(entry.text)
-        return self._said[entry.id]
+        """Return the values of an original, in order of appearance."""
+        if entry.id not in self._values:
+            self._values[entry.id] = exact_values(entry.text)
+        return self._values[entry.id]
 
     def shown_in(self, entries: Iterable[Entry]) -> set[str]:
-        """Those that a window of these entries has, in texts and in ledgers."""
+        """Return the values in a window of these entries, in texts and key facts."""
         found: set[str] = set()
         for entry in entries:
             if entry.id not in self._shown:
@@ -41,7 +41,7 @@ class Values:
         return found
 
     def kept(self, values: Collection[str], text: str, window: set[str]) -> dict[str, KeptIn]:
-        """Those of the values that are in a replacement's text, its ledger, or elsewhere in the window."""
+        """Return the values in a replacement's text, its key facts, or elsewhere in the window."""
         body, below = without_key_facts(text)
         wanted = set(values)
         found: dict[str, KeptIn] = dict.fromkeys(window & wanted, "elsewhere")
@@ -51,25 +51,25 @@ class Values:
         return found
 
     def _standing(self, values: Iterable[str], text: str) -> list[str]:
-        # Most values have a word that the text has not, which is seen without a search in it.
+        # Most values have a word that the text lacks, which needs no search in the text.
         words = {"", *_WORD.findall(text)}
-        told = self._told
+        words_of = self._words
         return [
             value
             for value in values
-            if (told[value] if value in told else self._word(value)) in words
+            if (words_of[value] if value in words_of else self._word(value)) in words
             and stands_alone(value, text)
         ]
 
     def _word(self, value: str) -> str:
         words = _WORD.findall(value)
         found = max(words, key=lambda word: (not word.isalpha(), len(word)), default="")
-        self._told[value] = found
+        self._words[value] = found
         return found
 
 
 def stands_alone(value: str, text: str) -> bool:
-    """Whether a value stands in a text and is not a part of a longer word or number there."""
+    """Return whether a text contains a value that is not part of a longer word or number."""
     at = text.find(value)
     while at >= 0:
         end = at + len(value)
@@ -80,5 +80,5 @@ def stands_alone(value: str, text: str) -> bool:
 
 
 def _joined(pair: str) -> bool:
-    """Whether two neighbours are of one word; in scripts without spaces nobody can say."""
+    """Return whether two neighbours are of one word; False in scripts without spaces."""
     return len(pair) == 2 and pair.isascii() and pair.isalnum()

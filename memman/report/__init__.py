@@ -1,8 +1,7 @@
-"""A session as one HTML file that shows what happened. It needs no network, and what it shows stays text.
+"""A session as one HTML file that needs no network.
 
-`usage` and `data` say what is shown, `hiding` what is not for others' eyes, `folding` how the window
-changed from step to step, `document` puts it into the page, whose parts (HTML, CSS, JavaScript) are the
-files of `page/`.
+`usage`, `steps` and `data` compute the page's data, `redaction` removes content from it, and `document`
+puts it into the page. The files in `page/` are the page's HTML, CSS and JavaScript.
 """
 
 from memman.report.document import GENERATOR, pieces, render, write

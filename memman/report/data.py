@@ -1,4 +1,4 @@
-"""The data of a report: all that the page shows, as plain values that it reads and never runs."""
+"""The data of a report, as plain values that the page reads and never executes."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ _PLACES: tuple[KeptIn, ...] = ("replacement", "ledger", "elsewhere")
 
 
 class ShownPart(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A part that is no text: what it is, never what is in it. `size` is bytes of inline data."""
+    """A part other than text, without its content. `size` is the bytes of inline data."""
 
     kind: str
     media_type: str | None = None
@@ -71,7 +71,7 @@ class ShownPart(msgspec.Struct, frozen=True, omit_defaults=True):
 class ShownEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     """An entry of the log. `step` and `method` are set for one that a compression made.
 
-    `values` are the numbers of the exact values that stand in it; only originals of a compression have any.
+    `values` are the numbers of its exact values; only originals of a compression have any.
     """
 
     id: str
@@ -96,7 +96,7 @@ class ShownEntry(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ShownReplacement(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Originals and what stands for them. `kept` has the values that the window still had, by where."""
+    """Originals and their replacement. `kept` has the values that the window kept, by their place."""
 
     method: ReplacementMethod
     originals: list[Span]
@@ -107,7 +107,7 @@ class ShownReplacement(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ShownStep(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A record that added no entry. `active`, `entries` and `total` are the window's after it."""
+    """A record that added no entry; `active`, `entries` and `total` are the figures after it."""
 
     kind: str
     seq: int
@@ -140,7 +140,7 @@ class ShownStep(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """In tokens: what the model takes, what starts a compression, and its target; None if unknown."""
+    """Limits in tokens: of the model, of the window, and a compression's target; None if unknown."""
 
     model: int | None
     trigger: int | None
@@ -148,7 +148,7 @@ class Limits(msgspec.Struct, frozen=True):
 
 
 class ShownShares(msgspec.Struct, frozen=True):
-    """What fills the window; `largest` has the numbers of entries."""
+    """The largest parts of the window; `largest` has the numbers of entries."""
 
     tokens: int
     tools: list[Share]
@@ -158,10 +158,10 @@ class ShownShares(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """Everything about a session that its page shows; `content` says whether something was hidden.
+    """Everything that a session's page shows; `content` is whether something was left out.
 
-    `undo` is the command that undoes a compression, without the compression; "" where none can, None where
-    only a program can.
+    `undo` is the command that undoes a compression, without the compression's id; "" if no command can,
+    None if only a program can.
     """
 
     session: str
@@ -187,10 +187,10 @@ def report_of(
     model: str | None = None,
     limited: bool = True,
 ) -> Report:
-    """The data for a session's report, of its records as `change` leaves them; `undo` as in `Report`.
+    """Return the data of a session's report, with `change` applied to its records; `undo` as in `Report`.
 
-    `model` is the session's own or the one last observed if None. With `limited=False` the manager's limits
-    are defaults that nobody chose, and are left out.
+    `model` defaults to the session's own or the last observed one. `limited=False` leaves out the manager's
+    limits, if they are only defaults.
 
     Raises `SessionNotFound`.
     """
@@ -233,7 +233,7 @@ def _limits(
 
 
 class _Shown:
-    """The entries, steps and exact values of a log, read once from its beginning to its end."""
+    """The entries, steps and exact values of a log."""
 
     def __init__(self, log: LogHistory) -> None:
         self._log = log
@@ -249,7 +249,7 @@ class _Shown:
 
     @property
     def shares(self) -> ShownShares:
-        """What fills the window at the end of the log."""
+        """The largest parts of the window at the end of the log."""
         found = shares_of(self._log.history.items)
         return ShownShares(
             tokens=found.tokens,
@@ -263,13 +263,13 @@ class _Shown:
         survived = survivals(self._log)
         for place, change in enumerate(changes(self._log, self._numbers)):
             record = change.record
-            told: dict[str, Any] = {}
+            fields: dict[str, Any] = {}
             if isinstance(record, Compressed):
                 self._places[record.id] = place
-                told = self._compression(next(survived), record)
+                fields = self._compression(next(survived), record)
             elif not isinstance(record, Added):
-                told = self._other(record)
-            yield _step(change, told)
+                fields = self._other(record)
+            yield _step(change, fields)
 
     def _compression(self, survived: Survival, record: Compressed) -> dict[str, Any]:
         state = self._log.state_of(record.id)
@@ -305,7 +305,7 @@ class _Shown:
         )
 
     def _other(self, record: Record) -> dict[str, Any]:
-        """What is told of a record that neither added nor compressed."""
+        """Return the fields of a step that is not a compression."""
         match record:
             case Undone():
                 return {"undoes": self._places[record.compression_id]}
@@ -369,14 +369,14 @@ class _Shown:
         )
 
     def _values_in(self, entry: Entry) -> list[int]:
-        """The values of an original by number; none of them has a number in what was never compressed."""
+        """Return the numbers of the values of an original; () for an entry that was never replaced."""
         if entry.id not in self._originals:
             return []
         values = self.values
         return [values.setdefault(value, len(values)) for value in exact_values(entry.text)]
 
 
-def _step(change: Change, told: dict[str, Any]) -> ShownStep:
+def _step(change: Change, fields: dict[str, Any]) -> ShownStep:
     return ShownStep(
         kind=_KINDS[type(change.record)],
         id=change.record.id,
@@ -386,12 +386,12 @@ def _step(change: Change, told: dict[str, Any]) -> ShownStep:
         entries=change.active_entries,
         total=change.total_tokens,
         splices=change.splices,
-        **told,
+        **fields,
     )
 
 
 def _part(part: Part) -> ShownPart | None:
-    """What a part is. Nothing of an image, a file or an opaque block goes into the page but this."""
+    """Describe a part. The page contains nothing else of an image, a file or an opaque block."""
     match part:
         case ImagePart():
             kind, size = _inline(part.url, part.data)
@@ -407,7 +407,7 @@ def _part(part: Part) -> ShownPart | None:
 
 
 def _inline(url: str | None, data: str | None) -> tuple[str | None, int | None]:
-    """The type that a data URI names, and the bytes that are in it or in `data`."""
+    """Return the media type of a data URI, and the number of bytes in it or in `data`."""
     if url is not None and url.startswith("data:"):
         head, _, body = url.partition(",")
         kind = head.removeprefix("data:").partition(";")[0]

@@ -1,4 +1,4 @@
-"""The one-file page: its style and script are allowed by their hashes, its data is run by nothing."""
+"""The page in one file: its policy allows its style and script by their hashes and nothing else."""
 
 from __future__ import annotations
 
@@ -17,13 +17,11 @@ from memman.manager import MemoryManager
 from memman.report.data import Report, report_of
 from memman.report.redaction import Redact, redacted, without_content
 
-# In the order in which they stand in the page: each may use what stands before it.
+# In this order in the page: each may use the ones before it.
 _SCRIPTS: Final = ("session", "text", "summary", "chart", "list", "detail", "app")
-GENERATOR: Final = (
-    '<meta name="generator" content="memman">'  # by which a page is known as a report
-)
-_CHUNK: Final = 512  # of entries, or of anything else that there is a list of, in a block
-# What would end the block or a line of it for a parser that is not one of JSON.
+GENERATOR: Final = '<meta name="generator" content="memman">'  # marks a page as a report
+_CHUNK: Final = 512  # of the items of a list in a block
+# Characters that end the block or a line of it for the HTML or JavaScript parser.
 _ESCAPES: Final = (
     (b"<", b"\\u003c"),
     ("\u2028".encode(), b"\\u2028"),
@@ -42,22 +40,22 @@ def render(
     model: str | None = None,
     limited: bool = True,
 ) -> str:
-    """The report of a session as one HTML document.
+    """Return the report of a session as one HTML document.
 
     Args:
         memory: the manager that has the session.
         session_id: which session.
-        redact: what each entry becomes before anything of it is shown; it keeps id and type, and its count
-            stays that of the session.
-        content: False leaves out all that anybody said, with what it was called: what is left are numbers,
-            times, types, the names of tools, and ids.
-        undo: the command that undoes a compression, to which the page adds the compression, such as
-            `memman undo chat.json`; the page shows a call of the library if None, nothing if "".
-        model: the model to name; the session's own, or the one that was last in effect, if None.
-        limited: False leaves out the manager's limits, where they are defaults that nobody chose.
+        redact: returns an entry as it is to be shown, with its id and type kept. Token counts stay those of
+            the session.
+        content: False leaves out all texts and names. Numbers, times, types, the names of tools, and ids
+            stay.
+        undo: the command that undoes a compression, such as `memman undo chat.json`; the page adds the
+            compression's id. None shows a call of the library, "" nothing.
+        model: the model to show; by default the session's own, or the one last in effect.
+        limited: False leaves out the manager's limits, if they are only defaults.
 
     Raises:
-        SessionNotFound: there is no such session.
+        SessionNotFound: the session does not exist.
         InvalidInput: `redact` failed, or returned another entry.
     """
     return "".join(
@@ -84,10 +82,10 @@ def write(
     model: str | None = None,
     limited: bool = True,
 ) -> int:
-    """Writes the report of a session to a file, over one that is there; returns its size in bytes.
+    """Write the report of a session to a file, replacing an existing one, and return its size in bytes.
 
-    Only its owner may read the file, which is written whole or not at all; a symbolic link is replaced.
-    The other arguments are those of `render`. Raises also `OSError` for a file that cannot be written.
+    Only the file's owner can read it. It is written whole or not at all; a symbolic link is replaced. The
+    other arguments are those of `render`. Also raises `OSError`.
     """
     made = pieces(
         memory,
@@ -112,7 +110,7 @@ def pieces(
     model: str | None = None,
     limited: bool = True,
 ) -> Iterator[str]:
-    """The document piece by piece, so that a long session is never in memory as text at once."""
+    """Return the document in pieces, so that a long session is not in memory as one text."""
     change = partial(redacted, redact=redact) if redact else None
     data = report_of(memory, session_id, change, undo, model, limited)
     if not content:
@@ -127,7 +125,7 @@ def pieces(
 
 
 def _policy(style: str, script: str) -> str:
-    """Nothing may be loaded from anywhere; this style and this script may stand, by their hashes."""
+    """Return a policy that allows this style and this script by their hashes, and loads nothing."""
     return (
         f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; "
         "img-src data:; base-uri 'none'; form-action 'none'"
@@ -144,7 +142,7 @@ def _file(name: str) -> str:
 
 
 def _blocks(data: Report) -> Iterator[str]:
-    """The data as JSON in script blocks, long lists in many, so that they come piece by piece."""
+    """Return the data as JSON in script blocks; long lists are split into many."""
     single = {}
     for name in data.__struct_fields__:
         value = getattr(data, name)

@@ -1,4 +1,4 @@
-"""Reports for others' eyes: entries as a redactor leaves them, or no content at all."""
+"""Reports to share: with redacted entries, or without any content."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from memman.records import Record
 from memman.report.data import Report, ShownEntry, ShownPart, ShownReplacement, ShownStep
 
 Redact = Callable[[Entry], Entry]
-_NAMES = ("model",)  # of settings that are text: whose counter counts is no content
+_NAMES = ("model",)  # text settings that may be shown
 
 
 def redacted(records: Iterable[Record], redact: Redact) -> list[Record]:
-    """The records with every entry as `redact` leaves it; their counts stay. Raises `InvalidInput`."""
+    """Return the records with redacted entries and the same counts. Raises `InvalidInput`."""
 
     def clean(entry: Entry) -> Entry:
         try:
@@ -36,9 +36,9 @@ def redacted(records: Iterable[Record], redact: Redact) -> list[Record]:
 
 
 def without_content(report: Report) -> Report:
-    """The report with nothing that anybody said: numbers, times, types, the names of tools, ids.
+    """Return the report with nothing but numbers, times, types, the names of tools, and ids.
 
-    Of the exact values it still says how many were kept.
+    The numbers of exact values and of kept ones stay.
     """
     return msgspec.structs.replace(
         report,

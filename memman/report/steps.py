@@ -1,7 +1,7 @@
-"""The log as the page folds it: entries by number, and how each step changed the window.
+"""The log as the page shows it: entries by number, and the change of the window in each step.
 
-The page gets no second copy of the fold's rules. What a step did to the window is told as splices, computed
-here from memman's own fold, so that the page can show the window of any moment and cannot differ from it.
+The page does not know the rules of the fold. It shows the window of any moment by splices, which are
+computed here from the fold.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from memman.explain import LogHistory
 from memman.log import History
 from memman.records import SHAPES, Added, Compressed, Record
 
-Splice = tuple[int, int, list[int]]  # at this place this many go, and these come
-Span = tuple[int, int]  # from this number to that one, both included
+Splice = tuple[int, int, list[int]]  # a place, the number of removed items, and the inserted ones
+Span = tuple[int, int]  # the first and the last number
 
 
 class Numbers:
-    """The number of every entry of a log, added or made by a compression, in the order of the log."""
+    """The numbers of the entries of a log, both added ones and replacements, in log order."""
 
     def __init__(self, log: LogHistory) -> None:
         self._of: dict[str, int] = {}
@@ -27,17 +27,17 @@ class Numbers:
             for name in _entries_in(record):
                 self._of[name] = len(self._of)
 
-        self._behind: dict[str, list[Span]] = {}  # what a compression made -> the originals
+        self._behind: dict[str, list[Span]] = {}  # replacement -> its originals
 
     def __getitem__(self, entry_id: str) -> int:
         return self._of[entry_id]
 
     def spans(self, ids: Sequence[str]) -> list[Span]:
-        """Entries as spans of neighbouring numbers."""
+        """Return entries as spans of neighbouring numbers."""
         return _joined([(self._of[name], self._of[name]) for name in ids])
 
     def originals(self, made: str | None, ids: Sequence[str]) -> list[Span]:
-        """The added entries among these and behind them, which the entry `made` stands for from now on."""
+        """Return the added entries among and behind these ids, the originals of the entry `made`."""
         own: list[Span] = []
         for name in ids:
             own += self._behind.get(name) or [(self._of[name], self._of[name])]
@@ -48,7 +48,7 @@ class Numbers:
 
 
 class Change(msgspec.Struct, frozen=True):
-    """A record that added no entry: its effect on the window, and what the window was after it."""
+    """A record that added no entry: its effect on the window, and the figures after it."""
 
     seq: int
     record: Record
@@ -59,7 +59,7 @@ class Change(msgspec.Struct, frozen=True):
 
 
 def changes(log: LogHistory, numbers: Numbers) -> Iterator[Change]:
-    """Every record of the log that added no entry, in log order."""
+    """Return the change of every record that added no entry, in log order."""
     history = History()
     for seq, record in log.records:
         if isinstance(record, Added):
@@ -79,7 +79,7 @@ def changes(log: LogHistory, numbers: Numbers) -> Iterator[Change]:
 
 
 def _joined(spans: list[Span]) -> list[Span]:
-    """Spans in order, neighbours as one."""
+    """Return spans in order, with neighbours joined."""
     found: list[Span] = []
     for first, last in sorted(spans):
         if found and found[-1][1] >= first - 1:
@@ -90,9 +90,9 @@ def _joined(spans: list[Span]) -> list[Span]:
 
 
 def splices(before: Sequence[int], after: Sequence[int]) -> list[Splice]:
-    """How one list becomes the other; what both have must stand in the same order in both.
+    """Return the splices that turn `before` into `after`. Common numbers must be in the same order in both.
 
-    Places are those of `before`, and grow.
+    Places are indexes of `before`, in ascending order.
     """
     both = set(before) & set(after)
     found: list[Splice] = []
@@ -108,7 +108,7 @@ def splices(before: Sequence[int], after: Sequence[int]) -> list[Splice]:
 
 
 def _run(numbers: Sequence[int], start: int, both: set[int]) -> list[int]:
-    """The numbers from `start` on, up to the first that both lists have."""
+    """Return the numbers from `start` on, up to the first that both lists have."""
     end = start
     while end < len(numbers) and numbers[end] not in both:
         end += 1

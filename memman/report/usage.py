@@ -1,4 +1,4 @@
-"""How a session's window fills its budget: the figures of the bar in `memman stats` and in the report."""
+"""The use of a session's budget: the figures of the bar in `memman stats` and in the report."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from memman.manager import MemoryManager
 
 
 class Usage(msgspec.Struct, frozen=True):
-    """The use of a context window, in tokens: `parts` by type in the order of their display.
+    """The use of a context window in tokens, with `parts` by type in the order of display.
 
-    `used` is all that is taken, `free` what is left; negative when over. Without a known limit `window` and
-    `free` are None.
+    `free` is negative if the window is over its limit. Without a known limit, `window` and `free` are None.
     """
 
     window: int | None
@@ -22,9 +21,9 @@ class Usage(msgspec.Struct, frozen=True):
 
 
 def usage_of(memory: MemoryManager, session_id: str, limited: bool = True) -> Usage:
-    """How a session's whole window, with what stands beside its entries, fills its budget.
+    """Return the use of a session's budget by its window and its overhead.
 
-    With `limited=False` the manager's budget is a default that nobody chose, and is left out.
+    `limited=False` leaves out the manager's budget, if it is only a default.
     """
     stats, types = memory.get_stats(session_id), memory.explain(session_id).shares.types
     parts = {str(kind): types.get(kind, 0) for kind in ENTRY_TYPES}

@@ -254,7 +254,7 @@ def test_over_the_limits_with_everything_pinned_says_that_nothing_may_go() -> No
     for _ in range(12):
         memory.add_user_message("s", "abc " * 100, pinned=True)
     told = memory.explain("s")
-    assert "nothing may go" in told.reason
+    assert "nothing can be compressed" in told.reason
     assert memory.compress("s").compression_id is None
 
 
@@ -277,7 +277,7 @@ def test_what_is_pinned_and_over_the_limit_alone_is_told_and_no_context_is_promi
     memory.add_user_message("s", "hello")
     told = memory.explain("s")
     assert told.trigger.pinned_tokens == 1_500
-    assert "build_context raises BudgetExceeded, since what is pinned is over" in told.next
+    assert "build_context raises BudgetExceeded, since pinned entries alone exceed" in told.next
     with pytest.raises(BudgetExceeded):
         memory.build_context("s")
     memory.update_config("s", max_tokens=1_600)
@@ -294,7 +294,7 @@ def test_what_is_pinned_may_leave_no_room_and_that_is_told() -> None:
     memory.add_system_message("s", "x" * 3_950)
     memory.add_user_message("s", "hello " * 6)
     assert memory.explain("s").next.endswith(
-        "as it is built where what is pinned leaves room for it"
+        "as it is built if pinned entries leave room for it"
     )
     with pytest.raises(BudgetExceeded):
         memory.build_context("s")
@@ -384,7 +384,7 @@ def test_what_is_said_to_come_next_is_what_the_next_add_does() -> None:
         memory.add_user_message("s", "abc " * 60)
     told = memory.explain("s")
     assert "the summarizer is left alone until" in told.reason
-    assert told.next.startswith("nothing before that")
+    assert told.next.startswith("nothing until then")
     memory.add_user_message("s", "x")
     assert memory.explain("s").compressions == ()
     memory.set_summarize_callback(None)
@@ -404,7 +404,7 @@ def test_a_step_that_fails_is_why_nothing_goes_and_no_error_of_explaining() -> N
     memory.add_user_message("s", "x")
     told = memory.explain("s")
     assert "the strategy is left alone until" in told.reason
-    assert told.next.startswith("nothing before that")
+    assert told.next.startswith("nothing until then")
 
 
 # ---------------------------------------------------------------- its form
