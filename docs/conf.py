@@ -1,7 +1,6 @@
-"""How Sphinx makes a site of these pages: `uv run --group docs sphinx-build -W -b html docs docs/_build`.
+"""Sphinx settings of the site: `uv run --group docs sphinx-build -W -b html docs docs/_build`.
 
-The pages are read on a code host too, so they are plain Markdown and link to each other as files. What that
-leaves to the site is done in `_ext`.
+The pages are also read on a code host, so they are plain Markdown with links between files. `_ext` does the rest.
 """
 
 from __future__ import annotations
@@ -17,11 +16,11 @@ project = "memman"
 copyright = "the authors of memman; Apache-2.0"  # noqa: A001 - Sphinx's name
 version = release = VERSION
 root_doc = "index"
-exclude_patterns = ["_build", "README.md"]  # that is the index
+exclude_patterns = ["_build", "README.md"]  # the content of the index
 extensions = ["myst_parser", "sphinx_design", "sphinx.ext.autodoc", "site_pages", "site_docstrings"]
 nitpicky = True
 nitpick_ignore_regex = [
-    # What is documented by others; with `nitpicky` everything else must lead somewhere.
+    # Documented elsewhere; `nitpicky` requires every other reference to resolve.
     (
         "py:class",
         r"(asyncio|threading|blinker|collections|concurrent|contextlib|datetime|http|logging|msgspec|os|pluggy|typing)\..*",
@@ -30,7 +29,7 @@ nitpick_ignore_regex = [
 ]
 
 myst_heading_anchors = 3
-suppress_warnings = ["myst.header"]  # an included page may begin below the first level
+suppress_warnings = ["myst.header"]  # an included page may start below the first level
 
 default_role = "py:obj"  # docstrings name things in single backticks, as these pages do
 add_module_names = False

@@ -1,4 +1,4 @@
-"""The reference from docstrings, which are written for readers of the code: sections, single backticks."""
+"""Convert docstrings for the site: their sections, single backticks and indented code."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sphinx.ext.napoleon import Config, GoogleDocstring
 def _resolve(
     app: Sphinx, env: BuildEnvironment, node: pending_xref, content: nodes.Element
 ) -> nodes.Element | None:
-    """What stands in single backticks in a docstring is a link where it names something, else code."""
+    """Make a link of a name in single backticks if it is known, else code."""
     if node["reftype"] != "obj":
         return None
     python = env.domains.python_domain
@@ -28,7 +28,7 @@ def _resolve(
 
 
 def _with_code(lines: list[str]) -> list[str]:
-    """A docstring whose indented paragraphs are code, as in Markdown."""
+    """Return a docstring whose indented paragraphs are marked as code."""
     shown: list[str] = []
     for before, line in zip(["", *lines], lines, strict=False):
         written = next((each for each in reversed(shown) if each), "")
@@ -39,19 +39,19 @@ def _with_code(lines: list[str]) -> list[str]:
 
 
 def _laws(kit: type) -> list[str]:
-    """The laws of a conformance kit as a list; nothing for any other class."""
+    """Return the laws of a conformance kit as a list; nothing for any other class."""
     laws = [name for name in vars(kit) if name.startswith("test_")]
     said = [f"- {name.removeprefix('test_').replace('_', ' ')}" for name in laws]
     return ["", "Laws:", "", *said, ""] if laws else []
 
 
 def _skip(app: Sphinx, what: str, name: str, obj: Any, skip: bool, options: Any) -> bool | None:
-    """Leaves out what a kit's list of laws names already."""
+    """Skip the test methods of a kit, which its list of laws names."""
     return True if name.startswith("test_") else None
 
 
 def _sections(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
-    """Reads the sections of a docstring (Args, Raises); that of a value has none, only sentences."""
+    """Convert the sections of a docstring (Args, Raises); a value's docstring has none."""
     lines[:] = _with_code(lines)
     if what not in ("attribute", "data", "property"):
         lines[:] = GoogleDocstring(lines, Config(), app, what, name, obj, options).lines()
@@ -64,15 +64,15 @@ _SHOWN_AS = (
         r"TypeAliasForwardRef\('([^']*)'\)",
         r"\1",
     ),  # an alias within a type, named as everywhere else
-    (r", _\w+: (?:[^,()\[\]]|\[.*?\]+)*", ""),  # what begins with an underscore is nobody's to give
+    (r", _\w+: (?:[^,()\[\]]|\[.*?\]+)*", ""),  # private arguments
     (r"= (<[^>]*>|[A-Z]\w*\([^()]*\))", "= ..."),  # a default that is an object
 )
 
 
 def _signature(app: Sphinx, what: str, name: str, obj: Any, options: Any, *said: str | None) -> Any:
-    """The signature and the type of the answer, without what says nothing."""
+    """Return the signature and the return type, shortened."""
     if getattr(obj, "_is_protocol", False):
-        return "", None  # nobody makes one
+        return "", None  # a protocol is not instantiated
     return tuple(text and _short(text) for text in said)
 
 
@@ -83,7 +83,7 @@ def _short(text: str) -> str:
 
 
 def setup(app: Sphinx) -> None:
-    """Sphinx asks this of an extension."""
+    """Register the extension with Sphinx."""
     app.connect("missing-reference", _resolve)
     app.connect("autodoc-process-docstring", _sections)
     app.connect("autodoc-skip-member", _skip)
