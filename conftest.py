@@ -1,11 +1,11 @@
 """Runs the Python blocks of README and docs. Blocks of one page share their names, from top to bottom.
 
-A block marked `output` must equal what the Python block before it printed. The pages with a provider's
+A block marked `output` must equal the output of the Python block before it. The pages with a provider's
 SDK run against a server on the loopback interface (`tests/docs/loopback.py`). The pages of the command
 run in a folder of their own; their blocks marked `console` must show what each `$ memman ...` prints.
 
-Tests are marked by what they need of the machine, and skip with the reason if it is missing. Files
-that need a package of the group `full` skip likewise. `MEMMAN_REQUIRE=packages,shared,service,browser`
+Tests are marked by the parts of the machine that they need, and skip if one is missing. Files that need a
+package of the group `full` skip likewise. `MEMMAN_REQUIRE=packages,shared,service,browser`
 turns such a skip into a failure, as in CI. `MEMMAN_REQUIRE=long` runs the tests that take long.
 """
 
@@ -40,7 +40,7 @@ from tests.docs.loopback import Loopback, running
 
 pytest.register_assert_rewrite("memman.testing")
 
-# A machine that is busy is no fault of what is tested; times are measured in benchmarks/.
+# A busy machine must not fail a test; times are measured in benchmarks/.
 settings.register_profile(
     "memman",
     max_examples=10,
@@ -96,7 +96,7 @@ def _compare(example: Example) -> str | None:
 
 
 def _run_commands(example: Example) -> str | None:
-    """Runs each command of a block; None, or how what it prints differs from what the page shows."""
+    """Run each command of a block; return None, or the difference to the shown output."""
     for step in re.split(r"^\$ ", str(example.parsed), flags=re.MULTILINE)[1:]:
         command, _, shown = step.partition("\n")
         command, _, target = command.partition(" > ")
@@ -115,7 +115,7 @@ def _forget(namespace: dict[str, Any]) -> None:
 
 
 def _in_turn(evaluate: Evaluator) -> Evaluator:
-    """Runs what stands before a block of its page first, where another process was given it."""
+    """Run the earlier blocks of the page first, if another process ran them."""
 
     def run(example: Example) -> str | None:
         done = example.namespace.setdefault(_DONE, set())
@@ -226,7 +226,7 @@ MISSING = {
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skips a marked test whose part of the machine is missing, or fails it where it is required."""
+    """Skip a marked test if its part of the machine is missing, or fail it if that is required."""
     for mark in item.iter_markers("package"):
         if find_spec(mark.args[0]) is None and "packages" not in _required():
             pytest.skip(f"needs {mark.args[0]}: run `uv sync --group full`")
@@ -276,7 +276,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def provider() -> Iterator[Loopback]:
-    """A provider on the loopback interface, where the SDKs look for one."""
+    """A provider on the loopback interface, to which the SDKs are directed."""
     with running() as server, pytest.MonkeyPatch.context() as patch:
         patch.setenv("OPENAI_BASE_URL", f"{server.url}/v1")
         patch.setenv("OPENAI_API_KEY", "unused")

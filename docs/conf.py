@@ -1,6 +1,7 @@
 """Sphinx settings of the site: `uv run --group docs sphinx-build -W -b html docs docs/_build`.
 
-The pages are also read on a code host, so they are plain Markdown with links between files. `_ext` does the rest.
+The pages are also read on a code host, so they are plain Markdown with links between files. `_ext` converts
+them.
 """
 
 from __future__ import annotations

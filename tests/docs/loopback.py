@@ -1,4 +1,4 @@
-"""A provider on the loopback interface, for the loops in `docs/how-to`.
+"""A provider on the loopback interface, for the agent loops of the documentation.
 
 It supports OpenAI's `chat.completions` and `responses`, Anthropic's `messages`, Gemini's `generateContent`
 and Bedrock's `converse`, all but the second as a stream too, so that the real SDKs run against it.

@@ -36,7 +36,7 @@ def claude(server: Loopback) -> Iterator[anthropic.Anthropic]:
         yield client
 
 
-def test_openai_sdk_gets_a_tool_call_and_usage(server: Loopback, chat: openai.OpenAI) -> None:
+def test_openai_sdk_receives_tool_call_and_usage(server: Loopback, chat: openai.OpenAI) -> None:
     completion = chat.chat.completions.create(model="gpt-5", messages=[HELLO], tools=[CHAT_TOOL])
     [call] = completion.choices[0].message.tool_calls
     assert (call.function.name, call.function.arguments) == ("read_file", '{"path": "a.py"}')
@@ -50,7 +50,7 @@ def test_model_without_tools_answers(chat: openai.OpenAI) -> None:
     assert completion.choices[0].message.tool_calls is None
 
 
-def test_anthropic_sdk_gets_a_tool_use_and_usage(claude: anthropic.Anthropic) -> None:
+def test_anthropic_sdk_receives_tool_use_and_usage(claude: anthropic.Anthropic) -> None:
     reply = claude.messages.create(
         model="claude-sonnet-5-5", max_tokens=9, messages=[HELLO], tools=[CLAUDE_TOOL]
     )
@@ -64,7 +64,7 @@ def test_orphan_result_is_refused(server: Loopback, chat: openai.OpenAI) -> None
     assert server.requests == []
 
 
-def test_turns_that_do_not_alternate_are_refused(claude: anthropic.Anthropic) -> None:
+def test_turns_without_alternation_are_refused(claude: anthropic.Anthropic) -> None:
     with pytest.raises(anthropic.BadRequestError, match="message 1"):
         claude.messages.create(model="claude-sonnet-5-5", max_tokens=9, messages=[HELLO, HELLO])
 

@@ -33,7 +33,7 @@ def test_defaults_match_the_config() -> None:
     assert [type(value) for value in shown.values()] == [type(value) for value in actual.values()]
 
 
-def test_each_setting_has_a_meaning_and_a_reason() -> None:
+def test_settings_have_meaning_and_reason() -> None:
     assert all(row["meaning"] and row["why this default"] for row in ROWS)
 
 
