@@ -1,5 +1,7 @@
 """Export and import of sessions: as one JSON document, or as an archive of JSON lines."""
 
+from typing import TYPE_CHECKING
+
 from memman.archive.document import (
     FORMAT,
     VERSION,
@@ -11,14 +13,26 @@ from memman.archive.document import (
     records_of,
     state_of,
 )
-from memman.archive.encoding import Packing
-from memman.archive.importer import ArchiveImport, Source, session_of, verify
+from memman.archive.info import ArchiveInfo, Packing, Source, Target
 from memman.archive.limits import ArchiveLimits
-from memman.archive.lines import Header
-from memman.archive.reader import ArchiveInfo
-from memman.archive.temp_file import RecordFile
 from memman.archive.validation import with_entries
-from memman.archive.writer import ArchiveWriter, Target
+from memman.loading import on_first_use
+
+if TYPE_CHECKING:
+    from memman.archive.importer import ArchiveImport, session_of, verify
+    from memman.archive.lines import Header
+    from memman.archive.temp_file import RecordFile
+    from memman.archive.writer import ArchiveWriter
+else:
+    __getattr__ = on_first_use(
+        "memman.archive",
+        {
+            "importer": "ArchiveImport session_of verify",
+            "lines": "Header",
+            "temp_file": "RecordFile",
+            "writer": "ArchiveWriter",
+        },
+    )
 
 __all__ = [
     "FORMAT",

@@ -5,15 +5,13 @@ from __future__ import annotations
 import io
 import zlib
 from collections.abc import Callable
-from typing import Any, BinaryIO, Literal, cast
+from typing import Any, BinaryIO, cast
 
+from memman.archive.info import Packing
 from memman.archive.limits import ArchiveLimits
 from memman.display import safe_repr
 from memman.errors import InvalidInput, StateError
 from memman.plugins import how_to_install
-
-Packing = Literal["none", "gzip", "zstd"]
-"""The compression of an archive's file; zstd needs the extra `zstd`."""
 
 SUFFIXES: dict[str, Packing] = {".gz": "gzip", ".zst": "zstd"}
 _MAGICS: dict[bytes, Packing] = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}

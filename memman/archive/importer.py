@@ -10,8 +10,9 @@ from typing import Any, BinaryIO
 
 import msgspec
 
+from memman.archive.info import ArchiveInfo, Source
 from memman.archive.limits import DEFAULT_LIMITS, ArchiveLimits
-from memman.archive.reader import ArchiveInfo, ArchiveReader
+from memman.archive.reader import ArchiveReader
 from memman.archive.temp_file import RecordFile
 from memman.archive.validation import LogChecker, Recount, entries_of, verified, with_entry
 from memman.display import safe_repr
@@ -19,9 +20,6 @@ from memman.entries import Entry, is_path
 from memman.errors import EntryNotFound, InvalidInput, Refused, StateError
 from memman.protocols import StoredItem
 from memman.records import Record, blank, trusting
-
-Source = str | os.PathLike[str] | BinaryIO
-"""The source of an archive: a path, or a binary file."""
 
 
 class ArchiveImport:

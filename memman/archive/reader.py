@@ -9,7 +9,8 @@ from typing import Any, BinaryIO, NoReturn
 import msgspec
 
 from memman.archive import lines
-from memman.archive.encoding import Packing, Unpacked
+from memman.archive.encoding import Unpacked
+from memman.archive.info import ArchiveInfo
 from memman.archive.limits import MOST_FAULTS, ArchiveLimits, too_much
 from memman.archive.lines import Header, ParsedHeader, ParsedLine, checksum_fault
 from memman.archive.validation import check_record, entries_of
@@ -23,22 +24,6 @@ _NO_HEADER = "it is not a memman archive: its first line is not a header"
 
 _read_line = msgspec.json.Decoder(ParsedLine)
 _read_header = msgspec.json.Decoder(ParsedHeader)
-
-
-class ArchiveInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """Summary of an archive: the number of `records`, of added `entries`, and of `bytes` when unpacked.
-
-    `sha256` is the hash of all bytes before the last line, which contains it too.
-    """
-
-    session_id: str
-    records: int
-    entries: int
-    bytes: int
-    sha256: str
-    packing: Packing
-    version: int
-    created_by: str
 
 
 class Faults:

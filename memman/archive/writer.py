@@ -6,21 +6,18 @@ import hashlib
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import msgspec
 
 from memman.archive.encoding import packed, packing_for
+from memman.archive.info import ArchiveInfo, Target
 from memman.archive.lines import VERSION, Header, Trailer, record_line, with_checksum
-from memman.archive.reader import ArchiveInfo
 from memman.display import safe_repr
 from memman.entries import is_path
 from memman.errors import InvalidInput
 from memman.files import NewFile
 from memman.records import Added, Record, tainted_by, tombstone, trusting
-
-Target = str | os.PathLike[str] | BinaryIO
-"""The target of an archive: a path, or a binary file."""
 
 
 class ArchiveWriter:

@@ -29,7 +29,6 @@ from memman.core.arguments import (
 )
 from memman.core.token_counts import TokenCounting
 from memman.core.wiring import Core
-from memman.counting import parse_overflow
 from memman.counting.usage import usage_of
 from memman.display import safe_repr
 from memman.entries import (
@@ -52,16 +51,8 @@ from memman.formats.streams import whole
 from memman.protocols import FeedItem, SummarizeCallback, Summarizer
 from memman.records import UsageReported
 from memman.results import Context, OverflowResult, SessionStats, Summary
-from memman.session import (
-    CompressionRequest,
-    Feed,
-    Following,
-    Importing,
-    OnConflict,
-    Session,
-)
+from memman.session import CompressionRequest, OnConflict, Session
 from memman.session.context import ContextRequest
-from memman.session.exporter import export_archive
 
 logger = logging.getLogger("memman")
 State = SessionState | Mapping[str, Any] | str | bytes
@@ -315,6 +306,8 @@ class ManagerMethods:
         if name is None:
             raise InvalidInput("whose limit is it? Pass model=, or give the manager a model")
         name = check_model(name)
+        from memman.counting import parse_overflow
+
         overflow = parse_overflow(error)
         if overflow is None:
             return OverflowResult(overflow=False)
@@ -549,6 +542,8 @@ class ManagerMethods:
         if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
             raise InvalidInput(f"limit must be a number of records, not {safe_repr(limit, 60)}")
         await self._core.sessions.catch_up(session_id)
+        from memman.session import Feed
+
         return await Feed(self._core.shared, session_id, after).page(limit)
 
     def follow(
@@ -577,6 +572,8 @@ class ManagerMethods:
             InvalidInput: as in `feed`, or `poll` or `timeout` are not what they should be.
             StoreError: the store cannot be read; begin again behind the last item.
         """
+        from memman.session import Following
+
         return Following(self._core.shared, session_id, after, poll, timeout).items()
 
     # ------------------------------------------------------------ sessions out and in
@@ -607,6 +604,8 @@ class ManagerMethods:
         check_on_conflict(on_conflict)
         document = state if isinstance(state, SessionState) else SessionState.from_json(state)
         check_switch(trust_settings, "trust_settings")
+        from memman.session import Importing
+
         importing = Importing(self._core.shared, self._core.sessions)
         return await importing.document(document, on_conflict, trust_settings)
 
@@ -630,6 +629,8 @@ class ManagerMethods:
         """
         session = await self._core.sessions.known(session_id)
         with _typed(to):
+            from memman.session.exporter import export_archive
+
             return await export_archive(session.id, self._core.shared, to, packing)
 
     async def import_archive(
@@ -660,6 +661,8 @@ class ManagerMethods:
         """
         check_on_conflict(on_conflict)
         check_switch(trust_settings, "trust_settings")
+        from memman.session import Importing
+
         importing = Importing(self._core.shared, self._core.sessions)
         with _typed(source):
             return await importing.archive(source, on_conflict, limits, trust_settings)

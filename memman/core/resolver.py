@@ -5,15 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from itertools import takewhile
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from memman.config import UNKNOWN_MODEL_TOKENS, MemoryConfig
 from memman.counting import (
     Models,
-    RemoteMeter,
     TokenCounter,
     builtin_specs,
-    endpoint_breaker,
     estimator_for,
     fingerprint_of,
     known_limits,
@@ -31,8 +29,10 @@ from memman.formats import format_named as named
 from memman.plugins import Plugins, shared_plugins
 from memman.protocols import CounterSpec, Format, ModelRef
 from memman.runtime import is_async_callable, refuse_async_port
-from memman.runtime.circuit_breaker import CircuitBreaker
 from memman.session.shared import Remote
+
+if TYPE_CHECKING:
+    from memman.runtime.circuit_breaker import CircuitBreaker
 
 logger = logging.getLogger("memman")
 DEFAULT_FORMAT = "openai-chat"
@@ -108,6 +108,8 @@ class Resolver:
         except PluginNotFound as error:  # a count is never a reason for a context to fail
             logger.warning("remote counter %s is not asked: %s", spec.name, error)
             return None
+        from memman.counting import RemoteMeter, endpoint_breaker
+
         breaker = self._breakers.setdefault(fingerprint_of(counter), endpoint_breaker())
         meter = RemoteMeter(counter, model, accuracy=spec.accuracy, breaker=breaker)
         return Remote(meter, form)

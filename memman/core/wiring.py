@@ -42,7 +42,7 @@ from memman.runtime import Runtime, is_async_callable, refuse_async_port
 from memman.session import SessionCache
 from memman.session.shared import Shared
 from memman.session.store import store_methods
-from memman.stores import MemoryStore, open_store
+from memman.stores import MemoryStore
 from memman.summarizers import Asker, Summarizers
 
 logger = logging.getLogger("memman")
@@ -234,6 +234,8 @@ class Core:
                 f"{where!r} is a model, and the first argument says where sessions are kept: write "
                 f"model={where!r} (or './{where}' for a file of that name)"
             )
+        from memman.stores import open_store
+
         return open_store(where, self._plugins)
 
     def _is_model(self, where: str) -> bool:

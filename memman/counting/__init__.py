@@ -8,6 +8,8 @@ whole requests; `calibration` learns from what providers report. `remote` asks a
 `failures`, `breaker` and `flight` are what it is made of.
 """
 
+from typing import TYPE_CHECKING
+
 from memman.counting.builtin import BYTES4, CHARS4, builtin_specs
 from memman.counting.calibration import learn, predicted
 from memman.counting.counter import TokenCounter
@@ -18,8 +20,6 @@ from memman.counting.images import image_tokens
 from memman.counting.limits import known_limits, limits_of
 from memman.counting.lookup import Models, sound_limits
 from memman.counting.models import FAMILIES, family_of, model_key, model_ref
-from memman.counting.overflow import Overflow, parse_overflow
-from memman.counting.remote import RemoteMeter, endpoint_breaker
 from memman.counting.resolution import (
     Candidate,
     Resolution,
@@ -30,6 +30,16 @@ from memman.counting.resolution import (
 )
 from memman.counting.tool_prices import price_tools
 from memman.counting.validation import fingerprint_of, sound_specs
+from memman.loading import on_first_use
+
+if TYPE_CHECKING:
+    from memman.counting.overflow import Overflow, parse_overflow
+    from memman.counting.remote import RemoteMeter, endpoint_breaker
+else:
+    __getattr__ = on_first_use(
+        "memman.counting",
+        {"overflow": "Overflow parse_overflow", "remote": "RemoteMeter endpoint_breaker"},
+    )
 
 __all__ = [
     "BYTES4",

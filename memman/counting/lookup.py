@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from memman.counting.limits import limits_of
 from memman.counting.models import family_of, model_ref
-from memman.counting.overflow import Overflow
 from memman.errors import InvalidInput
 from memman.plugins import Plugins
 from memman.protocols import ModelInfo, ModelRef
+
+if TYPE_CHECKING:
+    from memman.counting.overflow import Overflow
 
 logger = logging.getLogger("memman.counting")
 

@@ -6,18 +6,28 @@ compressions;
 `values` finds their exact values. `trace` follows a text, and `shares` lists the largest parts of a window.
 """
 
-from memman.explain.comparison import (
-    ComparedReplacement,
-    ComparedValue,
-    Comparison,
-    compare,
-)
+from typing import TYPE_CHECKING
+
 from memman.explain.explanation import Explanation, SummarizerState, Trigger, explained
 from memman.explain.history import CompressionStatus, EntryStatus, LogHistory
 from memman.explain.shares import LargeEntry, Share, Shares, shares_of
-from memman.explain.survival import Survival, SurvivingValues, survivals
-from memman.explain.trace import Found, Remnant, Trace, trace
-from memman.explain.values import KeptIn
+from memman.loading import on_first_use
+
+if TYPE_CHECKING:
+    from memman.explain.comparison import ComparedReplacement, ComparedValue, Comparison, compare
+    from memman.explain.survival import Survival, SurvivingValues, survivals
+    from memman.explain.traces import Found, Remnant, Trace, trace
+    from memman.explain.values import KeptIn
+else:
+    __getattr__ = on_first_use(
+        "memman.explain",
+        {
+            "comparison": "ComparedReplacement ComparedValue Comparison compare",
+            "survival": "Survival SurvivingValues survivals",
+            "traces": "Found Remnant Trace trace",
+            "values": "KeptIn",
+        },
+    )
 
 __all__ = [
     "ComparedReplacement",

@@ -1,10 +1,20 @@
 """Live sessions, their cache, and what reads or writes their logs: imports, exports and the feed."""
 
+from typing import TYPE_CHECKING
+
+from memman.archive.info import OnConflict
+from memman.loading import on_first_use
 from memman.session.cache import SessionCache
-from memman.session.feed import Feed, Following
-from memman.session.importer import Importing, OnConflict
 from memman.session.policy import CompressionRequest
 from memman.session.session import Session
+
+if TYPE_CHECKING:
+    from memman.session.feed import Feed, Following
+    from memman.session.importer import Importing
+else:
+    __getattr__ = on_first_use(
+        "memman.session", {"feed": "Feed Following", "importer": "Importing"}
+    )
 
 __all__ = [
     "CompressionRequest",

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from memman import events
 from memman.archive import ArchiveImport, ArchiveLimits, SessionState, Source, checked, with_entries
+from memman.archive.info import OnConflict
 from memman.counting import TokenCounter
 from memman.entries import Entry, TokenCount
 from memman.errors import MemmanError, SessionExists, StateError, StoreConflict
@@ -19,8 +20,6 @@ from memman.session.session import Session
 from memman.session.shared import Shared
 
 logger = logging.getLogger("memman.imports")
-OnConflict = Literal["fail", "skip", "new_session"]
-"""What an import does where the session exists: refuse, leave it, or make a copy under a new id."""
 _EXISTS = (
     "session {!r} exists; nothing was changed. Delete it first, or pass "
     "on_conflict='skip' or 'new_session'"

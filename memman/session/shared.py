@@ -6,13 +6,13 @@ import threading
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from itertools import count
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from memman.compression import EntryFactory, Step, stages_of
 from memman.config import HARMLESS, Budget, MemoryConfig, lowered, readable, resolve_budget
-from memman.counting import RemoteMeter, TokenCounter
+from memman.counting import TokenCounter
 from memman.entries import (
     NO_JSON,
     Entry,
@@ -29,6 +29,9 @@ from memman.runtime import Runtime
 from memman.runtime.forks import renew_in_child
 from memman.session.store import FullStore
 from memman.summarizers import Asker
+
+if TYPE_CHECKING:
+    from memman.counting import RemoteMeter
 
 
 class Remote(msgspec.Struct, frozen=True):

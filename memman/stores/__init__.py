@@ -1,8 +1,18 @@
 """Stores: where the logs live. A store is small on purpose: the log is the memory."""
 
+from typing import TYPE_CHECKING
+
+from memman.loading import on_first_use
 from memman.stores.memory import MemoryStore
-from memman.stores.sqlite import SQLiteStore
-from memman.stores.urls import is_url, no_store, open_store, without_password
+
+if TYPE_CHECKING:
+    from memman.stores.sqlite import SQLiteStore
+    from memman.stores.urls import is_url, no_store, open_store, without_password
+else:
+    __getattr__ = on_first_use(
+        "memman.stores",
+        {"sqlite": "SQLiteStore", "urls": "is_url no_store open_store without_password"},
+    )
 
 __all__ = [
     "MemoryStore", "SQLiteStore", "is_url", "no_store", "open_store", "without_password",

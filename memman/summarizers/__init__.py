@@ -3,7 +3,14 @@
 `adapters` accepts a callable, a `Summarizer` or a name; `command` runs a program.
 """
 
+from typing import TYPE_CHECKING
+
+from memman.loading import on_first_use
 from memman.summarizers.adapters import DIGEST, Asker, Summarizers
-from memman.summarizers.command import CommandSummarizer
+
+if TYPE_CHECKING:
+    from memman.summarizers.command import CommandSummarizer
+else:
+    __getattr__ = on_first_use("memman.summarizers", {"command": "CommandSummarizer"})
 
 __all__ = ["DIGEST", "Asker", "CommandSummarizer", "Summarizers"]

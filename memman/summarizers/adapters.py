@@ -25,9 +25,9 @@ from memman.errors import (
 from memman.plugins import Plugins, how_to_install
 from memman.protocols import Summarizer, SummaryReply, SummaryRequest, SummaryUsage
 from memman.runtime import Runtime, close_awaitable, is_async_callable
-from memman.summarizers.command import COMMAND, CommandSummarizer
 
 DIGEST: Final = "digest"
+COMMAND: Final = "cmd:"
 # Who brings the names that everybody knows.
 _DISTRIBUTIONS: Final = {
     "anthropic": "memman-anthropic",
@@ -158,6 +158,8 @@ class Summarizers:
         """The summarizer of a name, made once."""
         if name not in self._named:
             if name.startswith(COMMAND):
+                from memman.summarizers.command import CommandSummarizer
+
                 found: Any = CommandSummarizer.named(name)
             else:
                 found = self._of_plugin(name)

@@ -15,11 +15,11 @@ from memman.display import safe_repr
 from memman.errors import InvalidInput, SummarizerFailed, SummarizerUnavailable
 from memman.protocols import SummaryReply, SummaryRequest
 from memman.runtime.threads import start_in_thread
+from memman.summarizers.adapters import COMMAND
 
 if TYPE_CHECKING:
     from subprocess import Popen
 
-COMMAND: Final = "cmd:"
 _MOST_BYTES: Final = 4_000_000  # of a summary; whoever prints more is not writing one
 _SHOWN_CHARACTERS: Final = 300  # of what the program said on stderr
 _LAST_WORDS: Final = 2_000  # bytes of stderr that are kept

@@ -61,7 +61,7 @@ _GENERAL = (
 # Patterns compiled from a function's arguments: their functions are tested instead, or the
 # pattern is the user's own.
 _DRIVEN = {
-    "memman.explain.trace": "words of the user's own, each escaped",
+    "memman.explain.traces": "words of the user's own, each escaped",
     "memman.cli.window": "the user's own --grep",
     "memman.formats.rules.rulebook": "patterns of the rules below, each called with a constant",
     "memman.entries": "neutralised",
