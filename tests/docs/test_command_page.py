@@ -15,12 +15,11 @@ from memman.cli.app import COMMANDS, memman
 from tests.docs.pages import DOCS, code, table
 
 PAGE = "reference/command.md"
-ROWS = table(PAGE, "command")
-NAMES = [code(row["command"])[0] for row in ROWS]
+GROUPS = ("session", "compression", "file", "installation")
 SHAPES = {
-    name: row["with `--json`, beside `memman` and `version`"]
-    for name, row in zip(NAMES, ROWS, strict=True)
-    if row["with `--json`, beside `memman` and `version`"] != "has none"
+    code(row[f"{group} command"])[0]: row["JSON fields"]
+    for group in GROUPS
+    for row in table(PAGE, f"{group} command")
 }
 LOG = (
     '{"role": "user", "content": "Hello"}\n'
@@ -64,7 +63,7 @@ def runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CliRunner:
 
 
 def test_command_page_has_every_command_in_order() -> None:
-    assert [command.name for command in COMMANDS] == NAMES
+    assert [command.name for command in COMMANDS] == list(SHAPES)
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: str(command.name))
@@ -77,10 +76,15 @@ def test_command_page_marks_json_commands(command: click.Command) -> None:
 def test_command_page_has_every_option(command: click.Command) -> None:
     title = f"option of {command.name}"
     options = [option for option in command.params if isinstance(option, click.Option)]
-    expected = {name for option in options for name in option.opts} - {"--json"}
-    rows = table(PAGE, title) if expected else []  # no table without a row
-    assert {said.split()[0] for row in rows for said in code(row[title])} == expected
-    assert expected or title not in (DOCS / PAGE).read_text(encoding="utf-8")
+    expected = sorted({name for option in options for name in option.opts} - {"--json"})
+    shared = [
+        row["shared option"]
+        for row in table(PAGE, "shared option")
+        if command.name in code(row["commands"])
+    ]
+    has_own = f"| {title} |" in (DOCS / PAGE).read_text(encoding="utf-8")
+    own = [row[title] for row in table(PAGE, title)] if has_own else []
+    assert sorted(each.split()[0] for cell in (*shared, *own) for each in code(cell)) == expected
 
 
 @pytest.mark.parametrize("name", SHAPES)
