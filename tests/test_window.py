@@ -1,4 +1,4 @@
-"""The window: how calls and results find each other, and where one may cut."""
+"""The window: pairing of calls and results, exchanges, and replacements of runs."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -49,12 +49,12 @@ def window(*entries: Entry, pinned: Sequence[str] = ()) -> Window:
 
 
 def groups(of: Window) -> list[str]:
-    """The each as the ids of its entries joined."""
+    """Return each exchange as the joined ids of its entries."""
     return [" ".join(item.entry.id for item in exchange.items) for exchange in of.exchanges]
 
 
 def pairs(of: Window) -> dict[str, str | None]:
-    """The result of each call, and for each result without a call in the window None."""
+    """Return the result of each call, and None for each result without a call."""
     assert of.exchanges is not None  # pairs the items
     calls = {
         item.entry.id: item.result.entry.id if item.result else None
@@ -67,11 +67,11 @@ def pairs(of: Window) -> dict[str, str | None]:
     return calls | dict.fromkeys(orphans)
 
 
-def test_messages_are_exchanges_of_their_own() -> None:
+def test_each_message_is_its_own_exchange() -> None:
     assert groups(window(entry("u"), entry("a", role="assistant"), entry("v"))) == ["u", "a", "v"]
 
 
-def test_a_call_and_its_result_are_one_exchange() -> None:
+def test_call_and_its_result_are_one_exchange() -> None:
     assert groups(window(entry("u"), call("c", "1"), result("r", "1"), entry("v"))) == [
         "u", "c r", "v",
     ]  # fmt: skip
@@ -90,18 +90,18 @@ def test_text_calls_and_results_of_one_message_are_one_exchange() -> None:
     assert pairs(made) == {"c": "r", "d": "s"}
 
 
-def test_calls_without_ids_that_follow_each_other_run_in_parallel() -> None:
+def test_adjacent_calls_without_message_ids_run_in_parallel() -> None:
     made = window(call("c", tool="x"), call("d", tool="y"), result("s", tool="y"))
     assert groups(made) == ["c d s"]
 
 
-def test_what_comes_between_a_call_and_its_result_belongs_to_the_exchange() -> None:
+def test_entries_between_call_and_result_join_the_exchange() -> None:
     assert groups(window(call("c", "1"), entry("u"), result("r", "1"), entry("v"))) == [
         "c u r", "v",
     ]  # fmt: skip
 
 
-def test_two_interleaved_turns_are_one_exchange() -> None:
+def test_interleaved_turns_are_one_exchange() -> None:
     made = window(call("c", "1", message_id="m"), entry("u"), call("d", "2", message_id="n"),
                   result("r", "1"), result("s", "2"))  # fmt: skip
     assert groups(made) == ["c u d r s"]
@@ -118,7 +118,7 @@ def test_repeated_ids_pair_by_order() -> None:
     assert [item.nth for item in made.items if item.entry.type == "tool_call"] == [0, 1]
 
 
-def test_an_id_twice_in_a_message_pairs_by_order() -> None:
+def test_id_twice_in_a_message_pairs_by_order() -> None:
     made = window(
         call("c", "1", message_id="m"),
         call("d", "1", message_id="m"),
@@ -144,7 +144,7 @@ def test_results_without_ids_go_to_calls_without_ids_first() -> None:
     assert pairs(made) == {"c": "s", "d": "t", "e": "r", "u": None}
 
 
-def test_a_result_with_neither_id_nor_name_answers_the_earliest_call() -> None:
+def test_result_without_id_and_name_answers_the_earliest_call() -> None:
     made = window(
         call("c", tool="x"), call("d", tool="y"), call("e", "1", tool="x"), call("f", tool="x"),
         *[result(name, tool=None) for name in "rstuv"],
@@ -153,7 +153,7 @@ def test_a_result_with_neither_id_nor_name_answers_the_earliest_call() -> None:
 
 
 @pytest.mark.parametrize("call_id", ["1", None])
-def test_a_call_that_was_passed_over_takes_no_result_of_a_later_one(call_id: str | None) -> None:
+def test_skipped_call_takes_no_result_of_a_later_call(call_id: str | None) -> None:
     made = window(
         call("c", call_id), entry("u"), call("d", call_id), result("r", call_id),
         call("e", call_id), result("s", call_id), entry("v"), call("f", call_id),
@@ -163,7 +163,7 @@ def test_a_call_that_was_passed_over_takes_no_result_of_a_later_one(call_id: str
 
 
 @pytest.mark.parametrize("call_id", ["1", None])
-def test_a_call_that_was_passed_over_is_an_exchange_of_its_own(call_id: str | None) -> None:
+def test_skipped_call_is_its_own_exchange(call_id: str | None) -> None:
     made = window(
         call("c", call_id), entry("u"), call("d", call_id), result("r", call_id),
         call("e", call_id), result("s", call_id),
@@ -172,7 +172,7 @@ def test_a_call_that_was_passed_over_is_an_exchange_of_its_own(call_id: str | No
 
 
 @pytest.mark.parametrize("between", [(), (entry("a", role="assistant"),)])
-def test_calls_of_one_turn_are_answered_in_order_whatever_was_said_beside_them(
+def test_calls_of_one_turn_are_answered_in_order(
     between: tuple[Entry, ...],
 ) -> None:
     made = window(
@@ -181,12 +181,12 @@ def test_calls_of_one_turn_are_answered_in_order_whatever_was_said_beside_them(
     assert pairs(made) == {"c": "t", "d": "r", "e": "s"}
 
 
-def test_calls_of_two_messages_are_two_turns_even_if_nothing_stands_between_them() -> None:
+def test_calls_of_two_messages_are_two_turns() -> None:
     made = window(call("c", message_id="m"), call("d", message_id="n"), result("r"))
     assert pairs(made) == {"c": None, "d": "r"}
 
 
-def test_a_result_with_neither_id_nor_name_answers_a_call_of_the_newest_turn() -> None:
+def test_result_without_id_and_name_answers_the_newest_turn() -> None:
     made = window(
         call("c", tool="x"), entry("u"), call("d", tool="y"), call("e", tool="z"),
         *[result(name, tool=None) for name in "rst"],
@@ -194,7 +194,7 @@ def test_a_result_with_neither_id_nor_name_answers_a_call_of_the_newest_turn() -
     assert pairs(made) == {"c": "t", "d": "r", "e": "s"}
 
 
-def test_an_exchange_that_has_grown_is_another_tuple() -> None:
+def test_grown_exchange_has_a_new_tuple() -> None:
     made = window(call("c", "1"), call("d", "2"))
     before = made.exchanges[-1].items
     assert made.exchanges[-1].items is before
@@ -203,21 +203,21 @@ def test_an_exchange_that_has_grown_is_another_tuple() -> None:
     assert groups(made) == ["c d r"]
 
 
-def test_a_result_without_its_call_answers_none() -> None:
+def test_result_without_its_call_answers_none() -> None:
     made = window(call("c", "1"), result("r", "2"), result("s", "1"), result("t", "1"))
     assert pairs(made) == {"c": "s", "r": None, "t": None}
 
 
-def test_a_call_without_result_is_unanswered() -> None:
+def test_call_without_result_is_unanswered() -> None:
     made = window(call("c", "1"), entry("u"), call("d", "2"), result("r", "2"))
     assert [item.entry.id for item in made.items if item.unanswered] == ["c"]
 
 
-def test_the_windows_tokens_are_the_sum_of_its_slots() -> None:
+def test_tokens_are_the_sum_of_the_items() -> None:
     assert window(entry("abc"), entry("de")).tokens == 5
 
 
-def test_only_system_messages_are_the_head() -> None:
+def test_only_system_is_false_with_any_other_entry() -> None:
     assert window().only_system()
     assert window(entry("s", role="system")).only_system()
     assert not window(entry("s", role="system"), entry("u")).only_system()
@@ -248,7 +248,7 @@ def of_kinds(kinds: Sequence[str]) -> list[Entry]:
 
 
 @given(KINDS)
-def test_exchanges_cover_the_window_once_in_order_and_never_part_a_pair(kinds: list[str]) -> None:
+def test_exchanges_cover_the_window_and_keep_pairs(kinds: list[str]) -> None:
     made = window(*of_kinds(kinds))
     assert [item for exchange in made.exchanges for item in exchange.items] == made.items
     assert len(made.items) == len(kinds)
@@ -271,7 +271,7 @@ def test_exchanges_cover_the_window_once_in_order_and_never_part_a_pair(kinds: l
 
 
 @given(KINDS, st.booleans())
-def test_pushing_one_by_one_is_the_same_as_reshaping(kinds: list[str], read: bool) -> None:
+def test_items_pushed_one_by_one_form_the_same_exchanges(kinds: list[str], read: bool) -> None:
     entries = of_kinds(kinds)
     at_once, one_by_one = window(*entries), window(*entries[: len(entries) // 2])
     for number, one in enumerate(entries[len(entries) // 2 :], len(entries) // 2 + 1):
@@ -283,8 +283,8 @@ def test_pushing_one_by_one_is_the_same_as_reshaping(kinds: list[str], read: boo
     assert one_by_one.tokens == at_once.tokens
 
 
-def told(of: Window) -> list[Any]:
-    """All that a window knows about its entries."""
+def derived(of: Window) -> list[Any]:
+    """Return everything that a window derives from its entries."""
     return [
         (
             [(item.entry.id, item.nth, item.answers, item.unanswered) for item in exchange.items],
@@ -298,7 +298,7 @@ REPLACING = st.sampled_from(["summary", "stub", "drop", "odd"])
 
 
 @given(KINDS, st.lists(st.tuples(st.integers(0, 19), st.integers(1, 4), REPLACING)), KINDS)
-def test_replacing_entries_is_the_same_as_a_new_window(
+def test_replaced_items_form_the_same_exchanges(
     kinds: list[str], runs: list[tuple[int, int, str]], later: list[str]
 ) -> None:
     made = window(*of_kinds(kinds))
@@ -316,13 +316,13 @@ def test_replacing_entries_is_the_same_as_a_new_window(
     fresh = Window(
         [WindowItem(one.entry, one.position, one.tokens, one.pinned) for one in made.items]
     )
-    assert told(made) == told(fresh)
+    assert derived(made) == derived(fresh)
     assert made.tokens == fresh.tokens
     for number, one in enumerate(of_kinds(later), 30):
         one = msgspec.structs.replace(one, id=f"later-{one.id}")
         made.push(WindowItem(one, number, 1))
         fresh.push(WindowItem(one, number, 1))
-    assert told(made) == told(fresh)
+    assert derived(made) == derived(fresh)
     assert pairs(made) == pairs(fresh)
 
 
@@ -344,7 +344,7 @@ def shown(items: Sequence[WindowItem]) -> list[tuple[str, int]]:
     return [(item.entry.id, item.position) for item in items]
 
 
-def test_a_replacement_stands_at_the_smallest_place_of_its_run() -> None:
+def test_replacement_has_the_first_position_of_its_run() -> None:
     made = window(*map(entry, "abcde"))
     record = compressed(Replacement(("b", "c"), entry("s", "summary", "system"), "summary"))
     items = compress(made, record)
@@ -353,12 +353,12 @@ def test_a_replacement_stands_at_the_smallest_place_of_its_run() -> None:
     assert not items[1].pinned
 
 
-def test_a_run_replaced_by_nothing_is_gone() -> None:
+def test_dropped_run_is_removed() -> None:
     items = compress(window(*map(entry, "abc")), compressed(Replacement(("a", "b"), None, "drop")))
     assert shown(items) == [("c", 3)]
 
 
-def test_several_runs_are_replaced_at_once() -> None:
+def test_several_runs_are_replaced() -> None:
     record = compressed(
         Replacement(("a",), entry("x"), "stub"),
         Replacement(("c", "d"), entry("y"), "summary"),
@@ -379,7 +379,7 @@ def test_several_runs_are_replaced_at_once() -> None:
         ((), "not in the window"),
     ],
 )
-def test_a_run_that_is_not_there_as_planned_is_refused(ids: tuple[str, ...], named: str) -> None:
+def test_run_that_is_not_active_is_refused(ids: tuple[str, ...], named: str) -> None:
     made = window(*map(entry, "abcpe"), pinned=["p"])
     before = shown(made.items)
     with pytest.raises(Refused, match=named):
@@ -387,7 +387,7 @@ def test_a_run_that_is_not_there_as_planned_is_refused(ids: tuple[str, ...], nam
     assert shown(made.items) == before
 
 
-def test_runs_that_overlap_are_refused() -> None:
+def test_overlapping_runs_are_refused() -> None:
     record = compressed(
         Replacement(("a", "b"), entry("x"), "summary"),
         Replacement(("b", "c"), entry("y"), "summary"),
@@ -396,6 +396,6 @@ def test_runs_that_overlap_are_refused() -> None:
         compress(window(*map(entry, "abc")), record)
 
 
-def test_no_replacements_are_refused() -> None:
+def test_compression_without_replacements_is_refused() -> None:
     with pytest.raises(Refused):
         compress(window(*map(entry, "abc")), compressed())

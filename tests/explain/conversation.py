@@ -1,4 +1,4 @@
-"""A conversation with exact values in it, compressed step by step, for the tests of what explains it."""
+"""A conversation with exact values, compressed step by step."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PATH = "/srv/app/config.toml"
 
 
 def manager(*summaries: str, **settings: Any) -> MemoryManager:
-    """A manager that compresses when it is asked to; with texts, to summaries that say just that."""
+    """Return a manager without automatic compression; with texts, its summaries are these."""
     given = {"auto_compress": False, "max_entries": None, "recent_window": 2, **settings}
     if summaries:
         given["strategy"] = (written(*summaries),)
@@ -29,7 +29,7 @@ def manager(*summaries: str, **settings: Any) -> MemoryManager:
 
 
 def written(*texts: str) -> Stage:
-    """A stage that replaces the old part by a summary with the next of these texts."""
+    """Return a stage that replaces the old part by a summary with the next of these texts."""
     left = iter(texts)
 
     def stage(view: View, _goal: Goal, make_entry: EntryFactory) -> View:
@@ -41,14 +41,14 @@ def written(*texts: str) -> Stage:
 
 
 def talk(memory: MemoryManager, turns: int = 10, first: int = 0) -> None:
-    """Turns of plain words: a question and an answer without a value in them."""
+    """Add questions and answers without exact values."""
     for number in range(first, first + turns):
         memory.add_user_message("s", "please go on with the next part " * 6, id=f"q{number}")
         memory.add_assistant_message("s", "this part is done as well " * 6, id=f"a{number}")
 
 
 def orders(memory: MemoryManager) -> None:
-    """What is forgotten later: an order's number in a tool result, a path in a message."""
+    """Add an order's number in a tool result and a path in a message, to be compressed later."""
     memory.add_system_message("s", "Be brief.", id="head")
     memory.add_user_message("s", "Where is my parcel?", id="ask")
     memory.add_tool_call("s", "get_order", {"which": "newest"}, call_id="c1", id="call")
@@ -59,5 +59,5 @@ def orders(memory: MemoryManager) -> None:
 
 
 def history(memory: MemoryManager) -> LogHistory:
-    """The trail of the session's whole log."""
+    """Return the history of the session's whole log."""
     return LogHistory(list(enumerate(records_of(memory.export_session("s")), 1)))

@@ -1,4 +1,4 @@
-"""`explain`: why a session was or was not compressed, and what became of each entry."""
+"""`explain`: why a session was or was not compressed, and the status of each entry."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def fate_of(memory: MemoryManager, entry_id: str) -> Any:
 # ---------------------------------------------------------------- entries
 
 
-def test_an_active_entry_shows_itself() -> None:
+def test_active_entry_is_shown_by_itself() -> None:
     memory = manager()
     entry = memory.add_system_message("s", "be brief")
     status = fate_of(memory, entry.id)
@@ -56,7 +56,7 @@ def test_an_active_entry_shows_itself() -> None:
     assert (status.pinned, status.compression_id, status.retrievable) == (True, None, True)
 
 
-def test_a_summarised_entry_names_its_compression_and_the_summary_in_the_window() -> None:
+def test_summarised_entry_has_its_compression_and_summary() -> None:
     memory = manager()
     ids = fill(memory)
     done = memory.compress("s", target_tokens=800)
@@ -67,7 +67,7 @@ def test_a_summarised_entry_names_its_compression_and_the_summary_in_the_window(
     assert memory.get_entry("s", ids[0]).text.startswith("0 ")
 
 
-def test_a_summary_of_summaries_speaks_for_the_first_entries_and_their_compression_stays_theirs() -> (
+def test_entry_in_summary_of_summaries_keeps_its_compression() -> (
     None
 ):
     memory = manager()
@@ -82,7 +82,7 @@ def test_a_summary_of_summaries_speaks_for_the_first_entries_and_their_compressi
     assert (outer.state, outer.folded_into) == ("in force", ())
 
 
-def test_a_cleared_result_is_stubbed_until_its_stub_is_summarised() -> None:
+def test_cleared_result_is_stubbed_until_stub_is_summarised() -> None:
     memory = manager(max_entries=None)
     [first, *_] = results(memory)
     memory.compress("s", target_tokens=1_500)
@@ -95,7 +95,7 @@ def test_a_cleared_result_is_stubbed_until_its_stub_is_summarised() -> None:
     assert (later.state, later.compression_id) == ("summarised", stubbed.compression_id)
 
 
-def test_a_dropped_entry_is_shown_by_nothing_and_can_be_read() -> None:
+def test_dropped_entry_has_no_replacement_but_can_be_read() -> None:
     memory = manager(strategy=(drop_oldest,))
     ids = fill(memory)
     memory.compress("s", target_tokens=800)
@@ -105,14 +105,14 @@ def test_a_dropped_entry_is_shown_by_nothing_and_can_be_read() -> None:
     assert memory.get_entry("s", ids[0]).id == ids[0]
 
 
-def test_a_clipped_entry_is_shown_by_its_clip() -> None:
+def test_clipped_entry_is_shown_by_its_clip() -> None:
     memory = manager(max_tokens=1_000)
     entry = memory.add_user_message("s", "abc " * 3_000)
     memory.compress("s")
     assert states(memory) == {entry.id: "clipped"}
 
 
-def test_a_deleted_entry_is_told_as_such_and_its_neighbours_are_active() -> None:
+def test_deleted_entry_is_deleted_and_its_neighbours_active() -> None:
     memory = manager()
     ids = fill(memory)
     memory.compress("s", target_tokens=800)
@@ -124,7 +124,7 @@ def test_a_deleted_entry_is_told_as_such_and_its_neighbours_are_active() -> None
     assert compression.state == "unfolded"
 
 
-def test_an_entry_that_came_back_names_the_compression_that_was_undone() -> None:
+def test_restored_entry_lists_the_undone_compression() -> None:
     memory = manager()
     ids = fill(memory)
     name = memory.compress("s", target_tokens=800).compression_id
@@ -137,7 +137,7 @@ def test_an_entry_that_came_back_names_the_compression_that_was_undone() -> None
     assert (status.state, status.undone, status.compression_id) == ("summarised", (name,), again)
 
 
-def test_one_summary_speaks_for_both_sides_of_a_pinned_entry() -> None:
+def test_one_summary_represents_both_sides_of_a_pinned_entry() -> None:
     memory = manager()
     ids = fill(memory)
     memory.pin("s", ids[3])
@@ -146,7 +146,7 @@ def test_one_summary_speaks_for_both_sides_of_a_pinned_entry() -> None:
     assert (fate_of(memory, ids[3]).state, fate_of(memory, ids[3]).pinned) == ("active", True)
 
 
-def test_a_clear_leaves_what_was_before_out_of_the_explanation() -> None:
+def test_explanation_omits_earlier_eras() -> None:
     memory = manager()
     fill(memory)
     memory.compress("s", target_tokens=800)
@@ -160,7 +160,7 @@ def test_a_clear_leaves_what_was_before_out_of_the_explanation() -> None:
 # ---------------------------------------------------------------- compressions
 
 
-def test_a_compression_is_told_with_its_numbers() -> None:
+def test_compression_status_has_its_numbers() -> None:
     memory = manager(max_tokens=1_500, auto_compress=True)
     fill(memory, 50)
     compressions = memory.explain("s").compressions
@@ -180,7 +180,7 @@ def test_a_compression_is_told_with_its_numbers() -> None:
 # ---------------------------------------------------------------- why, and what next
 
 
-def test_a_session_within_its_limits_says_how_much_more_starts_a_compression() -> None:
+def test_next_names_tokens_that_start_a_compression() -> None:
     memory = manager(max_tokens=4_000, max_entries=50, auto_compress=True)
     fill(memory, 3)
     told = memory.explain("s")
@@ -190,11 +190,11 @@ def test_a_session_within_its_limits_says_how_much_more_starts_a_compression() -
     assert "down to 2,000 tokens and 25 entries" in told.next
 
 
-def test_just_so_much_more_starts_a_compression_and_no_less() -> None:
+def test_named_number_of_tokens_starts_a_compression() -> None:
     memory = manager(max_tokens=1_000, auto_compress=True, max_entries=None)
     memory.add_user_message("s", "abc " * 400)
     trigger = memory.explain("s").trigger
-    framing = 4  # of the message that comes
+    framing = 4  # of the next message
     left = trigger.max_tokens - trigger.tokens - trigger.overhead_tokens - framing
     memory.add_user_message("s", "abc " * left)
     assert memory.explain("s").compressions == ()
@@ -202,7 +202,7 @@ def test_just_so_much_more_starts_a_compression_and_no_less() -> None:
     assert len(memory.explain("s").compressions) == 1
 
 
-def test_the_trigger_has_the_numbers_that_decide() -> None:
+def test_trigger_has_the_deciding_numbers() -> None:
     memory = manager(max_tokens=4_000, max_entries=50, overhead_tokens=300)
     fill(memory, 3)
     trigger = memory.explain("s").trigger
@@ -213,7 +213,7 @@ def test_the_trigger_has_the_numbers_that_decide() -> None:
     assert (trigger.over, trigger.auto_compress) == (False, False)
 
 
-def test_what_is_in_no_entry_counts_toward_the_limit() -> None:
+def test_overhead_counts_toward_the_limit() -> None:
     memory = manager(max_tokens=1_000, overhead_tokens=300, auto_compress=True, max_entries=None)
     memory.add_user_message("s", "abc " * 600)
     told = memory.explain("s")
@@ -224,13 +224,13 @@ def test_what_is_in_no_entry_counts_toward_the_limit() -> None:
     assert memory.get_stats("s").active_tokens < 1_000
 
 
-def test_within_the_limits_without_auto_compress_nothing_happens_by_itself() -> None:
+def test_next_is_nothing_without_auto_compress() -> None:
     memory = manager()
     fill(memory, 2)
     assert memory.explain("s").next == "nothing by itself: auto_compress is off"
 
 
-def test_over_the_limits_without_auto_compress_says_what_a_compression_would_do() -> None:
+def test_next_has_plan_without_auto_compress() -> None:
     memory = manager(max_tokens=1_000)
     fill(memory)
     told = memory.explain("s")
@@ -240,7 +240,7 @@ def test_over_the_limits_without_auto_compress_says_what_a_compression_would_do(
     assert f"{plan.tokens_before:,} -> {plan.tokens_after:,} tokens" in told.next
 
 
-def test_over_the_limits_after_an_add_that_did_not_compress_says_that_the_next_one_does() -> None:
+def test_next_add_compresses_after_add_without_compress() -> None:
     memory = manager(max_tokens=1_000, auto_compress=True)
     for number in range(20):
         memory.add_user_message("s", f"{number} " + "abc " * 100, compress=False)
@@ -249,7 +249,7 @@ def test_over_the_limits_after_an_add_that_did_not_compress_says_that_the_next_o
     assert memory.explain("s").reason == "within the limits"
 
 
-def test_over_the_limits_with_everything_pinned_says_that_nothing_may_go() -> None:
+def test_reason_with_all_entries_pinned() -> None:
     memory = manager(max_tokens=1_000, auto_compress=True)
     for _ in range(12):
         memory.add_user_message("s", "abc " * 100, pinned=True)
@@ -258,7 +258,7 @@ def test_over_the_limits_with_everything_pinned_says_that_nothing_may_go() -> No
     assert memory.compress("s").compression_id is None
 
 
-def test_over_the_limits_with_a_strategy_without_steps_says_that_contexts_are_refused() -> None:
+def test_next_without_stages_is_a_refused_context() -> None:
     memory = manager(max_tokens=1_000, strategy="buffer", auto_compress=True)
     memory.add_user_message("s", "x")
     assert memory.explain("s").next == "nothing by itself: the strategy never compresses"
@@ -271,7 +271,7 @@ def test_over_the_limits_with_a_strategy_without_steps_says_that_contexts_are_re
         memory.build_context("s")
 
 
-def test_what_is_pinned_and_over_the_limit_alone_is_told_and_no_context_is_promised() -> None:
+def test_pinned_entries_over_the_limit_refuse_a_context() -> None:
     memory = manager(max_tokens=1_000, on_failure="keep", auto_compress=True)
     rules = memory.add_user_message("s", "rules " * 1_000, pinned=True)
     memory.add_user_message("s", "hello")
@@ -289,7 +289,7 @@ def test_what_is_pinned_and_over_the_limit_alone_is_told_and_no_context_is_promi
     assert memory.build_context("s").tokens.tokens <= 1_000
 
 
-def test_what_is_pinned_may_leave_no_room_and_that_is_told() -> None:
+def test_pinned_entries_may_leave_no_room_for_a_context() -> None:
     memory = manager(max_tokens=1_000)
     memory.add_system_message("s", "x" * 3_950)
     memory.add_user_message("s", "hello " * 6)
@@ -300,7 +300,7 @@ def test_what_is_pinned_may_leave_no_room_and_that_is_told() -> None:
         memory.build_context("s")
 
 
-def test_a_compression_under_way_is_told() -> None:
+def test_running_compression_is_the_reason() -> None:
     told: list[Explanation] = []
 
     def summarize(prompt: str) -> str:
@@ -322,7 +322,7 @@ def test_a_compression_under_way_is_told() -> None:
 # ---------------------------------------------------------------- the summarizer
 
 
-def test_without_a_summarizer_the_digest_is_named() -> None:
+def test_reason_without_a_summarizer_names_the_digest() -> None:
     memory = manager()
     fill(memory, 1)
     state = memory.explain("s").summarizer
@@ -330,7 +330,7 @@ def test_without_a_summarizer_the_digest_is_named() -> None:
     assert "digest" in state.reason
 
 
-def test_a_summarizer_may_be_asked_until_it_was_and_then_only_after_as_much_again() -> None:
+def test_summarizer_is_called_again_only_after_enough_entries() -> None:
     summarizer = ScriptedSummarizer("short")
     memory = manager(summarizer, max_tokens=2_000, auto_compress=True)
     fill(memory, 5)
@@ -347,7 +347,7 @@ def test_a_summarizer_may_be_asked_until_it_was_and_then_only_after_as_much_agai
     assert "not asked again before" in state.reason
 
 
-def test_a_summarizer_that_failed_is_said_to_have() -> None:
+def test_failed_summarizer_is_the_reason() -> None:
     memory = manager(ScriptedSummarizer(RuntimeError("down")), max_tokens=1_000)
     fill(memory)
     memory.compress("s")
@@ -357,7 +357,7 @@ def test_a_summarizer_that_failed_is_said_to_have() -> None:
     assert "after 1 failure (RuntimeError: down)" in state.reason
 
 
-def test_a_summarizer_that_replaced_one_that_failed_may_be_asked_at_once() -> None:
+def test_new_summarizer_after_a_failed_one_may_be_called() -> None:
     memory = manager(ScriptedSummarizer(RuntimeError("down")), max_tokens=1_000)
     fill(memory)
     memory.compress("s")
@@ -366,7 +366,7 @@ def test_a_summarizer_that_replaced_one_that_failed_may_be_asked_at_once() -> No
     assert (state.may_be_asked, state.reason) == (True, "it may be asked now")
 
 
-def test_a_summarizer_that_replaced_one_that_answered_lately_may_be_asked_at_once() -> None:
+def test_new_summarizer_after_a_recent_reply_may_be_called() -> None:
     summarizer = ScriptedSummarizer()
     memory = manager(summarizer, max_tokens=1_000, auto_compress=True)
     while not summarizer.requests:
@@ -375,7 +375,7 @@ def test_a_summarizer_that_replaced_one_that_answered_lately_may_be_asked_at_onc
     assert memory.explain("s").summarizer.reason == "it may be asked now"
 
 
-def test_what_is_said_to_come_next_is_what_the_next_add_does() -> None:
+def test_next_add_does_what_next_says() -> None:
     memory = manager(
         ScriptedSummarizer(RuntimeError("down")),
         max_tokens=1_000, max_entries=None, auto_compress=True, on_failure="keep",
@@ -393,7 +393,7 @@ def test_what_is_said_to_come_next_is_what_the_next_add_does() -> None:
     assert len(memory.explain("s").compressions) == 1
 
 
-def test_a_step_that_fails_is_why_nothing_goes_and_no_error_of_explaining() -> None:
+def test_failing_stage_is_the_reason_not_an_error() -> None:
     def broken(view: Any, goal: Any, make_entry: Any) -> None:
         raise KeyError("no such thing")
 
@@ -410,7 +410,7 @@ def test_a_step_that_fails_is_why_nothing_goes_and_no_error_of_explaining() -> N
 # ---------------------------------------------------------------- its form
 
 
-def test_it_reads_as_text_with_a_line_for_each_state() -> None:
+def test_text_has_a_line_for_each_state() -> None:
     memory = manager()
     memory.add_system_message("s", "be brief")
     fill(memory)
@@ -424,7 +424,7 @@ def test_it_reads_as_text_with_a_line_for_each_state() -> None:
     assert all(len(line) <= 160 for line in text.splitlines())
 
 
-def test_its_text_stays_short_for_many_entries() -> None:
+def test_text_is_short_for_many_entries() -> None:
     memory = manager(max_entries=None)
     results(memory, 60)
     memory.compress("s", target_tokens=9_000)
@@ -433,7 +433,7 @@ def test_its_text_stays_short_for_many_entries() -> None:
     assert len(text) < 2_000
 
 
-def test_it_is_plain_data_for_json() -> None:
+def test_explanation_is_plain_data_for_json() -> None:
     memory = manager()
     fill(memory)
     memory.compress("s", target_tokens=800)
@@ -441,19 +441,19 @@ def test_it_is_plain_data_for_json() -> None:
     assert msgspec.json.decode(msgspec.json.encode(told), type=Explanation) == told
 
 
-def test_it_is_frozen() -> None:
+def test_explanation_is_frozen() -> None:
     memory = manager()
     fill(memory, 1)
     with pytest.raises(AttributeError):
         memory.explain("s").reason = "other"  # type: ignore[misc]
 
 
-def test_a_session_that_is_not_there_is_not_explained() -> None:
+def test_unknown_session_raises_session_not_found() -> None:
     with pytest.raises(SessionNotFound):
         manager().explain("nobody")
 
 
-def test_the_async_door_explains_alike() -> None:
+def test_async_manager_explains_alike() -> None:
     async def told() -> str:
         memory = AsyncMemoryManager(counter="chars4", config=MemoryConfig(auto_compress=False))
         for number in range(20):
@@ -467,7 +467,7 @@ def test_the_async_door_explains_alike() -> None:
     assert asyncio.run(told()) == str(memory.explain("s")).split("summarised")[1]
 
 
-def test_explaining_changes_nothing() -> None:
+def test_explain_changes_nothing() -> None:
     memory = manager(max_tokens=1_000)
     fill(memory)
     memory.compress("s")

@@ -1,4 +1,4 @@
-"""What fills a window is told by tool, by source and by entry, with one line of advice."""
+"""The largest parts of a window by tool, source and entry, with one line of advice."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def read(memory: MemoryManager, name: str, characters: int, call_id: str) -> Non
     )
 
 
-def test_tokens_are_summed_by_tool_and_by_source() -> None:
+def test_tokens_are_summed_by_tool_and_source() -> None:
     memory = manager()
     memory.add_context("s", "y" * 400, "notes.md")
     memory.add_context("s", "y" * 200, "notes.md")
@@ -45,7 +45,7 @@ def test_tokens_are_summed_by_tool_and_by_source() -> None:
     ]
 
 
-def test_the_ten_largest_entries_come_first() -> None:
+def test_ten_largest_entries_come_first() -> None:
     memory = manager()
     for number in range(15):
         memory.add_user_message("s", "word " * (number + 1))
@@ -57,7 +57,7 @@ def test_the_ten_largest_entries_come_first() -> None:
     assert found.largest[0].text.startswith("word word")
 
 
-def test_replaced_entries_count_as_what_replaced_them() -> None:
+def test_replaced_entries_count_as_their_replacements() -> None:
     memory = manager()
     for number in range(20):
         read(memory, "read_file", 800, f"r{number}")
@@ -79,7 +79,7 @@ def test_replaced_entries_count_as_what_replaced_them() -> None:
         ("even", "No tool, source or single entry holds "),
     ],
 )
-def test_advice_names_what_takes_most_of_the_window(fill: str, start: str) -> None:
+def test_advice_names_the_largest_part(fill: str, start: str) -> None:
     memory = manager()
     for number in range(8):
         memory.add_user_message("s", "a question " * 10, pinned=fill == "pinned")
@@ -93,7 +93,7 @@ def test_advice_names_what_takes_most_of_the_window(fill: str, start: str) -> No
     assert found.advice.startswith(start.format(largest=found.largest[0].address))
 
 
-def test_an_explanation_says_what_fills_the_window() -> None:
+def test_explanation_has_the_shares() -> None:
     memory = manager()
     memory.add_context("s", "y" * 400, "notes.md")
     read(memory, "read_file", 400, "r")

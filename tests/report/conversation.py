@@ -1,4 +1,4 @@
-"""A session in which everything happened that a report shows, and texts that mean harm."""
+"""A session with every kind of record, and one with hostile texts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LINE = "x" * 60_000 + " LONG-9000"
 
 
 def eventful() -> MemoryManager:
-    """A manager with a session that was pinned, compressed, undone, deleted from, cleared, billed."""
+    """Return a manager with a session that has records of every kind."""
     memory = _manager()
     memory.add_system_message(SESSION, "You book trips.")
     _orders(memory, 0, 8)
@@ -43,7 +43,7 @@ def eventful() -> MemoryManager:
 
 
 def hostile() -> MemoryManager:
-    """A manager with a session whose every text means harm."""
+    """Return a manager with a session of hostile texts."""
     memory = _manager()
     for attack in ATTACKS:
         memory.add_user_message(SESSION, attack)

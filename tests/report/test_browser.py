@@ -1,4 +1,4 @@
-"""The page in headless Chromium: it shows, finds, compares and folds; and what means harm stays text."""
+"""The page in headless Chromium: its views and its search; hostile content stays text."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from tests.report.conversation import SESSION, eventful, hostile
 pytestmark = pytest.mark.browser
 
 OPENS_WITHIN = 2.0  # seconds, with 20,000 entries: the goal
-HELD = 40  # what is held where the machine is slower: so many times what reading the data takes
+HELD = 40  # on a slower machine: times the time that reading the data takes
 MANY = 20_000
 
 
 class Watched:
-    """A page, and what it did that no report may do."""
+    """A page, and its console messages and requests, which a report must not have."""
 
     def __init__(self, page: Any) -> None:
         self.page = page
@@ -43,7 +43,7 @@ class Watched:
         return self.page
 
     def leave(self, path: Path) -> None:
-        """No word on the console, no request but that for the file itself."""
+        """Assert that the console is empty and only the file itself was requested."""
         assert self.complaints == []
         assert [url for url in self.requests if not url.startswith("data:")] == [path.as_uri()]
 
@@ -74,14 +74,14 @@ def watched(browser: Any, **settings: Any) -> Watched:
 
 
 def find(page: Any, query: str) -> str:
-    """Looks for a text; what the page says of its hits."""
+    """Search for a text and return the page's number of hits."""
     page.fill("#query", query)
     page.wait_for_selector(f"#list[data-query={json.dumps(query)}]")
     said: str = page.inner_text("#hits")
     return said
 
 
-def test_it_loads_and_shows_bar_chart_and_timeline(browser: Any, folder: Path) -> None:
+def test_page_shows_bar_chart_and_timeline(browser: Any, folder: Path) -> None:
     seen = watched(browser)
     page = seen.open(folder / "eventful.html")
     stats = eventful().get_stats(SESSION)
@@ -97,7 +97,7 @@ def test_it_loads_and_shows_bar_chart_and_timeline(browser: Any, folder: Path) -
     seen.leave(folder / "eventful.html")
 
 
-def test_the_slider_shows_the_window_that_memman_folds(browser: Any, folder: Path) -> None:
+def test_slider_shows_the_folded_window(browser: Any, folder: Path) -> None:
     seen = watched(browser)
     page = seen.open(folder / "eventful.html")
     page.click("#tab-window")
@@ -121,7 +121,7 @@ def test_the_slider_shows_the_window_that_memman_folds(browser: Any, folder: Pat
     seen.leave(folder / "eventful.html")
 
 
-def test_search_counts_its_hits_and_goes_to_each(browser: Any, folder: Path) -> None:
+def test_search_counts_hits_and_goes_to_each(browser: Any, folder: Path) -> None:
     seen = watched(browser)
     page = seen.open(folder / "eventful.html")
     memory = eventful()
@@ -148,7 +148,7 @@ def test_search_counts_its_hits_and_goes_to_each(browser: Any, folder: Path) -> 
     seen.leave(folder / "eventful.html")
 
 
-def test_search_in_the_window_finds_what_stands_behind_a_summary(
+def test_search_in_the_window_finds_originals_of_a_summary(
     browser: Any, folder: Path
 ) -> None:
     seen = watched(browser)
@@ -158,7 +158,7 @@ def test_search_in_the_window_finds_what_stands_behind_a_summary(
     assert page.inner_text("#list .row[aria-selected=true] .state") == "1 original behind it"
 
 
-def test_a_compression_opens_as_originals_beside_the_replacement(
+def test_compression_shows_originals_and_replacement(
     browser: Any, folder: Path
 ) -> None:
     seen = watched(browser)
@@ -190,7 +190,7 @@ def test_a_compression_opens_as_originals_beside_the_replacement(
     seen.leave(folder / "eventful.html")
 
 
-def test_an_undo_is_shown_with_what_it_took_back(browser: Any, folder: Path) -> None:
+def test_undo_shows_the_undone_compression(browser: Any, folder: Path) -> None:
     seen = watched(browser)
     page = seen.open(folder / "eventful.html")
     page.focus("#list")
@@ -226,7 +226,7 @@ def test_hostile_content_stays_text(browser: Any, folder: Path) -> None:
     seen.leave(folder / "hostile.html")
 
 
-def test_images_are_not_loaded_and_long_lines_do_not_widen_the_page(
+def test_images_are_not_loaded_and_long_lines_wrap(
     browser: Any, folder: Path
 ) -> None:
     seen = watched(browser, viewport={"width": 390, "height": 800})
@@ -253,7 +253,7 @@ def test_nothing_is_wider_than_the_page(browser: Any, folder: Path, width: int, 
     wide = "() => document.documentElement.scrollWidth"
     assert page.evaluate(wide) == width
     page.focus("#list")
-    for _ in range(40):  # every entry, and what compressions did
+    for _ in range(40):  # every entry and every step
         page.keyboard.press("ArrowDown")
         assert page.evaluate(wide) == width
         assert page.evaluate("() => byId('detail').scrollWidth <= byId('detail').clientWidth")
@@ -263,7 +263,7 @@ def test_nothing_is_wider_than_the_page(browser: Any, folder: Path, width: int, 
     assert seen.complaints == []
 
 
-def test_no_label_lies_on_the_curve(browser: Any, folder: Path) -> None:
+def test_labels_do_not_cover_the_curve(browser: Any, folder: Path) -> None:
     seen = watched(browser)
     page = seen.open(folder / "eventful.html")
     inside = page.evaluate(
@@ -280,7 +280,7 @@ def test_no_label_lies_on_the_curve(browser: Any, folder: Path) -> None:
     seen.leave(folder / "eventful.html")
 
 
-def test_the_first_pane_keeps_exact_values_folded(browser: Any, folder: Path) -> None:
+def test_first_pane_keeps_exact_values_folded(browser: Any, folder: Path) -> None:
     seen = watched(browser)
     page = seen.open(folder / "eventful.html")
     page.wait_for_selector("#detail .pair")
@@ -293,7 +293,7 @@ def test_the_first_pane_keeps_exact_values_folded(browser: Any, folder: Path) ->
     assert seen.complaints == []
 
 
-def test_what_fills_the_window_is_shown_with_links(browser: Any, folder: Path) -> None:
+def test_shares_are_shown_with_links(browser: Any, folder: Path) -> None:
     seen = watched(browser)
     page = seen.open(folder / "eventful.html")
     shares = eventful().explain(SESSION).shares
@@ -305,7 +305,7 @@ def test_what_fills_the_window_is_shown_with_links(browser: Any, folder: Path) -
     assert seen.complaints == []
 
 
-def test_a_link_leads_back_to_the_moment_and_the_entry(browser: Any, folder: Path) -> None:
+def test_link_restores_the_moment_and_the_entry(browser: Any, folder: Path) -> None:
     seen = watched(browser)
     page = seen.open(folder / "eventful.html")
     made = [entry for entry in eventful().get_active_entries(SESSION) if entry.replacement][-1]
@@ -324,7 +324,7 @@ def test_a_link_leads_back_to_the_moment_and_the_entry(browser: Any, folder: Pat
 
 
 @pytest.mark.parametrize("undo", [None, "memman undo trip.json", ""])
-def test_the_restore_command_is_there_to_copy(
+def test_restore_command_can_be_copied(
     browser: Any, tmp_path: Path, undo: str | None
 ) -> None:
     memory = eventful()
@@ -352,7 +352,7 @@ def test_the_restore_command_is_there_to_copy(
     assert seen.complaints == []
 
 
-def test_a_fate_of_many_digests_is_told_once(browser: Any, tmp_path: Path) -> None:
+def test_status_of_many_digests_is_shown_once(browser: Any, tmp_path: Path) -> None:
     memory = MemoryManager(counter="chars4", config=MemoryConfig(max_tokens=1_000))
     for number in range(60):
         memory.add_user_message("s", f"question {number}: " + "word " * 40)
@@ -373,7 +373,7 @@ def test_a_fate_of_many_digests_is_told_once(browser: Any, tmp_path: Path) -> No
     assert seen.complaints == []
 
 
-def test_the_theme_follows_the_system_and_the_switch(browser: Any, folder: Path) -> None:
+def test_theme_follows_the_system_and_the_switch(browser: Any, folder: Path) -> None:
     seen = watched(browser, color_scheme="dark")
     page = seen.open(folder / "eventful.html")
     ground = "() => getComputedStyle(document.documentElement).backgroundColor"
@@ -385,7 +385,7 @@ def test_the_theme_follows_the_system_and_the_switch(browser: Any, folder: Path)
     seen.leave(folder / "eventful.html")
 
 
-def test_it_prints_all_rows(browser: Any, folder: Path) -> None:
+def test_print_has_all_rows(browser: Any, folder: Path) -> None:
     seen = watched(browser)
     page = seen.open(folder / "eventful.html")
     page.emulate_media(media="print")
@@ -395,7 +395,7 @@ def test_it_prints_all_rows(browser: Any, folder: Path) -> None:
     seen.leave(folder / "eventful.html")
 
 
-def test_everything_that_can_be_used_has_a_name(browser: Any, folder: Path) -> None:
+def test_every_control_has_a_name(browser: Any, folder: Path) -> None:
     seen = watched(browser)
     page = seen.open(folder / "eventful.html")
     unnamed = page.evaluate(
@@ -422,7 +422,7 @@ def exchange(at: int) -> list[dict[str, Any]]:
 
 
 def long_session() -> MemoryManager:
-    """20,000 entries, compressed some fifty times."""
+    """Return a session of 20,000 entries, compressed some fifty times."""
     memory = MemoryManager(config=MemoryConfig(max_tokens=24_000), counter="chars4")
     for start in range(0, MANY // 4, 100):
         messages = [message for at in range(start, start + 100) for message in exchange(at)]
@@ -437,7 +437,7 @@ READ_ALL = """() => {
 
 def opened(browser: Any, path: Path) -> tuple[float, float, float, Watched]:
     """Opens a page: the seconds until it can be used, those of its own work, and those that reading its
-    data once more takes, which tell how fast the machine is just now.
+    data again takes, as a measure of the machine.
     """
     seen = watched(browser)
     watch = seen.page.context.new_cdp_session(seen.page)
@@ -479,7 +479,7 @@ def test_20_000_entries_open_within_two_seconds(
     seen.leave(path)
 
 
-def test_a_page_without_content_says_so_and_shows_what_happened(
+def test_page_without_content_shows_the_steps(
     browser: Any, tmp_path: Path
 ) -> None:
     path = tmp_path / "numbers.html"

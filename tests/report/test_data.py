@@ -1,4 +1,4 @@
-"""What a report says is what memman's own fold and comparison say."""
+"""The data of a report agrees with the fold and with the comparisons."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def report(memory: MemoryManager) -> Report:
 
 
 def windows(report: Report) -> Iterator[list[ShownEntry]]:
-    """The window after each record, folded as the page does it."""
+    """Return the window after each record, from splices as on the page."""
     added = {entry.seq: number for number, entry in enumerate(report.entries) if entry.step is None}
     steps = {step.seq: step for step in report.steps}
     items: list[int] = []
@@ -47,7 +47,7 @@ def windows(report: Report) -> Iterator[list[ShownEntry]]:
         yield [report.entries[number] for number in items]
 
 
-def test_the_window_of_every_moment_is_that_of_the_fold(report: Report, log: LogHistory) -> None:
+def test_window_of_every_moment_equals_the_fold(report: Report, log: LogHistory) -> None:
     history = History()
     for (seq, record), window in zip(log.records, windows(report), strict=True):
         history.apply(seq, record)
@@ -56,7 +56,7 @@ def test_the_window_of_every_moment_is_that_of_the_fold(report: Report, log: Log
         assert sum(entry.tokens for entry in window) == sum(item.tokens for item in items)
 
 
-def test_the_session_has_every_kind_of_step(report: Report) -> None:
+def test_session_has_every_kind_of_step(report: Report) -> None:
     kinds = {step.kind for step in report.steps}
     assert kinds == {
         "opened", "compressed", "undone", "pinned", "deleted", "cleared", "configured", "usage"
@@ -65,7 +65,7 @@ def test_the_session_has_every_kind_of_step(report: Report) -> None:
     assert states >= {"in force", "undone"}
 
 
-def test_what_stands_after_a_step_is_told_with_it(report: Report) -> None:
+def test_step_has_the_figures_after_it(report: Report) -> None:
     after = dict(enumerate(windows(report), 1))
     for step in report.steps:
         assert step.active == sum(entry.tokens for entry in after[step.seq])
@@ -73,7 +73,7 @@ def test_what_stands_after_a_step_is_told_with_it(report: Report) -> None:
 
 
 def judged(report: Report, place: int) -> list[dict[str, str]]:
-    """Of each replacement of a step its values and where each was, told as the page reads them."""
+    """Return the values of each replacement of a step and their places, as the page reads them."""
     found = []
     for item in report.steps[place].replacements:
         numbers = [n for first, last in item.originals for n in range(first, last + 1)]
@@ -83,7 +83,7 @@ def judged(report: Report, place: int) -> list[dict[str, str]]:
     return found
 
 
-def test_values_are_judged_as_diff_judges_them(report: Report, log: LogHistory) -> None:
+def test_kept_values_equal_those_of_compare(report: Report, log: LogHistory) -> None:
     number = 0
     for place, step in enumerate(report.steps):
         if step.kind != "compressed":
@@ -99,7 +99,7 @@ def test_values_are_judged_as_diff_judges_them(report: Report, log: LogHistory) 
     assert number == len(log.compressions) > 3
 
 
-def test_originals_are_those_of_the_comparison(report: Report, log: LogHistory) -> None:
+def test_originals_equal_those_of_compare(report: Report, log: LogHistory) -> None:
     for step in report.steps:
         if step.kind != "compressed":
             continue
@@ -112,24 +112,24 @@ def test_originals_are_those_of_the_comparison(report: Report, log: LogHistory) 
             assert (item.before, item.after) == (compared.tokens_before, compared.tokens_after)
 
 
-def test_every_original_is_there_word_for_word(report: Report, memory: MemoryManager) -> None:
+def test_report_has_every_original_word_for_word(report: Report, memory: MemoryManager) -> None:
     shown = {entry.id: entry for entry in report.entries}
     for entry in memory.get_entries(SESSION):
         assert shown[entry.id].text == entry.text
         assert shown[entry.id].tokens == entry.token_count.tokens
 
 
-def test_what_was_deleted_is_told_and_not_shown(report: Report) -> None:
+def test_deleted_entry_is_marked_without_its_text(report: Report) -> None:
     [gone] = [entry for entry in report.entries if entry.deleted]
     assert gone.text == ""
 
 
-def test_a_session_that_is_not_there_is_refused(memory: MemoryManager) -> None:
+def test_unknown_session_is_refused(memory: MemoryManager) -> None:
     with pytest.raises(SessionNotFound):
         report_of(memory, "nobody")
 
 
-def test_of_images_and_files_only_type_and_size_are_told() -> None:
+def test_images_and_files_show_only_type_and_size() -> None:
     memory = MemoryManager()
     memory.add_user_message(
         "s",
@@ -152,7 +152,7 @@ LISTS = st.lists(st.integers(0, 30), unique=True).map(sorted)
 
 
 @given(before=LISTS, after=LISTS)
-def test_splices_make_one_list_of_the_other(before: list[int], after: list[int]) -> None:
+def test_splices_turn_one_list_into_the_other(before: list[int], after: list[int]) -> None:
     made = list(before)
     for at, gone, come in reversed(splices(before, after)):
         made[at : at + gone] = come

@@ -1,4 +1,4 @@
-"""The document stands alone, and what others wrote in it stays text."""
+"""The document needs nothing else, and its content stays text."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PAGE = Path(__file__).parents[2] / "memman/report/page"
 
 
 class Read(HTMLParser):
-    """The elements of a page, and the text of its scripts and styles."""
+    """Collects the elements of a page and the texts of its scripts and styles."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -60,7 +60,7 @@ def policy(page: Read) -> str:
 
 
 def data(page: Read) -> Any:
-    """What the blocks of data hold, as the page puts it together."""
+    """Return the data of the blocks, joined as on the page."""
     found: dict[str, Any] = {"entries": [], "steps": [], "values": []}
     blocks = [attrs["data-name"] for tag, attrs in page.tags if tag == "script" and attrs]
     for name, text in zip(blocks, page.texts["script"], strict=False):
@@ -68,13 +68,13 @@ def data(page: Read) -> Any:
     return found
 
 
-def test_no_text_of_the_session_becomes_an_element(page: Read) -> None:
+def test_session_text_never_becomes_an_element(page: Read) -> None:
     quiet = Read(render(eventful(), SESSION))
     assert [tag for tag, _ in page.tags] == [tag for tag, _ in quiet.tags]
     assert page.texts["title"] == [f"{SESSION} · memman"]
 
 
-def test_the_data_block_holds_every_text_and_no_markup(page: Read) -> None:
+def test_data_block_has_every_text_and_no_markup(page: Read) -> None:
     raw = "".join(page.texts["script"][:-1])
     assert not set("<\u2028\u2029") & set(raw)
     texts = [entry["text"] for entry in data(page)["entries"]]
@@ -82,7 +82,7 @@ def test_the_data_block_holds_every_text_and_no_markup(page: Read) -> None:
         assert attack in texts
 
 
-def test_only_this_style_and_this_script_are_allowed(page: Read) -> None:
+def test_policy_allows_only_the_own_style_and_script(page: Read) -> None:
     for name, text in (("style", page.texts["style"][0]), ("script", page.texts["script"][-1])):
         digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
         assert f"{name}-src 'sha256-{digest}'" in policy(page)
@@ -90,19 +90,19 @@ def test_only_this_style_and_this_script_are_allowed(page: Read) -> None:
     assert "unsafe" not in policy(page)
 
 
-def test_nothing_is_loaded_from_elsewhere(page: Read) -> None:
+def test_page_loads_nothing_from_elsewhere(page: Read) -> None:
     for tag, attrs in page.tags:
         for name in ("src", "href", "srcset", "action"):
             target = attrs.get(name)
             assert not target or target.startswith(("#", "data:image/svg+xml,")), (tag, target)
         assert not [name for name in attrs if name.startswith("on")]
-    # What the page is made of names no address but that of a vocabulary.
+    # The page's files contain no address but that of a vocabulary.
     for file in PAGE.iterdir():
         for address in re.findall(r"https?://[^\s\"')]+", file.read_text(encoding="utf-8")):
             assert address.startswith("http://www.w3.org/2000/svg")
 
 
-def test_texts_are_put_into_the_page_as_text_alone() -> None:
+def test_script_inserts_texts_only_as_text() -> None:
     for file in PAGE.glob("*.js"):
         script = file.read_text(encoding="utf-8")
         for way in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(",
@@ -110,18 +110,18 @@ def test_texts_are_put_into_the_page_as_text_alone() -> None:
             assert way not in script, f"{file.name} uses {way}"
 
 
-def test_an_inline_image_is_told_by_type_and_size_and_left_out(page: Read) -> None:
+def test_inline_image_is_left_out_but_its_type_and_size(page: Read) -> None:
     [parts] = [entry["parts"] for entry in data(page)["entries"] if entry.get("parts")]
     told = [(part["kind"], part.get("media_type"), part.get("size")) for part in parts]
     assert told == [("image", "image/svg+xml", 192), ("image", None, None)]
     assert PICTURE[30:60] not in "".join(page.texts["script"])
 
 
-def test_it_is_the_same_each_time() -> None:
+def test_page_is_the_same_each_time() -> None:
     assert render(eventful(), SESSION) == render(eventful(), SESSION)
 
 
-def test_pieces_and_the_file_make_the_same_page(tmp_path: Path) -> None:
+def test_pieces_and_file_are_the_same_page(tmp_path: Path) -> None:
     memory = eventful()
     size = write(memory, SESSION, tmp_path / "s.html")
     written = (tmp_path / "s.html").read_bytes()
@@ -130,7 +130,7 @@ def test_pieces_and_the_file_make_the_same_page(tmp_path: Path) -> None:
     assert GENERATOR in render(memory, SESSION)[:500]
 
 
-def test_a_session_of_one_entry_and_a_cleared_one_have_a_page() -> None:
+def test_tiny_and_cleared_sessions_have_a_page() -> None:
     memory = eventful()
     memory.add_user_message("one", "Hello")
     assert len(data(Read(render(memory, "one")))["entries"]) == 1
@@ -138,7 +138,7 @@ def test_a_session_of_one_entry_and_a_cleared_one_have_a_page() -> None:
     assert data(Read(render(memory, SESSION)))["stats"]["active_tokens"] == 0
 
 
-def test_it_needs_no_click() -> None:
+def test_report_needs_no_click() -> None:
     program = "import memman.report, sys; print({'click', 'rich'} & set(sys.modules))"
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
@@ -153,7 +153,7 @@ HIDDEN = "quagga"
 
 
 def secretive() -> MemoryManager:
-    """A session with the word in every place that takes a text of its own."""
+    """Return a session with the word in every text."""
     config = MemoryConfig(auto_compress=False, recent_window=1, min_entries_to_compress=1)
     memory = MemoryManager(
         counter="chars4",
@@ -185,12 +185,12 @@ def secretive() -> MemoryManager:
 
 
 def told(memory: MemoryManager, **hidden: Any) -> tuple[str, Any]:
-    """A page, and its data."""
+    """Return a page and its data."""
     page = render(memory, "s", **hidden)
     return page, data(Read(page))
 
 
-def test_a_report_without_content_has_no_word_that_was_said() -> None:
+def test_report_without_content_has_no_texts() -> None:
     memory = secretive()
     assert HIDDEN in render(memory, "s")
     page, found = told(memory, content=False)
@@ -208,7 +208,7 @@ def test_a_report_without_content_has_no_word_that_was_said() -> None:
     assert found["usage"] == whole["usage"]
 
 
-def test_a_redacted_report_shows_what_the_redactor_left() -> None:
+def test_redacted_report_shows_redacted_entries() -> None:
     memory = secretive()
 
     def hide(entry: Entry) -> Entry:
@@ -229,7 +229,7 @@ def test_a_redacted_report_shows_what_the_redactor_left() -> None:
     ]
 
 
-def test_a_redactor_that_fails_makes_no_report() -> None:
+def test_failing_redactor_makes_no_report() -> None:
     def broken(entry: Entry) -> Entry:
         raise OSError("no dictionary")
 

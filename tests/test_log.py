@@ -1,4 +1,4 @@
-"""What the window hides: undo at depth, what stands for an entry, what a deletion reaches."""
+"""The history of a log: undo at any depth, replacements, eras and deletions."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -36,7 +36,7 @@ def active(memory: MemoryManager) -> list[str]:
 # ---------------------------------------------------------------- undo
 
 
-def test_undo_gives_the_window_back_as_it_was() -> None:
+def test_undo_restores_the_window() -> None:
     memory = manager()
     fill(memory)
     before = memory.get_active_entries("s")
@@ -46,7 +46,7 @@ def test_undo_gives_the_window_back_as_it_was() -> None:
     assert memory.get_summaries("s") == []
 
 
-def test_undo_keeps_what_was_added_since() -> None:
+def test_undo_keeps_later_entries() -> None:
     memory = manager()
     ids = fill(memory)
     compress(memory)
@@ -55,7 +55,7 @@ def test_undo_keeps_what_was_added_since() -> None:
     assert active(memory) == [*ids, later]
 
 
-def test_undo_works_at_any_depth_from_the_outside_in() -> None:
+def test_undo_works_at_any_depth_outermost_first() -> None:
     memory = manager()
     windows, names = [], []
     for _ in range(4):
@@ -67,7 +67,7 @@ def test_undo_works_at_any_depth_from_the_outside_in() -> None:
         assert active(memory)[: len(window)] == window
 
 
-def test_an_inner_compression_is_refused_and_the_outermost_is_named() -> None:
+def test_undo_of_inner_compression_names_the_outermost() -> None:
     memory = manager()
     fill(memory)
     inner = compress(memory)
@@ -81,7 +81,7 @@ def test_an_inner_compression_is_refused_and_the_outermost_is_named() -> None:
     assert memory.undo_compression("s", outer) == outer
 
 
-def test_what_was_undone_can_be_compressed_again_and_undone_only_once() -> None:
+def test_compression_is_undone_only_once() -> None:
     memory = manager()
     fill(memory)
     first = compress(memory)
@@ -93,7 +93,7 @@ def test_what_was_undone_can_be_compressed_again_and_undone_only_once() -> None:
     assert memory.undo_compression("s") == second
 
 
-def test_a_pinned_replacement_refuses_the_undo_until_it_is_unpinned() -> None:
+def test_pinned_replacement_refuses_the_undo() -> None:
     memory = manager()
     fill(memory)
     name = compress(memory)
@@ -105,7 +105,7 @@ def test_a_pinned_replacement_refuses_the_undo_until_it_is_unpinned() -> None:
     assert memory.undo_compression("s") == name
 
 
-def test_clearing_is_not_undone_and_forgets_the_compressions() -> None:
+def test_cleared_compressions_cannot_be_undone() -> None:
     memory = manager()
     fill(memory)
     name = compress(memory)
@@ -116,7 +116,7 @@ def test_clearing_is_not_undone_and_forgets_the_compressions() -> None:
         memory.undo_compression("s")
 
 
-def test_what_was_undone_is_named_with_its_record_and_with_what_is_still_in_force() -> None:
+def test_second_undo_error_names_the_newest_compression() -> None:
     memory = manager()
     fill(memory)
     inner = compress(memory)
@@ -134,7 +134,7 @@ def test_what_was_undone_is_named_with_its_record_and_with_what_is_still_in_forc
         memory.undo_compression("s", inner)
 
 
-def test_the_id_of_a_summary_leads_to_the_compression_that_wrote_it() -> None:
+def test_undo_of_a_summary_id_names_its_compression() -> None:
     memory = manager()
     fill(memory)
     name = compress(memory)
@@ -143,7 +143,7 @@ def test_the_id_of_a_summary_leads_to_the_compression_that_wrote_it() -> None:
         memory.undo_compression("s", summary.id)
 
 
-def test_an_error_of_an_undo_changes_nothing() -> None:
+def test_failed_undo_changes_nothing() -> None:
     memory = manager()
     fill(memory)
     inner = compress(memory)
@@ -156,7 +156,7 @@ def test_an_error_of_an_undo_changes_nothing() -> None:
     assert memory.export_session("s") == before
 
 
-def test_undoing_a_summary_of_summaries_brings_back_the_summary_that_it_folded() -> None:
+def test_undo_restores_a_folded_summary() -> None:
     memory = manager()
     fill(memory)
     compress(memory)
@@ -181,7 +181,7 @@ def test_undoing_a_summary_of_summaries_brings_back_the_summary_that_it_folded()
         max_size=25,
     )
 )
-def test_compressing_and_undoing_in_any_order_and_depth_gives_every_original_back(
+def test_any_order_of_compress_and_undo_keeps_originals(
     steps: list[tuple[str, int]],
 ) -> None:
     memory = manager(max_entries=None, recent_window=2, min_entries_to_compress=2)
@@ -206,8 +206,8 @@ def test_compressing_and_undoing_in_any_order_and_depth_gives_every_original_bac
     assert not any(entry.compressed for entry in memory.get_entries("s"))
 
 
-def test_summaries_folded_a_thousand_times_over_are_read_undone_and_deleted_like_others() -> None:
-    deep = 1_100  # more than Python's functions may call themselves
+def test_history_handles_1_100_levels_of_summaries() -> None:
+    deep = 1_100  # more than the recursion limit
     added = [
         Entry(id=f"e{number}", type="message", role="user", content="x", timestamp=BEGIN)
         for number in range(deep)
@@ -236,7 +236,7 @@ def test_summaries_folded_a_thousand_times_over_are_read_undone_and_deleted_like
 
 
 def undo_in_order(memory: MemoryManager, made: list[str], wanted: str) -> None:
-    """Undoes a compression, and before it those that its refusals name."""
+    """Undo a compression after the ones that its refusals name."""
     due = [wanted]
     while due:
         before = active(memory)
@@ -251,10 +251,10 @@ def undo_in_order(memory: MemoryManager, made: list[str], wanted: str) -> None:
             made.remove(due.pop())
 
 
-# ---------------------------------------------------------------- what stands for what
+# ---------------------------------------------------------------- replacements
 
 
-def test_every_original_is_found_through_any_depth_of_summaries() -> None:
+def test_originals_are_found_through_any_depth_of_summaries() -> None:
     memory = manager()
     for _ in range(3):
         fill(memory)
@@ -266,7 +266,7 @@ def test_every_original_is_found_through_any_depth_of_summaries() -> None:
     assert summary.original_token_count == sum(entry.token_count.tokens for entry in hidden)
 
 
-def test_a_cleared_result_is_compressed_and_its_stub_stands_for_it() -> None:
+def test_cleared_result_is_represented_by_its_stub() -> None:
     memory = manager(max_entries=None)
     for number in range(10):
         memory.add_tool_call("s", "shell", {}, call_id=str(number))
@@ -282,7 +282,7 @@ def test_a_cleared_result_is_compressed_and_its_stub_stands_for_it() -> None:
         assert memory.get_entry("s", stub.id).text == stub.text
 
 
-def test_a_dropped_entry_is_compressed_and_nothing_stands_for_it() -> None:
+def test_dropped_entry_is_compressed_without_a_summary() -> None:
     memory = manager(strategy="token_buffer")
     ids = fill(memory)
     compress(memory)
@@ -290,7 +290,7 @@ def test_a_dropped_entry_is_compressed_and_nothing_stands_for_it() -> None:
     assert (entry.compressed, entry.summary_id) == (True, None)
 
 
-def test_an_earlier_summary_that_was_folded_is_still_there_to_be_read() -> None:
+def test_folded_summary_can_be_read() -> None:
     memory = manager()
     fill(memory)
     compress(memory)
@@ -302,7 +302,7 @@ def test_an_earlier_summary_that_was_folded_is_still_there_to_be_read() -> None:
     assert (old.text, old.compressed, old.summary_id) == (first.content, True, second.id)
 
 
-def test_one_summary_speaks_for_both_sides_of_a_pinned_entry() -> None:
+def test_one_summary_represents_both_sides_of_a_pinned_entry() -> None:
     memory = manager()
     ids = fill(memory)
     memory.pin("s", ids[3])
@@ -319,7 +319,7 @@ def test_one_summary_speaks_for_both_sides_of_a_pinned_entry() -> None:
 # ---------------------------------------------------------------- eras
 
 
-def test_a_clear_begins_a_new_era_and_the_log_stays() -> None:
+def test_clear_begins_an_era_and_keeps_the_log() -> None:
     memory = manager()
     ids = fill(memory, 3)
     memory.clear_session("s")
@@ -329,7 +329,7 @@ def test_a_clear_begins_a_new_era_and_the_log_stays() -> None:
     assert len(memory.export_session("s").log) == 6
 
 
-def test_a_system_message_is_pinned_at_the_head_of_each_era_and_not_later() -> None:
+def test_system_messages_are_pinned_only_at_the_start_of_an_era() -> None:
     memory = manager()
     first = memory.add_system_message("s", "be brief")
     second = memory.add_system_message("s", "be kind")
@@ -343,7 +343,7 @@ def test_a_system_message_is_pinned_at_the_head_of_each_era_and_not_later() -> N
 # ---------------------------------------------------------------- deletion
 
 
-def test_a_deletion_reaches_every_summary_of_the_entry() -> None:
+def test_deletion_dissolves_every_summary_of_the_entry() -> None:
     memory = manager()
     secret = memory.add_user_message("s", "the secret is swordfish").id
     ids = fill(memory)
@@ -359,7 +359,7 @@ def test_a_deletion_reaches_every_summary_of_the_entry() -> None:
     assert secret not in [entry.id for entry in memory.get_entries("s")]
 
 
-def test_a_deletion_leaves_compressions_of_other_entries() -> None:
+def test_deletion_keeps_compressions_of_other_entries() -> None:
     memory = manager()
     fill(memory)
     compress(memory)
@@ -369,7 +369,7 @@ def test_a_deletion_leaves_compressions_of_other_entries() -> None:
     assert [one.id for one in memory.get_summaries("s")] == [summary.id]
 
 
-def test_the_totals_lose_what_was_deleted() -> None:
+def test_totals_lose_deleted_entries() -> None:
     memory = manager()
     ids = fill(memory, 5)
     before = memory.get_stats("s")
@@ -380,7 +380,7 @@ def test_the_totals_lose_what_was_deleted() -> None:
     assert memory.export_session("s").totals.tokens == stats.total_tokens  # type: ignore[union-attr]
 
 
-def test_deleting_again_changes_nothing() -> None:
+def test_second_deletion_changes_nothing() -> None:
     memory = manager()
     ids = fill(memory, 5)
     memory.delete_entries("s", [ids[0]])
@@ -390,7 +390,7 @@ def test_deleting_again_changes_nothing() -> None:
     assert memory.export_session("s") == before
 
 
-def test_a_deleted_entry_cannot_be_read_any_more() -> None:
+def test_deleted_entry_cannot_be_read() -> None:
     memory = manager()
     ids = fill(memory, 5)
     memory.delete_entries("s", [ids[0]])
@@ -398,7 +398,7 @@ def test_a_deleted_entry_cannot_be_read_any_more() -> None:
         memory.get_entry("s", ids[0])
 
 
-def test_a_summary_itself_is_not_deleted_but_undone() -> None:
+def test_deletion_of_a_summary_is_refused() -> None:
     memory = manager()
     fill(memory)
     compress(memory)
@@ -407,7 +407,7 @@ def test_a_summary_itself_is_not_deleted_but_undone() -> None:
         memory.delete_entries("s", [summary.id])
 
 
-def test_an_entry_of_an_earlier_era_can_be_deleted() -> None:
+def test_entry_of_an_earlier_era_can_be_deleted() -> None:
     memory = manager()
     old = memory.add_user_message("s", "the secret is swordfish").id
     memory.clear_session("s")

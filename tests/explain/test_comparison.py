@@ -1,4 +1,4 @@
-"""Originals beside what stands for them, and which exact values came through."""
+"""Comparison of originals with their replacements and their exact values."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def kept(comparison: Comparison) -> dict[str, str | None]:
     return {each.value: each.kept for item in comparison.replacements for each in item.values}
 
 
-def test_a_summary_stands_beside_every_original_that_it_speaks_for() -> None:
+def test_summary_is_compared_with_all_its_originals() -> None:
     memory = manager("The order left the hub.")
     orders(memory)
     talk(memory)
@@ -38,7 +38,7 @@ def test_a_summary_stands_beside_every_original_that_it_speaks_for() -> None:
     assert item.tokens_before - item.tokens_after == done.tokens_saved
 
 
-def test_a_value_is_kept_by_the_summary_that_names_it_and_lost_by_one_that_does_not() -> None:
+def test_value_is_kept_only_if_the_summary_contains_it() -> None:
     for reply, where in [(f"Order {ORDER} left.", "replacement"), ("It left.", None)]:
         memory = manager(reply)
         orders(memory)
@@ -49,7 +49,7 @@ def test_a_value_is_kept_by_the_summary_that_names_it_and_lost_by_one_that_does_
         assert found[PATH] is None
 
 
-def test_a_value_in_the_ledger_below_a_summary_is_told_as_such() -> None:
+def test_value_in_key_facts_is_kept_in_ledger() -> None:
     memory = manager(f"It left.\n{KEY_FACTS_HEAD}#4: {ORDER}; #5: {PATH}")
     orders(memory)
     talk(memory)
@@ -57,7 +57,7 @@ def test_a_value_in_the_ledger_below_a_summary_is_told_as_such() -> None:
     assert kept(compared(memory)) == {ORDER: "ledger", PATH: "ledger"}
 
 
-def test_the_digest_keeps_both_values() -> None:
+def test_digest_keeps_both_values() -> None:
     memory = manager()
     orders(memory)
     talk(memory)
@@ -66,7 +66,7 @@ def test_the_digest_keeps_both_values() -> None:
     assert compared(memory).survival == 1.0
 
 
-def test_a_value_that_a_stub_lost_and_another_entry_still_has_is_elsewhere() -> None:
+def test_value_in_another_entry_is_kept_elsewhere() -> None:
     memory = manager()
     orders(memory)
     memory.pin("s", memory.add_user_message("s", f"So {ORDER} it is.").id)
@@ -79,7 +79,7 @@ def test_a_value_that_a_stub_lost_and_another_entry_still_has_is_elsewhere() -> 
     assert comparison.survival == 1.0
 
 
-def test_the_share_that_survives_is_over_the_different_values_of_all_replacements() -> None:
+def test_survival_counts_each_value_once() -> None:
     memory = manager(f"Order {ORDER} left.")
     orders(memory)
     talk(memory)
@@ -88,7 +88,7 @@ def test_the_share_that_survives_is_over_the_different_values_of_all_replacement
     assert (comparison.values, comparison.values_kept, comparison.survival) == (2, 1, 0.5)
 
 
-def test_without_any_value_all_survive() -> None:
+def test_survival_is_1_without_values() -> None:
     memory = manager("Talk.")
     talk(memory)
     memory.compress("s", target_tokens=400)
@@ -96,7 +96,7 @@ def test_without_any_value_all_survive() -> None:
     assert (comparison.values, comparison.survival) == (0, 1.0)
 
 
-def test_a_summary_of_summaries_is_held_against_the_first_originals() -> None:
+def test_summary_of_summaries_is_compared_with_first_originals() -> None:
     memory = manager(f"Order {ORDER} left.", "It all went on.")
     orders(memory)
     talk(memory)
@@ -110,7 +110,7 @@ def test_a_summary_of_summaries_is_held_against_the_first_originals() -> None:
     assert (inner.state, kept(inner)[ORDER]) == ("folded", "replacement")
 
 
-def test_what_was_dropped_has_nothing_beside_it() -> None:
+def test_dropped_entries_have_no_replacement() -> None:
     memory = manager(strategy=(drop_oldest,))
     orders(memory)
     talk(memory)
@@ -120,7 +120,7 @@ def test_what_was_dropped_has_nothing_beside_it() -> None:
     assert all(item.entry is None and item.tokens_after == 0 for item in gone)
 
 
-def test_one_summary_over_both_sides_of_a_pin_is_one_replacement() -> None:
+def test_summary_around_a_pinned_entry_is_one_replacement() -> None:
     memory = manager()
     talk(memory)
     memory.pin("s", "q3")
@@ -132,7 +132,7 @@ def test_one_summary_over_both_sides_of_a_pin_is_one_replacement() -> None:
     assert "a3" in ids
 
 
-def test_a_compression_that_was_undone_can_still_be_compared() -> None:
+def test_undone_compression_can_be_compared() -> None:
     memory = manager("It left.")
     orders(memory)
     talk(memory)
@@ -144,7 +144,7 @@ def test_a_compression_that_was_undone_can_still_be_compared() -> None:
     assert after.replacements == before.replacements
 
 
-def test_what_was_deleted_since_is_not_shown() -> None:
+def test_deleted_originals_have_no_text() -> None:
     memory = manager("It left.")
     orders(memory)
     talk(memory)
@@ -156,7 +156,7 @@ def test_what_was_deleted_since_is_not_shown() -> None:
     assert not any(ORDER in text for text in texts)
 
 
-def test_a_part_of_a_longer_number_is_not_the_value() -> None:
+def test_part_of_a_longer_number_is_not_the_value() -> None:
     assert stands_alone("1234", "no 1234.")
     assert not stands_alone("1234", "no 12345")
     assert not stands_alone("1234", "no A1234")
@@ -166,7 +166,7 @@ def test_a_part_of_a_longer_number_is_not_the_value() -> None:
 @given(
     st.lists(st.from_regex(r"[A-Z]{3}-[0-9]{4}", fullmatch=True), max_size=6), st.text(max_size=40)
 )
-def test_every_exact_value_of_a_text_stands_alone_in_it_between_spaces(
+def test_every_exact_value_between_spaces_stands_alone(
     values: list[str], text: str
 ) -> None:
     said = f"{text} {' '.join(values)} {text}"

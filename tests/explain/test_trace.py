@@ -1,4 +1,4 @@
-"""Where a text stood, what replaced it, where it still stands, and what to undo to have it back."""
+"""Search for a text: the entries that contain it, their replacements, and the undos that restore them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def ids(result: Trace) -> list[str]:
     return [found.entry.id for found in result.found]
 
 
-def test_an_active_entry_has_it_itself() -> None:
+def test_text_is_found_in_an_active_entry() -> None:
     memory = manager()
     orders(memory)
     result = traced(memory, ORDER)
@@ -38,21 +38,21 @@ def test_an_active_entry_has_it_itself() -> None:
     )
 
 
-def test_a_text_is_found_whatever_its_case_and_white_space() -> None:
+def test_case_and_white_space_are_ignored() -> None:
     memory = manager()
     memory.add_user_message("s", "The  Invoice\nis\tdue", id="m")
     [found] = traced(memory, "invoice IS due").found
     assert (found.entry.id, found.start) == ("m", 5)
 
 
-def test_what_is_special_in_a_pattern_is_taken_as_it_is() -> None:
+def test_pattern_characters_are_literal() -> None:
     memory = manager()
     memory.add_user_message("s", "call f(x) now", id="m")
     assert ids(traced(memory, "f(x)")) == ["m"]
     assert ids(traced(memory, "f.x.")) == []
 
 
-def test_a_summary_that_says_it_has_it_and_one_that_does_not_has_not() -> None:
+def test_text_remains_only_in_a_summary_that_contains_it() -> None:
     for reply, where in [(f"Order {ORDER} left.", ["text"]), ("It left.", [])]:
         memory = manager(reply)
         orders(memory)
@@ -63,7 +63,7 @@ def test_a_summary_that_says_it_has_it_and_one_that_does_not_has_not() -> None:
         assert [each.where for each in result.survives] == where
 
 
-def test_an_exact_value_of_the_text_in_the_ledger_is_found_there() -> None:
+def test_exact_value_in_key_facts_is_found() -> None:
     memory = manager(f"It left.\n{KEY_FACTS_HEAD}#4: {ORDER}; #5: {PATH}")
     orders(memory)
     talk(memory)
@@ -72,7 +72,7 @@ def test_an_exact_value_of_the_text_in_the_ledger_is_found_there() -> None:
     assert (survival.entry_id, survival.where, survival.values) == (summary, "ledger", (ORDER,))
 
 
-def test_undoing_what_it_names_in_its_order_brings_the_entry_back_from_any_depth() -> None:
+def test_undo_order_restores_an_entry_from_any_depth() -> None:
     memory = manager("one", "two", "three")
     orders(memory)
     for number in range(3):
@@ -99,7 +99,7 @@ def test_undoing_what_it_names_in_its_order_brings_the_entry_back_from_any_depth
     ),
     data=st.data(),
 )
-def test_any_hidden_entry_is_in_the_window_again_after_what_is_named_was_undone(
+def test_undo_order_restores_any_hidden_entry(
     steps: list[tuple[str, int]], data: st.DataObject
 ) -> None:
     memory = manager(min_entries_to_compress=2)
@@ -130,7 +130,7 @@ def test_any_hidden_entry_is_in_the_window_again_after_what_is_named_was_undone(
         max_size=20,
     )
 )
-def test_how_often_an_entry_was_sent_is_what_the_window_had_at_each_answer(
+def test_sent_counts_answers_with_the_entry_in_the_window(
     steps: list[tuple[str, int]],
 ) -> None:
     memory = manager(min_entries_to_compress=2)
@@ -157,7 +157,7 @@ def test_how_often_an_entry_was_sent_is_what_the_window_had_at_each_answer(
             memory.compress("s", target_tokens=200 + size)
         elif step == "undo" and history(memory).history.compressions:
             memory.undo_compression("s")
-        # No calls: a tombstone has no message id, so it does not tell which calls were one answer.
+        # No calls: a tombstone has no message id, which shows the calls of one answer.
         elif step == "delete" and (mine := [name for name in known if name[0] in "uar"]):
             memory.delete_entries("s", [mine[size % len(mine)]])
         elif step == "clear" and size < 90:
@@ -171,12 +171,12 @@ def test_how_often_an_entry_was_sent_is_what_the_window_had_at_each_answer(
 
 
 def _count(memory: MemoryManager, seen: Counter[str], asked: Counter[str]) -> None:
-    """Notes an answer that comes now: what the window has, and all that was added so far."""
+    """Record an answer: the window and the added entries at this moment."""
     seen.update(entry.id for entry in memory.get_active_entries("s"))
     asked.update([*history(memory).entries])
 
 
-def test_a_stub_that_was_summarised_later_tells_both() -> None:
+def test_summarised_stub_has_both_compressions() -> None:
     memory = manager()
     orders(memory)
     talk(memory, 4)
@@ -188,7 +188,7 @@ def test_a_stub_that_was_summarised_later_tells_both() -> None:
     assert (found.method, found.status.state) == ("stub", "summarised")
 
 
-def test_a_dropped_entry_is_found_and_nothing_stands_for_it() -> None:
+def test_dropped_entry_is_found_without_a_remnant() -> None:
     memory = manager(strategy=(drop_oldest,))
     orders(memory)
     talk(memory)
@@ -200,7 +200,7 @@ def test_a_dropped_entry_is_found_and_nothing_stands_for_it() -> None:
     assert "answer" in [entry.id for entry in memory.get_active_entries("s")]
 
 
-def test_what_was_cleared_away_is_found_and_cannot_be_brought_back() -> None:
+def test_cleared_entry_is_found_without_undo() -> None:
     memory = manager()
     orders(memory)
     memory.clear_session("s")
@@ -209,14 +209,14 @@ def test_what_was_cleared_away_is_found_and_cannot_be_brought_back() -> None:
     assert ORDER in memory.get_entry("s", found.entry.id).text
 
 
-def test_what_was_deleted_is_not_found() -> None:
+def test_deleted_entry_is_not_found() -> None:
     memory = manager()
     orders(memory)
     memory.delete_entries("s", ["result"])
     assert traced(memory, ORDER).found == ()
 
 
-def test_what_only_a_summary_says_is_found_in_the_window_alone() -> None:
+def test_text_of_a_summary_alone_is_only_a_remnant() -> None:
     memory = manager("The parcel is in Lisbon.")
     orders(memory)
     talk(memory)
@@ -226,20 +226,20 @@ def test_what_only_a_summary_says_is_found_in_the_window_alone() -> None:
     assert [each.where for each in result.survives] == ["text"]
 
 
-def test_a_text_without_spaces_is_found_in_chinese() -> None:
+def test_chinese_text_is_found() -> None:
     memory = manager()
     memory.add_user_message("s", "订单已经离开仓库。", id="m")
     assert ids(traced(memory, "离开仓库")) == ["m"]
 
 
-def test_a_text_that_never_stood_is_in_neither() -> None:
+def test_unknown_text_is_found_nowhere() -> None:
     memory = manager()
     orders(memory)
     assert traced(memory, "zebra") == Trace(text="zebra", found=(), survives=())
 
 
 @pytest.mark.parametrize("text", ["", " \n\t"])
-def test_nothing_but_white_space_is_refused(text: str) -> None:
+def test_blank_text_is_refused(text: str) -> None:
     memory = manager()
     orders(memory)
     with pytest.raises(InvalidInput, match="at least one character"):

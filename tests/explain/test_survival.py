@@ -1,4 +1,4 @@
-"""All compressions at once are judged as each of them alone."""
+"""The survival of values has the same figures as the comparisons."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def do(memory: MemoryManager, what: str, number: int) -> None:
 
 @settings(max_examples=examples(15))
 @given(st.lists(STEPS, max_size=12))
-def test_the_figures_are_those_of_compare(script: list[str]) -> None:
+def test_figures_equal_those_of_compare(script: list[str]) -> None:
     memory = manager(recent_window=0, min_entries_to_compress=1)
     orders(memory)
     for number, what in enumerate(["talk", "compress", *script, "talk", "compress"]):
@@ -67,7 +67,7 @@ def test_the_figures_are_those_of_compare(script: list[str]) -> None:
 
 
 @given(st.lists(TEXT.filter(bool), max_size=6), TEXT)
-def test_a_value_is_in_a_replacement_when_it_stands_alone_in_its_text(
+def test_value_in_a_replacement_must_stand_alone(
     values: list[str], text: str
 ) -> None:
     found = Values().kept(values, text, set())
