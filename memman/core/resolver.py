@@ -108,10 +108,10 @@ class Resolver:
         except PluginNotFound as error:  # a count is never a reason for a context to fail
             logger.warning("remote counter %s is not asked: %s", spec.name, error)
             return None
-        from memman.counting import RemoteMeter, endpoint_breaker
+        from memman.counting import RemoteTokenCounter, endpoint_breaker
 
         breaker = self._breakers.setdefault(fingerprint_of(counter), endpoint_breaker())
-        meter = RemoteMeter(counter, model, accuracy=spec.accuracy, breaker=breaker)
+        meter = RemoteTokenCounter(counter, model, accuracy=spec.accuracy, breaker=breaker)
         return Remote(meter, form)
 
     def limits(self, model: str | None) -> tuple[int, int, int] | None:

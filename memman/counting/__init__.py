@@ -34,11 +34,11 @@ from memman.loading import on_first_use
 
 if TYPE_CHECKING:
     from memman.counting.overflow import Overflow, parse_overflow
-    from memman.counting.remote import RemoteMeter, endpoint_breaker
+    from memman.counting.remote import RemoteTokenCounter, endpoint_breaker
 else:
     __getattr__ = on_first_use(
         "memman.counting",
-        {"overflow": "Overflow parse_overflow", "remote": "RemoteMeter endpoint_breaker"},
+        {"overflow": "Overflow parse_overflow", "remote": "RemoteTokenCounter endpoint_breaker"},
     )
 
 __all__ = [
@@ -51,7 +51,7 @@ __all__ = [
     "TokenCounter",
     "Models",
     "Overflow",
-    "RemoteMeter",
+    "RemoteTokenCounter",
     "Resolution",
     "TextEstimator",
     "builtin_specs",

@@ -1,8 +1,8 @@
-"""What models take: context, input and output in tokens, from a table that comes with memman.
+"""Model limits: context, input and output in tokens, from a bundled table.
 
-The table is a snapshot made by `python -m benchmarks.make_limits`, which states its sources and the rules
-where they differ. It is read at the first question, never at import. Limits belong to who serves a model:
-one in four of a cloud's differs from its vendor's, so a server that is not in the table is unknown.
+The table is a snapshot made by `python -m benchmarks.make_limits`, which documents its sources and rules.
+It is read when first needed, never at import. Limits depend on the server: one in four of a cloud's
+differs from its vendor's, so a server that is not in the table is unknown.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import msgspec
 from memman.counting.models import SNAPSHOT
 from memman.protocols import ModelInfo, ModelRef
 
-# Who serves a model that is named without a server: its vendor.
+# The servers of a model that is named without one: its vendors.
 _VENDORS: Final = (
     "openai", "anthropic", "gemini", "mistral", "xai", "deepseek", "cohere", "zai", "moonshot",
     "perplexity",
@@ -38,7 +38,7 @@ class _Table(msgspec.Struct, frozen=True):
     models: dict[str, _Row]  # by server/name
 
     def info(self, key: str) -> ModelInfo:
-        """A row of the table, which must be there."""
+        """Return the row of an existing key."""
         context, max_input, max_output, source = self.models[key]
         return ModelInfo(
             context, max_input, max_output, self.head.sources[str(source)], self.head.date
@@ -46,10 +46,10 @@ class _Table(msgspec.Struct, frozen=True):
 
 
 def limits_of(ref: ModelRef) -> ModelInfo | None:
-    """The limits of a model, None where the table does not have them: never a guess.
+    """Return a model's limits, None if the table does not have them: never a guess.
 
-    A dated snapshot that is not listed has those of its model when others of that model's snapshots are,
-    all with the limits of the model itself; else it is unknown.
+    An unlisted dated snapshot has the limits of its model if all listed snapshots of that model have them
+    too.
     """
     table = _table()
     servers = _VENDORS if ref.provider is None else (ref.provider,)
@@ -60,14 +60,14 @@ def limits_of(ref: ModelRef) -> ModelInfo | None:
 
 
 def known_limits() -> Iterator[tuple[str, ModelInfo]]:
-    """(server/name, limits) of every model in the table, in alphabetical order."""
+    """Yield (server/name, limits) of every model in the table, in alphabetical order."""
     table = _table()
     for key in table.models:
         yield key, table.info(key)
 
 
 def _key(server: str, name: str) -> str | None:
-    """The row of a model at a server."""
+    """Return the key of a model at a server."""
     models = _table().models
     key = f"{server}/{name}"
     if key in models:

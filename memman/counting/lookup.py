@@ -1,4 +1,4 @@
-"""What is known of a model by its name: plugins are asked first, once for each name."""
+"""Models and their limits by name; plugins are called first, once for each name."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ logger = logging.getLogger("memman.counting")
 
 
 class Models:
-    """Models by name: which they are, and their limits. Any thread may use it.
+    """Models and their limits by name. Any thread may use it.
 
-    `plugins` gives the plugins when they are needed. A plugin that raises or answers with something else is
-    logged, and the next answers. Limits that a provider's refusal taught come before all others.
+    `plugins` returns the plugins when they are needed. A plugin that raises or returns another type is
+    logged, and the next one answers. Limits learned from a provider's refusal precede all others.
     """
 
     def __init__(
@@ -38,26 +38,26 @@ class Models:
         self._learned = dict(learned or {})
 
     def ref(self, model: str) -> ModelRef:
-        """The model behind a name: as a plugin says, else by its spelling."""
+        """Return the model of a name, from a plugin or by its spelling."""
         found = self._refs.get(model)
         if found is None:
             found = self._refs[model] = self._resolved(model)
         return found
 
     def info(self, model: str) -> ModelInfo | None:
-        """A model's limits: as learned, else as a plugin says, else of the table; None if unknown."""
+        """Return a model's limits: learned, from a plugin, or from the table; None if unknown."""
         if model not in self._infos:
             self._infos[model] = self._found(model)
         return self._infos[model]
 
     def taught(self, model: str, overflow: Overflow, date: str) -> ModelInfo | None:
-        """The limits of a model after a refusal, None where the provider did not say a number."""
+        """Return a model's limits after a refusal, None if the provider named no number."""
         if overflow.limit is None:
             return None
         return _corrected(self.info(model), overflow.limit, overflow.bounds, date)
 
     def with_limits(self, model: str, info: ModelInfo) -> Models:
-        """The same, but these are the limits of a model, however it is spelled."""
+        """Return a copy with these limits for a model, in any spelling of its name."""
         ref = self.ref(model)
         return Models(self._plugins, {**self._learned, (ref.provider, ref.name): info})
 
@@ -82,7 +82,7 @@ class Models:
         return limits_of(ref)
 
     def _answer(self, hook: str, model: Any) -> Any:
-        """The plugins' answer; none if two differ, as a session must stay readable."""
+        """Return the plugins' answer; None if two differ, since a session must stay readable."""
         try:
             return self._plugins().answer(hook, model=model)
         except InvalidInput as error:
@@ -92,19 +92,19 @@ class Models:
 
 def _refused(hook: str, answer: Any) -> None:
     if answer is not None:
-        logger.warning("the answer of a plugin to %s is of no use: %r", hook, answer)
+        logger.warning("a plugin returned an invalid answer to %s: %r", hook, answer)
 
 
 def sound_limits(info: ModelInfo) -> bool:
-    """Whether all limits are positive numbers."""
+    """Return whether all limits are positive numbers."""
     numbers = (info.context, info.max_input, info.max_output)
     return all(type(number) is int and number > 0 for number in numbers)
 
 
 def _corrected(known: ModelInfo | None, limit: int, bounds: str, date: str) -> ModelInfo:
-    """What was known, with the provider's own word for one of the limits.
+    """Return known limits with one of them corrected by the provider.
 
-    Where nothing was known of the reply, no bound of its own is assumed.
+    If nothing was known, no separate limit of the reply is assumed.
     """
     context, most, reply = limit, limit, limit
     if known is not None and bounds == "input":

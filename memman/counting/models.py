@@ -1,8 +1,8 @@
-"""A model from any spelling, and the family whose tokenizer and framing it shares.
+"""Models from any spelling of their names, and families that share a tokenizer and framing.
 
-A spelling says up to four things: who serves the model (`azure/`, `arn:aws:bedrock:...`), where (`us.`,
-`locations/us-east5`), which model it is, and what was made of it (`ft:...:org::id`). Only what is sure is
-read: a deployment that somebody named `my-gpt-4o-prod` stays what it is called.
+A spelling has up to four parts: the server (`azure/`, `arn:aws:bedrock:...`), the place (`us.`,
+`locations/us-east5`), the model, and a fine-tune (`ft:...:org::id`). Ambiguous parts are not read: a
+deployment called `my-gpt-4o-prod` keeps its name.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ _FAMILIES: Final = (
     (r"nova", "nova"),
 )
 FAMILIES: Final = tuple(dict.fromkeys(family for _, family in _FAMILIES))
-# Whose model it is, as those who resell it write before its name.
+# Vendors, as resellers write them before a model's name.
 _WHOSE: Final = r"(databricks-|fw-|zai-|cohere-|meta-|labs-)*"
 
-# Who serves models, and the other names that libraries have for them.
+# Servers of models, with other names that libraries use for them.
 _SERVERS: Final[dict[str, tuple[str, ...]]] = {
     "anthropic": (),
     "azure": ("azure-openai", "azure_openai", "azure-cognitive-services"),
@@ -81,7 +81,7 @@ _SERVERS: Final[dict[str, tuple[str, ...]]] = {
 _SERVER_OF: Final = {
     spelled: server for server, others in _SERVERS.items() for spelled in (server, *others)
 }
-# These hand a request on; what follows names who serves it.
+# These forward a request; the server's name follows.
 _ROUTERS: Final = ("litellm/", "litellm:", "litellm_proxy/", "litellm-proxy/")
 
 _LONGEST: Final = 512  # characters of a spelling that is read; an ARN has half as many
@@ -105,10 +105,10 @@ _VERTEX_VERSION: Final = r"([^@]+)@(\d+|default|latest)"
 
 @lru_cache(maxsize=4_096)
 def model_ref(model: str) -> ModelRef:
-    """A model from any spelling; what is not understood is kept, in lower case.
+    """Return the model of any spelling; unknown parts are kept, in lower case.
 
-    What stands before the last `/` is the provider where no rule knows better. `given` is the spelling
-    itself: what a provider's own API takes, a name is what its model is known by.
+    The text before the last `/` is the provider unless a rule knows better. `given` is the spelling
+    itself, as the provider's API takes it; `name` is normalised.
     """
     text = model.strip().lower()
     provider: str | None = None
@@ -126,15 +126,15 @@ def model_ref(model: str) -> ModelRef:
 
 
 def family_of(name: str) -> str:
-    """The family of a normalised name, "" where it is unknown."""
+    """Return the family of a normalised name, "" if it is unknown."""
     return next((family for pattern, family in _FAMILIES if re.match(_WHOSE + pattern, name)), "")
 
 
 @lru_cache(maxsize=4_096)
 def model_key(model: str | None) -> str:
-    """What a model's reports are kept under: its name in any spelling, without the date of a snapshot.
+    """Return the key of a model's usage reports: its name in any spelling, without a snapshot's date.
 
-    A response names the snapshot that answered, where the request named the model.
+    A response may name a snapshot where the request named the model.
     """
     return "" if model is None else re.sub(SNAPSHOT + r"\Z", "", model_ref(model).name)
 
@@ -143,7 +143,7 @@ _Step = tuple[str, str | None, str | None]  # the rest, the provider, a region
 
 
 def _step(text: str, provider: str | None) -> _Step | None:
-    """One layer of a spelling taken off, None when there is none; each step makes the rest shorter."""
+    """Remove one layer of a spelling; None if there is none. Each step shortens the rest."""
     for read in (_routed, _arn, _resource, _prefixed, _bedrock, _tuned, _versioned):
         step = read(text, provider)
         if step is not None and step[0].strip() and len(step[0]) < len(text):
@@ -162,7 +162,7 @@ def _arn(text: str, _provider: str | None) -> _Step | None:
 
 
 def _resource(text: str, provider: str | None) -> _Step | None:
-    """Google's resource names."""
+    """Remove Google's resource names."""
     if found := re.fullmatch(_RESOURCE, text):
         return found[3], provider or "vertex_ai", found[1]
     found = re.fullmatch(_GEMINI_RESOURCE, text)
@@ -170,11 +170,11 @@ def _resource(text: str, provider: str | None) -> _Step | None:
 
 
 def _prefixed(text: str, provider: str | None) -> _Step | None:
-    """`server/model`, `server/where/model`, `server:model`; else all before the last `/`."""
+    """Split `server/model`, `server/where/model` or `server:model`, else at the last `/`."""
     head, slash, rest = text.partition("/")
     server = _SERVER_OF.get(head)
     if slash and server is not None:
-        # An aggregator's own prefix says who serves; what follows it only whose model it is.
+        # An aggregator's prefix is the server; the name after it is only the vendor.
         return rest, provider or server, None
     head, colon, rest = text.partition(":")
     server = _SERVER_OF.get(head)
@@ -212,7 +212,7 @@ def _tuned(text: str, provider: str | None) -> _Step | None:
 
 
 def _versioned(text: str, provider: str | None) -> _Step | None:
-    """`claude-sonnet-4@20250514`: how Vertex AI writes a snapshot."""
+    """Normalise `claude-sonnet-4@20250514`, Vertex AI's spelling of a snapshot."""
     found = re.fullmatch(_VERTEX_VERSION, text)
     if found is None or found[2].isdigit():
         return None  # a number becomes part of the name
@@ -220,7 +220,7 @@ def _versioned(text: str, provider: str | None) -> _Step | None:
 
 
 def _canonical(name: str) -> str:
-    """The vendor's own way to write a name, where others write it differently."""
+    """Return a name in its vendor's spelling."""
     if found := re.fullmatch(_VERTEX_VERSION, name):
         name = f"{found[1]}-{found[2]}"
     if name.startswith("gpt-35"):  # a deployment's name on Azure may have no dot

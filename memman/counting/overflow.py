@@ -1,8 +1,8 @@
-"""What a provider's refusal says of a model's window.
+"""Context limits in providers' refusals of too long requests.
 
-A request that is too long is refused with a text of the provider's own making, and most of them name the
-limit. Each wording below was published by who writes it or quoted in a public issue. A refusal for speed,
-quota or credit also speaks of tokens and is none of these.
+Providers refuse such a request with a text of their own, and most name the limit. Each wording below was
+published by its author or quoted in a public issue. Refusals for rate, quota or credit also mention
+tokens and are not overflows.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ class Overflow(msgspec.Struct, frozen=True, kw_only=True):
     """A request that was longer than its model's window.
 
     Args:
-        limit: tokens; of the whole context where `bounds` is "context", of the input alone where it is
-            "input". None where the provider did not say.
-        requested: tokens of the request that stand against that limit, None where it was not said.
-        output: of these, the tokens that were reserved for the reply, where the provider told them apart.
-        bounds: what `limit` bounds.
-        message: what the provider said.
+        limit: tokens; of the whole context if `bounds` is "context", of the input alone if it is "input".
+            None if the provider did not name it.
+        requested: tokens of the request that count against that limit, None if unknown.
+        output: the tokens among them that were reserved for the reply, if the provider separates them.
+        bounds: the part that `limit` bounds.
+        message: the provider's text.
     """
 
     limit: int | None
@@ -38,10 +38,10 @@ class Overflow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse_overflow(error: BaseException | str) -> Overflow | None:
-    """What an SDK's error, or its text, says of the model's window.
+    """Return the overflow in an SDK's error or its text.
 
-    None for everything that is no overflow: a rate limit, a quota, credit, too many tokens asked for the
-    reply alone. Read are the message, the body of the response, and the errors behind it, of any SDK.
+    Returns None for anything else: rate limits, quotas, credit, too many tokens requested for the reply
+    alone. Reads the message, the response's body, and the errors that caused it, of any SDK.
     """
     for said, status in _sayings(error):
         text = said[:_LONGEST]
@@ -60,17 +60,17 @@ _FLAGS: Final = re.IGNORECASE | re.DOTALL
 def _pattern(text: str) -> re.Pattern[str]:
     """A wording, compiled when first needed.
 
-    `<limit>`, `<requested>`, `<input>` and `<output>` stand for numbers.
+    `<limit>`, `<requested>`, `<input>` and `<output>` match numbers.
     """
     for name in ("limit", "requested", "input", "output"):
         text = text.replace(f"<{name}>", rf"(?P<{name}>\d[\d,_]{{0,19}}(?!\d))")
     return re.compile(text, _FLAGS)
 
 
-# Between two numbers of one message stand at most so many characters.
+# At most so many characters separate two numbers of one message.
 _TO = r".{0,160}?"
 
-# The first that is found decides. `input` plus `output` is what was requested.
+# The first match decides. `input` plus `output` is what was requested.
 _CONTEXT: Final = (
     # OpenAI, Azure, DeepSeek, OpenRouter and vLLM
     rf"maximum context length is <limit>{_TO}requested (?:a total of |about )?<requested> tokens"
@@ -142,7 +142,7 @@ _WORDLESS: Final = (
     r"|input is too long for (?:the )?requested model"
     r"|input token count exceeds the maximum|please reduce the length of the (?:messages|prompt)"
 )
-# What is no overflow, whatever else it says.
+# Not an overflow, whatever else the text contains.
 _OTHER_LIMIT: Final = (
     r"tokens?[ -]per[ -](?:minute|min|day|hour|second)|requests?[ -]per[ -]|\b[it]pm\b|\btpd\b"
     r"|rate[ _-]?limit|quota|throttl|insufficient_(?:quota|credits|balance)|credits?\b|can only afford"
@@ -180,7 +180,7 @@ def _number(text: str | None) -> int | None:
 
 
 def _sayings(error: BaseException | str) -> Iterator[tuple[str, int | None]]:
-    """What an error says, in its own words and those of what is behind it, each with its status."""
+    """Yield the texts of an error and of its causes, each with its status."""
     if isinstance(error, str):
         yield error, None
         return
@@ -191,13 +191,13 @@ def _sayings(error: BaseException | str) -> Iterator[tuple[str, int | None]]:
         status = _status(current)
         body = _body(current)
         numbers = _llama_cpp(body)
-        # The body's code belongs to its message: one of them may say what the other does not.
+        # The body's code belongs to its message: either may be the one that identifies an overflow.
         yield " ".join(dict.fromkeys((*_strings(body), str(current), *numbers))), status
-        current = current.__cause__  # what was being handled besides says nothing of this one
+        current = current.__cause__  # an error that was handled at the time is unrelated
 
 
 def _body(error: BaseException) -> Any:
-    """The response's body as the SDK keeps it: plain data, in an attribute that each calls otherwise."""
+    """Return the response's body as the SDK keeps it: plain data in one of several attributes."""
     for name in ("body", "details", "response"):
         value = getattr(error, name, None)
         if isinstance(value, Mapping | str):
@@ -214,7 +214,7 @@ def _strings(value: Any, depth: int = 0) -> Iterator[str]:
 
 
 def _llama_cpp(body: Any) -> Iterator[str]:
-    """The numbers that llama.cpp gives beside its message, in the words of its newer versions."""
+    """Return the numbers that llama.cpp gives next to its message, in its newer wording."""
     inner = body.get("error", body) if isinstance(body, Mapping) else None
     if isinstance(inner, Mapping):
         limit, requested = inner.get("n_ctx"), inner.get("n_prompt_tokens")

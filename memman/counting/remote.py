@@ -56,7 +56,7 @@ _OF_THE_ENDPOINT: Final = frozenset({"network", "server", "malformed", "failed"}
 _NO_VERDICT: Final = frozenset({"unavailable", "cancelled"})
 
 
-class RemoteMeter:
+class RemoteTokenCounter:
     """Prices whole requests for one model with one remote counter. Any thread or loop may use it.
 
         answer = meter.price(rendered)          # sync door

@@ -1,7 +1,7 @@
-"""From a model's name to the counter that answers for it, with the reasons.
+"""The counter of a model, with the reasons for the choice.
 
-Done once per model. The most specific match whose factory works wins; among equals the more accurate,
-then the first registered. The estimators match everything and come last.
+It is found once per model. The most specific match whose factory works wins; among equals the more
+accurate, then the first registered. The estimator matches every model and comes last.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _ACCURACY = {"high": 2, "medium": 1, "low": 0}
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True):
-    """One counter that was considered: `chosen`, or the `reason` why not."""
+    """A counter that was considered: `chosen`, or the `reason` it was not."""
 
     name: str
     match: int
@@ -33,7 +33,7 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Resolution(msgspec.Struct, frozen=True, kw_only=True):
-    """The counter for a model and every candidate in the order tried."""
+    """The counter of a model, and every candidate in the order tried."""
 
     model: ModelRef
     spec: CounterSpec
@@ -42,11 +42,10 @@ class Resolution(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def resolve(model: ModelRef, specs: Sequence[CounterSpec], name: str | None = None) -> Resolution:
-    """The counter for `model`, or the one called `name`.
+    """Return the counter for `model`, or the one called `name`.
 
-    Raises `PluginNotFound` when no counter has that name, and `CounterUnavailable` when it is there
-    but cannot work, or counts whole requests over a network; without a name an unavailable counter gives
-    way to the next.
+    Raises `PluginNotFound` if no counter has that name, and `CounterUnavailable` if it cannot work or
+    counts whole requests over a network. Without a name, an unavailable counter is skipped.
     """
     if name is not None:
         return _by_name(model, specs, name)
@@ -77,7 +76,7 @@ def resolve(model: ModelRef, specs: Sequence[CounterSpec], name: str | None = No
 
 
 def resolve_remote(model: ModelRef, specs: Sequence[CounterSpec]) -> tuple[CounterSpec, Any] | None:
-    """The most specific remote counter for a model that can be made here; None where there is none."""
+    """Return the most specific remote counter that works here, with its spec; None if there is none."""
     remote = [spec for spec in specs if spec.remote and _match(spec, model) > 0]
     for spec in sorted(remote, key=lambda spec: _match(spec, model), reverse=True):
         try:
@@ -88,9 +87,9 @@ def resolve_remote(model: ModelRef, specs: Sequence[CounterSpec]) -> tuple[Count
 
 
 def explain(model: ModelRef, specs: Sequence[CounterSpec]) -> tuple[Candidate, ...]:
-    """Every counter that was considered for a model: the local ones in the order tried, then the remote.
+    """Return every counter considered for a model: local ones in the order tried, then remote ones.
 
-    A remote one is never `chosen`: it prices whole contexts, where the policy asks for that.
+    A remote counter is never `chosen`: it prices whole contexts, if the policy allows it.
     """
     tried = resolve(model, specs).candidates
     remote = [(_match(spec, model), spec) for spec in specs if spec.remote]
@@ -105,7 +104,7 @@ def explain(model: ModelRef, specs: Sequence[CounterSpec]) -> tuple[Candidate, .
 
 
 def missing(spec: CounterSpec, model: ModelRef) -> str:
-    """Why a counter cannot work here, "" where it can. To see that it is made, with all it loads."""
+    """Return the reason a counter cannot work here, "" if it can. This makes the counter."""
     try:
         check_ready(make(spec, model))
     except CounterUnavailable as error:
@@ -114,7 +113,7 @@ def missing(spec: CounterSpec, model: ModelRef) -> str:
 
 
 def _why_not(match: int) -> str:
-    return "a better one answers" if match > 0 else "does not know this model"
+    return "a better one was chosen" if match > 0 else "does not know this model"
 
 
 def _by_name(model: ModelRef, specs: Sequence[CounterSpec], name: str) -> Resolution:
@@ -122,8 +121,8 @@ def _by_name(model: ModelRef, specs: Sequence[CounterSpec], name: str) -> Resolu
         if spec.name == name:
             if spec.remote:
                 raise CounterUnavailable(
-                    f"{name} counts whole requests over a network, and texts are counted here: name a "
-                    "local counter or none, and set count_policy='confirm' to have it asked"
+                    f"{name} counts whole requests over a network, not texts: name a local counter or "
+                    "none, and set count_policy='confirm' to use it"
                 )
             counter = make(spec, model)
             chosen = _candidate(spec, _match(spec, model), chosen=True, reason="asked for by name")

@@ -1,7 +1,7 @@
-"""What providers report about a request, as one record.
+"""Usage reports of providers, as one record.
 
-Cached tokens are inside the input total for OpenAI and Gemini, and outside for Anthropic and Bedrock
-Converse, so the total is made the same for all: everything that was read, cached or not.
+The input total of OpenAI and Gemini includes cached tokens, that of Anthropic and Bedrock Converse does
+not. Here it always does.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from memman.errors import InvalidInput
 from memman.records import UsageReported
 
 _TOTALS = ("prompt_tokens", "input_tokens", "inputTokens", "prompt_token_count", "promptTokenCount")
-# Gemini's candidates, and a live session's response, are without the thoughts that are billed with
-# them; its prompt is without what its own tools fetched, which is no part of the conversation as sent.
+# Gemini's candidates, and a live session's response, exclude thoughts, which are billed with
+# them. Its prompt excludes the pages that its own tools fetched, which were not sent.
 _GEMINI = (
     (
         "prompt_token_count",
@@ -37,9 +37,9 @@ _GEMINI = (
 
 
 def usage_of(usage: Any, record_id: str, at: datetime, model: str | None) -> UsageReported:
-    """A usage object or dict of OpenAI, Anthropic, Gemini or Bedrock, or a plain number of input tokens.
+    """Return the record of a usage object or dict of any provider, or of a number of input tokens.
 
-    Raises `InvalidInput` when no input tokens are in it, or fewer than were cached.
+    Raises `InvalidInput` if it has no input tokens, or more cached tokens than input tokens.
     """
     if isinstance(usage, int) and not isinstance(usage, bool):
         total, output, cached = int.__index__(usage), 0, 0
@@ -64,9 +64,9 @@ def usage_of(usage: Any, record_id: str, at: datetime, model: str | None) -> Usa
 
 
 def billed_tokens(usage: Any) -> tuple[int, int, int]:
-    """(input, output, cached) of a provider's usage object or dict; the input has the cached ones in it.
+    """Return (input, output, cached) of a usage object or dict; the input includes cached tokens.
 
-    Raises `InvalidInput` when no input tokens are in it.
+    Raises `InvalidInput` if it has no input tokens.
     """
     return _read(_plain(usage))
 
@@ -81,7 +81,7 @@ def _plain(usage: Any) -> Mapping[str, Any]:
 
 
 def _read(usage: Mapping[str, Any]) -> tuple[int, int, int]:
-    """(input total, output, cached) in whichever spelling is there."""
+    """Return (input total, output, cached) in any provider's spelling."""
     if "prompt_tokens" in usage:
         return _chat_completion(usage)
     if "input_tokens_details" in usage:
@@ -110,9 +110,9 @@ def _read(usage: Mapping[str, Any]) -> tuple[int, int, int]:
 
 
 def _chat_completion(usage: Mapping[str, Any]) -> tuple[int, int, int]:
-    """OpenAI's, and that of servers that copy it: some leave cached tokens out of the prompt's.
+    """Read OpenAI's usage, and that of servers which copy it.
 
-    Their total tells: it is the sum of all three.
+    Some of them leave cached tokens out of the prompt's; then the total is the sum of all three.
     """
     cached = _number(usage.get("prompt_tokens_details") or {}, "cached_tokens")
     prompt, reply = _number(usage, "prompt_tokens"), _number(usage, "completion_tokens")
@@ -121,7 +121,7 @@ def _chat_completion(usage: Mapping[str, Any]) -> tuple[int, int, int]:
 
 
 def _number(usage: Any, key: str) -> int:
-    """A count of tokens; what is absent is none, except the total itself."""
+    """Return a count of tokens: 0 if absent, except for the input total."""
     if not isinstance(usage, Mapping):
         raise InvalidInput(f"usage has {safe_repr(usage, 40)} where its {key} should be")
     value = usage.get(key)
@@ -129,4 +129,4 @@ def _number(usage: Any, key: str) -> int:
         return 0
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise InvalidInput(f"usage has {key}={safe_repr(value)}, which is not a number of tokens")
-    return int.__index__(value)  # a plain one, whatever kind of int a library has
+    return int.__index__(value)  # a plain int, from any subclass of a library

@@ -31,13 +31,13 @@ from memman.session.store import FullStore
 from memman.summarizers import Asker
 
 if TYPE_CHECKING:
-    from memman.counting import RemoteMeter
+    from memman.counting import RemoteTokenCounter
 
 
 class Remote(msgspec.Struct, frozen=True):
     """What prices whole requests over a network, and the format in which it wants them."""
 
-    counter: RemoteMeter
+    counter: RemoteTokenCounter
     format: str
 
 

@@ -12,7 +12,7 @@ from math import inf
 from time import monotonic
 from typing import Any
 
-from memman.counting import CountFailure, RemoteMeter, model_ref
+from memman.counting import CountFailure, RemoteTokenCounter, model_ref
 from memman.entries import TokenCount
 from memman.protocols import CounterSpec, RemoteCounter
 from memman.testing.laws import in_threads
@@ -54,9 +54,9 @@ class Trial:
         self._model = model_ref(model)
         self.meter = self.metered(_AMPLE)
 
-    def metered(self, timeout: float) -> RemoteMeter:
+    def metered(self, timeout: float) -> RemoteTokenCounter:
         """Another meter of the same counter."""
-        return RemoteMeter(self.counter, self._model, timeout=timeout, timer=self.timer)
+        return RemoteTokenCounter(self.counter, self._model, timeout=timeout, timer=self.timer)
 
     @property
     def asked(self) -> int:
@@ -65,11 +65,11 @@ class Trial:
         return len(self.server.received)
 
 
-def _sync(meter: RemoteMeter) -> _Price:
+def _sync(meter: RemoteTokenCounter) -> _Price:
     return meter.price
 
 
-def _async(meter: RemoteMeter) -> _Price:
+def _async(meter: RemoteTokenCounter) -> _Price:
     async def ask(rendered: Mapping[str, Any]) -> TokenCount | CountFailure:
         return await meter.aprice(rendered)
 
@@ -265,7 +265,7 @@ class RemoteCounterConformance:
                 late = late if late < _SLACK else self._late(runtime)
             assert late < _SLACK, f"{late:.2f} s over a deadline of {_DEADLINE} s"
 
-    def _late(self, runtime: Callable[[RemoteMeter], _Price]) -> float:
+    def _late(self, runtime: Callable[[RemoteTokenCounter], _Price]) -> float:
         """By how many seconds a hang outlasts the deadline, the SDK being warm."""
         with self._trial(self.success(1), Answer(never=True)) as trial:
             runtime(trial.meter)(self.make_request("warm"))
@@ -383,7 +383,9 @@ class RemoteCounterConformance:
             finally:
                 self.close_counter(counter)
 
-    def _each(self, *answers: Answer) -> Iterator[tuple[Callable[[RemoteMeter], _Price], Trial]]:
+    def _each(
+        self, *answers: Answer
+    ) -> Iterator[tuple[Callable[[RemoteTokenCounter], _Price], Trial]]:
         """A trial for each door."""
         for runtime in _DOORS:
             with self._trial(*answers) as trial:

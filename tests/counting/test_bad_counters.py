@@ -27,7 +27,7 @@ from memman import (
     plugins,
 )
 from memman.counting import (
-    RemoteMeter,
+    RemoteTokenCounter,
     TokenCounter,
     builtin_specs,
     model_ref,
@@ -347,7 +347,7 @@ def test_fingerprint_of_a_string_subclass_leaves_a_readable_session(tmp_path: Pa
 
 def test_remote_counter_with_a_wrong_fingerprint_is_refused() -> None:
     with pytest.raises(InvalidInput, match="fingerprint"):
-        RemoteMeter(Named(None), model_ref("gpt-4o"))  # type: ignore[arg-type]
+        RemoteTokenCounter(Named(None), model_ref("gpt-4o"))  # type: ignore[arg-type]
 
 
 @DOORS

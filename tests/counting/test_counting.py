@@ -163,7 +163,7 @@ def test_resolution_explains_every_candidate_in_the_order_tried() -> None:
     assert [(one.name, one.chosen, one.reason) for one in found.candidates] == [
         ("gone", False, "pip install acme"),
         ("there", True, ""),
-        ("estimate", False, "a better one answers"),
+        ("estimate", False, "a better one was chosen"),
         ("no", False, "does not know this model"),
         ("chars4", False, "does not know this model"),
         ("bytes4", False, "does not know this model"),

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memman import CounterUnavailable, ModelRef, TokenCount
-from memman.counting import CountFailure, RemoteMeter, endpoint_breaker
+from memman.counting import CountFailure, RemoteTokenCounter, endpoint_breaker
 from memman.counting import remote as remote_module
 from memman.protocols import RemoteCounter
 from memman.runtime import AsyncRuntime, SyncRuntime
@@ -88,14 +88,14 @@ class Clock:
         return self.now
 
 
-Ask = Callable[[RemoteMeter, Mapping[str, Any]], "TokenCount | CountFailure"]
+Ask = Callable[[RemoteTokenCounter, Mapping[str, Any]], "TokenCount | CountFailure"]
 
 
-def ask_sync(meter: RemoteMeter, rendered: Mapping[str, Any]) -> TokenCount | CountFailure:
+def ask_sync(meter: RemoteTokenCounter, rendered: Mapping[str, Any]) -> TokenCount | CountFailure:
     return meter.price(rendered)
 
 
-def ask_async(meter: RemoteMeter, rendered: Mapping[str, Any]) -> TokenCount | CountFailure:
+def ask_async(meter: RemoteTokenCounter, rendered: Mapping[str, Any]) -> TokenCount | CountFailure:
     async def asked() -> TokenCount | CountFailure:
         return await meter.aprice(rendered)
 
@@ -121,11 +121,11 @@ def gate() -> Iterator[threading.Event]:
     opened.set()
 
 
-def metered(provider: Provider, clock: Clock | None = None, **more: Any) -> RemoteMeter:
-    return RemoteMeter(provider, MODEL, timer=clock or monotonic, **more)
+def metered(provider: Provider, clock: Clock | None = None, **more: Any) -> RemoteTokenCounter:
+    return RemoteTokenCounter(provider, MODEL, timer=clock or monotonic, **more)
 
 
-def ticking(*answers: Any) -> tuple[Provider, Clock, RemoteMeter]:
+def ticking(*answers: Any) -> tuple[Provider, Clock, RemoteTokenCounter]:
     provider, clock = Provider(*answers), Clock()
     return provider, clock, metered(provider, clock)
 

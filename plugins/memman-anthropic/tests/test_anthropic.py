@@ -16,7 +16,7 @@ from memman_anthropic.request import request_of
 from memman import plugins
 from memman.counting import (
     CountFailure,
-    RemoteMeter,
+    RemoteTokenCounter,
     builtin_specs,
     explain,
     model_ref,
@@ -173,7 +173,7 @@ def no_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> pytest.Mon
 
 def test_without_a_key_the_reason_says_what_to_set(no_environment: pytest.MonkeyPatch) -> None:
     model = model_ref(MODEL)
-    meter = RemoteMeter(SPEC.factory(model), model, timeout=20)
+    meter = RemoteTokenCounter(SPEC.factory(model), model, timeout=20)
     for answer in (meter.price(request("hi")), _awaited(SPEC.factory(model), request("hi"))):
         assert isinstance(answer, CountFailure)
         assert answer.kind == "unavailable"
@@ -190,7 +190,7 @@ def test_explain_says_that_a_key_is_missing(no_environment: pytest.MonkeyPatch) 
 
 def _awaited(counter: Any, rendered: Any) -> Any:
     async def ask() -> Any:
-        return await RemoteMeter(counter, model_ref(MODEL), timeout=20).aprice(rendered)
+        return await RemoteTokenCounter(counter, model_ref(MODEL), timeout=20).aprice(rendered)
 
     return asyncio.run(ask())
 

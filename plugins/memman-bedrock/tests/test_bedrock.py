@@ -26,7 +26,7 @@ from memman import (
     hookimpl,
     plugins,
 )
-from memman.counting import CountFailure, RemoteMeter, model_ref
+from memman.counting import CountFailure, RemoteTokenCounter, model_ref
 from memman.testing import Answer, LoopbackServer, RemoteCounterConformance, loopback
 from tests.patience import PATIENCE
 
@@ -128,7 +128,7 @@ def counter_of(
 
 def met(counter: BedrockCounter, ask: Ask, rendered: Any = None) -> Any:
     """What the meter makes of a count, by either door."""
-    meter = RemoteMeter(counter, model_ref(BASE), timeout=10.0)
+    meter = RemoteTokenCounter(counter, model_ref(BASE), timeout=10.0)
     if ask is in_sync:
         return meter.price(rendered or request())
 

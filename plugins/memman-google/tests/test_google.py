@@ -30,7 +30,7 @@ from memman import (
     events,
     plugins,
 )
-from memman.counting import CountFailure, RemoteMeter, model_ref
+from memman.counting import CountFailure, RemoteTokenCounter, model_ref
 from memman.testing import Answer, LoopbackServer, RemoteCounterConformance, loopback
 from tests.patience import PATIENCE
 
@@ -269,7 +269,7 @@ def test_what_the_sdk_does_not_take_is_refused_before_it_is_sent(
 
 def met(counter: GoogleCounter, ask: Ask, rendered: Any = None, **more: Any) -> Any:
     """What the meter makes of a count, by either door."""
-    meter = RemoteMeter(counter, model_ref(MODEL), **more)
+    meter = RemoteTokenCounter(counter, model_ref(MODEL), **more)
     if ask is in_sync:
         return meter.price(rendered or request())
 

@@ -15,7 +15,7 @@ from memman_openai.request import request_of
 from memman import plugins
 from memman.counting import (
     CountFailure,
-    RemoteMeter,
+    RemoteTokenCounter,
     builtin_specs,
     explain,
     model_ref,
@@ -125,7 +125,7 @@ def test_without_a_key_the_reason_says_what_to_set(monkeypatch: pytest.MonkeyPat
     found = resolve_remote(model_ref(MODEL), [SPEC])
     assert found is not None
     counter = found[1]
-    answer = RemoteMeter(counter, model_ref(MODEL), timeout=20).price(request("hi"))
+    answer = RemoteTokenCounter(counter, model_ref(MODEL), timeout=20).price(request("hi"))
     assert isinstance(answer, CountFailure)
     assert answer.kind == "unavailable"
     assert "OPENAI_API_KEY" in answer.reason
