@@ -1,8 +1,8 @@
-"""Clipping an entry: its parts that are no text go first, then the middle of its text.
+"""Clips of entries: images and files are removed first, then the middle of the text.
 
-A notice in the clip says what was taken out and where the original is. An entry that is clipped once more
-is read back first, so that there is one notice, its numbers are those of the original, and what stands
-around it is the original's beginning and end.
+A notice in the clip names the removed content and the original. To clip an entry again, the earlier clip
+is read back first, so that there is one notice with the numbers of the original, and the text around it
+is the original's beginning and end.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ _HEAD_SHARE: Final = 0.6  # of a clipped text is its beginning, the rest its end
 _ATTEMPTS: Final = 8
 _MOST_TOLD: Final = 240  # characters of alternative texts in a notice, and of one of them:
 _MOST_TOLD_OF_ONE: Final = 80
-_WRAPPED: Final = "memman_clipped"  # where in a call's arguments the clipped text is
-_PLAIN: Final = str.maketrans("[]();", "    ,")  # what a list in a notice is made of
+_WRAPPED: Final = "memman_clipped"  # the key of the clipped text in a call's arguments
+_PLAIN: Final = str.maketrans("[]();", "    ,")  # the punctuation of a list in a notice
 _LOST: Final = r"[0-9]{1,9} (?:image|file|other part)s?(?: \([^()\[\]\n]*\))?"
 _ONE_LOST: Final = re.compile(r"([0-9]{1,15}) (image|file|other part)s?(?: \(([^()]*)\))?")
 _NOTICE: Final = re.compile(
@@ -33,14 +33,14 @@ _NOTICE: Final = re.compile(
 
 
 class _Lost(msgspec.Struct, frozen=True):
-    """Parts of one kind that were taken out: how many, and what they were told to show."""
+    """Removed parts of one kind: their number and their alternative texts."""
 
     kind: str
     count: int
     told: tuple[str, ...] = ()
 
     def spelled(self, told: bool) -> str:
-        """As a notice has it."""
+        """Return the words of a notice, with alternative texts if `told`."""
         what = f"{self.count} {self.kind}{'' if self.count == 1 else 's'}"
         words = "; ".join(self.told) if told else ""
         if len(words) > _MOST_TOLD:
@@ -49,12 +49,17 @@ class _Lost(msgspec.Struct, frozen=True):
 
 
 class Remains(msgspec.Struct, frozen=True, kw_only=True):
-    """What is left of an entry's original: all of it, or the beginning and end that an earlier clip left.
+    """The rest of an entry's original: all of it, or the beginning and end that an earlier clip left.
 
-    `text` has the two together, cut `at` this character, and `length` is the original's. `parts` are those
-    that are left, in order, texts among them; `lost` are those that an earlier clip took out. `above` and
-    `below` are what stands around a summary's body. `number` is the original's place in the log. A call's
-    arguments are `wrapped`, and `told` says whether a notice repeats alternative texts.
+    Args:
+        text: both together, cut `at` this character.
+        length: the length of the original's text.
+        number: the original's log position.
+        parts: the remaining parts in order, texts included.
+        lost: the parts that an earlier clip removed.
+        above, below: the text around a summary's body.
+        wrapped: the text is in a call's arguments.
+        told: a notice repeats alternative texts.
     """
 
     text: str
@@ -70,26 +75,26 @@ class Remains(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def movable(self) -> list[int]:
-        """Where images and files are: a provider's own blocks make sense to it only all together."""
+        """The indexes of images and files; a provider's own blocks are kept or removed together."""
         return [at for at, part in enumerate(self.parts) if isinstance(part, ImagePart | FilePart)]
 
     @property
     def whole(self) -> bool:
-        """Whether all of a content of parts is here but for what is no text."""
+        """True if the text of a content of parts is complete."""
         return bool(self.parts or self.lost) and len(self.text) == self.length
 
     @property
     def size(self) -> int:
-        """The characters that can be kept."""
+        """The number of characters that can be kept."""
         return len(self.above) + len(self.text) + len(self.below)
 
     @property
     def bare(self) -> Remains:
-        """The same with shorter notices: how many parts were taken out, not what they show."""
+        """The same with shorter notices, without alternative texts."""
         return msgspec.structs.replace(self, told=False)
 
     def with_parts(self, kept: int) -> tuple[Part, ...]:
-        """The whole text with so many of the first images and files, and a notice for the others."""
+        """Return the whole text with the first `kept` images and files, and a notice for the others."""
         stay = self.movable[:kept]
         left: list[Part] = []
         gone: list[Part] = []
@@ -98,10 +103,10 @@ class Remains(msgspec.Struct, frozen=True, kw_only=True):
         return (*left, TextPart(self._notice(0, gone)))
 
     def clipped(self, keep: int) -> str:
-        """The first and last characters of the text, `keep` together, and the notice between them.
+        """Return the first and last characters of the text, `keep` together, with a notice between them.
 
-        A call's arguments stay a JSON object, so that every provider takes them. Of a summary the body is
-        cut, and what stands below it stays, as long as there is room for it.
+        A call's arguments stay a JSON object, which every provider accepts. Of a summary only the body is
+        cut, as long as there is room for the rest.
         """
         room = keep - len(self.above) - len(self.below)
         if room < 0:
@@ -136,10 +141,10 @@ class Remains(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def clip(item: Item, wanted: int, make_entry: EntryFactory) -> Item | None:
-    """The item cut to at most `wanted` tokens, or None when that would not make it smaller.
+    """Return the item cut to at most `wanted` tokens, or None if that would not make it smaller.
 
-    Images and files go first, the last of them before the others; the text is cut where it is too long
-    without them. Where nothing but a notice is left it may be longer than wanted.
+    The last images and files are removed first; then the text is cut, if it is still too long. A clip
+    that is only a notice may exceed `wanted`.
     """
     entry = item.entry
     if entry is None or item.tokens <= wanted:
@@ -152,7 +157,7 @@ def clip(item: Item, wanted: int, make_entry: EntryFactory) -> Item | None:
     if made is None or made.token_count.tokens >= item.tokens:
         return None
     if item.method in ("summary", "digest"):
-        # A summary of this very compression stays what others go into.
+        # A summary of this compression keeps its id: other runs point to it.
         return item.replaced(msgspec.structs.replace(made, id=entry.id), item.method)
     return item.replaced(made, "clip")
 
@@ -160,7 +165,7 @@ def clip(item: Item, wanted: int, make_entry: EntryFactory) -> Item | None:
 def _without_parts(
     remains: Remains, item: Item, entry: Entry, wanted: int, make_entry: EntryFactory
 ) -> Entry | None:
-    """The entry with as many of its parts as fit beside the whole text; without any, the text is cut."""
+    """Return the entry with as many parts as fit next to the whole text, or with its text cut."""
     tokens = item.tokens
     for each in (remains, remains.bare) if remains.whole else ():
         made = make_entry(in_place_of(entry, each.with_parts(0)))
@@ -169,7 +174,7 @@ def _without_parts(
             return _with_most_parts(each, entry, made, wanted, make_entry)
         if not remains.length and not each.told:
             return made
-    # Long alternative texts are not what a short clip is for.
+    # A short clip has no room for long alternative texts.
     notice = make_entry(in_place_of(entry, remains.clipped(0)))
     told = notice.token_count.tokens <= wanted // 2
     return _with_most_text(remains if told else remains.bare, entry, tokens, wanted, make_entry)
@@ -178,7 +183,7 @@ def _without_parts(
 def _with_most_parts(
     remains: Remains, entry: Entry, made: Entry, wanted: int, make_entry: EntryFactory
 ) -> Entry:
-    """The entry with as many of its first images and files as fit; `made` is that with none."""
+    """Return the entry with as many of its first images and files as fit; `made` has none of them."""
     fits, over = 0, len(remains.movable)
     if len(remains.movable) < sum(not isinstance(part, TextPart) for part in remains.parts):
         over += 1  # without a provider's own blocks all others may fit
@@ -195,7 +200,7 @@ def _with_most_parts(
 def _with_most_text(
     remains: Remains, entry: Entry, tokens: int, wanted: int, make_entry: EntryFactory
 ) -> Entry | None:
-    """The entry with its text cut; whole it has so many tokens."""
+    """Return the entry with its text cut; `tokens` is the cost of the whole text."""
     keep = min(remains.size, int(remains.size * wanted / tokens * 0.9))
     for _ in range(_ATTEMPTS):
         made = make_entry(in_place_of(entry, remains.clipped(keep)))
@@ -207,11 +212,10 @@ def _with_most_text(
 
 
 def remains_of(item: Item, entry: Entry) -> Remains:
-    """What is left of the original of an item that shows this entry.
+    """Return the rest of the original of an item that shows this entry.
 
-    A notice is read only where an entry stands for another: what was added is a text like any other,
-    whatever it says. It must name the original's place in the log, and what it says of the text around it
-    must be true.
+    A notice is only read in a replacement; in an added entry it is ordinary text. It must have the
+    original's log position, and its numbers must match the text around it.
     """
     stands_for_another = item.method is not None or item.run[0].compression is not None
     content, number = entry.content, item.number
@@ -230,7 +234,7 @@ def _all_of(text: str, number: int) -> Remains:
 
 
 def _remains_of_parts(parts: tuple[Part, ...], number: int, stands_for_another: bool) -> Remains:
-    """Of parts the notice is the last, and their text is whole."""
+    """Read parts, of which the last is the notice; their text is complete."""
     lost: tuple[_Lost, ...] = ()
     last = parts[-1] if parts else None
     if stands_for_another and isinstance(last, TextPart):
@@ -241,7 +245,7 @@ def _remains_of_parts(parts: tuple[Part, ...], number: int, stands_for_another: 
 
 
 def _remains_of_summary(text: str, number: int) -> Remains:
-    """Of a summary its body was cut, or all of it where that was not enough."""
+    """Read a summary, of which the body was cut, or all of it if that was not enough."""
     if found := _read(text, number, later=True):
         return found
     parts = parts_of(text)
@@ -254,11 +258,11 @@ def _remains_of_summary(text: str, number: int) -> Remains:
 
 
 def _read(text: str, number: int, later: bool = False) -> Remains | None:
-    """What a clip left, where this text is one.
+    """Return the rest of the original, if this text is a clip.
 
-    Only one place in a text can have our notice in it, as its numbers tell; anywhere else it is the
-    original's own text. A summary that was clipped has a `later` number than its original, and what was
-    below its body may have moved the cut.
+    The numbers of our notice fit at only one position; anywhere else it is the original's own text. A
+    clipped summary has a `later` log position than its original, and the text below its body may have
+    moved the cut.
     """
     for found in _NOTICE.finditer(text):
         if found["cut"] is None:
@@ -280,7 +284,7 @@ def _read(text: str, number: int, later: bool = False) -> Remains | None:
 
 
 def _unwrapped(arguments: str) -> str:
-    """The clipped text in a call's arguments."""
+    """Return the clipped text in a call's arguments."""
     try:
         given = msgspec.json.decode(arguments, type=dict[str, str])
     except (msgspec.DecodeError, RecursionError):
@@ -296,7 +300,7 @@ def _lost_in(notice: re.Match[str]) -> tuple[_Lost, ...]:
 
 
 def _together(gone: Iterable[Part], lost: Iterable[_Lost]) -> list[_Lost]:
-    """What is taken out now and what was before, which stood behind it, by kind."""
+    """Return the parts removed now and those removed earlier, which were behind them, by kind."""
     every = [*map(_lost_part, gone), *lost]
     return [
         _Lost(

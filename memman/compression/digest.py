@@ -1,14 +1,14 @@
-"""The digest: what a run of entries said, without asking a model.
+"""The digest: a summary of a run of entries that is written without a model.
 
-Two parts share the room. The ledger has exact values (paths, identifiers, numbers, dates, addresses), each
-with the entry that it last stood in, because exact values are what the next steps need and what summaries
-lose. The extract has the lines that together cover most of what was said: a line is worth the weight of its
-words that no chosen line has yet, over the square root of its length, and the best goes in first until the
-room is full (greedy maximum coverage under a budget, after Lin and Bilmes, "A Class of Submodular Functions
-for Document Summarization", 2011). What is seen at a glance stands before both.
+Two parts share its room. The key facts are exact values (paths, identifiers, numbers, dates, addresses)
+with their entries: the next steps need them, and summaries lose them. The extract has the lines that
+together cover most of the text: the gain of a line is the weight of its words that no chosen line has
+yet, over the square root of its length, and the best line is chosen until the room is full (greedy
+maximum coverage under a budget, after Lin and Bilmes, "A Class of Submodular Functions for Document
+Summarization", 2011). A short overview comes before both.
 
-Deterministic, and no language is preferred. An earlier digest among the entries is read back, so that its
-values keep the entries they came from. What is kept is measured by `python -m benchmarks.facts`.
+It is deterministic and prefers no language. An earlier digest among the entries is read back, so its
+values keep their entries. `python -m benchmarks.facts` measures how much is kept.
 """
 
 from __future__ import annotations
@@ -38,31 +38,32 @@ from memman.summary_metadata import QUOTE_CHARS, quotable, stats_of
 
 _HEAD: Final = "[Previous conversation summary]"
 # The shares of a digest's room were chosen on recorded conversations (benchmarks/facts.py): values are
-# short and many are needed again; where there are few, all the rest is the extract's.
+# short and many are needed again. If there are few, the extract gets the rest.
 _KEY_FACTS_SHARE: Final = 0.9
 _LENGTH_POWER: Final = 0.5  # 1 would take only short lines, 0 only long ones
 _PRECISION: Final = 2**32  # of a word's weight
-_LINE_CHARS: Final = 200  # a longer one is cut, where it can be, between clauses
+_LINE_CHARS: Final = 200  # a longer line is cut, if possible between clauses
 _SHORTEST_CUT: Final = 80
 _LEAST_ROOM: Final = 16
-_LEAST_HEADED: Final = 600  # characters: with less room every one is for values and lines
+_LEAST_HEADED: Final = 600  # characters: a smaller digest has no overview
 _QUOTE_SHARE: Final = 0.05  # of the room, for the first and for the last user message each
 _ROUNDS: Final = 8
-_FULL: Final = 0.985  # of the tokens: near enough
+_FULL: Final = 0.985  # of the tokens is near enough
 
 _AT_A_GLANCE: Final = re.compile(
     r"^(?:\[Previous conversation summary\]|(?:At least )?\d+ (?:user messages|errors encountered)"
     r"|(?:First|Last): \".*\"|(?:At least these tools|Tools) used: .*)$",
     re.MULTILINE,
 )
-# Also where sentences end in Greek, Arabic, Urdu, Hindi, Burmese, Ethiopic, Khmer; Chinese and Japanese.
+# Includes the sentence ends of Greek, Arabic, Urdu, Hindi, Burmese, Ethiopic, Khmer; Chinese and
+# Japanese.
 _SENTENCE: Final = re.compile(
     r"(?<=[.!?\u037e\u061f\u06d4\u0964\u0965\u104b\u1362\u17d4])\s+|\n+|(?<=[\u3002\uff01\uff1f])\s*"
 )
 
 
 class _Line(msgspec.Struct, gc=False):
-    """A candidate of the extract, and the words that it would cover."""
+    """A candidate of the extract, and the words that it covers."""
 
     text: str
     words: frozenset[str]
@@ -75,9 +76,9 @@ def digest(
     below: Carried = NOTHING_CARRIED,
     sources: str = "",
 ) -> str:
-    """At most `tokens` tokens, as `count` sees them, of what the entries said; "" where nothing fits.
+    """Return a digest of the entries in at most `tokens` tokens, by `count`; "" if nothing fits.
 
-    `below` are constraints that stand in it word for word, `sources` is its first line.
+    `below` are constraints that it contains verbatim, `sources` is its first line.
     """
     above = (*below.declared, sources)
     coverage, ranked = _Coverage(_lines_of(entries)), ranked_values(entries, above=above)
@@ -93,10 +94,12 @@ def digest(
 
 
 def longest(tokens: int, count: CountText, composed: Callable[[int], str], least: str = "") -> str:
-    """The longest text found that `composed` makes of some room in characters and that has at most
-    `tokens` tokens; `least` is one that is known to fit.
+    """Return the longest text of at most `tokens` tokens that `composed` makes for some room in
+    characters.
+
+    `least` is a text that is known to fit.
     """
-    fits, over = 0, 0  # rooms, 0 where none is known
+    fits, over = 0, 0  # the largest room that fits, the smallest that does not; 0 if unknown
     room, best = tokens * 4, least
     for _ in range(_ROUNDS):
         text = composed(room)
@@ -107,7 +110,7 @@ def longest(tokens: int, count: CountText, composed: Callable[[int], str], least
                 return max(best, text, key=len)
             best = max(best, text, key=len)
         else:
-            room = over = min(room, len(text))  # what did not fit may have left room
+            room = over = min(room, len(text))  # the text may be shorter than its room
         guess = int(room * tokens * 0.99 / max(cost, 1))
         room = guess if fits < guess and (not over or guess < over) else (fits + over) // 2
         if room <= fits:
@@ -119,11 +122,11 @@ def longest(tokens: int, count: CountText, composed: Callable[[int], str], least
 
 
 def heuristic_summary(entries: Sequence[Entry], quote: int = QUOTE_CHARS) -> str:
-    """What is seen at a glance: how many user messages, the first and last of them, tools, errors.
+    """Return an overview: the number of user messages, the first and last of them, tools, errors.
 
-    All but the last message is of what earlier summaries among the entries cover too. Where a summary does
-    not say, there is no first message, and the numbers and tools are said to be the least. Source of the
-    shape: the fallback of the reference memory manager.
+    All but the last message include what earlier summaries among the entries cover. If a summary has no
+    statistics, the first message is left out, and the numbers and tools are marked as lower bounds.
+    Source of the shape: the fallback of the reference memory manager.
     """
     glance = stats_of(entries)
     users = [entry for entry in entries if entry.type == "message" and entry.role == "user"]
@@ -146,7 +149,7 @@ def _quoted(text: str, limit: int) -> str:
 
 
 def _lines_of(entries: Sequence[Entry]) -> list[_Line]:
-    """The candidates of the extract in order: each sentence or line once."""
+    """Return the distinct sentences and lines of the entries, in order."""
     seen: set[str] = set()
     lines: list[_Line] = []
     for entry in entries:
@@ -187,7 +190,7 @@ def _pieces(entry: Entry) -> Iterator[str]:
 
 
 def _extract(entries: Sequence[Entry], coverage: _Coverage, room: int, taken: int) -> str:
-    """What is seen at a glance, and lines that cover the rest, in a room of which some is taken."""
+    """Return the overview and lines that cover the rest, in a room of which `taken` is used."""
     head = ""
     if room >= _LEAST_HEADED:
         head = heuristic_summary(entries, min(QUOTE_CHARS, int(room * _QUOTE_SHARE)))
@@ -197,7 +200,7 @@ def _extract(entries: Sequence[Entry], coverage: _Coverage, room: int, taken: in
 
 
 class _Coverage:
-    """Lines, and what each is worth by the words in it."""
+    """Lines, and their gains by the words in them."""
 
     def __init__(self, lines: Sequence[_Line]) -> None:
         seen: Counter[str] = Counter()
@@ -208,7 +211,7 @@ class _Coverage:
         self._lines = lines
         self._costs: list[float] = [(len(line.text) + 1) ** _LENGTH_POWER for line in lines]
         self._worth = [self._sum(line.words) for line in lines]
-        self._having: defaultdict[str, list[int]] = defaultdict(list)  # words of several lines
+        self._having: defaultdict[str, list[int]] = defaultdict(list)  # of words in several lines
         several = {word for word, times in seen.items() if times > 1}
         for number, line in enumerate(lines):
             for word in line.words & several:
@@ -218,10 +221,10 @@ class _Coverage:
         return sum(self._weights[word] for word in words)
 
     def chosen(self, room: int, known: frozenset[str]) -> list[str]:
-        """Lines that together cover most of what is not `known`, in their order.
+        """Return lines that together cover most of the words that are not `known`, in their order.
 
-        The gain of a line only falls as others are taken, so a line that stands highest by an earlier gain
-        and still has it is the best (lazy greedy).
+        The gain of a line only falls as others are chosen, so the line with the highest earlier gain that
+        still has it is the best (lazy greedy).
         """
         worth = [
             worth if line.words.isdisjoint(known) else worth - self._sum(line.words & known)
@@ -256,7 +259,9 @@ class _Coverage:
 
 
 def _weight(times: int, lines: int) -> int:
-    """What is said often counts more, what is said everywhere less. Whole, so that sums are exact and no
-    order of a set shows in them.
+    """Return the weight of a word in `times` of the lines: frequent words weigh more, ubiquitous ones
+    less.
+
+    A whole number, so that sums are exact and independent of the order of a set.
     """
     return round(_PRECISION * log1p(times) * log(1 + lines / times) ** 2)

@@ -1,4 +1,4 @@
-"""The steps of each strategy that has a name, and what may be a strategy.
+"""The stages of each named strategy, and the validation of a strategy.
 
 `memman.config` has the names and the defaults that come with them.
 """
@@ -25,32 +25,34 @@ from memman.errors import ConfigError
 from memman.runtime import is_async_callable
 
 Stage = Callable[[View, Goal, EntryFactory], View | None]
-"""A step of a compression: a pure function that returns a smaller view, or None when it has nothing."""
+"""A stage of a compression: a pure function that returns a smaller view, or None if it has nothing to do.
+"""
 
 Step = Stage | Literal["summarise"]
-"""What a strategy is a tuple of: stages, and the one step that asks the summarizer."""
+"""An element of a strategy: a stage, or the name of the one that calls the summarizer."""
 
 _KEEP_THE_LIMIT = (clip_large, clip_few, drop_over_limit, clip_rest, drop_summaries)
 
 PRESETS: dict[str, tuple[Step, ...]] = {
     "default": (clear_tool_results, fold_repeats, SUMMARISE, *_KEEP_THE_LIMIT),
     "buffer": (),
-    # What these keep is the newest that fits: they clip only what cannot be dropped.
+    # These keep the newest entries that fit; they clip only those that cannot be dropped.
     "window": (drop_oldest, clip_large, clip_rest),
     "token_buffer": (drop_oldest, clip_large, clip_rest),
     "summary": (SUMMARISE, *_KEEP_THE_LIMIT),
     "summary_buffer": (SUMMARISE, *_KEEP_THE_LIMIT),
 }
 TRIM: tuple[Stage, ...] = (clear_tool_results, fold_repeats, *_KEEP_THE_LIMIT)
-"""The steps by which a context is cut to its budget."""
+"""The stages that trim a context to its budget."""
 TRIM_ALL: tuple[Stage, ...] = (*TRIM, drop_oldest)
-"""The same where nothing that may go can be kept: summaries go too, whether or not that is enough."""
+"""The same if nothing removable can be kept: summaries are dropped too, even if that is not enough."""
 
 
 def stages_of(strategy: Any) -> tuple[Step, ...]:
-    """The steps of a preset's name, or of a sequence of stages and the word "summarise".
+    """Return the stages of a preset's name, or of a sequence of stages and the word "summarise".
 
-    Raises `ConfigError` for anything else.
+    Raises:
+        ConfigError: anything else.
     """
     if isinstance(strategy, str):
         return PRESETS[preset_named(strategy).name]

@@ -1,9 +1,8 @@
-"""What in a text carries its meaning: its words, in any language, and its exact values.
+"""The words of a text, in any language, and its exact values.
 
-A value is what nobody can guess or put into other words: a path, an identifier, a number, a date, an
-address. A word is a run of letters and digits; where a script writes no spaces each two neighbouring
-characters are one. Words that only hold sentences together are left out, those of eight languages by a
-list, since they would otherwise be the best covered of all.
+An exact value cannot be guessed or paraphrased: a path, an identifier, a number, a date, an address. A
+word is a run of letters and digits; in scripts without spaces it is a pair of neighbouring characters.
+Function words of eight languages are left out by a list, since they would otherwise be covered best.
 """
 
 from __future__ import annotations
@@ -16,19 +15,19 @@ from pathlib import Path
 from typing import Final
 
 _LEAST_VALUE: Final = 4
-_MOST_VALUE: Final = 120  # a longer one is a blob, not something that anybody types again
-# What stands between values becomes a space in one step: far quicker than a pattern that looks for runs.
+_MOST_VALUE: Final = 120  # a longer one is a blob that is not typed again
+# Separators of values become spaces in one step, which is far quicker than a pattern for runs.
 _APART: Final = bytes(
     [32 if n <= 32 or n == 127 or n in b"\"'`<>(){}[];|*" else n for n in range(256)]
 )
-# Text that is JSON, also where its end is cut off: what stands for a line's end is no part of a value.
+# The beginning of JSON, which may be cut off: an escaped line end is not part of a value.
 _JSON: Final = re.compile(r'\s*(?:\{\s*"|\[\s*["\[{])')
 _ESCAPED: Final = re.compile(r'(?<!\\)((?:\\\\)*)\\(?:["bfnrt]|u[0-9a-fA-F]{4})')
 _ESCAPED_TWICE: Final = re.compile(
     r'(?<!\\)((?:\\\\\\\\)*)\\\\(?:["bfnrt ]|u[0-9a-fA-F]{4})'  # a quote is a space by then
 )
-_NESTED: Final = ('{\\"', '[\\"')  # a text within the JSON that is JSON itself
-# Beside ASCII only letters of scripts that leave a blank before and after a value: Latin, Greek, Cyrillic.
+_NESTED: Final = ('{\\"', '[\\"')  # a JSON text inside the JSON
+# Besides ASCII only letters of scripts with a blank before and after a value: Latin, Greek, Cyrillic.
 _LETTERS: Final = (
     "\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u024f\u0300-\u037d\u037f-\u0386\u0388-\u052f\u1e00-\u1eff"
 )
@@ -36,12 +35,14 @@ _NOT_OF_VALUES: Final = re.compile(f"[^\x00-\x7f{_LETTERS}]+")
 _COMMA: Final = re.compile(r"(?<!\d),|,(?!\d)")
 _AFTER_WORDS: Final = ".,:!?"
 _EDGES: Final = ".:!?=&#-+"
-_PATHS: Final = "./~"  # what a path begins with, and no edge there
+_PATHS: Final = "./~"  # the first characters of a path, which are not stripped
 _LINE_OF: Final = re.compile(r"(.+\.[A-Za-z]\w*):\d+(?::\d+)?$")
-_SURE: Final = bytes([n in b"0123456789_@/" for n in range(256)])  # 1 for what marks a value
+_SURE: Final = bytes(
+    [n in b"0123456789_@/" for n in range(256)]
+)  # 1 for a character that marks a value
 _MARKED: Final = re.compile(r"[0-9_@/A-Z]|[a-z\u00df-\u052f]\.[a-z]")
-_LINES: Final = 3  # of a file: from so many on only its name is a value
-# Begins with the one character that it looks around, as that is searched for quicker than any of six cases.
+_LINES: Final = 3  # of a file: from this number on only its name is a value
+# The first character is searched for quickly; the alternatives look around it.
 _NAMED: Final = re.compile(
     r"[0-9_A-Z@.](?:(?<=\d)|(?<=\w_)(?=\w)|(?<=[a-z][A-Z])|(?<=\w@)(?=\w)"
     r"|(?<=[A-Za-z\u00c0-\u052f]{2}\.)(?=[A-Za-z]{2})|(?<=[A-Z])(?=[A-Z]{3}))",
@@ -52,8 +53,8 @@ _WORD: Final = re.compile(r"[^\W_]+")
 # Thai and Lao, Tibetan, Burmese, Khmer, Japanese kana, Chinese characters.
 _UNSPACED: Final = "\u0e00-\u0eff\u0f40-\u0fbc\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff"
 _SPACELESS: Final = re.compile(f"[{_UNSPACED}]+")
-# What stands within words and is no letter to Python: accents, the points of Hebrew and Arabic, the vowels
-# of the scripts of India, what joins or parts letters unseen.
+# Signs within words that are not letters to Python: accents, the points of Hebrew and Arabic, the vowels
+# of the scripts of India, joiners and non-joiners.
 _SIGNS: Final = (
     "\u0300-\u036f\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0610-\u061a\u064b-\u065f\u0670"
     "\u06d6-\u06dc\u06df-\u06e8\u06ea-\u06ed\u0711\u0730-\u074a\u07a6-\u07b0\u0900-\u0963\u0971-\u0df3"
@@ -61,13 +62,13 @@ _SIGNS: Final = (
 )
 _IN_WORDS: Final = rf"\w{_SIGNS}{_UNSPACED}"
 _WORD_WITH_SIGNS: Final = re.compile(f"[{_IN_WORDS}]+")
-# A path may have names in other scripts. Such a name is whole where the path goes on after it, with an
-# extension that is ASCII, or where no letter stands beside the path; else nobody can say where it ends.
+# A path may have names in other scripts. Such a name is complete if the path continues after it, with an
+# ASCII extension, or if no letter adjoins the path; otherwise its end is unknown.
 _OTHER: Final = rf"(?![\x00-\x7f{_LETTERS}])[{_IN_WORDS}]"  # a letter of another script
 _NAME: Final = rf"{_OTHER}[{_IN_WORDS}-]*+"
-_PLAIN: Final = rf"!#$%&+.0-9:=?@A-Z\\^_a-z~{_LETTERS}-"  # what else a path is made of
+_PLAIN: Final = rf"!#$%&+.0-9:=?@A-Z\\^_a-z~{_LETTERS}-"  # the other characters of a path
 _STEP: Final = re.compile(f"/[^\\x00-\\x7f{_LETTERS}]")  # most texts have none
-# Compiled by its first use, since that takes as long as a tenth of an import.
+# Compiled on first use, since that takes as long as a tenth of an import.
 _PATH_OR_OTHER: Final = (
     rf"(?<![/{_PLAIN}])(?P<head>[/{_PLAIN}]++)(?<=/)(?={_OTHER})(?:(?:{_NAME}|[{_PLAIN}]++)/)*+"
     rf"(?:{_NAME}(?:\.[A-Za-z0-9]++)++|(?P<last>{_NAME})(?=[.,:;!?]*+(?![/{_PLAIN}{_IN_WORDS}]))"
@@ -78,12 +79,12 @@ _PATH_OR_OTHER: Final = (
 
 @cache
 def _holding() -> frozenset[str]:
-    """Read when first asked for: English, German, French, Spanish, Portuguese, Italian, Dutch, Russian."""
+    """Return function words: English, German, French, Spanish, Portuguese, Italian, Dutch, Russian."""
     return frozenset((Path(__file__).parent / "holding_words.txt").read_bytes().decode().split())
 
 
 def words_of(text: str) -> frozenset[str]:
-    """The words of a text that carry its meaning, in lower case."""
+    """Return the content words of a text in lower case."""
     lower = text.lower()
     found = (
         _WORD.findall(lower)
@@ -100,13 +101,13 @@ def words_of(text: str) -> frozenset[str]:
 
 
 def exact_values(text: str) -> list[str]:
-    """The exact values of a text, each once, in the order in which they first stand."""
+    """Return the distinct exact values of a text in order of appearance."""
     chunks = dict.fromkeys(_spaced(_unescaped(text)).decode().split())
     return _values_of([chunk for chunk in chunks if _may_hold(chunk)])
 
 
 def _may_hold(chunk: str) -> bool:
-    """Whether a run of characters is more than a plain word."""
+    """Return True if a run of characters is more than a plain word."""
     word = chunk.rstrip(_AFTER_WORDS)
     if len(word) < _LEAST_VALUE or (word.isalpha() and word[1:].islower()):
         return False
@@ -114,20 +115,22 @@ def _may_hold(chunk: str) -> bool:
 
 
 def sure_values(text: str, most: int) -> list[str]:
-    """The exact values that have a digit, `_`, `@` or `/`: nearly all, at a fraction of the time where they
-    are few. Of a text of more than `most` characters its beginning and its end are read, `most` together.
+    """Return the exact values with a digit, `_`, `@` or `/`, much faster if they are few.
+
+    Nearly all values have one. Of a text of more than `most` characters its beginning and its end are
+    read, `most` together.
     """
     if len(text) <= most:
         return _values_of(dict.fromkeys(_sure_chunks(_spaced(_unescaped(text)))))
     half = most // 2
-    # What the end of a reading cuts in two is none.
+    # A value that is cut in two at the edge is dropped.
     head = _spaced(_unescaped(text[:half])).rpartition(b" ")[0]
     tail = _spaced(_unescaped(text[-half:], like=text)).partition(b" ")[2]
     return _values_of(dict.fromkeys(_sure_chunks(b"%b %b" % (head, tail))))
 
 
 def _sure_chunks(spaced: bytes) -> list[str]:
-    """The runs of characters with a mark in them, found without a look at the others."""
+    """Return the runs of characters that contain a mark, without reading the others."""
     spaced += b" "
     marks = spaced.translate(_SURE)
     chunks: list[bytes] = []
@@ -140,7 +143,7 @@ def _sure_chunks(spaced: bytes) -> list[str]:
 
 
 def _values_of(chunks: Iterable[str]) -> list[str]:
-    """The values that runs of characters hold."""
+    """Return the values in runs of characters."""
     found: dict[str, None] = {}
     named = _NAMED.search
     for piece in _pieces(chunks):
@@ -152,7 +155,7 @@ def _values_of(chunks: Iterable[str]) -> list[str]:
 
 
 def _pieces(chunks: Iterable[str]) -> Iterable[str]:
-    """The runs, divided at commas that are not inside a number."""
+    """Divide the runs at commas that are not inside a number."""
     listed = list(chunks)
     if "," not in "".join(listed):
         return listed
@@ -162,9 +165,9 @@ def _pieces(chunks: Iterable[str]) -> Iterable[str]:
 
 
 def _unescaped(text: str, like: str = "") -> str:
-    """The text with a space for each character that its JSON spells with a backslash, except a backslash.
+    """Replace each JSON escape in the text, except of a backslash, by a space.
 
-    Whether it is JSON is seen at its beginning, or at that of the text that it is the end of.
+    The beginning of the text, or of the text `like` that it ends, shows whether it is JSON.
     """
     if "\\" not in text or _JSON.match(like or text) is None:
         return text
@@ -173,7 +176,7 @@ def _unescaped(text: str, like: str = "") -> str:
 
 
 def _spaced(text: str) -> bytes:
-    """The text with a space for everything that no value has in it."""
+    """Replace everything that cannot be in a value by spaces."""
     if not text.isascii():
         text = (
             re.sub(_PATH_OR_OTHER, _only_a_whole_path, text)
@@ -184,7 +187,7 @@ def _spaced(text: str) -> bytes:
 
 
 def _only_a_whole_path(found: re.Match[str]) -> str:
-    """A path with names in other scripts as it is, and nothing of one of which the end is not known."""
+    """Keep a path with names in other scripts, unless its end is unknown."""
     head = found["head"]
     if head is None:
         return " "
@@ -199,7 +202,7 @@ def _only_a_whole_path(found: re.Match[str]) -> str:
 
 
 def _without_lines(values: list[str]) -> list[str]:
-    """A file that is named with several of its lines, as a search does, is one value."""
+    """Reduce a file that is named with several of its lines, as in search results, to one value."""
     files = {v: line[1] for v in values if ":" in v and (line := _LINE_OF.match(v))}
     if len(files) < _LINES:
         return values
