@@ -19,8 +19,8 @@ from memman.entries import Entry, FilePart, ImagePart, Part, TextPart, text_of
 
 _HEAD_SHARE: Final = 0.6  # of a clipped text is its beginning, the rest its end
 _ATTEMPTS: Final = 8
-_MOST_TOLD: Final = 240  # characters of alternative texts in a notice, and of one of them:
-_MOST_TOLD_OF_ONE: Final = 80
+_MOST_ALT: Final = 240  # characters of alternative texts in a notice, and of one of them:
+_MOST_ALT_OF_ONE: Final = 80
 _WRAPPED: Final = "memman_clipped"  # the key of the clipped text in a call's arguments
 _PLAIN: Final = str.maketrans("[]();", "    ,")  # the punctuation of a list in a notice
 _LOST: Final = r"[0-9]{1,9} (?:image|file|other part)s?(?: \([^()\[\]\n]*\))?"
@@ -37,14 +37,14 @@ class _Lost(msgspec.Struct, frozen=True):
 
     kind: str
     count: int
-    told: tuple[str, ...] = ()
+    alts: tuple[str, ...] = ()
 
-    def spelled(self, told: bool) -> str:
-        """Return the words of a notice, with alternative texts if `told`."""
+    def spelled(self, with_alts: bool) -> str:
+        """Return the words of a notice, with alternative texts if wanted."""
         what = f"{self.count} {self.kind}{'' if self.count == 1 else 's'}"
-        words = "; ".join(self.told) if told else ""
-        if len(words) > _MOST_TOLD:
-            words = f"{words[: _MOST_TOLD - 3]}..."
+        words = "; ".join(self.alts) if with_alts else ""
+        if len(words) > _MOST_ALT:
+            words = f"{words[: _MOST_ALT - 3]}..."
         return f"{what} ({words})" if words else what
 
 
@@ -59,7 +59,7 @@ class Remains(msgspec.Struct, frozen=True, kw_only=True):
         lost: the parts that an earlier clip removed.
         above, below: the text around a summary's body.
         wrapped: the text is in a call's arguments.
-        told: a notice repeats alternative texts.
+        with_alts: a notice repeats alternative texts.
     """
 
     text: str
@@ -71,7 +71,7 @@ class Remains(msgspec.Struct, frozen=True, kw_only=True):
     above: str = ""
     below: str = ""
     wrapped: bool = False
-    told: bool = True
+    with_alts: bool = True
 
     @property
     def movable(self) -> list[int]:
@@ -91,7 +91,7 @@ class Remains(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def bare(self) -> Remains:
         """The same with shorter notices, without alternative texts."""
-        return msgspec.structs.replace(self, told=False)
+        return msgspec.structs.replace(self, with_alts=False)
 
     def with_parts(self, kept: int) -> tuple[Part, ...]:
         """Return the whole text with the first `kept` images and files, and a notice for the others."""
@@ -133,11 +133,11 @@ class Remains(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.text[:head]}\n{notice}\n{self.text[len(self.text) - tail :]}"
 
     def _notice(self, cut: int, gone: Iterable[Part]) -> str:
-        told = [lost.spelled(self.told) for lost in _together(gone, self.lost)]
-        said = [f"took out {', '.join(told)}"] if told else []
-        if cut or not told:
-            said.append(f"cut {cut} of {self.length} characters here")
-        return f"[memman {' and '.join(said)}; the original is entry #{self.number}]"
+        removed = [lost.spelled(self.with_alts) for lost in _together(gone, self.lost)]
+        clauses = [f"took out {', '.join(removed)}"] if removed else []
+        if cut or not removed:
+            clauses.append(f"cut {cut} of {self.length} characters here")
+        return f"[memman {' and '.join(clauses)}; the original is entry #{self.number}]"
 
 
 def clip(item: Item, wanted: int, make_entry: EntryFactory) -> Item | None:
@@ -172,12 +172,12 @@ def _without_parts(
         tokens = made.token_count.tokens
         if tokens <= wanted:
             return _with_most_parts(each, entry, made, wanted, make_entry)
-        if not remains.length and not each.told:
+        if not remains.length and not each.with_alts:
             return made
     # A short clip has no room for long alternative texts.
     notice = make_entry(in_place_of(entry, remains.clipped(0)))
-    told = notice.token_count.tokens <= wanted // 2
-    return _with_most_text(remains if told else remains.bare, entry, tokens, wanted, make_entry)
+    fits = notice.token_count.tokens <= wanted // 2
+    return _with_most_text(remains if fits else remains.bare, entry, tokens, wanted, make_entry)
 
 
 def _with_most_parts(
@@ -294,8 +294,8 @@ def _unwrapped(arguments: str) -> str:
 
 def _lost_in(notice: re.Match[str]) -> tuple[_Lost, ...]:
     return tuple(
-        _Lost(kind, int(count), tuple(told.split("; ")) if told else ())
-        for count, kind, told in _ONE_LOST.findall(notice["lost"] or "")
+        _Lost(kind, int(count), tuple(alts.split("; ")) if alts else ())
+        for count, kind, alts in _ONE_LOST.findall(notice["lost"] or "")
     )
 
 
@@ -306,7 +306,7 @@ def _together(gone: Iterable[Part], lost: Iterable[_Lost]) -> list[_Lost]:
         _Lost(
             kind,
             sum(one.count for one in every if one.kind == kind),
-            tuple(word for one in every if one.kind == kind for word in one.told),
+            tuple(word for one in every if one.kind == kind for word in one.alts),
         )
         for kind in dict.fromkeys([one.kind for one in every])
     ]
@@ -316,9 +316,9 @@ def _lost_part(part: Part) -> _Lost:
     if not isinstance(part, ImagePart | FilePart):
         return _Lost("other part", 1)
     name = part.name if isinstance(part, FilePart) else None
-    told = ": ".join(
+    about = ": ".join(
         [" ".join(word.translate(_PLAIN).split()) for word in (name, part.alt) if word]
     )
-    if len(told) > _MOST_TOLD_OF_ONE:
-        told = f"{told[: _MOST_TOLD_OF_ONE - 3]}..."
-    return _Lost("image" if isinstance(part, ImagePart) else "file", 1, (told,) if told else ())
+    if len(about) > _MOST_ALT_OF_ONE:
+        about = f"{about[: _MOST_ALT_OF_ONE - 3]}..."
+    return _Lost("image" if isinstance(part, ImagePart) else "file", 1, (about,) if about else ())

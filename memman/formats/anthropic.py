@@ -1,7 +1,7 @@
 """Anthropic messages: content blocks, results in user turns, strictly alternating roles.
 
 Framing is our own upper bound (a message costs 3-7 tokens by the counts published for single messages; a
-tool call or result wraps its parts in tags): the calibration by reported usage refines it.
+tool call or result wraps its parts in tags); calibration by reported usage refines it.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _BAD_NAME = re.compile(r"[^a-zA-Z0-9_-]")
 _GOOD_ID = re.compile(r"[a-zA-Z0-9_-]+\Z")
 _ODD_ARGUMENTS = "memman_arguments"
 
-# What rendering answers for; every other key is kept and goes back as it came.
+# The keys that rendering produces; every other key is kept and restored.
 _OF_MESSAGE = frozenset(("role", "content"))
 _OF_USE = frozenset(("type", "id", "name", "input"))
 _OF_RESULT = frozenset(("type", "tool_use_id", "content"))
@@ -67,7 +67,7 @@ _OURS = ("text", "tool_use", "tool_result")
 
 
 class AnthropicFormat:
-    """`{"role": "user" | "assistant", "content": ...}` with the system prompt apart, and back."""
+    """`{"role": "user" | "assistant", "content": ...}` with a separate system prompt, and back."""
 
     name = _NAME
     request_framing = 4
@@ -79,7 +79,7 @@ class AnthropicFormat:
     # ------------------------------------------------------------ in
 
     def detect(self, messages: Sequence[JSON]) -> int:
-        """Sure of blocks that only Anthropic has."""
+        """Return the highest certainty for blocks that only Anthropic has."""
         if not messages or not all(
             isinstance(item, dict)
             and item.get("role") in ("user", "assistant")
@@ -108,14 +108,14 @@ class AnthropicFormat:
         return 2 if any(item.get("type") == "message" for item in messages) else 1
 
     def parse(self, messages: Sequence[JSON]) -> list[NewEntry]:
-        """One entry for a message's text and other parts, one for each tool use and result."""
+        """Return one entry for a message's text and other parts, one for each tool use and result."""
         names: dict[str, str] = {}
         return parse_each(messages, lambda message, label: _parse_message(message, label, names))
 
     # ------------------------------------------------------------ out
 
     def render(self, turn: Turn) -> Rendered:
-        """The messages of a turn; blank texts, which the provider refuses, are left out."""
+        """Return the messages of a turn without blank texts, which the provider rejects."""
         if turn.kind == "assistant":
             return _render_assistant(turn)
         entry = turn.entries[0]
@@ -127,14 +127,14 @@ class AnthropicFormat:
         return Rendered((_of_user(text),), _MESSAGE_FRAMING, extras)
 
     def join(self, left: JSONObject, right: JSONObject) -> JSONObject | None:
-        """Neighbours of one role become one message: results first, as the provider wants them."""
+        """Join adjacent messages of one role: results first, as the provider requires."""
         if left["role"] != right["role"]:
             return None
         joined = _listed(left["content"]) + _listed(right["content"])
         return {**beside(left, right), "content": joined}
 
     def frame(self, messages: list[JSONObject]) -> list[JSONObject]:
-        """A conversation begins and ends with the user: the newest models refuse a prefilled end."""
+        """Begin and end the conversation with the user: the newest models reject a prefilled end."""
         return framed(messages, "assistant", _of_user)
 
 
@@ -176,7 +176,7 @@ def _render_assistant(turn: Turn) -> Rendered:
 def _assistant_content(
     turn: Turn, uses: list[JSONObject], kept: Kept, extras: list[str]
 ) -> str | list[JSONObject]:
-    """Text before the uses, or in the order in which they came."""
+    """Return texts before tool uses, or in their original order."""
     if len(turn.entries) == 1:
         [entry] = turn.entries
         if isinstance(entry.content, str) and not uses:
@@ -218,7 +218,7 @@ def _wire_use(call: Call, extras: list[str]) -> JSONObject:
 
 
 def _wire_id(call: Call) -> str:
-    """The call's id in the provider's alphabet, still unique within the request."""
+    """Return the call's id in the provider's alphabet, still unique within the request."""
     if _GOOD_ID.match(call.unique_id):
         return call.unique_id
     return f"{_BAD_NAME.sub('_', call.unique_id)[:40]}--{call.entry.seq}"
@@ -244,7 +244,7 @@ def _wire_result(call: Call, extras: list[str]) -> JSONObject:
 
 
 def _other_keys(result: Mapping[str, JSON]) -> JSONObject:
-    """A result's other keys; that it is an error is the entry's to say, that it is none is kept."""
+    """Return a result's other keys; `is_error` only if it is explicitly false."""
     kept = others(result, _OF_RESULT)
     if kept.get("is_error"):
         del kept["is_error"]
@@ -252,7 +252,7 @@ def _other_keys(result: Mapping[str, JSON]) -> JSONObject:
 
 
 def _blocks(entry: Entry, kept: Kept, extras: list[str]) -> list[JSONObject | None]:
-    """The blocks of an entry's content, None for what is left out."""
+    """Return the blocks of an entry's content, None for parts that are left out."""
     content = entry.content
     if isinstance(content, str):
         return [{"type": "text", "text": content} if content.strip() else None]
@@ -264,7 +264,7 @@ def _listed(content: JSON) -> list[JSONObject]:
 
 
 def _wire_part(part: Part) -> JSONObject | None:
-    """A part in this provider's words, or None for what it has none for."""
+    """Return a part in this provider's form, or None if it has none."""
     match part:
         case TextPart(text):
             return {"type": "text", "text": text} if text.strip() else None
@@ -284,7 +284,7 @@ def _wire_part(part: Part) -> JSONObject | None:
 
 
 def _source(url: str | None, data: str | None, media_type: str) -> JSONObject | None:
-    """Where an image or document is; None where nobody but its provider could say."""
+    """Return the source of an image or document; None if only its provider knows it."""
     inline = next((given for given in (url, data) if given and given.startswith("data:")), None)
     if inline is not None:
         head, _, data = inline.partition(",")
@@ -298,7 +298,7 @@ def _source(url: str | None, data: str | None, media_type: str) -> JSONObject | 
 
 
 def _parse_message(message: JSON, label: str, names: dict[str, str]) -> list[NewEntry]:
-    """The drafts of one message; `label` stands for its id until whoever adds them makes one."""
+    """Return the entries of one message; `label` takes the place of a message id until one is made."""
     role: JSON = message.get("role") if isinstance(message, dict) else None
     if role not in ("user", "assistant", "system"):
         raise FormatError(
@@ -306,7 +306,7 @@ def _parse_message(message: JSON, label: str, names: dict[str, str]) -> list[New
             "it needs a 'role' of user or assistant"
         )
     content = message.get("content")
-    # A response's message has its id, model and usage with it, which a request must not have.
+    # A response's message also has its id, model and usage, which a request must not have.
     envelope = {} if message.get("type") == "message" else others(message, _OF_MESSAGE)
     if isinstance(content, list):
         return _parse_blocks(role, content, envelope, label, names)

@@ -1,8 +1,7 @@
-"""Bedrock Converse messages: blocks named by their key, results in user turns, the system prompt apart.
+"""Bedrock Converse messages: blocks named by their key, results in user turns, a separate system prompt.
 
-Bytes (of images and documents) are base64 here, so that a message is plain JSON; `sdk_messages` gives
-them back as boto3 takes them. Framing is that of Anthropic's models, which are the most common behind
-Converse: our own upper bound.
+Bytes (of images and documents) are base64 here, so that a message is plain JSON; `sdk_messages` restores
+them for boto3. Framing is our own upper bound for Anthropic's models, the most common behind Converse.
 """
 
 from __future__ import annotations
@@ -67,10 +66,10 @@ _BAD_NAME = re.compile(r"[^a-zA-Z0-9_-]")
 _BAD_ID = re.compile(r"[^a-zA-Z0-9_.:-]")
 _GOOD_ID = re.compile(r"[a-zA-Z0-9_.:-]{1,64}\Z")
 _BAD_TITLE = re.compile(r"[^a-zA-Z0-9_()\[\] -]+")
-_LONGEST_STEM = 190  # of the 200 letters of a document's name, so that a number has room behind it
+_LONGEST_STEM = 190  # of the 200 letters of a document's name, with room for a number behind it
 _SPACES = re.compile(r"\s+")
 
-# What rendering answers for; every other key is kept and goes back as it came.
+# The keys that rendering produces; every other key is kept and restored.
 _OF_MESSAGE = frozenset(("role", "content"))
 _OF_USE = frozenset(("toolUseId", "name", "input"))
 _OF_RESULT = frozenset(("toolUseId", "content", "status"))
@@ -89,7 +88,7 @@ _DOCUMENTS = {
     "text/markdown": "md",
 }
 _MEDIA_TYPES = {kind: media_type for media_type, kind in (_IMAGES | _DOCUMENTS).items()}
-# The members of a content block, by which messages in this format are told from others.
+# The members of a content block, which distinguish this format from others.
 _BLOCKS = frozenset(
     (
         "text", "image", "document", "video", "audio", "toolUse", "toolResult", "guardContent",
@@ -99,7 +98,7 @@ _BLOCKS = frozenset(
 
 
 class BedrockFormat:
-    """`{"role": "user" | "assistant", "content": [...]}` with the system prompt apart, and back."""
+    """`{"role": "user" | "assistant", "content": [...]}` with a separate system prompt, and back."""
 
     name = _NAME
     request_framing = 4
@@ -111,7 +110,7 @@ class BedrockFormat:
     # ------------------------------------------------------------ in
 
     def detect(self, messages: Sequence[JSON]) -> int:
-        """Sure of blocks that have a key instead of a type."""
+        """Return the highest certainty for blocks with a key instead of a type."""
         if not all(map(_is_message, messages)):
             return 0
         blocks = [block for message in messages for block in message["content"]]
@@ -119,14 +118,14 @@ class BedrockFormat:
         return 4 if blocks and known else 0
 
     def parse(self, messages: Sequence[JSON]) -> list[NewEntry]:
-        """One entry for a message's text and other parts, one for each tool use and result."""
+        """Return one entry for a message's text and other parts, one for each tool use and result."""
         names: dict[str, str] = {}
         return parse_each(messages, lambda message, label: _parse_message(message, label, names))
 
     # ------------------------------------------------------------ out
 
     def render(self, turn: Turn) -> Rendered:
-        """The messages of a turn; blank texts, which the provider refuses, are left out."""
+        """Return the messages of a turn without blank texts, which the provider rejects."""
         if turn.kind == "assistant":
             return _render_assistant(turn)
         entry = turn.entries[0]
@@ -138,19 +137,19 @@ class BedrockFormat:
         return Rendered((_of_user(text),), _MESSAGE_FRAMING, extras)
 
     def join(self, left: JSONObject, right: JSONObject) -> JSONObject | None:
-        """Neighbours of one role become one message: results first, as the provider wants them."""
+        """Join adjacent messages of one role: results first, as the provider requires."""
         if left["role"] != right["role"]:
             return None
         return {**beside(left, right), "content": [*left["content"], *right["content"]]}
 
     def frame(self, messages: list[JSONObject]) -> list[JSONObject]:
-        """A conversation begins and ends with the user, and its documents have different names."""
+        """Begin and end the conversation with the user, and give its documents different names."""
         messages = _with_different_names(messages)
         return framed(messages, "assistant", _of_user)
 
 
 def _with_different_names(messages: list[JSONObject]) -> list[JSONObject]:
-    """The messages with a number behind the name of each document that is named as an earlier one."""
+    """Append a number to the name of each document that an earlier one has."""
     names = [name for message in messages for name in _document_names(message["content"])]
     if len(set(names)) == len(names):
         return messages
@@ -162,7 +161,7 @@ def _with_different_names(messages: list[JSONObject]) -> list[JSONObject]:
 
 
 def _document_names(blocks: Sequence[JSONObject]) -> Iterator[str]:
-    """The names of documents, those in tool results too, in order."""
+    """Yield the names of documents in order, including those in tool results."""
     for block in blocks:
         if "toolResult" in block:
             yield from _document_names(block["toolResult"]["content"])
@@ -177,7 +176,7 @@ def _document_name(block: JSONObject) -> str | None:
 
 
 class _Renamer:
-    """Numbers the documents of a request whose name an earlier one has."""
+    """Numbers the documents of a request that have the name of an earlier one."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self._taken = {*names}
@@ -185,7 +184,7 @@ class _Renamer:
         self._numbers: dict[str, Iterator[int]] = {}
 
     def renamed(self, block: JSONObject) -> JSONObject:
-        """The block with names that no block before it has."""
+        """Return the block with names that no earlier block has."""
         if "toolResult" in block:
             result = block["toolResult"]
             content = [self.renamed(held) for held in result["content"]]
@@ -207,10 +206,10 @@ class _Renamer:
 
 
 def sdk_messages(messages: Sequence[Mapping[str, JSON]]) -> list[JSONObject]:
-    """Rendered messages as boto3 takes them: bytes where this format has base64.
+    """Return rendered messages as boto3 accepts them: bytes in place of base64.
 
-    The arguments of calls and the JSON of results stay as they are. Raises `FormatError` for what
-    is no base64.
+    The arguments of calls and the JSON of results stay unchanged. Raises `FormatError` for invalid
+    base64.
     """
     return [{**message, "content": _with_bytes(message["content"])} for message in messages]
 
@@ -224,7 +223,7 @@ def _with_bytes(value: JSON) -> JSON:
         key: _decoded(item)
         if key in ("bytes", "redactedContent") and isinstance(item, str)
         else item
-        if key in ("input", "json")  # somebody's own data, whatever its keys are
+        if key in ("input", "json")  # the caller's own data, whatever its keys
         else _with_bytes(item)
         for key, item in value.items()
     }
@@ -262,7 +261,7 @@ def _render_user(entry: Entry) -> Rendered:
     extras: list[str] = []
     blocks = present(_wire(entry.content, kept, extras))
     if any("document" in block for block in blocks) and not any("text" in b for b in blocks):
-        extras.append(_SEE_DOCUMENT)  # a document is refused without a text beside it
+        extras.append(_SEE_DOCUMENT)  # a document is rejected without a text next to it
         blocks.append({"text": _SEE_DOCUMENT})
     if not blocks:
         return NOTHING
@@ -297,19 +296,19 @@ def _render_assistant(turn: Turn) -> Rendered:
 def _wire(
     content: Content, kept: Kept, extras: list[str], wire: JSON = None
 ) -> list[JSONObject | None]:
-    """The blocks of a content, None for what is left out."""
+    """Return the blocks of a content, None for parts that are left out."""
     if isinstance(content, str):
         return [{"text": content} if content.strip() else None]
     return wire_parts(content, kept, wire or _wire_part, extras)
 
 
 def _wire_spoken(part: Part) -> JSONObject | None:
-    """A part of the assistant's: only a user shows images and documents."""
+    """Return a part of an assistant message: only a user sends images and documents."""
     return None if isinstance(part, ImagePart | FilePart) else _wire_part(part)
 
 
 def _wire_part(part: Part) -> JSONObject | None:
-    """A part in this provider's words, or None for what it has none for."""
+    """Return a part in this provider's form, or None if it has none."""
     match part:
         case TextPart(text):
             return {"text": text} if text.strip() else None
@@ -331,7 +330,7 @@ def _wire_part(part: Part) -> JSONObject | None:
 
 
 def _title(name: str | None) -> str:
-    """A document's name in the provider's alphabet, without runs of spaces."""
+    """Return a document's name in the provider's alphabet, without runs of spaces."""
     return _SPACES.sub(" ", _BAD_TITLE.sub("-", name or ""))[:200].strip() or "document"
 
 
@@ -348,7 +347,7 @@ def _wire_use(call: Call, extras: list[str]) -> JSONObject:
 
 
 def _wire_id(call: Call) -> str:
-    """The call's id in the provider's alphabet and length, still unique within the request."""
+    """Return the call's id in the provider's alphabet and length, still unique within the request."""
     if _GOOD_ID.match(call.unique_id):
         return call.unique_id
     return f"{_BAD_ID.sub('_', call.unique_id)[:40]}--{call.entry.seq}"
@@ -377,7 +376,7 @@ def _result_content(result: Entry, kept: Kept, extras: list[str]) -> list[JSONOb
     blocks = present(_wire(result.content, kept, extras))
     if blocks or (kept.blank == "absent" and not result.is_error):
         return blocks
-    extras.append(NO_OUTPUT)  # an error without a word would be refused in every later request
+    extras.append(NO_OUTPUT)  # an error without a word would be rejected in every later request
     return [{"text": NO_OUTPUT}]
 
 
@@ -385,7 +384,7 @@ def _result_content(result: Entry, kept: Kept, extras: list[str]) -> list[JSONOb
 
 
 def _parse_message(message: JSON, label: str, names: dict[str, str]) -> list[NewEntry]:
-    """The drafts of one message; `label` stands for its id until whoever adds them makes one."""
+    """Return the entries of one message; `label` takes the place of a message id until one is made."""
     if not _is_message(message):
         raise FormatError(
             f"this is not a Converse message ({shape_of(message)}): it needs a 'role' of user or "
@@ -475,9 +474,7 @@ def _parse_result(block: JSONObject, label: str, names: dict[str, str]) -> tuple
 
 
 def _sound_block(block: JSONObject) -> JSONObject:
-    """The block, without members that are null; a document with a name that is refused gets one that is
-    taken.
-    """
+    """Return the block without null members; a document with an invalid name gets a valid one."""
     block = {key: value for key, value in block.items() if value is not None or key not in _BLOCKS}
     kinds = sorted(_BLOCKS & block.keys())
     if len(kinds) > 1:

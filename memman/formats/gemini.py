@@ -1,7 +1,7 @@
-"""Gemini contents: parts named by their key, results in the user's turns, the system prompt apart.
+"""Gemini contents: parts named by their key, results in user turns, a separate system prompt.
 
-No framing is published for Gemini; on recorded calls a content costs about one token around its
-texts. The numbers here are our own and a little higher.
+No framing is published for Gemini; on recorded calls a content costs about one token around its texts.
+The numbers here are our own and a little higher.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ _MESSAGE_FRAMING = 3
 _CALL_FRAMING = 8
 _ODD_ARGUMENTS = "memman_arguments"
 _BAD_NAME = re.compile(r"[^a-zA-Z0-9_.-]")
-# What Google documents for calls that another model made: Gemini 3 refuses a turn whose first
-# call has no signature. Calls that came from Gemini go back with what they had.
+# Google documents this value for calls of other models: Gemini 3 rejects a turn whose first call has no
+# signature. Calls from Gemini are returned with their own.
 _NO_SIGNATURE = "skip_thought_signature_validator"
 _CALL = frozenset(("functionCall",))
 _CALL_AND_STAND_IN = _CALL | {"thoughtSignature"}
@@ -62,7 +62,7 @@ _OF_MESSAGE = frozenset(("role", "parts"))
 _OF_CALL = frozenset(("id", "name", "args"))
 _OF_RESPONSE = frozenset(("id", "name", "response", "parts"))
 _OUTPUTS = ("output", "result", "error")
-# The SDK's own spelling of the keys that are read here; its other keys are as it writes them.
+# The SDK's own spelling of the keys that are read here; its other keys stay as they are.
 _SNAKE = {
     "function_call": "functionCall",
     "function_response": "functionResponse",
@@ -76,7 +76,7 @@ _SNAKE = {
     "file_uri": "fileUri",
     "display_name": "displayName",
 }
-# What a part says about its data; alone it is refused.
+# A part's description of its data, which is rejected alone.
 _ABOUT = {
     "thought", "videoMetadata", "mediaResolution", "media_resolution", "partMetadata", "part_metadata",
 }  # fmt: skip
@@ -93,7 +93,7 @@ _Spelling = dict[str, str | None]
 
 
 class GeminiFormat:
-    """`{"role": "user" | "model", "parts": [...]}` with the system prompt apart, and back."""
+    """`{"role": "user" | "model", "parts": [...]}` with a separate system prompt, and back."""
 
     name = _NAME
     request_framing = 4
@@ -105,21 +105,21 @@ class GeminiFormat:
     # ------------------------------------------------------------ in
 
     def detect(self, messages: Sequence[JSON]) -> int:
-        """Sure of contents with parts: no other format has them."""
+        """Return the highest certainty for contents with parts, which no other format has."""
         if not messages or not all(map(_is_content, messages)):
             return 0
         parts = [part for message in messages for part in message["parts"]]
         return 4 if all(not part or _KNOWN & part.keys() for part in parts) else 0
 
     def parse(self, messages: Sequence[JSON]) -> list[NewEntry]:
-        """One entry for a content's text and other parts, one for each call and response."""
+        """Return one entry for a content's text and other parts, one for each call and response."""
         names: dict[str, str] = {}
         return parse_each(messages, lambda message, label: _parse_content(message, label, names))
 
     # ------------------------------------------------------------ out
 
     def render(self, turn: Turn) -> Rendered:
-        """The contents of a turn; empty texts, which the provider refuses, are left out."""
+        """Return the contents of a turn without empty texts, which the provider rejects."""
         if turn.kind == "assistant":
             return _render_model(turn)
         entry = turn.entries[0]
@@ -131,13 +131,13 @@ class GeminiFormat:
         return Rendered((_of_user(text),), _MESSAGE_FRAMING, extras)
 
     def join(self, left: JSONObject, right: JSONObject) -> JSONObject | None:
-        """Neighbours of one role become one content; responses to calls stand alone."""
+        """Join adjacent contents of one role; responses to calls stay separate."""
         if _role(left) != _role(right) or _has_response(left) or _has_response(right):
             return None
         return {**beside(left, right), "parts": [*left["parts"], *right["parts"]]}
 
     def frame(self, messages: list[JSONObject]) -> list[JSONObject]:
-        """A conversation begins and ends with the user."""
+        """Begin and end the conversation with the user."""
         return framed(messages, "model", _of_user)
 
 
@@ -162,7 +162,7 @@ def _content(role: str, parts: list[JSONObject]) -> JSONObject:
 
 
 def _as_users(parts: list[JSONObject], *kept: Kept) -> JSONObject:
-    """A content of the user's with what was kept beside it; one without a role is the user's too."""
+    """Return a user's content with its kept keys; one without a role is the user's too."""
     message = _content("user", parts)
     for each in kept:
         message = beside(message, each.message)
@@ -219,7 +219,7 @@ def _render_model(turn: Turn) -> Rendered:
 
 
 def _wire(content: Content, kept: Kept, extras: list[str]) -> list[JSONObject | None]:
-    """The parts of a content, None for what is left out."""
+    """Return the parts of a content, None for those that are left out."""
     if isinstance(content, str):
         sent: list[JSONObject | None] = [{"text": content} if content else None]
     else:
@@ -232,7 +232,7 @@ def _wire(content: Content, kept: Kept, extras: list[str]) -> list[JSONObject | 
 
 
 def _wire_part(part: Part) -> JSONObject | None:
-    """A part in this provider's words, or None for what it has none for."""
+    """Return a part in this provider's form, or None if it has none."""
     match part:
         case TextPart(text):
             return {"text": text} if text else None
@@ -241,7 +241,7 @@ def _wire_part(part: Part) -> JSONObject | None:
             inline = data_of(part, default)
             if inline is not None:
                 return {"inlineData": {"mimeType": inline[0], "data": inline[1]}}
-            # The address of a page on the web would need a media type that nobody has told.
+            # The address of a web page would need an unknown media type.
             if part.url and part.media_type and not part.url.startswith("data:"):
                 return {"fileData": {"mimeType": part.media_type, "fileUri": part.url}}
         case OpaquePart(form) if form == _NAME:
@@ -268,7 +268,7 @@ def _wire_call(call: Call, extras: list[str]) -> JSONObject:
 
 
 def _as_spelled(given: JSONObject, spelling: Mapping[str, str | None] | None) -> JSONObject:
-    """A part with its keys spelled as they came."""
+    """Return a part with its keys in their original spelling."""
     found = dict(given) if spelling else given
     for path, name in (spelling or {}).items():
         key, _, inner = path.partition(".")
@@ -291,13 +291,13 @@ def _respelled(given: JSONObject, key: str, name: str | None) -> JSONObject:
 
 @lru_cache(maxsize=4_096)
 def _wire_name(name: str | None) -> str:
-    """A tool's name in the provider's alphabet; it begins with a letter or an underscore."""
+    """Return a tool's name in the provider's alphabet; it begins with a letter or an underscore."""
     found = _BAD_NAME.sub("_", name or "") or "tool"
     return (found if found[0].isalpha() or found[0] == "_" else f"_{found}")[:64]
 
 
 def _responses(calls: Sequence[Call], extras: list[str]) -> list[JSONObject]:
-    """All responses, as many as there were calls, then what they have besides texts."""
+    """Return one response for each call, then their parts other than text."""
     beyond: list[JSONObject] = []
     parts = [_wire_response(call, beyond, extras) for call in calls]
     kept = [kept_of(call.result, _NAME) for call in calls if call.result is not None]
@@ -308,7 +308,7 @@ def _responses(calls: Sequence[Call], extras: list[str]) -> list[JSONObject]:
 def _wire_response(call: Call, beyond: list[JSONObject], extras: list[str]) -> JSONObject:
     result = call.result
     body: JSONObject = {"name": _wire_name(call.entry.name)}
-    extras.append(body["name"])  # sent once more beside the call's own, and in no entry's count
+    extras.append(body["name"])  # sent again next to the call's own, and in no entry's count
     if call.entry.call_id is not None:
         body["id"] = call.wire_id
     if result is None:
@@ -321,14 +321,14 @@ def _wire_response(call: Call, beyond: list[JSONObject], extras: list[str]) -> J
         sent = present(_wire(rest, Kept(parts=kept.parts, spelled=kept.spelled), extras))
         if kept.order == "nested":
             body["parts"] = sent
-        else:  # models before Gemini 3 take nothing but the response within it
+        else:  # models before Gemini 3 accept only the response inside it
             beyond += sent
     found = beside({"functionResponse": beside(body, kept.body)}, kept.block)
     return _as_spelled(found, kept.spelled.get(""))
 
 
 def _response_of(result: Entry, kept: Kept) -> JSONObject:
-    """The response's object: its text under the key that is documented for it."""
+    """Return the response's object: its text under the documented key."""
     if kept.style == "object":
         found = arguments_of(result)
         if isinstance(found, dict):
@@ -341,7 +341,7 @@ def _response_of(result: Entry, kept: Kept) -> JSONObject:
 
 
 def _parse_content(message: JSON, label: str, names: dict[str, str]) -> list[NewEntry]:
-    """The drafts of one content; `label` stands for its id until whoever adds them makes one."""
+    """Return the entries of one content; `label` takes the place of a message id until one is made."""
     if isinstance(message, dict) and message.get("parts", ()) is None:
         message = {**message, "parts": []}
     if not _is_content(message):
@@ -386,11 +386,11 @@ def _parse_content(message: JSON, label: str, names: dict[str, str]) -> list[New
 
 
 def _normal(part: JSONObject) -> tuple[JSONObject, _Spelling]:
-    """A part with the keys of the wire and without nulls, and what was spelled in another way.
+    """Return a part with the keys of the wire and without nulls, and the keys in another spelling.
 
-    Google takes either spelling of a key, and base64 in either alphabet.
+    Google accepts either spelling of a key, and base64 in either alphabet.
     """
-    spelled: _Spelling = {}  # what is inside first, since that is looked for by the wire's key
+    spelled: _Spelling = {}  # inner parts first: they are found by the wire's key
     found = _renamed(part, "", outer := _Spelling())
     for key in _NESTED:
         inner = found.get(key)
@@ -444,7 +444,7 @@ def _parse_call(
         message_id=label,
     )
     unsigned = first and "thoughtSignature" not in part
-    stand_in = first and part.get("thoughtSignature") == _NO_SIGNATURE  # which rendering puts there
+    stand_in = first and part.get("thoughtSignature") == _NO_SIGNATURE  # put there by rendering
     return new_entry, Kept(
         block=others(part, _CALL_AND_STAND_IN if stand_in else _CALL),
         body=others(body, _OF_CALL),
@@ -454,7 +454,7 @@ def _parse_call(
 
 
 def _named(body: JSON, kind: str) -> tuple[str | None, str | None]:
-    """The id and the name of a call or response; either may be absent."""
+    """Return the id and the name of a call or response; either may be absent."""
     if not isinstance(body, dict):
         raise FormatError(f"a {kind} must be an object, not {shape_of(body)}")
     call_id, name = body.get("id") or None, body.get("name") or None
@@ -504,7 +504,7 @@ def _parse_response(part: JSONObject, label: str, names: dict[str, str]) -> tupl
 
 
 def _said(response: JSON) -> tuple[str, str, bool]:
-    """The text of a response, the style in which it is spelled, and whether it is an error."""
+    """Return the text of a response, its style, and whether it is an error."""
     if not isinstance(response, Mapping):
         raise FormatError(
             f"the response of a functionResponse must be an object: {shape_of(response)}"

@@ -1,8 +1,8 @@
-"""LangChain messages as it writes them down: `messages_to_dict` and `dumpd`, without importing it.
+"""LangChain messages as it serializes them, `messages_to_dict` and `dumpd`, without importing it.
 
-What is rendered is what `langchain_core.messages.messages_from_dict` reads: `{"type": ..., "data": ...}`.
-System messages stand first, since most chat models of LangChain refuse others; a later one becomes a
-marked note of the user's. Framing is that of OpenAI chat.
+The output is for `langchain_core.messages.messages_from_dict`: `{"type": ..., "data": ...}`. System
+messages come first, since most chat models of LangChain reject others; a later one becomes a marked note
+of the user's. Framing is that of OpenAI chat.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _ROLES = {
 _TYPES = {"user": "human", "assistant": "ai", "system": "system"}
 _CHAT_ROLES = {"user": "user", "human": "user", "assistant": "assistant", "ai": "assistant",
                "system": "system", "developer": "system"}  # fmt: skip
-# The last name in a constructor's id, by which `dumpd` says of which class a message is.
+# The last name in a constructor's id, with which `dumpd` names the class of a message.
 _CLASSES = {
     "HumanMessage": "human", "AIMessage": "ai", "SystemMessage": "system", "ToolMessage": "tool",
     "FunctionMessage": "function", "ChatMessage": "chat", "RemoveMessage": "remove",
@@ -68,12 +68,12 @@ _CLASSES = {
     "SystemMessageChunk": "SystemMessageChunk", "ToolMessageChunk": "ToolMessageChunk",
 }  # fmt: skip
 
-# What rendering answers for; every other key is kept and goes back as it came.
+# The keys that rendering produces; every other key is kept and restored.
 _OF_SAID = frozenset(("content",))
 _OF_AI = frozenset(("content", "tool_calls", "invalid_tool_calls"))
 _OF_RESULT = frozenset(("content", "tool_call_id", "status"))
 _OF_CALL = frozenset(("name", "args", "id", "type"))
-# Calls that a provider's content has besides; each with where its id and its arguments are.
+# Calls that a provider's content has too; the keys of their ids and of their arguments.
 _CALL_BLOCKS = {"tool_use": ("id", "input"), "tool_call": ("id", "args"),
                 "function_call": ("call_id", "arguments")}  # fmt: skip
 _SPELLED = "memman_spelled"  # a mark among a part's other keys, never sent
@@ -92,11 +92,11 @@ class LangChainFormat:
     # ------------------------------------------------------------ in
 
     def detect(self, messages: Sequence[JSON]) -> int:
-        """Sure of either form: nobody else's messages look like these."""
+        """Return the highest certainty for either form, which no other format has."""
         return 6 if messages and all(_read(message) is not None for message in messages) else 0
 
     def parse(self, messages: Sequence[JSON]) -> list[NewEntry]:
-        """One entry for a message's text and one for each call; what was removed is not there."""
+        """Return one entry for a message's text and one for each call, without removed messages."""
         names: dict[str, str] = {}
         gone = _removed(messages)
         return parse_each(
@@ -109,7 +109,7 @@ class LangChainFormat:
     # ------------------------------------------------------------ out
 
     def render(self, turn: Turn) -> Rendered:
-        """The messages of a turn; results directly follow the message with their calls."""
+        """Return the messages of a turn; results directly follow the message with their calls."""
         if turn.kind == "assistant":
             return _render_assistant(turn)
         if turn.kind == "user" or turn.kind == "system":
@@ -118,11 +118,11 @@ class LangChainFormat:
         return Rendered((_message("human", {"content": text}),), MESSAGE_FRAMING, extras)
 
     def join(self, left: JSONObject, right: JSONObject) -> JSONObject | None:
-        """Never: neighbours of one type are legal here."""
+        """Return None: adjacent messages of one type are valid."""
         return None
 
     def frame(self, messages: list[JSONObject]) -> list[JSONObject]:
-        """System messages behind any other become notes."""
+        """Turn system messages behind any other into notes."""
         types = [_type_of(message) for message in messages]
         head = next((n for n, kind in enumerate(types) if kind != "system"), len(types))
         if "system" not in types[head:]:
@@ -135,7 +135,7 @@ class LangChainFormat:
 
 
 def _read(message: JSON) -> tuple[str, JSONObject, bool] | None:
-    """(type, data, whether it has the constructor form) of what is a message, else None."""
+    """Return the type and data of a message and whether it has the constructor form, else None."""
     if not isinstance(message, dict):
         return None
     kind, data = message.get("type"), message.get("data")
@@ -156,7 +156,7 @@ def _type_of(message: JSONObject) -> str:
 
 
 def _removed(messages: Sequence[JSON]) -> set[int]:
-    """The indexes of the messages that are removed by others, and of those others."""
+    """Return the indexes of removed messages and of the messages that remove them."""
     gone: set[int] = set()
     for index, message in enumerate(messages):
         found = _read(message)
@@ -180,7 +180,7 @@ def _id_of(message: JSON) -> JSON:
 
 
 def _message(kind: str, data: JSONObject, kept: Kept | None = None) -> JSONObject:
-    """A message in the form in which it came, where that is one of its kind."""
+    """Return a message in its original form, if that is one of its type."""
     if data.get("type", kind) != kind:
         data = {key: value for key, value in data.items() if key != "type"}
     if "role" in data and kind != "chat":
@@ -235,25 +235,25 @@ def _render_assistant(turn: Turn) -> Rendered:
 
 
 def _is_answered(call: Call) -> bool:
-    """Whether a tool message answers a call: LangChain wants none for an invalid call without an id."""
+    """Return True if a tool message answers a call: an invalid call without an id has no answer."""
     if call.result is not None or call.entry.call_id is not None:
         return True
     return kept_of(call.entry, _NAME).style != "invalid"
 
 
 def _kind(kept: Kept, calls: Sequence[Call]) -> str:
-    """The type of an assistant's message; a call keeps how it is spelled itself."""
+    """Return the type of an assistant message; a call keeps its own spelling."""
     chat = kept.style == "chat" and not calls and _role_of("chat", kept.message) == "assistant"
     return kept.style if chat or kept.style == "AIMessageChunk" else "ai"
 
 
 def _role_of(kind: str, data: Mapping[str, JSON]) -> str:
-    """Who says a message of this type; a chat message names its role."""
+    """Return the role of a message of this type; a chat message names its role."""
     return _ROLES.get(kind) or _CHAT_ROLES.get(str(data.get("role", "")).lower(), "user")
 
 
 def _said(texts: Sequence[Entry], calls: Sequence[Call], kept: Kept, extras: list[str]) -> JSON:
-    """The content; with the calls' own blocks in it where the provider has them there too."""
+    """Return the content, with the calls' own blocks if the provider has them there too."""
     blocks: list[JSONObject | None] = []
     uses = [block for call in calls if (block := _call_block(call)) is not None]
     if not uses:
@@ -331,7 +331,7 @@ def _wire_blocks(content: tuple[Part, ...], kept: Kept, extras: list[str]) -> li
 
 
 def _respelled(block: JSONObject) -> JSON:
-    """A block as it came: a text without its block, or an image in LangChain's own words."""
+    """Restore a block: a text without its block, or an image in LangChain's own form."""
     spelled = block.pop(_SPELLED, None)
     if spelled == "str":
         return block["text"]
@@ -344,7 +344,7 @@ def _respelled(block: JSONObject) -> JSON:
 
 
 def _wire_part(part: Part) -> JSONObject | None:
-    """A part in LangChain's words, or None for what it has none for."""
+    """Return a part in LangChain's form, or None if it has none."""
     match part:
         case TextPart(text):
             return {"type": "text", "text": text}
@@ -366,7 +366,7 @@ def _wire_part(part: Part) -> JSONObject | None:
 
 
 def _parse_message(message: JSON, label: str, names: dict[str, str]) -> list[NewEntry]:
-    """The drafts of one message; `label` stands for its id until whoever adds them makes one."""
+    """Return the entries of one message; `label` takes the place of a message id until one is made."""
     found = _read(message)
     if found is None:
         raise FormatError(
@@ -433,7 +433,7 @@ def _listed(data: JSONObject, key: str) -> list[JSONObject]:
 
 
 def _is_call_block(block: JSON, told: Mapping[str | None, JSON]) -> bool:
-    """Whether a block of the content is one of the calls that stand beside it too."""
+    """Return True if a block of the content is one of the calls outside it."""
     if not is_typed(block) or block["type"] not in _CALL_BLOCKS:
         return False
     call_id = block.get(_CALL_BLOCKS[block["type"]][0])
@@ -441,7 +441,7 @@ def _is_call_block(block: JSON, told: Mapping[str | None, JSON]) -> bool:
 
 
 def _apart(content: JSON, told: Mapping[JSON, JSON]) -> tuple[dict[JSON, JSONObject], str]:
-    """The calls' own blocks by call id, and how texts and calls alternate."""
+    """Return the calls' own blocks by call id, and how texts and calls alternate."""
     if not isinstance(content, list):
         return {}, ""
     blocks = {
@@ -493,7 +493,7 @@ def _parse_invalid(call: JSONObject, label: str, names: dict[str, str]) -> tuple
 
 
 def _legacy(data: JSONObject) -> JSON:
-    """The call of a model from before there were tool calls."""
+    """Return the call of a model from before there were tool calls."""
     more = data.get("additional_kwargs")
     call = more.get("function_call") if isinstance(more, dict) else None
     return call if isinstance(call, dict) and isinstance(call.get("name"), str) else None
@@ -531,7 +531,7 @@ def _parse_result(
 
 
 def _parse_content(content: JSON) -> tuple[Content, dict[str, JSONObject]]:
-    """A content, and the other keys of its parts."""
+    """Return a content, and the other keys of its parts."""
     if content is None or isinstance(content, str):
         return content or "", {}
     if not isinstance(content, list):
@@ -542,7 +542,7 @@ def _parse_content(content: JSON) -> tuple[Content, dict[str, JSONObject]]:
 
 
 def _typed(block: JSON) -> JSON:
-    """A block as `_wire_part` writes it, with a mark of how it was spelled."""
+    """Return a block as `_wire_part` writes it, with a mark of its spelling."""
     if isinstance(block, str):
         return {"type": "text", "text": block, _SPELLED: "str"}
     if not isinstance(block, dict) or block.get("type") != "image":

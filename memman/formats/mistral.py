@@ -1,8 +1,8 @@
 """Mistral chat messages: OpenAI's shape, with ids of nine characters and an order of roles.
 
-After a tool's result the assistant comes before anybody else, system messages stand at the head or behind
-the user's, and the last word is the user's or a tool's. Framing is that of OpenAI chat: the published
-tokenizers put fewer tokens around a message.
+After a tool's result the assistant must follow, system messages are at the head or behind a user message,
+and the last message is the user's or a tool's. Framing is that of OpenAI chat: the published tokenizers
+put fewer tokens around a message.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _ROLES = ("system", "user", "assistant", "tool")
 _ID = re.compile(r"[a-zA-Z0-9]{9}\Z")
 _ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _NO_REPLY = "(no reply)"
-# Whether a bridge stands before a user's message is seen when all are together; it is priced in any case.
+# A bridge before a user message depends on its neighbours; it is priced in any case.
 _BRIDGE = (_NO_REPLY, "<assistant>\n")
 _CHUNKS = ("document_url", "reference")
 
 
 class MistralFormat:
-    """`{"role": ..., "content": ..., "tool_calls": [...]}` as Mistral's API takes it, and back."""
+    """`{"role": ..., "content": ..., "tool_calls": [...]}` as Mistral's API accepts it, and back."""
 
     name = _NAME
     request_framing = 3
@@ -48,7 +48,9 @@ class MistralFormat:
     # ------------------------------------------------------------ in
 
     def detect(self, messages: Sequence[JSON]) -> int:
-        """Sure of a `prefix`, of its own chunks, and of calls whose ids have all nine characters."""
+        """Return the highest certainty for a `prefix`, its own chunks, and calls that all have
+        nine-character ids.
+        """
         if not messages or not all(
             isinstance(item, dict) and item.get("role") in _ROLES and has_content(item)
             for item in messages
@@ -60,13 +62,13 @@ class MistralFormat:
         return 4 if ids and all(isinstance(each, str) and _ID.match(each) for each in ids) else 0
 
     def parse(self, messages: Sequence[JSON]) -> list[NewEntry]:
-        """One entry for a message's text and one for each call; nothing of a message gets lost."""
+        """Return one entry for a message's text and one for each call; nothing in a message is lost."""
         return parse_messages(_DIALECT, messages)
 
     # ------------------------------------------------------------ out
 
     def render(self, turn: Turn) -> Rendered:
-        """The messages of a turn; what would say nothing at all, which is refused, is left out."""
+        """Return the messages of a turn without empty ones, which are rejected."""
         rendered = render_turn(_DIALECT, turn)
         if turn.kind != "assistant":
             note = (SYSTEM_NOTE,) if turn.kind == "system" else ()
@@ -79,11 +81,11 @@ class MistralFormat:
         return rendered
 
     def join(self, left: JSONObject, right: JSONObject) -> JSONObject | None:
-        """Never: neighbours of one role are legal here."""
+        """Return None: adjacent messages of one role are valid."""
         return None
 
     def frame(self, messages: list[JSONObject]) -> list[JSONObject]:
-        """The messages in an order that is taken, and a user's or a tool's at the end."""
+        """Return the messages in a valid order, with a user's or a tool's at the end."""
         framed = list(_in_order(messages))
         last = framed[-1] if framed else {}
         if last.get("role") not in ("user", "tool") and not last.get("prefix"):
@@ -94,12 +96,12 @@ class MistralFormat:
 
 
 def _in_order(messages: list[JSONObject]) -> Iterator[JSONObject]:
-    """The messages with bridges, and with late system messages as the user's notes."""
+    """Return the messages with bridges, and with late system messages as the user's notes."""
     before = ""
     for number, message in enumerate(messages, 1):
         if message["role"] == "system" and before in ("assistant", "tool"):
             message = {"role": "user", "content": SYSTEM_NOTE + _text(message["content"])}
-        elif message.get("prefix") and number < len(messages):  # only the last one is gone on with
+        elif message.get("prefix") and number < len(messages):  # only the last message is continued
             message = {key: value for key, value in message.items() if key != "prefix"}
         if message["role"] == "user" and before == "tool":
             yield {"role": "assistant", "content": _NO_REPLY}
@@ -132,7 +134,7 @@ def _calls(messages: Sequence[JSON]) -> Iterator[JSONObject]:
 
 
 def _is_own(chunk: JSONObject) -> bool:
-    """Whether a chunk is of a type that only this API has; its thoughts are a list."""
+    """Return True if a chunk has a type that only this API has; its thoughts are a list."""
     return chunk.get("type") in _CHUNKS or isinstance(chunk.get("thinking"), list)
 
 
@@ -140,7 +142,7 @@ def _is_own(chunk: JSONObject) -> bool:
 
 
 def _call_id(call: Call) -> str:
-    """The call's id, or one of nine characters that is made of it."""
+    """Return the call's id, or one of nine characters derived from it."""
     if _ID.match(call.unique_id):
         return call.unique_id
     number = int.from_bytes(sha256(call.unique_id.encode()).digest()[:8])
@@ -156,14 +158,14 @@ def _known_part(chunk: JSONObject) -> Part | None:
     given = chunk.get(kind)
     if kind == "image_url":
         if isinstance(given, dict):
-            # "" is no detail in the spelling that has room for one: a link alone has None
+            # "" is a missing detail in the spelling with a field for it; a bare link has None
             return ImagePart(url=given.get("url"), detail=given.get("detail", ""))
         return ImagePart(url=given)
     return FilePart(url=given, name=chunk.get("document_name")) if kind == "document_url" else None
 
 
 def _wire_part(part: Part) -> JSONObject | None:
-    """A part in this provider's words, or None for what it has none for."""
+    """Return a part in this provider's form, or None if it has none."""
     match part:
         case ImagePart() if part.url or part.data:
             url = part.url or f"data:{part.media_type or 'image/png'};base64,{part.data}"

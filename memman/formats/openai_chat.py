@@ -1,10 +1,10 @@
-"""OpenAI chat messages (`chat.completions`): what most loops, logs and gateways speak.
+"""OpenAI chat messages (`chat.completions`), the format of most loops, logs and gateways.
 
-Framing: tokens = 3 + sum over messages of (4 + text), exact for gpt-4o and gpt-4.1 on recorded calls and
-one a message too many at most for the o-series and gpt-5; a tool call adds its function wrapper.
+Framing: tokens = 3 + sum over messages of (4 + text), exact for gpt-4o and gpt-4.1 on recorded calls, and
+at most one per message too many for the o-series and gpt-5; a tool call adds its function wrapper.
 
 Mistral's messages have the same shape. A format of this family is a `Dialect`: its roles, its parts and
-the ids of its calls. What a provider refuses beyond that is in the format's own module.
+the ids of its calls. Further rules of a provider are in the format's own module.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _TOOL_NAME = re.compile(r"[^a-zA-Z0-9_-]")
 _NOTHING = Rendered((), 0)
 _CALLS = ("tool_calls", "function_call")
 
-# What rendering answers for; every other key is kept and goes back as it came.
+# The keys that rendering produces; every other key is kept and restored.
 _OF_SAID = frozenset(("role", "content"))
 _OF_TOOL = frozenset(("role", "content", "tool_call_id"))
 _OF_FUNCTION = frozenset(("role", "content", "name"))
@@ -69,12 +69,17 @@ _ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 
 
 class Dialect(msgspec.Struct, frozen=True):
-    """One provider's way with such messages.
+    """The properties of one provider's messages.
 
-    `known_part` and `wire_part` read and write a part of a content; None is a part that there is no word
-    for. `call_id` is a call's id on the wire. With `loose` arguments that came as an object go back as
-    one, and lists that came empty as such. `spoken` are the types of part that the assistant may say; with
-    none of them named it is any that the API has given.
+    Args:
+        name: the name of the format.
+        title: the name in error messages.
+        roles: the roles of messages.
+        known_part: reads a part of a content; None if it has no type of ours.
+        wire_part: writes a part; None if the provider has no type for it.
+        call_id: returns a call's id on the wire.
+        loose: arguments that came as an object are restored as one, and empty lists as such.
+        spoken: the types of parts in assistant messages; if empty, any that the API has returned.
     """
 
     name: str
@@ -87,15 +92,15 @@ class Dialect(msgspec.Struct, frozen=True):
     spoken: tuple[str, ...] = ()
 
     def spoken_part(self, part: Part) -> JSONObject | None:
-        """A part that the assistant may say."""
+        """Return True if the assistant may send this part."""
         block = spoken_part(self.name, part)
         return block if block and (not self.spoken or block["type"] in self.spoken) else None
 
 
 def spoken_part(name: str, part: Part) -> JSONObject | None:
-    """A part of the assistant's in a provider's words: its texts, and what only that provider knows.
+    """Return a part of an assistant message in a provider's form: texts, and the provider's own blocks.
 
-    These APIs take no image and no file back in what the assistant said.
+    These APIs accept no image and no file in an assistant message.
     """
     match part:
         case TextPart(text):
@@ -106,17 +111,17 @@ def spoken_part(name: str, part: Part) -> JSONObject | None:
 
 
 def parse_messages(dialect: Dialect, messages: Sequence[JSON]) -> list[NewEntry]:
-    """One entry for a message's text and one for each call; nothing of a message gets lost."""
+    """Return one entry for a message's text and one for each call; nothing in a message is lost."""
     calls = _Calls()
     return parse_each(messages, lambda one, label: _parse_message(dialect, one, label, calls))
 
 
 def render_turn(dialect: Dialect, turn: Turn) -> Rendered:
-    """The messages of a turn; results directly follow the message with their calls."""
+    """Return the messages of a turn; results directly follow the message with their calls."""
     kind = turn.kind
     if kind == "user" or kind == "assistant" or kind == "system":
         entries = turn.entries
-        if len(entries) == 1 and not turn.calls:  # words, as most turns are
+        if len(entries) == 1 and not turn.calls:  # plain text, as in most turns
             content = entries[0].content
             if type(content) is str and entries[0].raw_json is NO_JSON:
                 return Rendered(({"role": kind, "content": content},), MESSAGE_FRAMING)
@@ -131,7 +136,7 @@ def render_turn(dialect: Dialect, turn: Turn) -> Rendered:
 
 
 def _render_said(dialect: Dialect, role: str, entry: Entry) -> Rendered:
-    """A user's or system's message with parts or with something kept beside it."""
+    """Render a user or system message with parts or kept keys."""
     kept = kept_of(entry, dialect.name)
     extras: list[str] = []
     content = _wire_content(entry.content, kept, dialect.wire_part, extras)
@@ -160,13 +165,13 @@ def _render_assistant(dialect: Dialect, turn: Turn) -> Rendered:
     if not calls:
         return _without_calls(message, framing, extras)
     framing += (MESSAGE_FRAMING + _CALL_FRAMING) * len(calls)
-    legacy = bool(message.get("function_call"))  # null where that is what came beside tool_calls
+    legacy = bool(message.get("function_call"))  # null if that came next to tool_calls
     results = [_result_message(dialect, call, extras, legacy) for call in calls]
     return Rendered((message, *results), framing, tuple(extras))
 
 
 def _without_calls(message: JSONObject, framing: int, extras: list[str]) -> Rendered:
-    """An assistant message that must say something by itself: null alone is refused."""
+    """Return an assistant message without calls, which must have a content: null alone is rejected."""
     if message.get("content") is None and not _says_elsewhere(message):
         if not any(message[key] for key in message if key not in _OF_SAID):
             return _NOTHING
@@ -199,7 +204,7 @@ def _is_legacy(dialect: Dialect, call: Entry) -> bool:
 
 
 def _as_spelled(message: JSONObject, kept: Kept, loose: bool) -> JSONObject:
-    """The message with its other keys, and its content blank in the way that it was."""
+    """Restore the message's other keys, and the spelling of a blank content."""
     message = beside(message, _sound_keys(kept.message, loose))
     if kept.blank and (not message["content"] or _says_elsewhere(message)):
         if kept.blank == "absent":
@@ -210,7 +215,9 @@ def _as_spelled(message: JSONObject, kept: Kept, loose: bool) -> JSONObject:
 
 
 def _sound_keys(given: Mapping[str, JSON], loose: bool) -> JSONObject:
-    """An assistant message's other keys; of its calls only that there are none, and of its sound the id."""
+    """Return an assistant message's other keys; of its calls only that there are none, of its audio only
+    the id.
+    """
     kept = {
         key: value
         for key, value in given.items()
@@ -268,7 +275,7 @@ def _wire_body(dialect: Dialect, entry: Entry, key: str) -> JSONObject:
 
 @lru_cache(maxsize=4_096)
 def wire_name(name: str | None) -> str:
-    """A tool's name in the provider's alphabet."""
+    """Return a tool's name in the provider's alphabet."""
     return _TOOL_NAME.sub("_", name or "")[:64] or "tool"
 
 
@@ -302,7 +309,7 @@ def _wire_content(content: Content, kept: Kept, wire: WirePart, extras: list[str
 
 
 class _Calls:
-    """The calls of the messages so far: they name the results."""
+    """The calls of the messages so far, which name the results."""
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}
@@ -312,7 +319,7 @@ class _Calls:
         self._made = 0
 
     def made(self, new_entry: NewEntry) -> None:
-        """Takes note of a call."""
+        """Add a call."""
         name = new_entry.name or ""
         if new_entry.call_id is not None:
             self._names[new_entry.call_id] = name
@@ -322,7 +329,7 @@ class _Calls:
         self._numbers.setdefault(name, deque()).append(self._made)
 
     def answered(self, call_id: str | None, name: str | None) -> str | None:
-        """The name of a result: its own, or that of its call by id, else by order."""
+        """Return the name of a result: its own, or that of its call, by id or else by order."""
         if call_id is not None:
             return name or self._names.get(call_id)
         if name is None and self._open:
@@ -333,7 +340,7 @@ class _Calls:
 
 
 def _parse_message(dialect: Dialect, message: JSON, label: str, calls: _Calls) -> list[NewEntry]:
-    """The drafts of one message; `label` stands for its id until whoever adds them makes one."""
+    """Return the entries of one message; `label` takes the place of a message id until one is made."""
     role = message.get("role") if isinstance(message, dict) else None
     if role not in dialect.roles:
         raise FormatError(
@@ -368,7 +375,7 @@ def _parse_assistant(
     text = content or _said_elsewhere(message)
     blank = "" if content else _blank(message, dialect.loose)
     if not text and blank == ("null" if made else "empty"):
-        blank = ""  # so it is rendered anyway
+        blank = ""  # the default spelling
     found: list[tuple[NewEntry, Kept]] = []
     if text or not made:
         own = NewEntry(
@@ -390,21 +397,21 @@ def _parse_assistant(
 
 
 def _blank(message: JSONObject, loose: bool) -> str:
-    """How a content that says nothing is spelled; an empty list is left out where it is refused."""
+    """Return the spelling of a blank content; an empty list is left out if the provider rejects it."""
     if message.get("content", []) == []:
         return "list" if loose and "content" in message else "absent"
     return "null" if message["content"] is None else "empty"
 
 
 def _said_elsewhere(message: JSONObject) -> str:
-    """The words of a message that has them in a refusal or in the transcript of its sound."""
+    """Return the words of a message from its refusal or the transcript of its audio."""
     audio = message.get("audio")
     said = message.get("refusal") or (audio.get("transcript") if isinstance(audio, dict) else "")
     return said if isinstance(said, str) else ""
 
 
 def _calls_of(message: JSONObject, loose: bool) -> list[tuple[JSONObject, str]]:
-    """The calls of a message, each with how it is spelled."""
+    """Return the calls of a message, each with its spelling."""
     calls = message.get("tool_calls") or []
     if not isinstance(calls, list) or not all(isinstance(call, dict) for call in calls):
         raise FormatError(f"'tool_calls' must be a list of calls, not {shape_of(calls)}")
@@ -416,7 +423,7 @@ def _calls_of(message: JSONObject, loose: bool) -> list[tuple[JSONObject, str]]:
 
 
 def _style(body: JSON, loose: bool) -> str:
-    """How a call is spelled: as a function's, with its arguments as an object, or as a custom tool's."""
+    """Return the spelling of a call: a function's, with arguments as an object, or a custom tool's."""
     if not isinstance(body, dict):
         return "custom"
     return "object" if loose and isinstance(body.get("arguments"), dict) else ""
@@ -444,7 +451,7 @@ def _parse_call(call: JSONObject, style: str, label: str) -> tuple[NewEntry, Kep
 
 
 def _arguments(given: JSON) -> str:
-    """Arguments as text; some servers send the object itself."""
+    """Return arguments as text; some servers send the object itself."""
     if given is None:
         return ""
     if isinstance(given, str):
@@ -453,7 +460,7 @@ def _arguments(given: JSON) -> str:
 
 
 def _parse_result(dialect: Dialect, message: JSONObject, calls: _Calls) -> NewEntry:
-    legacy = message["role"] == "function"  # it answers by name, whatever else it carries
+    legacy = message["role"] == "function"  # it answers by name, whatever its other keys
     call_id = None if legacy else message.get("tool_call_id")
     if not isinstance(call_id, str | None):
         raise FormatError(f"'tool_call_id' must be a string, not {safe_repr(call_id, 40)}")
@@ -474,9 +481,9 @@ def _parse_result(dialect: Dialect, message: JSONObject, calls: _Calls) -> NewEn
 def _parse_content(
     dialect: Dialect, content: JSON, spoken: bool = False
 ) -> tuple[Content, dict[str, JSONObject]]:
-    """A content, and the other keys of its parts.
+    """Return a content, and the other keys of its parts.
 
-    What the provider gives no words for in an assistant's message (`spoken`) goes back as it came.
+    Parts of an assistant message without a type of ours (`spoken`) are restored unchanged.
     """
     if content is None:
         return "", {}
@@ -506,7 +513,7 @@ class OpenAIChatFormat:
     # ------------------------------------------------------------ in
 
     def detect(self, messages: Sequence[JSON]) -> int:
-        """Sure of tool roles and `tool_calls`; any list of role and content will do otherwise."""
+        """Return 3 for tool roles and `tool_calls`, 1 for any list of role and content."""
         if not messages or not all(
             isinstance(item, dict) and item.get("role") in _ROLES and has_content(item)
             for item in messages
@@ -517,26 +524,26 @@ class OpenAIChatFormat:
         return 3 if any("tool_calls" in item for item in messages) else 1
 
     def parse(self, messages: Sequence[JSON]) -> list[NewEntry]:
-        """One entry for a message's text and one for each call; nothing of a message gets lost."""
+        """Return one entry for a message's text and one for each call; nothing in a message is lost."""
         return parse_messages(_DIALECT, messages)
 
     # ------------------------------------------------------------ out
 
     def render(self, turn: Turn) -> Rendered:
-        """The messages of a turn; results directly follow the message with their calls."""
+        """Return the messages of a turn; results directly follow the message with their calls."""
         return render_turn(_DIALECT, turn)
 
     def join(self, left: JSONObject, right: JSONObject) -> JSONObject | None:
-        """Never: neighbours of one role are legal here."""
+        """Return None: adjacent messages of one role are valid."""
         return None
 
     def frame(self, messages: list[JSONObject]) -> list[JSONObject]:
-        """Nothing has to stand first or last."""
+        """Return the messages: nothing has to be first or last."""
         return messages
 
 
 def _wire_part(part: Part) -> JSONObject | None:
-    """A part in this provider's words, or None for what it has none for."""
+    """Return a part in this provider's form, or None if it has none."""
     match part:
         case ImagePart() if part.url or part.data:
             url = part.url or f"data:{part.media_type or 'image/png'};base64,{part.data}"
@@ -549,7 +556,7 @@ def _wire_part(part: Part) -> JSONObject | None:
 
 def _wire_file(part: FilePart) -> dict[str, str]:
     name, data = part.name, part.data
-    if data and part.media_type:  # it came from elsewhere: here a file is a data URL with a name
+    if data and part.media_type:  # from another format: a file is a data URL with a name here
         name, data = name or "file", f"data:{part.media_type};base64,{data}"
     known = {"file_id": part.file_id, "filename": name, "file_data": data}
     return {key: value for key, value in known.items() if value is not None}

@@ -1,7 +1,7 @@
-"""OpenAI Responses items: messages, calls, outputs and reasoning side by side, tied by `call_id`.
+"""OpenAI Responses items: messages, calls, outputs and reasoning in one list, tied by `call_id`.
 
-System messages stand inline, as the API allows: what is passed as `instructions` is not kept from one
-request to the next, an item is. Framing is that of chat completions, which recorded calls confirm.
+System messages are inline, as the API allows: `instructions` are not kept from one request to the next,
+but an item is. Framing is that of chat completions, which recorded calls confirm.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ _BAD_NAME = re.compile(r"[^a-zA-Z0-9_-]")
 _NOTHING = Rendered((), 0)
 _CALLS = {"function_call": "arguments", "custom_tool_call": "input"}
 _OUTPUTS = ("function_call_output", "custom_tool_call_output")
-# The parts of a message; whatever else has a type is an item of its own.
+# The parts of a message; every other type is an item of its own.
 _IN = ("input_text", "input_image", "input_file", "input_audio")
 _OUT = ("output_text", "refusal")
-# The types that are no item of the model's own, or one that we make.
+# The types that are not an item of the model's own, or that we make.
 _NO_ITEMS = frozenset(("message", *_IN, *_OUT, *_CALLS, *_OUTPUTS))
 
-# What rendering answers for; every other key is kept and goes back as it came.
+# The keys that rendering produces; every other key is kept and restored.
 _OF_MESSAGE = frozenset(("role", "content"))
 _OF_CALL = frozenset(("type", "call_id", "name", "arguments", "input"))
 _OF_OUTPUT = frozenset(("type", "call_id", "output"))
@@ -79,7 +79,9 @@ class OpenAIResponsesFormat:
     # ------------------------------------------------------------ in
 
     def detect(self, messages: Sequence[JSON]) -> int:
-        """Sure of items that are no messages, and of parts that only this API has."""
+        """Return the highest certainty for items other than messages, and for parts that only this API
+        has.
+        """
         if not messages or not all(map(_is_item, messages)):
             return 0
         if any("role" not in item for item in messages) or _part_types(messages) & {*_IN, *_OUT}:
@@ -90,14 +92,14 @@ class OpenAIResponsesFormat:
         return 4 if marked else 1
 
     def parse(self, messages: Sequence[JSON]) -> list[NewEntry]:
-        """One entry for each item; those of one answer of the model share a `message_id`."""
+        """Return one entry for each item; those of one answer of the model share a `message_id`."""
         parser = _Parser()
         return parser.finished(parse_each(messages, parser.parse))
 
     # ------------------------------------------------------------ out
 
     def render(self, turn: Turn) -> Rendered:
-        """The items of a turn; outputs stand where they came, behind the items with their calls."""
+        """Return the items of a turn; outputs stay in their position, behind the items with their calls."""
         kind = turn.kind
         if kind == "assistant":
             return _render_assistant(turn)
@@ -110,16 +112,16 @@ class OpenAIResponsesFormat:
         return Rendered(({"role": "user", "content": text},), _MESSAGE_FRAMING, extras)
 
     def join(self, left: JSONObject, right: JSONObject) -> JSONObject | None:
-        """Never: neighbours of one role are legal here."""
+        """Return None: adjacent messages of one role are valid."""
         return None
 
     def frame(self, messages: list[JSONObject]) -> list[JSONObject]:
-        """Nothing has to stand first or last."""
+        """Return the items: nothing has to be first or last."""
         return messages
 
 
 def _is_item(item: JSON) -> bool:
-    """Whether this is an item with a type, or a message with a known role."""
+    """Return True for an item with a type, or a message with a known role."""
     if not isinstance(item, dict):
         return False
     if not _is_said(item) and is_typed(item) and item["type"] != "message":
@@ -130,7 +132,7 @@ def _is_item(item: JSON) -> bool:
 
 
 def _is_said(item: JSONObject) -> bool:
-    """Whether an item is a message; some others have a role too, such as tools that are added later."""
+    """Return True if an item is a message; some others have a role too, such as tools added later."""
     return "role" in item and ("content" in item or item.get("type", "message") == "message")
 
 
@@ -172,7 +174,7 @@ def _render_assistant(turn: Turn) -> Rendered:
 def _reasoned(
     turn: Turn, said: list[JSONObject | None], calls: list[JSONObject]
 ) -> list[JSONObject]:
-    """The items that came after reasoning: with their ids they are refused without it."""
+    """Return the items that came after reasoning: with their ids they are rejected without it."""
     entries = [*turn.entries, *(call.entry for call in turn.calls)]
     items = [*said, *calls]
     return [
@@ -183,7 +185,7 @@ def _reasoned(
 
 
 def _sound(items: list[JSONObject], reasoned: set[int]) -> list[JSONObject]:
-    """The items with reasoning only before what it led to, and ids only beside their reasoning."""
+    """Keep reasoning only before its result, and ids only next to their reasoning."""
     sound: list[JSONObject] = []
     for item in reversed(items):
         if item.get("type") != "reasoning" or sound:
@@ -198,14 +200,14 @@ def _sound(items: list[JSONObject], reasoned: set[int]) -> list[JSONObject]:
 
 
 def _of_message(kept: Kept) -> Mapping[str, JSON]:
-    """A message's other keys; another type would make another item of it."""
+    """Return a message's other keys; another type would make another item of it."""
     if kept.message.get("type", "message") == "message":
         return kept.message
     return {key: value for key, value in kept.message.items() if key != "type"}
 
 
 def _wire_spoken(entry: Entry, extras: list[str]) -> JSONObject | None:
-    """An entry of the assistant's: an item of its own kind, or a message; None for nothing said."""
+    """Return an assistant's entry as an item of its own type or a message; None if it is empty."""
     content = entry.content
     kept = kept_of(entry, _NAME)
     if isinstance(content, str):
@@ -222,7 +224,7 @@ def _wire_spoken(entry: Entry, extras: list[str]) -> JSONObject | None:
     if not entry.text and not unsaid:
         return None
     extras += [NOT_SAID] if unsaid else []
-    # The parts of an answer are the API's own; what comes from elsewhere is text.
+    # The parts of an answer are the API's own; parts from elsewhere become text.
     return {"role": "assistant", "content": entry.text + (NOT_SAID if unsaid else "")}
 
 
@@ -240,7 +242,7 @@ def _is_custom(entry: Entry) -> bool:
 
 
 def _wire_id(call: Call) -> str:
-    """The call's id in the length that the provider takes, unique within the request."""
+    """Return the call's id within the provider's length, unique within the request."""
     if len(call.unique_id) <= _ID_LENGTH:
         return call.unique_id
     return f"{call.unique_id[:40]}--{call.entry.seq}"
@@ -262,13 +264,13 @@ def _wire_output(call: Call, extras: list[str]) -> JSONObject:
 
 
 def _wire_part(part: Part) -> JSONObject | None:
-    """A part of what goes in, in this provider's words, or None for what it has none for."""
+    """Return an input part in the provider's form, or None if it cannot be represented."""
     match part:
         case TextPart(text):
             return {"type": "input_text", "text": text}
         case ImagePart() if part.url or part.data:
             url = part.url or f"data:{part.media_type or 'image/png'};base64,{part.data}"
-            # The SDK's type wants a detail, the API none: "" is an image that came without one.
+            # The SDK's type requires a detail, the API does not: "" is an image without one.
             detail = {} if part.detail == "" else {"detail": part.detail or "auto"}
             return {"type": "input_image", "image_url": url, **detail}
         case FilePart() if part.file_id or part.data or _is_web(part.url):
@@ -285,7 +287,7 @@ def _is_web(url: str | None) -> bool:
 
 def _wire_file(part: FilePart) -> dict[str, str]:
     name, data = part.name, part.data
-    if data and part.media_type:  # it came from elsewhere: here a file is a data URL with a name
+    if data and part.media_type:  # from another format: a file is a data URL with a name here
         name, data = name or "file", f"data:{part.media_type};base64,{data}"
     url = part.url if _is_web(part.url) else None
     known = {"file_id": part.file_id, "filename": name, "file_data": data, "file_url": url}
@@ -293,7 +295,7 @@ def _wire_file(part: FilePart) -> dict[str, str]:
 
 
 def _wire_output_part(part: Part) -> JSONObject | None:
-    """A part of what the model said: text, or what the API itself gave."""
+    """Return a part of the model's output: text, or the API's own."""
     if isinstance(part, TextPart):
         return {"type": "output_text", "text": part.text}
     if not isinstance(part, OpaquePart) or part.format != _NAME:
@@ -306,7 +308,7 @@ def _wire_output_part(part: Part) -> JSONObject | None:
 
 
 class _Parser:
-    """Reads item after item: names the outputs, and finds what belongs to one answer."""
+    """Reads items one by one, names the outputs, and finds the items of one answer."""
 
     def __init__(self) -> None:
         self._kept: list[Kept] = []
@@ -317,7 +319,7 @@ class _Parser:
         self._reasoned = False
 
     def parse(self, item: JSON, label: str) -> list[NewEntry]:
-        """The one draft of an item."""
+        """Return the entry of an item."""
         if not _is_item(item):
             raise FormatError(
                 f"this is not an item of the Responses API ({shape_of(item)}): it needs a 'type', or a "
@@ -339,7 +341,7 @@ class _Parser:
         return [new_entry]
 
     def finished(self, new_entries: list[NewEntry]) -> list[NewEntry]:
-        """All drafts with what is kept beside them; the first of an answer has its order."""
+        """Return all entries with their kept keys; the first of an answer has its order."""
         orders: dict[str, str] = {}
         firsts: dict[str, int] = {}
         for number, new_entry in enumerate(new_entries):
@@ -357,7 +359,7 @@ class _Parser:
         ]
 
     def _begin(self, kind: str, label: str) -> None:
-        """Goes on with the answer so far, or begins one: two messages in a row are two answers."""
+        """Continue the current answer, or begin one: two messages in a row are two answers."""
         again = self._spoke and "u" not in self._order and kind in ("message", "reasoning")
         if self._answer is None or again:
             self._answer, self._order, self._spoke, self._reasoned = label, "", False, False
@@ -418,7 +420,7 @@ def _parse_said(item: JSONObject) -> tuple[NewEntry, Kept]:
 
 
 def _parse_spoken(item: JSONObject, kind: str) -> tuple[NewEntry, Kept]:
-    """The model's message, or an item that only its provider understands."""
+    """Return the model's message, or an item that only its provider understands."""
     if kind != "message":
         own = opaque(_NAME, item, "an item")
         return NewEntry(type="message", role="assistant", content=(own,)), Kept()
@@ -431,7 +433,7 @@ def _parse_spoken(item: JSONObject, kind: str) -> tuple[NewEntry, Kept]:
 def _parse_content(content: JSON, spoken: bool) -> tuple[Content, dict[str, JSONObject]]:
     if isinstance(content, str):
         return content, {}
-    # A text that goes in where one comes out, or the other way round, is refused.
+    # Input text in an output, or the reverse, is rejected.
     text, other = ("output_text", "input_text") if spoken else ("input_text", "output_text")
     parts = [
         {**part, "type": text} if isinstance(part, dict) and part.get("type") == other else part

@@ -1,4 +1,9 @@
-"""The parts of a content in any format: what is sent, and what only a placeholder stands for."""
+"""The parts of a message's content in any format, and the keys of a message that its entries do not have.
+
+These keys are kept in the entries' `raw`, under the format's name, and restored when they are rendered,
+so an unedited message is returned as it came. Keys that rendering produces (roles, ids, names, pairing)
+are never among them, and neither are texts: an edited entry has no second copy.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +30,9 @@ from memman.entries import (
 from memman.errors import FormatError
 
 NOT_CARRIED = "[memman: content that this format cannot carry]"
-PART_FRAMING = 2  # texts that are counted as one may cost a token more each when they are apart
+PART_FRAMING = 2  # adjacent texts may cost a token more each than one text
 _REASONING = ("thinking", "redacted_thinking", "reasoning")
-# The same in formats whose blocks have no type, and what is no content at all.
+# The same in formats whose blocks have no type, and blocks without content.
 _PRIVATE = ("reasoningContent", "cachePoint", "thought", "thoughtSignature")
 _ABSENT = object()
 
@@ -39,10 +44,10 @@ _NONE: JSONObject = {}
 def wire_parts(
     content: tuple[Part, ...], kept: Kept, wire: WirePart, extras: list[str]
 ) -> list[Wire | None]:
-    """The parts in a format's words, None for what is left out, each at its index.
+    """Return the parts in a format's form at their indexes, None for those that are left out.
 
-    `wire` answers None for what the format cannot carry. The first such part that is neither blank nor
-    reasoning becomes a placeholder, whose text goes to `extras`.
+    `wire` returns None for a part that the format cannot carry. The first such part that is neither blank
+    nor reasoning becomes a placeholder, whose text is added to `extras`.
     """
     sent: list[Wire | None] = []
     missed = False
@@ -60,12 +65,12 @@ def wire_parts(
 
 
 def parts_framing(content: Content) -> int:
-    """What the boundaries between parts may cost."""
+    """Return an upper bound for the cost of the boundaries between parts."""
     return 0 if isinstance(content, str) else PART_FRAMING * len(content)
 
 
 def is_unsaid(part: Part) -> bool:
-    """Whether a part says something that text does not; reasoning is its provider's own."""
+    """Return True if a part has content that its text does not; reasoning is its provider's own."""
     if isinstance(part, OpaquePart):
         block = opaque_dict(part)
         return block.get("type") not in _REASONING and not any(key in block for key in _PRIVATE)
@@ -73,23 +78,23 @@ def is_unsaid(part: Part) -> bool:
 
 
 def has_unsaid(content: Content) -> bool:
-    """Whether the text of a content leaves something out."""
+    """Return True if the text of a content leaves something out."""
     return not isinstance(content, str) and any(map(is_unsaid, content))
 
 
 def opaque(form: str, block: JSON, what: str = "a part of the content") -> OpaquePart:
-    """A part that only its provider understands. Raises `InvalidInput` for what is not JSON."""
+    """Return a part that only its provider understands. Raises `InvalidInput` if it is not JSON."""
     return OpaquePart(form, msgspec.Raw(json_bytes(block, what)))
 
 
 def opaque_block(part: OpaquePart) -> Wire | None:
-    """A provider's own block, or None where it is not a block with a type."""
+    """Return a provider's own block, or None if it is not a block with a type."""
     block = opaque_dict(part)
     return block if is_typed(block) else None
 
 
 def opaque_dict(part: OpaquePart) -> Wire:
-    """A provider's own block; empty where it is not one."""
+    """Return a provider's own block; empty if it is not one."""
     try:
         block = msgspec.json.decode(part.block)
     except (msgspec.DecodeError, RecursionError):
@@ -98,14 +103,14 @@ def opaque_dict(part: OpaquePart) -> Wire:
 
 
 def is_typed(block: JSON) -> bool:
-    """Whether this is a dict that says of which type it is."""
+    """Return True for a dict with a type."""
     return isinstance(block, dict) and isinstance(block.get("type"), str) and block["type"] != ""
 
 
 def read_parts(
     blocks: list[JSON], form: str, known: Callable[[Wire], Part | None], wire: WirePart
 ) -> tuple[tuple[Part, ...], dict[str, Wire]]:
-    """The parts of a list of blocks, and the other keys that some have, by index."""
+    """Return the parts of a list of blocks, and their other keys by index."""
     parts: list[Part] = []
     more: dict[str, Wire] = {}
     for block in blocks:
@@ -119,7 +124,7 @@ def read_parts(
 def read_part(
     block: JSON, form: str, known: Callable[[Wire], Part | None], wire: WirePart
 ) -> tuple[Part, Wire]:
-    """A block as a part and its other keys; opaque when `known` and `wire` would not give it back."""
+    """Return a block as a part and its other keys; opaque if `known` and `wire` would not restore it."""
     if not is_typed(block):
         raise FormatError(f"a part of a content must be a dict with a type, not {shape_of(block)}")
     if block["type"] == "text":
@@ -137,9 +142,9 @@ def read_part(
 def read_keyed(
     blocks: list[Wire], form: str, known: Callable[[Wire], Part | None], wire: WirePart
 ) -> tuple[Content, dict[str, Wire]]:
-    """The same as `read_parts` for blocks without a type, which are named by their key.
+    """Read blocks without a type as `read_parts` does; each is named by its key.
 
-    A single plain text is a string. A text that says nothing but carries a signature is opaque.
+    A single plain text is a string. A blank text with a signature is opaque.
     """
     parts: list[Part] = []
     more: dict[str, Wire] = {}
@@ -147,7 +152,7 @@ def read_keyed(
         part = known(block)
         sent = wire(part) if part is not None and _is_textual(part) else None
         if isinstance(part, TextPart) and not any(key in block for key in _PRIVATE):
-            sent = {"text": part.text}  # also where it is blank and will be left out
+            sent = {"text": part.text}  # even if it is blank and will be left out
         if part is None or not sent or any(block.get(k, _ABSENT) != v for k, v in sent.items()):
             parts.append(opaque(form, block))
             continue
@@ -161,7 +166,7 @@ def read_keyed(
 
 
 def data_of(part: ImagePart | FilePart, default: str) -> tuple[str, str] | None:
-    """The media type and base64 data of what is given inline, also as a data URL; else None."""
+    """Return the media type and base64 data of an inline part or data URL; else None."""
     inline = next((g for g in (part.url, part.data) if g and g.startswith("data:")), None)
     if inline is not None:
         head, _, data = inline.partition(",")
@@ -171,12 +176,12 @@ def data_of(part: ImagePart | FilePart, default: str) -> tuple[str, str] | None:
 
 
 def present(blocks: Iterable[Wire | None]) -> list[Wire]:
-    """The blocks that are sent."""
+    """Return the blocks that are sent."""
     return [block for block in blocks if block is not None]
 
 
 def interleaved(order: str, said: list[Wire | None], calls: list[Wire]) -> list[Wire]:
-    """What was said before the calls, or in the order ("t", "u") in which they came."""
+    """Return texts before calls, or in their original order ("t", "u")."""
     if order.count("t") == len(said) and order.count("u") == len(calls):
         texts, uses = iter(said), iter(calls)
         found = [next(texts if kind == "t" else uses, None) for kind in order]
@@ -186,7 +191,7 @@ def interleaved(order: str, said: list[Wire | None], calls: list[Wire]) -> list[
 
 
 def arguments_of(entry: Entry) -> JSON:
-    """A call's arguments as the JSON that they are, or None where they are none."""
+    """Return a call's arguments as decoded JSON, or None if they are not JSON."""
     try:
         return msgspec.json.decode(entry.text)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
@@ -202,14 +207,18 @@ def _is_textual(part: Part) -> bool:
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """What is kept beside an entry in one format.
+    """The kept keys of an entry in one format.
 
-    `message` has the other keys of the message, on its first entry; `block` those of the entry's own
-    call or result, `body` those of the function that is called, `parts` those of a content's parts by
-    their index. `blank` is how a content without a word was spelled ("null", "absent", "empty"),
-    `style` another spelling of the entry, and `order` how texts and calls alternated. `spelled` has the
-    keys that were not in the words of the wire, for formats that are read in two: by the index of a
-    part, "" for the entry's own block and "message" for the message.
+    Args:
+        message: the other keys of the message, on its first entry.
+        block: those of the entry's own call or result.
+        body: those of the called function.
+        parts: those of a content's parts by their index.
+        blank: the spelling of a content without a word ("null", "absent", "empty").
+        style: another spelling of the entry.
+        order: how texts and calls alternated.
+        spelled: the keys that were spelled in the second way, for formats with two: by the index of a
+            part, "" for the entry's own block and "message" for the message.
     """
 
     message: Mapping[str, JSON] = _NONE
@@ -223,7 +232,7 @@ class Kept(msgspec.Struct, frozen=True):
 
 
 NOTHING = Kept()
-# Rendering answers for these alone: an imported entry could add a call or a result with them.
+# Only rendering produces these: an imported entry could add a call or a result with them.
 _OF_MESSAGES = frozenset((
     "content", "function_call", "invalid_tool_calls", "parts", "tool_call_id", "tool_calls",
 ))  # fmt: skip
@@ -234,7 +243,7 @@ _OF_BLOCKS = _OF_MESSAGES | {
 
 
 def kept_of(entry: Entry, name: str) -> Kept:
-    """What an entry keeps for this format; nothing where its `raw` is of another making."""
+    """Return the kept keys of an entry for this format; none if its `raw` has another shape."""
     if entry.raw_json is NO_JSON:
         return NOTHING
     raw = entry.raw
@@ -254,7 +263,7 @@ def kept_of(entry: Entry, name: str) -> Kept:
 
 
 def _beside_structure(kept: Mapping[str, JSON], structure: frozenset[str]) -> Mapping[str, JSON]:
-    """The kept keys without those of a message's structure; an empty one is only a spelling."""
+    """Return the kept keys without those of a message's structure; empty values are only a spelling."""
     if kept.keys().isdisjoint(structure) and isinstance(kept.get("name"), str | None):
         return kept
     return {
@@ -266,10 +275,10 @@ def _beside_structure(kept: Mapping[str, JSON], structure: frozenset[str]) -> Ma
 
 
 def keeping(new_entry: NewEntry, name: str, kept: Kept) -> NewEntry:
-    """The draft with what is kept beside it."""
+    """Return the new entry with the kept keys."""
     found = {
         field: value for field in kept.__struct_fields__ if (value := getattr(kept, field))
-    }  # without the defaults: raw holds only what rendering would not reproduce
+    }  # without defaults: raw holds only what rendering would not reproduce
     if not found:
         return new_entry
     raw = encode_json({name: found}, "what the message has beside its content")
@@ -277,10 +286,10 @@ def keeping(new_entry: NewEntry, name: str, kept: Kept) -> NewEntry:
 
 
 def others(given: Mapping[str, JSON], ours: frozenset[str]) -> JSONObject:
-    """The keys of a message, block or part that rendering does not answer for."""
+    """Return the keys of a message, block or part that rendering does not produce."""
     return {key: value for key, value in given.items() if key not in ours}
 
 
 def beside(base: JSONObject, kept: Mapping[str, JSON]) -> JSONObject:
-    """`base` with the kept keys after its own, which stay as they are."""
+    """Return `base` with the kept keys that it does not have."""
     return {**base, **{key: value for key, value in kept.items() if key not in base}}

@@ -1,4 +1,7 @@
-"""Messages as plain dicts, whatever they came as: dicts, the SDKs' objects, whole responses."""
+"""Messages as plain dicts, from dicts, the objects of SDKs and whole responses.
+
+Messages of other frameworks and messages without content are recognised, named and rejected.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +16,10 @@ from memman.errors import FormatError, InvalidInput
 from memman.extents import check_extent
 
 _ONLY_IN_RESPONSES = frozenset(("annotations", "parsed", "parsed_output"))
-_OF_RESPONSES = ("choices", "candidates", "output")  # where a response has its messages
+_OF_RESPONSES = ("choices", "candidates", "output")  # the messages in a response
 _ROLES: Final = ("system", "user", "assistant", "tool")
 _ALL_ROLES: Final = (*_ROLES, "developer", "function", "model")
-# An assistant's reply may consist of these alone.
+# An assistant message may consist of these alone.
 _SAID: Final = (
     "content", "tool_calls", "function_call", "refusal", "audio", "images", "reasoning",
     "reasoning_content", "reasoning_details", "thinking", "thinking_blocks",
@@ -44,11 +47,13 @@ _BY_PACKAGE: Final = {
 
 
 def plain_messages(given: Any) -> list[Any]:
-    """A list of dicts (or of the text itself) from messages, one message, or a response object.
+    """Return a list of dicts (or the text itself) from messages, one message, or a response object.
 
     The objects of the OpenAI, Anthropic and Google SDKs, LangChain's messages and boto3's responses are
-    recognised by what they can do, so that no SDK is imported; bytes of Converse messages become base64.
-    Raises `FormatError` for anything else.
+    recognised by their attributes, so no SDK is imported; bytes of Converse messages become base64.
+
+    Raises:
+        FormatError: anything else.
     """
     if isinstance(given, str):
         return [given]
@@ -62,7 +67,7 @@ def plain_messages(given: Any) -> list[Any]:
 
 
 def plain_items(item: Any) -> list[Any]:
-    """The same of one item that was JSON a moment ago, and need not be looked through again."""
+    """Return the messages of one item that was just decoded from JSON, without validating it again."""
     if type(item) is dict and not any(key in item for key in _OF_RESPONSES):
         return [item]
     return plain_messages([item])
@@ -71,7 +76,7 @@ def plain_items(item: Any) -> list[Any]:
 def parse_each(
     messages: Iterable[Any], parse_one: Callable[[Any, str], list[NewEntry]]
 ) -> list[NewEntry]:
-    """The drafts of all messages; a `FormatError` names the message that is at fault.
+    """Return the entries of all messages. A `FormatError` names the faulty message.
 
     `parse_one(message, label)` may raise any `InvalidInput`; the label is unique to the message.
     """
@@ -90,7 +95,7 @@ def parse_each(
 
 
 def reported_usage(given: Any) -> Any:
-    """The usage that a response object carries, or None."""
+    """Return the usage in a response object, or None."""
     if isinstance(given, Mapping):
         if "candidates" in given:
             return given.get("usageMetadata")
@@ -103,7 +108,7 @@ def reported_usage(given: Any) -> Any:
 
 
 def _plain(index: int, message: Any, inside: bool) -> Any:
-    """A message as plain JSON data, or `FormatError` that names it; `inside` is of a response."""
+    """Return a message as plain JSON data; `inside` marks one from a response. Raises `FormatError`."""
     if isinstance(message, str):
         return message
     dump = getattr(message, "model_dump", None)
@@ -133,12 +138,12 @@ def _plain(index: int, message: Any, inside: bool) -> Any:
 
 
 def _is_sendable(message: Mapping[str, Any]) -> bool:
-    """Whether a response's message goes back as it came: all but those of chat completions do."""
+    """Return True if a response's message can be sent back as it is: all but those of chat completions."""
     return "type" in message or "parts" in message or _is_converse(message)
 
 
 def _is_converse(message: Mapping[str, Any]) -> bool:
-    """Whether the blocks of a message have keys instead of types, as Bedrock's have."""
+    """Return True if the blocks of a message have keys instead of types, as Bedrock's have."""
     content = message.get("content")
     return isinstance(content, list) and not any(
         isinstance(block, Mapping) and "type" in block for block in content
@@ -146,7 +151,7 @@ def _is_converse(message: Mapping[str, Any]) -> bool:
 
 
 def _without_bytes(index: int, message: dict[str, Any]) -> dict[str, Any]:
-    """A Converse message as JSON data; its bytes, as boto3 takes and gives them, are base64."""
+    """Return a Converse message as JSON data; boto3's bytes become base64."""
     try:
         check_extent(message, f"message {index}")
         found: dict[str, Any] = plain_json(_as_base64(message), f"message {index}")
@@ -166,23 +171,25 @@ def _as_base64(value: Any) -> Any:
 
 
 def _dumped(index: int, message: Any, dump: Callable[..., Any]) -> Any:
-    """An SDK's object as plain data, without what is only in responses."""
+    """Return an SDK's object as plain data, without the fields of responses."""
     try:
         if hasattr(message, "additional_kwargs") and hasattr(message, "type"):
             return {"type": message.type, "data": _dumped_langchain(message, dump)}
-        if hasattr(message, "parts"):  # Google's: fields that were not set, and the wire's names
+        if hasattr(
+            message, "parts"
+        ):  # Google's: unset fields are left out, names are those of the wire
             return {"parts": []} | dump(mode="json", by_alias=True, exclude_none=True)
         if _is_responses_item(message):  # as OpenAI's SDK itself sends it back
             return dump(mode="json", exclude_unset=True)
         dumped = dump(mode="json")
-    except Exception as error:  # a stranger's code, on objects that nobody may have validated
+    except Exception as error:  # third-party code on objects that may not be validated
         reason = format_error(error)
         raise FormatError(f"message {index} cannot be read: {reason}") from error
     return _sendable(dumped) if isinstance(dumped, Mapping) else dumped
 
 
 def _dumped_langchain(message: Any, dump: Callable[..., Any]) -> Any:
-    """A LangChain message as it writes itself down; an artifact that is no JSON is left out."""
+    """Return a LangChain message as it serializes itself; an artifact that is not JSON is left out."""
     if getattr(message, "artifact", None) is None:
         return dump(mode="json")
     try:
@@ -192,7 +199,7 @@ def _dumped_langchain(message: Any, dump: Callable[..., Any]) -> Any:
 
 
 def _with_plain_artifact(message: dict[str, Any]) -> dict[str, Any]:
-    """A message of LangChain without an artifact that is no JSON."""
+    """Return a LangChain message without an artifact that is not JSON."""
     for key in ("data", "kwargs"):
         data = message.get(key)
         if isinstance(data, Mapping) and data.get("artifact") is not None:
@@ -204,16 +211,16 @@ def _with_plain_artifact(message: dict[str, Any]) -> dict[str, Any]:
 
 
 def _is_responses_item(message: Any) -> bool:
-    """Whether this is an item of a response of OpenAI's; its messages have a status."""
+    """Return True for an item of an OpenAI response; its messages have a status."""
     kind = getattr(message, "type", None)
     return isinstance(kind, str) and (kind != "message" or hasattr(message, "status"))
 
 
 def _sendable(message: Mapping[str, Any]) -> dict[str, Any]:
-    """A response's message as it goes back: no nulls, which are what was not there.
+    """Return a response's message as it can be sent back: without nulls, which mean absent fields.
 
-    Only the message's own keys and those of its blocks and calls are looked at: a null deeper down
-    is in the arguments of a call, and there it means something.
+    Only the message's own keys and those of its blocks and calls are read: a null further down is in the
+    arguments of a call and has a meaning.
     """
     kept = {}
     for key, value in message.items():
@@ -232,7 +239,7 @@ def _filled(item: Any) -> Any:
 
 
 def _messages_of(index: int, item: Any) -> Iterator[Any]:
-    """The message or items inside a response; anything else is the message itself."""
+    """Yield the messages or items inside a response; anything else is the message itself."""
     output = field_of(item, "output")
     if field_of(item, "object") == "response" and isinstance(output, Sequence):
         yield from output
@@ -240,7 +247,7 @@ def _messages_of(index: int, item: Any) -> Iterator[Any]:
         yield output["message"]
     elif candidates := field_of(item, "candidates"):
         content = _first(index, candidates, "content")
-        # A reply that ended before it began has none: all its tokens went into thoughts.
+        # A reply that ended before it began has none: all its tokens were thoughts.
         yield {"parts": []} | content if isinstance(content, dict) else content
     elif choices := field_of(item, "choices"):
         yield _first(index, choices, "message")
@@ -249,12 +256,12 @@ def _messages_of(index: int, item: Any) -> Iterator[Any]:
 
 
 def field_of(item: Any, name: str) -> Any:
-    """A field of a dict or of an SDK's object; None where there is none."""
+    """Return a field of a dict or of an SDK's object, or None."""
     return item.get(name) if isinstance(item, Mapping) else getattr(item, name, None)
 
 
 def _first(index: int, choices: Any, name: str) -> Any:
-    """The message of the first of a response's choices."""
+    """Return the message of a response's first choice."""
     message = field_of(choices[0], name) if isinstance(choices, Sequence) else None
     if message is None:
         raise FormatError(f"message {index} is a completion without a message in its first choice")
@@ -265,14 +272,14 @@ def _first(index: int, choices: Any, name: str) -> Any:
 
 
 def has_content(message: Mapping[str, Any]) -> bool:
-    """Return whether a message has a content, or an assistant's has calls or the like instead."""
+    """Return True if a message has a content, or an assistant message has calls or the like."""
     if "content" in message:
         return True
     return message.get("role") == "assistant" and any(key in message for key in _SAID)
 
 
 def fault_of(messages: Sequence[Any]) -> tuple[str, int] | None:
-    """Return what is wrong with the first message that belongs to no provider, and its index."""
+    """Return the fault of the first message that no provider accepts, and its index."""
     for index, message in enumerate(messages):
         if isinstance(message, Mapping) and (fault := fault_in(message)):
             return f"message {index}: {fault}", index
@@ -280,14 +287,14 @@ def fault_of(messages: Sequence[Any]) -> tuple[str, int] | None:
 
 
 def advice_for(message: object) -> str:
-    """Return what to do with an object of another framework, "" if its package is unknown."""
+    """Return advice for an object of another framework, "" if its package is unknown."""
     module = type(message).__module__
     found = _BY_PACKAGE.get(module.partition(".")[0])
     return f"it is {_advice(*found)}" if found else ""
 
 
 def fault_in(message: Mapping[str, Any]) -> str:
-    """Return why a message is none of a provider's, "" if nothing is wrong with it alone."""
+    """Return why no provider accepts a message, "" if it is valid by itself."""
     key, framework = _framework_of(message)
     if framework:
         return f"{key!r} makes it {_advice(*framework)}"
@@ -312,7 +319,7 @@ def _advice(framework: str, remedy: str) -> str:
 
 
 def _framework_of(message: Mapping[str, Any]) -> tuple[str, tuple[str, str] | None]:
-    """Return the key by which a message of a framework is known, and that framework."""
+    """Return the key by which a message of a framework is recognised, and the framework."""
     if "role" in message and not message.get("content"):
         if isinstance(message.get("blocks"), list):
             return "blocks", _LLAMA_INDEX

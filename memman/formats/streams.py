@@ -1,7 +1,8 @@
-"""A reply that came as a stream: its pieces put together to the response that they are.
+"""Streamed replies: their pieces are joined to the response.
 
-An SDK hands over the pieces as objects or dicts, in the shapes of its provider's wire. Deltas are added up
-by one rule, whatever their keys: texts are joined, lists are extended, of anything else the last is kept.
+An SDK returns the pieces as objects or dicts, in the shapes of its provider's wire. One rule joins
+deltas, whatever their keys: texts are concatenated, lists are extended, of anything else the last value
+is kept.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from memman.errors import FormatError
 from memman.formats.plain import field_of
 
 _Fields = JSONObject
-# Of a call's delta: said once, and by some servers again in each piece.
+# The keys of a call's delta that come once, and from some servers in each piece.
 _SAID_ONCE = ("id", "type", "index", "role", "name")
 _CONVERSE = (
     "messageStart",
@@ -26,13 +27,13 @@ _CONVERSE = (
     "contentBlockStop",
     "messageStop",
 )
-# What comes of a piece without a key that it always has, or with something else there.
+# The errors of a piece without a key that it always has, or with a wrong value.
 _NOT_AS_WRITTEN = (KeyError, TypeError, ValueError, AttributeError, RecursionError)
 _ENDS = ("response.completed", "response.incomplete", "response.failed")
 
 
 def _refuse_unread(given: JSON) -> None:
-    """Raises `FormatError` for a call that nobody has awaited, and for a stream that nobody has read."""
+    """Raise `FormatError` for a coroutine that was not awaited, and for a stream that was not read."""
     kind = type(given).__name__
     if hasattr(given, "__await__"):
         raise FormatError(f"the {kind} has not been awaited: add what `await` makes of it")
@@ -43,10 +44,13 @@ def _refuse_unread(given: JSON) -> None:
 
 
 def whole(given: JSON) -> JSON:
-    """The response that a list of a stream's pieces makes; anything else as it was given.
+    """Return the response that a list of a stream's pieces makes; anything else unchanged.
 
-    A stream that broke off gives what had come by then. Raises `FormatError` for one piece alone, for
-    pieces among other things, and for a stream that nobody has read or a call that nobody has awaited.
+    A stream that broke off makes the response of the pieces so far.
+
+    Raises:
+        FormatError: a single piece, pieces among other things, a stream that was not read, or a call that
+            was not awaited.
     """
     _refuse_unread(given)
     if isinstance(given, str | bytes | bytearray | Mapping) or not isinstance(given, Sequence):
@@ -77,7 +81,7 @@ def whole(given: JSON) -> JSON:
 
 
 def _joiner(piece: JSON) -> Callable[[Sequence[JSON]], JSON] | None:
-    """What puts pieces like this one together; None for what is no piece, or says nothing by itself."""
+    """Return the function that joins pieces of this kind; None for anything else."""
     if field_of(piece, "object") == "chat.completion.chunk":
         return _join_chat
     if isinstance(piece, Mapping) and len(piece) == 1 and next(iter(piece)) in _CONVERSE:
@@ -92,17 +96,17 @@ def _joiner(piece: JSON) -> Callable[[Sequence[JSON]], JSON] | None:
 
 def _plain(piece: JSON) -> _Fields:
     if isinstance(piece, Mapping):
-        return deepcopy(dict(piece))  # deltas are added to what came first, which is the caller's
+        return deepcopy(dict(piece))  # deltas are added to the first piece, which is the caller's
     dump = getattr(piece, "model_dump", None)
     if not callable(dump):
         raise FormatError(f"a stream has no pieces of type {type(piece).__name__}")
-    # Google's objects have names of their own beside the wire's; the others' are the same.
+    # Google's objects have names of their own besides the wire's; the others' are the same.
     plain: _Fields = dump(mode="json", by_alias=True, exclude_none=True)
     return plain
 
 
 def _add(whole: _Fields, delta: Mapping[str, JSON]) -> None:
-    """Adds a delta: texts are joined, lists extended (their items by `index`), all else is replaced."""
+    """Add a delta: texts are concatenated, lists extended (their items by `index`), all else is replaced."""
     for key, value in delta.items():
         known = whole.get(key)
         text = isinstance(known, str | bytes) and type(value) is type(known)
@@ -121,7 +125,7 @@ def _add(whole: _Fields, delta: Mapping[str, JSON]) -> None:
 
 
 def _extend(known: list[JSON], more: Iterable[JSON]) -> None:
-    """Puts items behind others; one with the `index` of an earlier one goes on with that."""
+    """Append items; one with the `index` of an earlier one is added to it."""
     for item in more:
         index = item.get("index") if isinstance(item, Mapping) else None
         same = [one for one in known if isinstance(one, dict) and one.get("index") == index]
@@ -135,7 +139,7 @@ def _extend(known: list[JSON], more: Iterable[JSON]) -> None:
 
 
 def _join_chat(pieces: Sequence[JSON]) -> _Fields:
-    """A chat completion of chunks; of several choices the first."""
+    """Join chunks to a chat completion; of several choices the first."""
     choice: _Fields = {"index": 0, "message": {"role": "assistant", "content": None}}
     usage = None
     for piece in map(_plain, pieces):
@@ -150,7 +154,7 @@ def _join_chat(pieces: Sequence[JSON]) -> _Fields:
 
 
 def _join_responses(pieces: Sequence[JSON]) -> JSON:
-    """The response that the last event carries, or the items that were done when the stream broke off."""
+    """Return the response in the last event, or the finished items of a stream that broke off."""
     for piece in reversed(pieces):
         if field_of(piece, "type") in _ENDS:
             return field_of(piece, "response")
@@ -162,7 +166,7 @@ def _join_responses(pieces: Sequence[JSON]) -> JSON:
 
 
 def _join_anthropic(pieces: Sequence[JSON]) -> _Fields:
-    """A message of events; those that an SDK derives from others are passed over."""
+    """Join events to a message, without those that an SDK derives from others."""
     message: _Fields = {"type": "message", "role": "assistant", "content": [], "stop_reason": None}
     blocks: dict[int, _Fields] = {}
     inputs: dict[int, str] = {}
@@ -199,7 +203,7 @@ def _add_to_block(
 
 
 def _arguments(text: str) -> _Fields:
-    """A call's arguments, which came as text. What is no JSON object goes as the provider advises.
+    """Return a call's arguments, which came as text. Invalid JSON is wrapped as the provider advises.
 
     Source: Anthropic's page on fine-grained tool streaming.
     """
@@ -214,7 +218,7 @@ def _arguments(text: str) -> _Fields:
 
 
 def _join_converse(pieces: Sequence[JSON]) -> _Fields:
-    """A Converse response of the events of ConverseStream."""
+    """Join the events of ConverseStream to a Converse response."""
     role, stop, usage = "assistant", None, None
     blocks: dict[int, _Fields] = {}
     for piece in map(_plain, pieces):
@@ -235,7 +239,7 @@ def _join_converse(pieces: Sequence[JSON]) -> _Fields:
 
 
 def _as_block(delta: _Fields) -> _Fields:
-    """A delta in the shape of the block that it is added to."""
+    """Return a delta in the shape of the block that it is added to."""
     thought = delta.get("reasoningContent")
     if thought is None or "redactedContent" in thought:
         return delta
@@ -253,7 +257,7 @@ def _with_input(block: _Fields) -> _Fields:
 
 
 def _is_gemini(given: Sequence[JSON]) -> bool:
-    """Whether these are the responses of one stream: of one id, or none but the last one ended."""
+    """Return True for responses of one stream: they share an id, or only the last one is finished."""
     if len(given) < 2 or not all(_is_response(item) for item in given):
         return False
     ids = [field_of(item, "response_id") or field_of(item, "responseId") for item in given]
@@ -274,7 +278,7 @@ def _is_response(item: JSON) -> bool:
 
 
 def _join_gemini(given: Sequence[JSON]) -> _Fields:
-    """A response of responses, each of which has what is new; texts that follow each other are one part."""
+    """Join responses, each of which has the new parts; adjacent texts become one part."""
     parts: list[_Fields] = []
     usage = reason = None
     for piece in map(_plain, given):
@@ -294,7 +298,7 @@ def _join_gemini(given: Sequence[JSON]) -> _Fields:
 
 
 def _go_together(before: _Fields, after: _Fields) -> bool:
-    """Whether two parts are pieces of one text; what is signed ends with its signature."""
+    """Return True if two parts are pieces of one text; a signature ends a part."""
     return (
         "text" in before
         and "text" in after

@@ -41,7 +41,7 @@ _SECTION = re.compile(rf"{re.escape(SUMMARIES)}|{re.escape(RECENT)}")
 _DATES = re.compile(r"\[\d{4}-\d{2}-\d{2} - \d{4}-\d{2}-\d{2}\]")
 _ROLES = "user|human|assistant|ai|system|developer"
 _BLANKS = rf"[ \t\xa0\u1680\u2000-\u200a\u202f\u205f\u3000{CONTROLS}{INVISIBLE}*_#>]*"
-# What a reader may take for the beginning of an entry or of a section, escaped or not.
+# The beginning of an entry or of a section to a reader, escaped or not.
 _HEADING = (
     rf"\\*{_BLANKS}(?:(?i:{_ROLES}){_BLANKS}[:\uff1a]|Tool call [^\s(]+\(|Tool \S+?:"
     rf"|Context [^{LINE_ENDS}]+?:|Summary:|{_SECTION.pattern}|{_DATES.pattern})"
@@ -63,17 +63,17 @@ class TextFormat:
     inline_system = True
 
     def detect(self, messages: Sequence[JSON]) -> int:
-        """Text is text; surer when it has our section headings."""
+        """Return a low certainty for text, a higher one for our section headings."""
         if len(messages) != 1 or not isinstance(messages[0], str):
             return 0
         return 4 if _SECTION.search(messages[0]) or _HEAD.match(messages[0]) else 0
 
     def parse(self, messages: Sequence[JSON]) -> list[NewEntry]:
-        """The entries of a text; lines before the first known beginning are an error."""
+        """Return the entries of a text; lines before the first known beginning are an error."""
         return parse_each(messages, lambda text, _: _parse_text(text))
 
     def render(self, turn: Turn) -> Rendered:
-        """The lines of a turn."""
+        """Return the lines of a turn."""
         if turn.kind == "summary":
             return _render_summary(turn.entries[0])
         lines: list[str] = []
@@ -92,11 +92,11 @@ class TextFormat:
         return Rendered((message,), _LINE_FRAMING * len(lines), tuple(extras))
 
     def join(self, left: JSONObject, right: JSONObject) -> JSONObject | None:
-        """Sections are put together by `frame`."""
+        """Return None: `frame` puts sections together."""
         return None
 
     def frame(self, messages: list[JSONObject]) -> list[JSONObject]:
-        """One message: the summaries, then the conversation."""
+        """Return one message: the summaries, then the conversation."""
         summaries = [message["content"] for message in messages if message["role"] == "summary"]
         recent = [message["content"] for message in messages if message["role"] == "recent"]
         sections = []
@@ -107,12 +107,12 @@ class TextFormat:
         if not sections:
             return []
         text = "\n\n".join(sections)
-        # A text's last newline is that of its file; one that is an entry's own needs another.
+        # A text's last newline is that of its file; an entry's own needs another one.
         return [{"role": "user", "content": f"{text}\n" if text.endswith("\n") else text}]
 
 
 def _write(entry: Entry, label: str, lines: list[str], extras: list[str]) -> None:
-    """Adds the line of an entry, and what of it is not the entry's own to `extras`."""
+    """Add the line of an entry, and its words that are not the entry's own to `extras`."""
     line = transcript_line(entry, entry.text)
     if has_unsaid(entry.content):
         line += NOT_SAID
@@ -137,9 +137,9 @@ def _render_summary(entry: Entry) -> Rendered:
 
 
 def _escaped(text: str, first: bool = False) -> str:
-    """The text with a backslash before each line that would read as the beginning of an entry.
+    """Escape each line that would read as the beginning of an entry with a backslash.
 
-    `first` says whether the text's own first line begins a line.
+    `first` is True if the text's own first line begins a line.
     """
     return _ESCAPES[first].sub(r"\\", text)
 

@@ -1,9 +1,9 @@
-"""From the exchanges of a window to turns: valid by construction, in every format.
+"""Turns: the exchanges of a window, valid by construction in every format.
 
-An assistant message stands with its calls, its results follow it directly (unless its format takes
-them anywhere), each call has exactly one result (a marked placeholder where there is none), and a
-result without its call becomes a note. What is
-not the user's own words is delimited, and text that imitates the delimiters is neutralised.
+An assistant message includes its calls, its results follow it directly (unless the format accepts them
+anywhere), each call has exactly one result (a marked placeholder if it has none), and a result without
+its call becomes a note. Text that is not the user's own is delimited, and text that imitates the
+delimiters is neutralised.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ SYSTEM_NOTE = "[memman: a system message within the conversation]\n"
 NOTHING = Rendered((), 0)
 
 Message = JSONObject
-Said = Callable[[str], Message]  # a text as a message of the user's
+Said = Callable[[str], Message]  # makes a user message of a text
 _Kind = Literal["system", "user", "assistant", "context", "summary", "orphan", "result"]
 _SAID_BY: dict[str, _Kind] = {"system": "system", "assistant": "assistant"}
-_MARK_LIKE = ", 9a9a9a9a]"  # as dear as any nonce, and the same in every session
+_MARK_LIKE = ", 9a9a9a9a]"  # costs as much as any nonce, and is the same in every session
 _DIGITS = re.compile(r"[0-9]")
 _BRACKETS = str.maketrans("[]", "()")
 
 
 def turns(items: Sequence[WindowItem], results_anywhere: bool = False) -> list[Turn]:
-    """The turns of one exchange, in order; with `results_anywhere` a result is one of its own."""
+    """Return the turns of one exchange in order; with `results_anywhere` each result is its own turn."""
     first = items[0]
     if len(items) == 1 or (len(items) == 2 and first.result is items[1]):
-        return [_turn_of_one(first)]  # with a call's result: most exchanges of an agent
+        return [_turn_of_one(first)]  # possibly with a call's result: most exchanges of an agent
     found: list[Turn] = []
     taken: set[int] = set()
-    waiting: dict[str, Call] = {}  # the calls whose results have a turn to come, by the result's id
+    waiting: dict[str, Call] = {}  # the calls whose results have a later turn, by the result's id
     for number, item in enumerate(items):
         entry = item.entry
         if number in taken:
@@ -64,7 +64,7 @@ def turns(items: Sequence[WindowItem], results_anywhere: bool = False) -> list[T
 
 
 def _turn_of_one(item: WindowItem) -> Turn:
-    """The turn of an exchange of a single entry, or of a call and its result."""
+    """Return the turn of an exchange with a single entry, or a call and its result."""
     entry = item.entry
     if entry.type == "message":
         return Turn(_SAID_BY.get(entry.role, "user"), (entry,))
@@ -91,9 +91,9 @@ def _kind(entry: Entry) -> _Kind:
 
 
 def _assistant_pieces(items: Sequence[WindowItem], first: int) -> list[int]:
-    """The places of the entries that make one assistant message with the entry at `first`.
+    """Return the indexes of the entries that form one assistant message with the entry at `first`.
 
-    They share a `message_id`; calls without one that directly follow each other run in parallel.
+    They share a `message_id`; adjacent calls without one run in parallel.
     """
     entry = items[first].entry
     if entry.message_id is not None:
@@ -115,7 +115,7 @@ def _assistant_pieces(items: Sequence[WindowItem], first: int) -> list[int]:
 
 
 def _assistant_turn(pieces: Sequence[WindowItem]) -> Turn:
-    """One assistant message: its texts, its calls, and the calls in the order of their results."""
+    """Return one assistant message: its texts, its calls, and the calls in the order of their results."""
     texts = tuple(item.entry for item in pieces if item.entry.type == "message")
     made = [item for item in pieces if item.entry.type == "tool_call"]
     used: set[str] = set()
@@ -127,12 +127,12 @@ def _assistant_turn(pieces: Sequence[WindowItem]) -> Turn:
 
 
 def _call(item: WindowItem, used: set[str]) -> Call:
-    """A call with its ids; one that another call of the message has already gets its own."""
+    """Return a call with its ids; an id that another call of the message uses is replaced."""
     unique = _unique_id(item)
     wire = item.entry.call_id or unique
     if wire in used:
         wire = unique
-        while wire in used:  # somebody's own id looks like one of ours
+        while wire in used:  # a caller's id looks like one of ours
             wire += "-"
     used.add(wire)
     result = item.result
@@ -154,13 +154,13 @@ def _unique_id(item: WindowItem) -> str:
 
 
 def delimited(turn: Turn) -> tuple[str, tuple[str, ...]]:
-    """The text of a context, summary or orphan turn, and the extras around the entry's own text."""
+    """Return the text of a context, summary or orphan turn, and the extras around the entry's own text."""
     entry = turn.entries[0]
     head, end = _heading(turn.kind, entry)
     said = entry.text
     text = neutralised(said)
     extras: tuple[str, ...] = (shape(head), f"\n{end}\n")
-    if turn.nonce:  # which no text that was written before the session began contains
+    if turn.nonce:  # a text that was written before the session began cannot contain it
         mark = f", {turn.nonce}]"
         head, end = head[:-1] + mark, end[:-1] + mark
         extras += (_MARK_LIKE, _MARK_LIKE)
@@ -173,7 +173,7 @@ def delimited(turn: Turn) -> tuple[str, tuple[str, ...]]:
 
 
 def _heading(kind: str, entry: Entry) -> tuple[str, str]:
-    """What stands before and after a text that is not the user's own."""
+    """Return the lines before and after a text that is not the user's own."""
     if kind == "orphan":
         tool = f"tool {_in_heading(entry.name)}" if entry.name else "a tool"
         head = f"[memman: a result of {tool}, whose call is not in this context]"
@@ -189,7 +189,7 @@ def _heading(kind: str, entry: Entry) -> tuple[str, str]:
 
 
 def _in_heading(name: str | None) -> str:
-    """A name as it can stand in a heading: on one line, all seen, without brackets that would end it."""
+    """Return a name for a heading: on one line, visible, without brackets that would end it."""
     name = UNSEEN.sub("", name or "")
     if name.isprintable() and "[" not in name and "]" not in name:
         return name
@@ -197,7 +197,7 @@ def _in_heading(name: str | None) -> str:
 
 
 def shape(text: str) -> str:
-    """The text with every digit a 9: as dear as the text, and the same each time."""
+    """Replace every digit of a text by 9: it costs as much, and is the same each time."""
     return _DIGITS.sub("9", text)
 
 
@@ -205,9 +205,9 @@ def shape(text: str) -> str:
 
 
 def framed(messages: list[Message], model: str, said: Said) -> list[Message]:
-    """The messages with a user's note before what the role `model` begins and after what it ends.
+    """Add a user's note before a first and after a last message of the role `model`.
 
-    The newest models refuse a prefilled end; a system prompt alone is refused too.
+    The newest models reject a prefilled end, and a system prompt alone.
     """
     if not messages:
         return [said(GOES_ON)]
@@ -219,7 +219,7 @@ def framed(messages: list[Message], model: str, said: Said) -> list[Message]:
 
 
 def system_note(entry: Entry, framing: int, said: Said) -> Rendered:
-    """A system message within the conversation, as a marked note of the user's."""
+    """Return a system message inside the conversation as a marked note of the user's."""
     unsaid = has_unsaid(entry.content)
     if not entry.text.strip() and not unsaid:
         return NOTHING
