@@ -11,8 +11,8 @@
     Tool NAME: ...
     Context SOURCE: ...
 
-A line of an entry that looks like the beginning of another is written with a backslash before it, whatever
-ends the line before it and however the beginning is written (` System:`, `SYSTEM:`, `Human:`).
+A line of an entry that looks like the beginning of another gets a backslash before it, after any line end
+and in any spelling (` System:`, `SYSTEM:`, `Human:`).
 """
 
 from __future__ import annotations

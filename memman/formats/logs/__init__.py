@@ -1,4 +1,4 @@
-"""Logs that are read and never written: sessions of coding agents, exports of chats, traces."""
+"""Read-only logs: sessions of coding agents, exports of chats, traces."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ IMPORT_FORMATS: tuple[ImportFormat, ...] = (
 
 
 def detect_log(items: Sequence[Any]) -> ImportFormat | None:
-    """The log that these first items of a file are of; None where they are of none of them."""
+    """Return the log format of the first items of a file, or None."""
     sure, _, best = max(
         ((form.detect(items), -number, form) for number, form in enumerate(IMPORT_FORMATS)),
         key=lambda found: found[:2],

@@ -1,7 +1,7 @@
 """The data export of ChatGPT (`conversations.json`): a tree for each conversation.
 
-The branch that ends in the current node is the conversation; the others, which were asked anew, are read as
-left behind.
+The branch that ends in the current node is the conversation; the others, from questions that were edited,
+are read as abandoned.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ class ChatGPTExport:
     name = _NAME
 
     def detect(self, items: Sequence[JSON]) -> int:
-        """Sure of a tree of nodes with a current one."""
+        """Return the highest certainty for a tree of nodes with a current one."""
         known = items and all(
             isinstance(item, dict) and isinstance(item.get("mapping"), dict) for item in items
         )
         return 9 if known else 0
 
     def conversations(self, items: Iterable[JSON]) -> Iterator[tuple[str, Iterable[JSON]]]:
-        """Each element is one."""
+        """Yield each element as a conversation."""
         for item in items:
             yield str(item.get("title") or ""), [item]
 
     def parse(self, items: Iterable[JSON]) -> Iterator[ReadItem]:
-        """The nodes that say something, each branch that was left behind before what it was left for."""
+        """Yield the nodes with content, each abandoned branch before the one that replaced it."""
         number = 0
         for item in items:
             for message, live in _walked(item):
@@ -61,7 +61,7 @@ class ChatGPTExport:
 
 
 def _walked(item: JSONObject) -> Iterator[tuple[JSONObject, bool]]:
-    """Each message, and whether it is on the branch to the current node, parents before children."""
+    """Yield each message, and whether it is on the branch to the current node, parents before children."""
     mapping = item["mapping"]
     path = _path(mapping, item.get("current_node"))
     live, seen = set(path), set(path)
@@ -80,7 +80,7 @@ def _walked(item: JSONObject) -> Iterator[tuple[JSONObject, bool]]:
 
 
 def _path(mapping: JSONObject, at: JSON) -> list[str]:
-    """The nodes from the root to the current one; the mapping itself is in no order."""
+    """Return the nodes from the root to the current one; the mapping has no order."""
     if not isinstance(at, str) or at not in mapping:
         raise FormatError(f"its current_node {safe_repr(at, 60)} is not in its mapping")
     path: list[str] = []
@@ -99,7 +99,7 @@ def _children(node: JSON) -> list[str]:
 
 
 def _message(node: JSON) -> JSONObject:
-    """The message of a node; empty where it has none."""
+    """Return the message of a node; empty if it has none."""
     found = node.get("message") if isinstance(node, dict) else None
     return found if isinstance(found, dict) else {}
 
@@ -134,7 +134,7 @@ def _draft(number: int, message: JSONObject) -> NewEntry | None:
 
 
 def _content(content: JSON) -> Content:
-    """The text of a content; what is more than text stays as it is."""
+    """Return the text of a content; anything but text stays as it is."""
     if not isinstance(content, dict):
         return ""
     parts = content.get("parts")

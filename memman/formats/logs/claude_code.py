@@ -1,10 +1,10 @@
 """Claude Code's session files (`~/.claude/projects/**/*.jsonl`): a graph of lines with one live path.
 
-A line names its parent; the newest line of the main chain is where the conversation stands, and what leads
-there is what the model saw. Branches that were left behind are read as such; side chains, which are
-sub-agents' conversations, are left out, unless the file holds nothing else. A `compact_boundary` and
-the summary behind it are a compaction of everything before. A `microcompact_boundary`, by which old
-tool results were cleared, is told: the results are read as they were.
+A line names its parent. The newest line of the main chain is the end of the conversation, and the path to
+it is what the model saw. Abandoned branches are read as such; side chains (sub-agents' conversations) are
+left out, unless the file has nothing else. A `compact_boundary` and the summary behind it are a
+compaction of everything before. A `microcompact_boundary`, which cleared old tool results, is reported:
+the results are read as they were.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NAME = "claude-code"
 _SPOKEN = ("user", "assistant")
 _MARKS = frozenset(("uuid", "parentUuid", "sessionId"))
 _KEPT = ("model", "usage", "stop_reason", "id")
-# What the graph is made of and what became the entry itself; the rest of a line is kept.
+# The keys of the graph and of the entry itself; the other keys of a line are kept.
 _OF_LINE = frozenset(("message", "parentUuid", "type", "timestamp", "isSidechain", "sessionId", "cwd",
                       "version", "gitBranch", "userType", "toolUseResult"))  # fmt: skip
 
@@ -37,15 +37,15 @@ class ClaudeCodeLog:
     name = _NAME
 
     def detect(self, items: Sequence[JSON]) -> int:
-        """Sure of lines with an id, a parent and a session."""
+        """Return the highest certainty for lines with an id, a parent and a session."""
         return 9 if any(isinstance(item, dict) and item.keys() >= _MARKS for item in items) else 0
 
     def conversations(self, items: Iterable[JSON]) -> Iterable[tuple[str, Iterable[JSON]]]:
-        """A file is one session."""
+        """Return the file as one session."""
         return one(items)
 
     def parse(self, items: Iterable[JSON]) -> Iterator[ReadItem]:
-        """The lines in the order of the file; those of branches that were left behind say so."""
+        """Yield the lines in file order; those of abandoned branches are marked."""
         graph = _Graph(items)
         live = graph.live()
         names: dict[str, str] = {}
@@ -77,7 +77,7 @@ class ClaudeCodeLog:
 
 
 class _Node(msgspec.Struct, frozen=True, gc=False):
-    """What of a line the graph needs: nothing of what is said in it."""
+    """The keys of a line that the graph needs, without content."""
 
     index: int
     parent: str | None
@@ -87,9 +87,9 @@ class _Node(msgspec.Struct, frozen=True, gc=False):
 
 
 class _Graph:
-    """The lines of the chain that is read, by uuid in the order of the file.
+    """The lines of the chain that is read, by uuid in file order.
 
-    `ends` is the place of the last piece of each assistant message that came in several lines.
+    `ends` is the position of the last piece of each assistant message in several lines.
     """
 
     def __init__(self, items: Iterable[JSON]) -> None:
@@ -101,7 +101,7 @@ class _Graph:
                 continue
             side = bool(line.get("isSidechain"))
             if line["uuid"] in nodes[side]:
-                continue  # written twice, as a session that was resumed may be
+                continue  # written twice, as in a resumed session
             newest = spoken[side][-1] if spoken[side] and not side else None
             node = _node(index, line, nodes[side], newest)
             nodes[side][line["uuid"]] = node
@@ -119,14 +119,14 @@ class _Graph:
         self.side_chains = sum(node.parent not in nodes[True] for node in nodes[True].values())
 
     def of_chain(self, items: Iterable[JSON]) -> Iterator[tuple[int, Line]]:
-        """The lines of the chain, each with its place."""
+        """Yield the lines of the chain, each with its position."""
         for index, line in enumerate(items):
             node = self._nodes.get(line["uuid"]) if _is_node(line) else None
             if node is not None and node.index == index:
                 yield index, line
 
     def live(self) -> set[str]:
-        """The lines that lead to the newest message, with what stands beside them and belongs to it."""
+        """Return the lines that lead to the newest message, and the parallel calls and results of theirs."""
         path: set[str] = set()
         at: str | None = self._newest
         while at is not None and at in self._nodes and at not in path:
@@ -135,7 +135,7 @@ class _Graph:
         return path | self._beside(path)
 
     def _beside(self, path: set[str]) -> set[str]:
-        """Parallel calls of the path's messages, and their results."""
+        """Return parallel calls of the path's messages, and their results."""
         messages = {self._nodes[uuid].message_id for uuid in path} - {None}
         found = {uuid for uuid, node in self._nodes.items() if node.message_id in messages}
         calls = {call for uuid in path | found for call in self._nodes[uuid].calls}
@@ -149,7 +149,7 @@ def _is_node(line: JSON) -> bool:
 
 
 def _node(index: int, line: Line, known: dict[str, _Node], newest: str | None) -> _Node:
-    """The node of a line. A parent that is in another file is the newest line before it."""
+    """Return the node of a line. A parent in another file is replaced by the newest line before it."""
     parent = line.get("parentUuid") or line.get("logicalParentUuid")
     begins = parent is None and line.get("subtype") != "compact_boundary"
     if not begins and not (isinstance(parent, str) and parent in known):
@@ -180,7 +180,7 @@ def _ids(line: Line, key: str) -> Iterator[str]:
 
 
 def _merged(lines: Iterable[tuple[int, Line]], ends: dict[str, int]) -> Iterator[tuple[int, Line]]:
-    """The lines with the pieces of one assistant message, a line for each block, put together."""
+    """Yield the lines, with the pieces of each assistant message (one line per block) merged."""
     held: list[tuple[int, Line]] = []
     firsts: dict[str, int] = {}
     until = -1
@@ -206,12 +206,12 @@ def _blocks(line: Line) -> list[JSON]:
     content = _dict(line.get("message")).get("content")
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
-    # What is no list of blocks is refused when the message is read.
+    # Anything but a list of blocks is rejected when the message is read.
     return content if isinstance(content, list) else [content] if content else []
 
 
 def _entries(line: Line, index: int, names: dict[str, str]) -> list[ReadEntry]:
-    """The entries of a line's message, the first with what the line has besides."""
+    """Yield the entries of a line's message, the first with the line's other keys."""
     if line.get("type") not in _SPOKEN:
         return []
     message = _dict(line.get("message"))
@@ -239,7 +239,7 @@ def _said(entries: list[ReadEntry]) -> str:
 
 
 def _named(new_entry: NewEntry, index: int, names: dict[str, str]) -> NewEntry:
-    """The draft with a label of its line's, and a result with the name of its call."""
+    """Return the new entry with a label of its line, and a result with the name of its call."""
     if new_entry.type == "tool_call" and new_entry.call_id:
         names[new_entry.call_id] = new_entry.name or ""
     name = new_entry.name

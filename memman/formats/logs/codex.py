@@ -1,6 +1,6 @@
-"""Codex rollouts (`~/.codex/sessions/**/rollout-*.jsonl`): items of the Responses API, each in an envelope.
+"""Codex rollouts (`~/.codex/sessions/**/rollout-*.jsonl`): items of the Responses API in envelopes.
 
-A user's words stand there twice, as `response_item` and as `event_msg`: the first counts. A `compacted`
+A user's words are there twice, as `response_item` and as `event_msg`: the first counts. A `compacted`
 line replaces everything before it.
 """
 
@@ -17,13 +17,13 @@ from memman.formats.openai_responses import OpenAIResponsesFormat
 from memman.protocols import Compaction, ReadEntry, ReadItem
 
 _NAME = "codex"
-# No set: what a line says its type is may be anything, also what cannot be in one.
+# Not a set: the type of a line may be any value, even an unhashable one.
 _LINES = ("session_meta", "response_item", "event_msg", "turn_context", "compacted")
 _REASON = "compacted by Codex"
 
 
 class _Item(msgspec.Struct, frozen=True):
-    """An item of the Responses API, the place of its line, and its time."""
+    """An item of the Responses API, the position of its line, and its time."""
 
     index: int
     payload: JSONObject
@@ -36,16 +36,16 @@ class CodexLog:
     name = _NAME
 
     def detect(self, items: Sequence[JSON]) -> int:
-        """Sure of its envelopes; lines of types that are yet to come may be among them."""
+        """Return the highest certainty for its envelopes; lines of future types may be among them."""
         known = [item for item in items if isinstance(item, dict) and item.get("type") in _LINES]
         return 9 if known and all(isinstance(item.get("payload"), dict) for item in known) else 0
 
     def conversations(self, items: Iterable[JSON]) -> Iterable[tuple[str, Iterable[JSON]]]:
-        """A file is one session."""
+        """Return the file as one session."""
         return one(items)
 
     def parse(self, items: Iterable[JSON]) -> Iterator[ReadItem]:
-        """The items in order, with a compaction where the history was replaced."""
+        """Yield the items in order, and a compaction if the history was replaced."""
         run: list[_Item] = []
         parts = 0
         for index, line in enumerate(items):
@@ -64,13 +64,13 @@ class CodexLog:
 
 
 def _read(line: JSON) -> tuple[str, JSONObject]:
-    """(type, payload) of a line; "" for what says nothing to the model."""
+    """Return the type and payload of a line; "" for lines that the model does not see."""
     payload = line.get("payload") if isinstance(line, dict) else None
     return (str(line.get("type")), payload) if isinstance(payload, dict) else ("", {})
 
 
 def _entries(run: list[_Item], part: int) -> Iterator[ReadEntry]:
-    """The entries of a run of items, one for each."""
+    """Return the entries of a run of items, one for each."""
     try:
         new_entries = OpenAIResponsesFormat().parse([item.payload for item in run])
     except FormatError as error:
@@ -87,7 +87,7 @@ def _entries(run: list[_Item], part: int) -> Iterator[ReadEntry]:
 
 
 def _summary(payload: JSONObject) -> str:
-    """What stands for the history: the message, or the texts of what replaced it."""
+    """Return the text that replaced the history: the message, or the texts of the new history."""
     message = payload.get("message")
     if isinstance(message, str) and message.strip():
         return message

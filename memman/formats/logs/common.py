@@ -1,4 +1,4 @@
-"""What the readers of logs share."""
+"""Functions that the readers of logs share."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from memman.entries import JSON, JSONObject, NewEntry, encode_json
 from memman.errors import FormatError, InvalidInput
 
 _SIZE = 256
-_MOST = 4_096  # where the model never stops speaking: a cut may part what belongs together
+_MOST = 4_096  # the model may never stop: a cut may then separate what belongs together
 _OF_MODEL = ("assistant", "model", "ai", "AIMessage")
 
 
 def beside_entry(new_entry: NewEntry, log: str, rest: JSONObject) -> NewEntry:
-    """The draft with what its log has beside it in its metadata, under the log's name.
+    """Return the new entry with the other keys of its log in its metadata, under the log's name.
 
-    Not in `raw`: no provider is ever sent it, so it must not count as a part of the conversation.
+    They are not in `raw`: no provider ever receives them, so they must not count as part of the
+    conversation.
     """
     if not rest:
         return new_entry
@@ -26,7 +27,7 @@ def beside_entry(new_entry: NewEntry, log: str, rest: JSONObject) -> NewEntry:
 
 
 def text_at(place: str, value: JSON) -> str:
-    """A text of a log; what is no string is shown as the JSON that it is."""
+    """Return a text of a log; anything but a string is shown as JSON."""
     if value is None or isinstance(value, str):
         return value or ""
     try:
@@ -36,15 +37,15 @@ def text_at(place: str, value: JSON) -> str:
 
 
 def one(items: Iterable[JSON]) -> list[tuple[str, Iterable[JSON]]]:
-    """A file with a single conversation."""
+    """Return a file as a single conversation."""
     return [("", items)]
 
 
 def may_cut(before: JSON, after: JSON, size: int) -> bool:
-    """Whether `size` messages that end in `before` are a piece, and `after` begins the next.
+    """Return True if a long log may be cut between two messages, so that it can be parsed in pieces.
 
-    That is where the model begins to speak after it was spoken to: all results of its calls are there,
-    and what it says in several items is not parted.
+    `size` messages end in `before`. A cut is before a reply of the model: all results of earlier calls
+    are there, and a reply in several items is not split.
     """
     if size < _SIZE:
         return False
@@ -52,7 +53,7 @@ def may_cut(before: JSON, after: JSON, size: int) -> bool:
 
 
 def _is_given(item: JSON) -> bool:
-    """Whether a message is one that the model is given: a user's, a tool's, instructions."""
+    """Return True for a message to the model: a user's, a tool's, instructions."""
     if not isinstance(item, dict):
         return True
     if "role" in item:

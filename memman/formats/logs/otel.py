@@ -28,17 +28,17 @@ class OTelMessages:
     name = _NAME
 
     def detect(self, items: Sequence[JSON]) -> int:
-        """Sure of the attributes' names, and of parts with a type."""
+        """Return the highest certainty for the attributes' names, and for parts with a type."""
         if any(_attributes(item) for item in items):
             return 9
         return 8 if items and all(map(_is_message, items)) else 0
 
     def conversations(self, items: Iterable[JSON]) -> Iterable[tuple[str, Iterable[JSON]]]:
-        """A file is one conversation."""
+        """Return the file as one conversation."""
         return one(items)
 
     def parse(self, items: Iterable[JSON]) -> Iterator[ReadItem]:
-        """The messages in order."""
+        """Yield the messages in order."""
         last: JSONObject = {}
         for item in items:
             last = _attributes(item) or last
@@ -47,7 +47,7 @@ class OTelMessages:
 
 
 def _attributes(item: JSON) -> JSONObject:
-    """The attributes of a span that have messages; empty for anything else."""
+    """Return the attributes of a span with messages; empty for anything else."""
     if not isinstance(item, dict):
         return {}
     given = item.get("attributes", item)
@@ -74,7 +74,7 @@ def _of_span(attributes: JSONObject) -> list[JSON]:
 
 
 def _listed(value: JSON, name: str) -> list[JSON]:
-    """A list, which an exporter may have written as JSON text."""
+    """Return a list, which an exporter may have written as JSON text."""
     if isinstance(value, str):
         try:
             value = msgspec.json.decode(value)

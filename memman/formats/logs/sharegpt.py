@@ -20,12 +20,12 @@ _OURS = frozenset(("from", "value"))
 
 
 class ShareGPT:
-    """Turns that say whom they are `from` and have a `value`."""
+    """Turns with the keys `from` and `value`."""
 
     name = _NAME
 
     def detect(self, items: Sequence[JSON]) -> int:
-        """Sure of its turns, bare or under `conversations`."""
+        """Return the highest certainty for its turns, bare or under `conversations`."""
         if not items:
             return 0
         turns = [turn for item in items for turn in _turns(item)]
@@ -33,7 +33,7 @@ class ShareGPT:
         return 8 if turns and known else 0
 
     def conversations(self, items: Iterable[JSON]) -> Iterator[tuple[str, Iterable[JSON]]]:
-        """Each element with `conversations` is one; bare turns are a single one."""
+        """Yield each element with `conversations`, or all bare turns as one conversation."""
         whole = False
         for item in items:
             if isinstance(item, dict) and "conversations" in item:
@@ -44,7 +44,7 @@ class ShareGPT:
                 return
 
     def parse(self, items: Iterable[JSON]) -> Iterator[ReadItem]:
-        """The turns in order; a tool's answer belongs to the call before it."""
+        """Yield the turns in order; a tool's answer belongs to the call before it."""
         for index, turn in enumerate(items):
             yield ReadEntry(_draft(index, turn))
 

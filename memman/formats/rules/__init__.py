@@ -1,8 +1,8 @@
-"""What the providers refuse, as rules that a rendered request can be checked against.
+"""The requests that providers reject, as rules to check a rendered request against.
 
-The rules are written from the providers' own error messages and pages (`Rule.source`), and from
-nothing else in this package: a renderer that misreads a provider cannot misread it here too.
-`check` reads plain dicts and lists, as they go over the wire.
+The rules are written from the providers' own error messages and pages (`Rule.source`), and independently
+of the rest of this package: a renderer and its rules cannot share a misreading. `check` reads plain dicts
+and lists, as they are sent over the wire.
 """
 
 import re
@@ -35,7 +35,7 @@ __all__ = ["RULES", "Rule", "Violation", "check"]
 
 
 class Violation(msgspec.Struct, frozen=True):
-    """One broken rule: in which message (-1: the whole request), and what would mend it."""
+    """One broken rule: the message (-1: the whole request), and the remedy."""
 
     rule: str
     index: int
@@ -120,10 +120,13 @@ RULES: Mapping[str, tuple[Rule, ...]] = MappingProxyType(
 
 
 def check(messages: Sequence[JSON], target: str, *, system: JSON = None) -> list[Violation]:
-    """Every rule of `target` that the request breaks, in the order of its messages.
+    """Return every rule of `target` that the request breaks, in the order of its messages.
 
-    Malformed input of any kind is a violation, never an error. `system` is the separate system
-    parameter of the targets that have one. Raises `ValueError` for a target without rules.
+    Malformed input of any kind is a violation, never an error. `system` is the separate system parameter
+    of the targets that have one.
+
+    Raises:
+        ValueError: a target without rules.
     """
     if target not in RULES:
         raise ValueError(
@@ -213,14 +216,16 @@ def _openai_ids(message: JSON) -> list[str]:
 
 
 def _openai_pairs(messages: Sequence[JSON]) -> There:
-    waiting: list[tuple[int, str]] = []  # calls without a result so far, after their message
+    waiting: list[
+        tuple[int, str]
+    ] = []  # calls without a result so far, with the index of their message
     caller = -1  # the last message that was not a result
     for index, message in enumerate(messages):
         call_id = get(message, "tool_call_id")
         if get(message, "role") != "tool":
             caller = index
             waiting += [(index, asked) for asked in dict.fromkeys(_openai_ids(message))]
-        elif filled(call_id):  # else it breaks id.missing
+        elif filled(call_id):  # otherwise it breaks id.missing
             home = next((call for call in reversed(waiting) if call[1] == call_id), None)
             waiting = [call for call in waiting if call is not home]
             again = home is None and caller >= 0 and call_id in _openai_ids(messages[caller])
@@ -260,14 +265,16 @@ def _says(value: JSON) -> bool:
 def _anthropic_message(message: JSONObject) -> Here:
     content = message.get("content")
     if isinstance(content, str):
-        yield from _anthropic_text({"text": content}) if content else ()  # order knows if "" may be
+        yield from (
+            _anthropic_text({"text": content}) if content else ()
+        )  # the order decides if "" is valid
     elif not typed(content):
         yield "shape.block", f"content is {show(content)}; send a string or typed blocks"
     for block in dicts(content):
         kind = block["type"] if filled(block.get("type")) else ""
         if _HOLDER.get(kind, message["role"]) != message["role"]:
             yield "shape.block-role", f"{kind} is in a message of the {message['role']}; move it"
-        # All other types pass: thinking, images, and what is yet to come.
+        # All other types pass: thinking, images, and future ones.
         yield from _BLOCKS[kind](block) if kind in _BLOCKS else ()
 
 

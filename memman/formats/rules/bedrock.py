@@ -1,4 +1,4 @@
-"""What Bedrock refuses in the messages of a Converse request."""
+"""The rules of Bedrock for the messages of a Converse request."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ _HOLDER = {
     "image": "user",
     "document": "user",
 }
-# An underscore is taken, although the page does not list it (generative-ai-use-cases#1671).
+# An underscore is accepted, although the page does not list it (generative-ai-use-cases#1671).
 _TITLE = r"(?! *\Z)(?!.*  )[a-zA-Z0-9_ ()\[\]-]{1,200}"
 
 
@@ -168,7 +168,7 @@ def _request(messages: Sequence[JSON]) -> There:
 
 
 def _documents(messages: Sequence[JSON]) -> There:
-    """Documents with a name that was there before, in whatever message or result."""
+    """Yield documents with the name of an earlier one, in any message or result."""
     seen: set[str] = set()
     for index, message in enumerate(messages):
         blocks = dicts(get(message, "content"))

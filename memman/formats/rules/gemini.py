@@ -1,4 +1,4 @@
-"""What Gemini refuses in the contents of a request."""
+"""The rules of Gemini for the contents of a request."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ gemini-cli#2966, kaitranntt/ccs#25, cline#7339
     "gemini",
 )
 _HOLDER = {"functionCall": "model", "functionResponse": "user"}
-# What says something about a part and is none by itself.
+# The keys that describe a part and are not one themselves.
 _ABOUT = {"thought", "videoMetadata", "mediaResolution", "partMetadata"}
 _UNDERSCORED = re.compile("_([a-z])")
 _NAME = r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}"
@@ -136,10 +136,10 @@ def _mismatches(index: int, calls: list[JSONObject], responses: list[JSONObject]
 
 
 def _read(content: JSON) -> JSON:
-    """A content as the rules know it.
+    """Return a content in the spelling of the rules.
 
-    Google's JSON takes a key in lowerCamelCase or as its proto names it, null for what is not set
-    (ProtoJSON), and a content without a role for the user's (google-genai 3.4 Content).
+    Google's JSON accepts a key in lowerCamelCase or its proto's name, null for unset fields (ProtoJSON),
+    and a content without a role as the user's (google-genai 3.4 Content).
     """
     parts = get(content, "parts")
     if not isinstance(parts, list):
@@ -149,7 +149,7 @@ def _read(content: JSON) -> JSON:
 
 
 def _part_read(part: JSON) -> JSON:
-    """The keys of a part, and of what stands in it; what is deeper is data."""
+    """Return a part with its keys and those one level down respelled; everything deeper is data."""
     if not isinstance(part, dict):
         return part
     return {

@@ -1,4 +1,4 @@
-"""What LangChain, or most of the chat models behind it, refuses in a list of its messages."""
+"""The rules of LangChain, and of most chat models behind it, for a list of its messages."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _KINDS = {kind: kind for kind in _CLASSES.values()} | _CHUNKS
 
 
 def _kind(message: JSON) -> str:
-    """human, ai, system, tool, function or chat; "" for what is no message."""
+    """Return human, ai, system, tool, function or chat; "" if it is not a message."""
     kind, data = get(message, "type"), get(message, "data")
     if kind == "constructor":
         path, data = get(message, "id"), get(message, "kwargs")

@@ -1,7 +1,8 @@
-"""What Mistral's API refuses in the messages of a chat completion.
+"""The rules of Mistral's API for the messages of a chat completion.
 
 Its own validator is public (mistral-common), but the API is stricter than its newest version: a user
-after a tool is refused there still (litellm#17761, hermes-agent#20154), so the strictest known holds.
+after a tool is still rejected there (litellm#17761, hermes-agent#20154), so the strictest known behaviour
+applies.
 """
 
 from __future__ import annotations
@@ -148,7 +149,7 @@ def _request(messages: Sequence[JSON]) -> There:
 
 
 def _role(message: JSON) -> str:
-    """A message's role, "" where it has none of this API's."""
+    """Return a message's role, "" if it has none of this API's."""
     role = get(message, "role")
     return role if isinstance(role, str) and role in _AFTER else ""
 

@@ -1,4 +1,4 @@
-"""What the OpenAI Responses API refuses in the items of a request's input."""
+"""The rules of the OpenAI Responses API for the items of a request's input."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _item(item: JSON) -> Here:
 
 
 def _kind(item: JSON) -> str:
-    """The type of an item; "" for what is none."""
+    """Return the type of an item; "" if it has none."""
     if get(item, "type") in (None, "message"):
         return "message" if get(item, "role") in _ROLES else ""
     kind = get(item, "type")
@@ -126,7 +126,7 @@ def _request(items: Sequence[JSON]) -> There:
 
 
 def _goes_on(items: Sequence[JSON]) -> bool:
-    """Whether something that the model made comes next, after more reasoning perhaps."""
+    """Return True if an item of the model's comes next, possibly after more reasoning."""
     following = next((item for item in items if _kind(item) != "reasoning"), None)
     kind = _kind(following)
     if kind == "message":

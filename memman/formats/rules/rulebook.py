@@ -1,4 +1,4 @@
-"""What a checker of rules is made of: its tables, and reading what may be anything."""
+"""The tables of a checker of rules, and functions that read arbitrary values."""
 
 import re
 from collections import Counter
@@ -10,7 +10,7 @@ from memman.entries import JSON, JSONObject
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """One thing a provider refuses, or that this house does not send."""
+    """A request that a provider rejects, or that memman does not send."""
 
     id: str
     targets: tuple[str, ...]
@@ -19,24 +19,24 @@ class Rule(msgspec.Struct, frozen=True):
 
 
 def rules_of(table: str, *targets: str) -> tuple[Rule, ...]:
-    """The rules of a table with rows of id | statement | source.
+    """Return the rules of a table with rows of id | statement | source.
 
-    "House" marks what a provider takes but we do not send; the rest is refused with a 400 in the
-    threads that are named (owner/repository#number where the repository alone is ambiguous).
+    "House" marks requests that a provider accepts but we do not send; the others are rejected with a 400
+    in the named threads (owner/repository#number if the repository alone is ambiguous).
     """
     rows = (line.split(" | ") for line in table.strip().splitlines())
     return tuple(Rule(rule_id, targets, statement, source) for rule_id, statement, source in rows)
 
 
-Here = Iterator[tuple[str, str]]  # rule id and text; who asks knows the message
+Here = Iterator[tuple[str, str]]  # rule id and text; the caller knows the message
 There = Iterator[tuple[int, str, str]]  # the same after the index of the message
 
 
 class Checker(msgspec.Struct, frozen=True):
     """The rules of one target: of its system parameter, of a message, and of the whole request.
 
-    `roles` are those that a message may have; where there are none, `of_message` takes anything. `read`
-    is a message in the words that the rules know, where the provider takes it in others too.
+    `roles` are those of a message; if empty, `of_message` accepts anything. `read` converts a message to
+    the spelling of the rules.
     """
 
     roles: tuple[str, ...]
@@ -47,40 +47,40 @@ class Checker(msgspec.Struct, frozen=True):
 
 
 def show(value: JSON) -> str:
-    """A value as a message says it."""
-    # Only strings are printed: a value may be huge, and the repr of a very long int raises.
+    """Return a value as an error message shows it."""
+    # Only strings are shown: a value may be huge, and the repr of a very long int raises.
     if isinstance(value, str):
         return repr(value if len(value) <= 80 else f"{value[:77]}...")
     return "null" if value is None else f"of type {type(value).__name__}"
 
 
 def get(value: JSON, key: str) -> JSON:
-    """A key of what may be no object."""
+    """Return the value of a key, None if this is not an object."""
     return value.get(key) if isinstance(value, dict) else None
 
 
 def dicts(value: JSON) -> list[JSONObject]:
-    """The objects of what may be no list."""
+    """Return the objects of a list, none if this is not a list."""
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def filled(value: JSON) -> bool:
-    """Whether this is a string with something in it."""
+    """Return True for a string that is not empty."""
     return isinstance(value, str) and value != ""
 
 
 def typed(value: JSON) -> bool:
-    """Whether this is a list of objects with a type."""
+    """Return True for a list of objects with a type."""
     return isinstance(value, list) and all(filled(get(item, "type")) for item in value)
 
 
 def matches(pattern: str, value: JSON) -> bool:
-    """Whether this is a string that matches in full."""
+    """Return True for a string that matches in full."""
     return isinstance(value, str) and re.fullmatch(pattern, value) is not None
 
 
 def repeated(ids: Sequence[str]) -> list[str]:
-    """The ids that occur more than once."""
+    """Return the ids that occur more than once."""
     return [call_id for call_id, times in Counter(ids).items() if times > 1]
 
 
@@ -89,10 +89,10 @@ def answers_in_place(
     called: Callable[[JSON], list[str]],
     answered: Callable[[JSON], tuple[bool, JSON]],
 ) -> There:
-    """What breaks the pairs where results directly follow the message with their calls.
+    """Yield broken pairs in formats in which results directly follow the message with their calls.
 
-    `called` are the ids of a message's calls; `answered` says whether a message is a result, and of which
-    call. A result without an id is another rule's.
+    `called` returns the ids of a message's calls; `answered` returns whether a message is a result, and
+    the id of its call. Another rule covers a result without an id.
     """
     asked: list[str] = []
     done: list[JSON] = []
@@ -116,8 +116,8 @@ def answers_in_place(
 
 
 def strings(value: JSON) -> Iterator[str]:
-    """Every string in a value, keys too."""
-    # A stack and not recursion, and each container once: nesting may be deep, or a cycle.
+    """Yield every string in a value, including keys."""
+    # With a stack instead of recursion, and each container once: nesting may be deep, or a cycle.
     stack, seen = [value], set()
     while stack:
         item = stack.pop()
