@@ -1,4 +1,4 @@
-"""What the reading verbs answer with."""
+"""The results of the methods that read a session."""
 
 from __future__ import annotations
 

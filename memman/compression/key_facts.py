@@ -1,9 +1,9 @@
 """Key facts: the exact values of the summarized entries, on one line below a summary.
 
-Exact values (paths, identifiers, numbers, dates, addresses) are what the next steps need and what
-summaries lose. Each has the number of the entry in which it last appeared. The line of an earlier summary
-is read back, so its values keep their entries. A value that appears only in a summary's text has no entry
-and comes last, after `#?`. No value contains a blank or a bracket, so none can end the line.
+The next steps need exact values (paths, identifiers, numbers, dates, addresses), and summaries lose them.
+Each has the number of the entry in which it last appeared. The line of an earlier summary is read back,
+so its values keep their entries. A value that appears only in a summary's text has no entry and comes
+last, after `#?`. No value contains a blank or a bracket, so none can end the line.
 """
 
 from __future__ import annotations

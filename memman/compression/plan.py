@@ -57,7 +57,7 @@ def _failed(stage: Stage, what: str) -> CompressionFailed:
 
 
 def _fault(before: View, after: object) -> str:
-    """Return what is wrong with the result of a stage; "" if it is valid.
+    """Return the fault of a stage's result; "" if it is valid.
 
     Each entry is covered once and in order, exchanges are whole, and protected entries are unchanged.
     """
@@ -113,7 +113,7 @@ def replacements_of(view: View) -> tuple[Replacement, ...]:
 
 
 class PlannedEntry(msgspec.Struct, frozen=True, gc=False):
-    """What a compression would do with one entry of the window, and the reason."""
+    """The planned action for one entry of the window, and the reason."""
 
     entry_id: str
     type: str

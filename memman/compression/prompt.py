@@ -101,7 +101,7 @@ def summary_request(
     Args:
         originals: the entries, earlier summaries among them.
         cap: the largest number of tokens.
-        focus: what the summary should pay attention to.
+        focus: a topic for the summary to emphasize.
         problem: why the last reply was rejected.
         prompt: a template or a function in place of `PROMPT`.
 
@@ -278,7 +278,7 @@ def chunked(exchanges: Sequence[Sequence[Entry]], tokens: int) -> list[list[Entr
 
 
 def _units(exchanges: Sequence[Sequence[Entry]], room: int) -> Iterator[Sequence[Entry]]:
-    """Yield what is not divided further: exchanges, entries, or pieces of entries."""
+    """Yield indivisible units: exchanges, entries, or pieces of entries."""
     for exchange in exchanges:
         if sum(_cost(entry) for entry in exchange) <= room:
             yield exchange

@@ -46,11 +46,11 @@ class SummaryFailed(MemmanError):
 
 
 class SummaryProblem(msgspec.Struct, frozen=True):
-    """Why a summarizer's reply was not used as it is, and what is used instead.
+    """Why a summarizer's reply was not used as it is, and its substitute.
 
     Args:
-        reason: what is wrong.
-        fallback: what is used instead.
+        reason: the fault of the reply.
+        fallback: the substitute.
         failed: the summarizer failed; False if its summary was too long, or if it was not called.
         clipped: its summary was too long and is clipped.
         unasked: the summarizer was not called.
@@ -120,7 +120,7 @@ class SummaryOptions(msgspec.Struct, frozen=True, kw_only=True):
         ask: call a summarizer.
         write: write a digest if there is no summarizer or it fails.
         on_failure: the setting of this name.
-        focus: what the summary should pay attention to.
+        focus: a topic for the summary to emphasize.
         dry_run: only put a stand-in in place of the summary.
         by_hand: summarize entries that are too few for a summarizer too, as a digest.
         insist: call the summarizer for these too.

@@ -35,7 +35,7 @@ class Goal(msgspec.Struct, frozen=True, kw_only=True):
         entries: the target in entries, if there is one.
         limit: the size in tokens that must not be exceeded, at any price.
         budget: the settings behind the other numbers.
-        demanded: the caller passed `target_tokens`; the target then outweighs what must be dropped for it.
+        demanded: the caller passed `target_tokens`; the target then outweighs the entries dropped for it.
         thorough: everything old is compressed, even below the target.
     """
 

@@ -1,6 +1,6 @@
-"""Message formats: one module for each, loaded on first use, and `turns` for what is valid in all of them.
+"""Message formats: one module for each, loaded on first use, and `turns` for the common structure.
 
-`rules` checks any messages against what the providers enforce, independently of the renderers.
+`rules` checks any messages against the providers' rules, independently of the renderers.
 """
 
 from __future__ import annotations

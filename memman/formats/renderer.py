@@ -40,7 +40,7 @@ class Rendering:
     Args:
         form: the format.
         price: counts our own headings and placeholders.
-        framing: what the model's provider bills around texts. If that is unknown, the format's own figures
+        framing: the tokens that the provider bills around texts. If it is unknown, the format's own figures
             are used, which are safe upper bounds.
         nonce: marks the delimiters.
 
@@ -74,7 +74,7 @@ class Rendering:
         self.added = 0
 
     def update(self, window: Window) -> None:
-        """Render what has changed in the window since the last update."""
+        """Render the changes of the window since the last update."""
         exchanges, done = window.exchanges, self._done
         same = min(len(done), len(exchanges))
         if self._epoch is None:

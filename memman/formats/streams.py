@@ -106,7 +106,7 @@ def _plain(piece: JSON) -> _Fields:
 
 
 def _add(whole: _Fields, delta: Mapping[str, JSON]) -> None:
-    """Add a delta: texts are concatenated, lists extended (their items by `index`), all else is replaced."""
+    """Add a delta: join texts, extend lists (their items by `index`), replace anything else."""
     for key, value in delta.items():
         known = whole.get(key)
         text = isinstance(known, str | bytes) and type(value) is type(known)
