@@ -126,7 +126,7 @@ class _Graph:
                 yield index, line
 
     def live(self) -> set[str]:
-        """Return the lines that lead to the newest message, and the parallel calls and results of theirs."""
+        """Return the lines that lead to the newest message, with parallel calls and their results."""
         path: set[str] = set()
         at: str | None = self._newest
         while at is not None and at in self._nodes and at not in path:
