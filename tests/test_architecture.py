@@ -352,7 +352,7 @@ UNEDITED = {
     "window",
 }  # fmt: skip
 LONG_NAMES = {
-    "tests", "tests/benchmarks", "tests/compression", "tests/counting", "tests/explain", "tests/formats",
+    "tests/benchmarks", "tests/compression", "tests/counting", "tests/explain", "tests/formats",
     "tests/report", "tests/session", "tests/stores", "tests/summarizers", "tests/testing",
     "plugins/memman-anthropic/tests", "plugins/memman-bedrock/tests", "plugins/memman-google/tests",
     "plugins/memman-mistral/tests", "plugins/memman-openai/tests", "plugins/memman-postgres/tests",

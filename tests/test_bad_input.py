@@ -142,7 +142,7 @@ def test_undo_without_a_compression_says_that_there_is_none() -> None:
     refused(EntryNotFound, "no compression", lambda m: m.undo_compression("s"), memory)
 
 
-def test_a_compressed_entry_cannot_be_pinned_and_the_way_out_is_named() -> None:
+def test_pin_of_a_compressed_entry_error_names_the_way_out() -> None:
     memory = conversation()
     hidden = next(entry.id for entry in memory.get_entries("s") if entry.compressed)
     refused(EntryNotFound, "undo its compression", lambda m: m.pin("s", hidden), memory)
@@ -208,7 +208,7 @@ class Name(StrEnum):
 
 @pytest.mark.parametrize("text", [Text("two words"), Name.SAID], ids=["subclass", "enum"])
 @pytest.mark.parametrize("durable", [False, True], ids=["memory", "file"])
-def test_a_library_s_own_kind_of_string_is_taken_as_the_plain_string_that_it_is(
+def test_subclass_of_str_is_stored_as_str(
     tmp_path: Path, text: str, durable: bool
 ) -> None:
     memory = manager(store=tmp_path / "chat.db" if durable else None)
@@ -333,13 +333,13 @@ BAD_JSON: dict[str, tuple[Any, str]] = {
 
 
 @pytest.mark.parametrize("kind", BAD_JSON)
-def test_metadata_that_json_would_change_is_refused_and_the_place_is_named(kind: str) -> None:
+def test_metadata_that_json_changes_is_refused_with_its_place(kind: str) -> None:
     value, named = BAD_JSON[kind]
     refused(InvalidInput, named, lambda memory: memory.add_user_message("s", "x", metadata=value))
 
 
 @pytest.mark.parametrize("kind", BAD_JSON)
-def test_arguments_that_json_would_change_are_refused_and_the_place_is_named(kind: str) -> None:
+def test_arguments_that_json_changes_are_refused(kind: str) -> None:
     value, named = BAD_JSON[kind]
     refused(InvalidInput, named, lambda memory: memory.add_tool_call("s", "shell", value))
 
@@ -509,7 +509,7 @@ def test_contradictory_settings_name_each_other() -> None:
         refused(ConfigError, "max_summary_ratio", act)
 
 
-def test_settings_that_contradict_the_managers_are_refused_for_a_session() -> None:
+def test_session_settings_that_contradict_the_manager_fail() -> None:
     memory = conversation(config=MemoryConfig(max_summary_ratio=0.9))
     refused(ConfigError, "target_ratio", lambda m: m.update_config("s", target_ratio=0.6), memory)
 
@@ -520,7 +520,7 @@ def test_a_strategy_that_is_neither_a_name_nor_stages_is_named() -> None:
         refused(InvalidInput, "strategy", lambda m, s=strategy: m.update_config("s", strategy=s))
 
 
-def test_a_sessions_strategy_of_functions_is_refused_because_it_could_not_be_stored() -> None:
+def test_session_strategy_of_functions_is_refused() -> None:
     refused(
         InvalidInput, "strategy", lambda m: m.update_config("s", strategy=(lambda v, g, c: None,))
     )
@@ -532,7 +532,7 @@ def test_a_config_that_is_a_dict_is_refused() -> None:
 
 
 @pytest.mark.parametrize("verb", ["compress", "plan_compression"])
-def test_a_target_above_the_trigger_is_refused_and_both_are_named(verb: str) -> None:
+def test_target_above_the_trigger_error_names_both(verb: str) -> None:
     memory = conversation(config=MemoryConfig(max_tokens=9_000))
     refused(
         InvalidInput,
@@ -546,7 +546,7 @@ def test_a_target_above_the_trigger_is_refused_and_both_are_named(verb: str) -> 
 # ---------------------------------------------------------------- budgets
 
 
-def test_a_budget_smaller_than_what_must_stay_says_what_is_needed_and_by_whom() -> None:
+def test_too_small_budget_error_names_the_protected_entries() -> None:
     memory = manager()
     memory.add_system_message("s", "rule " * 200, id="head")
     memory.add_user_message("s", "keep " * 400, pinned=True, id="keep")
@@ -578,7 +578,7 @@ def test_a_context_is_never_trimmed_to_nothing(format: str) -> None:
 
 
 @pytest.mark.parametrize("budget", [0, -5, 1])
-def test_a_budget_below_the_framing_is_exceeded_and_not_an_index_error(budget: int) -> None:
+def test_budget_below_the_framing_is_budget_exceeded(budget: int) -> None:
     memory = manager()
     memory.add_user_message("s", "hello")
     with pytest.raises(BudgetExceeded) as raised:
@@ -634,7 +634,7 @@ async def async_function(text: str) -> Any:
     ],
     ids=lambda given: f"{next(iter(given))} {type(next(iter(given.values()))).__name__}",
 )
-def test_an_async_port_is_refused_by_the_sync_manager_when_handed_over(given: Any) -> None:
+def test_sync_manager_refuses_an_async_port(given: Any) -> None:
     with pytest.raises(AsyncPortRefused):
         MemoryManager(**given)
 
@@ -650,7 +650,7 @@ def test_an_async_callback_is_refused_and_the_one_before_stays() -> None:
 
 
 @pytest.mark.parametrize("seconds", [None, 5.0], ids=["inline", "on a thread"])
-def test_a_summarizer_that_only_looks_sync_falls_back_and_says_so(
+def test_summarizer_that_returns_a_coroutine_falls_back(
     seconds: float | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     memory = manager(
@@ -668,7 +668,7 @@ def test_a_summarizer_that_only_looks_sync_falls_back_and_says_so(
     "ignore:coroutine .* was never awaited:RuntimeWarning",  # it is not ours to await or to close
     "ignore::pytest.PytestUnraisableExceptionWarning",
 )
-def test_a_counter_that_only_looks_sync_falls_back_to_the_estimator() -> None:
+def test_counter_that_returns_a_coroutine_falls_back() -> None:
     memory = MemoryManager(counter=lambda text: async_function(text))
     entry = memory.add_user_message("s", "abcdefgh")
     assert (entry.token_count.tokens, entry.token_count.method) == (2, "estimation")
@@ -845,7 +845,7 @@ def test_the_same_id_with_anything_else_is_a_conflict(again: Any) -> None:
     refused(IdConflict, "'a'", again, memory)
 
 
-def test_the_same_id_of_a_call_with_another_tools_name_is_a_conflict() -> None:
+def test_same_call_id_with_another_tool_is_a_conflict() -> None:
     refused(
         IdConflict,
         "'call'",
@@ -889,7 +889,7 @@ def test_the_id_of_a_replacement_is_taken() -> None:
 
 
 @pytest.mark.parametrize("call_id", ["ghost", None])
-def test_a_result_of_an_unknown_call_is_kept_marked_and_rendered_validly(call_id: Any) -> None:
+def test_result_of_an_unknown_call_is_kept_and_rendered(call_id: Any) -> None:
     memory = manager()
     memory.add_user_message("s", "go")
     entry = memory.add_tool_result("s", "shell", "from nowhere", call_id=call_id)
@@ -1012,7 +1012,7 @@ BROKEN_ANTHROPIC: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("kind", BROKEN_OPENAI)
-def test_a_broken_openai_message_is_named_by_its_number_and_none_is_added(kind: str) -> None:
+def test_broken_openai_message_is_named_and_none_is_added(kind: str) -> None:
     messages = [said("fine"), said("also fine"), BROKEN_OPENAI[kind], said("never seen")]
     refused(
         FormatError,
@@ -1022,7 +1022,7 @@ def test_a_broken_openai_message_is_named_by_its_number_and_none_is_added(kind: 
 
 
 @pytest.mark.parametrize("kind", BROKEN_ANTHROPIC)
-def test_a_broken_anthropic_message_is_named_by_its_number_and_none_is_added(kind: str) -> None:
+def test_broken_anthropic_message_is_named_and_none_is_added(kind: str) -> None:
     messages = [said("fine"), said("also fine"), BROKEN_ANTHROPIC[kind], said("never seen")]
     refused(
         FormatError,
@@ -1184,7 +1184,7 @@ EDITS: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
 
 
 @pytest.mark.parametrize("kind", EDITS)
-def test_a_document_that_contradicts_itself_is_refused_and_the_fault_named(kind: str) -> None:
+def test_contradictory_document_error_names_the_fault(kind: str) -> None:
     edit, problem = EDITS[kind]
     imported(edited(edit), problem)
 
@@ -1237,7 +1237,7 @@ def raising(entry: Any) -> Any:
         "broken metadata",
     ],
 )
-def test_a_redact_that_misbehaves_stops_the_add_and_stores_nothing(redact: Any) -> None:
+def test_broken_redact_stops_the_add(redact: Any) -> None:
     memory = manager(redact=redact)
     with pytest.raises(InvalidInput, match="redact"):
         memory.add_user_message("s", "secret")
@@ -1289,7 +1289,7 @@ def test_the_async_manager_refuses_with_the_same_words() -> None:
         assert sync == asynchronous
 
 
-def test_reading_sessions_that_do_not_exist_leaves_nothing_behind() -> None:
+def test_reading_a_missing_session_creates_nothing() -> None:
     memory = manager()
     for number in range(50):
         with pytest.raises(SessionNotFound):
@@ -1333,7 +1333,7 @@ def test_a_clock_without_zone_is_refused() -> None:
 @pytest.mark.parametrize(
     "stage", [lambda view, goal, make_entry: 7, lambda: None], ids=["7", "arguments"]
 )
-def test_a_stage_that_is_broken_is_a_typed_error_from_compress_and_loses_nothing(
+def test_broken_stage_is_a_typed_error_of_compress(
     stage: Any,
 ) -> None:
     memory = manager(config=MemoryConfig(strategy=(stage,), auto_compress=False))
@@ -1349,7 +1349,7 @@ def test_more_tokens_than_an_import_takes_are_no_report(usage: Any) -> None:
     refused(InvalidInput, str(2**53 + 1), lambda memory: memory.record_usage("s", usage))
 
 
-def test_a_counter_that_answers_more_than_an_import_takes_is_not_believed() -> None:
+def test_count_above_the_import_limit_is_ignored() -> None:
     memory = MemoryManager(counter=lambda _: 10**30)
     assert memory.add_user_message("s", "hello").token_count.method == "estimation"
     assert manager().import_session(memory.export_session("s").to_json()) == "s"
@@ -1376,14 +1376,14 @@ def test_bytes_are_no_messages_and_are_named(given: Any) -> None:
     refused(FormatError, named, lambda memory: memory.count_tokens(given))
 
 
-def test_an_id_that_is_none_is_refused_at_the_second_add_as_at_the_first() -> None:
+def test_invalid_id_is_refused_at_every_add() -> None:
     ids = iter(["a", "opened", 5, "b"])
     memory = manager(new_id=lambda: next(ids))
     memory.add_user_message("s", "x")
     refused(InvalidInput, "new_id", lambda memory: memory.add_user_message("s", "y"), memory)
 
 
-def test_a_time_without_a_zone_is_refused_at_the_second_add_as_at_the_first() -> None:
+def test_time_without_a_zone_is_refused_at_every_add() -> None:
     times = iter([datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 1)])  # noqa: DTZ001 - the fault
     memory = manager(clock=lambda: next(times))
     memory.add_user_message("s", "x")

@@ -126,7 +126,7 @@ def quick_switches() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("exclusive", [True, False])
-def test_threads_writing_while_others_compress_clear_and_undo_lose_nothing(exclusive):
+def test_concurrent_threads_lose_no_entry(exclusive):
     store = MemoryStore()
     memory = MemoryManager(
         store, config=CONFIG, counter=words, summarizer=lambda prompt: "short", exclusive=exclusive
@@ -208,7 +208,7 @@ class AwaitedStore:
 
 
 @pytest.mark.parametrize("exclusive", [True, False])
-def test_tasks_writing_while_others_compress_clear_and_undo_lose_nothing(exclusive):
+def test_concurrent_tasks_lose_no_entry(exclusive):
     asyncio.run(_many_tasks(exclusive))
 
 
@@ -399,13 +399,13 @@ def turns(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("turns")
 @SCHEDULED
 @given(schedule=SCHEDULES, scripts=SCRIPTS)
-def test_whatever_threads_do_during_a_summary_nothing_is_lost_twice_or_late(schedule, scripts):
+def test_threads_during_a_summary_keep_every_entry_once(schedule, scripts):
     held_after(Threads(), schedule, scripts)
 
 
 @SCHEDULED
 @given(schedule=SCHEDULES, scripts=SCRIPTS, background=st.booleans())
-def test_whatever_tasks_do_during_a_summary_nothing_is_lost_twice_or_late(
+def test_tasks_during_a_summary_keep_every_entry_once(
     schedule, scripts, background
 ):
     held_after(Tasks(), schedule, scripts, background=background)
@@ -492,7 +492,7 @@ def _some_verb(memory: MemoryManager, rng: random.Random, text: str) -> str | No
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("exclusive", [True, pytest.param(False, marks=pytest.mark.long)])
-def test_an_interruption_leaves_log_and_window_equal_and_no_lock_held(exclusive):
+def test_interruption_leaves_equal_state_and_no_lock(exclusive):
     rng = random.Random(11)
     left = INTERRUPTIONS // 2
     numbers = itertools.count(1)
@@ -639,7 +639,7 @@ def test_an_interruption_at_any_call_costs_no_receiver_an_event(verb, exclusive)
     _tell_of_what_was_never_begun()
 
 
-def test_after_an_interruption_before_its_first_step_a_compression_may_run(monkeypatch):
+def test_compression_interrupted_at_its_start_can_run_again(monkeypatch):
     memory = MemoryManager(config=CONFIG, counter=words, summarizer=lambda prompt: "short")
     for number in range(9):
         memory.add_user_message(SESSION, f"{number} " + "word " * 20)
@@ -660,7 +660,7 @@ def test_after_an_interruption_before_its_first_step_a_compression_may_run(monke
 
 
 @pytest.mark.parametrize("exclusive", [True, False])
-def test_a_cancellation_leaves_log_and_window_equal_and_no_lock_held(exclusive):
+def test_cancellation_leaves_equal_state_and_no_lock(exclusive):
     asyncio.run(_cancellations(exclusive, INTERRUPTIONS // 2))
 
 
@@ -736,7 +736,7 @@ async def _some_awaited_verb(
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 # Python counts the thread that waits for the next summary.
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-def test_a_forked_child_asks_the_summarizer_though_its_parent_asked_before():
+def test_forked_child_calls_the_summarizer_again():
     config = CONFIG.updated({"summarize_timeout": PATIENCE})
     memory = MemoryManager(config=config, counter=words, summarizer=lambda prompt: "short")
     for number in range(12):

@@ -79,7 +79,7 @@ def test_of_a_known_model_a_share_of_what_is_usable_triggers() -> None:
     assert budget.entry_tokens == 16_000
 
 
-def test_of_an_unknown_model_fifty_thousand_tokens_and_a_hundred_entries_trigger() -> None:
+def test_unknown_model_triggers_at_the_default_limits() -> None:
     budget = resolve_budget(MemoryConfig(), None)
     assert (budget.max_tokens, budget.max_entries) == (50_000, 100)
     assert (budget.target_tokens, budget.target_entries) == (25_000, 50)
@@ -105,7 +105,7 @@ def test_misspelt_setting_is_a_config_error_with_suggestion() -> None:
         MemoryConfig(max_token=5)  # type: ignore[call-arg]
 
 
-def test_entries_do_not_trigger_for_a_known_model_unless_they_are_set() -> None:
+def test_entry_count_triggers_for_a_known_model_only_if_set() -> None:
     assert resolve_budget(MemoryConfig(), LIMITS).max_entries is None
     assert resolve_budget(MemoryConfig(max_entries=70), LIMITS).max_entries == 70
     assert resolve_budget(MemoryConfig(max_entries=None), None).max_entries is None
@@ -231,14 +231,14 @@ def test_only_window_takes_a_number() -> None:
         MemoryConfig(strategy="buffer(3)")
 
 
-def test_a_given_setting_wins_over_the_presets_default_even_if_it_is_the_usual_one() -> None:
+def test_given_setting_overrides_the_preset() -> None:
     assert MemoryConfig(strategy="token_buffer").recent_window == 0
     assert MemoryConfig(strategy="token_buffer", recent_window=10).recent_window == 10
     assert MemoryConfig(strategy="summary_buffer", max_tokens=None).max_tokens is None
     assert MemoryConfig(strategy="summary", max_entries=None).max_entries is None
 
 
-def test_a_change_of_the_strategy_changes_what_was_not_given_and_nothing_else() -> None:
+def test_strategy_change_keeps_given_settings() -> None:
     config = MemoryConfig(target_ratio=0.4).updated({"strategy": "token_buffer"})
     assert (config.max_tokens, config.target_ratio, config.recent_window) == (2_000, 0.4, 0)
     back = config.updated({"strategy": "default"})
@@ -251,7 +251,7 @@ def test_unset_takes_a_setting_back_to_its_presets_default() -> None:
     assert config.updated({"max_tokens": UNSET}).max_tokens == 2_000
 
 
-def test_presets_stand_after_session_manager_and_environment_and_before_the_model() -> None:
+def test_presets_rank_between_environment_and_model() -> None:
     memory = manager(strategy="summary_buffer", model="gpt-4o")
     memory.add_user_message("s", "x")
     memory.add_user_message("t", "x")
@@ -378,7 +378,7 @@ def test_max_summary_ratio_caps_a_summary() -> None:
         assert tokens * 0.9 <= summary.token_count <= tokens
 
 
-def test_max_entry_ratio_says_to_what_size_older_entries_are_clipped_first() -> None:
+def test_max_entry_ratio_is_the_first_clipping_size() -> None:
     left = []
     for ratio in (0.05, 0.45):
         memory = manager(
@@ -394,7 +394,7 @@ def test_max_entry_ratio_says_to_what_size_older_entries_are_clipped_first() -> 
         assert newest == 300
 
 
-def test_overhead_that_leaves_no_room_is_refused_wherever_it_is_given() -> None:
+def test_overhead_without_headroom_is_refused_everywhere() -> None:
     for tokens in (1_000, 4_000):
         with pytest.raises(ConfigError, match=f"overhead_tokens={tokens} leaves no room in max_t"):
             manager(max_tokens=1_000, overhead_tokens=tokens)
@@ -419,7 +419,7 @@ def test_overhead_that_leaves_no_room_is_refused_wherever_it_is_given() -> None:
         ({"model": "gpt-4o"}, "tokens that trigger_ratio=0.8 and the limits of 'gpt-4o' make: "),
     ],
 )
-def test_overhead_that_leaves_no_room_is_told_with_where_the_room_comes_from(
+def test_overhead_error_names_the_source_of_the_limit(
     settings: dict[str, Any], where: str
 ) -> None:
     with pytest.raises(ConfigError, match=re.escape(where)) as refused:
@@ -427,7 +427,7 @@ def test_overhead_that_leaves_no_room_is_told_with_where_the_room_comes_from(
     assert "leaves no room in " in str(refused.value)
 
 
-def test_overhead_of_another_managers_session_is_no_reason_to_refuse_something_else() -> None:
+def test_stored_overhead_does_not_block_other_changes() -> None:
     store = MemoryStore()
     roomy = MemoryManager(store, config=MemoryConfig(max_tokens=1_000))
     roomy.add_user_message("big", "hello")
@@ -473,7 +473,7 @@ def test_a_change_of_settings_takes_no_other_threads_back(monkeypatch: Any) -> N
     assert (config.max_entries, config.recent_window) == (77, 3)
 
 
-def test_settings_that_change_while_a_session_takes_them_in_are_taken_in_next(
+def test_settings_changed_during_loading_apply_next(
     monkeypatch: Any,
 ) -> None:
     memory = manager(max_entries=50)
@@ -494,7 +494,7 @@ def test_settings_that_change_while_a_session_takes_them_in_are_taken_in_next(
     assert memory.get_stats("s").max_entries == 77
 
 
-def test_settings_of_a_session_are_checked_with_those_that_it_has_in_the_store() -> None:
+def test_settings_are_checked_with_the_stored_ones() -> None:
     store = MemoryStore()
     MemoryManager(store).update_config("s", max_tokens=500)
     with pytest.raises(ConfigError, match="overhead_tokens=900 leaves no room in max_tokens=500"):
@@ -557,7 +557,7 @@ def test_a_name_of_blanks_is_refused_wherever_it_is_given(blank: str) -> None:
     assert MemoryConfig.from_env({"MEMMAN_MODEL": blank}).model is None
 
 
-def test_overhead_tokens_count_towards_the_trigger_and_the_context() -> None:
+def test_overhead_counts_for_the_trigger_and_the_context() -> None:
     memory = manager(max_tokens=1_000, overhead_tokens=900)
     fill(memory, 10, 50)
     assert memory.get_stats("s").active_tokens <= 100
@@ -581,7 +581,7 @@ def test_auto_compress_is_obeyed_and_a_call_overrides_it() -> None:
 # ---------------------------------------------------------------- precedence
 
 
-def test_a_sessions_setting_wins_over_the_managers_and_stays_with_it() -> None:
+def test_session_setting_overrides_the_manager_and_stays() -> None:
     memory = manager(max_tokens=9_000)
     fill(memory, 1, 1)
     memory.add_user_message("other", "x")

@@ -78,7 +78,7 @@ def test_what_changes_nothing_tells_nothing() -> None:
     assert heard.events == []
 
 
-def test_an_import_is_told_once_and_its_entries_are_not_told_as_added() -> None:
+def test_import_emits_one_event_and_no_added_entries() -> None:
     source, memory = manager(), manager()
     for _ in range(3):
         source.add_user_message("s", "x")
@@ -129,7 +129,7 @@ def test_receivers_are_held_weakly() -> None:
     assert len(kept) == 1
 
 
-def test_an_add_from_inside_a_receiver_is_told_after_the_event_that_caused_it() -> None:
+def test_add_in_a_receiver_is_emitted_after_its_cause() -> None:
     memory = manager()
     order: list[str] = []
 
@@ -157,7 +157,7 @@ def test_a_receiver_may_call_any_verb_of_the_session() -> None:
     assert seen == [1]
 
 
-def test_a_receiver_that_raises_neither_stops_the_others_nor_the_verb(
+def test_raising_receiver_stops_neither_others_nor_the_method(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     memory = manager()
@@ -196,7 +196,7 @@ def test_an_interruption_in_a_receiver_costs_the_others_nothing() -> None:
     assert sorted(heard[:3]) == [(number, "one") for number in range(3)]
 
 
-def test_an_async_receiver_of_the_sync_manager_is_skipped_with_a_log_line(
+def test_sync_manager_skips_async_receivers_with_a_log_line(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     memory = manager()
@@ -215,7 +215,7 @@ def test_an_async_receiver_of_the_sync_manager_is_skipped_with_a_log_line(
     assert "AsyncMemoryManager" in caplog.text
 
 
-def test_the_async_manager_awaits_its_receivers_one_after_the_other() -> None:
+def test_async_manager_awaits_receivers_in_turn() -> None:
     async def run() -> list[str]:
         memory = AsyncMemoryManager(counter="chars4")
         order: list[str] = []
@@ -305,7 +305,7 @@ def test_a_cancelled_import_or_deletion_that_was_made_is_told() -> None:
     ]
 
 
-def test_close_waits_for_a_cancelled_verbs_receivers_a_bounded_time_and_cuts_none(
+def test_close_waits_for_receivers_of_a_cancelled_method(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("memman.core.wiring._CLOSE_SECONDS", 0.05)
@@ -335,7 +335,7 @@ def test_close_waits_for_a_cancelled_verbs_receivers_a_bounded_time_and_cuts_non
 
 
 @pytest.mark.parametrize("awaits", [True, False])
-def test_a_receiver_in_which_something_was_cancelled_is_one_that_raised(
+def test_cancellation_inside_a_receiver_is_its_failure(
     awaits: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def run() -> list[str]:
@@ -359,7 +359,7 @@ def test_a_receiver_in_which_something_was_cancelled_is_one_that_raised(
     assert [record.name for record in caplog.records if record.exc_info] == ["memman.events"]
 
 
-def test_a_cancelled_future_that_a_receiver_looks_at_does_not_end_a_sync_add() -> None:
+def test_cancelled_future_in_a_receiver_does_not_end_an_add() -> None:
     memory = manager()
 
     def looking(sender: Any, event: Any) -> None:
@@ -409,7 +409,7 @@ def test_the_names_of_the_reference_are_kept() -> None:
     assert len(names) == len(events.SIGNALS)
 
 
-def test_over_budget_is_told_when_nothing_can_bring_the_window_under() -> None:
+def test_over_budget_is_emitted_if_no_compression_helps() -> None:
     memory = manager(max_tokens=100)
     heard = Heard(memory, events.over_budget)
     memory.add_user_message("s", "abc " * 200, pinned=True)

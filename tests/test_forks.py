@@ -160,7 +160,7 @@ def test_child_emits_only_its_own_events() -> None:
     assert heard == ["one"]
 
 
-def test_child_of_an_event_loop_uses_the_async_manager_in_its_own(tmp_path: Path) -> None:
+def test_forked_child_uses_the_async_manager_in_its_loop(tmp_path: Path) -> None:
     async def main() -> None:
         memory = AsyncMemoryManager(tmp_path / "chat.db")
         await memory.add_user_message("s", "one")

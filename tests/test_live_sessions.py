@@ -26,7 +26,7 @@ def manager(**given: Any) -> MemoryManager:
     return MemoryManager(counter="chars4", config=MemoryConfig(**given))
 
 
-def test_the_least_recently_used_is_unloaded_and_nothing_of_it_is_lost() -> None:
+def test_least_recently_used_session_is_evicted_losslessly() -> None:
     memory = manager(max_sessions=2)
     memory.add_user_message("a", "first of a")
     memory.add_user_message("b", "first of b")
@@ -45,7 +45,7 @@ def test_unloading_is_told() -> None:
     assert told == [events.SessionEvicted(session_id="a")]
 
 
-def test_a_session_that_is_unloaded_just_before_a_thread_adds_to_it_stays_the_only_one() -> None:
+def test_evicted_session_in_use_stays_unique() -> None:
     begun: list[str] = []
 
     def count(text: str) -> int:
@@ -90,7 +90,7 @@ def test_a_bound_by_memory_unloads_what_was_used_longest_ago() -> None:
     assert memory.get_stats("s00").total_tokens == 10_000
 
 
-def test_what_was_not_used_for_the_time_to_live_is_unloaded_when_another_is_opened() -> None:
+def test_expired_session_is_evicted_at_the_next_open() -> None:
     clock = FakeClock()
     memory = MemoryManager(config=MemoryConfig(session_ttl=60, max_sessions=40), clock=clock)
     memory.add_user_message("old", "x")
@@ -152,7 +152,7 @@ def test_the_async_door_keeps_the_bound_too() -> None:
 
 @settings(max_examples=examples(30))
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 4)), max_size=60))
-def test_a_manager_that_keeps_one_session_does_what_one_that_keeps_all_does(
+def test_cache_size_does_not_change_results(
     steps: list[tuple[str, int]],
 ) -> None:
     few, all_of_them = (
@@ -189,7 +189,7 @@ def test_a_session_cannot_settle_it_for_itself(name: str) -> None:
     memory.update_config(**{name: 5})
 
 
-def test_a_summarizer_that_failed_is_left_alone_though_its_session_was_unloaded() -> None:
+def test_backoff_of_a_summarizer_survives_eviction() -> None:
     asked: list[str] = []
 
     def failing(prompt: str) -> str:
@@ -218,7 +218,7 @@ def test_a_summarizer_that_failed_is_left_alone_though_its_session_was_unloaded(
 
 
 @pytest.mark.parametrize("on_failure", ["keep", "fallback"])
-def test_a_summarizer_is_asked_as_often_as_if_its_session_had_stayed(on_failure: Any) -> None:
+def test_eviction_does_not_add_summarizer_calls(on_failure: Any) -> None:
     def calls(max_sessions: int) -> int:
         asked: list[str] = []
 

@@ -105,7 +105,7 @@ def alike() -> dict[str, Any]:
     }
 
 
-def test_one_script_gives_the_same_answers_and_the_same_log_through_both_doors() -> None:
+def test_both_apis_give_the_same_results_and_log() -> None:
     async def run() -> list[Any]:
         return [await step for step in script(AsyncMemoryManager(**alike()))]
 
@@ -174,7 +174,7 @@ def test_arguments_as_text_are_kept_as_they_are() -> None:
     assert memory.add_tool_call("s", "find", {}).text == "{}"
 
 
-def test_the_callers_metadata_and_arguments_can_be_changed_afterwards() -> None:
+def test_changed_arguments_do_not_change_stored_entries() -> None:
     memory = manager()
     metadata: dict[str, Any] = {"a": [1]}
     arguments: dict[str, Any] = {"x": [1]}
@@ -278,13 +278,13 @@ def test_a_context_fits_its_budget_and_is_valid(form: str, budget: int) -> None:
     assert memory.export_session("s") == before
 
 
-def test_a_trimmed_context_keeps_the_head_and_the_newest_exchange() -> None:
+def test_trimmed_context_keeps_head_and_newest_exchange() -> None:
     context = long_session().build_context("s", budget=700)
     assert context.messages[0] == {"role": "system", "content": "be brief"}
     assert context.messages[-1]["tool_call_id"] == "c29"
 
 
-def test_a_context_over_its_budget_by_the_newest_exchange_alone_is_clipped() -> None:
+def test_oversized_newest_exchange_is_clipped_in_a_context() -> None:
     memory = manager()
     entry = memory.add_user_message("s", "abc " * 5_000)
     context = memory.build_context("s", budget=500)
@@ -313,7 +313,7 @@ def test_tools_and_system_prompt_count_towards_the_budget() -> None:
     assert memory.build_context("s", budget=1_100, tools=tools).breakdown["tools"] > 1_000
 
 
-def test_what_a_build_brought_is_counted_by_the_trigger_from_then_on() -> None:
+def test_overhead_of_a_build_counts_for_the_trigger() -> None:
     memory = manager(**settings(max_tokens=2_000))
     memory.add_user_message("s", "x")
     memory.build_context("s", system="s" * 4_000)

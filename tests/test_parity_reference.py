@@ -130,7 +130,7 @@ def test_a_compressed_entry_says_so_and_names_its_summary() -> None:
 # ---------------------------------------------------------------- triggers
 
 
-def test_at_50_000_tokens_nothing_happens_and_one_above_compresses() -> None:
+def test_compression_begins_above_50_000_tokens() -> None:
     memory = manager()
     heard = Heard(events.compressed, memory)
     fill(memory, 50, 1_000)
@@ -210,7 +210,7 @@ def test_four_old_entries_are_not_summarised_and_five_are() -> None:
         assert len(scripted.requests) == asked
 
 
-def test_five_old_entries_are_summarised_although_fewer_would_reach_low_water() -> None:
+def test_at_least_five_old_entries_are_summarised() -> None:
     memory = manager(auto_compress=False)
     fill(memory, 3, 10_000)
     fill(memory, 30, 500)
@@ -247,7 +247,7 @@ def test_a_summary_is_at_most_three_tenths_of_what_it_replaces(summarizer: Any) 
     assert 0 < summary.token_count <= 0.3 * summary.original_token_count
 
 
-def test_a_summary_at_three_tenths_is_taken_and_one_token_more_is_refused_and_then_clipped() -> (
+def test_summary_over_three_tenths_is_refused() -> (
     None
 ):
     for tokens, calls in ((90, 1), (91, 2)):
@@ -263,7 +263,7 @@ def test_a_summary_at_three_tenths_is_taken_and_one_token_more_is_refused_and_th
         assert (summary.content == "abcd" * tokens) is (tokens == 90)
 
 
-def test_the_default_prompt_asks_for_the_five_points_and_holds_the_conversation() -> None:
+def test_default_prompt_has_five_points_and_the_conversation() -> None:
     prompts: list[str] = []
     memory = manager(lambda prompt: prompts.append(prompt) or "short")
     memory.add_user_message("s", "Why is the frobnicator red? " + words(50))
@@ -283,7 +283,7 @@ def test_the_callbacks_text_becomes_the_summary() -> None:
     assert memory.get_active_entries("s")[0].content == "They fixed the API."
 
 
-def test_an_async_callback_becomes_the_summary_in_the_async_manager() -> None:
+def test_async_callback_writes_the_summary() -> None:
     async def summarize(prompt: str) -> str:
         await asyncio.sleep(0)
         return "They fixed the API."
@@ -299,7 +299,7 @@ def test_an_async_callback_becomes_the_summary_in_the_async_manager() -> None:
     assert asyncio.run(run()) == "They fixed the API."
 
 
-def test_without_a_callback_the_fallback_text_says_what_the_reference_says() -> None:
+def test_fallback_text_matches_the_reference() -> None:
     memory = manager(auto_compress=False, compression_ratio=1)
     memory.add_user_message("s", "Help me debug this API... " + words(100))
     for number, tool in enumerate(("shell", "read_file", "write_file", "shell")):
@@ -375,7 +375,7 @@ def test_clear_resets_a_session_and_touches_no_other() -> None:
 # ---------------------------------------------------------------- context, entries, statistics
 
 
-def test_the_context_text_has_summaries_with_dates_and_then_the_recent_conversation() -> None:
+def test_context_text_has_dated_summaries_first() -> None:
     memory = manager(
         lambda prompt: "User discussed API design, created routes...",
         clock=ticking(timedelta(hours=1)),
@@ -405,7 +405,7 @@ def test_get_active_entries_leaves_out_what_was_compressed() -> None:
     assert compressed | active >= {entry.id for entry in added}
 
 
-def test_stats_have_the_six_numbers_of_the_reference_and_they_add_up() -> None:
+def test_stats_have_the_six_numbers_of_the_reference() -> None:
     memory = manager(lambda prompt: words(10).strip())
     fill(memory, 101, 20)
     stats = memory.get_stats("s")
@@ -450,7 +450,7 @@ def test_session_cleared_is_told_once() -> None:
 # ---------------------------------------------------------------- our decision on each hole
 
 
-def test_hole_1_the_trigger_counts_the_window_with_summaries_not_everything_ever_added() -> None:
+def test_hole_1_trigger_counts_the_window_only() -> None:
     memory = manager()
     heard = Heard(events.compressed, memory)
     fill(memory, 51, 1_000)
@@ -492,7 +492,7 @@ def test_hole_3_summaries_fold_into_one_and_never_pile_up() -> None:
     assert list(summary.original_entry_ids) == hidden
 
 
-def test_hole_4_a_summary_is_an_entry_and_its_record_is_derived_from_it() -> None:
+def test_hole_4_summary_is_an_entry() -> None:
     memory = manager()
     fill(memory, 101, 20)
     [summary] = memory.get_summaries("s")
@@ -502,7 +502,7 @@ def test_hole_4_a_summary_is_an_entry_and_its_record_is_derived_from_it() -> Non
     assert entry.id not in {one.id for one in memory.get_entries("s")}
 
 
-def test_hole_5_calls_and_results_pair_by_call_id_and_a_result_never_speaks_as_the_system() -> None:
+def test_hole_5_calls_and_results_pair_by_call_id() -> None:
     memory = manager()
     memory.add_user_message("s", "go")
     memory.add_tool_call("s", "shell", {"n": 1}, call_id="a", message_id="m")
@@ -535,7 +535,7 @@ def test_hole_5_without_call_ids_results_pair_by_name_and_order() -> None:
     assert told == ["text of 1", "the list", "text of 2"]
 
 
-def test_hole_6_the_setting_is_a_share_and_the_records_ratio_is_original_over_summary() -> None:
+def test_hole_6_setting_and_record_ratio_differ() -> None:
     memory = manager(lambda prompt: words(20).strip(), compression_ratio=0.5)
     fill(memory, 101, 20)
     [summary] = memory.get_summaries("s")
@@ -554,7 +554,7 @@ def test_hole_7_an_import_checks_totals_instead_of_trusting_them() -> None:
     assert other.list_sessions() == []
 
 
-def test_hole_7_times_survive_json_with_their_zone_and_counts_name_their_counter() -> None:
+def test_hole_7_times_keep_their_zone_in_json() -> None:
     memory = manager()
     [entry] = fill(memory, 1, 20)
     document = json.loads(memory.export_session("s").to_json())
@@ -564,7 +564,7 @@ def test_hole_7_times_survive_json_with_their_zone_and_counts_name_their_counter
     assert (document["format"], document["version"]) == ("memman-session", 1)
 
 
-def test_hole_7_another_counter_recounts_the_window_and_leaves_the_records() -> None:
+def test_hole_7_another_counter_recounts_only_the_window() -> None:
     memory = manager()
     fill(memory, 5, 20)
     other = MemoryManager(counter=lambda text: 3)
@@ -608,7 +608,7 @@ def test_hole_8_a_summary_that_cannot_be_asked_twice_at_once() -> None:
 
 
 @pytest.mark.parametrize("answer", [RuntimeError("no credit"), "", "  \n", words(9_000), None, 7])
-def test_hole_9_a_failing_callback_falls_back_to_the_heuristic_and_is_told(answer: Any) -> None:
+def test_hole_9_failing_callback_falls_back_with_an_event(answer: Any) -> None:
     def summarize(prompt: str) -> Any:
         if isinstance(answer, Exception):
             raise answer
@@ -626,7 +626,7 @@ def test_hole_9_a_failing_callback_falls_back_to_the_heuristic_and_is_told(answe
     assert summary.content.startswith("[Previous conversation summary]")
 
 
-def test_hole_10_a_summarizer_object_gets_the_entries_the_budget_and_the_previous_summary() -> None:
+def test_hole_10_summarizer_gets_entries_and_budget() -> None:
     requests: list[SummaryRequest] = []
 
     class Recording:
@@ -649,7 +649,7 @@ def test_hole_10_a_summarizer_object_gets_the_entries_the_budget_and_the_previou
     assert second.entries[-1] in more
 
 
-def test_hole_11_clear_removes_entries_and_summaries_and_keeps_settings_and_callback() -> None:
+def test_hole_11_clear_keeps_settings_and_callback() -> None:
     memory = manager(lambda prompt: "kept callback")
     fill(memory, 1, 20)
     memory.update_config("s", max_entries=20)
@@ -732,7 +732,7 @@ def test_hole_12_a_payload_cannot_be_changed() -> None:
     assert memory.get_entries("s")[0].metadata == {"tags": ["a"]}
 
 
-def test_hole_13_the_log_grows_until_entries_or_sessions_are_deleted_on_purpose() -> None:
+def test_hole_13_only_deletion_shrinks_the_log() -> None:
     memory = manager()
     deleted, gone = Heard(events.entries_deleted, memory), Heard(events.session_deleted, memory)
     added = fill(memory, 101, 20)
@@ -751,7 +751,7 @@ def stamps(summary_text: str) -> Iterator[str]:
     yield from re.findall(r"\[\d{4}-\d\d-\d\d - \d{4}-\d\d-\d\d\]", summary_text)
 
 
-def test_hole_14_same_day_summaries_are_told_apart_by_their_place_in_the_log() -> None:
+def test_hole_14_same_day_summaries_have_distinct_addresses() -> None:
     memory = manager(lambda prompt: "so it went", auto_compress=False)
     fill(memory, 40, 50)
     first = memory.compress("s", target_tokens=1_200)
@@ -771,7 +771,7 @@ def test_hole_14_same_day_summaries_are_told_apart_by_their_place_in_the_log() -
     assert headings[1].startswith(f"[memman summary of entries {last + 1}-")
 
 
-def test_the_document_is_equal_by_value_and_carries_no_time_of_export() -> None:
+def test_documents_are_equal_by_value() -> None:
     memory = manager()
     fill(memory, 101, 20)
     state = memory.export_session("s")

@@ -172,7 +172,7 @@ def test_its_format_is_detected_and_rendered_by_name(install: Install) -> None:
 
 
 @pytest.mark.parametrize("fault", BROKEN)
-def test_a_broken_plugin_is_one_row_and_one_log_line_and_the_others_work(
+def test_broken_plugin_is_one_row_and_one_log_line(
     install: Install, fault: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     install("broken", BROKEN[fault])
@@ -240,7 +240,7 @@ def test_memman_plugins_restricts_which_are_loaded(
     assert ("memman_test_acme" in sys.modules) == ("acme" in loaded)
 
 
-def test_plugins_are_loaded_once_for_a_process_and_not_before_they_are_needed(
+def test_plugins_are_loaded_once_and_lazily(
     install: Install,
 ) -> None:
     install("acme", WORKING)

@@ -34,7 +34,7 @@ def active(memory: MemoryManager) -> list[str]:
     return [entry.text for entry in memory.get_active_entries("s")]
 
 
-def test_what_one_large_request_teaches_never_pushes_a_compression_below_low_water() -> None:
+def test_large_request_does_not_lower_the_target() -> None:
     memory = manager(max_tokens=1_000)
     talk(memory, 8)
     memory.build_context("s", budget=400_000, system="s " * 60_000)
@@ -52,7 +52,7 @@ def test_a_report_about_a_trimmed_context_teaches_nothing() -> None:
     assert memory.get_stats("s").overhead_tokens < 200
 
 
-def test_one_huge_newest_result_does_not_push_out_the_small_ones_before_it() -> None:
+def test_huge_newest_result_keeps_the_small_ones() -> None:
     memory = manager(max_tokens=2_000)
     memory.add_user_message("s", "TASK fix the parser")
     memory.add_user_message("s", "RULE never touch the lexer")
@@ -66,7 +66,7 @@ def test_one_huge_newest_result_does_not_push_out_the_small_ones_before_it() -> 
 
 
 @pytest.mark.parametrize("on_failure", ["keep", "raise"])
-def test_a_failing_summarizer_that_may_not_be_replaced_costs_no_entry(on_failure: str) -> None:
+def test_failing_required_summarizer_loses_no_entry(on_failure: str) -> None:
     def broken(prompt: str) -> str:
         raise OSError("no network")
 
@@ -163,7 +163,7 @@ def test_settings_that_do_not_work_here_are_refused_at_import() -> None:
         MemoryManager(config=MemoryConfig(max_summary_ratio=0.3)).import_session(document)
 
 
-def test_a_combination_of_settings_that_contradicts_itself_changes_nothing() -> None:
+def test_contradictory_settings_change_nothing() -> None:
     memory = MemoryManager()
     memory.add_user_message("s", "x")
     memory.update_config("s", target_ratio=0.8)
@@ -202,7 +202,7 @@ def test_hung_summarizers_do_not_use_up_the_event_loops_workers() -> None:
     hold.set()
 
 
-def test_a_count_that_fell_back_is_told_at_once_and_of_its_own_session() -> None:
+def test_count_fallback_is_emitted_at_once_for_its_session() -> None:
     def moody(text: str) -> int:
         if "bad" in text:
             raise ValueError("no")
@@ -228,7 +228,7 @@ def test_an_entry_shows_itself_in_a_line() -> None:
     assert repr(entry) == "<Entry #2 user message, 2 tokens: 'hello there'>"
 
 
-def test_the_unchanged_prefix_counts_the_messages_that_were_really_sent_before() -> None:
+def test_unchanged_prefix_counts_messages_sent_before() -> None:
     memory = manager(max_tokens=10_000)
     talk(memory, 2)
     sent: list[dict[str, Any]] = []
@@ -250,7 +250,7 @@ def test_the_unchanged_prefix_counts_the_messages_that_were_really_sent_before()
         memory.add_user_message("s", "and now?")
 
 
-def test_a_session_that_was_deleted_and_begun_anew_elsewhere_is_not_shown_as_it_was() -> None:
+def test_recreated_session_is_reloaded() -> None:
     store = MemoryStore()
     here, there = MemoryManager(store), MemoryManager(store)
     for number in range(3):

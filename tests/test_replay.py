@@ -44,7 +44,7 @@ def writer(path: str) -> Iterator[MemoryManager]:
         yield memory
 
 
-def test_what_another_process_would_hear_is_what_was_told_and_marked(
+def test_replayed_events_equal_the_emitted_ones(
     path: str, writer: MemoryManager
 ) -> None:
     with record_events(writer, LOG) as told:
@@ -81,7 +81,7 @@ def test_receivers_of_another_sender_do_not_hear(writer: MemoryManager) -> None:
     assert heard == [writer]
 
 
-def test_a_receiver_that_raises_stops_neither_the_others_nor_the_rest(
+def test_raising_receiver_does_not_stop_a_replay(
     writer: MemoryManager, caplog: pytest.LogCaptureFixture
 ) -> None:
     writer.add_messages("s", [{"role": "user", "content": "x"}] * 3)
@@ -99,7 +99,7 @@ def test_a_receiver_that_raises_stops_neither_the_others_nor_the_rest(
     assert caplog.text.count("RuntimeError: broken") == 3
 
 
-def test_async_receivers_are_awaited_by_areplay_and_skipped_by_replay(
+def test_areplay_awaits_async_receivers_and_replay_skips_them(
     path: str, writer: MemoryManager, caplog: pytest.LogCaptureFixture
 ) -> None:
     writer.add_messages("s", [{"role": "user", "content": "x"}] * 2)

@@ -150,7 +150,7 @@ def test_a_response_goes_in_as_it_is_and_the_loop_goes_on(sdk: str) -> None:
 
 
 @pytest.mark.parametrize("sdk", SDKS)
-def test_the_usage_of_a_response_is_recorded_from_the_response_itself(sdk: str) -> None:
+def test_usage_is_read_from_the_response(sdk: str) -> None:
     form, path, body, ask = SDKS[sdk]
     memory = MemoryManager(counter="chars4")
     memory.add_user_message("s", "Where is it?")

@@ -225,7 +225,7 @@ SMALL = MemoryConfig(max_tokens=2_000, auto_compress=False)
 
 @pytest.mark.parametrize("kind", ERRORS)
 @pytest.mark.parametrize("whose", [_of_a_summarizer, _of_a_prompt, _of_a_counter, _of_a_model])
-def test_whatever_a_stranger_raises_a_compression_lands_and_can_be_stored(
+def test_any_error_of_a_plugin_leaves_a_storable_record(
     whose: Callable[[Exception], MemoryManager], kind: str, tmp_path: Path
 ) -> None:
     if whose is _of_a_model and kind == "an error without words":

@@ -234,7 +234,7 @@ def test_a_stream_that_breaks_off_anywhere_gives_what_had_come(
     assert texts[-1].endswith("I look.")
 
 
-def test_the_items_that_were_done_are_kept_of_a_response_that_broke_off() -> None:
+def test_finished_items_of_a_broken_response_are_kept() -> None:
     memory = MemoryManager(counter="chars4")
     broken = [{**one, "sequence_number": at} for at, one in enumerate(RESPONSE_STREAM[:-1])]
     added = memory.add_messages("s", broken)
@@ -270,7 +270,7 @@ def test_parallel_calls_are_told_apart_by_their_index() -> None:
     assert calls == [("c1", "look", '{"at": null}'), ("c2", "see", "{}")]
 
 
-def test_a_server_that_repeats_a_calls_id_and_name_says_them_once() -> None:
+def test_repeated_call_id_and_name_are_kept_once() -> None:
     again = [chunk(call_delta(piece, id="c1", type="function", name="look")) for piece in ARGUMENTS]
     [call] = MemoryManager(counter="chars4").add_messages("s", again)
     assert (call.call_id, call.name, call.text) == ("c1", "look", '{"at": null}')
@@ -283,7 +283,7 @@ def test_responses_of_several_turns_are_several_messages() -> None:
     assert [entry.text for entry in added] == ["a", "b"]
 
 
-def test_without_ids_the_end_of_a_stream_tells_where_a_response_ends() -> None:
+def test_stream_end_separates_responses_without_ids() -> None:
     pieces = [gemini_piece([{"text": text}]) for text in ("a", "b")]
     pieces.append(gemini_piece([{"text": "c"}], finishReason="STOP"))
     for piece in pieces:
@@ -308,7 +308,7 @@ def test_a_piece_alone_is_refused_with_what_to_do(piece: Any) -> None:
     assert "collect the pieces in a list" in refusal(piece)
 
 
-def test_a_stream_that_nobody_has_read_is_refused_with_what_to_do() -> None:
+def test_unread_stream_error_names_the_way_out() -> None:
     with (
         loopback("/chat/completions", events(CHAT_STREAM, "data: [DONE]\n\n")) as server,
         openai.OpenAI(api_key="k", base_url=server.url, max_retries=0) as client,
@@ -326,7 +326,7 @@ def test_a_stream_that_nobody_has_read_is_refused_with_what_to_do() -> None:
     assert "the async_generator has not been read" in asyncio.run(asynchronous())
 
 
-def test_a_call_that_nobody_has_awaited_is_refused_with_what_to_do() -> None:
+def test_unawaited_call_error_names_the_way_out() -> None:
     async def create() -> Any:
         raise AssertionError("nobody awaits it")
 

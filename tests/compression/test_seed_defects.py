@@ -55,7 +55,7 @@ Synaptic
   the estimator is not what its page says
     counting/test_counting.py::test_a_rule_of_thumb_is_a_quarter_rounded_up
   reserved tokens have no effect
-    test_config.py::test_overhead_tokens_count_towards_the_trigger_and_the_context
+    test_config.py::test_overhead_counts_for_the_trigger_and_the_context
   what does not fit is dropped whole
     test_requirements.py::test_r12_huge_entry_is_clipped_and_retrievable
   a history that could not be written is named as if it were
@@ -146,7 +146,7 @@ LangChain
   one large turn empties the buffer
     test_langchain_one_large_turn_stays_clipped
   a limit below the counter's own overhead is an IndexError
-    test_bad_input.py::test_a_budget_below_the_framing_is_exceeded_and_not_an_index_error
+    test_bad_input.py::test_budget_below_the_framing_is_budget_exceeded
   tool calls cannot be stored
     test_parity_reference.py::test_each_verb_adds_an_entry_of_its_type_and_role
   loading k messages asks the model k/2 times
