@@ -140,18 +140,17 @@ def _fill(url: str, store: Any, count: int) -> None:
     store.append("s0", [added(f"first{number}", "text " * 60) for number in range(_TEMPLATE)])
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(
-            "INSERT INTO memman_session (id, head, epoch, entries, tokens, floor, places, folded, ledger)"
-            " SELECT 's' || n, head, epoch, entries, tokens, floor, places, folded, ledger"
+            "INSERT INTO memman_session"
+            " (id, head, epoch, entries, tokens, era, floor, items, folded, totals)"
+            " SELECT 's' || n, head, epoch, entries, tokens, era, floor, items, folded, totals"
             " FROM memman_session, generate_series(1, %s) AS n WHERE id = 's0'",
             (count - 1,),
         )
         for statement in (
-            b"INSERT INTO memman_record (session, seq, payload, position)"
-            b" SELECT number, seq, payload, record.position FROM memman_record AS record, memman_session"
-            b" WHERE number <> session",
-            b"INSERT INTO memman_name (session, id, seq) SELECT number, name.id, seq"
-            b" FROM memman_name AS name, memman_session WHERE number <> session",
-            b"VACUUM ANALYZE memman_session, memman_record, memman_name",
+            b"INSERT INTO memman_record (session, seq, id, payload, position)"
+            b" SELECT number, seq, record.id, payload, record.position"
+            b" FROM memman_record AS record, memman_session WHERE number <> session",
+            b"VACUUM ANALYZE memman_session, memman_record, memman_mention",
         ):
             connection.execute(statement)
 

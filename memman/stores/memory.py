@@ -4,126 +4,107 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Sequence
-
-import msgspec
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 
 from memman.errors import StoreConflict
 from memman.protocols import Appended, FeedItem, SessionInfo, Snapshot, StoredItem
-from memman.records import Added, Record, SessionTotals, ids_hidden_by, tombstone
+from memman.records import Record, SessionTotals, ids_hidden_by, ids_made_by, tombstone
 from memman.runtime.forks import tell_of_forks
-from memman.stores.feed_order import Order
-from memman.stores.rows import conflict, elsewhere, foreign, hidden, is_there, names_of, numbers_in
+from memman.stores.rows import (
+    fits,
+    foreign_cursor,
+    head_conflict,
+    is_known,
+    numbers_in,
+    resolved,
+    window_conflict,
+    window_of,
+)
 
 _HERE = "the store in memory"
-_EMPTY = SessionTotals()
 
 
 class _Log:
-    """One session: its records, where each id stands, and its window as a list up to a floor.
+    """One session.
 
-    A signal handler may raise between any two steps, so every change is one step that the
-    interpreter cannot be interrupted in, or is noted first (`pending`) and completed later.
+    A signal handler may raise between any two steps, so each change is one step: a record is appended to
+    the list, or `content` is replaced. Everything else is derived from them by `catch_up`.
     """
 
-    __slots__ = ("folded", "indexed", "pending", "records", "seqs", "shape", "totals")
+    __slots__ = ("content", "folded", "hidden", "lease", "made")
 
     def __init__(self, epoch: int) -> None:
-        self.records: list[Record] = []
-        self.seqs: dict[str, int] = {}
-        self.indexed = 0  # how many records `seqs` covers
-        self.shape: tuple[int, tuple[StoredItem, ...], int] = (epoch, (), 0)  # epoch, window, floor
-        self.pending: tuple[int, list[Record], tuple[int, tuple[StoredItem, ...], int]] | None = (
-            None
-        )
-        self.totals = _EMPTY
-        self.folded = 0
+        # Records, epoch, the window's items up to the floor, the floor.
+        self.content: tuple[list[Record], int, Sequence[StoredItem], int] = ([], epoch, (), 0)
+        self.folded = (0, SessionTotals())  # the totals, and up to which seq
+        self.made: dict[str, list[int]] = {}
+        self.hidden: dict[str, list[int]] = {}
+        self.lease = ("", 0.0)  # its holder, and until when
 
-    def recovered(self) -> _Log:
-        """The log with what an interruption left undone completed."""
-        if self.pending is not None:
-            head, records, shape = self.pending
-            if len(self.records) == head:
-                self.records.extend(records)
-            self.shape = shape
-            self.pending = None
-        while self.indexed < len(self.records):
-            seq = self.indexed + 1
-            record = self.records[seq - 1]
-            for name in names_of(record):
-                self.seqs.setdefault(name, seq)
-            self.seqs[record.id] = seq  # an entry's of an earlier era is found no more
-            self.seqs.update(dict.fromkeys(map(hidden, ids_hidden_by(record)), seq))
-            self.indexed = seq
+    @property
+    def records(self) -> list[Record]:
+        return self.content[0]
+
+    @property
+    def epoch(self) -> int:
+        return self.content[1]
+
+    @property
+    def totals(self) -> SessionTotals:
+        return self.folded[1]
+
+    def catch_up(self) -> _Log:
+        """Index and fold the records after the last one that was."""
+        seq, totals = self.folded
+        for record in self.records[seq:]:
+            seq += 1
+            for name in ids_made_by(record):
+                self.made.setdefault(name, []).append(seq)
+            for name in ids_hidden_by(record):
+                self.hidden.setdefault(name, []).append(seq)
+            totals = totals.after(seq, record)
+            self.folded = seq, totals
         return self
 
-    def append(self, records: Sequence[Record]) -> Appended:
-        seqs = self.seqs
-        if len(records) == 1:  # which nearly every append is
-            [record] = records
-            # Asking a property takes as long as the rest of it.
-            record_id = record.entry.id if type(record) is Added else record.id
-            if record_id not in seqs or not self._has(record):
-                self.records.append(record)
-                self.indexed = seqs[record_id] = head = len(self.records)
-                return Appended((head,), head, self.shape[0], 1)
-        fresh: dict[str, Record] = {}
-        for record in records:
-            if not self._has(record):
-                fresh.setdefault(record.id, record)
-        self.records.extend(fresh.values())
-        self.recovered()
-        placed = tuple(seqs[record.id] for record in records)
-        return Appended(placed, len(self.records), self.shape[0], len(fresh))
+    def seq_of(self, record: Record) -> int | None:
+        """Return the newest seq that a record's id is known by."""
+        return self.made.get(record.id, [None])[-1]
 
-    def _has(self, record: Record) -> bool:
-        """Whether a record is there; an entry's only if it is of this era."""
-        seq = self.seqs.get(record.id)
-        return seq is not None and is_there(record, seq, self.up_to_date_ledger().era)
+    def append(self, records: Sequence[Record]) -> Appended:
+        fresh = {
+            record.id: record
+            for record in records
+            if not is_known(record, self.seq_of(record), self.totals.era)
+        }
+        self.records.extend(fresh.values())
+        self.catch_up()
+        seqs = tuple(self.made[record.id][-1] for record in records)
+        return Appended(seqs, len(self.records), self.epoch, len(fresh))
 
     def commit(
-        self, records: Sequence[Record], places: Sequence[StoredItem], floor: int
+        self,
+        records: Sequence[Record],
+        window: Sequence[StoredItem],
+        floor: int,
+        erase: frozenset[str],
     ) -> Appended:
         head = len(self.records)
-        resolved = tuple(
-            place if place.seq > 0 else msgspec.structs.replace(place, seq=head + 1 - place.seq)
-            for place in places
-        )
-        self.pending = (head, list(records), (self.shape[0] + 1, resolved, floor))
-        self.recovered()
+        old = [tombstone(record, erase) for record in self.records] if erase else self.records
+        self.content = ([*old, *records], self.epoch + 1, resolved(window, head), floor)
+        self.catch_up()
         seqs = tuple(range(head + 1, len(self.records) + 1))
-        return Appended(seqs, len(self.records), self.shape[0], len(seqs))
-
-    def erase(self, ids: frozenset[str]) -> None:
-        self.records[:] = [tombstone(record, ids) for record in self.records]
+        return Appended(seqs, len(self.records), self.epoch, len(seqs))
 
     def snapshot(self) -> Snapshot:
-        epoch, places, floor = self.shape
-        listed = [(place, self.records[place.seq - 1]) for place in places]
-        later = [
-            (StoredItem(seq, -1, seq, record.entry.pinned), record)
-            for seq, record in enumerate(self.records[floor:], floor + 1)
-            if isinstance(record, Added)
-        ]
-        totals = self.up_to_date_ledger()
-        return Snapshot(len(self.records), epoch, (*listed, *later), totals)
-
-    def named(self, ids: Sequence[str]) -> list[tuple[int, Record]]:
-        found = sorted({self.seqs[name] for name in ids if name in self.seqs})
-        return [(seq, self.records[seq - 1]) for seq in found]
-
-    def up_to_date_ledger(self) -> SessionTotals:
-        """The ledger, folded when somebody asks: an append pays nothing for it."""
-        while self.folded < len(self.records):
-            seq = self.folded + 1
-            self.totals, self.folded = self.totals.after(seq, self.records[seq - 1]), seq
-        return self.totals
+        records, epoch, items, floor = self.content
+        listed = [(item, records[item.seq - 1]) for item in items]
+        later = enumerate(records[floor:], floor + 1)
+        return Snapshot(len(records), epoch, window_of(listed, later), self.totals)
 
 
 class MemoryStore:
-    """Logs in memory, thread-safe, with every law of the `Store` protocol."""
-
-    # No loop that filters stands in a `with` on its lock: see `tests/test_architecture.py`.
+    """Logs in memory, thread-safe, with every capability of a store."""
 
     blocking = False
 
@@ -131,35 +112,35 @@ class MemoryStore:
         self._lock = threading.Lock()
         self._logs: dict[str, _Log] = {}
         self._first_epoch = 0  # later than any epoch of a deleted session
-        self._order = Order()  # of the feed: laid when somebody asks, an append pays nothing
-        self._leases: dict[str, tuple[str, float]] = {}  # who holds it, and until when
+        # The feed's order: a log and a seq for each record. It is continued when the feed is read, up to
+        # the number in `_listed`, which also has the number of each session's records in it.
+        self._feed: list[tuple[str, _Log, int]] = []
+        self._listed: tuple[int, dict[str, tuple[_Log, int]]] = (0, {})
         tell_of_forks(self)
 
     def before_fork(self) -> None:
-        """Wait for a change under way, which the child would have by half."""
+        """Wait for the change under way, of which the child would have a half."""
         self._lock.acquire()
 
     def after_fork(self) -> None:
-        """Let other threads go on."""
+        """Let other threads continue."""
         self._lock.release()
 
     def in_child(self) -> None:
-        """Begin with a free lock."""
+        """Start with a free lock."""
         self._lock = threading.Lock()
 
     def append(
         self, session_id: str, records: Sequence[Record], *, expect_head: int | None = None
     ) -> Appended:
-        """Appends records; one whose id is there keeps its seq."""
+        """Append records; one whose id is known keeps its seq."""
         with self._lock:
-            log = self._logs.get(session_id)
-            if log is None:
-                log = self._logs[session_id] = _Log(self._first_epoch)
-            elif log.pending is not None or log.indexed != len(log.records):
-                log.recovered()
-            if expect_head is not None and expect_head != len(log.records):
-                raise StoreConflict(elsewhere(session_id, len(log.records), expect_head))
-            return log.append(records)
+            log = self._found(session_id) or _Log(self._first_epoch)
+            if expect_head not in (None, len(log.records)):
+                raise StoreConflict(head_conflict(session_id, len(log.records), expect_head))
+            appended = log.append(records)
+            self._logs[session_id] = log
+            return appended
 
     def commit(
         self,
@@ -171,8 +152,20 @@ class MemoryStore:
         *,
         expect_head: int | None = None,
     ) -> Appended:
-        """Appends records and takes the new window, if the epoch is still the same."""
+        """Append records and replace the window, if the epoch is unchanged."""
         return self._commit(session_id, epoch, records, window, floor, expect_head, frozenset())
+
+    def erase(
+        self,
+        session_id: str,
+        epoch: int,
+        record: Record,
+        window: Sequence[StoredItem],
+        floor: int,
+        ids: frozenset[str],
+    ) -> Appended:
+        """Commit a deletion and replace payloads by tombstones."""
+        return self._commit(session_id, epoch, (record,), window, floor, None, ids)
 
     def _commit(
         self,
@@ -185,112 +178,111 @@ class MemoryStore:
         erase: frozenset[str],
     ) -> Appended:
         with self._lock:
-            log = self._found(session_id)
-            if log is None:
-                log = _Log(self._first_epoch)
-                epoch = self._first_epoch if epoch == 0 else epoch
+            log = self._found(session_id) or _Log(self._first_epoch)
             head = len(log.records)
-            if records[0].id in log.seqs:
+            if log.seq_of(records[0]) is not None:
                 return log.append(records)
-            # A window of another log (the session was deleted meanwhile) reaches beyond this one.
-            beyond = floor > head + len(records)
-            if epoch != log.shape[0] or beyond or expect_head not in (None, head):
-                raise StoreConflict(conflict(session_id, (log.shape[0], head), epoch, expect_head))
-            kept = list(records)  # which may be made only now, and may fail
+            if not fits(head, log.epoch, epoch, len(records), floor, expect_head):
+                raise StoreConflict(
+                    window_conflict(session_id, (head, log.epoch), epoch, expect_head)
+                )
+            committed = log.commit(records, window, floor, erase)
             self._logs[session_id] = log
-            committed = log.commit(kept, window, floor)
-            if erase:
-                log.erase(erase)
             return committed
 
     def load(self, session_id: str) -> Snapshot | None:
-        """The session as it stands."""
+        """Return the session's snapshot."""
         with self._lock:
             log = self._found(session_id)
             return None if log is None else log.snapshot()
 
-    def state(self, session_id: str) -> tuple[int, int] | None:
-        """(head, epoch) of a session."""
-        with self._lock:
-            log = self._found(session_id)
-            return None if log is None else (len(log.records), log.shape[0])
-
-    def _found(self, session_id: str) -> _Log | None:
-        log = self._logs.get(session_id)
-        return None if log is None else log.recovered()
-
     def read(
         self, session_id: str, after: int = 0, limit: int = 1_000
     ) -> Sequence[tuple[int, Record]]:
-        """A stretch of the log."""
+        """Return records of the log."""
         with self._lock:
-            log = self._found(session_id)
-            stretch = log.records[after : after + limit] if log else []
-        return list(enumerate(stretch, after + 1))
+            log = self._logs.get(session_id)
+            records = log.records[after : after + limit] if log else []
+        return list(enumerate(records, after + 1))
 
-    def feed(self, after: str = "", limit: int = 1_000) -> Sequence[FeedItem]:
-        """The records of every session behind a cursor; looks at every session for new ones."""
-        [place] = numbers_in(after, 1, _HERE)
+    def delete(self, session_id: str) -> bool:
+        """Remove a session with its log."""
         with self._lock:
-            if place > self._order.end:
-                raise foreign(after, _HERE)
-            self._order.lay((name, log.recovered().records) for name, log in self._logs.items())
-            found = self._order.after(place, limit, self._is_alive)
-            return [FeedItem(name, seq, record, str(at)) for at, name, seq, record in found]
-
-    def _is_alive(self, name: str, records: list[Record]) -> bool:
-        log = self._logs.get(name)
-        return log is not None and log.records is records
-
-    def lease(self, session_id: str, holder: str, seconds: float) -> bool:
-        """Takes, prolongs or gives back the right to pay for a summary."""
-        now = time.monotonic()
-        with self._lock:
-            held_by, until = self._leases.get(session_id, (holder, now))
-            if session_id not in self._logs or (held_by != holder and now < until):
+            log = self._logs.get(session_id)
+            if log is None:
                 return False
-            if seconds:
-                self._leases[session_id] = (holder, now + seconds)
-                return True
-            return held_by == holder and self._leases.pop(session_id, None) is not None
+            self._first_epoch = max(self._first_epoch, log.epoch + 1)
+            del self._logs[session_id]
+            log.records.clear()  # the feed still has the log
+            return True
+
+    def close(self) -> None:
+        """Do nothing: the logs go with the object."""
+
+    def state(self, session_id: str) -> tuple[int, int] | None:
+        """Return the head and the epoch of a session."""
+        with self._lock:
+            log = self._logs.get(session_id)
+            return None if log is None else (len(log.records), log.epoch)
 
     def find(self, session_id: str, ids: Sequence[str]) -> Sequence[tuple[int, Record]]:
         """Return the records that name one of these ids."""
         with self._lock:
             log = self._found(session_id)
-            return [] if log is None else log.named([*ids, *map(hidden, ids)])
-
-    def erase(
-        self,
-        session_id: str,
-        epoch: int,
-        record: Record,
-        window: Sequence[StoredItem],
-        floor: int,
-        ids: frozenset[str],
-    ) -> Appended:
-        """Commit a deletion and put tombstones where the payloads were."""
-        return self._commit(session_id, epoch, (record,), window, floor, None, ids)
+            if log is None:
+                return []
+            names = (names.get(name, ()) for name in ids for names in (log.made, log.hidden))
+            seqs = sorted({seq for found in names for seq in found})
+            return [(seq, log.records[seq - 1]) for seq in seqs]
 
     def sessions(self) -> Iterable[SessionInfo]:
-        """Every session, in the order of creation."""
+        """Return every session, in the order in which they began."""
         with self._lock:
+            logs = [(name, log.catch_up()) for name, log in self._logs.items()]
             return [
-                SessionInfo(name, len(log.records), totals.entries, totals.tokens)
-                for name, log in self._logs.items()
-                for totals in (log.recovered().up_to_date_ledger(),)
+                SessionInfo(name, len(log.records), log.totals.entries, log.totals.tokens)
+                for name, log in logs
             ]
 
-    def delete(self, session_id: str) -> bool:
-        """Forgets a session."""
+    def feed(self, after: str = "", limit: int = 1_000) -> Sequence[FeedItem]:
+        """Return the records of every session behind a cursor; checks each session for new ones."""
+        [start] = numbers_in(after, 1, _HERE)
         with self._lock:
-            log = self._logs.pop(session_id, None)
-            if log is not None:
-                self._first_epoch = max(self._first_epoch, log.recovered().shape[0] + 1)
-                log.records.clear()  # the feed's order still has the list
-                self._order.forget(session_id)
-                self._leases.pop(session_id, None)
-            return log is not None
+            if start > self._listed[0]:
+                raise foreign_cursor(after, _HERE)
+            self._continue_feed()
+            return list(islice(self._fed(start), limit))
 
-    def close(self) -> None:
-        """Nothing to free: the logs go with the object."""
+    def lease(self, session_id: str, holder: str, seconds: float) -> bool:
+        """Take, prolong or return the right to pay for a summary."""
+        now = time.monotonic()
+        with self._lock:
+            log = self._logs.get(session_id)
+            held_by, until = ("", 0.0) if log is None else log.lease
+            if log is None or (held_by != holder and now < until):
+                return False
+            log.lease = (holder, now + seconds) if seconds else ("", 0.0)
+            return bool(seconds) or held_by == holder
+
+    def _found(self, session_id: str) -> _Log | None:
+        log = self._logs.get(session_id)
+        return None if log is None else log.catch_up()
+
+    def _continue_feed(self) -> None:
+        """Put the records that came since at the end of the feed, session by session."""
+        end, listed = self._listed
+        more: list[tuple[str, _Log, int]] = []
+        now: dict[str, tuple[_Log, int]] = {}
+        for name, log in self._logs.items():
+            known, count = listed.get(name, (log, 0))
+            first = count + 1 if known is log else 1
+            more += [(name, log, seq) for seq in range(first, len(log.records) + 1)]
+            now[name] = (log, len(log.records))
+        self._feed[end:] = more  # what an interrupted call put there comes again
+        self._listed = (end + len(more), now)
+
+    def _fed(self, start: int) -> Iterator[FeedItem]:
+        for number in range(start, self._listed[0]):
+            name, log, seq = self._feed[number]
+            if self._logs.get(name) is log:
+                yield FeedItem(name, seq, log.records[seq - 1], str(number + 1))

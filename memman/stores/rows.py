@@ -1,4 +1,4 @@
-"""What stores have in common, above all those that keep a record in a row and a session in another."""
+"""The parts that stores share: what is known, where records go, the window, cursors, and errors."""
 
 from __future__ import annotations
 
@@ -9,27 +9,35 @@ import msgspec
 
 from memman.display import safe_repr
 from memman.errors import InvalidInput
-from memman.protocols import Snapshot, StoredItem
-from memman.records import Added, Compressed, Record, SessionTotals, decode, encode, ids_hidden_by
+from memman.protocols import Appended, Snapshot, StoredItem
+from memman.records import (
+    Added,
+    Record,
+    SessionTotals,
+    decode,
+    encode,
+    ids_hidden_by,
+    ids_made_by,
+)
 
-_places = msgspec.json.Decoder(tuple[StoredItem, ...])
-_ledger = msgspec.json.Decoder(SessionTotals)
+_items = msgspec.json.Decoder(tuple[StoredItem, ...])
+_totals = msgspec.json.Decoder(SessionTotals)
 
-# What comes of bytes that are not what was written; none of it may be quoted.
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""Errors for stored bytes that are damaged. Their texts quote the bytes and must not be shown."""
 _FIELD = re.compile(r"at `(\$[^`]*)`$")
-_BATCH, _BATCH_BYTES = 500, 2**20  # of a commit's records so many are held at a time
+_BATCH, _BATCH_BYTES = 500, 2**20  # records of a commit that are held at a time
 _MOST_DIGITS = 18
-NO_PLACES = b"[]"
-NO_LEDGER = msgspec.json.encode(SessionTotals())
+NO_ITEMS = b"[]"
+NO_TOTALS = msgspec.json.encode(SessionTotals())
 
 
 class UnknownRecord(msgspec.ValidationError):
-    """A record that this version does not know. The text names the field, not what is in it."""
+    """A record that this version does not know. The text names the field, not its value."""
 
 
 def decoded(seq: int, payload: bytes) -> tuple[int, Record]:
-    """Return a record with its place. Raises `UnknownRecord`, or an error of `UNREADABLE`."""
+    """Return a record with its seq. Raises `UnknownRecord`, or an error of `UNREADABLE`."""
     try:
         return seq, decode(payload)
     except msgspec.ValidationError as error:
@@ -40,75 +48,159 @@ def decoded(seq: int, payload: bytes) -> tuple[int, Record]:
         ) from None
 
 
-class SessionRow(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A session's row.
+# ---------------------------------------------------------------- a session's row and its snapshot
 
-    `entries` and `tokens` are the era's totals at `head`. `places` (JSON) is the window up to `floor`,
-    `ledger` (JSON) the fold of the records up to `folded`: both are written by commits alone, so that an
-    append stays small.
-    """
+
+class SessionRow(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """A session's row: all that an append needs. The totals are those of the era at `head`."""
 
     number: int
     head: int
     epoch: int
     entries: int
     tokens: int
-    floor: int
-    places: bytes
-    folded: int
-    ledger: bytes
+    era: int
 
     @property
     def totals(self) -> SessionTotals:
-        """The ledger as far as an append needs it; a clear is a commit, which writes it whole."""
-        era = _ledger.decode(self.ledger).era
-        return SessionTotals(entries=self.entries, tokens=self.tokens, era=era)
+        """The part of the totals that the row has."""
+        return SessionTotals(entries=self.entries, tokens=self.tokens, era=self.era)
+
+
+class SnapshotRow(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """A session as its last commit left it, so that an append need not write any of this.
+
+    `items` (JSON) is the window up to `floor`, `totals` (JSON) the fold of the records up to `folded`.
+    """
+
+    floor: int
+    items: bytes
+    folded: int
+    totals: bytes
 
     @property
-    def listed(self) -> tuple[StoredItem, ...]:
-        """The places of the window up to the floor."""
-        return _places.decode(self.places)
+    def window(self) -> tuple[StoredItem, ...]:
+        """The window up to the floor."""
+        return _items.decode(self.items)
 
     @property
     def tail(self) -> int:
-        """The seq after which records must be read to know the session."""
+        """The seq after which records must be read to load the session."""
         return min(self.floor, self.folded)
 
-    def ledger_after(self, tail: Iterable[tuple[int, Record]]) -> SessionTotals:
-        """The ledger with the records of the tail."""
-        totals = _ledger.decode(self.ledger)
+    def totals_after(self, tail: Iterable[tuple[int, Record]]) -> SessionTotals:
+        """Return the totals with the records of the tail."""
+        totals = _totals.decode(self.totals)
         for seq, record in tail:
             if seq > self.folded:
                 totals = totals.after(seq, record)
         return totals
 
-    def snapshot(self, known: Mapping[int, Record], tail: Sequence[tuple[int, Record]]) -> Snapshot:
-        """The session, from the records of its places and those of its tail.
+    def snapshot(
+        self, row: SessionRow, known: Mapping[int, Record], tail: Sequence[tuple[int, Record]]
+    ) -> Snapshot:
+        """Return the session, from the records of its items and those of its tail.
 
-        Raises `msgspec.DecodeError` where one is missing.
+        Raises `msgspec.DecodeError` if one is missing.
         """
-        if not all(place.seq in known for place in self.listed):
+        window = self.window
+        if len(tail) != row.head - self.tail or not all(item.seq in known for item in window):
             raise msgspec.DecodeError("a record is missing")
-        listed = [(place, known[place.seq]) for place in self.listed]
-        later = [
-            (StoredItem(seq, -1, seq, record.entry.pinned), record)
-            for seq, record in tail
-            if seq > self.floor and isinstance(record, Added)
-        ]
-        return Snapshot(self.head, self.epoch, (*listed, *later), self.ledger_after(tail))
+        listed = [(item, known[item.seq]) for item in window]
+        later = [(seq, record) for seq, record in tail if seq > self.floor]
+        return Snapshot(row.head, row.epoch, window_of(listed, later), self.totals_after(tail))
 
 
 ROW_COLUMNS = ", ".join(SessionRow.__struct_fields__)
+SNAPSHOT_COLUMNS = ", ".join(SnapshotRow.__struct_fields__)
 
 
-def single(records: Sequence[Record], expect_head: int | None) -> Added | None:
-    """The one entry that is appended with nothing expected, which nearly every append is."""
-    alone = records[0] if len(records) == 1 and expect_head is None else None
-    return alone if isinstance(alone, Added) else None
+def window_of(
+    listed: Iterable[tuple[StoredItem, Record]], later: Iterable[tuple[int, Record]]
+) -> tuple[tuple[StoredItem, Record], ...]:
+    """Return a window: its list, and every entry that was added after the floor."""
+    added = [
+        (StoredItem(seq, -1, seq, record.entry.pinned), record)
+        for seq, record in later
+        if isinstance(record, Added)
+    ]
+    return (*listed, *added)
+
+
+def resolved(window: Iterable[StoredItem], head: int) -> list[StoredItem]:
+    """Return a commit's window with the seqs of its own records, which come behind `head`."""
+    return [
+        item if item.seq > 0 else msgspec.structs.replace(item, seq=head + 1 - item.seq)
+        for item in window
+    ]
+
+
+def encoded_items(window: Iterable[StoredItem], head: int) -> bytes:
+    """Return a commit's window as JSON, with the seqs of its own records."""
+    return msgspec.json.encode(resolved(window, head))
+
+
+# ---------------------------------------------------------------- appending
+
+
+def is_known(record: Record, seq: int | None, era: int) -> bool:
+    """Return whether a record need not be appended, as its id is at `seq`: an entry's only in this era."""
+    return seq is not None and (seq > era or not isinstance(record, Added))
+
+
+class Mention(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """An entry that a record made or hid, other than by being its `Added`."""
+
+    id: str
+    seq: int
+    made: bool
+
+
+class NewRecords(msgspec.Struct, frozen=True):
+    """Records that are new to a log: (seq, id, payload) of each, and the row and totals behind them.
+
+    `seqs` has the seq of each given record, those of known ones too.
+    """
+
+    seqs: tuple[int, ...]
+    rows: list[tuple[int, str, bytes]]
+    mentions: list[Mention]
+    row: SessionRow
+    totals: SessionTotals
+
+    @property
+    def appended(self) -> Appended:
+        """The answer to the write."""
+        return Appended(self.seqs, self.row.head, self.row.epoch, len(self.rows))
+
+
+def new_records(
+    row: SessionRow,
+    totals: SessionTotals,
+    records: Sequence[Record],
+    payloads: Sequence[bytes],
+    known: Mapping[str, int],
+) -> NewRecords:
+    """Put the records whose ids are not known behind the row's head, at which the totals are."""
+    seqs, head = dict(known), row.head
+    rows: list[tuple[int, str, bytes]] = []
+    mentions: list[Mention] = []
+    for record, payload in zip(records, payloads, strict=True):
+        if is_known(record, seqs.get(record.id), totals.era):
+            continue
+        head += 1
+        totals = totals.after(head, record)
+        seqs[record.id] = head
+        rows.append((head, record.id, payload))
+        mentions += [Mention(name, head, True) for name in ids_made_by(record)[1:]]
+        mentions += [Mention(name, head, False) for name in set(ids_hidden_by(record))]
+    after = SessionRow(row.number, head, row.epoch, totals.entries, totals.tokens, totals.era)
+    in_order = tuple(seqs[record.id] for record in records)
+    return NewRecords(in_order, rows, mentions, after, totals)
 
 
 def in_batches(records: Iterable[Record]) -> Iterator[tuple[list[Record], list[bytes]]]:
-    """The records and their payloads, a few at a time: a long import makes them as they are asked for."""
+    """Return the records and their payloads, a few at a time: a long import makes them on iteration."""
     batch: list[Record] = []
     payloads: list[bytes] = []
     room = _BATCH_BYTES
@@ -123,121 +215,61 @@ def in_batches(records: Iterable[Record]) -> Iterator[tuple[list[Record], list[b
         yield batch, payloads
 
 
-class Placed(msgspec.Struct, frozen=True):
-    """Where records stand once they are behind a head, and what is written for that.
-
-    `seqs` are theirs in their order, those of records that were there too. A row of `rows` has the seq,
-    the payload, and the era's entries and tokens with it; `names` has the seq of every name to find by: an
-    added entry's id is found in the newest era that has it, what was `taken` where it was last.
-    """
-
-    seqs: tuple[int, ...]
-    rows: list[tuple[int, bytes, int, int]]
-    names: dict[str, int]
-    head: int
-    totals: SessionTotals
+# ---------------------------------------------------------------- conflicts
 
 
-def placed(
-    head: int,
-    totals: SessionTotals,
-    records: Sequence[Record],
-    payloads: Sequence[bytes],
-    known: Mapping[str, int],
-) -> Placed:
-    """Puts records behind a head, where `ledger` stands, except those whose ids are known."""
-    seqs, names = dict(known), dict[str, int]()
-    rows: list[tuple[int, bytes, int, int]] = []
-    for record, payload in zip(records, payloads, strict=True):
-        if is_there(record, seqs.get(record.id), totals.era):
-            continue
-        head += 1
-        totals = totals.after(head, record)
-        seqs[record.id] = head
-        rows.append((head, payload, totals.entries, totals.tokens))
-        for name in names_of(record):
-            names.setdefault(name, head)
-        names[record.id] = head
-        names.update(dict.fromkeys(map(hidden, ids_hidden_by(record)), head))
-    return Placed(tuple(seqs[record.id] for record in records), rows, names, head, totals)
+def fits(
+    head: int, current: int, epoch: int, records: int, floor: int, expect_head: int | None
+) -> bool:
+    """Return whether a session at `head` and epoch `current` takes a commit of so many records."""
+    # To a commit, epoch 0 means a session that does not exist.
+    same_epoch = epoch == (current if head else 0)
+    # A window that reaches beyond the log is one of a session that was deleted.
+    return same_epoch and floor <= head + records and expect_head in (None, head)
 
 
-def is_there(record: Record, seq: int | None, era: int) -> bool:
-    """Return whether a record need not be appended, as its id is at `seq`: an entry's only in this era."""
-    return seq is not None and (seq > era or not isinstance(record, Added))
+def window_conflict(
+    session_id: str, at: tuple[int, int], epoch: int, expect_head: int | None
+) -> str:
+    """Return the message of a refused commit; `at` is the session's head and epoch."""
+    head, current = at
+    expected = head if expect_head is None else expect_head
+    return f"session {session_id!r} is at epoch {current} and head {head}, not at {epoch} and {expected}"
 
 
-def renamed(found: Placed, known: Mapping[str, int]) -> list[str]:
-    """Return the ids that earlier eras have too: they are found by the newest record from now on."""
-    return [name for name, seq in known.items() if found.names.get(name, 0) > seq]
-
-
-def hidden(name: str) -> str:
-    """Return the key of the newest record that hid an entry: no id has a control character."""
-    return "\x01" + name
-
-
-def names_of(record: Record) -> list[str]:
-    """The ids that a record is found by: its own, and those of its replacements."""
-    replacements = record.replacements if isinstance(record, Compressed) else ()
-    return [record.id, *[item.entry.id for item in replacements if item.entry is not None]]
-
-
-def encoded_places(window: Iterable[StoredItem], head: int) -> bytes:
-    """A commit's window as JSON; places at or below zero are those of the records behind `head`."""
-    return msgspec.json.encode(
-        [
-            place if place.seq > 0 else msgspec.structs.replace(place, seq=head + 1 - place.seq)
-            for place in window
-        ]
-    )
-
-
-def fits(row: SessionRow, epoch: int, records: int, floor: int, expect_head: int | None) -> bool:
-    """Whether a commit of so many records may be made on this row."""
-    # To a commit, epoch 0 is a session that is not there.
-    current = row.epoch if row.head else 0
-    # A window of another log (the session was deleted meanwhile) reaches beyond this one.
-    beyond = floor > row.head + records
-    return epoch == current and not beyond and expect_head in (None, row.head)
-
-
-def conflict(session_id: str, at: tuple[int, int], epoch: int, expect_head: int | None) -> str:
-    """What a refused commit says; `at` is the session's epoch and head."""
-    expected = at[1] if expect_head is None else expect_head
-    return f"session {session_id!r} is at epoch {at[0]} and head {at[1]}, not at {epoch} and {expected}"
-
-
-def elsewhere(session_id: str, head: int, expect_head: int) -> str:
-    """What a refused append says."""
+def head_conflict(session_id: str, head: int, expect_head: int | None) -> str:
+    """Return the message of a refused append."""
     return f"session {session_id!r} is at {head}, not at {expect_head}"
 
 
-def numbers_in(cursor: str, parts: int, store: str) -> tuple[int, ...]:
-    """The numbers of a feed's cursor, zeros for the beginning.
+# ---------------------------------------------------------------- the feed
 
-    Raises `InvalidInput` where it is no cursor of this kind of store.
+
+def numbers_in(cursor: str, parts: int, store: str) -> tuple[int, ...]:
+    """Return the numbers of a feed's cursor, zeros for the beginning.
+
+    Raises `InvalidInput` if it is not a cursor of this kind of store.
     """
     if cursor == "":
         return (0,) * parts
     numbers = cursor.split(":") if isinstance(cursor, str) else []
     if len(numbers) != parts or not all(map(_is_number, numbers)):
         raise InvalidInput(
-            f"{safe_repr(cursor, 80)} is no cursor of the feed of {store}: pass the cursor of an item it "
-            'gave, or "" for the beginning'
+            f"{safe_repr(cursor, 80)} is not a cursor of the feed of {store}: pass the cursor of an item "
+            'that it returned, or "" for the beginning'
         )
     return tuple(int(part) for part in numbers)
 
 
 def _is_number(part: str) -> bool:
-    """Whether it is what a store writes: no column holds more digits."""
+    """Return whether a store may have written this; no column holds more digits."""
     return part.isascii() and part.isdigit() and len(part) <= _MOST_DIGITS
 
 
-def foreign(cursor: str, store: str) -> InvalidInput:
-    """The error for a cursor that is well made and of nothing that this store ever gave out."""
+def foreign_cursor(cursor: str, store: str) -> InvalidInput:
+    """Return the error for a cursor that this store never returned."""
     return InvalidInput(
         f"the feed of {store} has never been at {safe_repr(cursor, 80)}: the cursor is of another "
-        'store, or of this one before an older copy of it was restored. Begin again from "", or from a '
+        'store, or of this one before an older copy of it was restored. Start again from "", or from a '
         "cursor that is older than that copy"
     )

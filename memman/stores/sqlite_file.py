@@ -22,7 +22,7 @@ from memman.files import make_private
 from memman.runtime.forks import tell_of_forks
 from memman.stores.drivers import Driver, error_code, library, written
 from memman.stores.rows import UNREADABLE, UnknownRecord
-from memman.stores.schema import APPLICATION_ID, VERSIONS, distrust, strange_part
+from memman.stores.schema import APPLICATION_ID, VERSION, create, distrust, strange_part
 from memman.stores.settings import check_choice, check_seconds, checked_path
 
 if TYPE_CHECKING:
@@ -253,14 +253,10 @@ class SQLiteFile:
         db.execute("PRAGMA journal_mode = WAL")
         db.execute(f"PRAGMA synchronous = {_SYNCHRONOUS[self.durability]}")
         db.execute("PRAGMA secure_delete = ON")
-        if version < len(VERSIONS):
+        if not version:
             db.execute("BEGIN IMMEDIATE")
-            version = self._version(db)  # another process may have been faster
-            for number, statements in enumerate(VERSIONS[version:], version + 1):
-                for statement in statements:
-                    db.execute(statement)
-                db.execute(f"PRAGMA user_version = {number}")
-            db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            if not self._version(db):  # another process may have been faster
+                create(db)
             db.execute("COMMIT")
         self._check_schema(db)
         [(self._seen,)] = db.execute("PRAGMA data_version")
@@ -276,9 +272,9 @@ class SQLiteFile:
         )
         if application != APPLICATION_ID and (tables or version or application):
             raise StoreError(f"{self.path} is no memman database")
-        if version > len(VERSIONS):
+        if version > VERSION:
             raise StoreError(
-                f"{self.path} is of version {version} and this memman knows up to {len(VERSIONS)}: "
+                f"{self.path} has tables of version {version}, and this memman knows version {VERSION}: "
                 "install a newer memman-core"
             )
         if active is not None:

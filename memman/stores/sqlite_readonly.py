@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final, NoReturn, TypeVar
 from memman.entries import file_mode
 from memman.errors import StoreBusy, StoreError
 from memman.stores.drivers import error_code
-from memman.stores.schema import VERSIONS
 from memman.stores.sqlite import SQLiteStore
 from memman.stores.sqlite_file import CANTOPEN, READONLY, Work
 
@@ -40,11 +39,8 @@ class SQLiteReader(SQLiteStore):
 
     def _set_up(self, db: Connection) -> None:
         version = self._version(db)
-        if version < len(VERSIONS):
-            raise StoreError(
-                f"{self.path} is of version {version}, and this user, who may only read it, cannot bring "
-                f"it to version {len(VERSIONS)}: let its owner open it once, or work on a copy"
-            )
+        if not version:
+            raise StoreError(f"{self.path} has no tables yet, and this user may only read it")
         self._check_schema(db)
         [(self._seen,)] = db.execute("PRAGMA data_version")
         self._files = self._found_files()

@@ -7,34 +7,26 @@ before or what would have been there after, and the same call with the same ids 
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import psycopg
 import pytest
 from memman_postgres import steps
-from memman_postgres.tables import VERSION
 
 from memman import MemoryConfig, MemoryManager
 from memman.protocols import StoredItem
 from memman.records import Cleared, Deleted, encode
 from memman.stores import SQLiteStore, sqlite_tables
-from memman.stores.schema import VERSIONS
-from memman.testing.stores import AT, added, erase_entries, summary_of
+from memman.testing.stores import AT, added, summary_of
 from tests.kinds import IN_FILES, InFile, InPostgres
 
 _KILLED = -signal.SIGKILL
 COMPRESSING = MemoryConfig(max_tokens=400, min_entries_to_compress=2, recent_window=2)
-GOLDEN = Path(__file__).parent / "golden"
-VERSION_1_OF_POSTGRESQL = (
-    Path(__file__).parents[2] / "plugins" / "memman-postgres" / "tests" / "version_1.sql"
-)
 # From Python 3.12 on a fork is warned of where the process has threads; what is forked here starts anew.
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 
@@ -154,14 +146,10 @@ def bring_in(store: Any, session_id: str, _epoch: int) -> None:
     store.commit(session_id, 0, records, places, 13, expect_head=0)
 
 
-def erase(store: Any, session_id: str, _epoch: int) -> None:
-    erase_entries(store, session_id, "a", "b", "k/0")
-
-
 def delete_entries(store: Any, session_id: str, epoch: int) -> None:
     record = Deleted(id="x", at=AT, ids=("c",), entries=1, tokens=3)
     places = [StoredItem(6, 0, 1), StoredItem(4, -1, 4), StoredItem(5, -1, 5)]
-    store.erase(session_id, epoch, record, places, 6, frozenset({"c"}))
+    store.erase(session_id, epoch, record, places, 6, frozenset({"a", "c", "k/0"}))
 
 
 def delete(store: Any, session_id: str, _epoch: int) -> None:
@@ -170,12 +158,12 @@ def delete(store: Any, session_id: str, _epoch: int) -> None:
 
 VERBS = [
     (nothing, append_one), (prepared, append_one), (nothing, append_many), (prepared, append_many),
-    (prepared, compress), (prepared, clear), (nothing, bring_in), (prepared, erase), (prepared, delete),
+    (prepared, compress), (prepared, clear), (nothing, bring_in), (prepared, delete),
     (prepared, delete_entries),
 ]  # fmt: skip
 
 
-LONG = {append_one, bring_in, clear, erase}  # each is written by the same code as one of the others
+LONG = {append_one, bring_in, clear}  # each is written by the same code as one of the others
 
 
 @pytest.fixture(params=IN_FILES)
@@ -274,7 +262,7 @@ def test_a_manager_that_is_killed_while_it_deletes_has_deleted_all_or_nothing(
 def test_a_window_that_is_committed_apart_from_its_record_is_found(
     kind: InFile | InPostgres, verb: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real_reshape, real_commit = sqlite_tables.reshape, steps.commit
+    real_reshape, real_commit = sqlite_tables.replace_window, steps.commit
 
     def torn_reshape(db: sqlite3.Connection, *given: Any) -> None:
         db.execute("COMMIT")
@@ -293,7 +281,7 @@ def test_a_window_that_is_committed_apart_from_its_record_is_found(
                 yield "BEGIN", ()
             rows = yield statement
 
-    monkeypatch.setattr(sqlite_tables, "reshape", torn_reshape)
+    monkeypatch.setattr(sqlite_tables, "replace_window", torn_reshape)
     monkeypatch.setattr(steps, "commit", torn_commit)
     with pytest.raises(AssertionError, match="neither before nor after"):
         hunt(kind, prepared, verb)
@@ -314,61 +302,3 @@ def test_a_kill_while_the_tables_are_made_is_made_good_by_the_next_process(made:
         if not killed:
             break
     assert at > 4
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("golden", sorted(GOLDEN.glob("version-*.db")), ids=lambda path: path.stem)
-def test_a_kill_at_any_statement_of_a_migration_leaves_one_version_or_the_other(
-    golden: Path, tmp_path: Path
-) -> None:
-    path = tmp_path / "chat.db"
-    before = version_of(golden)
-    shutil.copy(golden, path)
-    with closing(SQLiteStore(path)) as store:
-        after = [(info, look(store, info.session_id)) for info in store.sessions()]
-    for at in range(1, 1_000):
-        shutil.copy(golden, path)
-        killed = struck(lambda strike: SQLiteStore(path), at)
-        assert version_of(path) in (before, len(VERSIONS))
-        with closing(SQLiteStore(path)) as store:
-            assert [(info, look(store, info.session_id)) for info in store.sessions()] == after
-            store.append("new", (added("a"),))
-        assert version_of(path) == len(VERSIONS)
-        if not killed:
-            break
-    assert at > 4
-
-
-@pytest.mark.service
-def test_a_kill_at_any_statement_of_a_migration_of_postgresql_leaves_one_version_or_the_other() -> (
-    None
-):
-    after = None
-    for at in range(1, 1_000):
-        kind = InPostgres()
-        with psycopg.connect(kind.url, autocommit=True) as connection:
-            connection.execute(VERSION_1_OF_POSTGRESQL.read_bytes())
-
-        def opened(strike: Strike, kind: InPostgres = kind, at: int = at) -> None:
-            strike.left = at
-            kind.open()
-
-        killed = struck(opened, at)
-        with psycopg.connect(kind.url) as connection:
-            found = connection.execute("SELECT version FROM memman_store").fetchall()
-        assert found in ([(1,)], [(VERSION,)]), f"killed at statement {at}"
-        with closing(kind.open()) as store:
-            now = [(info, look(store, info.session_id)) for info in store.sessions()]
-            after = after or now
-            assert now == after, f"killed at statement {at}"
-            store.append("new", (added("a"),))
-        kind.remove()
-        if not killed:
-            break
-    assert at > 4
-
-
-def version_of(path: Path) -> int:
-    with closing(sqlite3.connect(path)) as check:
-        [(version,)] = check.execute("PRAGMA user_version")
-    return int(version)

@@ -65,6 +65,12 @@ class FindLaws(StoreLaws):
         assert list(store.find("s", ["a", "k/0"])) == [(1, added("a")), (4, record)]
         assert list(store.find("s", ["c"])) == [(3, added("c")), (5, deletion)]
 
+    def test_find_reaches_every_era(self) -> None:
+        store = filled(self.make_store_with("find"))
+        store.commit("s", 0, (clearing("x"),), (), 3)
+        store.append("s", (added("a", "again"),))
+        assert list(store.find("s", ["a"])) == [(1, added("a")), (5, added("a", "again"))]
+
     def test_find_in_an_unknown_session_returns_nothing(self) -> None:
         store = self.make_store_with("find")
         assert list(store.find("s", ["a"])) == []

@@ -1,5 +1,5 @@
--- Adds one entry to a session that is there, and gives its seq and the epoch: NULL where the session is not there, or
--- the entry is. Its plans are kept by each connection, behind a pooler too, where a prepared statement would be gone.
+-- Add one entry to a session and return its seq and the epoch, in one round trip. Return NULL if the session does not
+-- exist or knows the id; the caller then takes the general way.
 CREATE OR REPLACE FUNCTION memman_add(to_session text, entry text, cost bigint, body bytea)
 RETURNS bigint[] LANGUAGE plpgsql AS $$
 DECLARE
@@ -8,23 +8,20 @@ DECLARE
     its_head bigint;
     its_epoch bigint;
 BEGIN
+    SELECT its.number INTO its_number FROM memman_session AS its WHERE its.id = to_session FOR UPDATE;
+    IF NOT FOUND
+        OR EXISTS (SELECT FROM memman_record AS each WHERE each.session = its_number AND each.id = entry)
+        OR EXISTS (SELECT FROM memman_mention AS each WHERE each.session = its_number AND each.id = entry AND made)
+    THEN
+        RETURN NULL;
+    END IF;
     UPDATE memman_session AS its
     SET head = its.head + 1, entries = its.entries + 1, tokens = its.tokens + cost,
         position = greatest(its.position, pg_current_xact_id()::text::bigint + (SELECT behind FROM memman_store))
-    WHERE its.id = to_session
-    RETURNING its.number, its.position, its.head, its.epoch
-    INTO its_number, its_position, its_head, its_epoch;
-    IF NOT FOUND THEN
-        RETURN NULL;
-    END IF;
-    INSERT INTO memman_name (session, id, seq) VALUES (its_number, entry, its_head) ON CONFLICT DO NOTHING;
-    IF NOT FOUND THEN
-        UPDATE memman_session AS its
-        SET head = its.head - 1, entries = its.entries - 1, tokens = its.tokens - cost
-        WHERE its.number = its_number;
-        RETURN NULL;
-    END IF;
-    INSERT INTO memman_record (session, seq, payload, position)
-    VALUES (its_number, its_head, body, its_position);
+    WHERE its.number = its_number
+    RETURNING its.position, its.head, its.epoch
+    INTO its_position, its_head, its_epoch;
+    INSERT INTO memman_record (session, seq, id, payload, position)
+    VALUES (its_number, its_head, entry, body, its_position);
     RETURN ARRAY[its_head, its_epoch];
 END $$;

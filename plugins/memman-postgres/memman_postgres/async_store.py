@@ -13,7 +13,7 @@ from psycopg_pool import AsyncConnectionPool, PoolTimeout
 from memman.errors import StoreError
 from memman.protocols import Appended, FeedItem, SessionInfo, Snapshot, StoredItem
 from memman.records import Record
-from memman.stores.rows import UNREADABLE, single
+from memman.stores.rows import UNREADABLE
 from memman_postgres import steps
 from memman_postgres.answers import AsyncConnection
 from memman_postgres.attempts import Attempts
@@ -42,7 +42,7 @@ class AsyncPostgresStore(Database):
         self, session_id: str, records: Sequence[Record], *, expect_head: int | None = None
     ) -> Appended:
         """Appends records; one whose id is there keeps its seq."""
-        record = single(records, expect_head)
+        record = steps.single(records, expect_head)
         if record is not None:
             appended = await self._run(None, lambda: steps.append_one(session_id, record))
             if appended is not None:

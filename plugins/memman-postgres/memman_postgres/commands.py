@@ -23,14 +23,7 @@ def postgres() -> None:
     help="Divide records and names by a hash of their session; into 64 if no number is given.",
 )
 @click.option("--tenants", is_flag=True, help="Row-level security by the setting memman.tenant.")
-@click.option(
-    "--from",
-    "version",
-    type=click.IntRange(min=1),
-    metavar="VERSION",
-    help="Only what brings tables of this version to the newest, to be run in one transaction.",
-)
-def schema(partitions: int, tenants: bool, version: int | None) -> None:
+def schema(partitions: int, tenants: bool) -> None:
     """Prints the script that makes the tables: `memman postgres schema | psql URL`."""
     from memman_postgres import tables  # the driver, which no other command needs
 
@@ -38,4 +31,4 @@ def schema(partitions: int, tenants: bool, version: int | None) -> None:
         script = tables.schema(partitions, tenants=tenants)
     except InvalidInput as error:
         raise click.UsageError(str(error)) from None
-    click.echo(script if version is None else tables.migrations(version), nl=False)
+    click.echo(script, nl=False)

@@ -145,13 +145,8 @@ class Database:
             )
         if version > VERSION:
             raise StoreError(
-                f"{where} is of version {version} and this plugin knows up to {VERSION}: "
+                f"{where} has tables of version {version}, and this plugin knows version {VERSION}: "
                 "install a newer memman-postgres"
-            )
-        if version < VERSION:
-            raise StoreError(
-                f"{where} is of version {version} and this plugin needs {VERSION}: open it once "
-                f"with create=True, or run what `python -m memman_postgres --from {version}` prints"
             )
 
 

@@ -14,22 +14,22 @@ from memman.errors import StoreConflict
 from memman.protocols import Appended, FeedItem, SessionInfo, Snapshot, StoredItem
 from memman.records import Added, Record, SessionTotals, encode, tombstone
 from memman.stores.rows import (
-    NO_LEDGER,
-    NO_PLACES,
+    NO_ITEMS,
+    NO_TOTALS,
     ROW_COLUMNS,
-    Placed,
+    SNAPSHOT_COLUMNS,
+    NewRecords,
     SessionRow,
-    conflict,
+    SnapshotRow,
     decoded,
-    elsewhere,
-    encoded_places,
+    encoded_items,
     fits,
-    foreign,
-    hidden,
+    foreign_cursor,
+    head_conflict,
     in_batches,
+    new_records,
     numbers_in,
-    placed,
-    renamed,
+    window_conflict,
 )
 
 T = TypeVar("T")
@@ -72,11 +72,32 @@ UPDATE memman_session SET lease_holder = NULL, lease_from = NULL, lease_until = 
 WHERE id = %s AND lease_holder = %s
 RETURNING number
 """
+_SNAPSHOT = f"SELECT {SNAPSHOT_COLUMNS} FROM memman_session WHERE number = %s"  # noqa: S608 - our own names
 _ROW = f"SELECT {ROW_COLUMNS} FROM memman_session WHERE id = %s"  # noqa: S608 - our own names
 
 
+_MADE = """
+SELECT id, seq FROM memman_record WHERE session = %s AND id = ANY(%s)
+UNION ALL
+SELECT id, seq FROM memman_mention WHERE session = %s AND id = ANY(%s) AND made
+"""
+_NAMING = """
+SELECT seq, payload FROM memman_record WHERE session = %s AND seq IN (
+    SELECT seq FROM memman_record WHERE session = %s AND id = ANY(%s)
+    UNION
+    SELECT seq FROM memman_mention WHERE session = %s AND id = ANY(%s)
+) ORDER BY seq
+"""
+
+
+def single(records: Sequence[Record], expect_head: int | None) -> Added | None:
+    """Return the one entry of an append that expects nothing, as nearly every append is."""
+    alone = records[0] if len(records) == 1 and expect_head is None else None
+    return alone if isinstance(alone, Added) else None
+
+
 def append_one(session_id: str, record: Added) -> Step[Appended | None]:
-    """Adds one entry in one round trip; None where there is no such session, or the entry is there."""
+    """Add an entry in one round trip; None if the session does not exist or knows the id."""
     tokens = record.entry.token_count.tokens
     [(found,)] = yield _APPEND_ONE, (session_id, record.id, tokens, encode(record))
     if found is None:
@@ -86,12 +107,12 @@ def append_one(session_id: str, record: Added) -> Step[Appended | None]:
 
 
 def append(session_id: str, records: Sequence[Record], expect_head: int | None) -> Step[Appended]:
-    """Appends records; one whose id is there keeps its seq."""
+    """Append records; one whose id is known keeps its seq."""
     row = yield from _locked(session_id)
-    if expect_head is not None and row.head != expect_head:
-        raise StoreConflict(elsewhere(session_id, row.head, expect_head))
+    if expect_head not in (None, row.head):
+        raise StoreConflict(head_conflict(session_id, row.head, expect_head))
     payloads = [encode(record) for record in records]
-    return (yield from _appended(row, row.totals, records, payloads))[0]
+    return (yield from _append(row, row.totals, records, payloads)).appended
 
 
 def commit(
@@ -103,57 +124,65 @@ def commit(
     expect_head: int | None,
     erase: frozenset[str] = frozenset(),
 ) -> Step[Appended]:
-    """Appends records and takes the new window, if the epoch is still the same."""
+    """Append records and replace the window, if the epoch is unchanged."""
     row = yield from _locked(session_id)
-    if (yield from _seqs(row, [records[0].id])):
-        return (yield from _all_appended(row, records))[0]
-    if not fits(row, epoch, len(records), floor, expect_head):
-        raise StoreConflict(conflict(session_id, (row.epoch, row.head), epoch, expect_head))
-    appended, totals = yield from _all_appended(row, records)
+    if (yield from _known_seqs(row, [records[0].id])):
+        return (yield from _append_all(row, records))[0]
+    if not fits(row.head, row.epoch, epoch, len(records), floor, expect_head):
+        raise StoreConflict(window_conflict(session_id, (row.head, row.epoch), epoch, expect_head))
+    appended, totals = yield from _append_all(row, records)
     yield (
-        "UPDATE memman_session SET epoch = %s, floor = %s, places = %s, folded = %s, ledger = %s"
+        "UPDATE memman_session SET epoch = %s, floor = %s, items = %s, folded = %s, totals = %s"
         " WHERE number = %s",
         (
             row.epoch + 1,
             floor,
-            encoded_places(window, row.head),
+            encoded_items(window, row.head),
             appended.head,
             msgspec.json.encode(totals),
             row.number,
         ),
     )
     if erase:
-        yield from _erased(row, erase)
+        yield from _erase(row, erase)
     return Appended(appended.seqs, appended.head, row.epoch + 1, appended.fresh)
 
 
 def load(session_id: str) -> Step[Snapshot | None]:
-    """The session as it stands."""
+    """Return the session's snapshot."""
     row = yield from _row(session_id)
     if row is None:
         return None
+    kept = yield from _snapshot_row(row)
     found = yield (
         "SELECT seq, payload FROM memman_record"
         " WHERE session = %s AND (seq = ANY(%s) OR seq > %s) ORDER BY seq",
-        (row.number, [place.seq for place in row.listed], row.tail),
+        (row.number, [item.seq for item in kept.window], kept.tail),
     )
     records = [decoded(seq, payload) for seq, payload in found]
-    tail = [pair for pair in records if pair[0] > row.tail]
-    if len(tail) != row.head - row.tail:
-        raise msgspec.DecodeError("a record is missing")
-    return row.snapshot(dict(records), tail)
+    return kept.snapshot(row, dict(records), [pair for pair in records if pair[0] > kept.tail])
 
 
 def state(session_id: str) -> Step[tuple[int, int] | None]:
-    """(head, epoch) of a session."""
+    """Return the head and the epoch of a session."""
     found = yield "SELECT head, epoch FROM memman_session WHERE id = %s", (session_id,)
     return (found[0][0], found[0][1]) if found else None
 
 
 def read(session_id: str, after: int, limit: int) -> Step[list[tuple[int, Record]]]:
-    """A stretch of the log."""
+    """Return records of the log."""
     row = yield from _row(session_id)
-    return (yield from _stretch(row, after, min(row.head, after + limit))) if row else []
+    return (yield from _read(row, after, min(row.head, after + limit))) if row else []
+
+
+def find(session_id: str, ids: Sequence[str]) -> Step[list[tuple[int, Record]]]:
+    """Return the records that name one of these ids."""
+    row = yield from _row(session_id)
+    if row is None:
+        return []
+    names = list(ids)
+    found = yield _NAMING, (row.number, row.number, names, row.number, names)
+    return [decoded(seq, payload) for seq, payload in found]
 
 
 def feed(after: str, limit: int) -> Step[list[FeedItem]]:
@@ -161,7 +190,7 @@ def feed(after: str, limit: int) -> Step[list[FeedItem]]:
     position, number, seq = numbers_in(after, 3, "PostgreSQL")
     [(horizon, end)] = yield _HORIZON, ()
     if position >= end:
-        raise foreign(after, "this database")
+        raise foreign_cursor(after, "this database")
     found = yield _FEED, (position, number, seq, horizon, limit)
     return [
         FeedItem(session_id, *decoded(seq, payload), f"{position}:{number}:{seq}")
@@ -176,12 +205,6 @@ def lease(session_id: str, holder: str, seconds: float) -> Step[bool]:
     else:
         found = yield _GIVE_BACK, (session_id, holder)
     return bool(found)
-
-
-def find(session_id: str, ids: Sequence[str]) -> Step[list[tuple[int, Record]]]:
-    """Return the records that name one of these ids."""
-    row = yield from _row(session_id)
-    return (yield from _named(row, [*ids, *map(hidden, ids)])) if row else []
 
 
 def sessions() -> Step[list[SessionInfo]]:
@@ -201,7 +224,7 @@ def delete(session_id: str, found: set[int]) -> Step[bool]:
         return bool(found)
     found.add(row.number)
     for table, column in (
-        ("memman_record", "session"), ("memman_name", "session"), ("memman_session", "number"),
+        ("memman_record", "session"), ("memman_mention", "session"), ("memman_session", "number"),
     ):  # fmt: skip
         yield f"DELETE FROM {table} WHERE {column} = %s", (row.number,)  # noqa: S608 - our own names
     yield "UPDATE memman_store SET first_epoch = greatest(first_epoch, %s)", (row.epoch + 1,)
@@ -216,16 +239,23 @@ def _row(session_id: str, *, lock: bool = False) -> Step[SessionRow | None]:
     return SessionRow(*found[0]) if found else None
 
 
+def _snapshot_row(row: SessionRow) -> Step[SnapshotRow]:
+    """Return a session as its last commit left it."""
+    found = yield _SNAPSHOT, (row.number,)
+    return SnapshotRow(*found[0])
+
+
 def _locked(session_id: str) -> Step[SessionRow]:
-    """The session's row, locked till the transaction ends; begun where there is none."""
+    """Return the session's row, locked until the transaction ends; create it if there is none."""
     row = yield from _row(session_id, lock=True)
     if row is None:
         yield (
-            "INSERT INTO memman_session (id, head, epoch, entries, tokens, floor, places, folded, ledger)"
-            " VALUES (%s, 0, 0, 0, 0, 0, %s, 0, %s) ON CONFLICT DO NOTHING",
-            (session_id, NO_PLACES, NO_LEDGER),
+            "INSERT INTO memman_session"
+            " (id, head, epoch, entries, tokens, era, floor, items, folded, totals)"
+            " VALUES (%s, 0, 0, 0, 0, 0, 0, %s, 0, %s) ON CONFLICT DO NOTHING",
+            (session_id, NO_ITEMS, NO_TOTALS),
         )
-        # Read after the row is ours: a deletion that was under way has counted by then.
+        # Read once the row is ours: a deletion that was running has ended by then.
         yield (
             "UPDATE memman_session SET epoch = first_epoch FROM memman_store WHERE id = %s AND head = 0",
             (session_id,),
@@ -236,86 +266,80 @@ def _locked(session_id: str) -> Step[SessionRow]:
     return row
 
 
-def _appended(
+def _append(
     row: SessionRow, totals: SessionTotals, records: Sequence[Record], payloads: Sequence[bytes]
-) -> Step[tuple[Appended, SessionTotals]]:
-    """Puts the records that are not there behind the row's head, where the ledger stands."""
-    known = yield from _seqs(row, [record.id for record in records])
-    found = placed(row.head, totals, records, payloads, known)
-    if found.rows:
-        [(position,)] = yield (
-            "UPDATE memman_session SET head = %s, entries = %s, tokens = %s, "  # noqa: S608 - our own words
-            f"position = {_POSITION} WHERE number = %s RETURNING position",
-            (found.head, found.totals.entries, found.totals.tokens, row.number),
-        )
+) -> Step[NewRecords]:
+    """Put the records whose ids are not known behind the row's head, at which the totals are."""
+    known = yield from _known_seqs(row, [record.id for record in records])
+    new = new_records(row, totals, records, payloads, known)
+    if not new.rows:
+        return new
+    after = new.row
+    [(position,)] = yield (
+        "UPDATE memman_session SET head = %s, entries = %s, tokens = %s, era = %s, "  # noqa: S608 - our own words
+        f"position = {_POSITION} WHERE number = %s RETURNING position",
+        (after.head, after.entries, after.tokens, after.era, row.number),
+    )
+    seqs, ids, bodies = zip(*new.rows, strict=True)
+    yield (
+        "INSERT INTO memman_record (session, seq, id, payload, position) SELECT %s, seq, id, payload, %s"
+        " FROM unnest(%s::bigint[], %s::text[], %s::bytea[]) AS given (seq, id, payload)",
+        (row.number, position, list(seqs), list(ids), list(bodies)),
+    )
+    if new.mentions:
         yield (
-            "DELETE FROM memman_name WHERE session = %s AND id = ANY(%s)",
-            (row.number, renamed(found, known)),
+            "INSERT INTO memman_mention (session, id, seq, made) SELECT %s, id, seq, made"
+            " FROM unnest(%s::text[], %s::bigint[], %s::boolean[]) AS given (id, seq, made)",
+            (
+                row.number,
+                [name.id for name in new.mentions],
+                [name.seq for name in new.mentions],
+                [name.made for name in new.mentions],
+            ),
         )
-        yield from _write(row, found, position)
-    return Appended(found.seqs, found.head, row.epoch, len(found.rows)), found.totals
+    return new
 
 
-def _all_appended(
-    row: SessionRow, records: Sequence[Record]
-) -> Step[tuple[Appended, SessionTotals]]:
-    """What `_appended` does of however many, held a few at a time; and the ledger behind them."""
-    totals = row.ledger_after((yield from _stretch(row, row.folded, row.head)))
+def _append_all(row: SessionRow, records: Sequence[Record]) -> Step[tuple[Appended, SessionTotals]]:
+    """Append any number of records, a few at a time, and return the totals behind them, too."""
+    kept = yield from _snapshot_row(row)
+    totals = kept.totals_after((yield from _read(row, kept.folded, row.head)))
     seqs: list[int] = []
     now = row
     for batch, payloads in in_batches(records):
-        some, totals = yield from _appended(now, totals, batch, payloads)
-        now = msgspec.structs.replace(now, head=some.head)
-        seqs += some.seqs
+        new = yield from _append(now, totals, batch, payloads)
+        now, totals = new.row, new.totals
+        seqs += new.seqs
     return Appended(tuple(seqs), now.head, row.epoch, now.head - row.head), totals
 
 
-def _write(row: SessionRow, found: Placed, position: int) -> Step[None]:
-    yield (
-        "INSERT INTO memman_record (session, seq, payload, position)"
-        " SELECT %s, seq, payload, %s FROM unnest(%s::bigint[], %s::bytea[]) AS given (seq, payload)",
-        (row.number, position, [each[0] for each in found.rows], [each[1] for each in found.rows]),
+def _erase(row: SessionRow, ids: frozenset[str]) -> Step[None]:
+    """Overwrite payloads with tombstones, in every era."""
+    names = list(ids)
+    found = yield _MADE, (row.number, names, row.number, names)
+    stored = yield (
+        "SELECT seq, payload FROM memman_record WHERE session = %s AND seq = ANY(%s)",
+        (row.number, [seq for _, seq in found]),
     )
-    yield (
-        "INSERT INTO memman_name (session, id, seq) SELECT %s, id, seq"
-        " FROM unnest(%s::text[], %s::bigint[]) AS given (id, seq) ON CONFLICT (session, id)"
-        # What was taken is found where that was last; no id begins with a control character.
-        " DO UPDATE SET seq = excluded.seq WHERE left(excluded.id, 1) = chr(1)",
-        (row.number, list(found.names), list(found.names.values())),
-    )
-
-
-def _erased(row: SessionRow, doomed: frozenset[str]) -> Step[None]:
-    """Puts tombstones where the payloads were, in every era."""
-    for seq, record in (yield from _stretch(row, 0, row.head)):
-        if (erased := tombstone(record, doomed)) == record:
-            continue
+    for seq, record in [decoded(seq, payload) for seq, payload in stored]:
         yield (
             "UPDATE memman_record SET payload = %s WHERE session = %s AND seq = %s",
-            (encode(erased), row.number, seq),
+            (encode(tombstone(record, ids)), row.number, seq),
         )
 
 
-def _seqs(row: SessionRow, ids: Sequence[str]) -> Step[dict[str, int]]:
-    """Where the ids that are there stand."""
-    found = yield (
-        "SELECT id, seq FROM memman_name WHERE session = %s AND id = ANY(%s)",
-        (row.number, list(ids)),
-    )
-    return dict(found)
+def _known_seqs(row: SessionRow, ids: Sequence[str]) -> Step[dict[str, int]]:
+    """Return the newest seq that each of these ids is known by."""
+    names = list(ids)
+    found = yield _MADE, (row.number, names, row.number, names)
+    seqs: dict[str, int] = {}
+    for name, seq in found:
+        seqs[name] = max(seq, seqs.get(name, 0))
+    return seqs
 
 
-def _named(row: SessionRow, ids: Sequence[str]) -> Step[list[tuple[int, Record]]]:
-    found = yield (
-        "SELECT seq, payload FROM memman_record WHERE session = %s AND seq IN"
-        " (SELECT seq FROM memman_name WHERE session = %s AND id = ANY(%s)) ORDER BY seq",
-        (row.number, row.number, list(ids)),
-    )
-    return [decoded(seq, payload) for seq, payload in found]
-
-
-def _stretch(row: SessionRow, after: int, last: int) -> Step[list[tuple[int, Record]]]:
-    """The records with `after` < seq <= `last`, in order."""
+def _read(row: SessionRow, after: int, last: int) -> Step[list[tuple[int, Record]]]:
+    """Return the records with `after` < seq <= `last`, in order."""
     found = yield (
         "SELECT seq, payload FROM memman_record WHERE session = %s AND seq > %s AND seq <= %s ORDER BY seq",
         (row.number, after, last),

@@ -1,4 +1,4 @@
-"""The tables of a store: the scripts that make them, and how an open store is brought to this version."""
+"""The tables of a store: the script that creates them, and a store that is restored from a copy."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import psycopg
 
 from memman.errors import InvalidInput
 
-VERSION = 3
+VERSION = 1
 _BY_HASH = "PARTITION BY HASH (session)"
 _MOST_PARTITIONS = 10_000
 _LOCK = b"SELECT pg_advisory_xact_lock(1835363694)"  # "memn": one process at a time
@@ -43,24 +43,16 @@ def _parts(number: int) -> str:
     return "".join(
         f"CREATE TABLE IF NOT EXISTS {table}_{part} PARTITION OF {table}"
         f" FOR VALUES WITH (MODULUS {number}, REMAINDER {part});\n"
-        for table in ("memman_record", "memman_name")
+        for table in ("memman_record", "memman_mention")
         for part in range(number)
     )
 
 
-def migrations(version: int = 1) -> str:
-    """The statements that bring tables of a version to that of this plugin; in one transaction."""
-    scripts = [f"migration_{number}.sql" for number in range(version + 1, VERSION + 1)]
-    return "".join(map(_script, [*scripts, "append.sql"]))
-
-
 def made_ready(connection: psycopg.Connection[Any], create: bool) -> int | None:
-    """The version of the tables, which are made and migrated where `create` allows; None without one."""
+    """Return the version of the tables, None without one; create them first if `create` allows it."""
     if create:
         _made(connection)
     version = _version(connection)
-    if create and version is not None and version < VERSION:
-        version = _migrated(connection)
     if create and version == VERSION:
         _moved(connection)
     return version
@@ -72,7 +64,7 @@ def _script(name: str) -> str:
 
 def _made(connection: psycopg.Connection[Any]) -> None:
     """Makes the tables unless they are there; one process at a time."""
-    if connection.execute("SELECT to_regclass('memman_name')").fetchall() != [(None,)]:
+    if connection.execute("SELECT to_regclass('memman_mention')").fetchall() != [(None,)]:
         return
     with connection.transaction():
         connection.execute(_LOCK)
@@ -82,15 +74,6 @@ def _made(connection: psycopg.Connection[Any]) -> None:
 def _version(connection: psycopg.Connection[Any]) -> int | None:
     found = connection.execute("SELECT version FROM memman_store").fetchall()
     return int(found[0][0]) if found else None
-
-
-def _migrated(connection: psycopg.Connection[Any]) -> int | None:
-    """Brings older tables to this version, one process at a time; the version that they have then."""
-    with connection.transaction():
-        connection.execute(_LOCK)
-        version = _version(connection) or VERSION  # another process may have been faster
-        connection.execute(migrations(version).encode())
-    return max(version, VERSION)
 
 
 def _moved(connection: psycopg.Connection[Any]) -> None:

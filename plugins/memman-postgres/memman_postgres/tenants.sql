@@ -8,10 +8,10 @@ AS $$ SELECT current_setting('memman.tenant') $$;
 -- What is there already becomes that of the tenant that is set while this runs.
 ALTER TABLE memman_session ADD COLUMN IF NOT EXISTS tenant text;
 ALTER TABLE memman_record ADD COLUMN IF NOT EXISTS tenant text;
-ALTER TABLE memman_name ADD COLUMN IF NOT EXISTS tenant text;
+ALTER TABLE memman_mention ADD COLUMN IF NOT EXISTS tenant text;
 UPDATE memman_session SET tenant = memman_tenant() WHERE tenant IS NULL;
 UPDATE memman_record SET tenant = memman_tenant() WHERE tenant IS NULL;
-UPDATE memman_name SET tenant = memman_tenant() WHERE tenant IS NULL;
+UPDATE memman_mention SET tenant = memman_tenant() WHERE tenant IS NULL;
 ALTER TABLE memman_session
     ALTER COLUMN tenant SET DEFAULT memman_tenant(),
     ALTER COLUMN tenant SET NOT NULL,
@@ -21,18 +21,18 @@ ALTER TABLE memman_session
     DROP CONSTRAINT IF EXISTS memman_session_tenant_id_key,
     ADD CONSTRAINT memman_session_tenant_id_key UNIQUE (tenant, id);
 ALTER TABLE memman_record ALTER COLUMN tenant SET DEFAULT memman_tenant(), ALTER COLUMN tenant SET NOT NULL;
-ALTER TABLE memman_name ALTER COLUMN tenant SET DEFAULT memman_tenant(), ALTER COLUMN tenant SET NOT NULL;
+ALTER TABLE memman_mention ALTER COLUMN tenant SET DEFAULT memman_tenant(), ALTER COLUMN tenant SET NOT NULL;
 
 -- FORCE: the owner of the tables is bound too. Superusers and roles with BYPASSRLS are not.
 ALTER TABLE memman_session ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
 ALTER TABLE memman_record ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
-ALTER TABLE memman_name ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+ALTER TABLE memman_mention ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
 DROP POLICY IF EXISTS memman_own ON memman_session;
 DROP POLICY IF EXISTS memman_own ON memman_record;
-DROP POLICY IF EXISTS memman_own ON memman_name;
+DROP POLICY IF EXISTS memman_own ON memman_mention;
 CREATE POLICY memman_own ON memman_session USING (tenant = memman_tenant());
 CREATE POLICY memman_own ON memman_record USING (tenant = memman_tenant());
-CREATE POLICY memman_own ON memman_name USING (tenant = memman_tenant());
+CREATE POLICY memman_own ON memman_mention USING (tenant = memman_tenant());
 -- The version is everybody's, but without a tenant nothing opens.
 ALTER TABLE memman_store ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
 DROP POLICY IF EXISTS memman_any ON memman_store;

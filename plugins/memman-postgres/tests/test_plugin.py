@@ -29,7 +29,6 @@ def test_the_command_prints_the_script_that_makes_the_tables() -> None:
         ([], tables.schema()),
         (["--partitions"], tables.schema(64)),
         (["--partitions", "8", "--tenants"], tables.schema(8, tenants=True)),
-        (["--from", "1"], tables.migrations(1)),
     ):
         done = CliRunner().invoke(memman, ["postgres", "schema", *options])
         assert (done.exit_code, done.stdout) == (0, script)

@@ -384,7 +384,7 @@ def test_a_password_that_is_changed_under_a_store_is_not_printed_either(
     assert _IN_URL not in printed
 
 
-_MAY_READ = "GRANT SELECT ON memman_store, memman_session, memman_record, memman_name TO bob"
+_MAY_READ = "GRANT SELECT ON memman_store, memman_session, memman_record, memman_mention TO bob"
 
 
 @pytest.mark.parametrize("granted", ["", _MAY_READ])
@@ -494,7 +494,7 @@ def _sizes(database: str) -> Any:
     with psycopg.connect(database) as connection:
         return [
             connection.execute(f"SELECT count(*) FROM {table}".encode()).fetchone()  # noqa: S608 - our own names
-            for table in ("memman_session", "memman_record", "memman_name")
+            for table in ("memman_session", "memman_record", "memman_mention")
         ]
 
 

@@ -5,18 +5,16 @@ from __future__ import annotations
 import random
 import threading
 import time
-from pathlib import Path
 from typing import Any
 
 import postgres_servers as servers
 import psycopg
 import pytest
 from memman_postgres import PostgresStore, steps
-from memman_postgres.tables import migrations
 from memman_postgres.tables import schema as schema_script
 
 from benchmarks.feeds import follow_under_kills
-from memman import InvalidInput, MemoryConfig, MemoryManager, StoreError
+from memman import InvalidInput, MemoryConfig, MemoryManager
 from memman.protocols import FeedItem
 from memman.testing.laws import in_threads
 from memman.testing.stores import added
@@ -24,7 +22,6 @@ from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.service
 # The second makes version 2 of what the first made.
-OLDER = [Path(__file__).with_name(f"version_{number}.sql") for number in (1, 2)]
 
 
 def drive(connection: psycopg.Connection[Any], step: Any) -> Any:
@@ -223,91 +220,7 @@ def test_an_id_alone_puts_a_session_out_of_order(store: PostgresStore, url: str)
     assert _waited(store, url, ("third",)) == ["first", "third", "second"]
 
 
-# ---------------------------------------------------------------- other versions, other servers
-
-
-@pytest.fixture(params=[1, 2])
-def version(request: pytest.FixtureRequest) -> int:
-    """An older version of the tables."""
-    return int(request.param)
-
-
-@pytest.fixture
-def old_url(url: str, version: int) -> str:
-    """A database of an older version with three sessions in it."""
-    with psycopg.connect(url, autocommit=True) as connection:
-        for script in OLDER[:version]:
-            connection.execute(script.read_bytes())
-    return url
-
-
-_KEPT = (
-    "SELECT number, id, head, epoch, entries, tokens, floor, places, folded, ledger"
-    " FROM memman_session ORDER BY number",
-    "SELECT session, seq, payload FROM memman_record ORDER BY session, seq",
-    "SELECT session, id, seq FROM memman_name ORDER BY session, id",
-    "SELECT first_epoch FROM memman_store",
-)
-
-
-def rows_of(url: str) -> list[Any]:
-    with psycopg.connect(url) as connection:
-        return [connection.execute(query.encode()).fetchall() for query in _KEPT]
-
-
-def test_tables_of_an_older_version_are_migrated_with_nothing_lost(old_url: str) -> None:
-    before = rows_of(old_url)
-    assert [len(rows) for rows in before] == [3, 38, 39, 1]
-    with MemoryManager(old_url, counter="chars4") as memory:
-        assert rows_of(old_url) == before
-        assert memory.list_sessions() == ["trip", "other", "cleared"]
-        assert len(memory.get_entries("trip")) == 27
-        memory.add_user_message("trip", "and on")
-
-
-def test_stores_that_open_old_tables_at_once_migrate_them_once(old_url: str) -> None:
-    before = rows_of(old_url)
-    stores = in_threads([lambda: PostgresStore(old_url, pool_size=1)] * 6, 30)
-    assert rows_of(old_url) == before
-    stores[0].append("other", (added("later"),))
-    items = fed(stores[1], 39)
-    assert places(items)[-1] == ("other", 5)
-    for name in ("trip", "other", "cleared"):
-        own = [(item.seq, item.record) for item in items if item.session_id == name]
-        assert own == list(stores[2].read(name))
-    for store in stores:
-        store.close()
-
-
-def test_without_create_old_tables_are_told_and_the_statements_mend_them(
-    old_url: str, version: int
-) -> None:
-    told = rf"of version {version} and this plugin needs 3: .*--from {version}"
-    with pytest.raises(StoreError, match=told):
-        PostgresStore(old_url, create=False)
-    with psycopg.connect(old_url) as connection:
-        connection.execute(migrations(version).encode())
-    PostgresStore(old_url, create=False).close()
-
-
-def test_a_worker_of_version_2_that_still_runs_is_refused(old_url: str) -> None:
-    PostgresStore(old_url).close()
-    with (
-        psycopg.connect(old_url) as connection,
-        pytest.raises(psycopg.errors.UndefinedFunction),
-    ):
-        connection.execute("SELECT new_head FROM memman_append('trip', 'x', 1, '\\x00'::bytea)")
-
-
-def test_a_worker_of_version_1_that_still_runs_writes_nothing_that_would_be_missed(
-    old_url: str,
-) -> None:
-    PostgresStore(old_url).close()
-    with (
-        psycopg.connect(old_url) as connection,
-        pytest.raises(psycopg.errors.NotNullViolation, match="position"),
-    ):
-        connection.execute("INSERT INTO memman_record SELECT 1, 32, '\\x00'::bytea")
+# ---------------------------------------------------------------- other servers
 
 
 def test_a_database_from_another_server_goes_on_behind_what_it_brought(
@@ -337,7 +250,7 @@ def test_a_cursor_of_a_later_copy_is_refused(store: PostgresStore) -> None:
     position, number, seq = item.cursor.split(":")
     with pytest.raises(InvalidInput, match="has never been at"):
         store.feed(f"{int(position) + 10**9}:{number}:{seq}")
-    with pytest.raises(InvalidInput, match="no cursor of the feed of PostgreSQL"):
+    with pytest.raises(InvalidInput, match="not a cursor of the feed of PostgreSQL"):
         store.feed("1:2")
 
 

@@ -50,7 +50,7 @@ def grants(schema: str, role: str) -> str:
     """What a worker needs, as the how-to says."""
     return (
         f"GRANT USAGE ON SCHEMA {schema} TO {role};"
-        f"GRANT SELECT, INSERT, UPDATE, DELETE ON memman_session, memman_record, memman_name TO {role};"
+        f"GRANT SELECT, INSERT, UPDATE, DELETE ON memman_session, memman_record, memman_mention TO {role};"
         f"GRANT SELECT, UPDATE (first_epoch) ON memman_store TO {role}"
     )
 
@@ -93,7 +93,7 @@ def test_the_command_prints_the_script_with_64_partitions(url: str) -> None:
     servers.run_sql(printed, url)
     servers.run_sql(printed, url)  # as every statement may be run again
     with psycopg.connect(url) as connection:
-        for table in ("memman_name", "memman_record"):
+        for table in ("memman_mention", "memman_record"):
             [(counted,)] = connection.execute(
                 "SELECT count(*) FROM pg_inherits WHERE inhparent = %s::regclass", (table,)
             ).fetchall()
@@ -132,7 +132,7 @@ def _rows(url: str, tenant: str) -> Any:
                 f"SELECT * FROM {table} WHERE tenant = %s ORDER BY 1, 2".encode(),  # noqa: S608 - our own names
                 (tenant,),
             ).fetchall()
-            for table in ("memman_session", "memman_record", "memman_name")
+            for table in ("memman_session", "memman_record", "memman_mention")
         ]
 
 
@@ -203,7 +203,7 @@ def test_a_role_may_be_bound_to_its_tenant(divided: str, url: str, role: str) ->
     with MemoryManager(as_tenant(divided, role, None)) as memory:
         memory.add_user_message("s", "text")
     servers.run_sql(f"ALTER ROLE {role} RESET memman.tenant")
-    assert [len(rows) for rows in _rows(url, "bound")] == [1, 2, 2]  # the opening and the entry
+    assert [len(rows) for rows in _rows(url, "bound")] == [1, 2, 0]  # the opening and the entry
 
 
 def test_sessions_that_are_there_become_those_of_the_tenant_that_is_set(
