@@ -1179,7 +1179,10 @@ EDITS: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
         lambda s: record(s, "compressed")["replacements"][0]["entry"].update(metadata=7),
         "metadata",
     ),
-    "an id with control characters": (lambda s: s["log"][1].update(id="a\nb"), "entries has no entry"),
+    "an id with control characters": (
+        lambda s: s["log"][1].update(id="a\nb"),
+        "entries has no entry",
+    ),
 }
 
 

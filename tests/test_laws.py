@@ -1040,9 +1040,7 @@ def test_laws_hold_on_persistent_stores(laws: Any, where: Any, store: Any) -> No
 def test_laws_detect_a_broken_store(
     laws: Any, mutant: Any, where: Any, store: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if (
-        mutant is WithoutRecordIdCheck
-    ):  # which also finds ids in the records themselves
+    if mutant is WithoutRecordIdCheck:  # which also finds ids in the records themselves
         monkeypatch.setattr(sqlite_tables, "_unnamed", lambda *_: {})
     broken = type(mutant.__name__, (mutant, store), {})
     machine = type("Mutated", (laws,), {"kind": where, "store": broken})

@@ -102,6 +102,13 @@ class _Log:
         later = enumerate(records[floor:], floor + 1)
         return Snapshot(len(records), epoch, window_of(listed, later), self.totals)
 
+    def take_lease(self, holder: str, seconds: float, now: float) -> bool:
+        held_by, until = self.lease
+        if held_by != holder and now < until:
+            return False
+        self.lease = (holder, now + seconds) if seconds else ("", 0.0)
+        return bool(seconds) or held_by == holder
+
 
 class MemoryStore:
     """Logs in memory, thread-safe, with every capability of a store."""
@@ -255,14 +262,9 @@ class MemoryStore:
 
     def lease(self, session_id: str, holder: str, seconds: float) -> bool:
         """Take, prolong or return the right to pay for a summary."""
-        now = time.monotonic()
         with self._lock:
             log = self._logs.get(session_id)
-            held_by, until = ("", 0.0) if log is None else log.lease
-            if log is None or (held_by != holder and now < until):
-                return False
-            log.lease = (holder, now + seconds) if seconds else ("", 0.0)
-            return bool(seconds) or held_by == holder
+            return log is not None and log.take_lease(holder, seconds, time.monotonic())
 
     def _found(self, session_id: str) -> _Log | None:
         log = self._logs.get(session_id)

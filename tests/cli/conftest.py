@@ -39,9 +39,7 @@ def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         "COLUMNS",
     ):  # fmt: skip
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(
-        "sys.argv", ["memman"]
-    )  # suggested commands begin with it
+    monkeypatch.setattr("sys.argv", ["memman"])  # suggested commands begin with it
 
 
 @pytest.fixture

@@ -77,9 +77,7 @@ def test_commands_read_an_archive_like_a_document(
     assert archive.read_bytes() == before
 
 
-def test_archive_changed_in_place_stays_an_archive(
-    archive: Path, command: Command
-) -> None:
+def test_archive_changed_in_place_stays_an_archive(archive: Path, command: Command) -> None:
     packing = verify(archive).packing
     done = command("compress", archive, "--budget", "2k", "--in-place")
     assert done.exit_code == 0, done.stderr
@@ -174,9 +172,7 @@ def test_wrong_use_of_archives_is_refused(
     assert said in done.stderr
 
 
-def test_archive_limits_are_given_by_name(
-    archive: Path, tmp_path: Path, command: Command
-) -> None:
+def test_archive_limits_are_given_by_name(archive: Path, tmp_path: Path, command: Command) -> None:
     into = ("import", archive, "--into", tmp_path / "other.db")
     for arguments in (("verify", archive), into):
         done = command(*arguments, "--limit", "entries=60", "--limit", "depth=9")

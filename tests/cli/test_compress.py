@@ -238,9 +238,7 @@ def test_failed_summarizer_is_noted_and_a_digest_is_used(command, session, tmp_p
         ("openai:", "write openai:MODEL"),
     ],
 )
-def test_unknown_summarizer_is_refused_before_writing(
-    command, session, tmp_path, name, reason
-):
+def test_unknown_summarizer_is_refused_before_writing(command, session, tmp_path, name, reason):
     out = tmp_path / "o.json"
     result = command("compress", session, "-o", out, "--summarizer", name)
     assert result.exit_code != 0
@@ -249,9 +247,7 @@ def test_unknown_summarizer_is_refused_before_writing(
 
 
 @pytest.mark.parametrize("named", ["acme:not-installed", "cmd:touch ran"])
-def test_summarizer_named_by_a_document_is_not_used(
-    command, session, tmp_path, named, monkeypatch
-):
+def test_summarizer_named_by_a_document_is_not_used(command, session, tmp_path, named, monkeypatch):
     monkeypatch.chdir(tmp_path)
     memory = MemoryManager(config=MemoryConfig(auto_compress=False), summarizer="digest")
     name = memory.import_session(SessionState.from_json(session.read_bytes()))
@@ -290,9 +286,7 @@ def test_failed_strict_compression_changes_nothing(command, session, tmp_path):
     assert json.loads(command("show", database, "--active", "--json").stdout) == before
 
 
-def test_strict_compression_accepts_configured_digests(
-    command, session, tmp_path
-):
+def test_strict_compression_accepts_configured_digests(command, session, tmp_path):
     """The session's own `on_failure` does not hide a failure."""
     memory = MemoryManager()
     session_id = memory.import_session(SessionState.from_json(session.read_bytes()))

@@ -78,9 +78,7 @@ def test_reading_commands_do_not_change_a_database(
     assert MemoryManager(one).export_session("trip") == before
 
 
-def test_model_option_is_not_written_to_the_database(
-    one: Path, command: Command
-) -> None:
+def test_model_option_is_not_written_to_the_database(one: Path, command: Command) -> None:
     assert command("stats", one, "--model", "gpt-4o").exit_code == 0
     assert MemoryManager(one).export_session("trip").settings == {}
 
@@ -95,9 +93,7 @@ def test_session_option_selects_a_session(two: Path, command: Command) -> None:
     assert "no session 'nowhere'; there are 2: trip, work" in wrong.stderr
 
 
-def test_in_place_changes_the_database(
-    two: Path, command: Command
-) -> None:
+def test_in_place_changes_the_database(two: Path, command: Command) -> None:
     done = command("compress", two, "--session", "work", "--budget", "2k", "--in-place", "--json")
     assert done.exit_code == 0, done.stderr
     result = json.loads(done.stdout)["result"]
@@ -155,9 +151,7 @@ def test_foreign_database_is_refused(tmp_path: Path, command: Command) -> None:
         assert "is no memman database" in result.stderr
 
 
-def test_session_option_for_a_file_is_refused(
-    session_file: Path, command: Command
-) -> None:
+def test_session_option_for_a_file_is_refused(session_file: Path, command: Command) -> None:
     listed = command("sessions", session_file)
     assert listed.exit_code == 3
     assert "`memman stats S`" in listed.stderr
@@ -167,9 +161,7 @@ def test_session_option_for_a_file_is_refused(
 
 
 @pytest.mark.parametrize("name", ["sessions", "follow", "stats --session x"])
-def test_path_without_a_database_is_explained(
-    tmp_path: Path, command: Command, name: str
-) -> None:
+def test_path_without_a_database_is_explained(tmp_path: Path, command: Command, name: str) -> None:
     (tmp_path / "empty.db").touch()
     (tmp_path / "folder").mkdir()
     os.mkfifo(tmp_path / "pipe")
@@ -207,9 +199,7 @@ def test_unreadable_file_error_names_permission(
     assert as_somebody_else(work)
 
 
-def test_read_only_database_is_read(
-    reachable: Path, command: Command
-) -> None:
+def test_read_only_database_is_read(reachable: Path, command: Command) -> None:
     filled(reachable / "chat.db", "trip")
     (reachable / "chat.db").chmod(0o644)  # a new database is private
     arguments: list[list[str]] = [["sessions"], ["stats"], ["show"], ["follow", "--timeout", "0"]]
@@ -271,9 +261,7 @@ def test_unknown_url_error_names_the_plugin(command: Command) -> None:
 
 
 @pytest.mark.parametrize("name", ["import", "verify", "check"])
-def test_database_in_place_of_a_file_is_refused(
-    one: Path, command: Command, name: str
-) -> None:
+def test_database_in_place_of_a_file_is_refused(one: Path, command: Command, name: str) -> None:
     for given in (str(one), "postgresql://ada:secret@db/chat"):
         result = command(name, given)
         assert (result.exit_code, result.stdout) == (3, "")

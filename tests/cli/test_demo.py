@@ -63,9 +63,7 @@ def test_entry_count_causes_no_compression(command, tmp_path):
 @pytest.mark.parametrize(
     ("bundled", "budget"), [(False, "5"), pytest.param(True, "100", marks=pytest.mark.long)]
 )
-def test_refused_context_names_a_budget_that_works(
-    command, log_file, tmp_path, bundled, budget
-):
+def test_refused_context_names_a_budget_that_works(command, log_file, tmp_path, bundled, budget):
     path = tmp_path / "s.json"
     asked = ["demo", "-o", path, *([] if bundled else ["--file", log_file])]
     result = command(*asked, "--budget", budget)

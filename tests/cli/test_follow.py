@@ -96,7 +96,7 @@ def test_source_that_cannot_be_followed_is_one_line(
     for arguments, code, told in (
         ((tmp_path / "none.db",), 3, "No such file"),
         ((session_file,), 3, "is not a database"),
-        ((path, "--after", "nonsense"), 2, "is no cursor of the feed"),
+        ((path, "--after", "nonsense"), 2, "is not a cursor of the feed"),
         ((path, "--session", "s", "--after", "x"), 2, "after must be the seq"),
         ((path, "--session", "s", "--after", "9"), 2, "never had one behind 9"),
     ):

@@ -272,7 +272,9 @@ def test_limits_that_are_none_are_refused(
     assert "memman_model_info" in caplog.text
 
 
-def test_invalid_counter_of_a_plugin_is_logged(hooked: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_invalid_counter_of_a_plugin_is_logged(
+    hooked: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     class Odd:
         @hookimpl
         def memman_token_counters(self) -> Any:

@@ -217,7 +217,9 @@ def asks_a_tenth_as_often(row: dict[str, str]) -> None:
     scripted = ScriptedSummarizer("abcd" * 200)
     memory = manager(row, scripted)
     talk(memory, 400)
-    assert len(scripted.requests) <= 40  # the other one calls it after each message over the limit: 380
+    assert (
+        len(scripted.requests) <= 40
+    )  # the other one calls it after each message over the limit: 380
 
 
 def the_summary_is_in_the_document(row: dict[str, str]) -> None:

@@ -293,9 +293,7 @@ def test_pinned_entries_may_leave_no_room_for_a_context() -> None:
     memory = manager(max_tokens=1_000)
     memory.add_system_message("s", "x" * 3_950)
     memory.add_user_message("s", "hello " * 6)
-    assert memory.explain("s").next.endswith(
-        "as it is built if pinned entries leave room for it"
-    )
+    assert memory.explain("s").next.endswith("as it is built if pinned entries leave room for it")
     with pytest.raises(BudgetExceeded):
         memory.build_context("s")
 
