@@ -253,10 +253,9 @@ class SessionTotals(msgspec.Struct, frozen=True, omit_defaults=True):
     """The state of a session besides its window: the fold of its records that needs no history.
 
     `entries`, `tokens` and `cost` are the era's totals; `cost` includes undone compressions. `era` is the
-    seq of the last clear, `compressed` that of the newest compression. `learned` has the calibration of
-    each model. `observed` are the settings in effect when the session was opened or last compressed.
-    `undone` has the totals of tokens and entries at the newest undo; None if a compression came after it.
-    `untrusted` names the settings that come from an import.
+    seq of the last clear. `learned` has the calibration of each model. `observed` are the settings in effect
+    when the session was opened or last compressed. `undone` has the totals of tokens and entries at the
+    newest undo; None if a compression came after it. `untrusted` names the settings that come from an import.
     """
 
     entries: int = 0
@@ -266,9 +265,7 @@ class SessionTotals(msgspec.Struct, frozen=True, omit_defaults=True):
     settings: dict[str, Any] = {}
     usage: UsageReported | None = None
     learned: dict[str, Learned] = {}
-    counter: str = ""
     cost: Cost = NO_COST
-    compressed: int = 0
     nonce: str = ""
     observed: SettingsInEffect = NOT_OBSERVED
     undone: tuple[int, int] | None = None
@@ -285,7 +282,6 @@ class SessionTotals(msgspec.Struct, frozen=True, omit_defaults=True):
                     entries=self.entries + 1,
                     tokens=self.tokens + entry.token_count.tokens,
                     last_counted_at=entry.timestamp,
-                    counter=entry.token_count.counter or self.counter,
                 )
             case Deleted():
                 return msgspec.structs.replace(
@@ -299,7 +295,7 @@ class SessionTotals(msgspec.Struct, frozen=True, omit_defaults=True):
             case Compressed():
                 cost = self.cost.plus(record.cost)
                 return msgspec.structs.replace(
-                    self, cost=cost, compressed=seq, observed=record.settings, undone=None
+                    self, cost=cost, observed=record.settings, undone=None
                 )
             case Undone():
                 return msgspec.structs.replace(self, undone=(self.tokens, self.entries))
