@@ -253,9 +253,10 @@ class SessionTotals(msgspec.Struct, frozen=True, omit_defaults=True):
     """The state of a session besides its window: the fold of its records that needs no history.
 
     `entries`, `tokens` and `cost` are the era's totals; `cost` includes undone compressions. `era` is the
-    seq of the last clear. `learned` has the calibration of each model. `observed` are the settings in effect
-    when the session was opened or last compressed. `undone` has the totals of tokens and entries at the
-    newest undo; None if a compression came after it. `untrusted` names the settings that come from an import.
+    seq of the last clear. `learned` has the calibration of each model. `observed` are the settings in
+    effect when the session was opened or last compressed. `undone` has the totals of tokens and entries at
+    the newest undo; None if a compression came after it. `untrusted` names the settings that come from an
+    import.
     """
 
     entries: int = 0

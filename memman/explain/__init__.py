@@ -2,8 +2,8 @@
 
 `history` has the status of every entry and compression, `explanation` is the result of `explain`.
 `comparison` compares the originals of one compression with their replacements, and `survival` those of all
-compressions;
-`values` finds their exact values. `trace` follows a text, and `shares` lists the largest parts of a window.
+compressions; `values` finds their exact values. `traces` follows a text, and `shares` lists the largest
+parts of a window.
 """
 
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ from memman.loading import on_first_use
 
 if TYPE_CHECKING:
     from memman.explain.comparison import ComparedReplacement, ComparedValue, Comparison, compare
-    from memman.explain.survival import Survival, SurvivingValues, survivals
+    from memman.explain.survival import Survival, SurvivalFold, SurvivingValues, survivals
     from memman.explain.traces import Found, Remnant, Trace, trace
     from memman.explain.values import KeptIn
 else:
@@ -23,7 +23,7 @@ else:
         "memman.explain",
         {
             "comparison": "ComparedReplacement ComparedValue Comparison compare",
-            "survival": "Survival SurvivingValues survivals",
+            "survival": "Survival SurvivalFold SurvivingValues survivals",
             "traces": "Found Remnant Trace trace",
             "values": "KeptIn",
         },
@@ -44,6 +44,7 @@ __all__ = [
     "Shares",
     "SummarizerState",
     "Survival",
+    "SurvivalFold",
     "SurvivingValues",
     "Trace",
     "LogHistory",

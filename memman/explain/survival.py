@@ -10,7 +10,7 @@ from memman.explain.comparison import with_pieces
 from memman.explain.history import LogHistory
 from memman.explain.values import KeptIn, Values
 from memman.log import History
-from memman.records import Compressed, Replacement
+from memman.records import Compressed, Record, Replacement
 
 
 class SurvivingValues(msgspec.Struct, frozen=True):
@@ -39,16 +39,14 @@ class Survival(msgspec.Struct, frozen=True):
 
 def survivals(log: LogHistory) -> Iterator[Survival]:
     """Return the survival of every compression, in log order."""
-    reading = _Reading(log)
+    fold = SurvivalFold(log)
     for seq, record in log.records:
-        if isinstance(record, Compressed):
-            yield reading.compressed(seq, record)
-        else:
-            reading.history.apply(seq, record)
+        if survival := fold.apply(seq, record):
+            yield survival
 
 
-class _Reading:
-    """The log up to a place, and the values behind the replacements in the window."""
+class SurvivalFold:
+    """The log up to a place (`history`), and the values behind the replacements in the window."""
 
     def __init__(self, log: LogHistory) -> None:
         self.history = History()
@@ -56,8 +54,11 @@ class _Reading:
         self._values = Values()
         self._behind: dict[str, frozenset[str]] = {}
 
-    def compressed(self, seq: int, record: Compressed) -> Survival:
-        """Take a compression, the next record of the log."""
+    def apply(self, seq: int, record: Record) -> Survival | None:
+        """Take the next record of the log, and return the survival of a compression."""
+        if not isinstance(record, Compressed):
+            self.history.apply(seq, record)
+            return None
         tokens = {item.entry.id: item.tokens for item in self.history.items}
         self.history.apply(seq, record)
         window = self._values.shown_in(item.entry for item in self.history.items)

@@ -20,7 +20,6 @@ from memman.explain import (
     Survival,
     SurvivingValues,
     shares_of,
-    survivals,
 )
 from memman.manager import MemoryManager
 from memman.plugins import shared_plugins
@@ -260,13 +259,12 @@ class _Shown:
         )
 
     def _read_steps(self) -> Iterator[ShownStep]:
-        survived = survivals(self._log)
         for place, change in enumerate(changes(self._log, self._numbers)):
             record = change.record
             fields: dict[str, Any] = {}
-            if isinstance(record, Compressed):
+            if isinstance(record, Compressed) and change.survival is not None:
                 self._places[record.id] = place
-                fields = self._compression(next(survived), record)
+                fields = self._compression(change.survival, record)
             elif not isinstance(record, Added):
                 fields = self._other(record)
             yield _step(change, fields)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from memman.explain import LogHistory
+from memman.explain import LogHistory, Survival, SurvivalFold
 from memman.log import History
 from memman.records import SHAPES, Added, Compressed, Record
 
@@ -56,25 +56,28 @@ class Change(msgspec.Struct, frozen=True):
     active_tokens: int
     active_entries: int
     total_tokens: int
+    survival: Survival | None  # of a compression
 
 
 def changes(log: LogHistory, numbers: Numbers) -> Iterator[Change]:
     """Return the change of every record that added no entry, in log order."""
-    history = History()
+    fold = SurvivalFold(log)
+    history = fold.history
     for seq, record in log.records:
         if isinstance(record, Added):
-            history.apply(seq, record)
+            fold.apply(seq, record)
             continue
         reshaped = isinstance(record, SHAPES)
         before = _shown(history, numbers) if reshaped else []
-        history.apply(seq, record)
+        survival = fold.apply(seq, record)
         yield Change(
             seq=seq,
             record=record,
             splices=splices(before, _shown(history, numbers)) if reshaped else [],
-            active_tokens=sum(item.tokens for item in history.items),
+            active_tokens=history.state.window.tokens,
             active_entries=len(history.items),
             total_tokens=history.totals.tokens,
+            survival=survival,
         )
 
 
