@@ -65,13 +65,14 @@ def _fault(before: View, after: object) -> str:
         return f"{type(after).__name__}, not a View"
     covered = [item for group in after.groups for item in group.window_items]
     known = [item for group in before.groups for item in group.window_items]
-    for one, other in zip_longest(known, covered):
-        if one is not other:
-            wrong: WindowItem = other if one is None else one
-            return f"a view that lost, repeated or moved the entry {wrong.entry.id!r}"
+    if covered != known:
+        wrong = next(a or b for a, b in zip_longest(known, covered) if a is not b)
+        return f"a view that lost, repeated or moved the entry {wrong.entry.id!r}"
+    unchanged = set(map(id, after.groups))
+    changed = [group for group in before.groups if id(group) not in unchanged]
     kept = {id(item.run[0]): item for g in after.groups for item in g.items if _in_place(item)}
     statuses = {tuple(map(id, group.window_items)): group.status for group in after.groups}
-    for group in before.groups:
+    for group in changed:
         items = [kept.get(id(window_item)) for window_item in group.window_items]
         named = f"the exchange of the entry {group.window_items[0].entry.id!r}"
         if not any(items) and group.status in ("old", "recent"):
@@ -92,7 +93,7 @@ def _in_place(item: Item) -> bool:
     entry, original = item.entry, item.run[0].entry
     if len(item.run) != 1 or entry is None:
         return False
-    return all(
+    return entry is original or all(
         getattr(entry, name) == getattr(original, name)
         for name in ("type", "role", "call_id", "name", "message_id")
     )

@@ -357,7 +357,12 @@ def view_of(window: Window, goal: Goal) -> View:
             room -= exchange.tokens
         remaining -= len(exchange.items)
     return View.of(
-        Group.of((Item((item,), item.entry, item.tokens) for item in exchange.items), status)
+        Group(
+            tuple(Item((item,), item.entry, item.tokens) for item in exchange.items),
+            status,
+            exchange.tokens,
+            len(exchange.items),
+        )
         for exchange, status in zip(exchanges, statuses, strict=True)
     )
 
