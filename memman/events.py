@@ -221,7 +221,7 @@ class CompressionFailedNotice(Event, frozen=True, kw_only=True):
     """A summarizer failed, did not pay, or its reply could not be taken as it was, or a compression that
     an add began failed; `fallback` says what happened instead. Nothing was lost.
 
-    `failures` is how many there were in a row, `retry_at` until when the summarizer is left alone, or no
+    `failures` is how many there were in a row, `retry_at` until when the summarizer is paused, or no
     add compresses; 0 and None where the next one goes on as before. `cost` is what this compression's
     calls took up to then.
     """

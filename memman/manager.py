@@ -567,7 +567,7 @@ class MemoryManager:
         Raises:
             SessionNotFound: there is no such session.
             InvalidInput: `after` is no place in this log; it may be of another store or session, or of
-                this one before it was restored or begun anew.
+                this one before it was restored or created again.
         """
         return self._runtime.run(self._methods.feed(session_id, after=after, limit=limit))
 

@@ -112,9 +112,7 @@ def test_summarize_true_calls_a_summarizer_that_rests() -> None:
         memory.compress(S)
     before = failing.calls
     fill(memory, 12)
-    assert (
-        "the summarizer was not called: the summarizer is left alone" in memory.compress(S).reason
-    )
+    assert "the summarizer was not called: the summarizer is paused" in memory.compress(S).reason
     assert failing.calls == before
     fill(memory, 12)
     result = memory.compress(S, summarize=True)

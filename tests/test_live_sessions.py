@@ -75,7 +75,8 @@ def test_of_a_session_that_was_unloaded_nothing_is_kept() -> None:
         for name in "abc":
             memory.add_user_message(name, "x")
             memory.build_context(name)
-        assert [session.id for session in memory._core.sessions.in_use()] == ["c"]
+        assert [session.id for session in memory._core.sessions] == ["c"]
+        assert not memory._core.sessions._evicted
     finally:
         gc.enable()
 

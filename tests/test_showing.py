@@ -233,7 +233,7 @@ def test_any_error_of_a_plugin_leaves_a_storable_record(
     with whose(ERRORS[kind]()) as memory:
         for number in range(20):
             memory.add_user_message("s", f"Question {number}: " + "please explain. " * 20)
-        for _ in range(2):  # the second time the record says why the summarizer is left alone
+        for _ in range(2):  # the second time the record says why the summarizer is paused
             assert memory.compress("s", target_tokens=800).compression_id is not None
             memory.undo_compression("s")
         document = memory.export_session("s").to_json()

@@ -537,7 +537,7 @@ class ManagerMethods:
         Raises:
             SessionNotFound: there is no such session.
             InvalidInput: `after` is no place in this log; it may be of another store or session, or of
-                this one before it was restored or begun anew.
+                this one before it was restored or created again.
         """
         if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
             raise InvalidInput(f"limit must be a number of records, not {safe_repr(limit, 60)}")

@@ -151,7 +151,7 @@ class Core:
 
     def configure(self, settings: Mapping[str, Any]) -> None:
         """Changes settings of the manager; one change at a time, or one would take back another."""
-        with self.shared.settling:
+        with self.shared.settings_lock:
             self._configure(self.shared.config.updated(settings))
 
     def _configure(self, config: MemoryConfig) -> None:
@@ -204,7 +204,7 @@ class Core:
 
     def learn_limits(self, model: str, info: ModelInfo) -> None:
         """Takes other limits of a model, if no settings contradict them."""
-        with self.shared.settling:
+        with self.shared.settings_lock:
             before = self.resolver.models
             self.resolver.use_models(before.with_limits(model, info))
             try:

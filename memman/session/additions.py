@@ -117,7 +117,7 @@ class Additions:
     async def _check_ours(self, records: Sequence[Added]) -> None:
         """Raise `IdConflict` unless the stored records with these ids are these very ones.
 
-        A store that lost the answer to a write writes again, and finds what it wrote.
+        A store that lost the answer to a write tries again, and finds its own records.
         """
         found = await self._log.reader.get([record.id for record in records])
         stored = {record.id: record.entry for _, record in found if isinstance(record, Added)}

@@ -18,7 +18,7 @@ LONGEST_PAUSE: Final = timedelta(minutes=5)  # so that a summarizer that is back
 FAILURES_TO_OPEN: Final = 3
 LEAST_GAIN: Final = 0.1  # of the window: with less, the next call comes before much is new
 _YIELD: Final = timedelta(seconds=1)  # between two looks whether another worker still pays
-_SUMMARIZER_PAUSES: Final = "the summarizer is left alone"
+_SUMMARIZER_PAUSES: Final = "the summarizer is paused"
 
 Progress = tuple[int, int]
 """How much was added to a session so far: tokens and entries."""
@@ -51,7 +51,7 @@ class Rest(msgspec.Struct, frozen=True):
         if self.failures > 1:
             times = f", after {self.failures} failures in a row"
         until = self.until.isoformat(timespec="seconds")
-        sooner = "" if self.open else " or until much is new"
+        sooner = "" if self.open else " or until enough was added"
         return f"{self.what} until {until}{sooner}{times} ({reason})"
 
 
@@ -92,7 +92,7 @@ class Backoff:
     # ------------------------------------------------------------ the summarizer
 
     def begin(self, summarizer: object, progress: Progress) -> None:
-        """Begin a plan: its failing calls count as one failure. Another summarizer starts afresh."""
+        """Begin a plan: its failing calls are one failure. Another summarizer has no failures."""
         self._failure, self._began_at = None, progress
         if summarizer is not self._summarizer:
             self._summarizer, self._answered_at = summarizer, None

@@ -36,7 +36,7 @@ class ProviderCount(msgspec.Struct, frozen=True):
 
 
 class Calibration:
-    """What reports and counts of providers taught about each model, in one session."""
+    """The reports and counts of providers in one session, by model."""
 
     __slots__ = ("_learned", "_points", "confirmed")
 
@@ -59,7 +59,7 @@ class Calibration:
         self._learned = {model_key(model): known for model, known in learned.items()}
 
     def add(self, report: UsageReported, epoch: int) -> None:
-        """Take what a report taught about its model."""
+        """Learn about a model from a report of its usage."""
         if report.learned is not None:
             key = model_key(report.model)
             self._learned = {**self._learned, key: report.learned}
@@ -75,7 +75,7 @@ class Calibration:
         self._learned, self._points, self.confirmed = {}, {}, None
 
     def taught_by(self, report: UsageReported, counted: int, epoch: int) -> Learned | None:
-        """Return what is known of the report's model once `report` is added."""
+        """Return the values of the report's model after `report`."""
         key = model_key(report.model)
         point, step = self._points.get(key), None
         if point is not None and point.epoch == epoch:
@@ -87,7 +87,7 @@ class Calibration:
     ) -> int:
         """Return the tokens that a provider will count in addition to our own `counted`.
 
-        `reserved` are the tokens set aside for what memman never sees. Reports include those. A
+        `reserved` are the tokens kept free for text that memman never sees. Reports include those. A
         provider's own count does not, and may also be below ours. A report adds at most `headroom`.
         """
         key = model_key(model)

@@ -1,6 +1,6 @@
-"""Compressing one session: when it is due, what the summarizer may be asked, and the commit.
+"""Compressing one session: run the plan, call the summarizer, commit the result.
 
-The decisions are pure functions of `memman.compression`; this module carries them out.
+`policy` decides when, `memman.compression` has the plan as pure functions.
 """
 
 from __future__ import annotations
@@ -61,9 +61,7 @@ _REPLANS = 2  # after the window changed its shape during a compression
 _COMMITS = 5  # of the same plan, after another process was faster
 _STAYS = "what is left is pinned, waits for a result, is the newest exchange, or is cut as far as it can be"
 _ANOTHER_RUNS = "another compression of this session is running"
-_ANOTHER_PAYS = (
-    "another worker is summarising this session; what it makes of it is there for this one too"
-)
+_ANOTHER_PAYS = "another worker is summarizing this session; this one will read the result"
 _CLOSED = "the manager was closed; nothing was changed"
 # The compressions that this thread or task is part of. A task that a summarizer starts inherits them.
 _compressing: ContextVar[frozenset[object]] = ContextVar("compressing", default=frozenset())
@@ -99,7 +97,7 @@ class Compressor:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is under way and nobody waits."""
+        """Whether no compression runs or waits."""
         return not self.is_running and self._lock.is_free()
 
     def leave(self) -> Backoff:
@@ -152,10 +150,10 @@ class Compressor:
                     "nothing was changed",
                     self.policy.stages_rest(),
                 )
-            else:  # of a store: the next method raises it to a caller who can act
+            else:  # of a store: the next method raises it to the caller
                 logger.exception("the automatic compression of session %s failed", self._log.id)
                 reason, rest = format_error(error), None
-                fallback = "the next verb reads the session's store again"
+                fallback = "the next call reads the session's store again"
             self.policy.backoff.record_reason(reason)
             await self._outbox.emit(_failure(self._log.id, reason, fallback, rest, NO_COST))
         return None
@@ -272,8 +270,8 @@ class Compressor:
     def _redacted(self, entry: Entry) -> Entry:
         """Redact an entry once more: it may come from an import or from another manager."""
         outcome = (
-            "nothing was changed, since nobody summarises what redact has not seen to its end "
-            f"(entry {entry.id}): mend the function that is given as redact"
+            f"nothing was changed, because only redacted entries are summarized (entry {entry.id}): "
+            "fix the function passed as redact"
         )
         try:
             return self._shared.redacted(entry, outcome)
@@ -282,7 +280,7 @@ class Compressor:
 
     @contextmanager
     def _charged(self, run: CompressionRun) -> Iterator[None]:
-        """Add up what a call of the summarizer costs, however it ends; an error becomes its answer."""
+        """Add up the cost of a call of the summarizer, however it ends; an error becomes its answer."""
         began = self._shared.clock()
         run.answer(SummaryFailure("the call was interrupted"))
         try:
@@ -305,7 +303,7 @@ class Compressor:
     async def _report(self, problem: SummaryProblem) -> None:
         """Emit and log a problem of the summarizer."""
         now, rest = self._shared.clock(), None
-        if problem.failed:  # a reply that was cut, for example, is no reason to pause
+        if problem.failed:  # a reply that was cut, for example, did not fail
             rest = self.policy.backoff.record_failure(now, problem.reason)
         if problem.unasked:
             rest = self.policy.backoff.rest(now)  # if it was put off
@@ -331,7 +329,7 @@ class Compressor:
         try:
             yield
         except CompressionFailed as error:
-            self._pause_strategy("the strategy is left alone", str(error))
+            self._pause_strategy("the strategy is paused", str(error))
             raise
         except RedactFailed as error:
             self._pause_strategy("no add compresses", str(error))
@@ -347,7 +345,7 @@ class Compressor:
     async def _commit(
         self, run: CompressionRun, request: CompressionRequest
     ) -> events.CompressionResult | None:
-        """Commit what a run came to, and report what is still wrong; None if its window is gone."""
+        """Commit the view of a run, and return the result; None if its entries are gone."""
         given, after = run.given, run.after
         rest = None
         if run.cost.calls:

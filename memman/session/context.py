@@ -41,15 +41,15 @@ _TRIM_ROUNDS = 6
 # A context is trimmed by multiples of this part of its budget, so that the next ones begin as it does.
 _TRIM_STEPS = 8
 _FEW = 8  # entries that are listed one by one
-# By how much a figure may be off: that of an exact tokenizer by framing, tools and images; an estimate
-# by what nine in ten recorded requests were (docs/explanation/counts.md).
+# The relative error of a count: of an exact tokenizer by framing, tools and images; of an estimate
+# that of nine in ten recorded requests (docs/explanation/counts.md).
 _OWN_ERROR: dict[Accuracy, float] = {"high": 0.03, "medium": 0.1, "low": 0.3}
 
 
 class Priced(msgspec.Struct, frozen=True, gc=False):
-    """A context as it was priced: in all, and by our own count with nothing reserved in it.
+    """The price of a context: with its reserve, and by our own count alone.
 
-    A report about one that is not `whole` (it was trimmed, or is no request) teaches nothing.
+    A report about a context that is not `whole` (trimmed, or not a request) teaches nothing.
     """
 
     estimated: int
@@ -58,7 +58,7 @@ class Priced(msgspec.Struct, frozen=True, gc=False):
 
 
 class ContextRequest(msgspec.Struct, frozen=True, gc=False):
-    """What a context was asked to be: the arguments of `build_context`, `tools` as JSON."""
+    """The arguments of `build_context`; `tools` as JSON."""
 
     format: str
     model: str | None = None
@@ -68,7 +68,7 @@ class ContextRequest(msgspec.Struct, frozen=True, gc=False):
 
 
 class UncertainCount(msgspec.Struct, frozen=True):
-    """A request whose true price may decide something, and our own count of it."""
+    """A request for which a provider's count may decide something, and our own count."""
 
     request: dict[str, Any]
     counted: int
@@ -87,16 +87,16 @@ class _Built(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def priced(self) -> Priced:
-        """What of it a report is held against."""
+        """The figures to compare with a provider's report."""
         estimated = self.context.tokens.tokens
         whole = not self.context.trimmed and self.request.format != "text"
         return Priced(estimated, estimated - self.reserved, whole)
 
 
 class _Around(msgspec.Struct, frozen=True, gc=False):
-    """What a context had around its entries: system prompt and tools, and its framing.
+    """The tokens around the entries of the last context: system prompt and tools, and framing.
 
-    `expected` is what its framing was expected to be.
+    `expected` is the framing by the entries' types alone.
     """
 
     epoch: int
@@ -106,7 +106,7 @@ class _Around(msgspec.Struct, frozen=True, gc=False):
 
 
 class _Framing(msgspec.Struct, frozen=True, gc=False):
-    """The framing of a request with the first `slots` entries of a window, by their types alone."""
+    """The framing of a request with the first `items` entries of a window, by their types alone."""
 
     epoch: int
     items: int
@@ -138,11 +138,11 @@ class ContextBuilder:
         self._sent: _Built | None = None  # the last one in any case, for `unchanged_prefix`
         self._priced: dict[str, Priced] = {}  # the last context of each other model
         self._left_out: tuple[Context, int] | None = None
-        self._around: _Around | None = None  # what the last context had around its entries
+        self._around: _Around | None = None  # of the last context
         self._framing = _Framing(-1, 0, 0.0)
 
     def _follow(self) -> None:
-        """Drop what was made of another session, window or settings than the log's."""
+        """Drop contexts and renderings of another session, window or settings than the log's."""
         log = self._log
         if log.totals.nonce != self._nonce:
             self._begin(log.totals.nonce)
@@ -172,7 +172,7 @@ class ContextBuilder:
             return max(reserved, around)
         unseen = max(0, reserved - around)
         correction = self._correction(window.tokens + around, unseen, None)
-        return max(around + min(correction, max(unseen, log.resolved.room)), -window.tokens)
+        return max(around + min(correction, max(unseen, log.resolved.headroom)), -window.tokens)
 
     def around(self) -> tuple[int, int]:
         """Return the tokens that the next context will have around its entries: fixed, and framing.
@@ -191,7 +191,7 @@ class ContextBuilder:
         return last.fixed, ceil(expected * larger)
 
     def compared(self, report: UsageReported) -> UsageReported:
-        """Return a provider's report with our own figures for the same request, and what it teaches."""
+        """Return a provider's report with our own figures for the same request, and its lesson."""
         self._follow()
         log = self._log
         model = report.model or log.resolved.config.model
@@ -213,11 +213,11 @@ class ContextBuilder:
         return self._priced.get(model_key(model)) or last.priced
 
     def _correction(self, counted: int, reserved: int, model: str | None) -> int:
-        """Return what the provider will count in addition, for a model; None is the session's."""
+        """Return the tokens that the provider of a model (None: the session's) counts in addition."""
         log = self._log
         config, epoch = log.resolved.config, log.window.epoch
         name = config.model if model is None else model
-        return log.calibration.correction(name, counted, reserved, log.resolved.room, epoch)
+        return log.calibration.correction(name, counted, reserved, log.resolved.headroom, epoch)
 
     # ------------------------------------------------------------ building
 
@@ -274,7 +274,7 @@ class ContextBuilder:
             known = log.calibration.confirmed
             if known is not None and known.is_at(head, epoch):
                 return
-            # A report already includes what a request hides.
+            # Reports are more exact: they include hidden tokens.
             if log.calibration.knows(model) or request.model not in (None, model):
                 return
             uncertain = self._uncertain(request, remote.format)
@@ -342,9 +342,9 @@ class ContextBuilder:
         return _Built(own.head, own.epoch, request, context, messages, model, reserved)
 
     def _reserved(self, reserved: int, counted: int, limit: int, model: str | None) -> int:
-        """Return the tokens of a budget to keep free for what memman does not count, at most half of it.
+        """Return the tokens of a budget to keep free for text that memman never sees; at most half.
 
-        Less than nothing if the provider counted less than memman.
+        The result is negative if the provider counted less than memman.
         """
         if self._log.calibration.is_empty:
             return reserved
@@ -370,17 +370,17 @@ class ContextBuilder:
         return self._log.window.priced(counter.recount), counter, budget
 
     def _expected(self, window: Window, counter: TokenCounter) -> _Framing:
-        """Add up the framing of the window's entries by their type, from where it was last done."""
-        known, slots = self._framing, window.items
-        if known.epoch == window.epoch and known.items == len(slots):
+        """Return the framing of the window's entries by their types; adds only the new ones."""
+        known, items = self._framing, window.items
+        if known.epoch == window.epoch and known.items == len(items):
             return known
         form = self._shared.format_named(self._shared.format)
         edges, price = expected_framing(form, counter)
-        if known.epoch != window.epoch or known.items > len(slots):
+        if known.epoch != window.epoch or known.items > len(items):
             known = _Framing(window.epoch, 0, edges)
-        if known.items < len(slots):
-            tokens = sum(price(slot.entry) for slot in slots[known.items :])
-            known = _Framing(window.epoch, len(slots), known.tokens + tokens)
+        if known.items < len(items):
+            tokens = sum(price(item.entry) for item in items[known.items :])
+            known = _Framing(window.epoch, len(items), known.tokens + tokens)
             self._framing = known  # in one step: another thread may do the same
         return known
 
@@ -403,7 +403,7 @@ class ContextBuilder:
             return None
         try:
             clean = self._redacted(window)
-        except InvalidInput as error:  # a count is no reason for a context to fail
+        except InvalidInput as error:  # a context must not fail because of a count
             logger.warning("%s", error)
             return None
         shown = self._rendered(form, counter, clean)
@@ -457,7 +457,7 @@ class ContextBuilder:
             if total <= limit:
                 if shown.messages() or not rendering.messages():
                     return copy, shown, replaced
-                copy, total = window, over + limit  # what is left is nothing that can be sent
+                copy, total = window, over + limit  # an empty request cannot be sent
                 break
             if cut == window.tokens:
                 break
@@ -467,8 +467,9 @@ class ContextBuilder:
     def _cut(
         self, window: Window, room: int, budget: Budget, counter: TokenCounter, rendering: Rendering
     ) -> tuple[Window, Rendering, tuple[Replacement, ...]]:
-        """A copy of the window brought down to `room` tokens as far as that goes, rendered; without room
-        only what must stay is in it.
+        """Return a copy of the window cut to `room` tokens if possible, rendered.
+
+        Without room only protected entries stay.
         """
         goal = Goal(tokens=room, entries=None, limit=room, budget=budget)
         view = view_of(window, goal)
@@ -490,7 +491,7 @@ def common_prefix(before: Sequence[object], after: Sequence[object]) -> int:
 
 
 def _limit(request: ContextRequest, budget: Budget, config: MemoryConfig, model: str | None) -> int:
-    """Return the tokens that a context may have: as asked for, but never above what the model takes."""
+    """Return the tokens that a context may have: those requested, at most those of the model."""
     if request.budget is not None:
         return lowered("budget", request.budget, budget.usable, model)
     if config.max_tokens is not None:
@@ -499,14 +500,14 @@ def _limit(request: ContextRequest, budget: Budget, config: MemoryConfig, model:
 
 
 def _without_framing(tokens: int, window: Window, rendering: Rendering) -> int:
-    """How much of so many tokens of a context is its entries: what goes takes its framing with it."""
+    """Return the part of so many tokens of a context that its entries have without framing."""
     return tokens * window.tokens // max(1, window.tokens + rendering.added)
 
 
 def rendering_in(form: Format, counter: TokenCounter, nonce: str = "") -> Rendering:
-    """An empty rendering in a format, with what the meter's model is billed around texts.
+    """Return an empty rendering in a format, with the framing of the counter's model.
 
-    What belongs to no session has no nonce: its delimiters are protected by neutralising the texts alone.
+    Without a session there is no nonce: delimiters are protected by neutralizing the texts alone.
     """
     return Rendering(form, counter.text_cached, framing_in(counter.model, form.name), nonce)
 
@@ -523,7 +524,7 @@ def expected_framing(form: Format, counter: TokenCounter) -> tuple[float, Callab
 def price_given(
     system: str | None, tools: bytes | None, counter: TokenCounter, form: Format
 ) -> tuple[int, int]:
-    """The tokens of a system prompt and of tools, as JSON, that go along in a format."""
+    """Return the tokens of a system prompt and of tools (as JSON) in a format."""
     framing = framing_in(counter.model, form.name)
     prompt = 0
     if system:
@@ -534,7 +535,7 @@ def price_given(
 
 
 def _finished(plan: Generator[Any, Any, View]) -> View:
-    """The outcome of a plan that asks nobody."""
+    """Return the view of a plan without requests."""
     try:
         plan.send(None)
     except StopIteration as end:
@@ -544,7 +545,7 @@ def _finished(plan: Generator[Any, Any, View]) -> View:
 
 
 def _window_of(view: View, epoch: int) -> Window:
-    """A window that shows a view; not the session's, and never stored."""
+    """Return a window of a view, which is never stored."""
     items = [
         msgspec.structs.replace(item.run[0], tokens=item.tokens)
         if item.method is None
@@ -567,39 +568,39 @@ def _trimmed(session_id: str, context: Context, tokens: int) -> events.ContextTr
     )
 
 
-def _exceeded(required: int, available: int, window: Window, beside: int) -> BudgetExceeded:
-    """The error that names what must stay, largest first: entries, and exchanges of many entries."""
+def _exceeded(required: int, available: int, window: Window, fixed: int) -> BudgetExceeded:
+    """Return the error with the protected entries and long exchanges, largest first."""
     found: list[tuple[str, int]] = []
     for exchange in window.exchanges:
         if len(exchange.items) > _FEW:
             found.append((_crowd(exchange, exchange is window.exchanges[-1]), exchange.tokens))
         else:
-            found += [(_named(slot), slot.tokens) for slot in exchange.items]
-    if beside > 0:
-        found.append(("system prompt, tools and overhead", beside))
+            found += [(_named(item), item.tokens) for item in exchange.items]
+    if fixed > 0:
+        found.append(("system prompt, tools and overhead", fixed))
     return BudgetExceeded(
         required,
         available,
         sorted(found, key=lambda pair: -pair[1]),
-        pinned=any(slot.pinned for slot in window.items),
+        pinned=any(item.pinned for item in window.items),
     )
 
 
-def _named(slot: WindowItem) -> str:
-    """An entry by its address, without its words; one that was cut for this context by its original's."""
-    entry = slot.entry
-    pin = "pinned" if slot.pinned else ""
+def _named(item: WindowItem) -> str:
+    """Return an entry's address and kind, without its content; of a cut one the original's address."""
+    entry = item.entry
+    pin = "pinned" if item.pinned else ""
     kind = entry.type if entry.type != "message" else f"{entry.role} message"
-    return " ".join(filter(None, (pin, _address(slot), kind, entry.name)))
+    return " ".join(filter(None, (pin, _address(item), kind, entry.name)))
 
 
-def _address(slot: WindowItem) -> str:
-    return slot.entry.address or f"#{slot.position}"
+def _address(item: WindowItem) -> str:
+    return item.entry.address or f"#{item.position}"
 
 
 def _crowd(exchange: Exchange, newest: bool) -> str:
-    """An exchange of more entries than can be listed."""
-    calls = sum(slot.entry.type == "tool_call" for slot in exchange.items)
+    """Return the description of an exchange with too many entries to list."""
+    calls = sum(item.entry.type == "tool_call" for item in exchange.items)
     which = "the newest exchange" if newest else "an exchange"
     first, last = _address(exchange.items[0]), _address(exchange.items[-1])
     return f"{which} has {calls:,} calls, {first} to {last}"

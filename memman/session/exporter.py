@@ -21,7 +21,7 @@ async def export_archive(
     """Write the log as it is now; records that are added in the meantime are not in the archive.
 
     Raises:
-        SessionNotFound: there is no such session.
+        SessionNotFound: the session does not exist.
         StoreConflict: entries, or the session, were deleted in the meantime.
     """
     runtime, reader = shared.runtime, LogReader(session_id, shared)
@@ -78,7 +78,7 @@ async def _check_unchanged(reader: LogReader, head: int, epoch: int) -> None:
 
 
 def _is_same(stored: Record, coming: Record) -> bool:
-    """Return whether a stored record is this one, or what a deletion left of it."""
+    """Return whether a stored record is this one, or its tombstone."""
     if type(stored) is not type(coming) or stored.id != coming.id:
         return False
     if isinstance(stored, Added) and isinstance(coming, Added):

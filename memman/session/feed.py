@@ -1,4 +1,4 @@
-"""Following the log from where a reader is: of one session, or of every session of a store."""
+"""Reading the log on from a reader's cursor: of one session, or of every session of a store."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LONGEST_PAUSE = 3_600.0  # seconds
 
 
 class Feed:
-    """The records behind a place, page by page: of one session where its id is given, else of all."""
+    """The records after a cursor, page by page: of one session if its id is given, else of all."""
 
     def __init__(self, shared: Shared, session_id: str | None, after: int | str) -> None:
         self._shared = shared
@@ -39,7 +39,7 @@ class Feed:
         self._after: Any = after
 
     async def page(self, limit: int) -> list[FeedItem]:
-        """The next records, at most `limit`; the page after it begins behind them."""
+        """Return the next records, at most `limit`."""
         limit = min(limit, _MOST)
         if self.session_id is None:
             items = list(await self._shared.store.feed(self._after, limit))
@@ -59,7 +59,7 @@ class Feed:
         if self._after > state[0]:
             raise InvalidInput(
                 f"session {session_id!r} has {state[0]} records and never had one behind "
-                f"{self._after}: it was deleted and begun anew, or the place is another session's"
+                f"{self._after}: it was deleted and created again, or the place is another session's"
             )
         if self._after == state[0]:
             return []
@@ -67,17 +67,17 @@ class Feed:
         return [FeedItem(session_id, seq, record, str(seq)) for seq, record in found]
 
     @property
-    def begun(self) -> bool:
-        """Whether it stands behind a record."""
+    def has_begun(self) -> bool:
+        """Whether the cursor is after a record."""
         return bool(self._after)
 
 
 class Following:
-    """A feed that waits for more.
+    """A feed that waits for new records.
 
-    It asks the store again after a pause that grows from `least` to `most` seconds while nothing comes.
-    What this manager records in the meantime ends a pause, and so does the manager's `close`. Nothing is
-    held during a pause: no lock, no connection.
+    It reads again after a pause that grows from the least to the most seconds of
+    `poll`. Records of this manager end a pause, and so does `close`. A pause holds no lock and no
+    connection.
     """
 
     def __init__(
@@ -96,9 +96,9 @@ class Following:
         self._timeout = timeout
 
     async def items(self) -> AsyncGenerator[FeedItem, None]:
-        """The records, each once, until the time-out or the manager's `close`."""
+        """Yield each record once, until the timeout or the manager's `close`."""
         with self._woken() as flag:
-            pause, heard = self._least, monotonic()
+            pause, last = self._least, monotonic()
             while True:
                 if self._shared.closed:
                     return
@@ -107,9 +107,9 @@ class Following:
                     yield item
                 now = monotonic()
                 if page:
-                    pause, heard = self._least, now
+                    pause, last = self._least, now
                     continue
-                left = _left(self._timeout, now - heard)
+                left = _left(self._timeout, now - last)
                 if left <= 0:
                     return
                 woken = await self._shared.runtime.wait(flag, min(pause, left))
@@ -119,9 +119,9 @@ class Following:
         try:
             return await self._feed.page(_PAGE)
         except SessionNotFound:
-            if self._feed.begun:
+            if self._feed.has_begun:
                 raise
-            return []  # it has yet to begin
+            return []  # not begun yet
         except StoreError:
             if self._shared.closed:
                 return []
@@ -129,7 +129,7 @@ class Following:
 
     @contextmanager
     def _woken(self) -> Iterator[Any]:
-        """A flag that is set when this manager has recorded something, or closes."""
+        """Return a flag that is set when this manager records something or closes."""
         shared, wanted = self._shared, self._feed.session_id
         flag = shared.runtime.flag()
 
@@ -149,7 +149,7 @@ class Following:
 
 
 def _seq(after: int | str) -> int:
-    """A place in a session's log: a seq, or the cursor of an item of its feed."""
+    """Return the seq of a place in a session's log, from a seq or a cursor of its feed."""
     if after == "":
         return 0
     if isinstance(after, str) and after.isascii() and after.isdigit() and len(after) < _DIGITS:

@@ -27,14 +27,14 @@ _EXISTS = (
 
 
 class Importing:
-    """Takes sessions in; each of its verbs returns the session's id."""
+    """Imports sessions; each method returns the id of the session."""
 
     def __init__(self, shared: Shared, sessions: SessionCache) -> None:
         self._shared = shared
         self._sessions = sessions
 
     async def document(self, state: SessionState, on_conflict: OnConflict, trust: bool) -> str:
-        """A session from a document. Raises `StateError` and `SessionExists`."""
+        """Import a document. Raises `StateError` and `SessionExists`."""
         shared, meter = self._shared, self._meter()
         sound = checked(state, meter)
         records = tuple(trusting(record, trust) for record in sound.records)
@@ -51,7 +51,7 @@ class Importing:
     async def archive(
         self, source: Source, on_conflict: OnConflict, limits: ArchiveLimits | None, trust: bool
     ) -> str:
-        """A session from an archive. Raises `StateError`, `SessionExists` and `OSError`."""
+        """Import an archive. Raises `StateError`, `SessionExists` and `OSError`."""
         shared, meter = self._shared, self._meter()
         redacted = self._redacted if shared.redact is not None else None
         archive = ArchiveImport(source, limits, meter, redacted, trusted=trust)
@@ -93,7 +93,7 @@ class Importing:
         return () if trust else tuple(sorted(settings.keys() - effective.keys()))
 
     async def _name_for(self, session_id: str, on_conflict: OnConflict) -> tuple[str, bool]:
-        """The id that an import goes under, and whether there is a session of that id."""
+        """Return the id for an import, and whether that session exists."""
         shared = self._shared
         exists = await shared.store.state(session_id) is not None
         if not exists or on_conflict != "new_session":
@@ -110,10 +110,10 @@ class Importing:
         meter: _WatchedMeter,
         untrusted: tuple[str, ...],
     ) -> None:
-        """Stores an imported session and tells of it, and of counts that were estimated for it."""
+        """Store an imported session, and emit its event and that of a counter that failed."""
         shared = self._shared
 
-        async def begun() -> Session:
+        async def commit() -> Session:
             await shared.store.commit(
                 session_id,
                 0,
@@ -136,9 +136,9 @@ class Importing:
             return session
 
         try:
-            session = await shared.runtime.complete(begun())
+            session = await shared.runtime.complete(commit())
         except StoreConflict as error:
-            raise SessionExists(f"session {session_id!r} was created meanwhile") from error
+            raise SessionExists(f"session {session_id!r} was created during the import") from error
         if untrusted:
             logger.warning(
                 "settings that session %s brought have no effect: %s (import it with "
@@ -150,7 +150,7 @@ class Importing:
 
 
 class _WatchedMeter:
-    """A meter that recounts what is imported; `failure` is why the estimator answered, if it did."""
+    """Recounts imported entries. `failure` is the reason if the estimator counted one."""
 
     def __init__(self, meter: TokenCounter) -> None:
         self._meter = meter

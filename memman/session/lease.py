@@ -1,7 +1,7 @@
-"""The right to pay for a summary, in a store that several workers share.
+"""A lease of a session in a shared store, so that only one worker pays for a summary.
 
-It saves money and nothing else: a compression commits only on the window that it was made of, whoever holds
-the lease.
+It saves money and nothing else: a compression commits only on the window that it was made of, with or
+without a lease.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from memman.session.shared import Shared
 
 logger = logging.getLogger("memman")
 
-_MARGIN = 10.0  # seconds beyond a call's time-out: planning, the commit, and clocks that differ
-_WITHOUT_TIMEOUT = 600.0  # seconds that a call without a time-out is given
+_MARGIN = 10.0  # seconds on top of a call's timeout: for planning, the commit and clock differences
+_WITHOUT_TIMEOUT = 600.0  # seconds for a call without a timeout
 
 
 class LeaseHeld(Exception):
-    """Another worker is summarising this session. Never leaves the compression."""
+    """Another worker is summarizing this session. Raised inside a compression only."""
 
 
 class WindowMoved(Exception):
-    """The window changed shape before anything was paid. Never leaves the compression."""
+    """The window changed its shape before a call was paid. Raised inside a compression only."""
 
 
 class Lease:
-    """One compression's hold on its session: taken when somebody is to be asked, given back at the end."""
+    """One compression's lease: taken before a call of the summarizer, given back at the end."""
 
     def __init__(self, shared: Shared, session_id: str) -> None:
         self._shared = shared
@@ -35,10 +35,11 @@ class Lease:
         self._holder = ""
 
     async def take(self, epoch: int, call_seconds: float | None) -> None:
-        """Takes it for one call of so many seconds at most (None: no limit), or prolongs it for another.
+        """Take the lease for a call of at most `call_seconds` (None: no limit), or prolong it.
 
-        Raises `LeaseHeld` where another worker has it, `WindowMoved` where `epoch` is over by the time it
-        is ours: what was planned may have been summarised already.
+        Raises:
+            LeaseHeld: another worker has it.
+            WindowMoved: `epoch` is over: another worker may have summarized the same entries.
         """
         shared = self._shared
         if shared.exclusive:
@@ -46,12 +47,12 @@ class Lease:
         seconds = (call_seconds or _WITHOUT_TIMEOUT) + _MARGIN
         first = not self._holder
         self._holder = self._holder or new_id()
-        # To its end: one that was cancelled might be taken after it was given back.
+        # Completed even if cancelled: it could be taken after it was given back.
         ours = await shared.runtime.complete(
             shared.store.lease(self._session_id, self._holder, seconds)
         )
         if not first:
-            return  # one that ran out in the middle: what was paid already is worth the rest
+            return  # expired in the middle: use the summaries that were paid for
         if not ours:
             self._holder = ""
             raise LeaseHeld
@@ -70,5 +71,5 @@ class Lease:
         except StoreError as error:
             if not shared.closed:
                 logger.warning(
-                    "a lease of session %s runs out by itself: %s", self._session_id, error
+                    "a lease of session %s will expire by itself: %s", self._session_id, error
                 )

@@ -43,7 +43,7 @@ _ENTRY_BYTES = 1_000  # of the objects around an entry's text in the window
 class SessionLog:
     """The window, the totals and the settings of a session, and the only place that writes its log.
 
-    `lock` guards all of it; methods that say so are called with the lock held. Before a record is handed
+    `lock` guards all of it; methods marked "under the lock" need it. Before a record is handed
     to the store the log is marked stale, and in step again once the record is folded. Whatever happens
     in between, the next `refresh` reloads.
     """
@@ -111,7 +111,7 @@ class SessionLog:
         self._earlier = progress[0] - self.totals.tokens, progress[1] - self.totals.entries
 
     def _replace(self, state: LogState) -> None:
-        """Take another state; the progress stays what it was."""
+        """Take another state, with the same progress."""
         progress = self.progress
         self._state = state
         self.resume(progress)
@@ -142,7 +142,7 @@ class SessionLog:
 
     async def refresh(self) -> None:
         """Bring window and totals in step with the store. Under the lock, before everything else."""
-        version = self._shared.version  # read first: another thread may change settings meanwhile
+        version = self._shared.version  # read first: another thread may change settings
         if self._version != version:
             self._reconfigure()
             self._version = version
@@ -382,5 +382,5 @@ def no_session(session_id: str, known: Iterable[str] = ()) -> SessionNotFound:
     """Return the error for a session in which nothing was ever recorded; `known` are ids to suggest."""
     hint = did_you_mean(session_id, known) or ";"
     return SessionNotFound(
-        f"there is no session {session_id!r}{hint} an add_* verb or import_session creates one"
+        f"there is no session {session_id!r}{hint} an add_* method or import_session creates one"
     )

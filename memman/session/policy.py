@@ -1,4 +1,4 @@
-"""Deciding about the compressions of one session: when one is due, its goal, and who may be called."""
+"""The decisions about compressions of one session: when one is due, its goal, and the summarizer."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class CompressionPolicy:
     # ------------------------------------------------------------ what
 
     def input(self, request: CompressionRequest, recent: bool) -> tuple[RunInput, Rest | None]:
-        """Return what a compression begins with, and the summarizer's pause. Under the log's lock."""
+        """Return the input of a compression, and the summarizer's pause. Under the log's lock."""
         summarizer = self._summarizer()
         options, rest, unasked = self._options(summarizer, request, recent)
         goal = self._goal(request)
@@ -177,7 +177,7 @@ class CompressionPolicy:
         elif rest is not None:
             why = rest.recorded
         elif recent:
-            why = "it was called lately, and too little is new"
+            why = "it was called recently, and too little was added"
         on_failure = self._log.resolved.config.on_failure
         options = SummaryOptions(
             ask=configured and not why,
@@ -223,11 +223,11 @@ class CompressionPolicy:
             reason = str(rest)
         elif recent:
             reason = (
-                "it answered, and is not asked again before about as much was added as lies between "
-                "target and limit (a compression by hand asks it)"
+                "it answered, and is not called again before most of the room between target and limit "
+                "is filled (a compression by hand calls it)"
             )
         else:
-            reason = "it may be asked now"
+            reason = "it may be called now"
         return SummarizerState(
             configured=summarizer is not None,
             may_be_asked=options.ask,

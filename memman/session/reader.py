@@ -22,11 +22,11 @@ class LogReader:
         self._shared = shared
 
     async def state(self) -> tuple[int, int] | None:
-        """Return the head and the epoch of the stored log, or None if there is no session."""
+        """Return the head and the epoch of the stored log, or None if it does not exist."""
         return await self._shared.store.state(self.id)
 
     async def snapshot(self) -> Snapshot | None:
-        """Return the stored window and totals, or None if there is no session."""
+        """Return the stored window and totals, or None if it does not exist."""
         return await self._shared.store.load(self.id)
 
     async def get(self, ids: Sequence[str]) -> Sequence[tuple[int, Record]]:
@@ -54,7 +54,7 @@ class LogReader:
             after = page[-1][0]
 
     async def page(self, after: int, limit: int) -> Sequence[tuple[int, Record]]:
-        """Return the next records after a seq. Raises `StoreConflict` if there are none."""
+        """Return the next records after a seq. Raises `StoreConflict` at the end of the log."""
         page = await self._shared.store.read(self.id, after, limit)
         if not page:
             raise StoreConflict(f"session {self.id!r} was deleted while it was read")

@@ -1,4 +1,4 @@
-"""The reason of a compression: what triggered it, what each step did, and what stays."""
+"""The reason of a compression: its trigger, a clause for each step, and the entries that stay."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _STANDING = {
 
 
 class Unasked(msgspec.Struct, frozen=True):
-    """Why a summarizer is not called: `why` is "" if it may be, or if none is set (`is_set`)."""
+    """The reason not to call a summarizer; `why` is "" if it may be called, or none `is_set`."""
 
     is_set: bool
     why: str = ""
 
 
 def why_due(tokens: int, entries: int, budget: Budget, trigger: Budget) -> str:
-    """Which limit triggered an automatic compression, with the figures."""
+    """Return which limit triggered an automatic compression, with the figures."""
     if budget.over(tokens, entries):
         if tokens > budget.max_tokens:
             return f"{tokens} tokens are over max_tokens ({budget.max_tokens})"
@@ -39,7 +39,7 @@ def why_due(tokens: int, entries: int, budget: Budget, trigger: Budget) -> str:
 
 
 def what_was_done(replacements: Sequence[Replacement]) -> list[str]:
-    """One clause for each step that changed something."""
+    """Return one clause for each step that changed something."""
     times: Counter[str] = Counter()
     entries: Counter[str] = Counter()
     for item in replacements:
@@ -49,7 +49,7 @@ def what_was_done(replacements: Sequence[Replacement]) -> list[str]:
         item.entry is not None and item.entry.type == "tool_result"
          for item in replacements if item.method == "stub"
     )  # fmt: skip
-    said = {
+    clauses = {
         "stub": f"cleared {_counted(times['stub'], 'tool result' if results else 'entry')}",
         "fold": f"folded {_counted(times['fold'], 'repeated read')}",
         "summary": f"summarized {_counted(entries['summary'], 'entry')}",
@@ -57,7 +57,7 @@ def what_was_done(replacements: Sequence[Replacement]) -> list[str]:
         "clip": f"cut {_counted(times['clip'], 'entry')}",
         "drop": f"dropped {_counted(entries['drop'], 'entry')}",
     }
-    return [clause for method, clause in said.items() if times[method]]
+    return [clause for method, clause in clauses.items() if times[method]]
 
 
 def _counted(number: int, what: str) -> str:
@@ -69,7 +69,7 @@ def _counted(number: int, what: str) -> str:
 def why_summarizer(
     methods: Sequence[str], calls: int, problem: str, unasked: Unasked, few: str
 ) -> str:
-    """Whether a summarizer was called, and why; "" if none is set and none was needed."""
+    """Return whether a summarizer was called, and why; "" if none is set and none was needed."""
     written = "summary" in methods or "digest" in methods
     if not unasked.is_set:
         return "no summarizer is set" if written else ""
@@ -81,7 +81,7 @@ def why_summarizer(
 
 
 def why_few(before: View, goal: Goal) -> str:
-    """Why the old entries are not enough for a summarizer; "" if they are."""
+    """Return why there are too few old entries for a summarizer; "" if there are enough."""
     old, least = before.old_entries, goal.budget.min_entries
     if old >= least:
         return ""
@@ -89,7 +89,7 @@ def why_few(before: View, goal: Goal) -> str:
 
 
 def why_short(after: View, goal: Goal, stages: Sequence[Step]) -> str:
-    """What stays above the target; "" if the target was reached."""
+    """Return how far the result stays above the target; "" if the target was reached."""
     if goal.holds(after.tokens, after.entries):
         return ""
     above = f"{after.tokens} tokens stay, above the target of {goal.tokens}"
@@ -99,7 +99,7 @@ def why_short(after: View, goal: Goal, stages: Sequence[Step]) -> str:
 
 
 def what_stays(after: View, goal: Goal, stages: Sequence[Step]) -> str:
-    """The entries of a view with their tokens, by why they stay."""
+    """Return the entries of a view with their tokens, by the reason why they stay."""
     entries: Counter[str] = Counter()
     tokens: Counter[str] = Counter()
     for group in after.groups:
@@ -107,23 +107,23 @@ def what_stays(after: View, goal: Goal, stages: Sequence[Step]) -> str:
         kind = "in summaries" if kind == "old" and group.is_summary else kind
         entries[kind] += group.entries
         tokens[kind] += group.tokens
-    said = [
+    clauses = [
         f"{_counted(entries[kind], 'entry')} {kind} ({tokens[kind]} tokens)"
         for kind in sorted(entries, key=lambda kind: -tokens[kind])
         if entries[kind] and kind != "old"
     ]
     if old := why_old_stay(after, goal, stages):
-        said.append(old)
-    return ", ".join(said)
+        clauses.append(old)
+    return ", ".join(clauses)
 
 
 def why_kept(after: View, goal: Goal, stages: Sequence[Step]) -> str:
-    """Why a plan leaves old entries that it might take."""
+    """Return why a plan leaves old entries."""
     return "the target was met first" if goal.met(after) else why_old_stay(after, goal, stages)
 
 
 def why_old_stay(after: View, goal: Goal, stages: Sequence[Step]) -> str:
-    """Why entries are left that might have gone; "" if there are none."""
+    """Return why old entries are left; "" if there are none."""
     old = after.old_entries
     if not old:
         return ""
@@ -133,7 +133,7 @@ def why_old_stay(after: View, goal: Goal, stages: Sequence[Step]) -> str:
 
 
 def why_hopeless(pinned: int, goal: Goal) -> str:
-    """Why no compression can help; "" if one can: the pinned tokens alone are over the limit."""
+    """Return why no compression can help (pinned tokens are over the limit); "" if one can."""
     if pinned <= goal.limit:
         return ""
     return f"pinned entries alone take {pinned} of {goal.limit} tokens: unpin some, or raise max_tokens"

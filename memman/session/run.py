@@ -1,4 +1,4 @@
-"""One run of a strategy: what it began with, the requests of its plan, and what came of them."""
+"""One run of a strategy: its input, the requests of its plan, and the outcome."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class CompressionRun:
         self._answer = answer
 
     def answer_summary(self, reply: object) -> None:
-        """Take what the summarizer returned; anything but a reply with a text is a failure."""
+        """Take the summarizer's reply; anything but a reply with a text is a failure."""
         if isinstance(reply, SummaryReply) and isinstance(reply.text, str):
             self._answer = reply
         else:

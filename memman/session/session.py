@@ -98,7 +98,7 @@ class Session:
             )
 
     async def catch_up(self) -> None:
-        """Emit what was committed by a call that failed or was interrupted after the commit."""
+        """Emit the events of a call that failed or was interrupted after its commit."""
         await self.log.catch_up()
         await self.outbox.flush()
 
@@ -133,7 +133,7 @@ class Session:
                 await self.compressor.after_add()
 
     async def record_usage(self, report: UsageReported) -> None:
-        """Record a provider's report, and learn from it what memman cannot count."""
+        """Record a provider's report, and learn the tokens that memman cannot count."""
         async with self.log.lock:
             await self.log.require()
             await self.log.append((self._contexts.compared(report),))
@@ -346,7 +346,7 @@ class Session:
                 plan = await compressor.plan(
                     AUTOMATIC if trigger.auto_compress else CompressionRequest()
                 )
-            except CompressionFailed as error:  # of a stage, which is no reason to fail here
+            except CompressionFailed as error:  # of a stage; the explanation names it
                 waits = str(error)
         return explained(
             self.id,

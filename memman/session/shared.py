@@ -1,4 +1,4 @@
-"""What the sessions of one manager have in common: ports, settings, and the making of entries."""
+"""The ports and settings that the sessions of one manager share."""
 
 from __future__ import annotations
 
@@ -35,43 +35,43 @@ if TYPE_CHECKING:
 
 
 class Remote(msgspec.Struct, frozen=True):
-    """What prices whole requests over a network, and the format in which it wants them."""
+    """A remote counter of whole requests, and the format that it takes them in."""
 
     counter: RemoteTokenCounter
     format: str
 
 
 class ResolvedConfig(msgspec.Struct, frozen=True):
-    """What a session has settled: its settings, in numbers and steps, and what counts its window.
+    """A session's settings in effect, with the budget, stages and counter that follow from them.
 
-    `trigger` says when a compression is due: the budget, or less where it is prepared in the background.
-    What was reported beyond our own count takes at most `room`. `observed` is what the log records of
-    them. `remote` is there with `count_policy="confirm"` and a remote counter for the model.
+    `trigger` is the limit at which a compression is due: the budget, or less if it is prepared in the
+    background. A report adds at most `headroom` tokens to our own count. The log records `observed`.
+    `remote` is set with `count_policy="confirm"` and a remote counter for the model.
     """
 
     config: MemoryConfig
     budget: Budget
     trigger: Budget
-    room: int
+    headroom: int
     counter: TokenCounter
     stages: tuple[Step, ...]
     observed: SettingsInEffect
     remote: Remote | None = None
 
     def price(self, entry: Entry) -> int:
-        """Return what an entry costs by the counter in use."""
+        """Return the tokens of an entry by the counter in use."""
         count = entry.token_count
         known = count.counter in (self.counter.fingerprint, "")
         return count.tokens if known else self.counter.recount(entry)
 
 
 def _identity(entry: Entry) -> tuple[str, str, str, datetime]:
-    """What makes an entry that entry, whatever it says."""
+    """Return the fields that `redact` may not change."""
     return entry.id, entry.type, entry.role, entry.timestamp
 
 
 class Shared:
-    """What the sessions of a manager have in common."""
+    """The ports, the settings and the clock of a manager, as its sessions use them."""
 
     def __init__(
         self,
@@ -118,23 +118,25 @@ class Shared:
         self._uses = count(1).__next__
         self.version = 0  # grows when the manager's settings change
         self.configure(MemoryConfig())
-        self.closed = False  # by the manager's `close`: no compression lands from then on
-        self.flags: set[Any] = set()  # of those who follow; a set flag ends a pause
+        self.closed = False  # no compression commits from then on
+        self.flags: set[Any] = set()  # of followers; a set flag ends a pause
         self._resolved: tuple[int, ResolvedConfig] | None = None
 
     def _renew(self) -> None:
-        self.settling = threading.RLock()  # re-entrant: a signal's handler may change settings too
+        self.settings_lock = (
+            threading.RLock()
+        )  # re-entrant: a signal handler may change settings, too
 
     def configure(self, config: MemoryConfig) -> None:
-        """Takes other settings of the manager."""
+        """Replace the manager's settings."""
         self.config = config
         self.version += 1
-        # When a session is used: the time where that matters, else a count, which orders uses as well.
+        # Orders the uses of sessions: by time if a setting needs it, else by count.
         timed = config.session_ttl is not None
         self.moment: Callable[[], float] = self._time if timed else self._uses
 
     def close(self) -> None:
-        """Let no compression commit any more, and end the pauses of those who follow."""
+        """Refuse further commits of compressions, and wake all followers."""
         self.closed = True
         for flag in list(self.flags):
             flag.set()
@@ -143,10 +145,13 @@ class Shared:
         return self.clock().timestamp()
 
     def resolved(self, settings: Mapping[str, Any], untrusted: frozenset[str]) -> ResolvedConfig:
-        """The manager's settings with a session's own; sessions without their own share them."""
+        """Return the manager's settings combined with a session's own, if it has any."""
         if settings:
             return self._resolve(self.config.updated(self.effective(settings, untrusted)))
-        version, known = self.version, self._resolved  # in this order: they may change meanwhile
+        version, known = (
+            self.version,
+            self._resolved,
+        )  # in this order: another thread may change both
         if known is None or known[0] != version:
             known = self._resolved = version, self._resolve(self.config)
         return known[1]
@@ -182,7 +187,7 @@ class Shared:
         if config.max_tokens is not None:
             lowered("max_tokens", config.max_tokens, budget.usable, config.model)
         trigger = budget.prepared() if config.background else budget
-        room = budget.max_tokens - budget.target_tokens
+        headroom = budget.max_tokens - budget.target_tokens
         stages = stages_of(config.strategy)
         counter, remote = self.counter(config), self.remote(config)
         observed = SettingsInEffect(
@@ -192,19 +197,19 @@ class Shared:
             budget.target_tokens,
             counter.fingerprint,
         )
-        return ResolvedConfig(config, budget, trigger, room, counter, stages, observed, remote)
+        return ResolvedConfig(config, budget, trigger, headroom, counter, stages, observed, remote)
 
     def redacted(self, entry: Entry, outcome: str) -> Entry:
-        """The entry as `redact` leaves it, not counted anew.
+        """Return the entry as `redact` leaves it, with its old count.
 
-        Raises `InvalidInput` where that fails, with `outcome`: what does not happen because of it.
+        Raises `InvalidInput` if that fails; `outcome` ends the message.
         """
         if self.redact is None:
             return entry
         try:
             clean = self.redact(entry)
-        except Exception as error:  # noqa: BLE001 - the caller's function; its type is told
-            # Its words and its traceback may quote what it was to hide, so it is no cause either.
+        except Exception as error:  # noqa: BLE001 - of the caller's function; its type is named
+            # Its message and traceback may quote the secret, so it is not the cause either.
             what = f"redact raised {type(error).__name__} for a {entry.type}"
             raise InvalidInput(f"{what}; {outcome}") from None
         if not isinstance(clean, Entry) or _identity(clean) != _identity(entry):
@@ -217,16 +222,16 @@ class Shared:
         except (InvalidInput, msgspec.MsgspecError, UnicodeError, RecursionError) as error:
             what = f"redact returned what cannot be stored: {error}"
             raise InvalidInput(f"{what}; {outcome}") from None
-        # The provider's own copy may hold what is to be hidden, and nobody can look into it for us.
+        # The provider's own copy may contain the secret, and cannot be redacted.
         return msgspec.structs.replace(clean, raw_json=NO_JSON)
 
     def redacted_to_store(self, entry: Entry, counter: TokenCounter) -> Entry:
-        """Return the entry as `redact` leaves it, counted after. Raises `InvalidInput`."""
+        """Return the entry as `redact` leaves it, with its new count. Raises `InvalidInput`."""
         clean = self.redacted(entry, "nothing was stored")
         return msgspec.structs.replace(clean, token_count=counter.count_entry(clean))
 
     def redacted_focus(self, focus: str | None) -> str | None:
-        """What a caller wants in a summary, redacted as a user's message. Raises `InvalidInput`."""
+        """Return the focus of a summary, redacted as a user's message. Raises `InvalidInput`."""
         if focus is None or self.redact is None:
             return focus
         said = NewEntry(type="message", role="user", content=focus)

@@ -323,11 +323,13 @@ def test_a_redact_that_fails_is_what_a_compression_names_and_nothing_is_left_unr
     assert (notice.failures, notice.retry_at) == (1, clock() + timedelta(seconds=15))
     for words in (notice.reason, error, explained):
         assert "redact raised RuntimeError for a message" in words
-        assert "mend the function that is given as redact" in words
+        assert "fix the function passed as redact" in words
         assert "nothing was stored" not in words
         assert "strategy" not in words
         assert "secret" not in words
-    assert "no add compresses until 2026-01-01T00:00:30+00:00 or until much is new" in explained
+    assert (
+        "no add compresses until 2026-01-01T00:00:30+00:00 or until enough was added" in explained
+    )
     assert asked.requests == []
     assert len(store.read(S)) == before + 2
 

@@ -326,7 +326,7 @@ def test_a_plan_says_truly_why_old_entries_stay() -> None:
         memory.add_user_message(S, f"{number} " + "abc " * 180)
     for _ in range(3):
         memory.compress(S)
-    assert "; the summarizer is left alone until" in told(memory).pop()
+    assert "; the summarizer is paused until" in told(memory).pop()
     memory.add_user_message(S, "abc " * 1_100, pinned=True)
     assert "; pinned entries alone take" in told(memory).pop()
 

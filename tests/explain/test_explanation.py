@@ -336,13 +336,13 @@ def test_summarizer_is_called_again_only_after_enough_entries() -> None:
     assert (state.configured, state.may_be_asked, state.reason) == (
         True,
         True,
-        "it may be asked now",
+        "it may be called now",
     )
     while not summarizer.requests:
         fill(memory, 1)
     state = memory.explain("s").summarizer
     assert not state.may_be_asked
-    assert "not asked again before" in state.reason
+    assert "not called again before" in state.reason
 
 
 def test_failed_summarizer_is_the_reason() -> None:
@@ -351,7 +351,7 @@ def test_failed_summarizer_is_the_reason() -> None:
     memory.compress("s")
     state = memory.explain("s").summarizer
     assert not state.may_be_asked
-    assert "left alone until" in state.reason
+    assert "paused until" in state.reason
     assert "after 1 failure (RuntimeError: down)" in state.reason
 
 
@@ -361,7 +361,7 @@ def test_new_summarizer_after_a_failed_one_may_be_called() -> None:
     memory.compress("s")
     memory.set_summarize_callback(lambda prompt: "a summary")
     state = memory.explain("s").summarizer
-    assert (state.may_be_asked, state.reason) == (True, "it may be asked now")
+    assert (state.may_be_asked, state.reason) == (True, "it may be called now")
 
 
 def test_new_summarizer_after_a_recent_reply_may_be_called() -> None:
@@ -370,7 +370,7 @@ def test_new_summarizer_after_a_recent_reply_may_be_called() -> None:
     while not summarizer.requests:
         fill(memory, 1)
     memory.set_summarize_callback(lambda prompt: "a summary")
-    assert memory.explain("s").summarizer.reason == "it may be asked now"
+    assert memory.explain("s").summarizer.reason == "it may be called now"
 
 
 def test_next_add_does_what_next_says() -> None:
@@ -381,7 +381,7 @@ def test_next_add_does_what_next_says() -> None:
     for _ in range(18):
         memory.add_user_message("s", "abc " * 60)
     told = memory.explain("s")
-    assert "the summarizer is left alone until" in told.reason
+    assert "the summarizer is paused until" in told.reason
     assert told.next.startswith("nothing until then")
     memory.add_user_message("s", "x")
     assert memory.explain("s").compressions == ()
@@ -401,7 +401,7 @@ def test_failing_stage_is_the_reason_not_an_error() -> None:
     assert "the stage broken raised KeyError" in memory.explain("s").reason
     memory.add_user_message("s", "x")
     told = memory.explain("s")
-    assert "the strategy is left alone until" in told.reason
+    assert "the strategy is paused until" in told.reason
     assert told.next.startswith("nothing until then")
 
 

@@ -95,10 +95,10 @@ def test_a_call_that_could_not_be_made_is_no_failure_and_puts_the_next_off():
             "the digest in its place is not its answer"
         )
         fail(backoff, clock)
-    assert str(pause).endswith("or until much is new, after 2 failures in a row (others hang)")
+    assert str(pause).endswith("or until enough was added, after 2 failures in a row (others hang)")
     backoff = Backoff()
     assert str(backoff.postpone(clock(), "others hang")).endswith(
-        "or until much is new (others hang)"
+        "or until enough was added (others hang)"
     )
 
 
@@ -136,7 +136,7 @@ def test_a_rest_says_how_many_times_why_and_until_when():
     clock, backoff = FakeClock(), Backoff()
     fail(backoff, clock, 3)
     assert str(backoff.rest(clock())) == (
-        "the summarizer is left alone until 2026-01-01T00:01:00+00:00, after 3 failures in a row (429)"
+        "the summarizer is paused until 2026-01-01T00:01:00+00:00, after 3 failures in a row (429)"
     )
 
 

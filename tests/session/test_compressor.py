@@ -112,7 +112,7 @@ def test_a_digest_says_why_it_stands_in_a_summarys_place(make: Make) -> None:
         fill(use, 50)
     why = [each.reason.partition("; the summarizer was ")[2] for each in results(told)]
     assert [one.partition(";")[0] for one in why[:3]] == ["called once and failed: OSError"] * 3
-    assert why[-1].startswith("not called: the summarizer is left alone until 2026-01-01T00:01:00")
+    assert why[-1].startswith("not called: the summarizer is paused until 2026-01-01T00:01:00")
 
 
 def test_the_notice_says_how_many_failed_in_a_row_and_until_when_nobody_asks(make: Make) -> None:
@@ -160,7 +160,7 @@ def test_after_three_failures_not_even_a_compression_by_hand_asks(make: Make) ->
     assert (use.asked, result.compression_id) == (3, None)
     assert "nothing was changed" in result.reason
     assert "after 3 failures in a row (OSError: 429)" in result.reason
-    assert "left alone until 2026-01-01T00:01:00+00:00," in result.reason
+    assert "paused until 2026-01-01T00:01:00+00:00," in result.reason
     later(use, 60)
     assert methods(use.do("compress")) == {"summary"}
 
@@ -311,7 +311,7 @@ def test_what_is_over_again_before_much_is_new_goes_to_low_water_without_a_call(
     assert use.asked == 1
     assert again.tokens_after < 85
     assert methods(again) == {"digest"}  # nobody failed: a digest is no substitute, and loses least
-    assert "the summarizer was not called: it was called lately" in again.reason
+    assert "the summarizer was not called: it was called recently" in again.reason
 
 
 # ---------------------------------------------------------------- one at a time

@@ -178,7 +178,7 @@ def test_a_session_that_was_begun_anew_is_told(path: str) -> None:
         assert [next(items).seq for _ in range(4)] == [1, 2, 3, 4]
         memory.delete_session("s")
         memory.add_user_message("s", "anew")
-        with pytest.raises(InvalidInput, match="begun anew"):
+        with pytest.raises(InvalidInput, match="created again"):
             next(items)
 
 

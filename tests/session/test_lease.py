@@ -68,7 +68,7 @@ def test_two_managers_on_one_file_pay_for_one_summary(use: Any, path: str) -> No
     first.until(lambda: len(slow.requests) == 1)
     aside = second.do("compress")
     assert aside.compression_id is None
-    assert "another worker is summarising this session" in aside.reason
+    assert "another worker is summarizing this session" in aside.reason
     opened(first, gate)
     assert answer().compression_id is not None
     assert (len(slow.requests), second.asked) == (1, 0)
@@ -274,7 +274,7 @@ def test_a_lease_that_cannot_be_given_back_is_told_and_runs_out(
     fill(one)
     with caplog.at_level(logging.WARNING, "memman"):
         assert one.do("compress").compression_id is not None
-    assert "a lease of session s runs out by itself: the file is away" in caplog.text
+    assert "a lease of session s will expire by itself: the file is away" in caplog.text
 
 
 def test_a_store_in_memory_that_two_managers_share_has_leases_too(use: Any) -> None:

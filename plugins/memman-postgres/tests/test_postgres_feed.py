@@ -292,7 +292,7 @@ def test_two_managers_pay_for_one_summary(url: str) -> None:
         paying = threading.Thread(target=lambda: results.append(first.compress("s")))
         paying.start()
         assert asked.wait(20)
-        assert "another worker is summarising" in second.compress("s").reason
+        assert "another worker is summarizing" in second.compress("s").reason
         go_on.set()
         paying.join(20)
         assert results[0].summary_id is not None
