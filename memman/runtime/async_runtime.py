@@ -83,9 +83,6 @@ class AsyncLock:
     def is_free(self) -> bool:
         return not self._waiting and (self._lock is None or not self._lock.locked())
 
-    def heal(self) -> None:
-        """Do nothing: a cancelled task leaves its `async with` in order."""
-
 
 class AsyncRuntime:
     """One event loop at a time, for `AsyncMemoryManager`; blocking ports run on worker threads."""

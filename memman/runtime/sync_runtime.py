@@ -51,10 +51,6 @@ class SyncLock:
     def __init__(self) -> None:
         self._lock = threading.RLock()
 
-    @property
-    def thread(self) -> Any:
-        return self._lock
-
     async def __aenter__(self) -> None:
         _held.locks.append(self)
         self._lock.acquire()
@@ -82,10 +78,6 @@ class SyncLock:
             return False
         self._lock.release()
         return True
-
-    def heal(self) -> None:
-        while self in _held.locks:
-            self.release()
 
 
 class SyncRuntime:

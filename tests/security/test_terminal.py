@@ -169,7 +169,7 @@ def _on_a_terminal(folder: Path) -> str:
         pass
     finally:
         os.close(leader)
-    assert program.wait(60) == 0
+    assert program.wait(60) == 0, printed[-3000:].decode()
     return printed.decode(errors="replace")
 
 
