@@ -23,30 +23,29 @@ from memman.runtime import AsyncRuntime
 
 
 class AsyncMemoryManager(ManagerMethods):
-    """Keeps conversations inside their context windows without losing a word of them.
+    """Keep conversations inside their context windows without losing a word of them.
 
     Args:
-        store: None keeps logs in this process; a path (or `sqlite:///PATH`) in a SQLite file; another
-            URL is passed to the plugins; or a `Store`.
-        model: the model that the contexts are for; its counter and limits are found by name.
+        store: None keeps logs in this process; a path (or `sqlite:///PATH`) names a SQLite file; plugins
+            open other URLs; or a `Store`.
+        model: the model that contexts are built for; its counter and limits are found by name.
         config: the settings; `MemoryConfig()` by default.
         summarizer: None uses the one from the settings, if any; a `str -> str` callable, a `Summarizer`,
             or a name: `anthropic:MODEL`, `cmd:PROGRAM ARGS`, or `digest` for none.
-        counter: None is resolved by `model`; a counter's name, a `str -> int`, or a counter.
+        counter: None chooses it by `model`; a counter's name, a `str -> int`, or a counter.
         format: the message format of contexts, "openai-chat" by default.
-        model_info: the limits of `model`, in place of those that memman knows.
-        redact: `Entry -> Entry`, called before an entry is counted and stored, and again before a
-            summarizer or a remote counter sees it.
+        model_info: the limits of `model`, instead of the known ones.
+        redact: `Entry -> Entry`, called before an entry is counted and stored, and again before it is
+            sent to a summarizer or a remote counter.
         plugins: the distributions whose plugins may be loaded, such as `["memman-openai"]` or
             `["memman-openai:openai"]` for one entry point; None for all, `[]` for none.
-        clock: aware datetimes; for tests.
-        new_id: unique strings, made before the first attempt to store; for tests.
-        new_nonce: 8 to 64 random hexadecimal digits for a new session; for tests.
-        exclusive: this manager is the only writer of the store, so that it need not be asked for
-            news at each operation. Always so for the store in memory that `None` makes.
-        trust_settings: whether the settings that sessions of the store have may name a model, a
-            summarizer, a prompt or a counting policy, or lift a limit; False for a store that others
-            write to.
+        clock: returns aware datetimes; for tests.
+        new_id: returns unique strings, before the first attempt to store; for tests.
+        new_nonce: returns 8 to 64 random hexadecimal digits for a new session; for tests.
+        exclusive: whether this manager is the only writer of the store, so that it need not check for new
+            records at each operation. Always true for the store in memory of `None`.
+        trust_settings: whether settings of stored sessions may name a model, a summarizer, a prompt or a
+            counting policy, or lift a limit; False for a store that others write to.
 
     A manager belongs to one event loop of asyncio, and to the next one after that is closed; in another
     its methods raise `WrongEventLoop`. The store, the summarizer and receivers of events may be async.
@@ -54,7 +53,7 @@ class AsyncMemoryManager(ManagerMethods):
     Raises:
         ConfigError: a setting, or a combination of settings, is invalid.
         PluginNotFound: no counter, format, summarizer or store has this name; nothing was opened.
-        AsyncPortRefused: a port is async and cannot be here.
+        AsyncPortRefused: a port is async and must not be.
         InvalidInput: an argument is of the wrong kind.
         StoreError: the store cannot be opened.
     """

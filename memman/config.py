@@ -1,7 +1,7 @@
-"""The settings, each with its default and its reason, and the budget they resolve to.
+"""The settings with their defaults, the presets of strategies, and the budget of a session.
 
 `docs/reference/settings.md` is this table in prose; a test keeps the two equal.
-Precedence: call > session > manager > environment (`from_env`, when asked) > preset > model > default.
+Precedence: call > session > manager > environment (`from_env`, if called) > preset > model > default.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ OnFailure = Literal["fallback", "keep", "raise"]
 PROMPT_FIELDS = ("content", "words", "tokens", "focus")  # of a template; it must have the first
 UNKNOWN_MODEL_TOKENS = 50_000
 UNKNOWN_MODEL_ENTRIES = 100
-# Of the room between low and high water. So much must be new before a summarizer is asked again; where
-# compressions are prepared in the background, they begin there: the earliest that pays.
+# Fraction of the range from target to trigger that must be filled before the summarizer is called again,
+# and at which a compression starts in the background.
 ROOM_SHARE = 0.8
 # Of no single session.
 MANAGER_SETTINGS = frozenset({"max_sessions", "max_live_bytes", "session_ttl"})
@@ -35,14 +35,14 @@ MANAGER_SETTINGS = frozenset({"max_sessions", "max_live_bytes", "session_ttl"})
 
 PresetName = Literal[
     "default", "buffer", "window", "token_buffer", "summary", "summary_buffer"
-]  # for type checkers, beside `window(n)`
-SUMMARISE: Final = "summarise"  # in a strategy: the one step that asks somebody
-_LONGEST = 60  # characters of a name, far more than any has
-_WINDOW = 5  # entries that "window" keeps: what systems with a memory of that name do
+]  # for type checkers; `window(n)` is a name, too
+SUMMARISE: Final = "summarise"  # in a strategy: the step that calls a summarizer
+_LONGEST = 60  # characters of a name
+_WINDOW = 5  # entries that "window" keeps, as in LangChain's memory of that name
 
 
 class Preset(msgspec.Struct, frozen=True):
-    """A strategy that has a name, the settings it has other defaults for, and the n of `window(n)`."""
+    """A named strategy, its own defaults of settings, and the n of `window(n)`."""
 
     name: str
     defaults: Mapping[str, Any]
@@ -50,7 +50,7 @@ class Preset(msgspec.Struct, frozen=True):
     size: int | None = None
 
 
-# What keeps as much as fits goes down to the limit itself, and protects nothing that is only recent.
+# A strategy that keeps as much as fits compresses to the limit itself, and protects no recent entries.
 _AS_MUCH_AS_FITS = {"target_ratio": 1.0, "recent_window": 0}
 _PRESETS = {
     preset.name: preset
@@ -73,14 +73,14 @@ _PRESETS = {
 
 
 def preset_named(strategy: str) -> Preset:
-    """The preset of a name such as "default" or "window(5)". Raises `ConfigError` for anything else."""
+    """Return the preset of a name such as "default" or "window(5)". Raises `ConfigError`."""
     found = re.fullmatch(r"(\w+)\s*(?:\(([^()]*)\))?", strategy[: _LONGEST + 1].strip())
     name, number = found.groups() if found and len(strategy) <= _LONGEST else (strategy, None)
     preset = _PRESETS.get(name)
     if preset is None:
         known = ["window(n)" if preset.size else name for name, preset in _PRESETS.items()]
         raise ConfigError(
-            f"strategy={safe_repr(strategy, _LONGEST)} is no preset{known_names(name, known)}"
+            f"strategy={safe_repr(strategy, _LONGEST)} is not a preset{known_names(name, known)}"
         )
     if preset.size is None:
         if number is not None:
@@ -97,8 +97,7 @@ def _size(strategy: str, number: str) -> int:
     size = int(number) if re.fullmatch(r"[0-9]{1,15}", number.strip()) else 0
     if size < 1:
         raise ConfigError(
-            f"strategy={strategy!r}: the n of window(n) is how many entries stay, a whole number "
-            "from 1"
+            f"strategy={strategy!r}: the n of window(n) is the number of entries that stay, at least 1"
         )
     return size
 
@@ -131,10 +130,9 @@ def _by_preset(default: Any = UNSET) -> Any:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class MemoryConfig:
-    """How a session is kept inside its window. Every field is a setting of the reference table.
+    """The settings of sessions. The reference has a table of them.
 
-    Some defaults are the preset's: with `strategy="summary_buffer"` and no `max_tokens` given, that is
-    2,000, and it changes with the strategy.
+    Some defaults depend on the preset: with `strategy="summary_buffer"`, `max_tokens` is 2,000 by default.
 
     Raises `ConfigError` naming the setting when it is unknown, when a value has the wrong type or range,
     or when two settings contradict each other.
@@ -166,7 +164,7 @@ class MemoryConfig:
     session_ttl: float | None = None
 
     def __new__(cls, **settings: Any) -> Self:
-        """Refuse unknown settings before the generated `__init__` raises a bare TypeError for them."""
+        """Raise `ConfigError` for unknown settings, for which the generated `__init__` raises TypeError."""
         _check_names(settings)
         return super().__new__(cls)
 
@@ -197,7 +195,7 @@ class MemoryConfig:
             )
 
     def __repr__(self) -> str:
-        """The settings that differ from their defaults, as they are written."""
+        """Return the settings that differ from their defaults, as Python code."""
         given = [field for field in fields(self) if field.name in self.given]
         values = [(field.name, getattr(self, field.name), field.default) for field in given]
         changed = [f"{name}={value!r}" for name, value, default in values if value != default]
@@ -205,12 +203,12 @@ class MemoryConfig:
 
     @property
     def given(self) -> frozenset[str]:
-        """The settings whose value does not come from the preset."""
+        """Settings whose value does not come from the preset."""
         return frozenset(name for name, value in vars(self).items() if value is not UNSET)
 
     @property
     def preset(self) -> Preset | None:
-        """The preset that `strategy` names; None for steps of one's own."""
+        """The preset that `strategy` names; None for a tuple of stages."""
         return preset_named(self.strategy) if isinstance(self.strategy, str) else None
 
     @property
@@ -218,7 +216,7 @@ class MemoryConfig:
         return self.preset.summarises if self.preset else SUMMARISE in self.strategy
 
     def updated(self, changes: Mapping[str, Any]) -> MemoryConfig:
-        """These settings with `changes` on top. Raises `ConfigError` for an unknown name."""
+        """Return a copy with `changes`. Raises `ConfigError` for an unknown name."""
         if not changes:
             return self
         _check_names(changes)
@@ -230,10 +228,9 @@ class MemoryConfig:
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None) -> MemoryConfig:
-        """Settings from `MEMMAN_MAX_TOKENS`, `MEMMAN_MODEL` and so on: `MEMMAN_` and the name in capitals.
+        """Return the settings of the variables `MEMMAN_MAX_TOKENS`, `MEMMAN_MODEL` and so on.
 
-        Read when called, never at import. A blank one counts as not set; `none` is None. Other `MEMMAN_*`
-        variables are somebody else's and ignored.
+        A blank variable counts as not set; `none` means None. Other `MEMMAN_*` variables are ignored.
         """
         given = os.environ if environ is None else environ
         changes = {}
@@ -247,8 +244,8 @@ class MemoryConfig:
 SETTINGS: Final = tuple(field.name for field in fields(MemoryConfig))
 
 
-# Of settings that a session brought from elsewhere: no other one takes effect, nor one of these that
-# lifts a limit. None of them names a model, a program, a prompt or a time.
+# Untrusted settings that may take effect, unless they lift a limit: none of them names a model, a program,
+# a prompt or a time.
 HARMLESS = (
     "max_tokens", "max_entries", "trigger_ratio", "target_ratio", "recent_window",
     "min_entries_to_compress", "compression_ratio", "max_summary_ratio", "max_entry_ratio",
@@ -257,10 +254,7 @@ HARMLESS = (
 
 
 def readable(stored: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings that a log has of its session, as they are taken today.
-
-    A blank name was taken once, and meant what None means.
-    """
+    """Return stored settings with None in place of blank names."""
     return {
         name: None if name in _NAMES and isinstance(value, str) and is_blank(value) else value
         for name, value in stored.items()
@@ -275,9 +269,9 @@ def _check_names(settings: Mapping[str, Any]) -> None:
 
 
 class Budget(msgspec.Struct, frozen=True):
-    """The settings resolved to numbers for one session: tokens and entries, high and low water.
+    """The settings of one session resolved to numbers of tokens and entries.
 
-    `usable` is the input that the model takes, None if that is not known; no budget is above it.
+    `usable` is the model's largest input, None if it is unknown; no budget is above it.
     """
 
     max_tokens: int
@@ -292,13 +286,13 @@ class Budget(msgspec.Struct, frozen=True):
     entry_tokens: int
 
     def over(self, tokens: int, entries: int) -> bool:
-        """Whether a window of this size asks for a compression."""
+        """Return whether a window of this size is over the limits."""
         return tokens > self.max_tokens or (
             self.max_entries is not None and entries > self.max_entries
         )
 
     def fills_room(self, tokens: int, entries: int, share: float = ROOM_SHARE) -> bool:
-        """Whether so much fills this share of the room between target and limit."""
+        """Return whether so much fills this share of the range from target to limit."""
         if tokens >= share * (self.max_tokens - self.target_tokens):
             return True
         if self.max_entries is None or self.target_entries is None:
@@ -306,7 +300,7 @@ class Budget(msgspec.Struct, frozen=True):
         return entries >= share * (self.max_entries - self.target_entries)
 
     def prepared(self) -> Budget:
-        """The budget with its trigger where `ROOM_SHARE` of the room is filled."""
+        """Return the budget at which a compression starts in the background."""
         return msgspec.structs.replace(
             self,
             max_tokens=_between(self.target_tokens, self.max_tokens),
@@ -326,7 +320,7 @@ def resolve_budget(
     *,
     target_tokens: int | None = None,
 ) -> Budget:
-    """The numbers that `config` means for a model of `limits` (context, max_input, max_output tokens)."""
+    """Return the budget for a model of `limits` (context, max_input, max_output tokens)."""
     usable = None if limits is None else _usable(config, limits)
     if config.max_tokens is not None:
         max_tokens = config.max_tokens if usable is None else min(config.max_tokens, usable)
@@ -354,12 +348,12 @@ def resolve_budget(
 
 
 def room_of(config: MemoryConfig, limits: tuple[int, int, int] | None) -> int:
-    """The tokens that `overhead_tokens` leaves of the budget."""
+    """Return the tokens of the budget without `overhead_tokens`."""
     return resolve_budget(config, limits).max_tokens - config.overhead_tokens
 
 
 def no_room(config: MemoryConfig, limits: tuple[int, int, int] | None) -> ConfigError:
-    """The error for overhead that leaves no room: it says where the budget comes from."""
+    """Return the error for too much overhead; it names the source of the budget."""
     tokens = resolve_budget(config, limits).max_tokens
     if config.max_tokens is not None and "max_tokens" in config.given:
         found = f"max_tokens={tokens}: lower it, or raise max_tokens"
@@ -369,7 +363,7 @@ def no_room(config: MemoryConfig, limits: tuple[int, int, int] | None) -> Config
         unknown = (
             f"the limits of {config.model!r} are not known" if config.model else "no model is set"
         )
-        found = f"the {tokens} tokens taken where {unknown}: lower it, or set max_tokens"
+        found = f"the default of {tokens} tokens ({unknown}): lower it, or set max_tokens"
     else:
         found = (
             f"the {tokens} tokens that trigger_ratio={config.trigger_ratio} and the limits of "
@@ -387,9 +381,9 @@ def _target_entries(config: MemoryConfig, max_entries: int | None) -> int | None
 
 
 def usable_input(limits: tuple[int, int, int], reserve: int | None = None) -> int:
-    """The input tokens that a model of `limits` takes with `reserve` tokens kept for its reply.
+    """Return the largest input of a model of `limits` with `reserve` tokens left for its reply.
 
-    Without one, its largest reply is kept, at most 35 % of its context.
+    Without a reserve, its largest reply is left, at most 35 % of its context.
     """
     context, max_input, max_output = limits
     kept = min(max_output, int(0.35 * context)) if reserve is None else reserve
@@ -407,7 +401,7 @@ def _usable(config: MemoryConfig, limits: tuple[int, int, int]) -> int:
 
 
 def lowered(name: str, tokens: int, usable: int | None, model: str | None) -> int:
-    """Return the tokens of a budget, or what the model takes if that is less; then warn, once."""
+    """Return the tokens of a budget, or the model's largest input if that is less, with one warning."""
     if usable is None or tokens <= usable:
         return tokens
     warn_once(
@@ -418,7 +412,7 @@ def lowered(name: str, tokens: int, usable: int | None, model: str | None) -> in
     return usable
 
 
-# name: (lowest, highest, types). None and UNSET pass where the field's own type allows them.
+# name: (lowest, highest, types). None and UNSET are valid if they are among the types.
 _RANGES: dict[str, tuple[float, float, tuple[type, ...]]] = {
     "max_tokens": (1, 2**53, (int, type(None))),
     "max_entries": (1, 2**53, (int, type(None), UnsetType)),
@@ -459,7 +453,7 @@ def _check_range(name: str, value: Any, low: float, high: float, kinds: tuple[ty
 
 
 def _check_prompt(prompt: Any) -> None:
-    """Refuses what is neither None, a function, nor a template that has its placeholder and no other."""
+    """Raise `ConfigError` unless it is None, a function, or a template with valid placeholders."""
     if prompt is None or callable(prompt):
         return
     if not isinstance(prompt, str):
@@ -470,19 +464,19 @@ def _check_prompt(prompt: Any) -> None:
         known = ", ".join([f"{{{name}}}" for name in PROMPT_FIELDS])
         raise ConfigError(
             f"summary_prompt has the unknown placeholder {{{unknown[0]}}}; known are {known}. "
-            "Write a brace that is text twice"
+            "Double a brace that is text"
         )
     if "content" not in found:
-        raise ConfigError("summary_prompt lacks the placeholder {content}, where the material goes")
+        raise ConfigError("summary_prompt lacks the placeholder {content} for the material")
 
 
 def _placeholders(template: str) -> list[str]:
-    """The placeholders of a template as they are written."""
+    """Return the placeholders of a template, as written."""
     try:
         fields = [field for field in Formatter().parse(template) if field[1] is not None]
     except ValueError as error:
         raise ConfigError(
-            f"summary_prompt is no template: {error}; write a brace that is text twice"
+            f"summary_prompt is not a template: {error}; double a brace that is text"
         ) from None
     return [
         f"{name}{f'!{how}' if how else ''}{f':{spec}' if spec else ''}"
@@ -491,7 +485,7 @@ def _placeholders(template: str) -> list[str]:
 
 
 def _parsed(name: str, variable: str, text: str) -> Any:
-    """The value that an environment variable's text means for a setting."""
+    """Return the value of a setting from the text of an environment variable."""
     lowered = text.strip().lower()
     kinds = _RANGES[name][2] if name in _RANGES else ()
     if lowered == "none" and (type(None) in kinds or name in _MAY_BE_NONE):

@@ -37,30 +37,29 @@ from memman.session import OnConflict
 
 
 class MemoryManager:
-    """Keeps conversations inside their context windows without losing a word of them.
+    """Keep conversations inside their context windows without losing a word of them.
 
     Args:
-        store: None keeps logs in this process; a path (or `sqlite:///PATH`) in a SQLite file; another
-            URL is passed to the plugins; or a `Store`.
-        model: the model that the contexts are for; its counter and limits are found by name.
+        store: None keeps logs in this process; a path (or `sqlite:///PATH`) names a SQLite file; plugins
+            open other URLs; or a `Store`.
+        model: the model that contexts are built for; its counter and limits are found by name.
         config: the settings; `MemoryConfig()` by default.
         summarizer: None uses the one from the settings, if any; a `str -> str` callable, a `Summarizer`,
             or a name: `anthropic:MODEL`, `cmd:PROGRAM ARGS`, or `digest` for none.
-        counter: None is resolved by `model`; a counter's name, a `str -> int`, or a counter.
+        counter: None chooses it by `model`; a counter's name, a `str -> int`, or a counter.
         format: the message format of contexts, "openai-chat" by default.
-        model_info: the limits of `model`, in place of those that memman knows.
-        redact: `Entry -> Entry`, called before an entry is counted and stored, and again before a
-            summarizer or a remote counter sees it.
+        model_info: the limits of `model`, instead of the known ones.
+        redact: `Entry -> Entry`, called before an entry is counted and stored, and again before it is
+            sent to a summarizer or a remote counter.
         plugins: the distributions whose plugins may be loaded, such as `["memman-openai"]` or
             `["memman-openai:openai"]` for one entry point; None for all, `[]` for none.
-        clock: aware datetimes; for tests.
-        new_id: unique strings, made before the first attempt to store; for tests.
-        new_nonce: 8 to 64 random hexadecimal digits for a new session; for tests.
-        exclusive: this manager is the only writer of the store, so that it need not be asked for
-            news at each operation. Always so for the store in memory that `None` makes.
-        trust_settings: whether the settings that sessions of the store have may name a model, a
-            summarizer, a prompt or a counting policy, or lift a limit; False for a store that others
-            write to.
+        clock: returns aware datetimes; for tests.
+        new_id: returns unique strings, before the first attempt to store; for tests.
+        new_nonce: returns 8 to 64 random hexadecimal digits for a new session; for tests.
+        exclusive: whether this manager is the only writer of the store, so that it need not check for new
+            records at each operation. Always true for the store in memory of `None`.
+        trust_settings: whether settings of stored sessions may name a model, a summarizer, a prompt or a
+            counting policy, or lift a limit; False for a store that others write to.
 
     Any thread may use it. `AsyncMemoryManager` has the same methods, awaited. With a `summarize_timeout`
     the summarizer runs on a daemon thread, without one in the caller's.
@@ -68,7 +67,7 @@ class MemoryManager:
     Raises:
         ConfigError: a setting, or a combination of settings, is invalid.
         PluginNotFound: no counter, format, summarizer or store has this name; nothing was opened.
-        AsyncPortRefused: a port is async and cannot be here.
+        AsyncPortRefused: a port is async and must not be.
         InvalidInput: an argument is of the wrong kind.
         StoreError: the store cannot be opened.
     """
@@ -123,20 +122,20 @@ class MemoryManager:
         metadata: Mapping[str, Any] | None = None,
         compress: bool | None = None,
     ) -> Entry:
-        """Adds what the user said. Once this returns, it is in the log for good.
+        """Add a message of the user. Once this returns, it is in the log.
 
         Args:
-            session_id: creates the session if there is none.
-            content: text, or a tuple of parts (`TextPart`, `ImagePart`, ...). A provider's messages go
-                into `add_messages`.
+            session_id: the session, which is created if it does not exist.
+            content: text, or a tuple of parts (`TextPart`, `ImagePart`, ...). Use `add_messages` for a
+                provider's messages.
             id: your own id for the entry; adding it again with the same content is a no-op.
-            message_id: entries that share it are one message of the provider.
-            pinned: never replaced by a compression.
-            metadata: plain JSON data of your own, kept with the entry.
+            message_id: entries with the same one belong to one message of the provider.
+            pinned: whether no compression may replace it.
+            metadata: your own JSON data, stored with the entry.
             compress: overrides `auto_compress` for this call.
 
         Raises:
-            InvalidInput: something cannot be taken (a lone surrogate, NaN); nothing was changed.
+            InvalidInput: an argument cannot be stored (a lone surrogate, NaN); nothing was changed.
             IdConflict: this id was added before with other content, or was deleted.
         """
         return self._runtime.run(
@@ -162,7 +161,7 @@ class MemoryManager:
         metadata: Mapping[str, Any] | None = None,
         compress: bool | None = None,
     ) -> Entry:
-        """Adds what the assistant said; arguments and errors as in `add_user_message`."""
+        """Add a message of the assistant; arguments and errors as in `add_user_message`."""
         return self._runtime.run(
             self._methods.add_assistant_message(
                 session_id,
@@ -186,7 +185,7 @@ class MemoryManager:
         metadata: Mapping[str, Any] | None = None,
         compress: bool | None = None,
     ) -> Entry:
-        """Adds instructions; at the head of a session they are pinned from the start.
+        """Add instructions; at the start of a session they are pinned.
 
         Arguments and errors as in `add_user_message`.
         """
@@ -215,14 +214,14 @@ class MemoryManager:
         metadata: Mapping[str, Any] | None = None,
         compress: bool | None = None,
     ) -> Entry:
-        """Adds a call of a tool. Calls that share a `message_id` were made in parallel.
+        """Add a tool call. Calls with the same `message_id` are parallel.
 
         Args:
-            session_id: creates the session if there is none.
-            name: the tool's.
-            arguments: a mapping, or the text that the model wrote, which is kept as it is.
-            call_id: the provider's id of the call. Without one the result is found by the tool's name and
-                the order.
+            session_id: the session, which is created if it does not exist.
+            name: the tool's name.
+            arguments: a mapping, or the text that the model wrote, which is stored unchanged.
+            call_id: the provider's id of the call. Without one, the result is matched by the tool's name
+                and the order.
 
         The other arguments and the errors are those of `add_user_message`.
         """
@@ -254,15 +253,15 @@ class MemoryManager:
         metadata: Mapping[str, Any] | None = None,
         compress: bool | None = None,
     ) -> Entry:
-        """Adds what a tool returned. A result whose call is unknown is kept and rendered as a note.
+        """Add the result of a tool. A result without a known call is rendered as a note.
 
         Args:
-            session_id: creates the session if there is none.
-            name: the tool's.
-            content: text (`json.dumps` what is not), or a tuple of parts.
-            call_id: the id of the call that it answers.
-            is_error: whether the tool failed; a provider that has a field for it is told.
-            metadata: with `{"fold_key": ...}` a compression may fold older results of the same key.
+            session_id: the session, which is created if it does not exist.
+            name: the tool's name.
+            content: text (use `json.dumps` for other data), or a tuple of parts.
+            call_id: the id of its call.
+            is_error: whether the tool failed; sent to providers that have a field for it.
+            metadata: with `{"fold_key": ...}`, a compression may fold older results with the same key.
 
         The other arguments and the errors are those of `add_user_message`.
         """
@@ -293,7 +292,7 @@ class MemoryManager:
         metadata: Mapping[str, Any] | None = None,
         compress: bool | None = None,
     ) -> Entry:
-        """Adds material from a `source` (a file, a search); it is rendered as such, not as the user's.
+        """Add material from a `source` (a file, a search); it is rendered as such, not as the user's.
 
         `metadata={"fold_key": ...}` as in `add_tool_result`; the other arguments and the errors are those
         of `add_user_message`.
@@ -314,53 +313,53 @@ class MemoryManager:
     def add_messages(
         self, session_id: str, messages: Any, format: FormatName | str = "auto"
     ) -> list[Entry]:
-        """Adds a provider's messages, atomically: all or none.
+        """Add a provider's messages, all or none.
 
         Args:
-            session_id: creates the session if there is none.
-            messages: a list of dicts or of an SDK's message objects, one of them, a response object
-                (its message, and its usage with it), the list of a streamed response's pieces, or text in
+            session_id: the session, which is created if it does not exist.
+            messages: a list of dicts or of an SDK's message objects, one of them, a response object (its
+                message and its usage are recorded), the list of a streamed response's chunks, or text in
                 the format `text`.
             format: a format's name, or "auto" to detect it.
 
         Raises:
-            FormatError: they are in no known format, or broken; the message at fault is named.
+            FormatError: the format is unknown, or a message is malformed; the error has its index.
         """
         return self._runtime.run(self._methods.add_messages(session_id, messages, format))
 
     def record_usage(self, session_id: str, usage: Any, *, model: str | None = None) -> None:
-        """Keeps what the provider said the last request cost, and learns from it.
+        """Record the usage that the provider reported for the last request, and calibrate counts by it.
 
-        `add_messages` does so for a whole response. Cached tokens are normalised: the total is what was
-        read, cached or not.
+        `add_messages` does this for a whole response. `input_tokens` includes cached tokens, whichever
+        provider reported them.
 
         Args:
             session_id: must exist.
-            usage: a response of the OpenAI, Anthropic, Google or Bedrock SDK, its usage object, that as a
-                dict, or the number of input tokens.
-            model: the model that reported it; the session's by default.
+            usage: a response of the OpenAI, Anthropic, Google or Bedrock SDK, its usage object or dict, or
+                the number of input tokens.
+            model: the model that the request was sent to; the session's by default.
 
         Raises:
-            InvalidInput: there are no input tokens in it, or fewer than were cached; nothing was changed.
-            SessionNotFound: there is no such session.
+            InvalidInput: it has no input tokens, or fewer than cached ones; nothing was changed.
+            SessionNotFound: the session does not exist.
         """
         self._runtime.run(self._methods.record_usage(session_id, usage, model=model))
 
     def record_overflow(
         self, error: BaseException | str, *, model: str | None = None
     ) -> OverflowResult:
-        """Learns a model's limit from a provider's refusal of a request that was too long.
+        """Learn a model's limit from a provider's error about a request that was too long.
 
-        From then on no budget of this manager for that model is above what the limit leaves for input; a
-        larger `max_tokens` is lowered, with a warning. Nothing is stored.
+        From then on, this manager's budgets for that model stay within the limit; a larger `max_tokens` is
+        lowered, with a warning. Nothing is stored.
 
         Args:
-            error: what the provider's SDK raised, or its text.
-            model: the model that refused; the manager's by default.
+            error: the exception of the provider's SDK, or its text.
+            model: the model of the request; the manager's by default.
 
         Returns:
-            Whether the error is an overflow at all, and the limits as they are now; those are None, and
-            nothing changed, if the error names no limit.
+            Whether the error is an overflow, and the current limits; they are None, and nothing was
+            changed, if the error names no limit.
 
         Raises:
             InvalidInput: no model is set or given, or `error` is neither an exception nor text.
@@ -378,14 +377,14 @@ class MemoryManager:
     ) -> events.CompressionResult:
         """Compress everything but the recent window now, however small the window is.
 
-        The result's `reason` has one clause per step: what was done, and why a summarizer was or was not
+        The result's `reason` has one clause per step, and the reason why the summarizer was or was not
         called.
 
         Args:
             session_id: must exist.
-            target_tokens: how many tokens the window may have at most, from 1 to `max_tokens`: the oldest
-                entries are compressed until it has, and none if it has already.
-            focus: what a summary should pay special attention to, in words.
+            target_tokens: the most tokens that the window may have, from 1 to `max_tokens`: the oldest
+                entries are compressed until it fits, and none if it already does.
+            focus: a topic that a summary should preserve in detail.
             summarize: whether to call the summarizer. None calls it if there are at least
                 `min_entries_to_compress` old entries, True calls it always, False writes a digest.
 
@@ -409,7 +408,7 @@ class MemoryManager:
         focus: str | None = None,
         summarize: bool | None = None,
     ) -> CompressionPlan:
-        """What `compress` would do, entry by entry. Asks no summarizer and changes nothing."""
+        """Return the effect of `compress`, entry by entry. Calls no summarizer and changes nothing."""
         return self._runtime.run(
             self._methods.plan_compression(
                 session_id, target_tokens=target_tokens, focus=focus, summarize=summarize
@@ -417,29 +416,28 @@ class MemoryManager:
         )
 
     def undo_compression(self, session_id: str, compression_id: str | None = None) -> str:
-        """Takes a compression back, the latest by default, and returns its id.
+        """Undo a compression, by default the latest, and return its id.
 
-        Raises `Refused` when a later compression folded it (the message names the one to undo first)
-        or its replacement is pinned, `EntryNotFound` when it is not in force.
+        Raises `Refused` if a later compression replaced it (the message names the one to undo first) or its
+        replacement is pinned, `EntryNotFound` if it is not active.
         """
         return self._runtime.run(self._methods.undo_compression(session_id, compression_id))
 
     def pin(self, session_id: str, entry_id: str) -> None:
-        """Keeps an active entry from ever being replaced."""
+        """Pin an active entry: no compression replaces it."""
         self._runtime.run(self._methods.pin(session_id, entry_id))
 
     def unpin(self, session_id: str, entry_id: str) -> None:
-        """Lets an entry be replaced again."""
+        """Unpin an entry, so that compressions may replace it again."""
         self._runtime.run(self._methods.unpin(session_id, entry_id))
 
     def delete_entries(self, session_id: str, ids: Sequence[str]) -> None:
-        """Removes added entries for good, with every summary that was made of them.
+        """Delete added entries permanently, with every summary that was made from them.
 
-        Compressions that hide one of them are unfolded first, so that the window may be over its limit
-        until the next add compresses it; a context is trimmed until then. Payloads are overwritten in the
-        store.
+        Compressions that hide one of them are unfolded first. The window may then be over its limit until
+        the next add compresses it; contexts are trimmed until then. Payloads are overwritten in the store.
 
-        Raises `EntryNotFound` for an id that no added entry has; nothing was changed then.
+        Raises `EntryNotFound` for an unknown id; nothing was changed then.
         """
         self._runtime.run(self._methods.delete_entries(session_id, ids))
 
@@ -454,22 +452,22 @@ class MemoryManager:
         tools: Sequence[Mapping[str, Any]] | None = None,
         missing_ok: bool = False,
     ) -> Context:
-        """What to send to the model: valid in `format` and within `budget`. Changes nothing.
+        """Return the context to send to the model, valid in `format` and within `budget`. Changes nothing.
 
         Args:
             session_id: must exist, unless `missing_ok`.
             format: "openai-chat", "openai-responses", "anthropic", "gemini", "bedrock", "mistral",
                 "langchain", "text", or a plugin's; the manager's by default.
-            model: another model than the session's; the window is priced by its counter and its reports.
+            model: another model than the session's; its counter and reported usage price the window.
             budget: tokens; the session's `max_tokens` by default.
-            system: a system prompt that precedes the session's own system messages: a text, Anthropic's
-                list of blocks, or Gemini's `Content`; `Context.system` has its text.
-            tools: the tool definitions that you will send along; they are counted.
-            missing_ok: a session that nothing was added to has an empty context.
+            system: a system prompt before the session's own system messages: a text, Anthropic's list of
+                blocks, or Gemini's `Content`; `Context.system` has its text.
+            tools: the tool definitions of the request; they are counted.
+            missing_ok: return an empty context if the session does not exist.
 
         Raises:
             BudgetExceeded: pinned entries, the head and the clipped newest exchange do not fit.
-            SessionNotFound: there is no such session, and `missing_ok` is not set.
+            SessionNotFound: the session does not exist, and `missing_ok` is not set.
         """
         return self._runtime.run(
             self._methods.build_context(
@@ -484,36 +482,36 @@ class MemoryManager:
         )
 
     def get_context_for_llm(self, session_id: str) -> str:
-        """The conversation as one text: summaries with their dates, then what is recent."""
+        """Return the context as one text: summaries with their dates, then the recent entries."""
         return self._runtime.run(self._methods.get_context_for_llm(session_id))
 
     def get_active_entries(self, session_id: str) -> list[Entry]:
-        """The window in order, summaries and stubs included."""
+        """Return the entries of the window in order, with summaries and stubs."""
         return self._runtime.run(self._methods.get_active_entries(session_id))
 
     def get_entries(self, session_id: str) -> list[Entry]:
-        """Every added entry of the current era in log order, compressed ones too, no replacements."""
+        """Return the added entries of the current era in log order, also compressed ones."""
         return self._runtime.run(self._methods.get_entries(session_id))
 
     def get_entry(self, session_id: str, id: str) -> Entry:
-        """One entry, active or compressed, by its id or its address (`#556`, or `#556.2`).
+        """Return an entry, active or compressed, by its id or address (`#556`, or `#556.2`).
 
         Raises `EntryNotFound`.
         """
         return self._runtime.run(self._methods.get_entry(session_id, id))
 
     def get_summaries(self, session_id: str) -> list[Summary]:
-        """The summaries in force, with the ids of what they stand for."""
+        """Return the active summaries, with the ids of the entries they replace."""
         return self._runtime.run(self._methods.get_summaries(session_id))
 
     def get_stats(self, session_id: str) -> SessionStats:
-        """A session's numbers: entries, tokens, limits, the counter, drift, what summaries cost."""
+        """Return a session's numbers: entries, tokens, limits, counter, drift, and cost of summaries."""
         return self._runtime.run(self._methods.get_stats(session_id))
 
     def explain(self, session_id: str) -> Explanation:
-        """Why a session was or was not compressed, what is next, and what became of each entry.
+        """Explain why a session was or was not compressed, what is next, and the state of each entry.
 
-        Reads the log since the last clear. Asks no summarizer and changes nothing.
+        Reads the log since the last clear. Calls no summarizer and changes nothing.
         """
         return self._runtime.run(self._methods.explain(session_id))
 
@@ -526,19 +524,19 @@ class MemoryManager:
         tools: Sequence[Mapping[str, Any]] | None = None,
         exact: bool = False,
     ) -> TokenCount:
-        """Counts a text, entries, or a provider's messages (then with their framing).
+        """Count a text, entries, or a provider's messages with their framing.
 
         Args:
-            content: a text, an `Entry` or a list of them, or messages as `add_messages` takes them.
-            model: whose tokens; the manager's model by default.
-            system: a system prompt that is counted with it: a text, Anthropic's list of blocks, or Gemini's
+            content: a text, an `Entry` or a list of them, or messages as for `add_messages`.
+            model: the model that tokens are counted for; the manager's by default.
+            system: a system prompt to count as well: a text, Anthropic's list of blocks, or Gemini's
                 `Content`.
-            tools: tool definitions that are counted with it.
-            exact: ask the model's provider, if its counter is installed and can be reached; `method` is
-                "api" then. The content is counted as a whole request, after `redact`.
+            tools: tool definitions to count as well.
+            exact: request the count from the model's provider, if its counter is installed and reachable;
+                `method` is "api" then. The content is counted as a whole request, after `redact`.
 
         Raises:
-            FormatError: the messages are in no known format, or broken.
+            FormatError: the format is unknown, or a message is malformed.
         """
         return self._runtime.run(
             self._methods.count_tokens(
@@ -547,27 +545,27 @@ class MemoryManager:
         )
 
     def list_sessions(self) -> list[str]:
-        """The ids of all sessions of the store."""
+        """Return the ids of all sessions in the store."""
         return self._runtime.run(self._methods.list_sessions())
 
     def feed(
         self, session_id: str | None = None, *, after: int | str = "", limit: int = 1000
     ) -> list[FeedItem]:
-        """What was recorded, whoever recorded it: of one session, or of every session of the store.
+        """Return records of one session or of all sessions of the store, written by any process.
 
-        Whoever goes on behind the last item misses nothing and gets each record once, a session's in the
-        order of its log. Entries that were deleted are there without their content, deleted sessions not.
+        Reading on from the last cursor returns each record exactly once, and those of a session in log
+        order. Deleted entries have no content; deleted sessions are not included.
 
         Args:
             session_id: None for every session.
-            after: the cursor of the last item that you have; for one session its seq will do. "" begins
-                at the beginning.
-            limit: records at most, and never more than a million.
+            after: the cursor of the last item that you have, or, for one session, its seq. "" starts at
+                the beginning.
+            limit: the most records to return; never more than a million.
 
         Raises:
-            SessionNotFound: there is no such session.
-            InvalidInput: `after` is no place in this log; it may be of another store or session, or of
-                this one before it was restored or created again.
+            SessionNotFound: the session does not exist.
+            InvalidInput: `after` is not a position in this log. It may be from another store or session, or
+                from before this one was restored or recreated.
         """
         return self._runtime.run(self._methods.feed(session_id, after=after, limit=limit))
 
@@ -579,7 +577,7 @@ class MemoryManager:
         poll: tuple[float, float] = (0.05, 2.0),
         timeout: float | None = None,
     ) -> Iterator[FeedItem]:
-        """Iterates over what was recorded and then over what comes, in whatever process.
+        """Iterate over the records so far, and then over new ones, written by any process.
 
         Each item comes at least once: keep the cursor of an item when you are done with it, and begin there
         the next time. A session that does not exist yet is waited for. Close the iterator, or the manager,
@@ -588,40 +586,39 @@ class MemoryManager:
         Args:
             session_id: None for every session.
             after: as in `feed`.
-            poll: seconds between two looks at the store, the least and the most; the pause doubles while
-                nothing comes. What this manager records is seen at once.
-            timeout: seconds without a record after which it ends; None goes on for ever.
+            poll: the shortest and the longest pause in seconds between two reads of the store; the pause
+                doubles while there are no new records. This manager's own records arrive at once.
+            timeout: seconds without a record after which the iteration ends; None for never.
 
         Raises:
             SessionNotFound: the session was deleted.
-            InvalidInput: as in `feed`, or `poll` or `timeout` are not what they should be.
-            StoreError: the store cannot be read; begin again behind the last item.
+            InvalidInput: as in `feed`, or `poll` or `timeout` is invalid.
+            StoreError: the store cannot be read; resume after the last item.
         """
         return self._runtime.iterate(
             self._methods.follow(session_id, after=after, poll=poll, timeout=timeout)
         )
 
     def export_session(self, session_id: str) -> SessionState:
-        """The session as a document: entries, summaries, totals, settings, and its whole log."""
+        """Return the session as a document: entries, summaries, totals, settings, and its whole log."""
         return self._runtime.run(self._methods.export_session(session_id))
 
     def import_session(
         self, state: State, on_conflict: OnConflict = "fail", *, trust_settings: bool = False
     ) -> str:
-        """Restores a session from a document and returns its id. All or nothing.
+        """Restore a session from a document, all or nothing, and return its id.
 
         Totals, links and derived fields are checked against the log, never trusted.
 
         Args:
-            state: a `SessionState`, its JSON, or that as plain data.
-            on_conflict: when a session of this id exists: "fail", "skip" (keep what is there), or
-                "new_session" (import under a new id).
-            trust_settings: whether settings in it may take effect that name a model, a summarizer, a
-                prompt or a counting policy, or that lift a limit of this manager. They stay in its log
-                either way.
+            state: a `SessionState`, its JSON, or its plain data.
+            on_conflict: if the session exists: "fail", "skip" (keep the existing one), or "new_session"
+                (import under a new id).
+            trust_settings: whether its settings may take effect that name a model, a summarizer, a prompt
+                or a counting policy, or that lift a limit of this manager. They stay in its log either way.
 
         Raises:
-            StateError: the document is not sound; `problems` has every fault.
+            StateError: the document is invalid; `problems` lists every fault.
             SessionExists: with `on_conflict="fail"`.
         """
         return self._runtime.run(
@@ -631,19 +628,19 @@ class MemoryManager:
     def export_archive(
         self, session_id: str, to: Target, *, packing: Packing | None = None
     ) -> ArchiveInfo:
-        """Writes the session's whole log as an archive of lines, for sessions of any length.
+        """Write the session's whole log as an archive of JSON lines, for sessions of any length.
 
-        It is written a page at a time; what is added meanwhile is not in it.
+        It is written page by page; records that are added during the export are not included.
 
         Args:
-            session_id: which session.
-            to: a path, whose file is there whole or not at all and is readable by its owner alone; or a
-                binary file, which is not closed.
-            packing: "none", "gzip" or "zstd" (the extra `zstd`); None goes by the path's suffix, `.gz`
+            session_id: the session.
+            to: a path, or a binary file, which is not closed. A path's file is complete or absent, and
+                only its owner can read it.
+            packing: "none", "gzip" or "zstd" (the extra `zstd`); None chooses by the path's suffix, `.gz`
                 or `.zst`.
 
         Raises:
-            StoreConflict: entries, or the session, were deleted meanwhile; a path has no file then.
+            StoreConflict: entries, or the session, were deleted during the export; a path has no file then.
             FileError: the file cannot be written.
         """
         return self._runtime.run(self._methods.export_archive(session_id, to, packing=packing))
@@ -656,21 +653,21 @@ class MemoryManager:
         limits: ArchiveLimits | None = None,
         trust_settings: bool = False,
     ) -> str:
-        """Restores a session from an archive and returns its id. All or nothing.
+        """Restore a session from an archive, all or nothing, and return its id.
 
-        The archive is read to its end and checked first, in temporary files, and stored in one commit.
-        Counts of this manager's counter are worked out anew. Where the session has all of these records
-        already, and perhaps more, an import changes nothing and is no conflict: it can be repeated.
+        The archive is first read to its end and checked, in temporary files, then stored in one commit.
+        Counts by this manager's counter are recomputed. If the session already has all of these records,
+        the import changes nothing and is not a conflict, so it can be repeated.
 
         Args:
-            source: a path, or a binary file, which is read from where it is and not closed. Whether and
-                how it is packed is told by its first bytes.
-            on_conflict: as in `import_session`, when there is another session of this id.
-            limits: what the archive may take at most; `ArchiveLimits()` if none.
+            source: a path, or a binary file, which is read from its position and not closed. Its first
+                bytes determine the compression.
+            on_conflict: as in `import_session`, if another session has this id.
+            limits: the limits of the archive's size; `ArchiveLimits()` by default.
             trust_settings: as in `import_session`.
 
         Raises:
-            StateError: it is not sound, or beyond a limit; `problems` has every fault with its line.
+            StateError: it is invalid, or exceeds a limit; `problems` lists every fault with its line.
             SessionExists: with `on_conflict="fail"`.
             FileError: the file cannot be read.
         """
@@ -681,34 +678,35 @@ class MemoryManager:
         )
 
     def clear_session(self, session_id: str) -> None:
-        """Empties the window, pins and head included. The log stays; a clear is not undone."""
+        """Empty the window, with pins and head. The log stays; a clear cannot be undone."""
         self._runtime.run(self._methods.clear_session(session_id))
 
     def delete_session(self, session_id: str, *, missing_ok: bool = False) -> None:
-        """Removes a session with its log, for good.
+        """Delete a session with its log, permanently.
 
-        Raises `SessionNotFound` if there is none; with `missing_ok` it does nothing then.
+        Raises `SessionNotFound` if it does not exist, unless `missing_ok` is set.
         """
         self._runtime.run(self._methods.delete_session(session_id, missing_ok=missing_ok))
 
     def update_config(self, session_id: str | None = None, /, **settings: Any) -> None:
-        """Changes settings of one session, which keeps them, or without an id of the manager.
+        """Change settings of one session, which stores them, or, without an id, of the manager.
 
         Args:
-            session_id: creates the session if there is none; left out for the manager's own settings.
-            settings: any of `MemoryConfig`'s, by name.
+            session_id: the session, which is created if it does not exist; omit it for the manager's own
+                settings.
+            settings: the fields of `MemoryConfig`, by name.
 
         Raises:
-            ConfigError: a setting is unknown, of the wrong type or range, or contradicts another; nothing
+            ConfigError: a setting is unknown, has the wrong type or range, or contradicts another; nothing
                 was changed.
-            InvalidInput: the setting is the manager's alone, or names what a session may not.
+            InvalidInput: the setting belongs to the manager only, or a session may not set it.
         """
         self._runtime.run(self._methods.update_config(session_id, **settings))
 
     def set_summarize_callback(
         self, summarizer: str | Callable[[str], str] | Summarizer | None
     ) -> None:
-        """Takes another summarizer: a callable, a name, a `Summarizer`, or None for the settings' own.
+        """Replace the summarizer: a callable, a name, a `Summarizer`, or None for that of the settings.
 
         Raises `PluginNotFound`, `SummarizerUnavailable` or `InvalidInput`; nothing was changed then.
         """
@@ -740,10 +738,10 @@ class MemoryManager:
         return self._methods.on(event, callback)
 
     def close(self) -> None:
-        """Waits at most 5 s for background compressions, then closes the store.
+        """Wait at most 5 s for background compressions, then close the store.
 
-        What is not done by then changes nothing any more, however late its summary comes. After it every
-        verb that needs the store raises `StoreError`; closing again does nothing.
+        Compressions that are not done by then change nothing. Afterwards every method that needs the store
+        raises `StoreError`; closing again does nothing.
         """
         self._runtime.run(self._methods.close())
 

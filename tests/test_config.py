@@ -221,7 +221,7 @@ def test_an_n_that_is_no_number_of_entries_is_named(strategy: str) -> None:
 def test_an_unknown_strategy_is_named_beside_the_known_ones(strategy: str) -> None:
     with pytest.raises(
         ConfigError,
-        match=r"is no preset(;|, did you mean .*\?) known are default, buffer, window\(n\), ",
+        match=r"is not a preset(;|, did you mean .*\?) known are default, buffer, window\(n\), ",
     ):
         MemoryConfig(strategy=strategy)
 
@@ -411,10 +411,10 @@ def test_overhead_without_headroom_is_refused_everywhere() -> None:
     [
         ({"max_tokens": 1_000}, "max_tokens=1000: lower it, or raise max_tokens"),
         ({"strategy": "summary_buffer"}, "max_tokens=2000, as strategy='summary_buffer' has it: "),
-        ({}, "the 50000 tokens taken where no model is set: "),
+        ({}, "the default of 50000 tokens (no model is set): "),
         (
             {"model": "acme/none"},
-            "the 50000 tokens taken where the limits of 'acme/none' are not known: ",
+            "the default of 50000 tokens (the limits of 'acme/none' are not known): ",
         ),
         ({"model": "gpt-4o"}, "tokens that trigger_ratio=0.8 and the limits of 'gpt-4o' make: "),
     ],
@@ -450,7 +450,7 @@ def test_stored_overhead_does_not_block_other_changes() -> None:
 def test_settings_that_contradict_a_live_sessions_name_it() -> None:
     memory = manager(max_tokens=1_000)
     memory.update_config("small", max_summary_ratio=0.9)
-    with pytest.raises(ConfigError, match=r"with what session 'small' has set: target_ratio=0\.6 "):
+    with pytest.raises(ConfigError, match=r"with the settings of session 'small': target_ratio=0\.6 "):
         memory.update_config(target_ratio=0.6)
 
 

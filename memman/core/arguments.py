@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 def check_function(port: Any, name: str) -> None:
-    """Refuses what is no plain function."""
+    """Raise an error unless the port is None or a sync function."""
     if port is not None and not callable(port):
         raise InvalidInput(f"{name} must be callable, not {type(port).__name__}")
     if is_async_callable(port):
@@ -34,7 +34,7 @@ def check_function(port: Any, name: str) -> None:
 
 
 def aware(clock: Callable[[], datetime]) -> Callable[[], datetime]:
-    """The clock, whose times are refused where they have no zone."""
+    """Return the clock; it raises `InvalidInput` for a time without a zone."""
 
     def now() -> datetime:
         time = _answer_of(clock, "clock")
@@ -46,7 +46,7 @@ def aware(clock: Callable[[], datetime]) -> Callable[[], datetime]:
 
 
 def checked_ids(new_id: Callable[[], str]) -> Callable[[], str]:
-    """The maker of ids, which are refused where they are none."""
+    """Return the factory of ids; it raises `InvalidInput` for an invalid one."""
     return lambda: check_id(_answer_of(new_id, "new_id"), "what new_id returned")
 
 
@@ -59,7 +59,7 @@ def _answer_of(port: Callable[[], T], name: str) -> T:
 
 
 def checked_nonces(new_nonce: Callable[[], str]) -> Callable[[], str]:
-    """Return the maker of nonces; it refuses one that is none."""
+    """Return the factory of nonces; it raises `InvalidInput` for an invalid one."""
     return lambda: check_nonce(_answer_of(new_nonce, "new_nonce"))
 
 
@@ -113,8 +113,8 @@ def tools_json(tools: Any) -> bytes | None:
 
 
 def check_goal(target_tokens: Any, focus: Any, summarize: Any) -> None:
-    """Refuse a target that is no number of tokens, a focus without words, and another `summarize`
-    than None, True and False.
+    """Raise `InvalidInput` unless the target is a number of tokens, the focus has words, and
+    `summarize` is None, True or False.
     """
     number = isinstance(target_tokens, int) and not isinstance(target_tokens, bool)
     if target_tokens is not None and (not number or target_tokens < 1):
@@ -122,9 +122,7 @@ def check_goal(target_tokens: Any, focus: Any, summarize: Any) -> None:
             f"target_tokens must be a number of tokens, at least 1, not {safe_repr(target_tokens)}"
         )
     if focus is not None and not check_text(focus, "focus").strip():
-        raise InvalidInput(
-            f"focus={safe_repr(focus)} names nothing to attend to: say what, or leave it out"
-        )
+        raise InvalidInput(f"focus={safe_repr(focus)} has no words: name a topic, or omit it")
     if not isinstance(summarize, bool | None):
         raise InvalidInput(f"summarize must be None, True or False, not {safe_repr(summarize)}")
 
@@ -136,7 +134,7 @@ def check_switch(given: Any, name: str) -> None:
 
 
 def check_on_conflict(on_conflict: str) -> None:
-    """Refuses what is none of the three words."""
+    """Raise `InvalidInput` unless it is one of the three words."""
     if on_conflict not in ("fail", "skip", "new_session"):
         raise InvalidInput(
             f"on_conflict={safe_repr(on_conflict)}: use 'fail', 'skip' or 'new_session'"
@@ -144,7 +142,7 @@ def check_on_conflict(on_conflict: str) -> None:
 
 
 def metadata_json(metadata: Mapping[str, Any]) -> msgspec.Raw:
-    """Metadata as it is stored."""
+    """Return metadata as JSON."""
     if not isinstance(metadata, Mapping):
         raise InvalidInput(f"metadata must be a mapping, not {type(metadata).__name__}")
     return encode_json(dict(metadata), "metadata")
@@ -156,17 +154,17 @@ def metadata_json(metadata: Mapping[str, Any]) -> msgspec.Raw:
 def new_message(
     role: Literal["system", "user", "assistant"], content: Content, message_id: str | None
 ) -> NewEntry:
-    """A message."""
+    """Return a new message."""
     return NewEntry(type="message", role=role, content=content, message_id=message_id)
 
 
 def new_tool_call(
     name: str, arguments: Mapping[str, Any] | str, call_id: str | None, message_id: str | None
 ) -> NewEntry:
-    """A call of a tool."""
+    """Return a new tool call."""
     name = check_name(name, "tool_call")
     if not name:  # providers refuse it
-        raise InvalidInput("a tool call names its tool, not ''")
+        raise InvalidInput("the name of a tool call must not be empty")
     return NewEntry(
         type="tool_call",
         role="assistant",
@@ -180,7 +178,7 @@ def new_tool_call(
 def new_tool_result(
     name: str, content: Content, call_id: str | None, is_error: bool, message_id: str | None
 ) -> NewEntry:
-    """What a tool returned."""
+    """Return a new tool result."""
     name = check_name(name, "tool_result")
     return NewEntry(
         type="tool_result",
@@ -194,7 +192,7 @@ def new_tool_result(
 
 
 def new_context(source: str, content: Content, message_id: str | None) -> NewEntry:
-    """Material from a source."""
+    """Return new material from a source."""
     source = check_name(source, "context")
     return NewEntry(
         type="context", role="system", content=content, name=source, message_id=message_id
@@ -202,13 +200,13 @@ def new_context(source: str, content: Content, message_id: str | None) -> NewEnt
 
 
 def _arguments(arguments: Mapping[str, Any] | str) -> str:
-    """A call's arguments as text."""
+    """Return the arguments of a tool call as text."""
     if type(arguments) is dict:
         return json_bytes(arguments, "a tool call's arguments").decode()
     if isinstance(arguments, str):
         return check_text(arguments, "a tool call's arguments")
     if not isinstance(arguments, Mapping):
         raise InvalidInput(
-            f"a tool call's arguments are a mapping or text, not {type(arguments).__name__}"
+            f"a tool call's arguments must be a mapping or text, not {type(arguments).__name__}"
         )
     return json_bytes(dict(arguments), "a tool call's arguments").decode()

@@ -1,4 +1,4 @@
-"""What settings name, found once each: counters, formats, and the limits of models."""
+"""Resolution of the names in settings: counters, formats, and the limits of models."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ DEFAULT_FORMAT = "openai-chat"
 
 
 class Resolver:
-    """Finds for one manager what its settings name, among memman's own and the plugins'.
+    """Finds the counters, formats and models that one manager's settings name; each is resolved once.
 
-    `counter` is what the manager was given: None, a name, a `str -> int`, or a counter. `models` are the
-    models as they are known now; another value may teach other limits.
+    `counter` is the manager's argument: None, a name, a `str -> int`, or a counter. `models` are the known
+    models; assign another value to change their limits.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Resolver:
         self.models = models
 
     def counter(self, config: MemoryConfig) -> TokenCounter:
-        """The meter for a model under a counting policy, resolved once."""
+        """Return the counter for a model and a counting policy."""
         key = (config.model, config.count_policy == "estimate")
         meter = self._meters.get(key)
         if meter is None:
@@ -90,7 +90,7 @@ class Resolver:
         return found.counter, found.spec.accuracy
 
     def remote(self, config: MemoryConfig) -> Remote | None:
-        """The remote counter of a model where the policy asks for one, resolved once."""
+        """Return the remote counter of a model if the policy uses one."""
         if config.count_policy != "confirm" or config.model is None:
             return None
         if config.model not in self._remotes:
@@ -105,8 +105,8 @@ class Resolver:
         spec, counter = found
         try:
             form = self.format_named(spec.format or DEFAULT_FORMAT).name
-        except PluginNotFound as error:  # a count is never a reason for a context to fail
-            logger.warning("remote counter %s is not asked: %s", spec.name, error)
+        except PluginNotFound as error:  # a count never makes a context fail
+            logger.warning("remote counter %s is not used: %s", spec.name, error)
             return None
         from memman.counting import RemoteTokenCounter, endpoint_breaker
 
@@ -115,14 +115,14 @@ class Resolver:
         return Remote(meter, form)
 
     def limits(self, model: str | None) -> tuple[int, int, int] | None:
-        """(context, max_input, max_output) of a model in tokens, None where they are not known."""
+        """Return (context, max_input, max_output) of a model in tokens; None if they are unknown."""
         if model is None:
             return None
         info = self.models.info(model)
         return None if info is None else (info.context, info.max_input, info.max_output)
 
     def warn_unknown(self, config: MemoryConfig) -> None:
-        """Warn once about a model whose limits are not known, if none are set and when it is misspelt."""
+        """Warn once about a model with unknown limits if none are set or it seems misspelt."""
         model, unlimited = config.model, config.max_tokens is None
         if model is None or self.limits(model) is not None or (model, unlimited) in self._unknown:
             return
@@ -152,18 +152,18 @@ class Resolver:
 
 
 def model_names() -> list[str]:
-    """Return the names of the models whose limits memman knows, without who serves them."""
+    """Return the names of the models with known limits, without their providers."""
     return list(dict.fromkeys(name.rpartition("/")[2] for name, _ in known_limits()))
 
 
 def known_counters(plugins: Plugins | None = None) -> list[CounterSpec]:
-    """The counters of plugins, those of the process by default, then memman's own."""
+    """Return the counters of plugins, by default those of the process, then the built-in ones."""
     listed = (plugins or shared_plugins()).listed("memman_token_counters")
     return [*sound_specs(listed), *builtin_specs()]
 
 
 def known_formats(plugins: Plugins | None = None) -> dict[str, Format]:
-    """The formats that are parsed and rendered, by name: memman's own, then those of plugins."""
+    """Return the message formats by name: the built-in ones, then those of plugins."""
     known: dict[str, Format] = {form.name: form for form in builtin_formats()}
     for _, form in (plugins or shared_plugins()).listed("memman_formats"):
         known.setdefault(form.name, form)
@@ -171,7 +171,7 @@ def known_formats(plugins: Plugins | None = None) -> dict[str, Format]:
 
 
 def _accepted(counter: Any) -> Any:
-    """What counts, or its name. Raises `InvalidInput`, and `AsyncPortRefused` for an async one."""
+    """Return the counter or its name. Raises `InvalidInput`, or `AsyncPortRefused` if it is async."""
     if counter is None or isinstance(counter, str):
         return counter
     if isinstance(counter, type):
@@ -187,5 +187,5 @@ def _accepted(counter: Any) -> Any:
             )
         return CallableCounter(counter)
     raise InvalidInput(
-        f"a counter is a name, a `str -> int` or has count_texts(), not {type(counter).__name__}"
+        f"a counter must be a name, a `str -> int` or have count_texts(), not {type(counter).__name__}"
     )

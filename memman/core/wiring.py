@@ -138,7 +138,7 @@ class Core:
         return events.subscribe(event, callback, self.shared.sender, self._subscriptions)
 
     async def close(self) -> None:
-        """Finish background work, emit what is left, and close the store."""
+        """Finish background work, emit the remaining events, and close the store."""
         shared = self.shared
         await self.runtime.stop_background(_CLOSE_SECONDS)
         shared.close()
@@ -150,7 +150,7 @@ class Core:
     # ------------------------------------------------------------ settings
 
     def configure(self, settings: Mapping[str, Any]) -> None:
-        """Changes settings of the manager; one change at a time, or one would take back another."""
+        """Change settings of the manager, one change at a time, so that none is lost."""
         with self.shared.settings_lock:
             self._configure(self.shared.config.updated(settings))
 
@@ -159,16 +159,16 @@ class Core:
         self._check_change(before, config, config)
         for session in self.sessions:
             fault = self._fault_with(session.log.totals.settings, config)
-            # What did not work before, as a stored setting that names what is not here, is no reason.
+            # A conflict that existed before, such as a stored name of a missing plugin, is ignored.
             if fault is not None and self._fault_with(session.log.totals.settings, before) is None:
-                whose = f"with what session {session.id!r} has set"
+                whose = f"with the settings of session {session.id!r}"
                 raise ConfigError(f"{whose}: {fault}") from fault
         self.shared.configure(config)
 
     def _fault_with(
         self, settings: Mapping[str, Any], managers: MemoryConfig
     ) -> MemmanError | None:
-        """Why a session's settings do not work with the manager's; None where they do."""
+        """Return the conflict of a session's settings with the manager's; None if there is not any."""
         try:
             self._check(managers.updated(readable(settings)), managers)
         except MemmanError as error:
@@ -178,10 +178,10 @@ class Core:
     def _check_change(
         self, before: MemoryConfig, config: MemoryConfig, managers: MemoryConfig | None = None
     ) -> None:
-        """Refuses what `_check` does, and a change that leaves no room beside `overhead_tokens`.
+        """Raise an error as `_check` does, or if the change makes `overhead_tokens` take the whole budget.
 
-        Where there was none before, by other limits of the model or settings of the manager that came
-        later, a change of something else is no reason to refuse.
+        An unrelated change is accepted if there was already no room before it, because the limits of the
+        model or the manager's settings changed later.
         """
         self._check(config, managers)
         limits = self.resolver.limits(config.model)
@@ -190,9 +190,9 @@ class Core:
             raise no_room(config, limits)
 
     def _check(self, config: MemoryConfig, managers: MemoryConfig | None = None) -> None:
-        """Refuses settings that name what is not there, or of which `reserve_output` leaves nothing.
+        """Raise an error if a name in the settings is unknown, or if `reserve_output` leaves no input.
 
-        `managers` are the manager's own, where they are about to change.
+        `managers` are the manager's new settings if they are about to change.
         """
         stages_of(config.strategy)
         if callable(config.summary_prompt):
@@ -203,7 +203,7 @@ class Core:
         self.resolver.counter(config)
 
     def learn_limits(self, model: str, info: ModelInfo) -> None:
-        """Takes other limits of a model, if no settings contradict them."""
+        """Change the limits of a model, unless settings contradict them."""
         with self.shared.settings_lock:
             before = self.resolver.models
             self.resolver.use_models(before.with_limits(model, info))
@@ -219,11 +219,9 @@ class Core:
     # ------------------------------------------------------------ the store
 
     def _open(self, store: str | os.PathLike[str] | Store | AsyncStore) -> Store | AsyncStore:
-        """The store of a path or URL, or the store itself."""
+        """Return the store of a path or URL, or the given store itself."""
         if isinstance(store, MemoryConfig):
-            raise InvalidInput(
-                "the first argument says where sessions are kept: write config=MemoryConfig(...)"
-            )
+            raise InvalidInput("the first argument is the store: write config=MemoryConfig(...)")
         if isinstance(store, type):
             raise InvalidInput(f"{store.__name__} is a class: pass {store.__name__}(...)")
         if not isinstance(store, str | os.PathLike):
@@ -231,15 +229,15 @@ class Core:
         where = os.fspath(store)
         if self._is_model(where):
             raise InvalidInput(
-                f"{where!r} is a model, and the first argument says where sessions are kept: write "
-                f"model={where!r} (or './{where}' for a file of that name)"
+                f"{where!r} is a model, and the first argument is the store: write model={where!r} "
+                f"(or './{where}' for a file of that name)"
             )
         from memman.stores import open_store
 
         return open_store(where, self._plugins)
 
     def _is_model(self, where: str) -> bool:
-        """Whether a bare word that is no file yet is the name of a model that memman knows."""
+        """Return whether a bare word, not an existing file, is the name of a known model."""
         path = Path(where)
         bare = where == path.name and path.suffix not in _FILES
         return bare and not file_mode(path) and self.resolver.limits(where) is not None

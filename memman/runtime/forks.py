@@ -1,4 +1,4 @@
-"""Forks: what comes to rest before one, and what is made anew in the child.
+"""Forks: objects that pause before one, and locks that are renewed in the child.
 
 A child has only the thread that forked. A lock that another thread held stays held in it, and a structure
 that another thread was changing stays half changed.
@@ -15,16 +15,16 @@ from typing import Protocol
 
 
 class Forking(Protocol):
-    """Something that must not be carried over a fork as it is."""
+    """An object that must not be copied by a fork in the middle of an operation."""
 
     def before_fork(self) -> None:
-        """Come to rest, and keep others out until `after_fork`."""
+        """Wait for running operations, and block new ones until `after_fork`."""
 
     def after_fork(self) -> None:
-        """Let others go on, in the parent."""
+        """Allow operations again, in the parent."""
 
     def in_child(self) -> None:
-        """Start in the child, where no other thread is; `before_fork` may not have been called."""
+        """Start in the child, which has no other thread; `before_fork` may not have been called."""
 
 
 _known: weakref.WeakValueDictionary[int, Forking] = weakref.WeakValueDictionary()
@@ -33,7 +33,7 @@ _at_rest = threading.local()
 
 
 def tell_of_forks(one: Forking) -> None:
-    """Tell `one` of every fork for as long as it lives."""
+    """Call the methods of `one` at every fork, as long as it lives."""
     _known[id(one)] = one
 
 
@@ -71,5 +71,5 @@ def _in_child() -> None:
             renew()
 
 
-if hasattr(os, "register_at_fork"):  # where processes can fork
+if hasattr(os, "register_at_fork"):  # not on Windows
     os.register_at_fork(before=_before, after_in_parent=_after, after_in_child=_in_child)

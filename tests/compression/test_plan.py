@@ -52,7 +52,7 @@ def test_the_default_gives_up_what_is_missed_least_first() -> None:
 
 
 def test_an_unknown_preset_is_named_beside_the_known_ones() -> None:
-    with pytest.raises(ConfigError, match=r"'nope' is no preset; known are .*default"):
+    with pytest.raises(ConfigError, match=r"'nope' is not a preset; known are .*default"):
         stages_of("nope")
 
 

@@ -405,7 +405,7 @@ def test_a_live_session_that_a_change_of_the_manager_takes_its_summarizer_from_i
 ) -> None:
     memory = filled(MemoryManager(config=CONFIG.updated({"summarizer": TRUSTED})))
     memory.update_config("s", summarizer=TRUSTED)
-    with pytest.raises(ConfigError, match=r"with what session 's' has set: .*name a command"):
+    with pytest.raises(ConfigError, match=r"with the settings of session 's': .*name a command"):
         memory.update_config(summarizer="digest")
     assert memory.export_session("s").settings["summarizer"] == TRUSTED
 
