@@ -1,11 +1,11 @@
-"""Counting: which counter answers for a model, and what it said.
+"""Token counting: models and their limits, counters, prices, calibration.
 
-`models` reads a model's name, `limits` knows its window and `overflow` learns it from a refusal; `lookup`
-asks the plugins about both. `resolution` finds a model's counter, `strangers` looks at what plugins make,
-`meter` asks a counter and keeps its answers, `builtin` has the counters that always answer, `estimator`
-the one of last resort. `framing` is what is billed around texts; `bodies`, `images` and `requests` price
-whole requests; `calibration` learns from what providers report. `remote` asks a counter over a network;
-`failures`, `breaker` and `flight` are what it is made of.
+- `models`, `limits`, `overflow`, `lookup`: a model by any name, its limits, limits learned from refusals
+- `resolution`, `validation`: the counter of a model, among those of plugins
+- `counter`, `builtin`, `estimator`: counting with a cache and a fallback; the counters that always work
+- `framing`, `extras`, `images`, `tools`, `tool_prices`, `typescript`: the cost of everything but texts
+- `calibration`, `usage`: learning from the tokens that providers report
+- `remote`, `flight`, `failures`: counts over a network
 """
 
 from typing import TYPE_CHECKING

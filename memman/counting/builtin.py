@@ -1,8 +1,7 @@
-"""The counters that need nothing: `estimate`, and the rules of thumb `chars4` and `bytes4`.
+"""Built-in counters: `estimate`, and the rules of thumb `chars4` and `bytes4`.
 
-`estimate` (see `estimator.py`) matches every model and is the counter of last resort. The rules of
-thumb (four characters, or four UTF-8 bytes, make a token) are what others use; they answer for who asks
-by name.
+`estimate` (see `estimator.py`) matches every model and is the counter of last resort. The rules of thumb
+(four characters, or four UTF-8 bytes, are a token) are common elsewhere; they are used only by name.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ class RuleOfThumb:
         self._rule = rule
 
     def count_texts(self, texts: Sequence[str]) -> list[int]:
-        """Tokens of each text, 0 for an empty one."""
+        """Return the tokens of each text, 0 for an empty one."""
         return [self._rule(text) for text in texts]
 
 
@@ -35,7 +34,7 @@ BYTES4 = RuleOfThumb("bytes4", _bytes4)
 
 
 def builtin_specs() -> list[CounterSpec]:
-    """Ordinary counters: `estimate`, which answers for every model, and the rules of thumb by name."""
+    """Return the built-in counters: `estimate` for every model, and the rules of thumb by name."""
     return [ESTIMATE, _spec(CHARS4), _spec(BYTES4)]
 
 

@@ -1,24 +1,22 @@
-"""What providers' reports teach about our own counts.
+"""Calibration of our counts by the tokens that providers report.
 
-A request costs what is in no entry (a system prompt, tools) plus a nearly constant ratio of what we count.
-Both are learned from the reports of a session, per model. Between two reports only what was added since is
-estimated, so an error in the whole does not come again with each request; after a compression the ratio
-stays, and the rest is what was reported less what the ratio explains.
+A request costs the tokens of no entry (a system prompt, tools) plus a nearly constant ratio of our count.
+Both are learned from the reports of a session, per model. Between two reports only additions are
+estimated, so an error in the whole does not recur with each request. A compression keeps the ratio; the
+overhead is the report minus the part that the ratio explains.
 
-Measured on recorded coding conversations with `python -m benchmarks.calibration`; the figures are in
-`docs/explanation/counts.md`.
+Measured on recorded coding conversations with `python -m benchmarks.calibration`;
+`docs/explanation/counts.md` has the figures.
 """
 
 from __future__ import annotations
 
 from memman.records import LEAST_RATIO, MOST_RATIO, Learned
 
-_PRIOR_WEIGHT = 2_000.0  # tokens: what a counter's own figure weighs against the first reports
-_MEMORY = (
-    0.98  # of what was learned counts at the next report, so that a change of topic is followed
-)
+_PRIOR_WEIGHT = 2_000.0  # tokens: the weight of a counter's own figure against the first reports
+_MEMORY = 0.98  # of the past counts at the next report, so that the ratio follows a change of topic
 _MOST_JUMP = (
-    2.0  # a step beyond this ratio, either way, is something hidden, not the counter's error
+    2.0  # a step beyond this ratio, either way, has a hidden cause and is not the counter's error
 )
 UNLEARNED = Learned(ratio=1.0, weight=_PRIOR_WEIGHT, overhead=0.0)
 
@@ -26,13 +24,13 @@ UNLEARNED = Learned(ratio=1.0, weight=_PRIOR_WEIGHT, overhead=0.0)
 def learn(
     before: Learned | None, reported: int, estimated: int, last: tuple[int, int] | None
 ) -> Learned:
-    """What is known after a report.
+    """Return the calibration after a report.
 
     Args:
-        before: what was known.
+        before: the calibration so far.
         reported: input tokens of the request, cached or not.
-        estimated: our own figure for the same request, with nothing learned in it.
-        last: the two figures at the report before, None where the window changed shape since.
+        estimated: our figure for the same request, without calibration.
+        last: the two figures of the previous report, None if the window changed shape since.
     """
     known = before or UNLEARNED
     ratio, weight = known.ratio, known.weight
@@ -48,10 +46,9 @@ def learn(
 
 
 def predicted(known: Learned, estimated: int, *, anchored: bool) -> int:
-    """What a provider will report for a request that we count as `estimated`.
+    """Return the tokens that a provider will report for a request that we count as `estimated`.
 
-    `anchored` says that the window still has the shape that the last report was about: then even a
-    negative rest is part of the figure that was reported.
+    `anchored`: the window still has the shape of the last report, so a negative overhead counts, too.
     """
     overhead = known.overhead if anchored else max(0.0, known.overhead)
     return max(0, round(overhead + known.ratio * estimated))

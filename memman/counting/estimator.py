@@ -1,11 +1,11 @@
-"""The estimator: how many tokens a text has, told from the kinds of its bytes. It needs no vocabulary.
+"""The estimator: tokens of a text from the kinds of its bytes, without a vocabulary.
 
-A text's bytes are mapped to classes (lower case, digit, the lead bytes of Cyrillic, ...); what is counted
-are classes and sequences of them, such as the start of a word or a digit after a letter. A token
-count is a sum of these counts, each with a weight that was fitted to a vocabulary: see
-`benchmarks/fit_estimator.py` for how, and `docs/explanation/counts.md` for how well.
+The bytes of a text are mapped to classes (lower case, digit, the lead bytes of Cyrillic, ...). Classes
+and sequences of them are counted, such as the start of a word or a digit after a letter. A token count is
+a weighted sum of these counts; the weights were fitted to a vocabulary by `benchmarks/fit_estimator.py`.
+`docs/explanation/counts.md` has the errors.
 
-It cannot fail: it answers for every string, in time that stops growing at 16,384 characters.
+It cannot fail: it counts every string, in time that stops growing at 16,384 characters.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import msgspec
 
 from memman.protocols import CounterSpec, ModelRef
 
-VERSION: Final = 1  # of the weights; part of the fingerprint, so that kept counts are known as old
+VERSION: Final = 1  # of the weights, in the fingerprint: counts of older weights are recounted
 NAME: Final = "estimate"
 GENERIC: Final = "generic"
 _WEIGHTS: Final = "estimator.json"
@@ -32,8 +32,8 @@ _WINDOWS: Final = 32
 _WINDOW_ASCII: Final = 384
 _WINDOW_OTHER: Final = 160
 
-# No vocabulary that we know has tokens of over 16 bytes but for runs of one character, where this
-# floor counts too much rather than nothing.
+# No known vocabulary has tokens above 16 bytes, except for runs of one character, which this floor
+# counts too high.
 _MOST_BYTES_A_TOKEN: Final = 16
 
 _OF_FAMILY: Final = {
@@ -63,7 +63,7 @@ _ASCII: Final = {
     ".": b".,",
     "-": b"-=*#",
 }
-# The first byte of a character tells its script, the second one the part of it.
+# The first byte of a character determines its script, the second one the part of it.
 LEADS: Final = {
     "a": (0xC2, 0xC3),  # Latin-1
     "b": (0xC4, 0xC9),  # Latin, extended
@@ -104,15 +104,15 @@ CLASSES: Final = _class_table()
 
 
 def bytes_of(text: str) -> bytes:
-    """A text as it is counted: lone surrogates, which UTF-8 cannot spell, as `?`."""
+    """Return a text's bytes in UTF-8, with lone surrogates as `?`."""
     return text.encode("utf-8", "replace")
 
 
 def reduced(data: bytes) -> tuple[bytes, int, int]:
-    """The classes of bytes with long runs shortened, and how often four letters, four spaces became one.
+    """Return the classes of bytes with long runs shortened, and how often letters and spaces were.
 
-    A run of either is as good as its length, so that the shorter one says the same, and every sequence
-    is counted in half the time.
+    Four letters, or four spaces, become one. A long run costs as much as its length, so the counts still
+    determine it, and each sequence is counted in half the time.
     """
     classes = data.translate(CLASSES)
     letters = classes.replace(b"llll", b"l")
@@ -126,12 +126,12 @@ Features = tuple[tuple[bytes, float], ...]
 
 
 class Weights(msgspec.Struct, frozen=True):
-    """What a vocabulary family's tokens are made of.
+    """Weights of a vocabulary family.
 
-    `letters` and `spaces` are what each shortening of `reduced` stands for, `ascii` are sequences of
-    classes with their weights, `scripts` those of each lead class, counted
-    only where it occurs. A text of `n` estimated tokens has at most
-    `margin[ascii or not] * n + slack` in 95 of 100 cases, and `most` tokens a byte at most.
+    `letters` and `spaces` are the weights of each shortening of `reduced`. `ascii` are sequences of
+    classes with their weights, `scripts` those of each lead class, used only if it occurs. A text of `n`
+    estimated tokens has at most `margin[ascii or not] * n + slack` in 95 of 100 cases, and at most `most`
+    tokens a byte.
     """
 
     constant: float
@@ -145,7 +145,7 @@ class Weights(msgspec.Struct, frozen=True):
 
 
 class _Kept(msgspec.Struct, frozen=True):
-    """Weights as the file has them."""
+    """Weights as stored in the file."""
 
     constant: float
     letters: float
@@ -199,17 +199,17 @@ class TextEstimator:
         self._weights = _families()[family]
 
     def count_texts(self, texts: Sequence[str]) -> list[int]:
-        """Tokens of each text: 0 for an empty one, else from 1 to its bytes in UTF-8."""
+        """Return the tokens of each text: 0 for an empty one, else from 1 to its bytes in UTF-8."""
         return [self._count(text) for text in texts]
 
     def upper(self, text: str) -> int:
-        """A figure that a text's tokens do not exceed in 95 of 100 cases."""
+        """Return a bound that a text's tokens do not exceed in 95 of 100 cases."""
         if not text:
             return 0
         weights = self._weights
         margin = weights.margin[0 if text.isascii() else 1]
         bound = ceil(margin * self._count(text) + weights.slack)
-        # len() is the bytes of ASCII; of other text it would take encoding all of it to say.
+        # len() is the number of bytes for ASCII only; other text would have to be encoded.
         return min(bound, weights.most * len(text)) if text.isascii() else bound
 
     def _count(self, text: str) -> int:
@@ -244,7 +244,7 @@ def _made(family: str) -> TextEstimator:
 
 
 def estimator_for(model: ModelRef | None = None) -> TextEstimator:
-    """The estimator for a model's vocabulary family, the generic one where that is unknown."""
+    """Return the estimator of a model's vocabulary family, the generic one if that is unknown."""
     return _made(_OF_FAMILY.get(model.family, GENERIC) if model else GENERIC)
 
 

@@ -1,7 +1,7 @@
-"""What a message carries beside its text, and how much of it a provider bills.
+"""Parts of a message besides its text, and the tokens that a provider bills for them.
 
-Measured on recorded requests: cache marks and signatures cost nothing, a repeated reasoning text is billed
-once, and an encrypted one costs about a token for four characters beyond the first 200.
+Measured on recorded requests: cache marks and signatures cost nothing, a repeated reasoning text is
+billed once, and an encrypted one costs about a token for four characters beyond the first 200.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import msgspec
 
-# How a message was written, in what a format keeps of it. No model reads that.
+# Keys of a format's kept parts that only record how a message was spelled.
 _HOW_WRITTEN: Final = frozenset({"blank", "order", "spelled", "style"})
-# What only an API or a framework reads of a message.
+# Keys that only an API or a framework reads.
 _OF_THE_API: Final = frozenset({
     "additional_kwargs", "artifact", "id", "response_metadata", "status", "type", "usage_metadata",
 })  # fmt: skip
@@ -26,7 +26,7 @@ _PROSE_BYTES: Final = 3  # to a token
 
 
 class Extra(msgspec.Struct, frozen=True):
-    """The bytes of JSON that a model may read, and the `tokens` of reasoning apart from them."""
+    """Bytes of JSON that a model may read, and separately the `tokens` of reasoning."""
 
     size: int = 0
     tokens: int = 0
@@ -39,14 +39,14 @@ _NOTHING: Final = Extra()
 
 
 def extra_of_entry(raw: Any) -> Extra:
-    """Return what goes out beside an entry's text: `raw` as decoded, what each format keeps by its name."""
+    """Return the extra of an entry's decoded `raw`, which has the parts kept by each format."""
     if not isinstance(raw, dict):
         return Extra(_bytes(raw))
     return sum(map(_extra_kept, raw.values()), _NOTHING)
 
 
 def extra_of_block(block: Any) -> Extra:
-    """Return what a provider's own block costs; the summary of encrypted reasoning is billed with it."""
+    """Return the extra of a provider's own block; encrypted reasoning includes its summary."""
     if not isinstance(block, Mapping):
         return Extra(_bytes(block))
     encrypted = block.get("encrypted_content")
@@ -62,12 +62,12 @@ def extra_of_block(block: Any) -> Extra:
 
 
 def encrypted_tokens(text: str) -> int:
-    """Return about what an encrypted text or a signature costs."""
+    """Return the approximate tokens of an encrypted text or a signature."""
     return max(0, len(text) - _UNBILLED_CHARACTERS) // _ENCRYPTED_CHARACTERS
 
 
 def _extra_kept(kept: Any) -> Extra:
-    """Return the cost of what one format keeps; of an unknown shape everything."""
+    """Return the extra of the parts that one format keeps; of an unknown shape, of everything."""
     if not isinstance(kept, dict):
         return Extra(_bytes(kept))
     found = _NOTHING
@@ -81,7 +81,7 @@ def _extra_kept(kept: Any) -> Extra:
 
 
 def _extra_keys(held: Any) -> Extra:
-    """Return the cost of a block's keys, without the API's own and without empty ones."""
+    """Return the extra of a block's keys, without those of the API and empty ones."""
     if not isinstance(held, dict):
         return Extra(_bytes(held))
     thoughts = max((_thought(held.get(key)) for key in _THOUGHTS), key=len)
@@ -103,7 +103,7 @@ def _thought(value: Any) -> str:
 
 
 def _read(value: Any) -> tuple[Any, int]:
-    """Return a JSON value without what no model reads, and the tokens of the signatures left out."""
+    """Return a JSON value without parts that no model reads, and the tokens of its signatures."""
     if isinstance(value, list):
         items = [_read(item) for item in value]
         return [item for item, _ in items], sum(tokens for _, tokens in items)

@@ -1,8 +1,8 @@
-"""Why a remote count failed, told from the error alone, without importing the SDK that raised it.
+"""Kinds of failures of remote counts, derived from an error without importing its SDK.
 
 SDKs differ in their classes and agree in their attributes: an HTTP status, the response with its headers,
-a code that names the cause. Only those are read, and a message is shown; it decides in one case, where
-AWS has one code for a model that it cannot count for and for a request that it refuses.
+a code of the cause. The message decides in one case only: AWS uses one code for a model that it cannot
+count for and for a request that it refuses.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from memman.errors import CounterUnavailable, InvalidInput
 
 Kind = Literal[
     "unsupported",  # the provider does not know the model, or cannot count for it
-    "refused",  # the provider refused this very request
+    "refused",  # the provider refused this request
     "denied",  # the credentials are not accepted
     "unavailable",  # the SDK, a key or a setting is missing here
     "limited",  # too many requests
@@ -28,9 +28,9 @@ Kind = Literal[
     "network",  # no connection, or no answer in time
     "malformed",  # an answer that is not a count
     "failed",  # the counter raised something else
-    "resting",  # not asked: the endpoint failed too often just now
-    "busy",  # not asked: too many earlier calls still hang
-    "cancelled",  # the call was taken down with its event loop
+    "resting",  # no request: the endpoint failed too often
+    "busy",  # no request: too many earlier calls still hang
+    "cancelled",  # the call was cancelled with its event loop
 ]
 
 MOST_RETRY_SECONDS: Final = 3_600.0
@@ -48,8 +48,8 @@ _STATUSES: Final[dict[int, Kind]] = {
     429: "limited",
     501: "unsupported",
 }
-# Causes that a status alone does not tell: of AWS, of OpenAI, and of Google, which answers 400 to a
-# key that it does not know.
+# Causes that a status alone does not identify: of AWS, OpenAI, and Google, which answers 400 to an
+# unknown key.
 _CODES: Final[dict[str, Kind]] = {
     "AccessDeniedException": "denied",
     "ExpiredTokenException": "denied",
@@ -63,7 +63,7 @@ _CODES: Final[dict[str, Kind]] = {
     "ThrottlingException": "limited",
     "TooManyRequestsException": "limited",
 }
-# What AWS's ValidationException says of a model rather than of a request: "The provided model doesn't
+# Messages of AWS's ValidationException about a model, not about a request: "The provided model doesn't
 # support counting tokens", "The provided model identifier is invalid", "Invocation of model ID ... with
 # on-demand throughput isn't supported".
 _OF_THE_MODEL: Final = re.compile(
@@ -75,10 +75,10 @@ _UNREAD: Final = ("JSONDecodeError", "ResponseParserError")
 
 
 class CountFailure(msgspec.Struct, frozen=True):
-    """A remote count that there is not: its kind, and the reason in words.
+    """A failed remote count: its kind, and the reason in words.
 
-    `retry_after` is what the provider asked to wait, in seconds. `cached` says that nobody was asked
-    for this answer: the failure is remembered from an earlier call.
+    `retry_after` is the wait that the provider requests, in seconds. `cached` is True if no request was
+    made for this answer.
     """
 
     kind: Kind
@@ -88,13 +88,13 @@ class CountFailure(msgspec.Struct, frozen=True):
 
 
 def failure_of(error: BaseException) -> CountFailure:
-    """What an SDK's error means for a count, by its attributes.
+    """Return the failure that an SDK's error means, by its attributes.
 
-    Read are `status_code`, `response.status_code`, an integer `code`, botocore's
+    These are `status_code`, `response.status_code`, an integer `code`, botocore's
     `response["ResponseMetadata"]` and `response["Error"]`, the `details` of Google's errors, and the
-    headers `retry-after-ms` and `retry-after`. An error without any of them is of the network when it
-    is an `OSError` or its class is named after a time-out, a connection or a transport. An
-    `InvalidInput` is a request that its counter cannot put.
+    headers `retry-after-ms` and `retry-after`. An error without any of them is a network failure if it is
+    an `OSError`, or if its class is named after a time-out, a connection or a transport. An
+    `InvalidInput` is a request that the counter cannot express.
     """
     status = status_of(error)
     kind = _kind(error, status)
@@ -105,7 +105,7 @@ def failure_of(error: BaseException) -> CountFailure:
 
 
 def status_of(error: BaseException) -> int | None:
-    """The HTTP status that an error carries, None where it has none."""
+    """Return the HTTP status of an error, None if it has none."""
     response = getattr(error, "response", None)
     found = (
         getattr(error, "status_code", None),
@@ -118,10 +118,10 @@ def status_of(error: BaseException) -> int | None:
 
 
 def retry_after_of(error: BaseException) -> float | None:
-    """The seconds that the response asks to wait, at most an hour; None where it does not say.
+    """Return the seconds that the response asks the client to wait, at most an hour, or None.
 
-    A date is taken relative to the response's own `date`, so that no clock has to agree with it.
-    Google says it in the body, as the `retryDelay` of a `RetryInfo` ("17s").
+    A date is taken relative to the response's own `date`, so that clocks need not agree. Google's errors
+    have the wait in their body, as the `retryDelay` of a `RetryInfo` ("17s").
     """
     wait = _asked_in_headers(error)
     if wait is None:
@@ -148,7 +148,7 @@ def _asked_in_headers(error: BaseException) -> float | None:
 
 
 def _google_details(error: BaseException) -> list[Any]:
-    """The structured details of an error of Google's; empty for others."""
+    """Return the structured details of a Google error; empty for others."""
     found = _inside(getattr(error, "details", None), "error", "details")
     return found if isinstance(found, list) else []
 
@@ -197,7 +197,7 @@ def _inside(value: Any, *keys: str) -> Any:
 
 
 def _parsed(read: Callable[[], float]) -> float | None:
-    """A number of seconds that one can wait, or None."""
+    """Return a number of seconds that is finite and not negative, else None."""
     try:
         seconds = read()
     except (TypeError, ValueError, OverflowError):

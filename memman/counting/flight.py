@@ -1,4 +1,4 @@
-"""One request under way, and how it is made: on a thread, or as a task of the running loop."""
+"""A request in progress: on a thread, or as a task of the running loop."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from typing import Any
 
 from memman.runtime.threads import start_in_thread
 
-# What a call ended with: its answer and None, or None and what it raised.
+# The outcome of a call: its answer and None, or None and its error.
 Done = Callable[[Any, BaseException | None], None]
 
 
 class TakenDown(Exception):
-    """The task that made the call was cancelled from outside, with its loop."""
+    """The task of the call was cancelled from outside, with its loop."""
 
 
 class Flight:
-    """A request that is under way once for all who want its answer.
+    """A request in progress, shared by all callers that want its answer.
 
-    `answer` is waited for by threads and tasks alike. `began` and `deadline` are of the meter's timer,
-    `era` is the breaker's pass. Who sets `landed`, under the meter's lock, has ended it; `cancel` asks a
-    task to end, `call` is the one that was made on a thread.
+    Threads and tasks wait for `answer`. `began` and `deadline` are times of the counter's timer, `era` is
+    the breaker's number of the call. `landed` is set under the counter's lock when the request ends.
+    `cancel` cancels a task, `call` is a call on a thread.
     """
 
     __slots__ = ("_mine", "answer", "began", "call", "cancel", "deadline", "era", "key", "landed")
@@ -38,16 +38,16 @@ class Flight:
         self.call: Future[Any] | None = None
         self.cancel: Callable[[], None] | None = None
         self.answer: Future[Any] = Future()
-        # A running future cannot be cancelled: one task that gives up must not end it for the others.
+        # A running future cannot be cancelled: a task that stops waiting must not end it for the others.
         self.answer.set_running_or_notify_cancel()
 
     def land(self) -> bool:
-        """End the flight, under the meter's lock; return False if it had ended before."""
+        """End the request, under the counter's lock; return False if it had ended before."""
         landed, self.landed = self.landed, True
         return not landed
 
     def mine(self) -> bool:
-        """True to the first who asks: that one makes the call, the others wait for it."""
+        """Return True to the first caller, which makes the call; the others wait for it."""
         return self._mine.acquire(blocking=False)
 
     def on_thread(self, call: Callable[[], Any], done: Done) -> None:
@@ -61,7 +61,7 @@ class Flight:
         self.call.add_done_callback(ended)
 
     def on_loop(self, call: Callable[[], Awaitable[Any]], done: Done) -> None:
-        """Makes the call as a task of the running loop, apart from the task that wants it."""
+        """Make the call as a task of the running loop, separate from the waiting tasks."""
         import asyncio
 
         loop = asyncio.get_running_loop()

@@ -1,8 +1,9 @@
-"""What each family's provider bills around the texts of a request, as data with its source and date.
+"""Tokens that providers bill around the texts of a request, by family of models.
 
-The rows stand in `framing.json`, the most specific first. Rows by a published or exactly observed formula
-say so in their source; the others were fitted to recorded requests by `benchmarks/fit_framing.py`. A row
-names a provider, a family or a version, and the API where that makes a difference, nothing finer.
+The rows of `framing.json` are ordered from the most specific on, each with its source and date. Some
+follow a published or exactly observed formula; the others were fitted to recorded requests by
+`benchmarks/fit_framing.py`. A row names a provider, a family or a version, and the API if that makes a
+difference.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ Rendering = Literal["json", "spaced", "typescript", "words"]
 
 
 class Billing(Framing, frozen=True, kw_only=True):
-    """A framing with what only whole requests show. All figures are tokens, or factors of tokens.
+    """A framing with figures that only whole requests show, in tokens or factors of tokens.
 
-    `text` is what an o200k_base count is to be multiplied with for this family: the counter
-    `tiktoken-scaled` does, and all other figures were fitted beside texts counted so. `rendering` is
-    what of the tools `tools` is a factor for: compact JSON ("json"), JSON with spaces and its
-    `function` wrapper ("spaced"), OpenAI's TypeScript ("typescript"), or only names and descriptions
-    ("words"). `tool` is charged for each tool. `forced` is added where some
-    tool must be called, `named` where a certain one must, `headed` where tools and a system message meet.
+    `text` is the factor of this family on an o200k_base count, which the counter `tiktoken-scaled` uses;
+    all other figures were fitted to texts counted that way. `rendering` is the text that the factor
+    `tools` applies to: compact JSON ("json"), JSON with spaces and its `function` wrapper ("spaced"),
+    OpenAI's TypeScript ("typescript"), or only names and descriptions ("words"). `tool` is added for each
+    tool. `forced` is added if some tool must be called, `named` if a certain one must, `headed` if a
+    request has tools and a system message.
     """
 
     key: str = ""
@@ -40,7 +41,7 @@ class Billing(Framing, frozen=True, kw_only=True):
     headed: float = 0.0
 
 
-# Which shape of request a message format makes; a format that is not here is no provider's.
+# The shape of request of each message format that belongs to a provider.
 _API_OF_FORMAT: Final = {
     "openai-chat": "chat",
     "openai-responses": "responses",
@@ -50,8 +51,7 @@ _API_OF_FORMAT: Final = {
     "mistral": "chat",
 }
 
-# The vendors whose families an API serves, where it does not serve all: what is billed there by others is
-# not known, however the message formats are spelled.
+# The families that an API serves, if it does not serve all; the framing of others is unknown there.
 _SERVED_BY: Final[dict[str, str | tuple[str, ...]]] = {
     "messages": "claude",
     "gemini": "gemini",
@@ -61,10 +61,10 @@ _SERVED_BY: Final[dict[str, str | tuple[str, ...]]] = {
 
 
 class Row(msgspec.Struct, frozen=True):
-    """One line of the table: a framing and the models it is for; each pattern must match at the start.
+    """A row of the table: a framing and its models; each pattern must match at the start.
 
-    `family` is one of `memman.counting.FAMILIES`, or "" for every model; `fit` names the figures that
-    were fitted, the others follow from a formula.
+    `family` is one of `memman.counting.FAMILIES`, or "" for every model. `fit` names the fitted figures;
+    the others follow from a formula.
     """
 
     family: str
@@ -75,7 +75,7 @@ class Row(msgspec.Struct, frozen=True):
     fit: tuple[str, ...] = ()
 
     def answers(self, ref: ModelRef, api: str) -> bool:
-        """Whether this row is for a model asked through `api`."""
+        """Return whether this row applies to a model called through `api`."""
         return (
             self.family in ("", ref.family)
             and re.match(self.name, ref.name) is not None
@@ -86,15 +86,15 @@ class Row(msgspec.Struct, frozen=True):
 
 @cache
 def rows() -> tuple[Row, ...]:
-    """The table, read when first asked for; the last row answers for every model."""
+    """Return the table, read when first needed; the last row matches every model."""
     return msgspec.json.decode((Path(__file__).parent / TABLE).read_bytes(), type=tuple[Row, ...])
 
 
 @lru_cache(256)
 def framing_of(ref: ModelRef, api: str = "") -> Billing:
-    """What is billed around texts for a model; `api` is the shape of its requests, if known.
+    """Return the framing of a model; `api` is the shape of its requests, if known.
 
-    An unknown family gets the framing of most: that of chat completions.
+    An unknown family gets the most common framing, that of chat completions.
     """
     return next(row.billing for row in rows() if row.answers(ref, api))
 
@@ -106,10 +106,10 @@ def api_of(format_name: str) -> str:
 
 @lru_cache(256)
 def framing_in(ref: ModelRef | None, format_name: str) -> Billing | None:
-    """What a model's provider bills around texts that reach it in a message format.
+    """Return the framing of a model for requests in a message format, None if unknown.
 
-    None where that is not known: for no model or one of no known family, for a format of nobody's API, or
-    of an API that does not serve the family.
+    It is unknown without a model, for an unknown family, for a format of no provider's API, and for an
+    API that does not serve the family.
     """
     api = api_of(format_name)
     if ref is None or not ref.family or not api:

@@ -1,10 +1,10 @@
-"""Image tokens by each provider's formula, and an image's size from its own first bytes.
+"""Image tokens by each provider's formula, and an image's size from its first bytes.
 
-The formulas are those of the providers' pages on vision (OpenAI: tiles for 4o, 4.1, 4.5 and o1, patches of
-32 px for 4.1-mini, 4.1-nano, o4-mini and the mini and nano of gpt-5; Anthropic: width x height / 750 up to
-a longest edge; Google: 258 a tile, since Gemini 3 a fixed budget), as others report them too; no count of a
-provider was at hand to check them against. That gpt-5.2 and later are billed 1.2 tokens a patch is what
-users measured. Who publishes none gets Anthropic's, which grows with the area.
+The formulas are those of the providers' pages on vision. OpenAI: tiles for 4o, 4.1, 4.5 and o1, patches
+of 32 px for 4.1-mini, 4.1-nano, o4-mini and the mini and nano of gpt-5. Anthropic: width x height / 750
+up to a longest edge. Google: 258 a tile, since Gemini 3 a fixed budget. They were not checked against a
+provider's counts. Users measured 1.2 tokens a patch for gpt-5.2 and later. Providers without a formula
+get Anthropic's, which grows with the area.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from typing import Any, Final
 from memman.errors import InvalidInput
 from memman.protocols import ModelRef
 
-# A screenshot of an agent: what an image is taken for whose size nobody can see.
+# A screenshot of an agent: the assumed size of an image whose size is unknown.
 DEFAULT_SIZE: Final = (1024, 1024)
-# The headers of all four kinds stand in the first bytes, but a JPEG may hold a preview before its size.
+# The header is in the first bytes, but a JPEG may have a preview before its size.
 _HEADER_CHARACTERS: Final = 262_144
-# How base64 of a PNG, GIF, WebP and JPEG begins, the last also as it stands in URLs.
+# The start of base64 of a PNG, GIF, WebP and JPEG, the last also in its URL-safe form.
 _BEGINNINGS: Final = ("data:image/", "iVBORw0KGgo", "R0lGOD", "UklGR", "/9j/", "_9j_")
 IMAGE_TYPES: Final = ("image", "image_url", "input_image", "computer_screenshot")
 _OF_URLS: Final = {ord("-"): "+", ord("_"): "/"}
 
 
 def image_tokens(ref: ModelRef, width: int, height: int, detail: str = "auto") -> int:
-    """Tokens of an image for a model; `detail` is OpenAI's "low", "high" or "auto", others ignore it.
+    """Return the tokens of an image for a model; `detail` is OpenAI's "low", "high" or "auto".
 
     Raises `InvalidInput` for a width or height below 1 pixel.
     """
@@ -44,15 +44,15 @@ def image_tokens(ref: ModelRef, width: int, height: int, detail: str = "auto") -
 
 
 def size_of(source: bytes | str | None) -> tuple[int, int]:
-    """Width and height of a PNG, JPEG, GIF or WebP given as bytes, base64 or a data URL.
+    """Return width and height of a PNG, JPEG, GIF or WebP given as bytes, base64 or a data URL.
 
-    `DEFAULT_SIZE` where there are no bytes to look into (a link, an id) or they are none of these.
+    Returns `DEFAULT_SIZE` for links and ids, and for other data.
     """
     return dimensions(source) or DEFAULT_SIZE
 
 
 def dimensions(source: bytes | str | None) -> tuple[int, int] | None:
-    """Like `size_of`, and None where the size cannot be seen."""
+    """Return the same, but None for an unknown size."""
     data = _decoded(source) if isinstance(source, str) else source
     if not data:
         return None
@@ -67,9 +67,9 @@ def dimensions(source: bytes | str | None) -> tuple[int, int] | None:
 
 
 def images_inside(value: Any) -> list[str | None]:
-    """The images in JSON of any shape: base64 or a data URL, None for one that is only linked.
+    """Return the images in JSON: base64 or a data URL, None for each that is only linked.
 
-    An image is known by its first bytes, a link by the type of the block that it stands in.
+    An image is recognised by its first bytes, a link by the type of its block.
     """
     found: list[str | None] = []
     left = [value]
@@ -87,12 +87,12 @@ def images_inside(value: Any) -> list[str | None]:
 
 
 def _decoded(text: str) -> bytes | None:
-    """The first bytes of base64, alone or in a data URL; None where it is neither."""
+    """Return the first bytes of base64, alone or in a data URL; None for other text."""
     if text.startswith("data:"):
         head, comma, text = text.partition(",")
         if not comma or not head.endswith(";base64"):
             return None
-    # Google's SDK writes base64 as it stands in URLs.
+    # Google's SDK writes URL-safe base64.
     text = "".join(text[:_HEADER_CHARACTERS].split()).translate(_OF_URLS)
     try:
         return base64.b64decode(text[: len(text) // 4 * 4], validate=True)

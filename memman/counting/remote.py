@@ -1,7 +1,7 @@
-"""Asking a remote counter: once for a request, and never for longer than a deadline.
+"""Counts of a remote counter: one request for equal questions, with a deadline.
 
-A count over a network may hang, fail, be refused or be limited. Each of these is a value here,
-`CountFailure`, that is cached while a retry is pointless; the caller then uses an estimate.
+A count over a network may hang, fail, be refused or be limited. Each of these is a value, `CountFailure`,
+which is cached while a retry is pointless; the caller then uses an estimate.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ LONGEST_PAUSE_SECONDS: Final = 300.0
 _KEPT: Final = 1_024
 _MOST_HUNG: Final = 4
 _UNSUPPORTED_SECONDS: Final = 600.0
-_LIMITED_SECONDS: Final = 30.0  # where the provider does not say
-# How long a failure is remembered for the request that met it, and for every request.
+_LIMITED_SECONDS: Final = 30.0  # if the provider gives no time
+# Seconds for which a failure is cached for its request, and for all requests.
 _OF_THE_REQUEST: Final[dict[Kind, float]] = {
     "refused": _UNSUPPORTED_SECONDS,
     "network": 30.0,
@@ -59,24 +59,24 @@ _NO_VERDICT: Final = frozenset({"unavailable", "cancelled"})
 class RemoteTokenCounter:
     """Prices whole requests for one model with one remote counter. Any thread or loop may use it.
 
-        answer = meter.price(rendered)          # sync door
-        answer = await meter.aprice(rendered)   # async door
+        answer = counter.price(rendered)          # sync
+        answer = await counter.aprice(rendered)   # async
 
-    The answer is a `TokenCount` (method "api") or a `CountFailure`; nothing that a counter does is raised
-    but what is meant to end the program or the task (`KeyboardInterrupt`, `SystemExit`, a cancellation).
+    The answer is a `TokenCount` (method "api") or a `CountFailure`. Errors of the counter are not raised,
+    except those that end the program or the task (`KeyboardInterrupt`, `SystemExit`, a cancellation).
 
-    - Equal requests are asked once in 300 s, and once at a time: 20 threads or tasks make one request and
-      share its answer or its failure. What is kept is a digest and a number, never text.
-    - A failure is remembered: a request that was refused 600 s, one that met the network, a server's
-      failure or nonsense 30 s; a model that is not supported 600 s, a limit until the provider's
-      `retry-after` (30 s where it says nothing, 3,600 s at most), missing or refused credentials for
-      the life of this meter, so for good until there is another counter. Three refused requests in a
-      row are taken for a model that is not supported.
-    - `breaker` leaves an endpoint alone after three failures in a row; meters of one endpoint share one.
-    - An answer is there `timeout` seconds after the call at the latest. A call that hangs is left behind
-      on its daemon thread; while four of them hang nobody is asked. A task is cancelled instead.
+    - Equal requests are made once in 300 s, and once at a time: 20 threads or tasks make one request and
+      share its answer or failure. The cache holds hashes and numbers, never text.
+    - A failure is cached: a refused request for 600 s; a network or server failure or an invalid answer
+      for 30 s; an unsupported model for 600 s; a rate limit until the provider's `retry-after` (30 s by
+      default, at most 3,600 s); missing or refused credentials for the life of this object. Three refused
+      requests in a row count as an unsupported model.
+    - `breaker` pauses requests to an endpoint after three failures in a row; counters of one endpoint
+      share it.
+    - An answer arrives at most `timeout` seconds after the call. A hanging call is left behind on its
+      daemon thread, and while four of them hang no request is made. A task is cancelled instead.
 
-    `accuracy` is that of the counter's spec. `timer` gives seconds and never goes back.
+    `accuracy` is that of the counter's spec. `timer` returns seconds and never goes back.
     """
 
     def __init__(
@@ -100,24 +100,24 @@ class RemoteTokenCounter:
         renew_in_child(self._renew)
 
     def _renew(self) -> None:
-        """Begin with nothing known or under way, and a free lock."""
+        """Begin with empty caches, no requests, and a free lock."""
         self._lock = threading.Lock()
         self._answers: TLRUCache[bytes, TokenCount | CountFailure] = TLRUCache(
             _KEPT, _until, self._timer
         )
         self._flights: dict[bytes, Flight] = {}
         self._held: tuple[float, CountFailure] | None = (
-            None  # until when no request is made, and why
+            None  # the end of a time without requests, and its cause
         )
         self._refused_in_a_row = 0
         self._hung: list[Future[Any]] = []
         self.is_ready = False
 
     def price(self, rendered: Mapping[str, Any]) -> TokenCount | CountFailure:
-        """The input tokens of a request, or why there is no count. Waits `timeout` seconds at most.
+        """Return the input tokens of a request, or its failure, within `timeout` seconds.
 
-        `rendered` has `model`, `messages`, `system` and `tools` in the provider's own shape, all of it
-        plain JSON; it must not change until the answer is there.
+        `rendered` has `model`, `messages`, `system` and `tools` in the provider's own shape as plain
+        JSON. It must not change until the answer is there.
         """
         plan = self._plan(rendered)
         if not isinstance(plan, Flight):
@@ -133,9 +133,9 @@ class RemoteTokenCounter:
         return answer
 
     def aprice(self, rendered: Mapping[str, Any]) -> Awaitable[TokenCount | CountFailure]:
-        """The same as something to await; called with the loop running, where the request is made.
+        """Return the same as an awaitable of the running event loop, which makes the request.
 
-        A task that is cancelled while it waits leaves the request under way for the others.
+        If a waiting task is cancelled, the request goes on for the others.
         """
         import asyncio
 
@@ -162,10 +162,10 @@ class RemoteTokenCounter:
     # ------------------------------------------------------------ before a request
 
     def _plan(self, rendered: Mapping[str, Any]) -> TokenCount | CountFailure | Flight:
-        """What is known of the request, or the flight that brings its answer."""
+        """Return the cached answer of the request, or the request that will bring it."""
         try:
             exactly = msgspec.json.encode((*self._whose, rendered))
-        except Exception as error:  # noqa: BLE001 - a renderer may be a stranger's
+        except Exception as error:  # noqa: BLE001 - a renderer may be third-party
             return CountFailure("refused", f"the rendered request is not plain JSON: {error}")
         key = hashlib.sha256(exactly).digest()
         with self._lock:
@@ -176,7 +176,7 @@ class RemoteTokenCounter:
             return self._known(key, now) or self._board(key, now)
 
     def _known(self, key: bytes, now: float) -> TokenCount | CountFailure | None:
-        """The remembered answer to this request, or to every request. Under the lock."""
+        """Return the cached answer to this request, or to all requests. Needs the lock."""
         answer = self._answers.get(key)
         if answer is not None:
             return answer
@@ -188,10 +188,10 @@ class RemoteTokenCounter:
         return None
 
     def _board(self, key: bytes, now: float) -> Flight | CountFailure:
-        """A new flight, unless nobody may be asked now. Under the lock."""
+        """Return a new request, or a failure if none may be made now. Needs the lock."""
         self._hung = [call for call in self._hung if not call.done()]
         if len(self._hung) >= _MOST_HUNG:
-            return self._not_asked("busy", f"{len(self._hung)} earlier calls of it still hang")
+            return self._not_asked("busy", f"{len(self._hung)} of its earlier calls still hang")
         era = self._breaker.admit(now)
         if era is None:
             pause = self._breaker.pause(now)
@@ -205,7 +205,7 @@ class RemoteTokenCounter:
         return flight
 
     def _not_asked(self, kind: Kind, why: str) -> CountFailure:
-        return CountFailure(kind, f"{self.fingerprint} was not asked: {why}", cached=True)
+        return CountFailure(kind, f"{self.fingerprint} was not called: {why}", cached=True)
 
     # ------------------------------------------------------------ the request
 
@@ -219,14 +219,14 @@ class RemoteTokenCounter:
         call = partial(method, rendered, timeout=self.timeout)
         try:
             start(call, partial(self._land, flight))
-        except Exception as error:  # noqa: BLE001 - a stranger's counter, or no thread to be had
+        except Exception as error:  # noqa: BLE001 - a third-party counter, or no thread left
             self._land(flight, None, error)
 
     def _left(self, flight: Flight) -> float:
         return max(0.0, flight.deadline - self._timer())
 
     def _expire(self, flight: Flight) -> None:
-        """Ends a flight that has reached its deadline, and leaves its call behind."""
+        """End a request at its deadline, and leave its call behind."""
         late = TimeoutError(f"no answer within {self.timeout:g} s")
         if not self._land(flight, None, late):
             return
@@ -237,7 +237,7 @@ class RemoteTokenCounter:
                 self._hung.append(flight.call)
 
     def _land(self, flight: Flight, answer: Any, error: BaseException | None) -> bool:
-        """Ends a flight with what its call brought; False when it had ended before."""
+        """End a request with the result of its call; return False if it had ended before."""
         outcome = self._outcome(flight, answer, error)
         with self._lock:
             if not flight.land():
@@ -261,7 +261,7 @@ class RemoteTokenCounter:
         if isinstance(error, TakenDown):
             return CountFailure("cancelled", f"the call of {self.fingerprint} was cancelled")
         if error is not None:
-            # A Rust extension's panic is a BaseException; every other that is no Exception goes on.
+            # A Rust extension's panic is a BaseException; all others are raised.
             ours = isinstance(error, Exception) or type(error).__name__ == "PanicException"
             return failure_of(error) if ours else error
         if type(answer) is not int or not 0 <= answer <= MOST_TOKENS:
@@ -271,7 +271,7 @@ class RemoteTokenCounter:
         return TokenCount(answer, "api", self._accuracy, self.fingerprint, latency=latency)
 
     def _remember(self, key: bytes, outcome: TokenCount | CountFailure) -> None:
-        """Keeps an answer as the one of later calls. Under the lock."""
+        """Cache an answer. Needs the lock."""
         again = msgspec.structs.replace(outcome, cached=True)
         if isinstance(again, TokenCount):
             self._refused_in_a_row = 0
@@ -301,12 +301,12 @@ class RemoteTokenCounter:
 
 
 def endpoint_breaker() -> CircuitBreaker:
-    """Return a new circuit breaker of an endpoint, which the counters of several models may share."""
+    """Return a circuit breaker for an endpoint, which the counters of several models may share."""
     return CircuitBreaker(PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, tolerated=FAILURES_IN_A_ROW - 1)
 
 
 def _until(_key: bytes, answer: TokenCount | CountFailure, now: float) -> float:
-    """When a remembered answer expires."""
+    """Return the time at which a cached answer expires."""
     if isinstance(answer, TokenCount):
         return now + COUNT_TTL_SECONDS
     return now + _OF_THE_REQUEST[answer.kind]

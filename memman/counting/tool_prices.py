@@ -37,7 +37,7 @@ def price_functions(functions: Sequence[Tool], billing: Billing, count_texts: Co
 
 
 def render_tools(tools: Sequence[Tool], rendering: Rendering) -> str:
-    """Tools as the text that a family is billed for, or as what its factor was fitted to."""
+    """Return tools as the text that a family is billed for, or that its factor was fitted to."""
     if rendering == "typescript":
         return namespace(tools)
     if rendering == "words":
@@ -61,7 +61,7 @@ def _words(tool: Tool) -> list[str]:
 
 
 def _described(schema: Any) -> list[str]:
-    """What stands in a schema beside its own keywords, at any depth that JSON has."""
+    """Return the words of a schema except its own keywords, at any depth."""
     found: list[str] = []
     left = [schema]
     while left:

@@ -1,7 +1,7 @@
-"""Tool definitions, in whichever provider's spelling they come.
+"""Tool definitions in any provider's spelling.
 
-A request's tools are handed through as the application wrote them. Who needs them in another provider's
-spelling, such as a counter that asks that provider, reads them here.
+A request's tools are passed on as the application wrote them. Code that needs them in another provider's
+spelling, such as a remote counter, reads them here.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _DECLARATIONS: Final = ("functionDeclarations", "function_declarations")
 class Tool(msgspec.Struct, frozen=True):
     """A function that a model may call: `schema` is the JSON schema of its arguments.
 
-    With `name` None it is one of a provider's own tools, `given` as it came.
+    If `name` is None, it is one of a provider's own tools, unchanged in `given`.
     """
 
     name: str | None
@@ -38,9 +38,9 @@ class Tool(msgspec.Struct, frozen=True):
 
 
 def read_tools(tools: Iterable[Any]) -> list[Tool]:
-    """The tools of a request: of OpenAI (chat, responses), Anthropic, Gemini or Bedrock.
+    """Return the tools of a request: of OpenAI (chat, responses), Anthropic, Gemini or Bedrock.
 
-    Raises `FormatError` for a tool that is no JSON object.
+    Raises `FormatError` for a tool that is not a JSON object.
     """
     return [found for tool in tools for found in _read(tool)]
 

@@ -1,8 +1,8 @@
 """Tools as OpenAI's models read them: a namespace of TypeScript types.
 
-OpenAI does not publish the rendering. It shows in the models' own answers and in the format of its open
-models (harmony, https://cookbook.openai.com/articles/openai-harmony, 2025-08), and counts made with it
-agree with reported usage; `docs/explanation/counts.md` has the figures.
+OpenAI does not publish the rendering. It shows in the models' answers and in the format of its open
+models (harmony, https://cookbook.openai.com/articles/openai-harmony, 2025-08). Counts made with it agree
+with reported usage; `docs/explanation/counts.md` has the figures.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _DEEPEST: Final = 32  # a schema nested deeper is shown as `any`
 
 
 def namespace(tools: Sequence[Tool]) -> str:
-    """All tools as one text."""
+    """Return all tools as one text."""
     return "\n".join(
         ("namespace functions {\n", *map(_function, tools), "} // namespace functions")
     )

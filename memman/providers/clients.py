@@ -1,7 +1,7 @@
-"""What asks a provider needs around its SDK: clients made when first used, names, endpoints.
+"""SDK clients of providers: made when first used, with names and endpoints. No SDK is imported here.
 
-The SDKs of Anthropic and OpenAI are made alike: `with_options(max_retries=0)` gives a client that asks
-once. Nothing here imports an SDK.
+The clients of Anthropic and OpenAI share an interface: `with_options(max_retries=0)` returns a client
+without retries.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ Make = Callable[[], Any]
 
 
 class Clients:
-    """The clients of one endpoint, each made when it is first asked for. Any thread may ask.
+    """The clients of one endpoint, each made when first needed. Any thread may use it.
 
-    `make` and `make_async` make them, and raise `CounterUnavailable` where a key or a setting is
-    missing. `endpoint` says where they go, for a counter's fingerprint, and holds no secret.
+    `make` and `make_async` make them, and raise `CounterUnavailable` if a key or a setting is missing.
+    `endpoint` is their address, for a counter's fingerprint, and contains no secret.
     """
 
     def __init__(self, endpoint: str, make: Make | None, make_async: Make | None) -> None:
@@ -42,7 +42,7 @@ class Clients:
 
     @classmethod
     def given(cls, client: Any, async_client: Any) -> Clients:
-        """The application's own clients, either of them or both."""
+        """Return the application's own clients, either of them or both."""
         one = client if client is not None else async_client
         if one is None:
             raise ValueError("pass `client`, `async_client`, or both")
@@ -55,11 +55,11 @@ class Clients:
         )
 
     def sync(self) -> Any:
-        """The sync client, with its retries off."""
+        """Return the sync client, without retries."""
         return self._client("client")
 
     def asynchronous(self) -> Awaitable[Any]:
-        """The async client, with its retries off; made on a thread, since importing an SDK takes long."""
+        """Return the async client, without retries; made on a thread, since importing an SDK is slow."""
         import asyncio
 
         made = self._made.get("async_client")
@@ -70,7 +70,7 @@ class Clients:
         return known
 
     def ready(self) -> None:
-        """Makes a client, which asks nobody; raises `CounterUnavailable` as making it does."""
+        """Make a client, without a request; raise `CounterUnavailable` if that fails."""
         self._client("client" if self._makers["client"] else "async_client")
 
     def _client(self, kind: str) -> Any:
@@ -84,7 +84,7 @@ class Clients:
 
 
 def host_of(url: str) -> str:
-    """Host, port and path of a URL; what could hold a secret, user and query, is left out."""
+    """Return host, port and path of a URL, without user and query, which could hold a secret."""
     from urllib.parse import urlsplit
 
     parts = urlsplit(url)
@@ -93,25 +93,24 @@ def host_of(url: str) -> str:
 
 
 def require(module: str, distribution: str) -> None:
-    """Raises `CounterUnavailable` with what to install where a module is not there; imports no SDK."""
+    """Raise `CounterUnavailable` with the install command if a module is missing; import no SDK."""
     try:
         found = util.find_spec(module)
-    except ModuleNotFoundError:  # the package around it is not there
+    except ModuleNotFoundError:  # its parent package is missing
         found = None
     if found is None:
         raise CounterUnavailable(f"the module {module} is missing: {how_to_install(distribution)}")
 
 
 def sent_name(given: str, model: ModelRef | None) -> str:
-    """A model as its provider knows it: as given less what says who serves it.
+    """Return a model's name as its provider knows it: as given, without the server.
 
-    An alias is sent as the model that it stands for. Azure knows a model by its deployment, whatever
-    that is called.
+    An alias becomes the name of its model. On Azure a model's name is that of its deployment.
     """
     bare = given.rpartition("/")[2]
     if model is None or (model.provider or "").startswith("azure"):
         return bare
-    # Vertex dates a version with `@`, which a name spells as everybody else does.
+    # Vertex dates a version with `@`; a normalised name has `-`.
     head, name, tail = bare.lower().replace("@", "-").partition(model.name.replace("@", "-"))
     if not name or (head and head[-1] not in ":."):
         return model.name

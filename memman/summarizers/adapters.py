@@ -1,7 +1,6 @@
-"""Accepting a summarizer: a callable, a `Summarizer`, or the name of one.
+"""Summarizers of a manager: a callable, a `Summarizer`, or a name.
 
-A name is `cmd:PROGRAM ARGS`, which memman knows itself, or a plugin's, such as `anthropic:MODEL`. The name
-`digest` asks nobody, whatever else names a summarizer.
+A name is `cmd:PROGRAM ARGS`, a plugin's such as `anthropic:MODEL`, or `digest` for no summarizer at all.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from memman.runtime import Runtime, close_awaitable, is_async_callable
 
 DIGEST: Final = "digest"
 COMMAND: Final = "cmd:"
-# Who brings the names that everybody knows.
+# The distributions of known names.
 _DISTRIBUTIONS: Final = {
     "anthropic": "memman-anthropic",
     "bedrock": "memman-bedrock",
@@ -45,9 +44,9 @@ Limits = Callable[[str | None], tuple[int, int, int] | None]
 
 
 class Asker:
-    """A summarizer in whichever form it was given: asked in one way, its answers looked at.
+    """A summarizer in any form, called in one way, with its replies checked.
 
-    `max_input_tokens` is how much it takes in one call, None where that is unknown.
+    `max_input_tokens` is the most that it takes in one call, None if unknown.
     """
 
     def __init__(self, given: Any, door: Runtime, limits: Limits) -> None:
@@ -65,7 +64,7 @@ class Asker:
 
     @property
     def max_input_tokens(self) -> int | None:
-        """Its own word, else the limits of the model that it names, as they are known now."""
+        """Its own limit, else that of the model that it names, as known now."""
         model = getattr(self._given, "model", None) if self._is_object else None
         if self._own_limit is not None or not isinstance(model, str):
             return self._own_limit
@@ -73,14 +72,14 @@ class Asker:
         return None if limits is None else usable_input(limits)
 
     def summarize(self, request: SummaryRequest) -> SummaryReply | Awaitable[SummaryReply]:
-        """The reply, or what must be awaited for it. Raises `TypeError` for what is no reply."""
+        """Return the reply, or an awaitable of it. Raises `TypeError` for another type."""
         answer = self._ask(request if self._is_object else request.prompt)
         read = _sound if self._is_object else _of_text
         return _Later(answer, read) if hasattr(answer, "__await__") else read(answer)
 
 
 class _Later:
-    """A reply that must be awaited; closing it closes what it waits for."""
+    """An awaitable reply; closing it closes the summarizer's own awaitable."""
 
     def __init__(self, answer: Any, read: Callable[[Any], SummaryReply]) -> None:
         self._answer = answer
@@ -95,9 +94,9 @@ class _Later:
 
 
 class Summarizers:
-    """The summarizers of one manager: the one it was given, and those that settings name.
+    """The summarizers of one manager: the given one, and those that settings name.
 
-    `limits` says (context, max_input, max_output) of a model, None where they are unknown.
+    `limits` returns (context, max_input, max_output) of a model, None if unknown.
     """
 
     def __init__(self, door: Runtime, plugins: Callable[[], Plugins], limits: Limits) -> None:
@@ -111,10 +110,10 @@ class Summarizers:
         self._missing: dict[str, Asker] = {}
 
     def give(self, summarizer: Any) -> None:
-        """Takes one that goes before all that settings name; None takes it back.
+        """Set the summarizer that precedes all that settings name; None removes it.
 
-        Raises `InvalidInput` or `PluginNotFound`, and `SummarizerUnavailable` where an SDK or a program is
-        missing; then nothing was changed.
+        Raises `InvalidInput` or `PluginNotFound`, and `SummarizerUnavailable` if an SDK or a program is
+        missing; the previous one then stays.
         """
         if isinstance(summarizer, str):
             given = self.named(summarizer)
@@ -123,9 +122,10 @@ class Summarizers:
         self._given, self._is_given = given, summarizer is not None
 
     def check(self, name: str | None, managers: str | None) -> None:
-        """Raises what is wrong with a setting; `managers` is what the manager itself is set to.
+        """Raise the error of a setting; `managers` is the manager's own setting.
 
-        Nothing is, while one was given: a session is read also where its summarizer is not installed.
+        There is none while a summarizer was given: a session can be read without the summarizer that its
+        settings name.
         """
         if name is None or self._is_given:
             return
@@ -134,10 +134,10 @@ class Summarizers:
         self.named(name)
 
     def chosen(self, name: str | None, managers: str | None) -> Asker | None:
-        """Who is asked under a session's setting; None for nobody.
+        """Return the summarizer of a session's setting, None for none.
 
-        A log may come from elsewhere: what its settings name must not run here, or is not here. Whoever is
-        asked then fails with the reason, as any summarizer may.
+        A log may come from elsewhere, so a program that it names must not run, and a plugin may be
+        missing. The returned summarizer then fails with that reason.
         """
         if self._is_given:
             return self._given
@@ -146,7 +146,7 @@ class Summarizers:
         return self._refusing if _is_strangers_command(name, managers) else self._found(name)
 
     def _found(self, name: str) -> Asker | None:
-        """The one of a stored name, or one that says why there is none."""
+        """Return the summarizer of a stored name, or one that fails with the reason."""
         if name in self._named or name not in self._missing:
             try:
                 return self.named(name)
@@ -155,7 +155,7 @@ class Summarizers:
         return self._missing[name]
 
     def named(self, name: str) -> Asker | None:
-        """The summarizer of a name, made once."""
+        """Return the summarizer of a name, made once."""
         if name not in self._named:
             if name.startswith(COMMAND):
                 from memman.summarizers.command import CommandSummarizer
@@ -189,7 +189,7 @@ class Summarizers:
 
 
 def _refusal(why: str) -> Callable[[str], str]:
-    """A summarizer that cannot be asked."""
+    """Return a summarizer that always fails."""
 
     def refuse(_prompt: str) -> str:
         raise SummarizerUnavailable(why)
@@ -220,7 +220,7 @@ def _of_text(answer: Any) -> SummaryReply:
 
 
 def _sound(reply: Any) -> SummaryReply:
-    """A summarizer's reply with everything in it of the type that it should have."""
+    """Return a summarizer's reply after checking the types of its fields."""
     if not isinstance(reply, SummaryReply):
         raise TypeError(f"summarize() returned {type(reply).__name__}, not a SummaryReply")
     for name, kinds in _FIELDS.items():
@@ -237,7 +237,7 @@ def _sound(reply: Any) -> SummaryReply:
 
 
 def _plain(text: str) -> str:
-    """Return a string of another kind, whose methods may do anything, as a plain one."""
+    """Return an instance of a subclass of `str` as a plain string."""
     return text if type(text) is str else str.__str__(text)
 
 
@@ -255,7 +255,7 @@ def _is_count(value: Any) -> bool:
 
 
 def _not_found(name: str, plugins: Plugins) -> str:
-    """Why nobody answers to a name, and what to do."""
+    """Return why a name has no summarizer, and the fix."""
     head, colon, _ = name.partition(":")
     if head not in _DISTRIBUTIONS:
         return (

@@ -1,4 +1,4 @@
-"""A program as a summarizer: the prompt on its stdin, the summary on its stdout."""
+"""A program as a summarizer: it reads the prompt from stdin and prints the summary."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from memman.summarizers.adapters import COMMAND
 if TYPE_CHECKING:
     from subprocess import Popen
 
-_MOST_BYTES: Final = 4_000_000  # of a summary; whoever prints more is not writing one
-_SHOWN_CHARACTERS: Final = 300  # of what the program said on stderr
+_MOST_BYTES: Final = 4_000_000  # of a summary; longer output is not one
+_SHOWN_CHARACTERS: Final = 300  # of the program's stderr
 _LAST_WORDS: Final = 2_000  # bytes of stderr that are kept
-# Without these, few programs run at all.
+# Few programs run without these.
 _BASIC: Final = frozenset(
     ("PATH", "HOME", "USER", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "TEMP", "TMP", "SYSTEMROOT")
 )
-_AT_THE_END: Final = 1.0  # seconds for stderr, which may be held open by others
+_AT_THE_END: Final = 1.0  # seconds for stderr, which other processes may hold open
 
 
 class CommandSummarizer:
@@ -35,20 +35,20 @@ class CommandSummarizer:
 
         MemoryManager(summarizer=CommandSummarizer(["llm", "-m", "gpt-4o-mini"]))
 
-    The prompt goes to stdin and stdout is the summary, both in UTF-8. The folder is that of this process,
-    and so is the environment, unless `env` says which of it. At `request.timeout`, and when this process
-    ends, the program is ended with all that it started; a compression that is cancelled leaves it until
-    then. Its arguments are in no error, since they may hold a secret.
+    The prompt goes to stdin and stdout is the summary, both in UTF-8. The program has the working
+    directory of this process, and its environment unless `env` limits it. At `request.timeout`, and when
+    this process ends, the program is killed with all its children; a cancelled compression leaves it
+    running until then. Errors do not contain its arguments, which may hold a secret.
 
     Args:
-        arguments: the program and its arguments, each a text of its own.
-        max_input_tokens: how much it takes in one call; None where that is unknown.
-        env: the names of the environment variables that the program gets beside PATH, HOME and the like,
-            such as `["OPENAI_API_KEY"]`; None for all of them.
+        arguments: the program and its arguments, each a separate text.
+        max_input_tokens: the most that it takes in one call, None if unknown.
+        env: names of the environment variables that the program gets besides PATH, HOME and the like, such
+            as `["OPENAI_API_KEY"]`; None for all of them.
 
     Raises:
-        InvalidInput: there is no program in `arguments`, or `env` is no list of names.
-        SummarizerUnavailable: the program is not there, or may not be run.
+        InvalidInput: `arguments` names no program, or `env` is not a list of names.
+        SummarizerUnavailable: the program is missing, or may not be run.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class CommandSummarizer:
 
     @classmethod
     def named(cls, name: str) -> CommandSummarizer:
-        """The one of a name such as `cmd:llm -m gpt-4o-mini`, split as a POSIX shell splits words."""
+        """Return the summarizer of a name such as `cmd:llm -m gpt-4o-mini`, split like a POSIX shell."""
         import shlex
 
         try:
@@ -89,18 +89,20 @@ class CommandSummarizer:
         return cls(words)
 
     def summarize(self, request: SummaryRequest) -> SummaryReply:
-        """What the program prints. Raises `SummarizerFailed` that says how it failed."""
+        """Return the program's output. Raises `SummarizerFailed` with the reason of a failure."""
         output = self._run(request.prompt.encode(), request.timeout)
         try:
             return SummaryReply(text=output.decode())
         except UnicodeDecodeError as error:
-            raise SummarizerFailed(f"{self._program} printed what is not UTF-8: {error}") from None
+            raise SummarizerFailed(
+                f"{self._program} printed text that is not UTF-8: {error}"
+            ) from None
 
     def _run(self, prompt: bytes, timeout: float | None) -> bytes:
         ends = None if timeout is None else monotonic() + timeout
         process = self._started()
         at_exit = partial(_end_of, os.getpid(), process)
-        atexit.register(at_exit)  # an interrupted main thread leaves the one that waits here behind
+        atexit.register(at_exit)  # an interrupted main thread leaves the waiting one behind
         start_in_thread(lambda: _fed(process.stdin, prompt))
         last_words = start_in_thread(lambda: _tail(process.stderr))
         try:
@@ -123,7 +125,7 @@ class CommandSummarizer:
         from subprocess import PIPE, Popen
 
         try:
-            # A session of its own is a process group of its own, which can be ended as one.
+            # A new session is a new process group, which can be killed as one.
             return Popen(
                 self._arguments,
                 stdin=PIPE,
@@ -136,7 +138,7 @@ class CommandSummarizer:
             raise SummarizerUnavailable(f"{self._program} cannot be run: {error}") from None
 
     def _environment(self) -> dict[str, str] | None:
-        """The variables that the program gets, as they are now; None for all of them."""
+        """Return the variables that the program gets, as they are now; None for all of them."""
         if self._env is None:
             return None
         return {name: value for name, value in os.environ.items() if name in self._env}
@@ -160,7 +162,7 @@ def _left(ends: float | None) -> float | None:
 
 
 def _fed(stream: Any, prompt: bytes) -> None:
-    """Writes the prompt; a program that does not want all of it is free to."""
+    """Write the prompt; a program may ignore the rest of it."""
     try:
         with stream:
             stream.write(prompt)
@@ -175,7 +177,7 @@ def _read(stream: Any) -> bytes:
 
 
 def _tail(stream: Any) -> bytes:
-    """The end of what a stream has, however much that is."""
+    """Return the end of a stream, however long it is."""
     kept = b""
     with stream:
         for some in iter(partial(stream.read, 65_536), b""):
@@ -193,7 +195,7 @@ def _status(process: Popen[bytes], timeout: float | None) -> int:
 
 
 def _end(process: Popen[bytes]) -> None:
-    """Ends the program, if it was not seen to end, with all that it started."""
+    """End a program that still runs, with all its children."""
     if process.returncode is not None:
         return
     if _killed(process):
@@ -203,13 +205,13 @@ def _end(process: Popen[bytes]) -> None:
 
 
 def _end_of(owner: int, process: Popen[bytes]) -> None:
-    """Kills the program where its owner ends, not where a process forked from it does."""
+    """Kill the program when its owner ends, but not when a forked process does."""
     if os.getpid() == owner and process.returncode is None:
         _killed(process)
 
 
 def _killed(process: Popen[bytes]) -> bool:
-    """Whether the program and all that it started were killed: not what runs as somebody else (sudo)."""
+    """Kill a program and its children; return False if they run as another user (sudo)."""
     if sys.platform == "win32":
         process.kill()
         return True

@@ -47,7 +47,7 @@ class AnthropicSummarizer(ProviderSummarizer):
         self.model = f"anthropic/{model}"
         self._clients = of_anthropic() if client is None else Clients.given(client, None)
 
-    def ask(self, prompt: str, most: int, seconds: float) -> Any:
+    def call(self, prompt: str, most: int, seconds: float) -> Any:
         """A message of `messages.create`."""
         asked = {
             "model": self._name,

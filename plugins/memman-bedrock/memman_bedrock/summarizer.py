@@ -50,7 +50,7 @@ class BedrockSummarizer(ProviderSummarizer):
         region = (known.region if known else None) or region_of(os.environ)
         self._clients = Clients(region, client)
 
-    def ask(self, prompt: str, most: int, seconds: float) -> Any:
+    def call(self, prompt: str, most: int, seconds: float) -> Any:
         """A response of `converse`."""
         asked = {
             "modelId": self._name,

@@ -53,7 +53,7 @@ class GoogleSummarizer(ProviderSummarizer):
         self.model = f"{'vertex_ai' if vertex else 'gemini'}/{model}"
         self._clients = Clients(vertex=vertex, client=client)
 
-    def ask(self, prompt: str, most: int, seconds: float) -> Any:
+    def call(self, prompt: str, most: int, seconds: float) -> Any:
         """A response of `models.generate_content`."""
         from google.genai.types import GenerateContentConfig
 

@@ -81,7 +81,7 @@ class OpenAISummarizer(ProviderSummarizer):
         self._limit = _OLDER if self._limit == _NEWER else _NEWER
         return super().once(request, seconds)
 
-    def ask(self, prompt: str, most: int, seconds: float) -> Any:
+    def call(self, prompt: str, most: int, seconds: float) -> Any:
         """A completion of `chat.completions.create`."""
         asked = {
             "model": self._name,
