@@ -25,7 +25,7 @@ Turn = Callable[[MemoryManager, int], None]
 
 
 def final_answer(memory: MemoryManager, turn: int) -> None:
-    """A turn that ends by a tool call that nobody answers."""
+    """A turn that ends by a tool call without a result."""
     memory.add_user_message(S, f"question {turn} about the report and the data of week {turn}")
     text = f"The answer to question {turn} is that " + "the data show a clear trend " * 20
     memory.add_tool_call(S, "final_answer", {"text": text}, call_id=f"d{turn}")

@@ -208,9 +208,7 @@ class Name(StrEnum):
 
 @pytest.mark.parametrize("text", [Text("two words"), Name.SAID], ids=["subclass", "enum"])
 @pytest.mark.parametrize("durable", [False, True], ids=["memory", "file"])
-def test_subclass_of_str_is_stored_as_str(
-    tmp_path: Path, text: str, durable: bool
-) -> None:
+def test_subclass_of_str_is_stored_as_str(tmp_path: Path, text: str, durable: bool) -> None:
     memory = manager(store=tmp_path / "chat.db" if durable else None)
     plain, own = manager(), {"id": text, "message_id": text, "metadata": {text: [text]}}
     for each, said, more in (

@@ -1,4 +1,4 @@
-"""Many writers on one session, and interruptions at any moment: what was acknowledged is there, once."""
+"""Many writers on one session, and interruptions at any moment: acknowledged entries are there, once."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from tests.schedules import CANCEL, Tasks, Threads, TurnLock
 SESSION = "s"
 THREADS, EACH_THREAD = 8, 400
 TASKS, EACH_TASK = 200, 6
-INTERRUPTIONS = 2_000  # through each door
+INTERRUPTIONS = 2_000  # with each manager
 CONFIG = MemoryConfig(
     max_tokens=2_000, max_entries=None, recent_window=4, min_entries_to_compress=2,
     summarize_timeout=None,
@@ -254,7 +254,7 @@ async def _many_tasks(exclusive: bool) -> None:
 
 # ---------------------------------------------------------------- every schedule
 
-Script = tuple[bool, list[tuple[str, int]]]  # whether of the second manager, and what it does
+Script = tuple[bool, list[tuple[str, int]]]  # (of the second manager, action)
 STEPS = ("add", "add", "compress", "undo", "clear", "delete", "pin", "read", "close")
 SCRIPTS = st.lists(
     st.tuples(
@@ -274,7 +274,7 @@ HUNT = settings(
 
 
 class Meeting:
-    """Two managers on one store, a compression by hand, and others who work when it is their turn."""
+    """Two managers on one store, a compression by hand, and other writers in turns."""
 
     def __init__(self, door: Threads, inner: MemoryStore, background: bool) -> None:
         self.door, self.inner = door, inner
@@ -343,11 +343,11 @@ class Meeting:
 
     @property
     def open(self) -> list[Any]:
-        """The managers that nobody closed."""
+        """The managers that are open."""
         return [memory for memory in self.managers if memory not in self.closed]
 
     def check(self) -> None:
-        """What must hold when everybody is done."""
+        """The checks at the end."""
         log = log_of(self.inner)
         Oracle.of(log).assert_represented_once()
         for memory in self.open:
@@ -367,7 +367,7 @@ def held_after(
     store: type[MemoryStore] = MemoryStore,
     background: bool = False,
 ) -> None:
-    """Plays a schedule and checks what came of it."""
+    """Play a schedule and check the results."""
     try:
         meeting = Meeting(door, store(), background)
         works = [meeting.worker(each) for each in [(False, [("compress", 0)]), *scripts]]
@@ -375,13 +375,13 @@ def held_after(
         with record_events(one, LOGGED) as first, record_events(other, LOGGED) as second:
             door.run(schedule, works)
             meeting.check()
-            for memory in meeting.open:  # so that each tells what it only now has found
+            for memory in meeting.open:  # so that each emits its pending events
                 door.now(memory.add_user_message(SESSION, "the last", compress=False))
         logged = kinds_logged(meeting.inner)[len(meeting.ids) :]
         by_all, due = (
             Counter(map(str, each)) for each in (kinds_told(first) + kinds_told(second), logged)
         )
-        # One that was closed in the middle of something has told nobody how that ended.
+        # A manager that was closed during a call has not emitted its outcome.
         assert by_all <= due if meeting.closed else by_all == due
         for told in (first, second):
             at = iter(logged)
@@ -392,7 +392,7 @@ def held_after(
 
 @pytest.fixture
 def turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Locks of the sync door give others a turn."""
+    """Locks of the sync runtime give others a turn."""
     monkeypatch.setattr("memman.runtime.SyncRuntime.lock", lambda door: TurnLock())
 
 
@@ -405,9 +405,7 @@ def test_threads_during_a_summary_keep_every_entry_once(schedule, scripts):
 
 @SCHEDULED
 @given(schedule=SCHEDULES, scripts=SCRIPTS, background=st.booleans())
-def test_tasks_during_a_summary_keep_every_entry_once(
-    schedule, scripts, background
-):
+def test_tasks_during_a_summary_keep_every_entry_once(schedule, scripts, background):
     held_after(Tasks(), schedule, scripts, background=background)
 
 
@@ -457,7 +455,7 @@ needs_alarms = pytest.mark.skipif(
 
 
 def _some_verb(memory: MemoryManager, rng: random.Random, text: str) -> str | None:
-    """One verb; the text that it acknowledged, if it added one."""
+    """Call one method; return the text that it acknowledged, if it added one."""
     try:
         match rng.choice(
             ("add",) * 6 + ("compress", "undo", "pin", "delete", "clear", "configure")
@@ -488,7 +486,7 @@ def _some_verb(memory: MemoryManager, rng: random.Random, text: str) -> str | No
 
 
 @needs_alarms
-# The alarm may strike between making a coroutine and starting it, or in a destructor: Python says so.
+# The alarm may strike between making a coroutine and starting it, or in a destructor: Python warns.
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("exclusive", [True, pytest.param(False, marks=pytest.mark.long)])
@@ -528,9 +526,9 @@ def _work(
     acknowledged: list[str],
     numbers: Iterator[int],
 ) -> None:
-    """Works until the alarm strikes, somewhere in a verb.
+    """Call methods until the alarm strikes.
 
-    It is caught in another function: from Python 3.12 on, what strikes where a `while` goes back passes
+    It is caught in another function: from Python 3.12 on, an alarm at the end of a `while` loop passes
     by a `try` around the loop (CPython's issue 130279).
     """
     while True:
@@ -564,11 +562,11 @@ def _assert_all_there(store: MemoryStore, acknowledged: list[str]) -> None:
 
 
 class Struck(Exception):
-    """Says that an interruption came where it was due."""
+    """An interruption struck as scheduled."""
 
 
 class Heard:
-    """The kinds of the log events that a manager told."""
+    """The kinds of the log events that a manager emitted."""
 
     def __init__(self, memory: MemoryManager) -> None:
         self.kinds: list[str] = []
@@ -581,7 +579,7 @@ class Heard:
 
 @contextmanager
 def interrupted_at_call(number: int) -> Iterator[None]:
-    """A KeyboardInterrupt at the nth call of a function of memman's; `Struck` where it was that far."""
+    """Raise KeyboardInterrupt at the nth call of a function of memman's, and then `Struck`."""
     calls = itertools.count(1)
     here = str(Path(memman.__file__).parent)
 

@@ -419,9 +419,7 @@ def test_overhead_without_headroom_is_refused_everywhere() -> None:
         ({"model": "gpt-4o"}, "tokens that trigger_ratio=0.8 and the limits of 'gpt-4o' make: "),
     ],
 )
-def test_overhead_error_names_the_source_of_the_limit(
-    settings: dict[str, Any], where: str
-) -> None:
+def test_overhead_error_names_the_source_of_the_limit(settings: dict[str, Any], where: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(where)) as refused:
         manager(**settings, overhead_tokens=10**6)
     assert "leaves no room in " in str(refused.value)

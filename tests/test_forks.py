@@ -1,4 +1,4 @@
-"""A fork beside working threads: the child works with either manager, and never hangs."""
+"""A fork during work in threads: the child works with either manager, and never hangs."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def test_least_recently_used_session_is_evicted_losslessly() -> None:
     assert sorted(memory.list_sessions()) == ["a", "b", "c"]
 
 
-def test_unloading_is_told() -> None:
+def test_eviction_emits_an_event() -> None:
     memory = manager(max_sessions=1)
     with record_events(memory, [events.SessionEvicted]) as told:
         memory.add_user_message("a", "x")
@@ -67,7 +67,7 @@ def test_evicted_session_in_use_stays_unique() -> None:
     assert [entry.text for entry in memory.get_active_entries("a")] == ["first", "second"]
 
 
-def test_of_a_session_that_was_unloaded_nothing_is_kept() -> None:
+def test_evicted_session_is_freed() -> None:
     memory = manager(max_sessions=1)
     gc.collect()
     gc.disable()
@@ -81,7 +81,7 @@ def test_of_a_session_that_was_unloaded_nothing_is_kept() -> None:
         gc.enable()
 
 
-def test_a_bound_by_memory_unloads_what_was_used_longest_ago() -> None:
+def test_max_live_bytes_evicts_the_least_recently_used() -> None:
     memory = manager(max_live_bytes=400_000, max_tokens=10**9, max_entries=None)
     for number in range(64):
         memory.add_user_message(f"s{number:02}", "x" * 40_000)
@@ -126,7 +126,7 @@ def test_a_session_in_the_middle_of_a_summary_stays() -> None:
     assert len(memory.get_entries("long")) == 40
 
 
-def test_sessions_of_a_file_are_unloaded_and_come_back(tmp_path: Path) -> None:
+def test_sessions_of_a_file_are_evicted_and_reloaded(tmp_path: Path) -> None:
     config = MemoryConfig(max_sessions=3)
     with MemoryManager(tmp_path / "chat.db", counter="chars4", config=config) as memory:
         for turn in range(3):
@@ -138,7 +138,7 @@ def test_sessions_of_a_file_are_unloaded_and_come_back(tmp_path: Path) -> None:
             assert texts == ["turn 0", "turn 1", "turn 2"]
 
 
-def test_the_async_door_keeps_the_bound_too() -> None:
+def test_async_manager_keeps_the_bound_too() -> None:
     async def talk() -> list[str]:
         memory = AsyncMemoryManager(counter="chars4", config=MemoryConfig(max_sessions=2))
         await asyncio.gather(*[memory.add_user_message(f"s{n}", "x") for n in range(20)])
@@ -241,7 +241,7 @@ def test_eviction_does_not_add_summarizer_calls(on_failure: Any) -> None:
     assert calls(1) == calls(10) > 1
 
 
-def test_what_is_kept_of_unloaded_sessions_is_bounded() -> None:
+def test_kept_backoffs_of_evicted_sessions_are_bounded() -> None:
     memory = manager(max_sessions=1, max_tokens=100, max_entries=None, min_entries_to_compress=1)
     for number in range(1_100):
         for part in range(4):

@@ -37,7 +37,7 @@ def manager(**settings: Any) -> MemoryManager:
 
 
 @pytest.mark.parametrize("number", [75, 90])
-def test_contexts_beside_many_tools_are_not_trimmed(number: int) -> None:
+def test_contexts_with_many_tools_are_not_trimmed(number: int) -> None:
     memory, tools, trimmed = manager(max_tokens=32_000), tools_of(number), 0
     with record_events(memory, [events.ContextTrimmed, events.CompressionResult]) as seen:
         for turn in range(200):
@@ -53,7 +53,7 @@ def test_contexts_beside_many_tools_are_not_trimmed(number: int) -> None:
     assert compressions <= 1 + 200 * 2 * 200 // (room // 3)
 
 
-def test_a_tool_loop_keeps_its_goal_beside_many_tools() -> None:
+def test_tool_loop_with_many_tools_keeps_its_goal() -> None:
     memory, tools = manager(max_tokens=17_000), tools_of(35)
     memory.add_user_message(S, "GOAL-7731: fix the flaky login test, never touch prod.")
     for turn in range(120):
@@ -77,7 +77,7 @@ def test_framing_counts_before_the_first_context(model: str | None, format: str)
     assert not memory.build_context(S).trimmed
 
 
-def test_short_messages_keep_what_fits_with_its_framing() -> None:
+def test_short_messages_stay_if_they_fit_with_framing() -> None:
     memory = manager(max_tokens=100)
     for turn in range(80):
         (memory.add_user_message if turn % 2 else memory.add_assistant_message)(S, "hi")
@@ -86,7 +86,7 @@ def test_short_messages_keep_what_fits_with_its_framing() -> None:
     assert 40 <= context.tokens.tokens <= 100
 
 
-def test_a_trimmed_context_emits_what_was_left_out() -> None:
+def test_trimmed_context_emits_the_left_out_entries() -> None:
     memory = manager(max_tokens=10_000)
     entries = [memory.add_user_message(S, f"{turn} " + "word " * 100) for turn in range(20)]
     head = entries[-1].seq

@@ -247,9 +247,7 @@ def test_a_summary_is_at_most_three_tenths_of_what_it_replaces(summarizer: Any) 
     assert 0 < summary.token_count <= 0.3 * summary.original_token_count
 
 
-def test_summary_over_three_tenths_is_refused() -> (
-    None
-):
+def test_summary_over_three_tenths_is_refused() -> None:
     for tokens, calls in ((90, 1), (91, 2)):
         memory = manager(lambda prompt, n=tokens: "abcd" * n, auto_compress=False)
         fill(memory, 5, 60)

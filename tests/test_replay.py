@@ -44,9 +44,7 @@ def writer(path: str) -> Iterator[MemoryManager]:
         yield memory
 
 
-def test_replayed_events_equal_the_emitted_ones(
-    path: str, writer: MemoryManager
-) -> None:
+def test_replayed_events_equal_the_emitted_ones(path: str, writer: MemoryManager) -> None:
     with record_events(writer, LOG) as told:
         live(writer)
     with MemoryManager(path) as reader, record_events(reader, LOG) as heard:

@@ -67,9 +67,7 @@ def test_summarised_entry_has_its_compression_and_summary() -> None:
     assert memory.get_entry("s", ids[0]).text.startswith("0 ")
 
 
-def test_entry_in_summary_of_summaries_keeps_its_compression() -> (
-    None
-):
+def test_entry_in_summary_of_summaries_keeps_its_compression() -> None:
     memory = manager()
     ids = fill(memory)
     first = memory.compress("s", target_tokens=800).compression_id

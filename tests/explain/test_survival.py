@@ -67,9 +67,7 @@ def test_figures_equal_those_of_compare(script: list[str]) -> None:
 
 
 @given(st.lists(TEXT.filter(bool), max_size=6), TEXT)
-def test_value_in_a_replacement_must_stand_alone(
-    values: list[str], text: str
-) -> None:
+def test_value_in_a_replacement_must_stand_alone(values: list[str], text: str) -> None:
     found = Values().kept(values, text, set())
     for value in values:
         if stands_alone(value, text):

@@ -148,9 +148,7 @@ def test_search_counts_hits_and_goes_to_each(browser: Any, folder: Path) -> None
     seen.leave(folder / "eventful.html")
 
 
-def test_search_in_the_window_finds_originals_of_a_summary(
-    browser: Any, folder: Path
-) -> None:
+def test_search_in_the_window_finds_originals_of_a_summary(browser: Any, folder: Path) -> None:
     seen = watched(browser)
     page = seen.open(folder / "eventful.html")
     page.click("#tab-window")
@@ -158,9 +156,7 @@ def test_search_in_the_window_finds_originals_of_a_summary(
     assert page.inner_text("#list .row[aria-selected=true] .state") == "1 original behind it"
 
 
-def test_compression_shows_originals_and_replacement(
-    browser: Any, folder: Path
-) -> None:
+def test_compression_shows_originals_and_replacement(browser: Any, folder: Path) -> None:
     seen = watched(browser)
     page = seen.open(folder / "eventful.html")
     log = LogHistory(list(enumerate(records_of(eventful().export_session(SESSION)), 1)))
@@ -226,9 +222,7 @@ def test_hostile_content_stays_text(browser: Any, folder: Path) -> None:
     seen.leave(folder / "hostile.html")
 
 
-def test_images_are_not_loaded_and_long_lines_wrap(
-    browser: Any, folder: Path
-) -> None:
+def test_images_are_not_loaded_and_long_lines_wrap(browser: Any, folder: Path) -> None:
     seen = watched(browser, viewport={"width": 390, "height": 800})
     page = seen.open(folder / "hostile.html")
     page.click("#tab-log")
@@ -324,9 +318,7 @@ def test_link_restores_the_moment_and_the_entry(browser: Any, folder: Path) -> N
 
 
 @pytest.mark.parametrize("undo", [None, "memman undo trip.json", ""])
-def test_restore_command_can_be_copied(
-    browser: Any, tmp_path: Path, undo: str | None
-) -> None:
+def test_restore_command_can_be_copied(browser: Any, tmp_path: Path, undo: str | None) -> None:
     memory = eventful()
     write(memory, SESSION, tmp_path / "page.html", undo=undo)
     hidden = next(entry for entry in reversed(memory.get_entries(SESSION)) if entry.compressed)
@@ -479,9 +471,7 @@ def test_20_000_entries_open_within_two_seconds(
     seen.leave(path)
 
 
-def test_page_without_content_shows_the_steps(
-    browser: Any, tmp_path: Path
-) -> None:
+def test_page_without_content_shows_the_steps(browser: Any, tmp_path: Path) -> None:
     path = tmp_path / "numbers.html"
     write(eventful(), SESSION, path, content=False)
     watched = Watched(browser.new_page())

@@ -1,4 +1,4 @@
-"""Adding where a store had to write twice, because the answer to its first write was lost."""
+"""Adding to a store that writes twice because the answer to its first write was lost."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class AnswerLost(MemoryStore):
 MESSAGES = [{"role": "user", "content": "one"}, {"role": "user", "content": "two"}]
 
 
-def test_an_entry_that_was_written_at_the_first_attempt_is_added_once_and_told_once() -> None:
+def test_entry_of_a_lost_answer_is_added_and_emitted_once() -> None:
     memory = MemoryManager(AnswerLost())
     with record_events(memory) as told:
         added = [memory.add_user_message("s", text) for text in ("one", "two")]
@@ -39,7 +39,7 @@ def test_an_entry_that_was_written_at_the_first_attempt_is_added_once_and_told_o
     assert [event.entry for event in told if isinstance(event, events.EntryAdded)] == added
 
 
-def test_a_batch_that_was_written_at_the_first_attempt_is_added_once() -> None:
+def test_batch_of_a_lost_answer_is_added_once() -> None:
     memory = MemoryManager(AnswerLost())
     added = memory.add_messages("s", MESSAGES)
     assert [entry.text for entry in added] == ["one", "two"]
@@ -104,7 +104,7 @@ def test_id_of_a_deleted_entry_is_refused(
 
 
 @pytest.mark.parametrize("kind", [Counted, SQLiteStore])
-def test_by_the_async_door_as_well(kind: Any, tmp_path: Path) -> None:
+def test_async_manager_adds_it_once_too(kind: Any, tmp_path: Path) -> None:
     store = kind(tmp_path / "s.db") if kind is SQLiteStore else kind()
 
     async def told() -> None:
@@ -119,7 +119,7 @@ def test_by_the_async_door_as_well(kind: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("store", [MemoryStore, AnswerLost])
-def test_an_id_that_is_given_out_twice_is_refused_and_changes_nothing(
+def test_id_from_new_id_given_twice_is_refused(
     store: type[MemoryStore],
 ) -> None:
     memory = MemoryManager(store(), new_id=chain(["opening"], repeat("always the same")).__next__)

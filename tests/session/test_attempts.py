@@ -1,4 +1,4 @@
-"""What an attempt that came to nothing leaves for the next: what it cost, and the parts it has paid for."""
+"""A futile attempt leaves its cost and its finished parts for the next one."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ def fill(memory: MemoryManager, entries: int = 20) -> None:
         memory.add_user_message(S, f"{number} " + "abc " * 60)
 
 
-# ---------------------------------------------------------------- what it cost
+# ---------------------------------------------------------------- cost
 
 
-def test_what_a_compression_cost_that_came_to_nothing_is_told_and_in_the_statistics() -> None:
+def test_cost_of_a_futile_compression_is_emitted_and_in_the_stats() -> None:
     memory = manager(CUT, CUT, GOOD)
     told: list[events.CompressionFailedNotice] = []
 
@@ -58,7 +58,7 @@ def test_what_a_compression_cost_that_came_to_nothing_is_told_and_in_the_statist
     assert memory.get_stats(S).cost == result.cost
 
 
-def test_the_next_compression_that_lands_has_it_on_its_record_once() -> None:
+def test_next_committed_compression_records_that_cost_once() -> None:
     memory = manager(CUT, CUT, GOOD)
     fill(memory)
     memory.compress(S)
@@ -70,7 +70,7 @@ def test_the_next_compression_that_lands_has_it_on_its_record_once() -> None:
     assert again.get_stats(S).cost.calls == 3
 
 
-def test_what_a_compression_cost_that_raised_is_not_forgotten() -> None:
+def test_cost_of_a_compression_that_raised_is_kept() -> None:
     memory = manager(CUT, on_failure="raise")
     fill(memory)
     with pytest.raises(CompressionFailed):
@@ -118,7 +118,7 @@ def in_parts(*replies: Any, **settings: Any) -> tuple[MemoryManager, ScriptedSum
     return memory, summarizer
 
 
-def test_parts_that_were_paid_for_are_not_asked_for_again() -> None:
+def test_finished_parts_are_not_requested_again() -> None:
     memory, summarizer = in_parts("one", "two", "three", RuntimeError("down"), "more")
     assert memory.compress(S).compression_id is None
     asked = [request.prompt for request in summarizer.requests]
@@ -131,7 +131,7 @@ def test_parts_that_were_paid_for_are_not_asked_for_again() -> None:
     assert any("one" in prompt and "two" in prompt and "three" in prompt for prompt in later)
 
 
-def test_another_summarizer_is_asked_for_all_parts() -> None:
+def test_another_summarizer_gets_all_parts() -> None:
     memory, _ = in_parts("one", "two", RuntimeError("down"))
     memory.compress(S)
     other = ScriptedSummarizer("more")
@@ -140,7 +140,7 @@ def test_another_summarizer_is_asked_for_all_parts() -> None:
     assert "#2 " in other.requests[0].prompt
 
 
-def test_a_part_in_which_something_was_deleted_is_asked_for_again() -> None:
+def test_part_with_a_deleted_entry_is_requested_again() -> None:
     memory, summarizer = in_parts("one", "two", RuntimeError("down"), "more")
     memory.compress(S)
     memory.delete_entries(S, [memory.get_entries(S)[3].id])

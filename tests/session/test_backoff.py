@@ -1,4 +1,4 @@
-"""When a summarizer may be asked: the documented figures."""
+"""The pauses of a summarizer, as documented."""
 
 from datetime import timedelta
 
@@ -54,7 +54,7 @@ def test_a_rest_ends_when_its_time_has_come():
     assert backoff.rest(clock()) is None
 
 
-def test_a_clock_that_goes_back_ends_a_rest_and_never_prolongs_it():
+def test_pause_ends_if_the_clock_goes_back():
     clock, backoff = FakeClock(), Backoff()
     fail(backoff, clock)
     clock.advance(timedelta(hours=-1))
@@ -83,7 +83,7 @@ def test_many_problems_of_one_plan_are_one_failure():
     )
 
 
-def test_a_call_that_could_not_be_made_is_no_failure_and_puts_the_next_off():
+def test_call_that_was_not_made_only_postpones_the_next():
     clock, backoff = FakeClock(), Backoff()
     for failed in (0, 1, 2):
         backoff.begin(None, (100, 1))
@@ -102,7 +102,7 @@ def test_a_call_that_could_not_be_made_is_no_failure_and_puts_the_next_off():
     )
 
 
-def test_a_good_answer_begins_the_row_anew():
+def test_good_answer_resets_the_failures():
     clock, backoff = FakeClock(), Backoff()
     fail(backoff, clock, 5)
     backoff.begin(None, (100, 1))
@@ -132,7 +132,7 @@ def test_compressions_that_never_pay_open_the_breaker():
     assert "gained 1%, less than 10%" in str(backoff.rest(clock()))
 
 
-def test_a_rest_says_how_many_times_why_and_until_when():
+def test_pause_text_has_failures_reason_and_end():
     clock, backoff = FakeClock(), Backoff()
     fail(backoff, clock, 3)
     assert str(backoff.rest(clock())) == (
@@ -140,14 +140,14 @@ def test_a_rest_says_how_many_times_why_and_until_when():
     )
 
 
-def test_another_summarizer_is_asked_at_once():
+def test_another_summarizer_is_called_at_once():
     clock, backoff = FakeClock(), Backoff()
     fail(backoff, clock, 3)
     backoff.begin("another", (100, 1))
     assert backoff.rest(clock()) is None
 
 
-def test_one_is_asked_again_when_four_fifths_of_the_room_are_new():
+def test_summarizer_is_called_again_at_four_fifths_of_the_room():
     clock, backoff = FakeClock(), Backoff()
     assert not backoff.answered_recently((0, 0), budget())
     backoff.begin(None, (1_000, 10))
@@ -159,7 +159,7 @@ def test_one_is_asked_again_when_four_fifths_of_the_room_are_new():
     assert not backoff.answered_recently((1_001, 18), by_entries)
 
 
-def test_a_failure_is_another_conversations_when_four_fifths_of_the_room_are_new():
+def test_failure_is_over_at_four_fifths_of_the_room():
     clock, backoff = FakeClock(), Backoff()
     backoff.begin(None, (1_000, 10))
     backoff.record_failure(clock(), "429")
@@ -167,7 +167,7 @@ def test_a_failure_is_another_conversations_when_four_fifths_of_the_room_are_new
     assert not backoff.failed_recently((1_400, 11), budget())
 
 
-def test_a_compression_is_prepared_when_four_fifths_of_the_room_are_filled():
+def test_background_compression_begins_at_four_fifths_of_the_room():
     prepared = budget(max_entries=20).prepared()
     assert (prepared.max_tokens, prepared.max_entries) == (900, 18)
     assert (prepared.target_tokens, prepared.target_entries) == (500, 10)

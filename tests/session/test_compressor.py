@@ -1,4 +1,4 @@
-"""Carrying out compressions: one at a time, not where it fails, and in the background."""
+"""Compressions: one at a time, after failures, and in the background."""
 
 import asyncio
 import logging
@@ -70,7 +70,7 @@ def later(use: SyncUse, seconds: float) -> None:
 # ---------------------------------------------------------------- after failures
 
 
-def test_after_a_failure_nobody_is_asked_until_the_pause_is_over(make: Make) -> None:
+def test_summarizer_is_not_called_during_its_pause(make: Make) -> None:
     use = make(DOWN, "short", on_failure="keep")
     fill(use, 11)
     assert use.asked == 1
@@ -84,7 +84,7 @@ def test_after_a_failure_nobody_is_asked_until_the_pause_is_over(make: Make) -> 
     assert [each.content for each in use.do("get_summaries")] == ["short"]
 
 
-def test_after_a_failure_new_content_for_a_summary_is_asked_for_at_once(make: Make) -> None:
+def test_enough_new_content_ends_the_pause(make: Make) -> None:
     use = make(DOWN, "short")
     with record_events(use.memory) as told:
         fill(use, 11)
@@ -94,7 +94,7 @@ def test_after_a_failure_new_content_for_a_summary_is_asked_for_at_once(make: Ma
     assert [methods(each) for each in results(told)] == [{"digest"}, {"summary"}]
 
 
-def test_while_the_breaker_is_open_digests_are_written_whatever_is_new(make: Make) -> None:
+def test_open_breaker_writes_digests_even_of_new_content(make: Make) -> None:
     use = make(DOWN, DOWN, DOWN, "short")
     with record_events(use.memory) as told:
         fill(use, 100)
@@ -106,7 +106,7 @@ def test_while_the_breaker_is_open_digests_are_written_whatever_is_new(make: Mak
     assert methods(results(told)[-1]) == {"summary"}
 
 
-def test_a_digest_says_why_it_stands_in_a_summarys_place(make: Make) -> None:
+def test_reason_of_a_digest_names_the_failure(make: Make) -> None:
     use = make(DOWN)
     with record_events(use.memory) as told:
         fill(use, 50)
@@ -115,7 +115,7 @@ def test_a_digest_says_why_it_stands_in_a_summarys_place(make: Make) -> None:
     assert why[-1].startswith("not called: the summarizer is paused until 2026-01-01T00:01:00")
 
 
-def test_the_notice_says_how_many_failed_in_a_row_and_until_when_nobody_asks(make: Make) -> None:
+def test_failure_event_has_failures_in_a_row_and_retry_at(make: Make) -> None:
     use = make(DOWN)
     fill(use, compress=False)
     with record_events(use.memory) as told:
@@ -130,9 +130,7 @@ def test_the_notice_says_how_many_failed_in_a_row_and_until_when_nobody_asks(mak
 
 
 @pytest.mark.parametrize("on_failure", ["keep", "raise"])
-def test_while_nobody_may_be_asked_keep_and_raise_leave_everything(
-    make: Make, on_failure: str
-) -> None:
+def test_keep_and_raise_change_nothing_during_a_pause(make: Make, on_failure: str) -> None:
     use = make(DOWN, "short", on_failure=on_failure)
     with record_events(use.memory) as told:
         fill(use, 14)
@@ -144,14 +142,14 @@ def test_while_nobody_may_be_asked_keep_and_raise_leave_everything(
     assert (use.asked, [methods(each) for each in results(told)]) == (2, [{"summary"}])
 
 
-def test_by_hand_a_summarizer_is_asked_in_spite_of_a_failure(make: Make) -> None:
+def test_compress_by_hand_calls_despite_a_failure(make: Make) -> None:
     use = make(DOWN, "short", on_failure="keep")
     fill(use, compress=False)
     assert "429" in use.do("compress").reason
     assert methods(use.do("compress")) == {"summary"}
 
 
-def test_after_three_failures_not_even_a_compression_by_hand_asks(make: Make) -> None:
+def test_compress_by_hand_does_not_call_after_three_failures(make: Make) -> None:
     use = make(DOWN, DOWN, DOWN, "short", on_failure="keep")
     fill(use, compress=False)
     for _ in range(3):
@@ -165,7 +163,7 @@ def test_after_three_failures_not_even_a_compression_by_hand_asks(make: Make) ->
     assert methods(use.do("compress")) == {"summary"}
 
 
-def test_while_the_breaker_is_open_raise_raises_from_compress_and_never_from_add(
+def test_on_failure_raise_raises_from_compress_alone(
     make: Make,
 ) -> None:
     use = make(DOWN, on_failure="raise")
@@ -189,9 +187,7 @@ def test_while_the_breaker_is_open_fallback_digests_by_hand(make: Make) -> None:
 
 
 @pytest.mark.parametrize("on_failure", ["fallback", "keep"])
-def test_a_plan_says_that_nobody_would_be_asked_while_the_breaker_is_open(
-    make: Make, on_failure: str
-) -> None:
+def test_plan_calls_no_summarizer_while_the_breaker_is_open(make: Make, on_failure: str) -> None:
     use = make(DOWN, on_failure=on_failure)
     fill(use, compress=False)
     assert use.do("plan_compression").asks_summarizer
@@ -218,7 +214,7 @@ def test_a_good_answer_ends_the_row(make: Make) -> None:
     assert [each.failures for each in failures(told)] == [1]
 
 
-def test_another_summarizer_is_asked_at_once(make: Make) -> None:
+def test_another_summarizer_is_called_at_once(make: Make) -> None:
     use = make(DOWN, on_failure="keep")
     fill(use, compress=False)
     for _ in range(3):
@@ -242,7 +238,7 @@ def test_sessions_back_off_each_for_itself(make: Make) -> None:
      asyncio.CancelledError()],
     ids=["empty", "ten times the target", "the prompt", "None", "cancelled from within"],
 )  # fmt: skip
-def test_whatever_a_summarizer_does_wrong_is_a_failure(make: Make, reply: Any) -> None:
+def test_every_bad_reply_is_a_failure(make: Make, reply: Any) -> None:
     use = make((lambda request: None) if reply is None else reply)
     fill(use, compress=False)
     with record_events(use.memory) as told:
@@ -251,7 +247,7 @@ def test_whatever_a_summarizer_does_wrong_is_a_failure(make: Make, reply: Any) -
     assert [each.failures for each in failures(told)] == [1]
 
 
-def test_a_call_that_its_caller_gave_up_is_not_made_again_at_once(make: Make) -> None:
+def test_cancelled_call_is_not_repeated_at_once(make: Make) -> None:
     class GaveUp(BaseException):
         pass
 
@@ -269,7 +265,7 @@ def test_a_call_that_its_caller_gave_up_is_not_made_again_at_once(make: Make) ->
 # ---------------------------------------------------------------- a compression that does not pay
 
 
-def test_a_compression_that_gains_too_little_is_told_and_keeps_the_next_from_asking(
+def test_small_gain_is_emitted_and_pauses_the_summarizer(
     make: Make,
 ) -> None:
     use = make("word " * 24, max_tokens=200, recent_window=0, compression_ratio=1.0)
@@ -286,7 +282,7 @@ def test_a_compression_that_gains_too_little_is_told_and_keeps_the_next_from_ask
     assert use.asked == 1
 
 
-def test_entries_that_became_few_have_paid_whatever_their_tokens(make: Make) -> None:
+def test_gain_counts_entries_if_only_they_are_over(make: Make) -> None:
     use = make("short", max_tokens=2_000, max_entries=10)
     use.do("add_user_message", "word " * 1_500, pinned=True)
     with record_events(use.memory) as told:
@@ -298,7 +294,7 @@ def test_entries_that_became_few_have_paid_whatever_their_tokens(make: Make) -> 
 
 
 @pytest.mark.parametrize("on_failure", ["fallback", "keep"])
-def test_what_is_over_again_before_much_is_new_goes_to_low_water_without_a_call(
+def test_window_soon_over_again_meets_the_target_without_a_call(
     make: Make, on_failure: str
 ) -> None:
     use = make("short", recent_window=0, on_failure=on_failure)
@@ -310,7 +306,7 @@ def test_what_is_over_again_before_much_is_new_goes_to_low_water_without_a_call(
     _, again = results(told)
     assert use.asked == 1
     assert again.tokens_after < 85
-    assert methods(again) == {"digest"}  # nobody failed: a digest is no substitute, and loses least
+    assert methods(again) == {"digest"}  # without a failure the digest loses least
     assert "the summarizer was not called: it was called recently" in again.reason
 
 
@@ -368,7 +364,7 @@ def test_focus_reaches_the_request(make: Make) -> None:
     assert use.scripted.requests[0].focus == "the failing test"
 
 
-def test_a_plan_that_lost_its_window_may_ask_again_and_three_calls_are_the_most(
+def test_plan_is_made_at_most_three_times(
     make: Make,
 ) -> None:
     store = MemoryStore()
@@ -388,7 +384,7 @@ def test_a_plan_that_lost_its_window_may_ask_again_and_three_calls_are_the_most(
     assert [entry.id for entry in use.do("get_active_entries")] == ids
 
 
-def test_the_tokens_told_are_those_of_the_window_in_which_it_lands(make: Make) -> None:
+def test_result_has_the_tokens_of_the_window_at_the_commit(make: Make) -> None:
     store = MemoryStore()
     use = make(store=store)
     other = MemoryManager(store, counter=words)
@@ -410,9 +406,7 @@ def test_the_tokens_told_are_those_of_the_window_in_which_it_lands(make: Make) -
 
 @pytest.mark.parametrize("door", DOORS)
 @pytest.mark.parametrize("on_failure", ["fallback", "keep"])
-def test_a_call_that_is_not_made_since_others_hang_costs_nothing_and_is_no_failure(
-    door: str, on_failure: str
-) -> None:
+def test_call_not_made_behind_hanging_ones_costs_nothing(door: str, on_failure: str) -> None:
     going = threading.Event()
     called = []
 
@@ -444,7 +438,7 @@ def test_a_call_that_is_not_made_since_others_hang_costs_nothing_and_is_no_failu
         use.end()
 
 
-def test_an_automatic_plan_that_lost_its_window_asks_again(make: Make) -> None:
+def test_automatic_plan_without_its_window_is_made_again(make: Make) -> None:
     store = MemoryStore()
     use = make(store=store)
     other = MemoryManager(store, counter=words)
@@ -461,7 +455,7 @@ def test_an_automatic_plan_that_lost_its_window_asks_again(make: Make) -> None:
     assert use.do("get_stats").cost.calls == 2  # the one that was lost was paid for too
 
 
-def test_a_summary_that_lands_after_a_change_of_the_counter_is_counted_by_the_new_one() -> None:
+def test_summary_is_counted_by_the_counter_at_its_commit() -> None:
     store = MemoryStore()
     settings = {"max_tokens": 4_000, "auto_compress": False, "count_policy": "estimate"}
 
@@ -480,7 +474,7 @@ def test_a_summary_that_lands_after_a_change_of_the_counter_is_counted_by_the_ne
     assert stats.active_tokens == others.active_tokens
 
 
-def test_a_session_that_was_deleted_meanwhile_does_not_come_back(make: Make) -> None:
+def test_session_deleted_during_a_compression_stays_deleted(make: Make) -> None:
     store = MemoryStore()
     use = make("short", store=store)
     other = MemoryManager(store, counter=words)
@@ -519,7 +513,7 @@ def background(make: Make, **settings: Any) -> tuple[SyncUse, Any]:
     return use, gate
 
 
-def test_a_summary_is_prepared_before_the_trigger_and_lands_while_the_turn_goes_on(
+def test_background_summary_commits_during_the_turn(
     make: Make,
 ) -> None:
     use, gate = background(make)
@@ -540,7 +534,7 @@ def test_a_summary_is_prepared_before_the_trigger_and_lands_while_the_turn_goes_
     assert [each.content for each in use.do("get_summaries")] == ["the first"]
 
 
-def test_what_stands_around_the_window_counts_for_the_lower_mark_too(make: Make) -> None:
+def test_overhead_counts_for_the_background_trigger_too(make: Make) -> None:
     use = make("short", background=True, overhead_tokens=50)
     fill(use, 4)
     use.a_while()
@@ -549,7 +543,7 @@ def test_what_stands_around_the_window_counts_for_the_lower_mark_too(make: Make)
     use.until(lambda: use.asked == 1)
 
 
-def test_an_add_over_the_trigger_waits_for_nothing_and_a_context_fits(make: Make) -> None:
+def test_add_over_the_trigger_does_not_wait_in_the_background(make: Make) -> None:
     use, gate = background(make)
     fill(use, 10)
     use.until(lambda: use.asked == 1)
@@ -563,7 +557,7 @@ def test_an_add_over_the_trigger_waits_for_nothing_and_a_context_fits(make: Make
     assert len(use.do("get_entries")) == 15
 
 
-def test_what_came_during_a_preparation_is_compressed_without_another_add(make: Make) -> None:
+def test_entries_added_during_a_preparation_are_compressed_too(make: Make) -> None:
     use, gate = background(make)
     with record_events(use.memory) as told:
         fill(use, 10)
@@ -574,7 +568,7 @@ def test_what_came_during_a_preparation_is_compressed_without_another_add(make: 
     assert use.do("get_stats").active_tokens <= 100
 
 
-def test_a_preparation_that_came_to_nothing_is_not_begun_at_every_add(
+def test_futile_preparation_is_not_repeated_at_every_add(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     use = make("short", background=True)
@@ -591,7 +585,7 @@ def test_a_preparation_that_came_to_nothing_is_not_begun_at_every_add(
 
 
 def left_in(store: MemoryStore) -> MemoryManager:
-    """Another manager of the same store: one that was closed says nothing any more."""
+    """Another manager of the same store: a closed one raises."""
     return MemoryManager(store, counter=words)
 
 
@@ -605,7 +599,7 @@ def test_close_waits_for_a_summary_that_is_nearly_there(make: Make) -> None:
 
 
 @pytest.mark.parametrize("on_failure", ["fallback", "keep"])
-def test_a_summary_that_comes_after_close_changes_nothing(
+def test_summary_after_close_changes_nothing(
     make: Make, monkeypatch: pytest.MonkeyPatch, on_failure: str
 ) -> None:
     monkeypatch.setattr("memman.core.wiring._CLOSE_SECONDS", 0.02)
@@ -625,7 +619,7 @@ def test_a_summary_that_comes_after_close_changes_nothing(
     assert not any(thread.name == "memman-background" for thread in threading.enumerate())
 
 
-def test_a_summary_that_comes_after_its_file_was_closed_is_no_error(
+def test_summary_after_its_file_was_closed_raises_nothing(
     make: Make, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("memman.core.wiring._CLOSE_SECONDS", 0.02)
@@ -643,7 +637,7 @@ def test_a_summary_that_comes_after_its_file_was_closed_is_no_error(
         assert again.get_summaries(SESSION) == []
 
 
-def test_a_compression_by_hand_that_close_came_before_changes_nothing(make: Make) -> None:
+def test_compress_by_hand_after_close_changes_nothing(make: Make) -> None:
     store = MemoryStore()
     use = make(store=store)
     gate = use.gate()
@@ -684,7 +678,7 @@ def test_close_waits_for_a_write_under_way(make: Make, monkeypatch: pytest.Monke
     assert [each.content for each in left_in(store).get_summaries(SESSION)] == ["short"]
 
 
-def test_a_door_that_is_closing_begins_nothing(make: Make) -> None:
+def test_closing_runtime_starts_no_background_work(make: Make) -> None:
     use = make()
     use.close()
     begun: list[int] = []
@@ -729,7 +723,7 @@ OF_A_SESSION = {
 
 @pytest.mark.parametrize("twice", [False, True])
 @pytest.mark.parametrize("verb", OF_A_SESSION)
-def test_a_manager_that_was_closed_says_so(make: Make, verb: str, twice: bool) -> None:
+def test_closed_manager_raises_store_error(make: Make, verb: str, twice: bool) -> None:
     store = MemoryStore()
     use = make(store=store)
     use.do("add_user_message", "before", id="e")
@@ -742,7 +736,7 @@ def test_a_manager_that_was_closed_says_so(make: Make, verb: str, twice: bool) -
     assert store.read(SESSION) == log
 
 
-def test_a_manager_that_was_closed_lists_nothing_imports_nothing_and_still_counts() -> None:
+def test_closed_manager_still_counts_tokens() -> None:
     memory = MemoryManager(counter=words)
     memory.add_user_message(SESSION, "before")
     state = memory.export_session(SESSION)
@@ -753,7 +747,7 @@ def test_a_manager_that_was_closed_lists_nothing_imports_nothing_and_still_count
     assert memory.count_tokens("one two").tokens == 2
 
 
-def test_a_failure_in_the_background_is_told_and_the_next_add_goes_on(make: Make) -> None:
+def test_background_failure_is_emitted_and_adds_continue(make: Make) -> None:
     use = make(DOWN, "short", background=True, on_failure="keep")
     with record_events(use.memory) as told:
         fill(use, 10)
@@ -764,7 +758,7 @@ def test_a_failure_in_the_background_is_told_and_the_next_add_goes_on(make: Make
     assert use.asked == 2
 
 
-def test_work_that_is_done_before_its_start_returns_leaves_the_session_free(
+def test_background_work_that_ends_at_once_leaves_the_session_idle(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     use = DOORS["sync"]("short", background=True)
@@ -792,7 +786,7 @@ def test_without_a_thread_to_be_had_an_add_is_an_add(monkeypatch: pytest.MonkeyP
 # ---------------------------------------------------------------- what explains it
 
 
-def test_a_session_knows_how_its_last_compression_went_and_whether_it_may_ask(make: Make) -> None:
+def test_explain_has_the_last_attempt_and_the_pause(make: Make) -> None:
     use = make(DOWN, on_failure="raise")
     fill(use, compress=False)
     with pytest.raises(CompressionFailed):
@@ -803,7 +797,7 @@ def test_a_session_knows_how_its_last_compression_went_and_whether_it_may_ask(ma
     assert (rest.failures, rest.open, rest.reason) == (1, False, "OSError: 429")
 
 
-def test_a_compression_is_one_line_of_the_log_that_quotes_nothing(
+def test_compression_logs_one_line_without_content(
     make: Make, caplog: pytest.LogCaptureFixture
 ) -> None:
     use = make("a summary")

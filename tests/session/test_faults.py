@@ -1,4 +1,4 @@
-"""A fault at every step of a compression: it is done whole or not at all, and the event says which.
+"""A fault at every step of a compression: it is committed whole or not at all, with its event.
 
 The faults come in by the ports that a user gives: the store, the counter and the summarizer. Each call
 of each of them is a step; a fault strikes before or after it.
@@ -28,7 +28,7 @@ METHODS = (
 
 
 class Killed(BaseException):
-    """What no code of ours may swallow."""
+    """A `BaseException` that must not be swallowed."""
 
 
 class Steps:
@@ -112,7 +112,7 @@ class Scene:
         return list(self.store.inner.read(SESSION, 0, 10_000))
 
     def run(self, verb: str, *args: Any, **keywords: Any) -> Any:
-        """One verb with the steps counted; its answer or its error."""
+        """Call one method with the steps counted; return its answer or its error."""
         self.steps.armed = True
         session = self.use.core.sessions.find(SESSION)
         try:
@@ -125,8 +125,8 @@ class Scene:
 
 
 def done(scene: Scene, told: list[events.Event], may_add: bool = False) -> bool:
-    """Whether the compression is done; that it is done whole or not at all, and told."""
-    active = scene.use.do("get_active_entries")  # reads the store again where that is called for
+    """Return whether the compression is done; check that it is whole and emitted."""
+    active = scene.use.do("get_active_entries")  # reads the store again if needed
     log = scene.log()
     fresh = [record for _, record in log[len(scene.before) :]]
     assert log[: len(scene.before)] == scene.before
@@ -145,7 +145,7 @@ def done(scene: Scene, told: list[events.Event], may_add: bool = False) -> bool:
     again = MemoryManager(counter=words)
     again.import_session(exported)
     assert [entry.id for entry in again.get_active_entries(SESSION)] == [e.id for e in active]
-    scene.use.do("add_user_message", "the next", compress=False)  # which tells what was found
+    scene.use.do("add_user_message", "the next", compress=False)  # which emits the events found
     results = [event for event in told if isinstance(event, events.CompressionResult)]
     assert [event.compression_id for event in results] == [each.id for each in compressions]
     return bool(compressions)
@@ -207,7 +207,7 @@ def test_a_fault_at_any_step_leaves_a_compression_whole_or_undone(
 
 @pytest.mark.parametrize("exclusive", [True, False])
 @pytest.mark.parametrize(("door", "strike"), CASES)
-def test_a_fault_at_any_step_of_an_add_that_compresses_leaves_what_was_acknowledged(
+def test_fault_at_any_step_of_an_add_keeps_acknowledged_entries(
     door: str, strike: str, exclusive: bool
 ) -> None:
     adding = ("add_user_message", "and " * 60)
@@ -254,7 +254,7 @@ REPLIES: dict[str, Callable[[SyncUse], tuple[Any, ...]]] = {
 @pytest.mark.parametrize("on_failure", ["fallback", "keep", "raise"])
 @pytest.mark.parametrize("how", REPLIES)
 @pytest.mark.parametrize("door", DOORS)
-def test_whatever_a_summarizer_does_the_window_is_as_before_or_whole_and_the_event_says_which(
+def test_any_summarizer_leaves_the_window_whole_or_unchanged(
     door: str, how: str, on_failure: str
 ) -> None:
     use: SyncUse = DOORS[door](on_failure=on_failure, summarize_timeout=0.05)
@@ -280,7 +280,7 @@ def test_whatever_a_summarizer_does_the_window_is_as_before_or_whole_and_the_eve
         after = use.do("export_session"), use.do("get_active_entries"), use.do("get_stats")
         asked = msgspec.structs.replace(after[2], cost=before[2].cost)
         assert (*after[:2], asked) == before
-        assert after[2].cost.calls >= 1  # what was asked for nothing was paid all the same
+        assert after[2].cost.calls >= 1  # a call to no avail was paid, too
         assert [notice.fallback for notice in notices] == ["nothing was changed"]
     use.end()
 

@@ -50,7 +50,7 @@ def test_the_feed_of_a_session_goes_on_behind_a_seq_or_a_cursor(memory: MemoryMa
     assert memory.feed("s", after=6) == []
 
 
-def test_the_feed_of_a_store_has_every_session_and_goes_on_behind_a_cursor(
+def test_feed_has_every_session_and_continues_at_a_cursor(
     memory: MemoryManager,
 ) -> None:
     memory.add_user_message("s", "one")
@@ -64,7 +64,7 @@ def test_the_feed_of_a_store_has_every_session_and_goes_on_behind_a_cursor(
     assert memory.feed(limit=10**30) == [*first, cleared]
 
 
-def test_reading_the_feed_of_a_session_that_is_not_there_leaves_nothing(
+def test_feed_of_a_missing_session_creates_nothing(
     memory: MemoryManager,
 ) -> None:
     with pytest.raises(SessionNotFound):
@@ -94,7 +94,7 @@ def test_reading_the_feed_of_a_session_that_is_not_there_leaves_nothing(
         ({"limit": "5"}, "limit must be"),
     ],
 )
-def test_a_bad_place_or_limit_says_what_to_give(
+def test_bad_cursor_or_limit_error_has_the_remedy(
     memory: MemoryManager, given: Any, told: str
 ) -> None:
     memory.add_user_message("s", "one")
@@ -116,9 +116,7 @@ def test_a_bad_place_or_limit_says_what_to_give(
         ({"session_id": "s", "after": "x"}, "after must be the seq"),
     ],
 )
-def test_what_follow_cannot_take_is_told_at_once(
-    memory: MemoryManager, given: Any, told: str
-) -> None:
+def test_follow_checks_its_arguments_at_once(memory: MemoryManager, given: Any, told: str) -> None:
     with pytest.raises(InvalidInput, match=told):
         memory.follow(**given)
 
@@ -126,7 +124,7 @@ def test_what_follow_cannot_take_is_told_at_once(
 # ---------------------------------------------------------------- follow
 
 
-def test_following_gives_what_is_there_and_what_comes_and_ends_with_its_timeout(
+def test_follow_yields_old_and_new_records_until_its_timeout(
     memory: MemoryManager,
 ) -> None:
     memory.add_user_message("s", "one")
@@ -148,7 +146,7 @@ def test_a_page_does_not_end_a_long_log(memory: MemoryManager) -> None:
     assert [item.seq for item in memory.follow("s", timeout=0)] == list(range(1, 1_205))
 
 
-def test_what_another_manager_records_is_followed(path: str) -> None:
+def test_follow_yields_records_of_another_manager(path: str) -> None:
     with MemoryManager(path) as writer, MemoryManager(path) as reader:
         items = reader.follow(poll=QUICK, timeout=PATIENCE)
         writer.add_user_message("s", "first")
@@ -171,7 +169,7 @@ def test_a_session_that_is_not_there_yet_is_waited_for(path: str) -> None:
             next(items)
 
 
-def test_a_session_that_was_begun_anew_is_told(path: str) -> None:
+def test_follow_of_a_recreated_session_raises(path: str) -> None:
     with MemoryManager(path) as memory:
         memory.add_messages("s", [{"role": "user", "content": "x"}] * 3)
         items = memory.follow("s", poll=QUICK, timeout=PATIENCE)
@@ -182,7 +180,7 @@ def test_a_session_that_was_begun_anew_is_told(path: str) -> None:
             next(items)
 
 
-def test_what_this_manager_records_ends_a_pause(memory: MemoryManager) -> None:
+def test_record_of_this_manager_ends_a_pause(memory: MemoryManager) -> None:
     memory.add_user_message("s", "one")
     items = memory.follow(poll=(600.0, 600.0))
     assert texts([next(items), next(items)]) == ["one"]
@@ -193,7 +191,7 @@ def test_what_this_manager_records_ends_a_pause(memory: MemoryManager) -> None:
     items.close()
 
 
-def test_the_pause_grows_while_nothing_comes(
+def test_pause_grows_without_new_records(
     memory: MemoryManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pauses: list[float] = []
@@ -213,7 +211,7 @@ def test_the_pause_grows_while_nothing_comes(
     assert pauses == [0.01, 0.02, 0.04, 0.08, 0.08, 0.08]
 
 
-def test_closing_the_manager_ends_who_follows_it(memory: MemoryManager) -> None:
+def test_close_ends_followers(memory: MemoryManager) -> None:
     memory.add_user_message("s", "one")
     seen: list[str] = []
     thread = threading.Thread(
@@ -231,7 +229,7 @@ def test_closing_the_manager_ends_who_follows_it(memory: MemoryManager) -> None:
     assert seen == ["one"]
 
 
-def test_an_iterator_that_is_closed_or_forgotten_leaves_nothing_behind(
+def test_closed_or_dropped_iterator_leaves_nothing(
     memory: MemoryManager,
 ) -> None:
     memory.add_user_message("s", "one")
@@ -272,10 +270,10 @@ def test_several_threads_follow_one_manager_that_others_write_to(memory: MemoryM
             assert [seq for session, seq in own if session == name] == list(range(1, 32))
 
 
-# ---------------------------------------------------------------- the async door
+# ---------------------------------------------------------------- the async manager
 
 
-def test_the_async_door_follows_without_holding_up_the_loop(path: str) -> None:
+def test_async_follow_does_not_block_the_loop(path: str) -> None:
     async def talk() -> tuple[list[str], int]:
         ticks = 0
 
@@ -306,7 +304,7 @@ def test_the_async_door_follows_without_holding_up_the_loop(path: str) -> None:
     assert ticks >= 8
 
 
-def test_the_async_door_ends_with_the_manager_the_timeout_or_a_cancellation(path: str) -> None:
+def test_async_follow_ends_by_close_timeout_or_cancellation(path: str) -> None:
     async def talk() -> list[list[str]]:
         memory = AsyncMemoryManager(path)
         await memory.add_user_message("s", "one")
@@ -329,7 +327,7 @@ def test_the_async_door_ends_with_the_manager_the_timeout_or_a_cancellation(path
     assert asyncio.run(talk()) == [["one"], ["one"]]
 
 
-def test_both_doors_read_the_same_feed(path: str) -> None:
+def test_both_managers_read_the_same_feed(path: str) -> None:
     with MemoryManager(path) as memory:
         for number in range(4):
             memory.add_user_message(f"s{number % 2}", f"m{number}")

@@ -1,4 +1,4 @@
-"""A session in step with the writers of other processes: by the log's tail where that will do."""
+"""A session in step with other processes: by the tail of the log if that is enough."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def letters(text: str) -> int:
 
 
 class Watched(MemoryStore):
-    """Notes what it is asked for."""
+    """Notes the calls."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -78,10 +78,10 @@ def seen(memory: Any) -> dict[str, Any]:
     }
 
 
-# ---------------------------------------------------------------- what it costs
+# ---------------------------------------------------------------- cost
 
 
-def test_what_another_process_appended_is_read_and_not_the_window_again() -> None:
+def test_append_of_another_process_reads_the_tail_alone() -> None:
     store = Watched()
     here, there = two_on(store)
     for number in range(10):
@@ -109,7 +109,7 @@ def test_a_changed_shape_is_loaded() -> None:
     assert "load" in store.asked
 
 
-def test_a_session_begun_anew_while_its_tail_is_read_is_loaded() -> None:
+def test_session_recreated_during_the_tail_read_is_loaded() -> None:
     store = Watched()
     here, there = two_on(store)
     here.add_user_message(SESSION, "of the first")
@@ -134,7 +134,7 @@ def test_a_session_begun_anew_while_its_tail_is_read_is_loaded() -> None:
     ]
 
 
-# ---------------------------------------------------------------- what is taken in
+# ---------------------------------------------------------------- records of others
 
 
 def test_another_counters_entries_are_priced_by_ours_and_once() -> None:
@@ -165,7 +165,7 @@ def test_settings_of_the_session_are_taken_in() -> None:
     assert here.get_stats(SESSION).max_tokens == 88
 
 
-def test_what_a_provider_reported_elsewhere_is_learned_here() -> None:
+def test_report_recorded_elsewhere_is_learned_here() -> None:
     here, there = two_on(MemoryStore())
     here.add_user_message(SESSION, "hello " * 50)
     there.add_user_message(SESSION, "there " * 50)
@@ -190,7 +190,7 @@ def test_a_call_answered_elsewhere_is_one_exchange_here() -> None:
     assert len(exchange[0]) == 2
 
 
-def test_an_append_that_another_came_before_takes_both_in_and_tells_its_own() -> None:
+def test_append_behind_another_writer_emits_its_own_event_alone() -> None:
     store = Watched()
     here, there = two_on(store)
     here.add_user_message(SESSION, "first")
@@ -213,7 +213,7 @@ def test_an_append_that_another_came_before_takes_both_in_and_tells_its_own() ->
     assert seen(here) == seen(there)
 
 
-def test_what_others_wrote_is_not_told_here() -> None:
+def test_records_of_others_have_no_event_here() -> None:
     here, there = two_on(MemoryStore())
     here.add_user_message(SESSION, "first")
     with record_events(there, [events.EntryAdded, events.SessionConfigured]) as told:
@@ -224,7 +224,7 @@ def test_what_others_wrote_is_not_told_here() -> None:
     assert [event.entry.text for event in told] == ["told", "told too"]
 
 
-def test_a_session_begun_anew_elsewhere_is_told_from_its_beginning() -> None:
+def test_own_record_of_a_recreated_session_is_emitted() -> None:
     here, there = two_on(MemoryStore())
     for number in range(5):
         here.add_user_message(SESSION, f"first {number}")
@@ -239,10 +239,10 @@ def test_a_session_begun_anew_elsewhere_is_told_from_its_beginning() -> None:
 
 
 class Interruption(BaseException):
-    """What a signal handler raises."""
+    """Raised by a signal handler."""
 
 
-def test_an_interruption_at_any_line_of_it_makes_the_next_step_load() -> None:
+def test_interruption_at_any_line_of_a_refresh_reloads() -> None:
     lines = left = 0
 
     def interrupt(frame: Any, event: str, _: Any) -> Any:
@@ -320,7 +320,7 @@ def test_two_writers_in_turns_see_what_a_fresh_load_sees(
             assert seen(writer) == seen(fresh)
 
 
-def test_the_same_holds_for_two_connections_to_a_file_and_for_the_async_door(
+def test_two_connections_to_a_file_see_the_same(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "s.db"
@@ -341,7 +341,7 @@ def test_the_same_holds_for_two_connections_to_a_file_and_for_the_async_door(
         memory.close()
 
 
-# ---------------------------------------------------------------- an append asks nothing first
+# ---------------------------------------------------------------- appends
 
 
 def test_an_append_to_a_shared_store_is_one_call() -> None:
@@ -361,7 +361,7 @@ def test_an_append_to_a_shared_store_is_one_call() -> None:
     assert seen(there) == seen(here)
 
 
-def test_what_the_window_says_about_a_new_entry_is_asked_for() -> None:
+def test_window_is_refreshed_if_it_decides_about_an_entry() -> None:
     here, there = two_on(MemoryStore())
     here.add_system_message(SESSION, "careful")
     there.get_active_entries(SESSION)
@@ -374,7 +374,7 @@ def test_what_the_window_says_about_a_new_entry_is_asked_for() -> None:
     assert result.name == "ls"
 
 
-def test_a_log_begun_anew_and_as_long_as_the_one_before_is_told_apart() -> None:
+def test_recreated_log_of_equal_length_is_recognized() -> None:
     here, there = two_on(MemoryStore())
     for number in range(3):
         here.add_user_message(SESSION, f"first {number}")

@@ -76,7 +76,7 @@ def test_two_managers_on_one_file_pay_for_one_summary(use: Any, path: str) -> No
     assert holder(path) is None
 
 
-def test_a_lease_that_is_being_taken_when_its_task_is_cancelled_is_given_back(path: str) -> None:
+def test_lease_of_a_cancelled_task_is_released(path: str) -> None:
     asked, go = threading.Event(), threading.Event()
     config = MemoryConfig(
         auto_compress=False, max_tokens=2_000, recent_window=2, min_entries_to_compress=2
@@ -108,9 +108,7 @@ def test_a_lease_that_is_being_taken_when_its_task_is_cancelled_is_given_back(pa
     assert holder(path) is None
 
 
-def test_an_automatic_compression_steps_aside_and_the_window_shrinks_all_the_same(
-    use: Any, path: str
-) -> None:
+def test_automatic_compression_yields_and_the_window_shrinks(use: Any, path: str) -> None:
     first, second = use("a summary", store=path), use("never", store=path, auto_compress=True)
     fill(first)
     gate = first.gate()
@@ -189,7 +187,7 @@ def test_a_lease_lasts_longer_than_the_call_that_it_is_taken_for(
     assert taken[2] >= 600
 
 
-def test_nothing_is_leased_where_nobody_is_asked_or_nobody_shares(use: Any, path: str) -> None:
+def test_no_lease_without_a_call_or_a_shared_store(use: Any, path: str) -> None:
     class Refusing(SQLiteStore):
         def lease(self, session_id: str, holder: str, seconds: float) -> bool:
             raise AssertionError("nobody should ask for a lease")
@@ -205,13 +203,13 @@ def test_nothing_is_leased_where_nobody_is_asked_or_nobody_shares(use: Any, path
 
 
 class AlwaysTrue(SQLiteStore):
-    """A store whose lease keeps nobody away."""
+    """A store that grants every lease."""
 
     def lease(self, session_id: str, holder: str, seconds: float) -> bool:
         return True
 
 
-def test_a_lease_that_everybody_holds_costs_money_and_nothing_else(use: Any, path: str) -> None:
+def test_lease_held_by_all_costs_money_only(use: Any, path: str) -> None:
     first, second = use("one", store=AlwaysTrue(path)), use("two", store=AlwaysTrue(path))
     fill(first)
     gate = first.gate()
@@ -228,9 +226,7 @@ def test_a_lease_that_everybody_holds_costs_money_and_nothing_else(use: Any, pat
     assert first.do("get_active_entries") == second.do("get_active_entries")
 
 
-def test_what_was_summarised_while_it_was_planned_is_not_paid_for_again(
-    use: Any, path: str
-) -> None:
+def test_summary_made_elsewhere_during_the_plan_is_not_paid_again(use: Any, path: str) -> None:
     """The lease is free again, and the window that was planned for is over."""
     other = use("the other's", store=path)
 
@@ -261,7 +257,7 @@ def test_what_was_summarised_while_it_was_planned_is_not_paid_for_again(
     assert "every entry is recent or protected" in result.reason
 
 
-def test_a_lease_that_cannot_be_given_back_is_told_and_runs_out(
+def test_lease_that_cannot_be_released_is_logged_and_expires(
     use: Any, path: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Failing(SQLiteStore):
@@ -277,7 +273,7 @@ def test_a_lease_that_cannot_be_given_back_is_told_and_runs_out(
     assert "a lease of session s will expire by itself: the file is away" in caplog.text
 
 
-def test_a_store_in_memory_that_two_managers_share_has_leases_too(use: Any) -> None:
+def test_shared_memory_store_has_leases_too(use: Any) -> None:
     store = MemoryStore()
     one = use("a summary", store=store)
     fill(one)

@@ -1,4 +1,4 @@
-"""What is hidden is found by its id: the same as the whole log tells, without reading it."""
+"""Hidden entries are found by id, as in the whole log, without reading it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def log_of(memory: MemoryManager) -> Any:
 
 
 def told(memory: MemoryManager, entry_id: str) -> Entry | None:
-    """The entry as the whole log tells it."""
+    """Return the entry by the whole log."""
     era: list[Any] = []
     for seq, record in log_of(memory):
         if type(record).__name__ == "Cleared":
@@ -78,9 +78,7 @@ def answer(call: Callable[..., Any], *given: Any) -> Any:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_an_entry_is_what_the_whole_log_says_after_anything(
-    memory: MemoryManager, seed: int
-) -> None:
+def test_found_entry_equals_that_of_the_whole_log(memory: MemoryManager, seed: int) -> None:
     rng = random.Random(seed)
     fill(memory, 0, 6)
     for step in range(1, 14):
@@ -191,7 +189,7 @@ def test_an_id_that_looks_like_an_address_is_an_id() -> None:
 
 
 @pytest.mark.parametrize("address", ["#99", "#1.1", "#0", "#1.0", "#-1", "#"])
-def test_an_address_of_nothing_is_no_entry(address: str) -> None:
+def test_address_without_an_entry_raises(address: str) -> None:
     memory = MemoryManager(counter="chars4")
     memory.add_user_message("s", "one")
     with pytest.raises(EntryNotFound, match="no entry"):

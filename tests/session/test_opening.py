@@ -152,7 +152,7 @@ def test_lost_answer_to_the_first_append_opens_once() -> None:
     assert [seq for seq, _ in opened(memory)] == [1]
 
 
-def test_opening_is_told_by_its_own_event() -> None:
+def test_opening_emits_its_own_event() -> None:
     memory = manager()
     with record_events(memory) as told:
         memory.add_user_message("s", "x")

@@ -14,7 +14,7 @@ from memman.stores import MemoryStore
 
 
 class Unreliable(MemoryStore):
-    """A store that writes and loses the answer, refuses, or is interrupted, once when told."""
+    """A store whose next call loses its answer, is refused or is interrupted."""
 
     def __init__(self) -> None:
         super().__init__()

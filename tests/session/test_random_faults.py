@@ -47,7 +47,7 @@ EXPECTED = (MemmanError, OSError, Boom, MemoryError, KeyboardInterrupt)
 
 
 class Flaky:
-    """A store in memory that fails before or after it has done what it was asked."""
+    """A store in memory that fails before or after a call."""
 
     blocking = False
 
@@ -72,7 +72,7 @@ class Flaky:
 
 
 class Run:
-    """One manager, the calls that are made of it, and what must have come of them."""
+    """One manager, random calls of it, and their expected results."""
 
     def __init__(self, door: str, seed: int) -> None:
         self.random = random.Random(f"{door} {seed}")
@@ -134,14 +134,14 @@ class Run:
     # ------------------------------------------------------------ calls
 
     def attempt(self, session: str, method: str, *args: Any, **keywords: Any) -> Any:
-        """Return what a method returns, or the error that it raised."""
+        """Return the result of a method, or the error that it raised."""
         try:
             return self.use.do(method, *args, session=session, **keywords)
         except EXPECTED as error:
             return error
 
     def go(self) -> None:
-        """Make the calls, then check what came of them."""
+        """Make the calls, then check their results."""
         for _ in range(STEPS):
             self._step(self.random.choice(SESSIONS))
         self.failing = False
@@ -224,13 +224,13 @@ class Run:
             self.acknowledged[session].clear()
             self.heard[session].clear()
 
-    # ------------------------------------------------------------ what must hold
+    # ------------------------------------------------------------ checks
 
     def _check(self, session: str) -> None:
         if self.store.inner.state(session) is None:
             assert not self.acknowledged[session]
             return
-        active = self.use.do("get_active_entries", session=session)  # emits what is left
+        active = self.use.do("get_active_entries", session=session)  # emits pending events
         log = self.store.inner.read(session, 0, 10_000)
         assert [seq for seq, _ in log] == list(range(1, len(log) + 1))
         entries = {entry.id: entry for entry in self._of_log(log)}
@@ -248,7 +248,7 @@ class Run:
 
 
 def _key(event: events.Event) -> object:
-    """Return what tells an event from others, though its entries may have been deleted since."""
+    """Return the identity of an event, even if its entries were deleted since."""
     match event:
         case events.EntryAdded():
             return event.entry.id

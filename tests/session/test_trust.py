@@ -1,4 +1,4 @@
-"""Settings of an imported session have no effect until somebody trusts them."""
+"""Settings of an imported session have no effect until they are trusted."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ARN = "arn:aws:bedrock:ap-southeast-1:666666666666:application-inference-profile
 
 @pytest.fixture
 def requests(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """The requests that reach a server where the SDKs look for their providers."""
+    """The requests that reach a server at the addresses of the providers."""
     seen: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):
