@@ -1,4 +1,4 @@
-"""Stores: where the logs live. A store is small on purpose: the log is the memory."""
+"""Stores of logs: in memory, in SQLite, and by URL."""
 
 from typing import TYPE_CHECKING
 

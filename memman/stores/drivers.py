@@ -1,4 +1,4 @@
-"""The libraries by which a store opens its file: the standard library's SQLite, or APSW's newer one."""
+"""The SQLite libraries of a store: the standard library's, or the newer one of APSW."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from memman.errors import StoreError
 from memman.plugins import how_to_install
 
 Driver = Literal["sqlite3", "apsw"]
-# Before it, two processes that write at once could, rarely, harm the file.
+# Up to this version, two processes that wrote at once could, rarely, corrupt the file.
 _FIXED_WAL: Final = (3, 51, 3)
-_URI: Final = "file:"  # no path of a store begins so: it is absolute
+_URI: Final = "file:"  # the path of a store is absolute and does not begin so
 
 
 class Library(msgspec.Struct, frozen=True):
-    """A SQLite library. `connect` takes a path or a URI of SQLite's, and seconds to wait for a lock."""
+    """A SQLite library. `connect` takes a path or a SQLite URI, and seconds to wait for a lock."""
 
     connect: Callable[[str, float], Any]
     error: type[Exception]
@@ -26,28 +26,28 @@ class Library(msgspec.Struct, frozen=True):
 
     @property
     def has_wal_fault(self) -> bool:
-        """Whether several processes that write may harm the file."""
+        """Return whether several writing processes may corrupt the file."""
         return tuple(int(part) for part in self.version.split(".")) < _FIXED_WAL
 
 
 @cache
 def library(driver: Driver) -> Library:
-    """The library of a name. Raises `StoreError` where it is not installed."""
+    """Return a library by its name. Raises `StoreError` if it is not installed."""
     return _standard() if driver == "sqlite3" else _apsw()
 
 
 def error_code(error: Exception) -> int:
-    """SQLite's primary result code of an error of either library."""
+    """Return SQLite's primary result code of an error of either library."""
     code: int = getattr(error, "sqlite_errorcode", 0) or getattr(error, "result", 0)
     return code & 0xFF
 
 
-# SQLite's extended codes: writing to the file, and making its -shm larger.
+# SQLite's extended codes for writing to the file and for growing its -shm file.
 _IOERR_OF_WRITING: Final = {10 | 3 << 8, 10 | 19 << 8}
 
 
 def written(error: Exception) -> bool:
-    """Return whether an I/O error is one of writing: a quota or a limit of file sizes, nearly always."""
+    """Return whether an I/O error came from writing: nearly always a quota or a limit of file sizes."""
     code = getattr(error, "sqlite_errorcode", 0) or getattr(error, "extendedresult", 0)
     return code in _IOERR_OF_WRITING
 
@@ -74,7 +74,7 @@ def _apsw() -> Library:
         need = how_to_install("memman-core[apsw]")
         raise StoreError(f"driver=apsw needs an extra: {need}") from None
 
-    # What a store uses of the standard library's connections and APSW has under other names.
+    # APSW has these attributes of the standard library under other names.
     class Cursor(apsw.Cursor):
         @property
         def rowcount(self) -> int:

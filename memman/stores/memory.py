@@ -280,7 +280,7 @@ class MemoryStore:
             first = count + 1 if known is log else 1
             more += [(name, log, seq) for seq in range(first, len(log.records) + 1)]
             now[name] = (log, len(log.records))
-        self._feed[end:] = more  # what an interrupted call put there comes again
+        self._feed[end:] = more  # replaces the items of an interrupted call
         self._listed = (end + len(more), now)
 
     def _fed(self, start: int) -> Iterator[FeedItem]:

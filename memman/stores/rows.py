@@ -1,4 +1,4 @@
-"""The parts that stores share: what is known, where records go, the window, cursors, and errors."""
+"""Functions that stores share: rows of sessions and records, windows, conflicts and cursors."""
 
 from __future__ import annotations
 

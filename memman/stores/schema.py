@@ -1,6 +1,6 @@
 """The tables of a SQLite store, and the check that a file has these tables and no others.
 
-A file may come from somebody else, so its schema is compared with ours before anything is read.
+A file may come from an untrusted source, so its schema is checked before anything else is read.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SCHEMA: Final = (
     "CREATE TABLE store (first_epoch INTEGER NOT NULL)",
     "INSERT INTO store VALUES (0)",
     # `entries` and `tokens` are the era's totals, `era` the seq of the last clear. `lease_from` and
-    # `lease_until` are seconds since 1970, NULL if nobody holds the lease.
+    # `lease_until` are seconds since 1970, NULL if there is no lease.
     """CREATE TABLE session (
         number INTEGER PRIMARY KEY,
         id TEXT NOT NULL UNIQUE,
@@ -84,7 +84,7 @@ def distrust(db: Connection) -> None:
 
 
 def strange_part(db: Connection, library: Library) -> str | None:
-    """Return the table or index that differs from ours, None if there is none."""
+    """Return the table or index that differs from ours, or None."""
     differing = _parts(db) ^ _our_parts(library)
     return min(name for name, _ in differing) if differing else None
 

@@ -39,14 +39,14 @@ class SQLiteStore(SQLiteFile):
     """Logs in one SQLite file, for the threads and processes of one machine.
 
     Args:
-        path: the file; it is created where there is none. ":memory:" keeps everything in this process.
-        durability: "fast" survives the death of the process, and may lose the last moments when the
-            machine loses power (WAL, synchronous=NORMAL); "full" waits for the disk at each write.
-        timeout: seconds to wait while another process writes; then `StoreBusy`.
-        driver: "apsw" opens the file by the newer SQLite of the extra `memman-core[apsw]`.
+        path: the file, which is created if it does not exist. ":memory:" keeps everything in this process.
+        durability: "fast" survives a crash of the process, and may lose the last moments if the machine
+            loses power (WAL, synchronous=NORMAL); "full" waits for the disk at each write.
+        timeout: seconds to wait while another process writes; then `StoreBusy` is raised.
+        driver: "apsw" uses the newer SQLite of the extra `memman-core[apsw]`.
 
     Raises:
-        StoreError: an argument has a wrong type or value, or the file cannot be opened, is no memman
+        StoreError: an argument has a wrong type or value, or the file cannot be opened, is not a memman
             database, or is of a newer version.
 
     Every method is atomic and may be called from any thread. A forked child opens the file for itself.

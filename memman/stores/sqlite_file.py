@@ -1,6 +1,6 @@
-"""A SQLite file as a store has it: opened, set up, written in transactions, and closed across a fork.
+"""A SQLite file: opened, set up, written in transactions, and closed across a fork.
 
-What SQLite raises comes out as an error of ours, which says what became of the call.
+Errors of SQLite become errors of ours, which say whether the call changed anything.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ Work = Callable[["Connection"], T]
 
 _SYNCHRONOUS: Final = {"fast": "NORMAL", "full": "FULL"}
 _OPENING_PAUSE: Final = 0.02  # seconds between attempts while another process sets the file up
-_LOOK_AFTER: Final = 1.0  # seconds between looks at what the path leads to: each is system calls
+_LOOK_AFTER: Final = 1.0  # seconds between checks that the path still leads to the open file
 _RESTORE: Final = "restore a copy, or save what can be read with the sqlite3 command's .recover"
 # SQLite's result codes.
 _BUSY, _LOCKED, READONLY, _IOERR, _CORRUPT, _FULL, CANTOPEN, _NOTADB = 5, 6, 8, 10, 11, 13, 14, 26
 
 
 class SQLiteFile:
-    """One SQLite file, for the threads of this process and those of others."""
+    """One SQLite file, for the threads of this process and of others."""
 
     def __init__(
         self,
@@ -53,38 +53,39 @@ class SQLiteFile:
         driver: Driver = "sqlite3",
     ) -> None:
         self._open: Connection | None = None
-        self._inherited: list[Any] = []  # closing a parent's connection would take away its locks
+        self._inherited: list[
+            Any
+        ] = []  # closing a connection of the parent would release its locks
         check_choice("durability", durability, tuple(_SYNCHRONOUS))
         check_choice("driver", driver, ("sqlite3", "apsw"))
         check_seconds("timeout", timeout)
         self.path = checked_path(path)
         self._in_memory = self.path == ":memory:"
-        # The working directory may be another one when the file is opened again.
+        # The working directory may have changed when the file is opened again.
         self._file = self.path if self._in_memory else str(Path(self.path).absolute())
         self.durability = durability
         self._library = library(driver)
         self._timeout = timeout
         self._lock = threading.RLock()
-        self._seen = 0  # the file as this connection last saw it changed by others
+        self._seen = 0  # `data_version`, which grows when others write
         self._warned = False
         self._closed = False
-        self._files: tuple[object, ...] = ()  # what the path led to when the connection was made
-        self._look_at = 0.0  # when to see whether it still does
-        self._open = self._connected()
+        self._files: tuple[object, ...] = ()  # identities of the files that were opened
+        self._look_at = 0.0  # when to check them again
+        self._open = self._connect()
         tell_of_forks(self)
 
     def __del__(self) -> None:
-        # They go now in any case. From Python 3.13 on one that was not closed warns of it, but a program
-        # may end, or let go of its manager, without closing it.
+        # From Python 3.13 on an unclosed connection warns, but a program may drop its manager unclosed.
         for connection in (self._open, *self._inherited):
             if connection is not None:
                 connection.close()
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a SQLiteStore is not to be pickled or copied: hand over its path")
+        raise TypeError("a SQLiteStore cannot be pickled or copied: pass its path")
 
     def close(self) -> None:
-        """Closes the file. Closing again does nothing; any other call after it raises `StoreError`."""
+        """Close the file. Closing again does nothing; any other later call raises `StoreError`."""
         with self._lock:
             self._closed = True
             if self._open is not None:
@@ -92,22 +93,22 @@ class SQLiteFile:
             self._open = None
 
     def _write(self, work: Work[T]) -> T:
-        """Does `work` in a transaction that holds the file's write lock from its beginning."""
-        # A deferred one that reads first and then writes fails at once when another process wrote between.
-        return self._transacted("BEGIN IMMEDIATE", work)
+        """Run `work` in a transaction that holds the file's write lock from its beginning."""
+        # A deferred transaction fails at once if another process writes between its read and its write.
+        return self._in_transaction("BEGIN IMMEDIATE", work)
 
     def _read(self, work: Work[T]) -> T:
-        """Does `work` on one state of the file."""
-        return self._transacted("BEGIN", work)
+        """Run `work` on one state of the file."""
+        return self._in_transaction("BEGIN", work)
 
-    def _transacted(self, begin: str, work: Work[T]) -> T:
+    def _in_transaction(self, begin: str, work: Work[T]) -> T:
         def transaction(db: Connection) -> T:
             try:
                 db.execute(begin)
                 result = work(db)
                 db.execute("COMMIT")
             except BaseException:
-                # Where the disk is full SQLite has rolled back already.
+                # SQLite rolls back by itself when the disk is full.
                 if db.in_transaction:
                     db.execute("ROLLBACK")
                 raise
@@ -116,11 +117,11 @@ class SQLiteFile:
         return self._once(transaction)
 
     def _once(self, work: Work[T]) -> T:
-        """Does `work` alone in this process; what SQLite raises comes out as an error of ours."""
+        """Run `work` alone in this process, and translate the errors of SQLite."""
         with self._lock:
             if self._closed:
                 raise StoreError(f"the store {self.path} is closed")
-            db = self._open = self._open or self._connected()
+            db = self._open = self._open or self._connect()
             self._look_at_files()
             try:
                 return work(db)
@@ -131,7 +132,7 @@ class SQLiteFile:
                     f"{self.path}: {error}. If that does not help, the file is damaged: {_RESTORE}"
                 ) from None
             except UNREADABLE:
-                # Without the cause: it quotes what it could not read.
+                # Without the cause, which quotes the damaged bytes.
                 raise self._damaged("a record, or what belongs to one, cannot be read") from None
 
     def _fail(self, error: Exception) -> NoReturn:
@@ -155,7 +156,7 @@ class SQLiteFile:
                 f"cannot open {self.path}: does its folder exist, and may this user write there?"
             ) from error
         if code == _NOTADB:
-            raise StoreError(f"{self.path} is no memman database") from error
+            raise StoreError(f"{self.path} is not a memman database") from error
         if code == _IOERR and written(error):
             raise StoreFull(
                 f"{self.path} could not be written ({error}); nothing was changed. Is a quota or a limit "
@@ -174,7 +175,7 @@ class SQLiteFile:
         return StoreError(f"{self.path} is damaged: {how}; nothing was changed: {_RESTORE}")
 
     def _look_at_files(self) -> None:
-        """Raises `StoreError` where what would be written goes to files that nobody will find."""
+        """Raise `StoreError` if the open files are no longer those at the path."""
         now = time.monotonic()
         if now >= self._look_at:
             if self._files != self._found_files():
@@ -182,44 +183,44 @@ class SQLiteFile:
             self._look_at = now + _LOOK_AFTER
 
     def _found_files(self) -> tuple[object, ...]:
-        """Which files are at the path now: the database and the two that belong to it while it is open."""
+        """Return the identities of the database and of the two files next to it while it is open."""
         ends = () if self._in_memory else ("", "-wal", "-shm")
         return tuple(_identity(self._file + end) for end in ends)
 
     def _moved(self) -> StoreError:
         return StoreError(
-            f"{self.path}, or the -wal or -shm file beside it, was moved, deleted or replaced while it was "
-            "open; nothing was changed. Put it back, or close this store and open the file anew"
+            f"{self.path}, or the -wal or -shm file next to it, was moved, deleted or replaced while it "
+            "was open; nothing was changed. Put it back, or close this store and open the file again"
         )
 
-    # SQLite keeps its locks in the process: with an open connection carried over a fork, the child's own
-    # would take no locks, and the parent's close would remove the write-ahead log under it.
+    # SQLite keeps its locks in the process. If an open connection were carried over a fork, the child would
+    # take no locks, and the parent's close would remove the write-ahead log of the child.
 
     def before_fork(self) -> None:
-        """Waits for what is under way and closes the file: each side opens it again when it needs it."""
+        """Wait for the running call and close the file: both sides open it again when they need it."""
         self._lock.acquire()
         if self._open is not None and not self._in_memory:
             self._open.close()
             self._open = None
 
     def after_fork(self) -> None:
-        """Lets others go on."""
+        """Let other threads continue."""
         self._lock.release()
 
     def in_child(self) -> None:
-        """The same, where a fork may have come without `before_fork`, by code that is not Python's."""
+        """Keep an inherited connection unused: code outside Python may fork without `before_fork`."""
         self._lock = threading.RLock()
         if self._open is not None and not self._in_memory:
             self._inherited.append(self._open)
             self._open = None
 
-    def _connected(self) -> Connection:
+    def _connect(self) -> Connection:
         if self._files and self._files[0] != _identity(self._file):
-            raise self._moved()  # or a fork would begin an empty file where this one was
+            raise self._moved()  # or a fork would create an empty file at the path
         deadline = time.monotonic() + self._timeout
         while True:
             try:
-                db: Connection = self._library.connect(self._place(), self._timeout)
+                db: Connection = self._library.connect(self._location(), self._timeout)
                 try:
                     distrust(db)
                     self._set_up(db)
@@ -227,7 +228,7 @@ class SQLiteFile:
                     db.close()
                     raise
             except self._library.error as error:
-                # Turning WAL on does not wait for another process that is doing the same.
+                # Turning WAL on does not wait for another process that does the same.
                 busy = error_code(error) in (_BUSY, _LOCKED)
                 if not busy or time.monotonic() > deadline:
                     self._fail(error)
@@ -237,18 +238,18 @@ class SQLiteFile:
             else:
                 return db
 
-    def _place(self) -> str:
-        """What is opened: the file, by its path or as a URI of SQLite's.
+    def _location(self) -> str:
+        """Create the file with mode 0600 if it is missing, and return its path or a SQLite URI.
 
         SQLite gives the -wal and -shm files the permissions of the database.
         """
         if not self._in_memory:
-            with suppress(OSError):  # SQLite says better why there can be no file
+            with suppress(OSError):  # SQLite's own error is clearer
                 make_private(self._file)
         return self._file
 
     def _set_up(self, db: Connection) -> None:
-        """Makes a connection ready: the file's version first, so that a foreign file is not touched."""
+        """Set a connection up: the version is checked first, so that a foreign file is not touched."""
         version = self._version(db)
         db.execute("PRAGMA journal_mode = WAL")
         db.execute(f"PRAGMA synchronous = {_SYNCHRONOUS[self.durability]}")
@@ -263,15 +264,15 @@ class SQLiteFile:
         self._files = self._found_files()
 
     def _version(self, db: Connection) -> int:
-        """The version of the file's tables, 0 for an empty file."""
-        # In one look: another process may be making the tables.
+        """Return the version of the file's tables, 0 for an empty file."""
+        # In one statement: another process may be creating the tables.
         [(application, version, tables, active)] = db.execute(
             "SELECT application_id, user_version, (SELECT count(*) FROM sqlite_master),"
             " (SELECT min(type || ' ' || name) FROM sqlite_master WHERE type IN ('trigger', 'view'))"
             " FROM pragma_application_id, pragma_user_version"
         )
         if application != APPLICATION_ID and (tables or version or application):
-            raise StoreError(f"{self.path} is no memman database")
+            raise StoreError(f"{self.path} is not a memman database")
         if version > VERSION:
             raise StoreError(
                 f"{self.path} has tables of version {version}, and this memman knows version {VERSION}: "
@@ -288,22 +289,22 @@ class SQLiteFile:
 
     def _foreign_schema(self, part: str) -> StoreError:
         return StoreError(
-            f"{self.path} has {safe_repr(part, 60)}, which is not of memman and could run on its own; "
-            "nothing was read. Ask whoever made the file for archives of its sessions"
+            f"{self.path} has {safe_repr(part, 60)}, which is not of memman and could run code; "
+            "nothing was read. Ask the author of the file for archives of its sessions"
         )
 
     def _empty_wal(self) -> None:
-        """Moves all that is in the write-ahead log into the file, so that nothing erased stays in it."""
+        """Move the write-ahead log into the file, so that no erased payload stays in it."""
         busy = self._once(lambda db: db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0])
         if busy:
             logger.warning(
-                "another process is reading %s: what was erased stays in its write-ahead log until "
-                "the next checkpoint",
+                "another process is reading %s: erased payloads stay in its write-ahead log until the next "
+                "checkpoint",
                 self.path,
             )
 
     def _look_for_others(self, db: Connection) -> None:
-        """Warns once where another process writes and this SQLite has the WAL-reset fault."""
+        """Warn once if another process writes and this SQLite has the WAL-reset fault."""
         if self._warned:
             return
         [(seen,)] = db.execute("PRAGMA data_version")
@@ -319,7 +320,7 @@ class SQLiteFile:
 
 
 def _identity(path: str) -> tuple[int, int] | None:
-    """What tells a file from another one at the same path; None where none can be found."""
+    """Return a value that identifies a file, also if another one replaces it; None if it is missing."""
     try:
         found = Path(path).stat()
     except OSError:

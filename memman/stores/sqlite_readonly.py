@@ -1,7 +1,8 @@
-"""A SQLite file that this user may not write to, opened to be read, with nothing made beside it.
+"""A SQLite file without write permission, opened read-only without creating files next to it.
 
-SQLite takes a file without a write-ahead log only as one that never changes, and looks at no lock then.
-So each answer is held against the file: where somebody wrote to it meanwhile, it is opened and read again.
+Without a write-ahead log SQLite must treat such a file as one that never changes, and checks no locks. So
+the file is compared before and after each read: if another process wrote to it, it is opened and read
+again.
 """
 
 from __future__ import annotations
@@ -24,16 +25,16 @@ _ATTEMPTS: Final = 10
 
 
 class SQLiteReader(SQLiteStore):
-    """The logs in a SQLite file for who may not write to it: what would write is a `StoreError`.
+    """Logs in a SQLite file without write permission: every write raises `StoreError`.
 
-    Never beside a `SQLiteStore` on the same file in one process: closing this one takes away its locks.
+    Never use it with a `SQLiteStore` on the same file in one process: closing it would release its locks.
     """
 
-    _state: object = None  # of the file, when it was opened
+    _state: object = None  # of the file when it was opened
 
-    def _place(self) -> str:
+    def _location(self) -> str:
         self._state = self._state_now()
-        # With a log beside it somebody has it open, or had; else SQLite would have to make one.
+        # With a log next to it, a process has it open, or had. Without one, SQLite would have to create it.
         how = "readonly_shm=1" if self._has_log() else "immutable=1"
         return f"{Path(self._file).as_uri()}?mode=ro&{how}"
 
@@ -62,13 +63,13 @@ class SQLiteReader(SQLiteStore):
         raise StoreBusy(f"{self.path} was written to each time it was read; try again")
 
     def _look_at_files(self) -> None:
-        """What is written goes nowhere, and what is read is held against the file."""
+        """Do nothing: each read compares the file itself."""
 
     def _has_log(self) -> bool:
         return file_mode(self._file + "-wal") != 0
 
     def _state_now(self) -> object:
-        """What changes where an answer may be wrong: with a write-ahead log, only that it goes."""
+        """Return a value that changes with the file; with a write-ahead log, only when the log goes."""
         if self._has_log():
             return "with a log"
         try:

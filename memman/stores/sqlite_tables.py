@@ -55,7 +55,7 @@ WHERE record.number > ? ORDER BY record.number LIMIT ?
 
 
 def row_of(db: Connection, session_id: str) -> SessionRow | None:
-    """Return a session's row, None if there is no such session."""
+    """Return a session's row, or None."""
     found = db.execute(f"SELECT {ROW_COLUMNS} FROM session WHERE id = ?", (session_id,)).fetchone()  # noqa: S608 - our own names
     return None if found is None else msgspec.convert(found, SessionRow)
 

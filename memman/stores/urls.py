@@ -1,4 +1,4 @@
-"""Which store a path or URL means."""
+"""Stores by path or URL."""
 
 from __future__ import annotations
 
@@ -19,48 +19,46 @@ from memman.stores.sqlite_file import Durability
 from memman.stores.sqlite_readonly import SQLiteReader
 
 PLUGINS = {"postgres": "memman-postgres", "postgresql": "memman-postgres"}
-_POINTS = {"postgresql": "postgres"}  # the entry point of a scheme, where it is called otherwise
+_POINTS = {"postgresql": "postgres"}  # schemes whose entry point has another name
 _SQLITE = "sqlite:///"
 _SECRET = re.compile(r"([?&](?:password|sslpassword)=)[^&]*", re.IGNORECASE)
 
 
 def _scheme(given: str) -> str:
-    """A URL's scheme, without the driver that may be named in it."""
+    """Return a URL's scheme, without the name of a driver in it."""
     return given.partition(":")[0].partition("+")[0].lower()
 
 
 def is_url(given: str) -> bool:
-    """Whether it has a scheme; everything else is a path."""
+    """Return whether the text has a scheme; everything else is a path."""
     return "://" in given
 
 
 def open_store(given: str, plugins: Callable[[], Plugins], *, create: bool = True) -> Store:
-    """The store of a path or URL: SQLite's, or that of a plugin. Plugins are asked where no other knows.
+    """Open the store of a path or URL: SQLite's, or that of a plugin.
 
-    With `create=False` nothing is made where no store is, and a file that this user may not write to is
-    opened to be read.
+    With `create=False` no new store is created, and a file without write permission is opened read-only.
 
-    Raises `StoreError` for one that cannot be opened, `PluginNotFound` for a scheme that nothing opens.
+    Raises `StoreError` if the store cannot be opened, `PluginNotFound` if no plugin knows the scheme.
     """
     found: Store | None = _sqlite_store(given, create=create)
     if found is None:
         scheme = _scheme(given)
-        asked = {"url": given, "create": create}
-        point = _POINTS.get(
-            scheme, scheme
-        )  # no other plugin sees the URL, which may have a password
-        found = plugins().answer("memman_store", point=point, raises=(StoreError,), **asked)
+        point = _POINTS.get(scheme, scheme)  # no other plugin sees the URL and its password
+        found = plugins().answer(
+            "memman_store", point=point, raises=(StoreError,), url=given, create=create
+        )
     if found is None:
         raise PluginNotFound(no_store(given))
     return found
 
 
 def _sqlite_store(given: str, *, create: bool = True) -> SQLiteStore | None:
-    """The store of a path, or of `sqlite:///PATH?durability=full&timeout=30`; None for another URL.
+    """Open the store of a path, or of `sqlite:///PATH?durability=full&timeout=30`; None for another URL.
 
-    After the three slashes comes the path: an absolute one makes four. `driver=apsw` is an option too.
+    The path follows the three slashes: an absolute one makes four. `driver=apsw` is an option, too.
 
-    Raises `StoreError` for a URL with anything else in it, or whose file cannot be opened.
+    Raises `StoreError` for any other option, or if the file cannot be opened.
     """
     if not given.startswith("sqlite:"):
         return None if is_url(given) else _in_file(given, create)
@@ -81,7 +79,7 @@ def _in_file(path: str, create: bool, **options: Any) -> SQLiteStore:
 
 
 def _check_there(path: str) -> None:
-    """Raises `StoreError` where there is no file, or an empty one."""
+    """Raise `StoreError` if the file is missing or empty."""
     try:
         size = Path(path).stat().st_size if is_path(path) else 0
     except (FileNotFoundError, NotADirectoryError):
@@ -93,7 +91,7 @@ def _check_there(path: str) -> None:
 
 
 def _writable(path: str) -> bool:
-    """Whether this user may write to a file and, as SQLite must, make others beside it."""
+    """Return whether this user may write to a file and create others in its folder, as SQLite must."""
     return os.access(path, os.W_OK) and os.access(Path(path).absolute().parent, os.W_OK)
 
 
@@ -112,14 +110,14 @@ def _options(query: str) -> dict[str, Any]:
             # The value of another option may be a password.
             wrong = f"timeout={safe_repr(value, 40)}" if name == "timeout" else safe_repr(name, 40)
             raise StoreError(
-                f"{wrong} is no option of a sqlite URL; there are durability=fast|full, timeout=SECONDS "
-                "and driver=sqlite3|apsw"
+                f"{wrong} is not an option of a sqlite URL; the options are durability=fast|full, "
+                "timeout=SECONDS and driver=sqlite3|apsw"
             )
     return options
 
 
 def without_password(given: str) -> str:
-    """A path or URL as it can be shown to others."""
+    """Return a path or URL without its password."""
     if not is_url(given):
         return given
     scheme, _, rest = given.partition("://")
@@ -130,7 +128,7 @@ def without_password(given: str) -> str:
 
 
 def no_store(given: str) -> str:
-    """What is said where nothing opens a URL; a password in it is not repeated."""
+    """Return the error message for a URL that no plugin opens, without its password."""
     scheme = given.partition(":")[0]
     plugin = PLUGINS.get(_scheme(given))
     if plugin is None:

@@ -149,7 +149,7 @@ def test_other_session_and_foreign_file_are_not_overwritten(
         (["verify", "log.json"], 3, "is not a memman session"),
         (["import", "s.jsonl", "--into", "a.db", "-o", "b.json"], 2, "contradict"),
         (["import", "s.jsonl", "--budget", "8k"], 2, "are for logs"),
-        (["import", "s.jsonl", "--into", "log.json"], 2, "no memman database"),
+        (["import", "s.jsonl", "--into", "log.json"], 2, "not a memman database"),
         (["export", "s.jsonl", "-o", "x.json"], 2, "go with --format memman-jsonl"),
         (["export", "s.jsonl", "--format", "memman-jsonl", "--json"], 2, "both want stdout"),
         (["export", "s.jsonl", "--format", "memman-jsonl", "-o", "no/x.jsonl"], 2, "cannot write"),

@@ -148,7 +148,7 @@ def test_foreign_database_is_refused(tmp_path: Path, command: Command) -> None:
     for name in ("stats", "sessions"):
         result = command(name, path)
         assert result.exit_code == 3
-        assert "is no memman database" in result.stderr
+        assert "is not a memman database" in result.stderr
 
 
 def test_session_option_for_a_file_is_refused(session_file: Path, command: Command) -> None:

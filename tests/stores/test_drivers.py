@@ -91,7 +91,7 @@ def test_errors_of_apsw_are_the_same_typed_errors(path: str) -> None:
     with pytest.raises(StoreError, match="is closed"):
         store.state("s")
     Path(path).write_text("dear diary, " * 200)
-    with pytest.raises(StoreError, match="is no memman database"):
+    with pytest.raises(StoreError, match="is not a memman database"):
         SQLiteStore(path, driver="apsw")
     with pytest.raises(StoreError, match="cannot open"):
         SQLiteStore("no/such/folder/chat.db", driver="apsw")

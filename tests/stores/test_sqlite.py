@@ -343,14 +343,14 @@ def test_a_database_of_another_program_is_refused_and_left_alone(path: str) -> N
     other.commit()
     other.close()
     before = Path(path).read_bytes()
-    with pytest.raises(StoreError, match="is no memman database"):
+    with pytest.raises(StoreError, match="is not a memman database"):
         MemoryManager(path)
     assert Path(path).read_bytes() == before
 
 
 def test_a_file_that_is_no_database_is_refused_and_left_alone(path: str) -> None:
     Path(path).write_text("dear diary, " * 200)
-    with pytest.raises(StoreError, match="is no memman database"):
+    with pytest.raises(StoreError, match="is not a memman database"):
         MemoryManager(path)
     assert Path(path).read_text() == "dear diary, " * 200
 
@@ -377,8 +377,8 @@ def test_a_path_that_cannot_be_opened_names_it(tmp_path: Path, where: str, told:
         ("sqlite:///", "names no file"),
         ("sqlite://chat.db", "names no file"),
         ("sqlite:chat.db", "names no file: write sqlite:///PATH"),
-        ("sqlite:///chat.db?journal=off", "'journal' is no option"),
-        ("sqlite:///chat.db?timeout=soon", "timeout='soon' is no option"),
+        ("sqlite:///chat.db?journal=off", "'journal' is not an option"),
+        ("sqlite:///chat.db?timeout=soon", "timeout='soon' is not an option"),
         ("sqlite:///chat.db?durability=maybe", "durability='maybe'"),
         ("sqlite:///chat.db?driver=other", "driver='other'"),
     ],
@@ -407,7 +407,7 @@ def test_what_is_no_number_of_seconds_names_its_argument(path: str, value: Any) 
 
 @pytest.mark.parametrize("value", [7, None, True, b"chat.db", ["chat.db"], "", "a\0b"], ids=repr)
 def test_what_is_no_path_is_told_so(value: Any) -> None:
-    with pytest.raises(StoreError, match="is no path of a file"):
+    with pytest.raises(StoreError, match="is not a path of a file"):
         SQLiteStore(value)
 
 

@@ -589,7 +589,7 @@ def test_a_file_that_this_user_may_not_see_is_told(open_folder: Path) -> None:
 
 @pytest.mark.parametrize("given", ["", "a\0b"])
 def test_what_is_no_path_is_refused(given: str) -> None:
-    with pytest.raises(StoreError, match="no path"):
+    with pytest.raises(StoreError, match="not a path"):
         MemoryManager(given)
 
 
