@@ -974,16 +974,19 @@ class WithoutRecordIdCheck:
         if isinstance(self, MemoryStore):
             for log in self._logs.values():
                 for name in ids:
-                    log.seqs.pop(name, None)
+                    log.made.pop(name, None)
         elif isinstance(self, SQLiteStore):
-            self._tails.clear()
             for name in ids:
                 self._once(
-                    lambda db, name=name: db.execute("DELETE FROM named WHERE id = ?", (name,))
+                    lambda db, name=name: db.execute(
+                        "UPDATE record SET id = 'forgotten' WHERE id = ?", (name,)
+                    )
                 )
         else:
             with self._connected().connection() as connection:
-                connection.execute("DELETE FROM memman_name WHERE id = ANY(%s)", (list(ids),))
+                connection.execute(
+                    "UPDATE memman_record SET id = 'forgotten' WHERE id = ANY(%s)", (list(ids),)
+                )
 
 
 _ROOM_TO_SUMMARISE = 100  # tokens: half of it is more than the smallest summary

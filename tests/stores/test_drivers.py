@@ -38,7 +38,7 @@ def in_child(work: Any) -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
 
-def test_a_file_goes_from_one_library_to_the_other_and_back(path: str) -> None:
+def test_file_is_readable_by_both_libraries(path: str) -> None:
     for number, driver in enumerate(("sqlite3", "apsw", "sqlite3", "apsw")):
         with MemoryManager(f"sqlite:///{path}?driver={driver}") as memory:
             memory.add_user_message("s", f"n{number} \0")
@@ -46,7 +46,7 @@ def test_a_file_goes_from_one_library_to_the_other_and_back(path: str) -> None:
 
 
 @pytest.mark.parametrize("first", ["sqlite3", "apsw"])
-def test_two_processes_with_different_libraries_wait_for_each_other(path: str, first: Any) -> None:
+def test_processes_with_different_libraries_wait_for_each_other(path: str, first: Any) -> None:
     second: Any = "apsw" if first == "sqlite3" else "sqlite3"
     store = SQLiteStore(path, driver=first)
     store.append("s", (added("a"),))
@@ -97,7 +97,7 @@ def test_errors_of_apsw_are_the_same_typed_errors(path: str) -> None:
         SQLiteStore("no/such/folder/chat.db", driver="apsw")
 
 
-def test_without_the_extra_it_is_named(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_extra_is_named(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     library.cache_clear()
     monkeypatch.setitem(sys.modules, "apsw", None)
     with pytest.raises(StoreError, match=r"pip install '\.\[apsw\]'"):
@@ -105,5 +105,5 @@ def test_without_the_extra_it_is_named(path: str, monkeypatch: pytest.MonkeyPatc
     assert not Path(path).exists()
 
 
-def test_the_library_of_the_extra_has_no_wal_fault() -> None:
+def test_library_of_the_extra_has_no_wal_fault() -> None:
     assert not library("apsw").has_wal_fault

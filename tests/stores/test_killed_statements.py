@@ -222,14 +222,14 @@ def foreseen(
         for begun, verb in VERBS
     ],
 )  # fmt: skip
-def test_a_kill_at_any_statement_leaves_the_state_before_or_after(
+def test_kill_at_any_statement_leaves_state_before_or_after(
     kind: InFile | InPostgres, prepare: Any, verb: Any
 ) -> None:
     hunt(kind, prepare, verb)
 
 
 @pytest.mark.long
-def test_a_manager_that_is_killed_while_it_deletes_has_deleted_all_or_nothing(
+def test_killed_deletion_deletes_all_or_nothing(
     kind: InFile | InPostgres,
 ) -> None:
     for at in range(1, 1_000):
@@ -259,7 +259,7 @@ def test_a_manager_that_is_killed_while_it_deletes_has_deleted_all_or_nothing(
 
 
 @pytest.mark.parametrize("verb", [compress, clear])
-def test_a_window_that_is_committed_apart_from_its_record_is_found(
+def test_window_committed_apart_from_its_record_is_detected(
     kind: InFile | InPostgres, verb: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real_reshape, real_commit = sqlite_tables.replace_window, steps.commit
@@ -291,7 +291,7 @@ def test_a_window_that_is_committed_apart_from_its_record_is_found(
 
 
 @pytest.mark.parametrize("made", IN_FILES)
-def test_a_kill_while_the_tables_are_made_is_made_good_by_the_next_process(made: Any) -> None:
+def test_next_process_creates_tables_after_a_kill(made: Any) -> None:
     for at in range(1, 1_000):
         kind = made()
         killed = struck(lambda strike, kind=kind: kind.open(), at)  # type: ignore[misc]

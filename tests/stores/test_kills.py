@@ -13,7 +13,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 
 
 @pytest.mark.parametrize("made", IN_FILES)
-def test_what_killed_writers_acknowledged_is_there_once_in_order(made: Any) -> None:
+def test_entries_of_killed_writers_are_there_once_in_order(made: Any) -> None:
     kind = made()
     kind.open().close()
     found = kill_writers(kind.url, 8, seed=7)

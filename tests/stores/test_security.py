@@ -112,9 +112,7 @@ def test_hostile_ids_and_texts_are_only_data(kind: Any) -> None:
 
 
 @pytest.mark.parametrize("session", REFUSED)
-def test_an_id_that_could_deceive_is_refused_and_stores_nothing(
-    session: str, tmp_path: Path
-) -> None:
+def test_deceptive_id_is_refused(session: str, tmp_path: Path) -> None:
     with MemoryManager(tmp_path / "chat.db") as memory:
         for verb in (
             lambda: memory.add_user_message(session, "x"),
@@ -128,7 +126,7 @@ def test_an_id_that_could_deceive_is_refused_and_stores_nothing(
         assert memory.list_sessions() == []
 
 
-def test_every_code_point_comes_back_from_every_store(kind: Any) -> None:
+def test_every_code_point_survives_every_store(kind: Any) -> None:
     text = "".join(map(chr, [*range(0xD800), *range(0xE000, 0x110000, 7), 0x10FFFF]))
     with MemoryManager(
         kind.url, counter="chars4", config=MemoryConfig(auto_compress=False)
@@ -179,7 +177,7 @@ BOMBS = {
 
 
 @pytest.mark.parametrize("bomb", BOMBS)
-def test_a_payload_that_is_a_bomb_is_a_typed_error(kind: Any, bomb: str) -> None:
+def test_deeply_nested_payload_is_a_typed_error(kind: Any, bomb: str) -> None:
     with_payload(kind, BOMBS[bomb])
     with MemoryManager(kind.open()) as memory:
         for verb in (
@@ -211,7 +209,7 @@ CODE: list[dict[str, Any]] = [
 ]  # fmt: skip
 
 
-def test_nothing_that_is_loaded_is_ever_code(tmp_path: Path, canary_module: Path) -> None:
+def test_loaded_data_is_never_executed(tmp_path: Path, canary_module: Path) -> None:
     with MemoryManager(tmp_path / "chat.db", counter="chars4") as memory:
         for number, data in enumerate(CODE):
             memory.add_user_message("s", str(data), metadata=data, id=f"e{number}")
@@ -227,7 +225,7 @@ def test_nothing_that_is_loaded_is_ever_code(tmp_path: Path, canary_module: Path
                 memory.import_session(data)
 
 
-def test_no_module_of_ours_makes_code_of_data() -> None:
+def test_no_module_makes_code_of_data() -> None:
     package = Path(memman.__file__).parent
     forbidden = {
         "pickle",
@@ -287,7 +285,7 @@ def faults_of(path: Path) -> Iterator[Callable[[], object]]:
     yield add
 
 
-def test_no_error_says_what_was_in_a_session(
+def test_errors_contain_no_text_of_a_session(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -301,7 +299,7 @@ def test_no_error_says_what_was_in_a_session(
     assert CANARY not in caplog.text
 
 
-def test_no_log_says_what_was_in_a_session(
+def test_logs_contain_no_text_of_a_session(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -333,7 +331,7 @@ def files_of(path: Path) -> bytes:
     return b"".join(one.read_bytes() for one in found if one.exists())
 
 
-def test_what_is_erased_under_a_reader_goes_with_the_next_erasure_or_the_last_close(
+def test_text_erased_during_a_read_goes_with_the_next_erasure(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "chat.db"

@@ -80,7 +80,7 @@ def ids_in(store: SQLiteStore) -> list[str]:
 # ---------------------------------------------------------------- a file among processes
 
 
-def test_what_was_acknowledged_is_there_after_the_process(path: str) -> None:
+def test_acknowledged_entries_survive_the_process(path: str) -> None:
     code = (
         "import os, sys; from memman import MemoryManager\n"
         "memory = MemoryManager(sys.argv[1])\n"
@@ -93,7 +93,7 @@ def test_what_was_acknowledged_is_there_after_the_process(path: str) -> None:
         assert [entry.text for entry in memory.get_entries("s")] == ["remember 4711"]
 
 
-def test_a_second_manager_on_the_file_sees_what_the_first_adds_and_clears(path: str) -> None:
+def test_second_manager_sees_additions_and_clears(path: str) -> None:
     with MemoryManager(path) as first, MemoryManager(path) as second:
         first.add_user_message("s", "one")
         second.add_assistant_message("s", "two")
@@ -104,7 +104,7 @@ def test_a_second_manager_on_the_file_sees_what_the_first_adds_and_clears(path: 
         assert [entry.text for entry in second.get_entries("s")] == ["three"]
 
 
-def test_a_session_goes_on_after_a_restart_with_its_compressions_and_undo(path: str) -> None:
+def test_session_continues_after_a_restart(path: str) -> None:
     config = MemoryConfig(max_tokens=400, min_entries_to_compress=2, recent_window=2)
     with MemoryManager(path, counter="chars4", config=config) as memory:
         for number in range(40):
@@ -120,7 +120,7 @@ def test_a_session_goes_on_after_a_restart_with_its_compressions_and_undo(path: 
         assert len(memory.get_entries("s")) == 40
 
 
-def test_a_forked_child_writes_beside_its_parent(store: SQLiteStore) -> None:
+def test_forked_child_and_parent_both_write(store: SQLiteStore) -> None:
     store.append("s", (added("a"),))
     pid = os.fork()
     if pid == 0:
@@ -136,7 +136,7 @@ def test_a_forked_child_writes_beside_its_parent(store: SQLiteStore) -> None:
 # ---------------------------------------------------------------- faults
 
 
-def test_a_writer_waits_a_bounded_time_and_says_so(store: SQLiteStore, path: str) -> None:
+def test_writer_waits_until_the_timeout(store: SQLiteStore, path: str) -> None:
     store.append("s", (added("a"),))
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
@@ -150,7 +150,7 @@ def test_a_writer_waits_a_bounded_time_and_says_so(store: SQLiteStore, path: str
     other.close()
 
 
-def test_a_full_disk_keeps_the_log_and_goes_on_when_there_is_room(store: SQLiteStore) -> None:
+def test_full_disk_loses_nothing(store: SQLiteStore) -> None:
     store.append("s", (added("a"),))
     connection = store._open
     assert connection is not None
@@ -172,7 +172,7 @@ def test_a_full_disk_keeps_the_log_and_goes_on_when_there_is_room(store: SQLiteS
     assert store.append("s", (added("after"),)).seqs == (kept + 1,)
 
 
-def test_a_file_that_may_only_be_read_says_so(store: SQLiteStore) -> None:
+def test_write_to_read_only_file_is_refused(store: SQLiteStore) -> None:
     store.append("s", (added("a"),))
     assert store._open is not None
     store._open.execute("PRAGMA query_only = ON")
@@ -181,7 +181,7 @@ def test_a_file_that_may_only_be_read_says_so(store: SQLiteStore) -> None:
     assert ids_in(store) == ["a"]
 
 
-def test_an_interrupted_write_changes_nothing(
+def test_interrupted_write_changes_nothing(
     store: SQLiteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store.append("s", (added("a"),))
@@ -207,9 +207,7 @@ def test_append_writes_two_rows_behind_a_window_of_any_length(store: SQLiteStore
     assert store._open.total_changes - before == 2  # the record, and the session's head and totals
 
 
-def test_every_record_is_found_by_its_id_whoever_wrote_it_and_a_retry_adds_nothing(
-    store: SQLiteStore, path: str
-) -> None:
+def test_records_of_every_writer_are_found_by_id(store: SQLiteStore, path: str) -> None:
     rng = random.Random(3)
     writers = [store, SQLiteStore(path), SQLiteStore(path)]
     logs: dict[str, list[str]] = {"a": [], "b": []}
@@ -241,9 +239,7 @@ def test_every_record_is_found_by_its_id_whoever_wrote_it_and_a_retry_adds_nothi
         writer.close()
 
 
-def test_the_feed_has_the_commits_in_their_order_whoever_is_written_to(
-    store: SQLiteStore, path: str
-) -> None:
+def test_feed_has_the_order_of_the_commits(store: SQLiteStore, path: str) -> None:
     rng = random.Random(7)
     other = SQLiteStore(path)
     expected: list[tuple[str, int, str]] = []
@@ -266,7 +262,7 @@ def test_the_feed_has_the_commits_in_their_order_whoever_is_written_to(
     other.close()
 
 
-def test_a_cursor_of_a_session_that_is_deleted_while_it_is_written_to_leads_on(
+def test_cursor_of_a_deleted_session_remains_valid(
     store: SQLiteStore,
 ) -> None:
     store.append("s", (added("a"), added("b")))
@@ -279,7 +275,7 @@ def test_a_cursor_of_a_session_that_is_deleted_while_it_is_written_to_leads_on(
         store.feed("4")
 
 
-def test_many_openings_at_once_all_succeed(path: str) -> None:
+def test_concurrent_openings_all_succeed(path: str) -> None:
     stores: list[SQLiteStore] = []
     threads = [threading.Thread(target=lambda: stores.append(SQLiteStore(path))) for _ in range(12)]
     for thread in threads:
@@ -294,16 +290,14 @@ def test_many_openings_at_once_all_succeed(path: str) -> None:
         store.close()
 
 
-def test_a_closed_store_says_so(store: SQLiteStore) -> None:
+def test_closed_store_raises(store: SQLiteStore) -> None:
     store.close()
     store.close()
     with pytest.raises(StoreError, match="is closed"):
         store.state("s")
 
 
-def test_who_waited_for_a_lease_is_told_of_the_one_that_was_faster(
-    store: SQLiteStore, path: str
-) -> None:
+def test_lease_taken_while_waiting_is_respected(store: SQLiteStore, path: str) -> None:
     """By the clock as it is when the file is free, not as it was when the call was made."""
     store.append("s", (added("a"),))
     waiting = SQLiteStore(path, timeout=10)
@@ -324,9 +318,7 @@ def test_who_waited_for_a_lease_is_told_of_the_one_that_was_faster(
     other.close()
 
 
-def test_a_clock_that_goes_back_an_hour_ends_a_lease(
-    store: SQLiteStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_clock_set_back_ends_a_lease(store: SQLiteStore, monkeypatch: pytest.MonkeyPatch) -> None:
     store.append("s", (added("a"),))
     assert store.lease("s", "ada", 60)
     before = time.time() - 3_600
@@ -337,7 +329,7 @@ def test_a_clock_that_goes_back_an_hour_ends_a_lease(
 # ---------------------------------------------------------------- what is no store
 
 
-def test_a_database_of_another_program_is_refused_and_left_alone(path: str) -> None:
+def test_database_of_another_program_is_refused_unchanged(path: str) -> None:
     other = sqlite3.connect(path)
     other.execute("CREATE TABLE notes (text)")
     other.commit()
@@ -348,14 +340,14 @@ def test_a_database_of_another_program_is_refused_and_left_alone(path: str) -> N
     assert Path(path).read_bytes() == before
 
 
-def test_a_file_that_is_no_database_is_refused_and_left_alone(path: str) -> None:
+def test_file_of_another_format_is_refused_unchanged(path: str) -> None:
     Path(path).write_text("dear diary, " * 200)
     with pytest.raises(StoreError, match="is not a memman database"):
         MemoryManager(path)
     assert Path(path).read_text() == "dear diary, " * 200
 
 
-def test_a_file_of_a_newer_version_is_refused(store: SQLiteStore, path: str) -> None:
+def test_file_of_a_newer_version_is_refused(store: SQLiteStore, path: str) -> None:
     assert store._open is not None
     store._open.execute("PRAGMA user_version = 99")
     with pytest.raises(StoreError, match=r"version 99, .* install a newer memman-core"):
@@ -366,7 +358,7 @@ def test_a_file_of_a_newer_version_is_refused(store: SQLiteStore, path: str) -> 
     ("where", "told"),
     [("no/such/folder/chat.db", "cannot open .*chat.db"), (".", "is a folder: name a file in it")],
 )
-def test_a_path_that_cannot_be_opened_names_it(tmp_path: Path, where: str, told: str) -> None:
+def test_error_names_a_path_that_cannot_be_opened(tmp_path: Path, where: str, told: str) -> None:
     with pytest.raises(StoreError, match=told):
         MemoryManager(tmp_path / where)
 
@@ -383,14 +375,14 @@ def test_a_path_that_cannot_be_opened_names_it(tmp_path: Path, where: str, told:
         ("sqlite:///chat.db?driver=other", "driver='other'"),
     ],
 )
-def test_a_bad_url_says_what_is_wrong(url: str, told: str) -> None:
+def test_error_names_the_fault_of_a_url(url: str, told: str) -> None:
     with pytest.raises(StoreError, match=told):
         MemoryManager(url)
 
 
 @pytest.mark.parametrize("value", [["fast"], None, True, 7, b"fast", {}, "slow"], ids=repr)
 @pytest.mark.parametrize("name", ["durability", "driver"])
-def test_what_is_none_of_two_words_names_its_argument(path: str, name: str, value: Any) -> None:
+def test_error_names_the_argument_of_a_wrong_choice(path: str, name: str, value: Any) -> None:
     with pytest.raises(StoreError, match=rf"^{name}=.* is neither"):
         SQLiteStore(path, **{name: value})
     assert not Path(path).exists()
@@ -399,19 +391,19 @@ def test_what_is_none_of_two_words_names_its_argument(path: str, name: str, valu
 @pytest.mark.parametrize(
     "value", ["10", None, True, [1], -1, math.nan, math.inf, 10**400, 1 + 0j], ids=repr
 )
-def test_what_is_no_number_of_seconds_names_its_argument(path: str, value: Any) -> None:
+def test_error_names_the_argument_of_wrong_seconds(path: str, value: Any) -> None:
     with pytest.raises(StoreError, match=r"^timeout=.* must be a number of seconds, from 0 up to"):
         SQLiteStore(path, timeout=value)
     assert not Path(path).exists()
 
 
 @pytest.mark.parametrize("value", [7, None, True, b"chat.db", ["chat.db"], "", "a\0b"], ids=repr)
-def test_what_is_no_path_is_told_so(value: Any) -> None:
+def test_value_that_is_not_a_path_is_refused(value: Any) -> None:
     with pytest.raises(StoreError, match="is not a path of a file"):
         SQLiteStore(value)
 
 
-def test_a_url_of_another_scheme_names_the_plugin_and_no_password() -> None:
+def test_error_names_the_plugin_of_a_url_and_no_password() -> None:
     told = no_store("postgresql://ada:secret@db/chat")
     assert told.endswith("pip install './plugins/memman-postgres'")
     assert "secret" not in told
@@ -430,24 +422,24 @@ def test_a_url_of_another_scheme_names_the_plugin_and_no_password() -> None:
         ("chat.db", "chat.db"),
     ],
 )
-def test_a_url_is_shown_without_its_password(url: str, shown: str) -> None:
+def test_url_is_shown_without_its_password(url: str, shown: str) -> None:
     assert without_password(url) == shown
 
 
-def test_without_create_no_file_is_made(tmp_path: Path) -> None:
+def test_open_without_create_makes_no_file(tmp_path: Path) -> None:
     for given in (str(tmp_path / "none.db"), f"sqlite:///{tmp_path}/none.db"):
         with pytest.raises(StoreError, match="there is no database at"):
             open_store(given, shared_plugins, create=False)
     assert not list(tmp_path.iterdir())
 
 
-def test_a_url_that_no_plugin_knows_is_told_without_its_password() -> None:
+def test_error_of_an_unknown_url_has_no_password() -> None:
     with pytest.raises(PluginNotFound, match="scheme 'mystore'") as caught:
         MemoryManager("mystore://ada:secret@db/chat")
     assert "secret" not in str(caught.value)
 
 
-def test_a_url_sets_durability_and_timeout(path: str) -> None:
+def test_url_sets_durability_and_timeout(path: str) -> None:
     with MemoryManager(f"sqlite:///{path}?durability=full&timeout=3") as memory:
         memory.add_user_message("s", "x")
     with pytest.raises(InvalidInput):
@@ -455,7 +447,7 @@ def test_a_url_sets_durability_and_timeout(path: str) -> None:
 
 
 @pytest.mark.parametrize(("durability", "level"), [("fast", 1), ("full", 2)])
-def test_durability_sets_what_sqlite_waits_for(path: str, durability: Any, level: int) -> None:
+def test_durability_sets_sqlites_synchronous_mode(path: str, durability: Any, level: int) -> None:
     store = SQLiteStore(path, durability=durability)
     assert store._open is not None
     assert store._open.execute("PRAGMA synchronous").fetchone() == (level,)
@@ -484,7 +476,7 @@ def test_erased_content_is_in_no_file(store: SQLiteStore, path: str, size: int) 
     assert left == [n for n in range(300) if n % 3]
 
 
-def test_a_deleted_session_is_in_no_file(store: SQLiteStore, path: str) -> None:
+def test_deleted_session_is_in_no_file(store: SQLiteStore, path: str) -> None:
     for number in range(200):
         store.append(f"s{number % 2}", (added(f"e{number}", f"{CANARY}-{number} " + "x" * 700),))
     store.delete("s1")
@@ -493,7 +485,7 @@ def test_a_deleted_session_is_in_no_file(store: SQLiteStore, path: str) -> None:
     assert left == [n for n in range(200) if n % 2 == 0]
 
 
-def test_a_deletion_by_the_manager_reaches_the_file(path: str) -> None:
+def test_deletion_by_a_manager_reaches_the_file(path: str) -> None:
     with MemoryManager(path) as memory:
         memory.add_user_message("s", f"my key is {CANARY}", id="a")
         memory.add_user_message("s", "and this stays")
@@ -502,7 +494,7 @@ def test_a_deletion_by_the_manager_reaches_the_file(path: str) -> None:
         assert b"this stays" in files_of(path)
 
 
-def test_record_that_could_not_be_read_again_is_never_written(tmp_path: Path) -> None:
+def test_unreadable_record_is_never_written(tmp_path: Path) -> None:
     store = SQLiteStore(tmp_path / "chat.db")
     sound = added("sound")
     broken = msgspec.structs.replace(sound.entry, id="broken", call_id=5)

@@ -78,7 +78,7 @@ def ended_well(pid: int) -> bool:
 # ---------------------------------------------------------------- forks
 
 
-def test_a_forked_child_goes_on_when_its_parent_has_closed_the_file(
+def test_forked_child_continues_after_its_parent_closed_the_file(
     store: SQLiteStore, path: str
 ) -> None:
     append(store, "of the parent")
@@ -100,7 +100,7 @@ def test_a_forked_child_goes_on_when_its_parent_has_closed_the_file(
     again.close()
 
 
-def test_forks_among_the_writes_of_a_thread_lose_nothing_and_hang_nobody(path: str) -> None:
+def test_forks_during_writes_lose_nothing_and_never_hang(path: str) -> None:
     store = SQLiteStore(path, timeout=PATIENCE)  # seven write at once
     stop = threading.Event()
     written: list[str] = []
@@ -130,9 +130,7 @@ def test_forks_among_the_writes_of_a_thread_lose_nothing_and_hang_nobody(path: s
     store.close()
 
 
-def test_a_child_that_cannot_open_the_file_says_so_and_can_later(
-    store: SQLiteStore, path: str
-) -> None:
+def test_forked_child_opens_the_file_once_it_can(store: SQLiteStore, path: str) -> None:
     append(store, "a")
 
     def child() -> None:
@@ -148,7 +146,7 @@ def test_a_child_that_cannot_open_the_file_says_so_and_can_later(
     assert ids_in(store) == ["a", "b"]
 
 
-def test_a_relative_path_means_the_file_that_was_opened(
+def test_relative_path_means_the_file_that_was_opened(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -165,7 +163,7 @@ def test_a_relative_path_means_the_file_that_was_opened(
     store.close()
 
 
-def test_a_database_in_memory_is_copied_to_a_forked_child() -> None:
+def test_database_in_memory_is_copied_to_a_forked_child() -> None:
     store = SQLiteStore(":memory:")
     append(store, "a")
 
@@ -178,7 +176,7 @@ def test_a_database_in_memory_is_copied_to_a_forked_child() -> None:
     store.close()
 
 
-def test_a_fork_that_python_did_not_see_coming_leaves_the_parents_connection_alone(
+def test_fork_outside_python_keeps_the_parents_connection(
     store: SQLiteStore,
 ) -> None:
     append(store, "a")
@@ -194,7 +192,7 @@ def test_a_fork_that_python_did_not_see_coming_leaves_the_parents_connection_alo
 
 
 @pytest.mark.parametrize("end", ["", "-wal", "-shm"])
-def test_a_file_that_was_moved_away_is_noticed_and_work_goes_on_when_it_is_back(
+def test_moved_file_is_detected_and_works_again_when_back(
     store: SQLiteStore, path: str, end: str
 ) -> None:
     append(store, "a")
@@ -208,9 +206,7 @@ def test_a_file_that_was_moved_away_is_noticed_and_work_goes_on_when_it_is_back(
     assert ids_in(store) == ["a", "b"]
 
 
-def test_a_file_that_was_replaced_is_noticed_and_neither_is_written(
-    store: SQLiteStore, path: str
-) -> None:
+def test_replaced_file_is_detected_and_neither_is_written(store: SQLiteStore, path: str) -> None:
     append(store, "a")
     with closing(SQLiteStore(path + ".other")) as other:
         append(other, "of the copy")
@@ -222,9 +218,7 @@ def test_a_file_that_was_replaced_is_noticed_and_neither_is_written(
     assert Path(path).read_bytes() == before
 
 
-def test_a_file_that_is_gone_is_not_begun_anew_by_a_forked_child(
-    store: SQLiteStore, path: str
-) -> None:
+def test_forked_child_does_not_recreate_a_missing_file(store: SQLiteStore, path: str) -> None:
     append(store, "a")
     Path(path).unlink()
 
@@ -236,7 +230,7 @@ def test_a_file_that_is_gone_is_not_begun_anew_by_a_forked_child(
     assert not Path(path).exists()
 
 
-def test_the_files_are_looked_at_once_a_second(
+def test_files_are_checked_once_a_second(
     store: SQLiteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks: list[str] = []
@@ -250,7 +244,7 @@ def test_the_files_are_looked_at_once_a_second(
 # ---------------------------------------------------------------- damage
 
 
-def test_a_damaged_file_is_a_typed_error_from_every_verb(tmp_path: Path) -> None:
+def test_damaged_file_is_a_typed_error_from_every_method(tmp_path: Path) -> None:
     whole = tmp_path / "whole.db"
     with MemoryManager(whole, counter="chars4", config=COMPRESSING) as memory:
         for number in range(50):
@@ -304,7 +298,7 @@ def used(path: Path) -> Iterator[MemmanError]:
                 yield error
 
 
-def test_a_record_that_is_missing_is_told_and_not_skipped(store: SQLiteStore) -> None:
+def test_missing_record_is_an_error(store: SQLiteStore) -> None:
     append(store, "a", "b", "c")
     assert store._open is not None
     store._open.execute("DELETE FROM record WHERE seq = 2")
@@ -316,7 +310,7 @@ def test_a_record_that_is_missing_is_told_and_not_skipped(store: SQLiteStore) ->
             read()
 
 
-def test_an_error_about_damage_shows_nothing_of_what_was_written(store: SQLiteStore) -> None:
+def test_error_about_damage_quotes_no_payload(store: SQLiteStore) -> None:
     store.append("s", (added("a", "the canary sings"),))
     assert store._open is not None
     broken = b'{"kind":"added","entry":{"id":"canary \xff'
@@ -334,7 +328,7 @@ def test_an_error_about_damage_shows_nothing_of_what_was_written(store: SQLiteSt
         (b'"role":"user"', b'"role":5', "role"),
     ],
 )
-def test_record_of_a_newer_version_is_named_with_its_field(
+def test_error_names_record_and_field_of_a_newer_version(
     store: SQLiteStore, old: bytes, new: bytes, field: str
 ) -> None:
     append(store, "a", "b")
@@ -375,7 +369,7 @@ print(kept + 1)
 """
 
 
-def test_a_file_that_may_not_grow_keeps_the_log_and_goes_on_when_it_may(path: str) -> None:
+def test_file_size_limit_loses_nothing(path: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", _LIMITED, path], capture_output=True, text=True, check=False
     )
@@ -411,7 +405,7 @@ def open_folder(tmp_path: Path) -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
-def test_a_file_that_this_user_may_only_read_is_told_and_left_alone(open_folder: Path) -> None:
+def test_store_refuses_a_read_only_file_unchanged(open_folder: Path) -> None:
     file = open_folder / "chat.db"
     with closing(SQLiteStore(file)) as store:
         append(store, "a")
@@ -427,7 +421,7 @@ def test_a_file_that_this_user_may_only_read_is_told_and_left_alone(open_folder:
     assert file.read_bytes() == before
 
 
-def test_a_file_in_a_folder_that_this_user_may_only_read_is_told(open_folder: Path) -> None:
+def test_store_refuses_a_read_only_folder(open_folder: Path) -> None:
     file = open_folder / "chat.db"
     with closing(SQLiteStore(file)) as store:
         append(store, "a")
@@ -451,7 +445,7 @@ def read_only(file: Path, driver: str = "sqlite3") -> Store:
 @pytest.mark.parametrize(
     ("file_mode", "folder_mode"), [(0o444, 0o555), (0o444, 0o777), (0o666, 0o555)]
 )
-def test_a_file_that_this_user_may_only_read_is_read_and_nothing_is_made_beside_it(
+def test_reader_creates_no_files(
     open_folder: Path, file_mode: int, folder_mode: int, driver: str
 ) -> None:
     file = open_folder / "what? 100%.db"
@@ -475,7 +469,7 @@ def test_a_file_that_this_user_may_only_read_is_read_and_nothing_is_made_beside_
     assert file.read_bytes() == before
 
 
-def test_who_may_only_read_sees_what_another_writes_meanwhile(open_folder: Path) -> None:
+def test_reader_sees_concurrent_writes(open_folder: Path) -> None:
     """A writer that comes, appends, empties its log, goes, and comes again."""
     file = open_folder / "chat.db"
     with closing(SQLiteStore(file)) as store:
@@ -519,7 +513,7 @@ def test_who_may_only_read_sees_what_another_writes_meanwhile(open_folder: Path)
         ("", 0o600, "may not read .*chat.db: ask its owner"),
     ],
 )
-def test_what_keeps_this_user_from_reading_is_said(
+def test_unreadable_file_error_names_permission(
     open_folder: Path, end: str, mode: int | None, told: str
 ) -> None:
     file = open_folder / "chat.db"
@@ -553,7 +547,7 @@ def test_empty_file_that_may_only_be_read_is_refused(open_folder: Path) -> None:
     assert as_somebody_else(work)
 
 
-def test_a_folder_that_is_closed_to_this_user_while_the_file_is_open_is_told(
+def test_folder_closed_while_the_file_is_open_is_an_error(
     open_folder: Path,
 ) -> None:
     if os.geteuid() == 0:
@@ -573,7 +567,7 @@ def test_a_folder_that_is_closed_to_this_user_while_the_file_is_open_is_told(
     assert as_somebody_else(work)
 
 
-def test_a_file_that_this_user_may_not_see_is_told(open_folder: Path) -> None:
+def test_file_without_permissions_is_an_error(open_folder: Path) -> None:
     file = open_folder / "chat.db"
     with closing(SQLiteStore(file)) as store:
         append(store, "a")
@@ -588,13 +582,13 @@ def test_a_file_that_this_user_may_not_see_is_told(open_folder: Path) -> None:
 
 
 @pytest.mark.parametrize("given", ["", "a\0b"])
-def test_what_is_no_path_is_refused(given: str) -> None:
+def test_empty_path_and_nul_are_refused(given: str) -> None:
     with pytest.raises(StoreError, match="not a path"):
         MemoryManager(given)
 
 
 @pytest.mark.parametrize(("durability", "waits"), [("full", True), ("fast", False)])
-def test_full_durability_waits_for_the_disk_at_each_write(
+def test_full_durability_waits_for_the_disk(
     path: str, tmp_path: Path, durability: str, waits: bool
 ) -> None:
     strace = shutil.which("strace")
@@ -625,7 +619,7 @@ def test_full_durability_waits_for_the_disk_at_each_write(
 
 
 @pytest.mark.parametrize("leap", [timedelta(hours=-1), timedelta(days=366)])
-def test_a_clock_that_leaps_changes_no_order(path: str, leap: timedelta) -> None:
+def test_leaping_clock_changes_no_order(path: str, leap: timedelta) -> None:
     now = [datetime(2026, 5, 1, tzinfo=UTC)]
     given: list[str] = []
     with MemoryManager(path, clock=lambda: now[0]) as memory:
@@ -643,7 +637,7 @@ def test_a_clock_that_leaps_changes_no_order(path: str, leap: timedelta) -> None
 # ---------------------------------------------------------------- the life of a store
 
 
-def test_a_process_that_ends_without_closing_leaves_everything_and_says_nothing(path: str) -> None:
+def test_process_that_ends_without_close_loses_nothing(path: str) -> None:
     code = (
         "import sys; from memman import MemoryManager\n"
         "memory = MemoryManager(sys.argv[1]); memory.add_user_message('s', 'kept')\n"
@@ -660,7 +654,7 @@ def test_a_process_that_ends_without_closing_leaves_everything_and_says_nothing(
 
 
 @pytest.mark.parametrize("driver", ["sqlite3", "apsw"])
-def test_a_manager_that_nobody_keeps_closes_its_file(path: str, driver: Driver) -> None:
+def test_dropped_manager_closes_its_file(path: str, driver: Driver) -> None:
     store = SQLiteStore(path, driver=driver)
     memory = MemoryManager(store)
     memory.add_user_message("s", "kept")
@@ -674,7 +668,7 @@ def test_a_manager_that_nobody_keeps_closes_its_file(path: str, driver: Driver) 
         assert [entry.text for entry in memory.get_entries("s")] == ["kept"]
 
 
-def test_a_store_and_a_manager_are_not_pickled_or_copied(store: SQLiteStore) -> None:
+def test_store_and_manager_cannot_be_pickled_or_copied(store: SQLiteStore) -> None:
     for one in (store, MemoryManager(store)):
         with pytest.raises(TypeError, match="pickle"):
             pickle.dumps(one)
@@ -682,7 +676,7 @@ def test_a_store_and_a_manager_are_not_pickled_or_copied(store: SQLiteStore) -> 
             copy.deepcopy(one)
 
 
-def test_every_verb_of_a_closed_manager_says_that_its_store_is_closed(path: str) -> None:
+def test_every_method_of_a_closed_manager_raises(path: str) -> None:
     memory = MemoryManager(path)
     memory.add_user_message("s", "x", id="a")
     memory.close()

@@ -13,18 +13,18 @@ from memman_postgres import memman_store, tables
 from memman.cli.app import memman
 
 
-def test_the_driver_is_imported_with_the_first_store_and_not_with_the_plugin() -> None:
+def test_driver_is_imported_with_the_first_store() -> None:
     code = "import memman_postgres, sys; print([n for n in sys.modules if n.startswith('psycopg')])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
 
 @pytest.mark.parametrize("url", ["sqlite:///chat.db", "redis://x", "chat.db"])
-def test_other_urls_are_left_to_others(url: str) -> None:
+def test_plugin_ignores_other_urls(url: str) -> None:
     assert memman_store(url, create=True) is None
 
 
-def test_the_command_prints_the_script_that_makes_the_tables() -> None:
+def test_command_prints_the_script() -> None:
     for options, script in (
         ([], tables.schema()),
         (["--partitions"], tables.schema(64)),
@@ -34,7 +34,7 @@ def test_the_command_prints_the_script_that_makes_the_tables() -> None:
         assert (done.exit_code, done.stdout) == (0, script)
 
 
-def test_the_command_is_listed_where_the_plugin_is_installed_and_nowhere_else() -> None:
+def test_command_is_listed_only_with_the_plugin() -> None:
     code = "from memman.cli import main; main(['--help'])"
     command = [sys.executable, "-c", code]
     for allowed, there in (("memman-postgres", True), ("", False)):
@@ -49,14 +49,14 @@ def test_the_command_is_listed_where_the_plugin_is_installed_and_nowhere_else() 
     assert "No such command 'postgres'" in done.stderr
 
 
-def test_a_number_out_of_range_is_one_line_and_no_trace() -> None:
+def test_number_out_of_range_is_one_line_and_no_traceback() -> None:
     done = CliRunner().invoke(memman, ["postgres", "schema", "--partitions", "10001"])
     assert (done.exit_code, done.stdout) == (2, "")
     [line] = done.stderr.splitlines()
     assert "must be between 0 and 10,000" in line
 
 
-def test_without_the_command_python_prints_the_same() -> None:
+def test_python_module_prints_the_script() -> None:
     command = [sys.executable, "-m", "memman_postgres", "--tenants"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout == tables.schema(tenants=True)

@@ -42,7 +42,7 @@ class TestAsyncPostgresStore(Kit):
 # ---------------------------------------------------------------- the manager
 
 
-def test_a_url_is_all_that_a_user_writes(url: str) -> None:
+def test_url_opens_the_store(url: str) -> None:
     config = MemoryConfig(max_tokens=400, min_entries_to_compress=2, recent_window=2)
     with MemoryManager(url, counter="chars4", config=config) as memory:
         for number in range(40):
@@ -56,7 +56,7 @@ def test_a_url_is_all_that_a_user_writes(url: str) -> None:
         assert memory.list_sessions() == []
 
 
-def test_the_async_door_uses_either_store(url: str) -> None:
+def test_async_manager_uses_either_store(url: str) -> None:
     async def talk() -> list[str]:
         async with AsyncMemoryManager(AsyncPostgresStore(url)) as memory:
             await memory.add_user_message("s", "one")
@@ -76,7 +76,7 @@ def test_two_managers_share_a_session(url: str) -> None:
         assert first.get_active_entries("s") == []
 
 
-def test_a_forked_child_connects_for_itself(store: PostgresStore) -> None:
+def test_forked_child_has_its_own_connection(store: PostgresStore) -> None:
     store.append("s", (added("a"),))
     child = multiprocessing.get_context("fork").Process(
         target=lambda: store.append("s", (added("of the child"),))
@@ -88,7 +88,7 @@ def test_a_forked_child_connects_for_itself(store: PostgresStore) -> None:
     assert ids_in(store) == ["a", "of the child", "b"]
 
 
-def test_the_examples_of_the_readme_run(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_examples_of_the_readme_run(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     page = Path(__file__).parents[1].joinpath("README.md").read_text(encoding="utf-8")
     examples = re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
     assert len(examples) == 2
@@ -100,7 +100,7 @@ def test_the_examples_of_the_readme_run(url: str, capsys: pytest.CaptureFixture[
     assert "User: Plan three days in Lisbon.\nAssistant: Day 1: Alfama." in shown
 
 
-def test_without_create_the_tables_must_be_there(url: str) -> None:
+def test_open_without_create_requires_tables(url: str) -> None:
     with pytest.raises(StoreError, match="memman_store"):
         PostgresStore(url, create=False)
     with psycopg.connect(url, autocommit=True) as connection:
@@ -111,14 +111,14 @@ def test_without_create_the_tables_must_be_there(url: str) -> None:
     store.close()
 
 
-def test_a_closed_store_says_so(store: PostgresStore) -> None:
+def test_closed_store_raises(store: PostgresStore) -> None:
     store.close()
     with pytest.raises(StoreError, match="is closed"):
         store.state("s")
 
 
 @pytest.mark.parametrize("settings", [{"durability": "maybe"}, {"pool_size": 0}])
-def test_a_setting_out_of_range_is_named(url: str, settings: Any) -> None:
+def test_error_names_an_argument_out_of_range(url: str, settings: Any) -> None:
     with pytest.raises(StoreError, match=next(iter(settings))):
         PostgresStore(url, **settings)
 
@@ -132,7 +132,7 @@ def test_fast_durability_does_not_wait_for_the_disk(url: str) -> None:
         store.close()
 
 
-def test_the_command_reads_and_writes_sessions_in_postgresql(url: str, tmp_path: Path) -> None:
+def test_command_reads_and_writes_sessions_in_postgresql(url: str, tmp_path: Path) -> None:
     def command(*arguments: str) -> Result:
         return CliRunner().invoke(memman, list(arguments))
 

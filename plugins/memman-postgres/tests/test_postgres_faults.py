@@ -80,7 +80,7 @@ OPERATIONS = (_appended, _named, _batch, _compressed, _cleared, _erased, _import
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_whichever_answer_is_lost_the_call_succeeds_and_what_it_did_is_there_once(
+def test_lost_answer_is_retried_without_duplicates(
     schema: str, operation: Callable[[MemoryManager], None]
 ) -> None:
     expected = None
@@ -129,7 +129,7 @@ def _outcome(memory: MemoryManager, store: PostgresStore) -> Any:
     return outcome
 
 
-def test_the_async_store_mends_a_broken_connection_too(schema: str, wire: servers.Wire) -> None:
+def test_async_store_replaces_a_broken_connection(schema: str, wire: servers.Wire) -> None:
     async def talk() -> list[str]:
         store = AsyncPostgresStore(servers.server_url(wire.port, schema))
         await store.append("s", (added("a"),))
@@ -150,7 +150,7 @@ def test_the_async_store_mends_a_broken_connection_too(schema: str, wire: server
 # ---------------------------------------------------------------- servers that never answer
 
 
-def test_a_server_that_takes_a_connection_and_never_answers_is_told_in_time(
+def test_silent_server_at_connect_is_an_error_in_time(
     wire: servers.Wire,
 ) -> None:
     wire.fall_silent()
@@ -161,7 +161,7 @@ def test_a_server_that_takes_a_connection_and_never_answers_is_told_in_time(
 
 
 @pytest.mark.parametrize("operation", [_appended, _batch, _compressed, _deleted])
-def test_a_server_that_takes_a_statement_and_never_answers_is_told_in_time(
+def test_silent_server_at_a_statement_is_an_error_in_time(
     schema: str, wire: servers.Wire, operation: Callable[[MemoryManager], None]
 ) -> None:
     url = servers.server_url(wire.port, schema)
@@ -179,7 +179,7 @@ def test_a_server_that_takes_a_statement_and_never_answers_is_told_in_time(
     assert all(len(kinds) >= 8 for kinds, _ in found), "a part of what was there is gone"
 
 
-def test_the_async_store_does_not_wait_for_ever_either(schema: str, wire: servers.Wire) -> None:
+def test_async_store_gives_up_a_silent_server(schema: str, wire: servers.Wire) -> None:
     async def talk() -> list[str]:
         url = servers.server_url(wire.port, schema)
         store = AsyncPostgresStore(url, timeout=0.5, answer_timeout=0.3)
@@ -215,14 +215,14 @@ def test_the_async_store_does_not_wait_for_ever_either(schema: str, wire: server
     ],
     ids=repr,
 )
-def test_an_argument_of_a_wrong_type_is_named_before_anybody_is_asked(
+def test_wrong_argument_is_refused_before_connecting(
     store: Any, given: dict[str, Any], told: str
 ) -> None:
     with pytest.raises(StoreError, match=f"^{told}" if "is no URL" not in told else told):
         store(**({"url": "postgresql://nobody.invalid/chat"} | given))
 
 
-def test_no_time_to_answer_is_refused(url: str) -> None:
+def test_answer_timeout_of_zero_is_refused(url: str) -> None:
     with pytest.raises(StoreError, match="answer_timeout=0 must be a number of seconds, above 0"):
         PostgresStore(url, answer_timeout=0)
 
@@ -231,7 +231,7 @@ def test_no_time_to_answer_is_refused(url: str) -> None:
 
 
 @pytest.mark.parametrize("mode", ["fast", "immediate"])
-def test_work_goes_on_through_a_restart_of_the_server(
+def test_work_continues_through_a_restart_of_the_server(
     server: servers.Server, database: str, mode: str
 ) -> None:
     restarted = threading.Event()
@@ -271,9 +271,7 @@ def test_work_goes_on_through_a_restart_of_the_server(
         assert mine == [f"{writer}-{number}" for number in range(written[writer])]
 
 
-def test_a_server_that_stays_away_is_told_in_time_and_the_call_may_be_made_again(
-    server: servers.Server, database: str
-) -> None:
+def test_absent_server_is_an_error_in_time(server: servers.Server, database: str) -> None:
     store = PostgresStore(database, timeout=1)
     store.append("away", (added("a"),))
     server.stop()
@@ -298,7 +296,7 @@ def test_a_server_that_stays_away_is_told_in_time_and_the_call_may_be_made_again
     store.close()
 
 
-def test_work_goes_on_when_the_server_ends_every_connection(
+def test_work_continues_after_the_server_ended_connections(
     server: servers.Server, database: str
 ) -> None:
     store = PostgresStore(database)
@@ -354,7 +352,7 @@ def _told(error: BaseException) -> str:
     return "".join(traceback.format_exception(error))
 
 
-def test_a_wrong_password_is_told_and_no_password_is_printed(
+def test_wrong_password_error_has_no_password(
     server: servers.Server, database: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -365,7 +363,7 @@ def test_a_wrong_password_is_told_and_no_password_is_printed(
     assert _IN_URL not in _told(caught.value) + caplog.text
 
 
-def test_a_password_that_is_changed_under_a_store_is_not_printed_either(
+def test_changed_password_error_has_no_password(
     server: servers.Server, database: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -388,7 +386,7 @@ _MAY_READ = "GRANT SELECT ON memman_store, memman_session, memman_record, memman
 
 
 @pytest.mark.parametrize("granted", ["", _MAY_READ])
-def test_a_user_without_rights_is_told_what_to_grant(
+def test_missing_rights_error_names_the_grants(
     server: servers.Server, database: str, granted: str
 ) -> None:
     servers.run_sql(f"CREATE ROLE bob LOGIN; {granted}", database)
@@ -401,16 +399,14 @@ def test_a_user_without_rights_is_told_what_to_grant(
     assert _sizes(database) == before
 
 
-def test_a_user_who_may_make_no_tables_is_told_of_the_script(server: servers.Server) -> None:
+def test_error_names_the_script_if_tables_cannot_be_created(server: servers.Server) -> None:
     server.sql("CREATE DATABASE bare")
     server.sql("CREATE ROLE eve LOGIN")
     with pytest.raises(StoreError, match=r"permission denied for schema public.*memman_postgres"):
         PostgresStore(server.url("eve", "bare"))
 
 
-def test_a_server_that_takes_no_writes_is_told_and_may_be_read(
-    server: servers.Server, database: str
-) -> None:
+def test_read_only_server_can_be_read(server: servers.Server, database: str) -> None:
     with MemoryManager(database) as memory:
         memory.add_user_message("kept", "to be read")
     read_only = f"{database}?options=-cdefault_transaction_read_only%3Don"
@@ -429,9 +425,7 @@ def test_a_server_that_takes_no_writes_is_told_and_may_be_read(
         PostgresStore(f"{server.url()}?options=-cdefault_transaction_read_only%3Don")
 
 
-def test_a_full_disk_is_told_and_work_goes_on_once_there_is_room(
-    server: servers.Server, database: str
-) -> None:
+def test_work_continues_after_a_full_disk(server: servers.Server, database: str) -> None:
     # The server's own words for it, said by a trigger: to fill a disk takes one of its own.
     servers.run_sql(
         "CREATE SEQUENCE tries;"
@@ -454,7 +448,7 @@ def test_a_full_disk_is_told_and_work_goes_on_once_there_is_room(
         assert [entry.id for entry in memory.get_entries("full")] == ["a"]
 
 
-def test_a_session_that_is_held_for_too_long_is_busy(database: str) -> None:
+def test_session_locked_for_too_long_is_busy(database: str) -> None:
     store = PostgresStore(f"{database}?options=-clock_timeout%3D200")
     store.append("held", (added("a"),))
     with psycopg.connect(database) as holder:
@@ -466,7 +460,7 @@ def test_a_session_that_is_held_for_too_long_is_busy(database: str) -> None:
     store.close()
 
 
-def test_pool_that_is_all_in_use_is_told_from_a_server_that_is_away(database: str) -> None:
+def test_full_pool_and_absent_server_have_different_errors(database: str) -> None:
     store = PostgresStore(database, pool_size=1, timeout=1)
     store.append("busy", (added("a"),))
     with psycopg.connect(database) as holder:
@@ -482,9 +476,7 @@ def test_pool_that_is_all_in_use_is_told_from_a_server_that_is_away(database: st
     store.close()
 
 
-def test_a_server_without_room_for_connections_is_told(
-    server: servers.Server, database: str
-) -> None:
+def test_too_many_connections_is_an_error(server: servers.Server, database: str) -> None:
     server.sql("CREATE ROLE crowd LOGIN CONNECTION LIMIT 0")
     with pytest.raises(StoreError, match="too many connections for role"):
         PostgresStore(server.url("crowd", "chat"))
@@ -506,7 +498,7 @@ def _write_as(url: str) -> None:
 # ---------------------------------------------------------------- what cannot be opened
 
 
-def test_a_server_that_is_away_is_told_with_its_place_and_without_the_password() -> None:
+def test_absent_server_error_has_host_and_no_password() -> None:
     with pytest.raises(
         StoreError, match=r"database 'chat' at 127\.0\.0\.1.* Is the server running"
     ) as caught:
@@ -514,17 +506,17 @@ def test_a_server_that_is_away_is_told_with_its_place_and_without_the_password()
     assert "secret" not in str(caught.value)
 
 
-def test_a_database_that_is_not_there_is_named() -> None:
+def test_error_names_a_missing_database() -> None:
     with pytest.raises(StoreError, match="no_such_database"):
         PostgresStore(f"postgresql://postgres@{servers.HOST}/no_such_database")
 
 
-def test_a_user_that_is_not_there_is_told(url: str) -> None:
+def test_error_names_a_missing_user(url: str) -> None:
     with pytest.raises(StoreError, match="nobody_here"):
         PostgresStore(f"postgresql://nobody_here:secret@{servers.HOST}/test")
 
 
-def test_a_url_of_nonsense_is_a_typed_error() -> None:
+def test_malformed_url_is_a_typed_error() -> None:
     with pytest.raises(StoreError, match="cannot be read") as caught:
         PostgresStore("postgresql://ada:secret@h/d?no_such_option=1")
     assert "secret" not in str(caught.value)

@@ -52,7 +52,7 @@ def places(items: list[FeedItem]) -> list[tuple[str, int]]:
 # ---------------------------------------------------------------- the horizon
 
 
-def test_what_an_open_transaction_wrote_is_waited_for(store: PostgresStore, url: str) -> None:
+def test_feed_waits_for_an_open_transaction(store: PostgresStore, url: str) -> None:
     for name in ("slow", "fast"):
         store.append(name, (added("first"),))
     last = fed(store, 2)[-1].cursor
@@ -67,9 +67,7 @@ def test_what_an_open_transaction_wrote_is_waited_for(store: PostgresStore, url:
     assert places(items) == [("slow", 2), ("fast", 2)]
 
 
-def test_what_an_open_transaction_takes_back_is_not_in_the_feed(
-    store: PostgresStore, url: str
-) -> None:
+def test_rolled_back_records_are_not_in_the_feed(store: PostgresStore, url: str) -> None:
     for name in ("slow", "fast"):
         store.append(name, (added("first"),))
     last = fed(store, 2)[-1].cursor
@@ -100,7 +98,7 @@ def _waited(store: PostgresStore, url: str, late: tuple[str, ...]) -> list[str]:
 
 
 @pytest.mark.parametrize("late", [("third",), ("third", "fourth")])
-def test_a_transaction_that_waited_for_a_younger_one_stands_behind_it(
+def test_transaction_comes_behind_one_that_it_waited_for(
     store: PostgresStore, url: str, late: tuple[str, ...]
 ) -> None:
     assert _waited(store, url, late) == ["first", "second", *late]
@@ -174,7 +172,7 @@ def _check(seen: list[FeedItem], after: list[FeedItem]) -> None:
     assert places(seen) == places(after), "a place has changed"
 
 
-def test_a_follower_of_writers_with_open_transactions_misses_nothing(url: str) -> None:
+def test_follower_of_open_transactions_misses_nothing(url: str) -> None:
     seen, after = _race(url, ["a", "b", "c"])
     assert len(seen) > 400
     _check(seen, after)
@@ -202,7 +200,7 @@ _NO_HORIZON = "SELECT 9223372036854775807, 9223372036854775807"
         pytest.param(_POSITION, id="no horizon"),
     ],
 )
-def test_the_race_finds_a_feed_that_misses(
+def test_race_detects_a_feed_that_misses_records(
     url: str, monkeypatch: pytest.MonkeyPatch, position: str
 ) -> None:
     PostgresStore(url).close()
@@ -215,7 +213,7 @@ def test_the_race_finds_a_feed_that_misses(
         _check(seen, after)
 
 
-def test_an_id_alone_puts_a_session_out_of_order(store: PostgresStore, url: str) -> None:
+def test_transaction_id_alone_breaks_a_sessions_order(store: PostgresStore, url: str) -> None:
     _give_positions(url, "pg_current_xact_id()::text::bigint")
     assert _waited(store, url, ("third",)) == ["first", "third", "second"]
 
@@ -223,9 +221,7 @@ def test_an_id_alone_puts_a_session_out_of_order(store: PostgresStore, url: str)
 # ---------------------------------------------------------------- other servers
 
 
-def test_a_database_from_another_server_goes_on_behind_what_it_brought(
-    store: PostgresStore, url: str
-) -> None:
+def test_restored_database_continues_behind_its_records(store: PostgresStore, url: str) -> None:
     store.append("s", (added("a"),))
     store.append("s", (added("b"),))
     fed(store, 2)
@@ -244,7 +240,7 @@ def test_a_database_from_another_server_goes_on_behind_what_it_brought(
     moved.close()
 
 
-def test_a_cursor_of_a_later_copy_is_refused(store: PostgresStore) -> None:
+def test_cursor_of_a_later_copy_is_refused(store: PostgresStore) -> None:
     store.append("s", (added("a"),))
     [item] = fed(store, 1)
     position, number, seq = item.cursor.split(":")
@@ -257,7 +253,7 @@ def test_a_cursor_of_a_later_copy_is_refused(store: PostgresStore) -> None:
 # ---------------------------------------------------------------- processes
 
 
-def test_killed_followers_see_every_record_once_and_in_order(url: str) -> None:
+def test_killed_followers_see_every_record_once_in_order(url: str) -> None:
     outcome = follow_under_kills(url, 3.0)
     assert outcome.records > 6
     assert outcome.kills >= 2
@@ -301,9 +297,7 @@ def test_two_managers_pay_for_one_summary(url: str) -> None:
     assert paid == ["first"]
 
 
-def test_who_waited_for_a_lease_is_told_of_the_one_that_was_faster(
-    store: PostgresStore, url: str
-) -> None:
+def test_lease_taken_while_waiting_is_respected(store: PostgresStore, url: str) -> None:
     """By the clock as it is when the row is free, not as it was when the statement began."""
     store.append("s", (added("a"),))
     answers: list[bool] = []

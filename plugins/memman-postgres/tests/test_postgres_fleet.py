@@ -10,7 +10,7 @@ from benchmarks import fleet
 pytestmark = pytest.mark.service
 
 
-def test_a_fleet_whose_workers_are_killed_loses_doubles_and_misplaces_nothing() -> None:
+def test_fleet_of_killed_workers_loses_nothing() -> None:
     outcome = fleet.measure(servers.server_url(), fleet.QUICK)
     assert outcome.failed == []
     assert outcome.kills >= fleet.QUICK.workers

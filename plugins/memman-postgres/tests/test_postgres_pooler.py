@@ -49,7 +49,7 @@ def pooled(pooler: servers.Pooler, schema: str) -> str:
     return pooler.url(schema)
 
 
-def test_managers_that_share_few_connections_share_a_session(pooled: str) -> None:
+def test_managers_share_a_session_through_few_connections(pooled: str) -> None:
     managers = [MemoryManager(pooled, counter="chars4", config=CONFIG) for _ in range(4)]
 
     def talk(number: int) -> None:
@@ -72,7 +72,7 @@ def test_managers_that_share_few_connections_share_a_session(pooled: str) -> Non
         ]
 
 
-def test_the_async_door_goes_through_it_too(pooled: str) -> None:
+def test_async_manager_works_behind_the_pooler(pooled: str) -> None:
     async def talk() -> list[str]:
         async with AsyncMemoryManager(
             AsyncPostgresStore(pooled), counter="chars4", config=CONFIG

@@ -86,7 +86,7 @@ def divided(schema: str, url: str, role: str) -> str:
 # ---------------------------------------------------------------- partitions
 
 
-def test_the_command_prints_the_script_with_64_partitions(url: str) -> None:
+def test_command_prints_64_partitions(url: str) -> None:
     command = [sys.executable, "-m", "memman_postgres", "--partitions"]
     printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert printed == script(64)
@@ -100,7 +100,7 @@ def test_the_command_prints_the_script_with_64_partitions(url: str) -> None:
             assert counted == 64
 
 
-def test_a_session_is_in_one_partition_and_sessions_in_many(url: str) -> None:
+def test_session_is_in_one_partition_and_sessions_in_many(url: str) -> None:
     servers.run_sql(script(8), url)
     store = PostgresStore(url, create=False)
     for session in range(30):
@@ -116,7 +116,7 @@ def test_a_session_is_in_one_partition_and_sessions_in_many(url: str) -> None:
 
 
 @pytest.mark.parametrize("partitions", [-1, 10_001])
-def test_a_number_of_partitions_out_of_range_is_refused(partitions: int) -> None:
+def test_number_of_partitions_out_of_range_is_refused(partitions: int) -> None:
     with pytest.raises(InvalidInput, match="must be between 0 and 10,000"):
         script(partitions)
 
@@ -136,9 +136,7 @@ def _rows(url: str, tenant: str) -> Any:
         ]
 
 
-def test_whatever_a_tenant_calls_another_one_keeps_all_and_shows_nothing(
-    divided: str, url: str, role: str
-) -> None:
+def test_tenants_cannot_see_or_change_each_other(divided: str, url: str, role: str) -> None:
     acme, other = (
         PostgresStore(as_tenant(divided, role, tenant), create=False)
         for tenant in ("acme", "other")
@@ -182,7 +180,7 @@ def test_whatever_a_tenant_calls_another_one_keeps_all_and_shows_nothing(
     other.close()
 
 
-def test_managers_of_two_tenants_have_sessions_of_the_same_name(divided: str, role: str) -> None:
+def test_two_tenants_have_sessions_of_the_same_name(divided: str, role: str) -> None:
     for tenant in ("acme", "other"):
         with MemoryManager(as_tenant(divided, role, tenant)) as memory:
             assert memory.list_sessions() == []
@@ -193,12 +191,12 @@ def test_managers_of_two_tenants_have_sessions_of_the_same_name(divided: str, ro
 
 
 @pytest.mark.parametrize("tenant", [None, ""])
-def test_without_a_tenant_nothing_opens(divided: str, role: str, tenant: str | None) -> None:
+def test_store_without_a_tenant_does_not_open(divided: str, role: str, tenant: str | None) -> None:
     with pytest.raises(StoreError, match="tenant"):
         MemoryManager(as_tenant(divided, role, tenant))
 
 
-def test_a_role_may_be_bound_to_its_tenant(divided: str, url: str, role: str) -> None:
+def test_role_may_be_bound_to_its_tenant(divided: str, url: str, role: str) -> None:
     servers.run_sql(f"ALTER ROLE {role} SET memman.tenant = 'bound'")
     with MemoryManager(as_tenant(divided, role, None)) as memory:
         memory.add_user_message("s", "text")
@@ -206,9 +204,7 @@ def test_a_role_may_be_bound_to_its_tenant(divided: str, url: str, role: str) ->
     assert [len(rows) for rows in _rows(url, "bound")] == [1, 2, 0]  # the opening and the entry
 
 
-def test_sessions_that_are_there_become_those_of_the_tenant_that_is_set(
-    schema: str, url: str, role: str
-) -> None:
+def test_existing_sessions_become_those_of_the_set_tenant(schema: str, url: str, role: str) -> None:
     with MemoryManager(url) as memory:
         memory.add_user_message("s", "from before")
     with pytest.raises(psycopg.Error, match=r"memman\.tenant"):
