@@ -1,4 +1,4 @@
-"""A caller's value or a stranger's error in a message: whatever it is, the message is made."""
+"""Values and errors in messages: safe reprs, suggestions, and invisible characters."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from functools import cache, lru_cache
 from itertools import islice
 from typing import Final
 
-_MOST: Final = 200  # characters; far more than tells which value it was
+_MOST: Final = 200  # characters
 _MOST_SAID: Final = 1_000  # characters of an error, which may quote a whole conversation
 _MOST_KEYS: Final = 8
-_KINDS: Final = ("role", "type")  # of a message: these say which one it is
+_KINDS: Final = ("role", "type")  # keys of a message whose values are shown
 _ALIKE: Final = 0.7  # of 1; below it, `nope` is like `openai`
 
 
 class _Brief(reprlib.Repr):
-    """Looks at the beginning of a value, and no deeper than a few levels."""
+    """Shows the beginning of a value, a few levels deep."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -29,7 +29,7 @@ class _Brief(reprlib.Repr):
     def repr_instance(self, x: object, level: int) -> str:
         try:
             return repr(x)[:_MOST]
-        except Exception:  # noqa: BLE001 - a stranger's `__repr__`
+        except Exception:  # noqa: BLE001 - a third-party `__repr__`
             return _unshowable(x)
 
 
@@ -37,19 +37,19 @@ _BRIEF: Final = _Brief()
 
 
 def safe_repr(value: object, most: int = _MOST) -> str:
-    """The value as `repr` shows it, its first `most` characters; what has no repr is told by its type.
+    """Return the first `most` characters of a value's repr, or its type if it has none.
 
-    Nothing is raised for a list that is nested too deep, a number too long, or an object whose
-    `__repr__` fails, and a large value costs no more than a small one.
+    Never raises, not even for deeply nested lists, long numbers, or an object whose `__repr__` fails. A
+    large value costs no more than a small one.
     """
     try:
         return _BRIEF.repr(value)[:most]
-    except Exception:  # noqa: BLE001 - a stranger's object may fail in ways of its own
+    except Exception:  # noqa: BLE001 - a third-party object
         return _unshowable(value)[:most]
 
 
 def shape_of(value: object) -> str:
-    """Return a dict with its keys, its role and its type, else a type: no words of a conversation."""
+    """Return a dict's keys, role and type, or a value's type, without content of a conversation."""
     if not isinstance(value, dict):
         return "None" if value is None else type(value).__name__
     shapes = [
@@ -81,31 +81,31 @@ def warn_once(logger: str, message: str) -> None:
 
 
 def format_error(error: BaseException) -> str:
-    """An error's `kind_of` and what it `said`: for people and events, not for a record."""
+    """Return an error's kind and message: for people and events, not for a record."""
     return f"{error_kind(error)}: {error_message(error)}"
 
 
 def error_kind(error: BaseException) -> str:
-    """An error's type, and a program's exit status: no words of others."""
+    """Return an error's type, with a program's exit status, but without its message."""
     status = getattr(error, "exit_status", None)
     name = type(error).__name__
     return f"{name} (exit status {status})" if isinstance(status, int) else name
 
 
 def without_message(reason: str) -> str:
-    """A reason that ends in what an error `told`, without its words: these may go into a record.
+    """Return a reason without the message of its error, for a record.
 
-    A program's output or a provider's message may hold a secret, and `redact` does not see it.
+    A program's output or a provider's message may contain a secret that `redact` has not seen.
     """
     return reason.partition(":")[0]
 
 
 def error_message(error: BaseException, most: int = _MOST_SAID) -> str:
-    """What an error says, its first `most` characters, with a question mark for each lone surrogate."""
+    """Return the first `most` characters of an error's message, with `?` for each lone surrogate."""
     try:
         words = str(error)
-    except Exception:  # noqa: BLE001 - a stranger's `__str__`
-        words = "what it says cannot be shown"
+    except Exception:  # noqa: BLE001 - a third-party `__str__`
+        words = "its message cannot be shown"
     return words[:most].encode(errors="replace").decode()
 
 
@@ -132,9 +132,9 @@ ODD_LINE_END: Final = re.compile(rf"[{LINE_ENDS}]".replace(r"\n", ""))
 
 @cache
 def gap() -> str:
-    """Return a pattern for what may stand between the letters of a word that is still read as that word.
+    """Return a pattern for characters that may separate the letters of a word without changing its look.
 
-    Combining marks are in it: languages need them, so they stay, and a delimiter is found in spite of them.
+    It includes combining marks: languages need them, so they stay in texts, but a delimiter is still found.
     """
     return rf"[\s{CONTROLS}{INVISIBLE}{_marks()}]*"
 

@@ -1,28 +1,28 @@
-"""Everything memman raises.
+"""The errors of memman.
 
 MemmanError
-├── InvalidInput (ValueError)        an argument cannot be taken; nothing changed
+├── InvalidInput (ValueError)        an argument is invalid; nothing changed
 │   ├── ConfigError                  a setting is unknown, of the wrong type, or contradicts another
 │   ├── IdConflict                   the same id was added before with other content, or was deleted
-│   ├── FormatError                  messages in no known format, or broken ones
+│   ├── FormatError                  messages of an unknown format, or malformed
 │   ├── StateError                   a session document that cannot be imported (`problems`)
-│   └── AsyncPortRefused             an async store, counter or summarizer given to the sync door
+│   └── AsyncPortRefused             an async store, counter or summarizer for `MemoryManager`
 ├── NotFound (LookupError)
 │   ├── SessionNotFound
 │   ├── EntryNotFound
-│   └── PluginNotFound               a format, counter, summarizer or store asked for by name
+│   └── PluginNotFound               no format, counter, summarizer or store has this name
 ├── Refused                          the window does not allow it (undo, pin, delete)
-├── BudgetExceeded                   what must stay does not fit (`required`, `available`, `culprits`)
+├── BudgetExceeded                   protected entries do not fit (`required`, `available`, `culprits`)
 ├── CompressionFailed                a stage or `redact` failed, or the summarizer with `on_failure="raise"`
 ├── CounterUnavailable               a counter cannot work here (`reason`)
-├── SummarizerFailed                 a summarizer gave no summary
-│   └── SummarizerUnavailable        it cannot work here: an SDK, a key or a program is missing
+├── SummarizerFailed                 a summarizer returned no summary
+│   └── SummarizerUnavailable        an SDK, a key or a program is missing
 ├── WrongEventLoop (RuntimeError)    an async manager is used outside of its event loop
 ├── FileError (OSError)              an archive's file cannot be read or written
 └── StoreError
-    ├── StoreBusy                    another process held it too long; nothing changed, try again
-    ├── StoreConflict                the window changed shape meanwhile
-    ├── StoreFull                    there is no room left; nothing changed
+    ├── StoreBusy                    another process held it too long; nothing changed, retry
+    ├── StoreConflict                the window changed shape since it was read
+    ├── StoreFull                    the disk is full; nothing changed
     └── SessionExists                an import would overwrite a session
 """
 
@@ -32,11 +32,11 @@ from collections.abc import Sequence
 
 
 class MemmanError(Exception):
-    """The root: catching it catches all that memman raises on purpose."""
+    """The root of all errors that memman raises deliberately."""
 
 
 class InvalidInput(MemmanError, ValueError):
-    """An argument cannot be taken. Nothing was changed."""
+    """An argument is invalid. Nothing was changed."""
 
 
 class ConfigError(InvalidInput):
@@ -48,9 +48,9 @@ class IdConflict(InvalidInput):
 
 
 class FormatError(InvalidInput):
-    """Messages are in no known format, or do not follow the one they were said to be in.
+    """The format of messages is unknown, or they do not conform to the given one.
 
-    `index` is the place, from 0, of the message that is at fault; None where it is no single one.
+    `index` is the position, from 0, of the malformed message; None if it is not a single one.
     """
 
     def __init__(self, message: str, index: int | None = None) -> None:
@@ -59,7 +59,7 @@ class FormatError(InvalidInput):
 
 
 class StateError(InvalidInput):
-    """A session document cannot be imported; `problems` names every fault found."""
+    """A session document cannot be imported; `problems` lists every fault."""
 
     def __init__(self, problems: Sequence[str]) -> None:
         self.problems = tuple(problems)
@@ -72,34 +72,34 @@ class StateError(InvalidInput):
 
 
 class AsyncPortRefused(InvalidInput, TypeError):
-    """The sync `MemoryManager` was given something that must be awaited."""
+    """`MemoryManager` was given a port that must be awaited."""
 
 
 class NotFound(MemmanError, LookupError):
-    """Something asked for by name or id is not there."""
+    """A session, an entry or a plugin does not exist."""
 
 
 class SessionNotFound(NotFound):
-    """No session of this id. An `add` creates one; reading does not."""
+    """No session has this id. The `add_*` methods create one; reading does not."""
 
 
 class EntryNotFound(NotFound):
-    """No entry or compression of this id in the session."""
+    """No entry or compression of the session has this id."""
 
 
 class PluginNotFound(NotFound):
-    """No format, counter, summarizer or store answers to this name."""
+    """No format, counter, summarizer or store has this name."""
 
 
 class Refused(MemmanError):
-    """The state of the window does not allow this operation; the message names what stands in the way."""
+    """The state of the window does not allow this operation; the message names the obstacle."""
 
 
 class BudgetExceeded(MemmanError):
-    """What must stay in the context does not fit the budget.
+    """The entries that must stay in the context do not fit the budget.
 
-    `required` and `available` are tokens; `culprits` are (what, tokens), largest first. Entries are
-    named by their addresses in the log, never by their words. `pinned` is whether any is pinned.
+    `required` and `available` are tokens; `culprits` are (name, tokens), largest first. Entries are named
+    by their addresses in the log, never by their content. `pinned` is whether any is pinned.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class CompressionFailed(MemmanError):
 
 
 class CounterUnavailable(MemmanError):
-    """A token counter cannot work here; `reason` says why. Resolution goes on to the next one."""
+    """A token counter cannot work here, for `reason`. Resolution tries the next one."""
 
     def __init__(self, reason: str) -> None:
         self.reason = reason
@@ -136,9 +136,9 @@ class CounterUnavailable(MemmanError):
 
 
 class SummarizerFailed(MemmanError):
-    """A summarizer gave no summary. A compression tells it and goes on by `on_failure`.
+    """A summarizer returned no summary. A compression then continues by `on_failure`.
 
-    `exit_status` is that of a program that ended with one.
+    `exit_status` is that of a program that failed.
     """
 
     def __init__(self, message: str, *, exit_status: int | None = None) -> None:
@@ -147,7 +147,7 @@ class SummarizerFailed(MemmanError):
 
 
 class SummarizerUnavailable(SummarizerFailed):
-    """A summarizer cannot work here: an SDK, a key or a program is missing; the message says which."""
+    """A summarizer cannot work here; the message names the missing SDK, key or program."""
 
 
 class WrongEventLoop(MemmanError, RuntimeError):
@@ -159,20 +159,20 @@ class FileError(MemmanError, OSError):
 
 
 class StoreError(MemmanError):
-    """A store could not do what it was asked."""
+    """A store operation failed."""
 
 
 class StoreConflict(StoreError):
-    """The window changed shape since it was read, so a commit on the old shape was refused."""
+    """The window changed shape since it was read, so the commit was refused."""
 
 
 class StoreBusy(StoreError):
-    """Another process held the store for longer than it was to be waited for. Trying again may work."""
+    """Another process held the store for longer than the timeout. A retry may succeed."""
 
 
 class StoreFull(StoreError):
-    """The store has no room left. What was acknowledged is there; it goes on once there is room."""
+    """The store is full. Acknowledged entries are safe, and adding works again once there is space."""
 
 
 class SessionExists(StoreError):
-    """A session of this id exists; pass `on_conflict="skip"` or `"new_session"`, or delete it."""
+    """The session exists already; pass `on_conflict="skip"` or `"new_session"`, or delete it."""

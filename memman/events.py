@@ -1,4 +1,4 @@
-"""The signals, what each means, and how they are told.
+"""Signals, the payloads of events, subscriptions, and the replay of events from a feed.
 
     from memman import events
 
@@ -7,10 +7,10 @@
 
     events.compressed.connect(on_compressed)    # keep a reference: blinker holds receivers weakly
 
-The sender is the manager; every signal carries one frozen object as `event`. Log events are told once
-per record, in log order, after the record was committed. Notices tell of what is not in the log.
+The sender is the manager; every signal carries one frozen object as `event`. Log events are emitted once
+per record, in log order, after the record was committed. Notices are about facts that are not in the log.
 
-`replay` tells the same receivers what other processes recorded, from a feed of the log.
+`replay` emits the events of records that other processes wrote, from a feed of the log.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ logger = logging.getLogger("memman.events")
 
 
 R = TypeVar("R", bound=Callable[..., Any])
-_warned: set[object] = set()  # what this process was warned of: once each
+_warned: set[object] = set()  # the warnings that were logged already
 
 
 class EventSignal(NamedSignal):
@@ -66,7 +66,7 @@ class EventSignal(NamedSignal):
 
     def __init__(self, name: str, doc: str) -> None:
         super().__init__(name, doc)
-        self._unheard: dict[int, weakref.finalize[Any, Any]] = {}  # functions without an event yet
+        self._unheard: dict[int, weakref.finalize[Any, Any]] = {}  # not called yet
 
     def connect(self, receiver: R, sender: Any = ANY, weak: bool = True) -> R:
         """Connect a receiver as blinker does; one with a wrong signature is left out, with a warning."""
@@ -122,14 +122,14 @@ class EventSignal(NamedSignal):
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """What every payload has. `remote`: it was replayed from the log, and may not be of this process."""
+    """The base of payloads. `remote`: it was replayed from the log, maybe from another process."""
 
     session_id: str
     remote: bool = False
 
 
 class SessionOpened(Event, frozen=True, kw_only=True):
-    """A session began. `metadata` is the caller's; `settings` were in effect then."""
+    """A session was created. `metadata` is the caller's; `settings` were in effect then."""
 
     metadata: dict[str, Any]
     settings: SettingsInEffect
@@ -142,10 +142,10 @@ class EntryAdded(Event, frozen=True, kw_only=True):
 
 
 class CompressionResult(Event, frozen=True, kw_only=True):
-    """What a compression did, or in `reason` why it did nothing (`compression_id` is None then).
+    """The result of a compression; if it did nothing, `compression_id` is None and `reason` explains why.
 
-    `tokens_before` and `tokens_after` are the window's when it landed, with what came and went while a
-    summarizer wrote; the `reason` tells of the window that the compression set out from.
+    `tokens_before` and `tokens_after` are those of the window at the commit, with entries added while the
+    summarizer worked; `reason` is about the window at the start.
     """
 
     compression_id: str | None
@@ -164,22 +164,22 @@ class CompressionResult(Event, frozen=True, kw_only=True):
 
     @property
     def tokens_saved(self) -> int:
-        """Tokens that left the window."""
+        """The tokens that left the window."""
         return self.tokens_before - self.tokens_after
 
     @property
     def replaced_ids(self) -> tuple[str, ...]:
-        """Every entry that something else stands for now."""
+        """The ids of all entries that were replaced."""
         return tuple(entry_id for item in self.replacements for entry_id in item.ids)
 
     @property
     def summary_id(self) -> str | None:
-        """The summary that this compression wrote, if it wrote one."""
+        """The id of the summary that this compression wrote, if any."""
         return summary_in(self.replacements)
 
 
 class CompressionUndone(Event, frozen=True, kw_only=True):
-    """A compression was taken back."""
+    """A compression was undone."""
 
     compression_id: str
 
@@ -189,7 +189,7 @@ class SessionCleared(Event, frozen=True, kw_only=True):
 
 
 class EntriesDeleted(Event, frozen=True, kw_only=True):
-    """Entries are gone for good; only their ids are left."""
+    """Entries were deleted permanently; only their ids are left."""
 
     ids: tuple[str, ...]
 
@@ -208,7 +208,7 @@ class SessionConfigured(Event, frozen=True, kw_only=True):
 
 
 class Usage(Event, frozen=True, kw_only=True):
-    """What a provider reported, beside what memman had estimated."""
+    """The usage that a provider reported, with memman's own estimate."""
 
     model: str | None
     input_tokens: int
@@ -218,12 +218,11 @@ class Usage(Event, frozen=True, kw_only=True):
 
 
 class CompressionFailedNotice(Event, frozen=True, kw_only=True):
-    """A summarizer failed, did not pay, or its reply could not be taken as it was, or a compression that
-    an add began failed; `fallback` says what happened instead. Nothing was lost.
+    """A summarizer failed, its reply was unusable or too long, or an automatic compression failed;
+    `fallback` is what was done instead. Nothing was lost.
 
-    `failures` is how many there were in a row, `retry_at` until when the summarizer is paused, or no
-    add compresses; 0 and None where the next one goes on as before. `cost` is what this compression's
-    calls took up to then.
+    `failures` counts failures in a row, and `retry_at` is the end of the pause of the summarizer or of
+    automatic compression; 0 and None without a pause. `cost` is that of this compression's calls so far.
     """
 
     reason: str
@@ -234,14 +233,14 @@ class CompressionFailedNotice(Event, frozen=True, kw_only=True):
 
 
 class CountFellBack(Event, frozen=True, kw_only=True):
-    """A counter failed and the estimator answered instead."""
+    """A counter failed, and the estimator counted instead."""
 
     counter: str
     reason: str
 
 
 class OverBudget(Event, frozen=True, kw_only=True):
-    """The window is above its trigger and no compression can bring it under."""
+    """The window is above its trigger, and no compression can bring it below."""
 
     tokens: int
     max_tokens: int
@@ -249,10 +248,9 @@ class OverBudget(Event, frozen=True, kw_only=True):
 
 
 class ContextTrimmed(Event, frozen=True, kw_only=True):
-    """A context did not fit its budget, so that entries of the window were left out of it or cut.
+    """A context did not fit its budget, so entries of the window were omitted or cut.
 
-    `entries` are their ids and `tokens` what they and their framing would have added. The session was
-    not changed.
+    `entries` are their ids, and `tokens` their tokens with framing. The session was not changed.
     """
 
     entries: tuple[str, ...]
@@ -262,9 +260,9 @@ class ContextTrimmed(Event, frozen=True, kw_only=True):
 
 
 class SessionImported(Event, frozen=True, kw_only=True):
-    """A session was imported with so many records.
+    """A session with so many records was imported.
 
-    `untrusted` names the settings in it that have no effect until they are trusted.
+    `untrusted` names its settings that have no effect until they are trusted.
     """
 
     records: int
@@ -272,42 +270,42 @@ class SessionImported(Event, frozen=True, kw_only=True):
 
 
 class SessionDeleted(Event, frozen=True, kw_only=True):
-    """A session and its log are gone."""
+    """A session was deleted with its log."""
 
 
 class SessionEvicted(Event, frozen=True, kw_only=True):
-    """A session was unloaded from this process; its store still has it."""
+    """A session was evicted from this process; its store still has it."""
 
 
-session_opened = EventSignal("session:opened", "A session began. Payload: `SessionOpened`.")
+session_opened = EventSignal("session:opened", "A session was created. Payload: `SessionOpened`.")
 entry_added = EventSignal("entry:added", "An entry is in the log. Payload: `EntryAdded`.")
 compressed = EventSignal(
     "compressed", "Runs of the window were replaced. Payload: `CompressionResult`."
 )
 compression_undone = EventSignal(
-    "compression:undone", "A compression was taken back. Payload: `CompressionUndone`."
+    "compression:undone", "A compression was undone. Payload: `CompressionUndone`."
 )
 session_cleared = EventSignal(
     "session:cleared", "The window was emptied. Payload: `SessionCleared`."
 )
-entries_deleted = EventSignal("entries:deleted", "Entries are gone. Payload: `EntriesDeleted`.")
+entries_deleted = EventSignal("entries:deleted", "Entries were deleted. Payload: `EntriesDeleted`.")
 entry_pinned = EventSignal("entry:pinned", "A pin was set or lifted. Payload: `EntryPinned`.")
 session_configured = EventSignal(
     "session:configured", "Settings of a session changed. Payload: `SessionConfigured`."
 )
-usage_reported = EventSignal("usage:reported", "A provider's usage came in. Payload: `Usage`.")
+usage_reported = EventSignal("usage:reported", "A provider reported usage. Payload: `Usage`.")
 
 compression_failed = EventSignal(
     "compression:failed", "A summarizer failed. Payload: `CompressionFailedNotice`. A notice."
 )
 count_fell_back = EventSignal(
-    "count:fell-back", "The estimator answered for a counter. Payload: `CountFellBack`. A notice."
+    "count:fell-back", "The estimator replaced a counter. Payload: `CountFellBack`. A notice."
 )
 over_budget = EventSignal(
-    "over-budget", "Nothing could bring the window under. Payload: `OverBudget`."
+    "over-budget", "No compression can bring the window below its trigger. Payload: `OverBudget`."
 )
 context_trimmed = EventSignal(
-    "context:trimmed", "Entries were left out of a context. Payload: `ContextTrimmed`. A notice."
+    "context:trimmed", "Entries were omitted from a context. Payload: `ContextTrimmed`. A notice."
 )
 session_imported = EventSignal("session:imported", "Payload: `SessionImported`. A notice.")
 session_deleted = EventSignal("session:deleted", "Payload: `SessionDeleted`. A notice.")
@@ -369,7 +367,7 @@ class Subscription:
         kept: set[Subscription],
     ) -> None:
         self._signal, self._callback, self._kept = signal, callback, kept
-        # The manager holds it: held by the signal, it would keep the manager alive for ever.
+        # The manager holds it: held by the signal, it would keep the manager alive.
         kept.add(self)
         signal.connect(self, sender=sender)
 
@@ -441,13 +439,13 @@ def _in_python(name: str) -> str:
 
 
 Settle = Callable[[Callable[..., Any], Awaitable[Any]], Awaitable[None]]
-"""Deals with a receiver that returned an awaitable: the async door awaits it, the sync one cannot."""
+"""Handles the awaitable of an async receiver: `AsyncMemoryManager` awaits it, `MemoryManager` skips it."""
 
 
 class Emission:
-    """One event on its way to its receivers, each of which is called once at most.
+    """The delivery of one event to its receivers, each of which is called at most once.
 
-    Who is interrupted while a receiver runs may go on later with those that come after it.
+    After an interruption in a receiver, delivery can continue with the next one.
     """
 
     __slots__ = ("_left", "_sender", "event")
@@ -458,7 +456,7 @@ class Emission:
         self._left = iter(SIGNALS[type(event)].delivered_to(sender))
 
     async def go_on(self, settle: Settle) -> None:
-        """Tells the rest, each in its own guard: one that raises is logged and disturbs nobody."""
+        """Call the remaining receivers; an error of one is logged and does not affect the others."""
         for receiver in self._left:
             try:
                 answer = receiver(self._sender, event=self.event)
@@ -471,34 +469,34 @@ class Emission:
 
 
 async def emit(sender: Any, event: Event, settle: Settle) -> None:
-    """Tells every receiver."""
+    """Call every receiver."""
     await Emission(sender, event).go_on(settle)
 
 
 def _is_from_within(error: BaseException) -> bool:
-    """Whether what a receiver waited for was cancelled, and not who tells it."""
+    """Return whether the receiver was cancelled by its own awaitable, and not with its caller."""
     if not is_cancellation(error):
         return False
     import asyncio
 
     try:
         task = asyncio.current_task()
-    except RuntimeError:  # no event loop in this thread: nobody can cancel it
+    except RuntimeError:  # without an event loop the caller cannot be cancelled
         return True
     return task is None or not task.cancelling()
 
 
 def replay(items: Iterable[FeedItem], *, sender: Any = None) -> str | None:
-    """Tells the receivers of this process what the records of a feed say, as `emit` does, marked `remote`.
+    """Emit the events of the records of a feed in this process, marked `remote`.
 
-    A receiver that raises is logged and disturbs nobody; an async one is skipped (`areplay` awaits it).
+    An error of a receiver is logged; an async receiver is skipped (`areplay` awaits it).
 
     Args:
-        items: of `memory.feed(...)` or `memory.follow(...)`; told one by one.
-        sender: what receivers get as sender, and what those that were connected to one must have named.
+        items: those of `memory.feed(...)` or `memory.follow(...)`.
+        sender: the sender of the events; receivers that were connected to another one are not called.
 
     Returns:
-        The cursor behind the last item, None where there was none.
+        The cursor of the last item; None without items.
     """
     cursor = None
     for item in items:
@@ -510,7 +508,7 @@ def replay(items: Iterable[FeedItem], *, sender: Any = None) -> str | None:
 async def areplay(
     items: Iterable[FeedItem] | AsyncIterable[FeedItem], *, sender: Any = None
 ) -> str | None:
-    """`replay` for the async door: async receivers are awaited, one after the other."""
+    """Emit as `replay` does, and await async receivers, one after the other."""
     cursor = None
     if isinstance(items, AsyncIterable):
         async for item in items:
@@ -531,7 +529,7 @@ def _remote(item: FeedItem) -> Event:
 
 
 def event_of(session_id: str, seq: int, record: Record) -> Event:
-    """The log event of a record at its place."""
+    """Return the log event of a record."""
     match record:
         case Opened():
             return SessionOpened(
@@ -564,7 +562,7 @@ def event_of(session_id: str, seq: int, record: Record) -> Event:
 
 
 def result_of(session_id: str, record: Compressed) -> CompressionResult:
-    """What a compression did, as its record says."""
+    """Return the result of a recorded compression."""
     return CompressionResult(
         session_id=session_id,
         compression_id=record.id,

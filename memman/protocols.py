@@ -1,7 +1,7 @@
-"""The seams: what memman asks of a store, a format, a summarizer and a counter.
+"""The protocols of ports: stores, formats, summarizers and counters.
 
-A port may be sync or async. The async door awaits either kind, and sends a blocking one (`blocking =
-True` on the object) to a worker thread; the sync door refuses an async one when it is handed over.
+A port may be sync or async. `AsyncMemoryManager` awaits both kinds, and runs a blocking one (`blocking =
+True` on the object) on a worker thread; `MemoryManager` refuses an async one when it is passed.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ MaybeAwaitable: TypeAlias = T | Awaitable[T]
 
 
 class Appended(msgspec.Struct, frozen=True, gc=False):
-    """The answer to a write: the seq of each record, in order, the head, and the epoch.
+    """The result of a write: the seq of each record, in order, the head, and the epoch.
 
-    `fresh` is how many of the records were new; a retry adds nothing and gets the first seqs again.
+    `fresh` is the number of new records; a retry adds none and returns the first seqs again.
     """
 
     seqs: tuple[int, ...]
@@ -34,10 +34,10 @@ class Appended(msgspec.Struct, frozen=True, gc=False):
 
 
 class StoredItem(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """One slot of a window as a store keeps it.
+    """One item of a window as a store keeps it.
 
-    `seq` is its record's place in the log, `index` the place among that record's replacements (-1
-    for an added entry), `position` where it stands in the window's order.
+    `seq` is that of its record, `index` the position among that record's replacements (-1 for an added
+    entry), and `position` the place in the window's order.
     """
 
     seq: int
@@ -47,7 +47,7 @@ class StoredItem(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class Snapshot(msgspec.Struct, frozen=True):
-    """A session as a store has it: everything needed to go on, and nothing of its history."""
+    """The state of a stored session: everything needed to continue it, without its history."""
 
     head: int
     epoch: int
@@ -56,7 +56,7 @@ class Snapshot(msgspec.Struct, frozen=True):
 
 
 class SessionInfo(msgspec.Struct, frozen=True):
-    """One line of a list of sessions."""
+    """A session in the list of sessions."""
 
     session_id: str
     head: int
@@ -65,7 +65,7 @@ class SessionInfo(msgspec.Struct, frozen=True):
 
 
 class FeedItem(msgspec.Struct, frozen=True):
-    """One record of a feed: where it stands, and the `cursor` to go on behind it."""
+    """One record of a feed: its session and seq, and the `cursor` from which to continue after it."""
 
     session_id: str
     seq: int
@@ -196,7 +196,7 @@ class SupportsFeed(Protocol):
 
 
 class SupportsLease(Protocol):
-    """A store whose users agree on who pays for a summary."""
+    """A store with leases, so that only one process pays for a summary."""
 
     def lease(self, session_id: str, holder: str, seconds: float) -> MaybeAwaitable[bool]:
         """Take or prolong, for `seconds` from now, the right to pay for a summary of a session.
@@ -207,7 +207,7 @@ class SupportsLease(Protocol):
 
 
 class SupportsErase(Protocol):
-    """A store that can overwrite what it has written."""
+    """A store that can overwrite payloads."""
 
     def erase(
         self,
@@ -229,12 +229,11 @@ class SupportsErase(Protocol):
 
 
 class SummaryRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What a summarizer is asked: `prompt` is complete; the rest is for those who build their own.
+    """A request to a summarizer: `prompt` is complete; the other fields are for prompts of one's own.
 
-    `timeout` is how many seconds the answer may take, None without a limit. Whoever is slower is left
-    behind, so what costs should end by then.
-    `content` is what the prompt has of the conversation: the previous summary and the entries as quoted,
-    attributed text between our delimiters, which nothing in it can imitate.
+    `timeout` is in seconds, None without a limit. A slower call is abandoned, so it should end by then.
+    `content` is the conversation in the prompt: the previous summary and the entries, as attributed quotes
+    between delimiters that the quotes cannot imitate.
     """
 
     prompt: str
@@ -247,18 +246,17 @@ class SummaryRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SummaryUsage(msgspec.Struct, frozen=True):
-    """What a provider billed for one call, in tokens; cached ones are part of the input."""
+    """The billed tokens of one call; cached ones are part of the input."""
 
     input_tokens: int = 0
     output_tokens: int = 0
 
 
 class SummaryReply(msgspec.Struct, frozen=True, kw_only=True):
-    """A summarizer's answer.
+    """The reply of a summarizer.
 
-    `truncated` when the provider cut it off at its output limit, `refused` when it declined or its filter
-    stopped it; neither is taken for a summary. `usage` and `model` are what the provider said, None where
-    it did not.
+    `truncated`: the provider cut it off at its output limit. `refused`: the model declined, or a filter
+    stopped it. Neither is accepted as a summary. `usage` and `model` are the provider's, if reported.
     """
 
     text: str
@@ -270,32 +268,32 @@ class SummaryReply(msgspec.Struct, frozen=True, kw_only=True):
 
 @runtime_checkable
 class Summarizer(Protocol):
-    """Turns a request into a summary. `memman.testing.SummarizerConformance` holds the laws.
+    """Writes summaries. `memman.testing.SummarizerConformance` tests its laws.
 
-    A summarizer may say in `max_input_tokens: int` how much it takes in one call, or in `model: str` which
-    model it asks (`anthropic/claude-haiku-4-5`), whose known limits then hold. A longer input comes in
-    several calls that are merged. It raises what it likes: the compression tells of it and goes on.
+    A summarizer may limit the input of one call by `max_input_tokens: int`, or by `model: str`
+    (`anthropic/claude-haiku-4-5`), whose known limits then apply. A longer input is split into several
+    calls, and the results are merged. It may raise any error: the compression reports it and continues.
     """
 
     def summarize(self, request: SummaryRequest) -> SummaryReply | Awaitable[SummaryReply]:
-        """The summary that `request` asks for, within its time-out."""
+        """Return the requested summary, within the timeout."""
 
 
 SummarizeCallback = Callable[[str], str | Awaitable[str]]
-"""Writes a summary for a prompt; an async one is for `AsyncMemoryManager`."""
+"""A function that writes a summary for a prompt; an async one needs `AsyncMemoryManager`."""
 
 # ---------------------------------------------------------------- counting
 
 
 class ModelRef(msgspec.Struct, frozen=True):
-    """A model, whatever its spelling was.
+    """A model, parsed from any spelling of its name.
 
-    `name` is what its vendor calls it, in lower case, without provider prefix, Bedrock's packaging
-    version or a fine-tune's tail; `given` is the spelling itself, which is what the server's API takes.
-    `provider` is who serves it (`openai`, `azure`, `azure_ai`, `anthropic`, `bedrock`, `gemini`,
-    `vertex_ai`, `openrouter` ...; else what stood before the last `/`), None where the spelling does not
-    say. `family` is one of `memman.counting.FAMILIES`, "" where it is unknown; `region` is that of a
-    cloud's inference profile (`us`, `eu`) or of its endpoint (`us-east-1`), where the spelling has one.
+    `name` is its vendor's name, in lower case, without provider prefix, Bedrock's packaging version or the
+    suffix of a fine-tune; `given` is the original spelling, as the provider's API accepts it. `provider`
+    serves it (`openai`, `azure`, `azure_ai`, `anthropic`, `bedrock`, `gemini`, `vertex_ai`, `openrouter`
+    ...; else the text before the last `/`), None if the spelling has none. `family` is one of
+    `memman.counting.FAMILIES`, or "" if unknown; `region` is that of a cloud's inference profile (`us`,
+    `eu`) or endpoint (`us-east-1`), if the spelling has one.
     """
 
     name: str
@@ -306,7 +304,7 @@ class ModelRef(msgspec.Struct, frozen=True):
 
 
 class ModelInfo(msgspec.Struct, frozen=True):
-    """A model's limits in tokens, with where and when they were learned."""
+    """A model's limits in tokens, with their source and date."""
 
     context: int
     max_input: int
@@ -317,42 +315,42 @@ class ModelInfo(msgspec.Struct, frozen=True):
 
 @runtime_checkable
 class LocalCounter(Protocol):
-    """Counts texts in this process: pure, thread-safe, never waits for anything."""
+    """Counts texts in this process: pure, thread-safe, without waiting."""
 
     @property
     def fingerprint(self) -> str:
-        """What is stored with each count; another one where the numbers are others."""
+        """An id of the counter that is stored with each count; it changes when the counts change."""
 
     def count_texts(self, texts: Sequence[str]) -> list[int]:
-        """The tokens of each text, in order: as many whole numbers, none negative."""
+        """Return the number of tokens of each text, in order."""
 
 
 @runtime_checkable
 class RemoteCounter(Protocol):
-    """Prices a whole request over a network, in the format that its `CounterSpec` names.
+    """Counts a whole request over a network, in the format that its `CounterSpec` names.
 
-    `rendered` has `model`, `messages`, `system` (None or text) and `tools` (a list, maybe empty), in
-    the provider's own shape. Raises whatever its SDK raises: the caller maps, caches and falls back.
+    `rendered` has `model`, `messages`, `system` (None or text) and `tools` (a list, maybe empty), in the
+    provider's own shape. Errors of the SDK may pass: the caller handles them, caches and falls back.
 
-    A method `ready()` may raise `CounterUnavailable` where a key or a setting is missing, and asks nobody:
-    the command lists the counter with that reason.
+    A method `ready()` may raise `CounterUnavailable` if a key or a setting is missing, without a request:
+    the command then lists the counter with that reason.
     """
 
     fingerprint: str
 
     def count_request(self, rendered: Mapping[str, Any], *, timeout: float) -> int:
-        """Input tokens as the provider bills them; done, or raised, within `timeout` seconds."""
+        """Return the billed input tokens, or raise an error, within `timeout` seconds."""
 
     def acount_request(self, rendered: Mapping[str, Any], *, timeout: float) -> Awaitable[int]:
-        """The same for the async door."""
+        """Do the same, awaited, for `AsyncMemoryManager`."""
 
 
 class Framing(msgspec.Struct, frozen=True, kw_only=True):
-    """What a provider's models put around the texts of a request, in tokens.
+    """The tokens that a provider's models add to the texts of a request.
 
-    A request costs `request`, plus `message` for each message, plus `call` for each tool call beside
-    its name and arguments and `result` for each tool result; where there are tools also `preamble`, plus
-    `tools` x the tokens of their compact JSON. `source` and `date` say where the numbers are from.
+    A request costs `request`, plus `message` for each message, `call` for each tool call in addition to
+    its name and arguments, and `result` for each tool result; with tools, also `preamble` plus `tools`
+    times the tokens of their compact JSON. `source` and `date` are those of the numbers.
     """
 
     request: float
@@ -366,10 +364,10 @@ class Framing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CounterSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """A counter that exists: cheap to make and to list, it imports no SDK.
+    """The description of a counter: cheap to create and to list, without importing an SDK.
 
-    `match(model)` is 0 for no and higher for more specific. `factory(model)` makes the counter,
-    imports what it needs, and may raise `CounterUnavailable(reason)`.
+    `match(model)` returns 0 for no match, and more for a more specific one. `factory(model)` creates the
+    counter, imports its SDK, and may raise `CounterUnavailable(reason)`.
     """
 
     name: str
@@ -384,10 +382,10 @@ class CounterSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Call(msgspec.Struct, frozen=True, gc=False):
-    """A tool call with its answer (None: there is none yet).
+    """A tool call with its result, None if it has none yet.
 
-    `wire_id` is the call's own id, or a made one, unique within its message; `unique_id` is unique
-    within the whole request.
+    `wire_id` is the call's own id, or a generated one, unique within its message; `unique_id` is unique
+    within the request.
     """
 
     entry: Entry
@@ -397,13 +395,13 @@ class Call(msgspec.Struct, frozen=True, gc=False):
 
 
 class Turn(msgspec.Struct, frozen=True, gc=False):
-    """A step of a conversation that is valid by construction; a format only spells it.
+    """A step of a conversation, valid by construction; a format only renders it.
 
     `assistant`: `entries` are the texts of one assistant message, `calls` its tool calls in order;
-    `answers` are the same calls in the order in which their results came. Every other kind has one
-    entry: `orphan` is a tool result whose call is not in the context. `result` comes only to a format
-    with `results_anywhere`: a result with its call in `answers`, which an assistant's turn then lacks.
-    `nonce` is the session's, for the delimiters of what is not the user's own words; "" if there is none.
+    `answers` are the same calls in the order of their results. Every other kind has one entry: `orphan` is
+    a tool result whose call is not in the context. `result`, only for formats with `results_anywhere`, is a
+    result with its call in `answers`, which the assistant's turn then omits. `nonce` is the session's, for
+    the delimiters of quoted text; "" without one.
     """
 
     kind: Literal["system", "user", "assistant", "context", "summary", "orphan", "result"]
@@ -414,10 +412,10 @@ class Turn(msgspec.Struct, frozen=True, gc=False):
 
 
 class Rendered(msgspec.Struct, frozen=True, gc=False):
-    """One turn as a provider's messages, and what rendering put around its entries.
+    """One turn as a provider's messages, with the cost of framing and added texts.
 
-    `framing` is in tokens, by the provider's formula. `extras` are our own headings and placeholders,
-    with digits as 9 so that they recur; whoever prices the context counts them.
+    `framing` is in tokens, by the provider's formula. `extras` are memman's headings and placeholders, with
+    each digit as 9 so that they recur; the caller counts them.
     """
 
     messages: tuple[dict[str, Any], ...]
@@ -426,14 +424,13 @@ class Rendered(msgspec.Struct, frozen=True, gc=False):
 
 
 class Format(Protocol):
-    """A message format: what a provider or framework calls a conversation.
+    """A message format of a provider or framework.
 
-    `request_framing` is what every request costs beside its messages, `message_framing` what a plain
-    message costs around its text, `edges` the texts that `frame` may add, each priced as a message. With
-    `inline_system` False the head's system messages are handed over apart; with `joins` False `join` is
-    never asked.
-    A format whose provider takes a result anywhere behind its call may say so in `results_anywhere =
-    True`: results then stay where they came. Elsewhere they follow the message with their calls.
+    `request_framing` is the cost of a request without messages, `message_framing` that of a plain message
+    without its text, and `edges` are the texts that `frame` may add, each counted as a message. With
+    `inline_system` False, the leading system messages are passed separately; with `joins` False, `join` is
+    never called. `results_anywhere = True` means that the provider accepts a result anywhere after its
+    call, so that results keep their place; otherwise they follow the message with their calls.
     """
 
     name: str
@@ -444,29 +441,28 @@ class Format(Protocol):
     inline_system: bool
 
     def detect(self, messages: Sequence[Any]) -> int:
-        """How surely these are messages of this format: 0 no, higher surer."""
+        """Return how certainly the messages are of this format: 0 for not at all, more for more certain."""
 
     def parse(self, messages: Sequence[Any]) -> list[NewEntry]:
-        """The entries of the messages, in order. Raises `FormatError` that names the message."""
+        """Return the entries of the messages, in order. Raises `FormatError` that names the message."""
 
     def render(self, turn: Turn) -> Rendered:
-        """The messages of one turn."""
+        """Return the messages of one turn."""
 
     def join(self, left: dict[str, Any], right: dict[str, Any]) -> dict[str, Any] | None:
-        """Two neighbours as one new message where the format wants that, else None.
+        """Return two neighbours as one new message if the format requires that, else None.
 
-        Joining is associative: what was joined is joined again with its neighbours.
+        Joining is associative: a joined message is joined with its neighbours again.
         """
 
     def frame(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """The whole request's messages: what must stand first or last is added."""
+        """Return all messages of a request, with those that the format requires first or last."""
 
 
 class ReadEntry(msgspec.Struct, frozen=True, gc=False):
-    """An entry of a log that is read, and when it was made (ISO 8601, None where the log does not say).
+    """An entry of a log, with its time (ISO 8601, None if the log has none).
 
-    An `abandoned` one is of a branch that the conversation did not go on from: it was said, and the
-    model no longer saw it.
+    An `abandoned` one belongs to a branch that was not continued, so the model no longer saw it.
     """
 
     new_entry: NewEntry
@@ -475,7 +471,7 @@ class ReadEntry(msgspec.Struct, frozen=True, gc=False):
 
 
 class Compaction(msgspec.Struct, frozen=True, gc=False):
-    """A place in a log where everything before it was replaced by `summary`; `reason` is the log's own."""
+    """A point in a log before which everything was replaced by `summary`; `reason` is the log's own."""
 
     summary: str
     reason: str
@@ -483,7 +479,7 @@ class Compaction(msgspec.Struct, frozen=True, gc=False):
 
 
 class LeftOut(msgspec.Struct, frozen=True, gc=False):
-    """What stands in a log and is no part of its conversation, in words for whoever imports it."""
+    """A part of a log that is not in its conversation, described for the user."""
 
     what: str
 
@@ -493,23 +489,22 @@ ReadItem = ReadEntry | Compaction | LeftOut
 
 @runtime_checkable
 class ImportFormat(Protocol):
-    """A log that is read and never written: an agent's session file, the export of a chat.
+    """A log that is only read: an agent's session file, or the export of a chat.
 
-    What `Format` asks of rendering does not apply, so this is a protocol of its own. An item is a line
-    of a JSONL file, an element of a JSON list, or the document itself.
+    An item is a line of a JSONL file, an element of a JSON list, or the document itself.
     """
 
     name: str
 
     def detect(self, items: Sequence[Any]) -> int:
-        """How surely these first items of a file are of this log: 0 no, higher surer."""
+        """Return how certainly these first items of a file are of this log: 0 for not at all."""
 
     def conversations(self, items: Iterable[Any]) -> Iterable[tuple[str, Iterable[Any]]]:
-        """The conversations in the items, each with its title ("" where it has none) and its own items."""
+        """Return the conversations in the items, each with its title, if any, and its own items."""
 
     def parse(self, items: Iterable[Any]) -> Iterable[ReadItem]:
-        """One conversation in order. What is not known is kept in the metadata; raises `FormatError`.
+        """Return one conversation in order. Unknown data is kept as metadata. Raises `FormatError`.
 
-        The items may be gone through more than once, and may be more than memory holds: what was read is
-        given on its way, not gathered.
+        The items can be iterated over more than once, and may be more than memory holds, so the result
+        should be a generator.
         """

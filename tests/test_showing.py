@@ -187,7 +187,7 @@ def test_what_any_error_says_can_be_stored_and_is_short(kind: str) -> None:
 
 def test_an_error_is_told_by_its_type_and_its_words() -> None:
     assert format_error(OSError("429: slower")) == "OSError: 429: slower"
-    assert format_error(Mute()) == "Mute: what it says cannot be shown"
+    assert format_error(Mute()) == "Mute: its message cannot be shown"
 
 
 def _of_a_summarizer(error: Exception) -> MemoryManager:
