@@ -10,33 +10,13 @@ from typing import Any
 import click
 
 from memman import events
+from memman.cli import display, options
 from memman.cli.answers import CompressAnswer, PlanAnswer, UndoAnswer, write_answer
 from memman.cli.databases import silent
-from memman.cli.display import (
-    Row,
-    entries_of,
-    first_line,
-    open_console,
-    plural,
-    print_table,
-)
 from memman.cli.errors import FailedError, FindingError, UnusableError
-from memman.cli.options import (
-    budget_option,
-    force_option,
-    in_place_option,
-    json_option,
-    keep_option,
-    model_option,
-    output_option,
-    session_argument,
-    strict_option,
-    summarizer_option,
-    target_option,
-    window_option,
-)
 from memman.cli.output import harmless, note
 from memman.cli.sessions import Session, check_target, load, save_changed, target_of
+from memman.cli.words import entries_of, first_line, plural
 from memman.compression import PlannedEntry
 from memman.entries import Entry, parse_address
 from memman.errors import CompressionFailed, CounterUnavailable
@@ -52,18 +32,18 @@ compression_argument = click.argument("compression", metavar="[COMPRESSION]", re
 
 
 @click.command()
-@session_argument
-@model_option
-@budget_option("The window in tokens, kept in the session; default: the session's own.")
-@target_option
-@keep_option
-@summarizer_option
+@options.session
+@options.model
+@options.budget("The window in tokens, kept in the session; default: the session's own.")
+@options.target
+@options.keep
+@options.summarizer
 @click.option("--dry-run", is_flag=True, help="Show the plan only, as `memman plan` does.")
-@output_option
-@in_place_option
-@force_option
-@strict_option
-@json_option
+@options.output
+@options.in_place
+@options.force
+@options.strict
+@options.json
 def compress(
     session: str,
     model: str | None,
@@ -118,12 +98,12 @@ def _result_line(result: CompressionResult) -> str:
 
 
 @click.command()
-@session_argument
-@window_option
-@model_option
-@target_option
-@keep_option
-@json_option
+@options.session
+@options.window
+@options.model
+@options.target
+@options.keep
+@options.json
 def plan(
     session: str,
     budget: int | None,
@@ -158,7 +138,7 @@ def _show_plan(opened: Session, target: int | None, as_json: bool) -> None:
         return
     rows = [_plan_row(planned, opened.window[planned.entry_id]) for planned in plan.entries]
     headings = (">seq", ">tokens", ">after", "action", "type", "why", "text")
-    print_table(open_console(), headings, rows, spare=("why", "type"))
+    display.print_table(display.open_console(), headings, rows, spare=("why", "type"))
     known = target is not None or settings.max_tokens is not None
     aim = f" (target {plan.target_tokens:,} tokens)" if known else ""
     note(
@@ -168,7 +148,7 @@ def _show_plan(opened: Session, target: int | None, as_json: bool) -> None:
     )
 
 
-def _plan_row(planned: PlannedEntry, entry: Entry) -> Row:
+def _plan_row(planned: PlannedEntry, entry: Entry) -> display.Row:
     cells = (
         entry.address,
         f"{planned.tokens:,}",
@@ -178,20 +158,20 @@ def _plan_row(planned: PlannedEntry, entry: Entry) -> Row:
         planned.reason,
         first_line(entry.text),
     )
-    return Row(cells, "dim" if planned.action == "keep" else "")
+    return display.Row(cells, "dim" if planned.action == "keep" else "")
 
 
 # ---------------------------------------------------------------- undo
 
 
 @click.command()
-@session_argument
+@options.session
 @compression_argument
 @click.option("--outer", is_flag=True, help="First undo the later compressions that folded it.")
-@output_option
-@in_place_option
-@force_option
-@json_option
+@options.output
+@options.in_place
+@options.force
+@options.json
 def undo(
     session: str,
     compression: str | None,

@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 from msgspec.structs import asdict
 
+from memman.cli import display, options
 from memman.cli.answers import (
     CountAnswer,
     Counted,
@@ -21,11 +22,10 @@ from memman.cli.answers import (
     ModelsAnswer,
     write_answer,
 )
-from memman.cli.display import Row, first_line, open_console, plural, print_lines, print_table
 from memman.cli.errors import FailedError, FindingError, UnreadableError, UnusableError
 from memman.cli.files import STDIN, read_bytes
-from memman.cli.options import json_option, model_option, strict_option
 from memman.cli.output import note, say
+from memman.cli.words import first_line, plural
 from memman.core.resolver import known_counters, model_names
 from memman.counting import (
     FAMILIES,
@@ -50,11 +50,11 @@ _KNOWN_MODEL = "gpt-4o"  # distinguishes a missing model from a broken counter
 
 @click.command()
 @click.argument("text", required=False)
-@model_option
+@options.model
 @click.option("--counter", metavar="NAME", help="A counter by name, such as estimate or tiktoken.")
 @click.option("--all-counters", is_flag=True, help="Use each local counter that works here.")
-@strict_option
-@json_option
+@options.strict
+@options.json
 def count(
     text: str | None,
     model: str | None,
@@ -121,8 +121,10 @@ def _count_by_all(text: str, model: str | None, strict: bool, as_json: bool) -> 
         counts = tuple(Counted(**asdict(one)) for one in found)
         write_answer(CountsAnswer(model=model, characters=len(text), counts=counts))
         return
-    rows = [Row((f"{one.tokens:,}", one.method, one.accuracy, one.counter)) for one in found]
-    print_table(open_console(), (">tokens", "method", "accuracy", "counter"), rows)
+    rows = [
+        display.Row((f"{one.tokens:,}", one.method, one.accuracy, one.counter)) for one in found
+    ]
+    display.print_table(display.open_console(), (">tokens", "method", "accuracy", "counter"), rows)
 
 
 def _is_substitute(counter: str, found: TokenCount) -> bool:
@@ -156,7 +158,7 @@ def _is_file(text: str) -> bool:
 
 @click.group(invoke_without_command=True)
 @click.option("--strict", is_flag=True, help="Exit with 1 if a counter cannot work here.")
-@json_option
+@options.json
 @click.pass_context
 def counters(ctx: click.Context, strict: bool, as_json: bool) -> None:
     """List the token counters: what they count, their accuracy, and why one cannot work here.
@@ -173,7 +175,7 @@ def counters(ctx: click.Context, strict: bool, as_json: bool) -> None:
         write_answer(CountersAnswer(counters=tuple(found)))
     else:
         rows = [_counter_row(counter, len(known)) for counter in found]
-        print_table(open_console(), ("name", "counts", "accuracy", "models"), rows)
+        display.print_table(display.open_console(), ("name", "counts", "accuracy", "models"), rows)
     broken = [counter.name for counter in found if counter.missing]
     if strict and broken:
         raise FindingError(f"counters that cannot work here: {', '.join(broken)}")
@@ -181,7 +183,7 @@ def counters(ctx: click.Context, strict: bool, as_json: bool) -> None:
 
 @counters.command("explain")
 @click.argument("model")
-@json_option
+@options.json
 def explain_model(model: str, as_json: bool) -> None:
     """Show how MODEL is read, which counters know it, which counts and why, and its limits."""
     if not model.strip():
@@ -200,11 +202,13 @@ def explain_model(model: str, as_json: bool) -> None:
         "family": ref.family or "unknown",
         "limits": "unknown" if limits is None else _limits_line(limits),
     }
-    console = open_console()
-    print_lines(console, [f"{name:<9} {first_line(value, 300)}" for name, value in facts.items()])
-    print_lines(console, [""])
+    console = display.open_console()
+    display.print_lines(
+        console, [f"{name:<9} {first_line(value, 300)}" for name, value in facts.items()]
+    )
+    display.print_lines(console, [""])
     rows = [_candidate_row(candidate) for candidate in candidates]
-    print_table(console, ("counter", ">match", "accuracy", "why"), rows)
+    display.print_table(console, ("counter", ">match", "accuracy", "why"), rows)
 
 
 def _listed(spec: CounterSpec, known: Sequence[ModelRef]) -> ListedCounter:
@@ -230,7 +234,7 @@ def _listed(spec: CounterSpec, known: Sequence[ModelRef]) -> ListedCounter:
     )
 
 
-def _counter_row(counter: ListedCounter, known: int) -> Row:
+def _counter_row(counter: ListedCounter, known: int) -> display.Row:
     what = "whole requests, by network" if counter.remote else "texts, locally"
     if counter.missing:
         text = f"cannot work here: {counter.missing}"
@@ -239,15 +243,15 @@ def _counter_row(counter: ListedCounter, known: int) -> Row:
     else:
         text = ", ".join(counter.families) or "models outside the table, or by name"
     cells = (counter.name, what, counter.accuracy, first_line(text, 300))
-    return Row(cells, "red" if counter.missing else "")
+    return display.Row(cells, "red" if counter.missing else "")
 
 
-def _candidate_row(candidate: Candidate) -> Row:
+def _candidate_row(candidate: Candidate) -> display.Row:
     why = candidate.reason
     if candidate.chosen:
         why = f"counts ({why})" if why else "counts"
     cells = (candidate.name, str(candidate.match), candidate.accuracy, first_line(why, 300))
-    return Row(cells, "green" if candidate.chosen else "")
+    return display.Row(cells, "green" if candidate.chosen else "")
 
 
 # ---------------------------------------------------------------- models
@@ -255,7 +259,7 @@ def _candidate_row(candidate: Candidate) -> Row:
 
 @click.command()
 @click.argument("query", required=False)
-@json_option
+@options.json
 def models(query: str | None, as_json: bool) -> None:
     """List the limits of models in tokens: all, or those that QUERY names.
 
@@ -267,7 +271,9 @@ def models(query: str | None, as_json: bool) -> None:
         write_answer(ModelsAnswer(models=known))
     elif found:
         headings = ("model", ">context", ">max input", ">max output", "source")
-        print_table(open_console(), headings, [_model_row(*item) for item in found.items()])
+        display.print_table(
+            display.open_console(), headings, [_model_row(*item) for item in found.items()]
+        )
         note(plural(len(found), "model"))
     if not found:
         name = model_ref(query or "").name
@@ -286,9 +292,9 @@ def _models(query: str | None) -> dict[str, ModelInfo]:
     return found
 
 
-def _model_row(name: str, info: ModelInfo) -> Row:
+def _model_row(name: str, info: ModelInfo) -> display.Row:
     numbers = (f"{number:,}" for number in (info.context, info.max_input, info.max_output))
-    return Row((name, *numbers, _source(info)))
+    return display.Row((name, *numbers, _source(info)))
 
 
 def _limits_line(info: ModelInfo) -> str:

@@ -6,12 +6,12 @@ from contextlib import suppress
 
 import click
 
+from memman.cli import display, options
 from memman.cli.answers import FollowAnswer, SessionsAnswer, write_answer, write_answer_line
 from memman.cli.databases import check_database, existing_database, sessions_in
-from memman.cli.display import Row, entries_of, open_console, plural, print_table
 from memman.cli.errors import on_one_line
-from memman.cli.options import json_option
 from memman.cli.output import note, say
+from memman.cli.words import entries_of, plural
 from memman.entries import transcript_line
 from memman.records import (
     Added,
@@ -30,7 +30,7 @@ _MOST_CHARS = 160  # of a record's line
 
 @click.command()
 @click.argument("database", metavar="DB")
-@json_option
+@options.json
 def sessions(database: str, as_json: bool) -> None:
     """List the sessions of the database DB."""
     check_database(database, "`memman stats S` shows a session file")
@@ -39,11 +39,13 @@ def sessions(database: str, as_json: bool) -> None:
         write_answer(SessionsAnswer(sessions=tuple(found)))
         return
     rows = [
-        Row((f"{each.head:,}", f"{each.entries:,}", f"{each.tokens:,}", each.session_id))
+        display.Row((f"{each.head:,}", f"{each.entries:,}", f"{each.tokens:,}", each.session_id))
         for each in found
     ]
     if rows:
-        print_table(open_console(), (">records", ">entries", ">tokens", "session"), rows)
+        display.print_table(
+            display.open_console(), (">records", ">entries", ">tokens", "session"), rows
+        )
     note(plural(len(found), "session"))
 
 
@@ -62,7 +64,7 @@ def sessions(database: str, as_json: bool) -> None:
     metavar="SECONDS",
     help="End after so long without a record; default: never.",
 )
-@json_option
+@options.json
 def follow(
     database: str, session_id: str | None, after: str, timeout: float | None, as_json: bool
 ) -> None:

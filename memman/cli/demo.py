@@ -16,29 +16,15 @@ import click
 import msgspec
 
 from memman import events
+from memman.cli import display, options
 from memman.cli.answers import DemoAnswer, DemoCompression, write_answer
 from memman.cli.compression import enough_budget
 from memman.cli.demo_log import demo_messages
-from memman.cli.display import (
-    arrow,
-    counter_note,
-    has_unicode,
-    open_console,
-    plural,
-    print_lines,
-    usage_lines,
-)
 from memman.cli.errors import FindingError, UnusableError
 from memman.cli.files import STDIN, File
 from memman.cli.logs import Log, log_in, read_log
-from memman.cli.options import (
-    budget_option,
-    force_option,
-    json_option,
-    model_option,
-    own_command,
-)
 from memman.cli.sessions import check_target, save
+from memman.cli.words import counter_note, plural
 from memman.config import MemoryConfig
 from memman.entries import NO_JSON, Entry, NewEntry, text_of
 from memman.errors import BudgetExceeded
@@ -65,8 +51,8 @@ _METHODS = {
 
 @click.command()
 @click.option("--file", "path", metavar="LOG", help='A log of your own; "-" reads stdin.')
-@budget_option("The context window to play it in, in tokens.", default="8k")
-@model_option
+@options.budget("The context window to play it in, in tokens.", default="8k")
+@options.model
 @click.option(
     "-o",
     "--output",
@@ -74,8 +60,8 @@ _METHODS = {
     show_default=True,
     help="The session file to write.",
 )
-@force_option
-@json_option
+@options.force
+@options.json
 def demo(
     path: str | None, budget: int, model: str | None, output: str, force: bool, as_json: bool
 ) -> None:
@@ -305,7 +291,7 @@ def _play(run: Run) -> DemoAnswer:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
     from rich.text import Text
 
-    console = open_console("stderr")
+    console = display.open_console("stderr")
     count = run.memory.count_tokens(run.log.name)
     messages = plural(len(run.log), f"{run.log.format} message")
     opening: list[Text | str] = [
@@ -313,14 +299,14 @@ def _play(run: Run) -> DemoAnswer:
         f"  {messages}, {counter_note(count, run.model)}",
         "",
     ]
-    print_lines(console, opening)
+    display.print_lines(console, opening)
     columns = (TextColumn("      "), BarColumn(40), MofNCompleteColumn(), TextColumn("messages"))
     hidden = not console.is_terminal
     with Progress(*columns, console=console, transient=True, disable=hidden) as bar:
         task = bar.add_task("", total=len(run.log))
 
         def show(done: DemoCompression) -> None:
-            print_lines(console, [_compression_line(done, arrow(console))])
+            display.print_lines(console, [_compression_line(done, display.arrow(console))])
 
         return run.play(show, lambda: bar.advance(task))
 
@@ -337,9 +323,9 @@ def _compression_line(done: DemoCompression, arrow: str) -> str:
 def _show(answer: DemoAnswer, output: str, size: int) -> None:
     from rich.text import Text
 
-    console = open_console()
+    console = display.open_console()
     wrote = f"the session is in {output} ({size / 1000:,.0f} kB)"
-    command, file = own_command(), shlex.quote(output)
+    command, file = options.own_command(), shlex.quote(output)
     budget = answer.enough or answer.budget // 2 or 1
     suggestions = (
         f"  {command} show {file} --active",
@@ -349,7 +335,7 @@ def _show(answer: DemoAnswer, output: str, size: int) -> None:
     )
     lines: list[Text | str] = [
         "",
-        *usage_lines(console, answer.usage),
+        *display.usage_lines(console, answer.usage),
         "",
         Text("Checked after every message", "bold"),
         *_checks(answer, console),
@@ -357,7 +343,7 @@ def _show(answer: DemoAnswer, output: str, size: int) -> None:
         Text.assemble(("Try next", "bold"), f"   {wrote}"),
         *suggestions,
     ]
-    print_lines(console, lines)
+    display.print_lines(console, lines)
 
 
 def _checks(answer: DemoAnswer, console: Console) -> Iterator[Text]:
@@ -384,7 +370,7 @@ def _check(console: Console, kept: bool | None, name: str, value: str, details: 
     """Return the line of a promise; `kept` is None if it was not checked."""
     from rich.text import Text
 
-    unicode = has_unicode(console)
+    unicode = display.has_unicode(console)
     if kept is None:
         sign = ("-" if unicode else "--", "dim")
     elif kept:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from memman.cli.display import first_line
 from memman.cli.errors import UnreadableError
+from memman.cli.words import first_line
 from memman.core.resolver import known_formats
 from memman.errors import FormatError
 from memman.formats import candidates, format_named, plain_messages

@@ -9,6 +9,7 @@ import click
 import msgspec
 
 from memman.archive import Packing
+from memman.cli import display, options
 from memman.cli.answers import (
     ArchiveAnswer,
     CheckAnswer,
@@ -19,20 +20,12 @@ from memman.cli.answers import (
 )
 from memman.cli.archives import FORMAT, write_archive
 from memman.cli.compression import enough_budget
-from memman.cli.display import Row, entries_of, open_console, plural, print_table, progress
 from memman.cli.errors import FindingError, UnusableError
 from memman.cli.files import STDIN
 from memman.cli.logs import read_log
-from memman.cli.options import (
-    budget_option,
-    force_option,
-    format_option,
-    json_option,
-    model_option,
-    session_argument,
-)
 from memman.cli.output import note, say, write_data, write_json
 from memman.cli.sessions import Session, check_target, load
+from memman.cli.words import entries_of, plural
 from memman.core.resolver import known_formats
 from memman.errors import BudgetExceeded
 from memman.formats.logs import IMPORT_FORMATS
@@ -41,7 +34,7 @@ from memman.results import Context
 
 
 @click.command()
-@session_argument
+@options.session
 @click.option(
     "-t",
     "--to",
@@ -59,10 +52,10 @@ from memman.results import Context
     type=click.Choice(["none", "gzip", "zstd"]),
     help="With memman-jsonl: the compression; default: by the file's suffix (.gz, .zst).",
 )
-@force_option
-@budget_option("The budget of the context; default: the session's own.")
-@model_option
-@json_option
+@options.force
+@options.budget("The budget of the context; default: the session's own.")
+@options.model
+@options.json
 def export(
     session: str,
     target: str,
@@ -110,7 +103,7 @@ def _archive(
         raise UnusableError("the archive and --json both want stdout; name a file with -o")
     opened = load(session, to=session)
     check_target(output, opened.id, force)
-    with progress("exporting"):
+    with display.progress("exporting"):
         info = write_archive(opened.memory, opened.id, output, packing)
     if as_json:
         write_answer(ArchiveAnswer(format=FORMAT, session_file=output, archive=info))
@@ -182,7 +175,7 @@ def _fault_line(fault: Violation) -> str:
 
 
 @click.command()
-@json_option
+@options.json
 def formats(as_json: bool) -> None:
     """List the formats: which can be read and written, and how many rules each has."""
     found = [FormatRow(name, True, len(RULES.get(name, ()))) for name in known_formats()]
@@ -191,7 +184,7 @@ def formats(as_json: bool) -> None:
         write_answer(FormatsAnswer(formats=tuple(found)))
         return
     rows = [
-        Row(
+        display.Row(
             (
                 each.format,
                 "read and written" if each.renders else "read only",
@@ -200,14 +193,14 @@ def formats(as_json: bool) -> None:
         )
         for each in found
     ]
-    print_table(open_console(), ("format", "use", ">rules"), rows)
+    display.print_table(display.open_console(), ("format", "use", ">rules"), rows)
 
 
 @click.command("check")
 @click.argument("log", metavar="LOG")
 @click.option("-t", "--to", "target", metavar="FORMAT", help="The rules; default: LOG's format.")
-@format_option("The messages' format; auto detects it.")
-@json_option
+@options.message_format("The messages' format; auto detects it.")
+@options.json
 def check_log(log: str, target: str | None, message_format: str, as_json: bool) -> None:
     """Check the messages of LOG against the rules of a provider.
 

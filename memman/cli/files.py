@@ -53,15 +53,17 @@ def cannot_read(name: str, error: OSError) -> UnreadableError:
 class File:
     """A file that can be read any number of times: a path, or `data` from a pipe."""
 
-    def __init__(self, name: str, path: Path | None = None, data: bytes = b"") -> None:
+    def __init__(
+        self,
+        name: str,
+        path: Path | None = None,
+        data: bytes = b"",
+        watch: Callable[[BinaryIO], BinaryIO] | None = None,
+    ) -> None:
         self.name = name
         self._path = path
         self._data = data
-        self.watch: Callable[[BinaryIO], BinaryIO] | None = None  # wraps the file of each reading
-
-    def use_watch(self, watch: Callable[[BinaryIO], BinaryIO]) -> None:
-        """Wrap the file of each reading, to follow its progress."""
-        self.watch = watch
+        self._watch = watch  # wraps the file of each reading
 
     def open(self) -> BinaryIO:
         """Open the file at its beginning. Raises `UnreadableError`."""
@@ -75,7 +77,7 @@ class File:
         if start in _UTF_16:
             with file:
                 return BytesIO(self._in_utf_8(file.read()))
-        return file if self.watch is None else self.watch(file)
+        return file if self._watch is None else self._watch(file)
 
     def _in_utf_8(self, data: bytes) -> bytes:
         """Convert UTF-16 with a byte-order mark, as PowerShell's `>` writes it, to UTF-8."""

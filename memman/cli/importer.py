@@ -11,6 +11,7 @@ import msgspec
 
 from memman.archive import SessionState
 from memman.archive import verify as verify_archive
+from memman.cli import display, options
 from memman.cli.answers import (
     Answer,
     ImportAnswer,
@@ -31,21 +32,9 @@ from memman.cli.archives import (
 from memman.cli.compression import check_fit, strictly
 from memman.cli.conversion import MOST_IN_DOCUMENT, counter_for, import_log, records_of_log
 from memman.cli.databases import create_database, quiet_manager
-from memman.cli.display import counter_note, entries_of, plural, progress
 from memman.cli.errors import UNREADABLE, UnusableError
 from memman.cli.files import STDIN, File, display_name, on_disk, read_bytes, temporary_folder
 from memman.cli.logs import Log, log_in
-from memman.cli.options import (
-    FILE,
-    archive_limits,
-    budget_option,
-    force_option,
-    format_option,
-    json_option,
-    limit_option,
-    model_option,
-    strict_option,
-)
 from memman.cli.output import note, say
 from memman.cli.sessions import (
     check_target,
@@ -55,6 +44,7 @@ from memman.cli.sessions import (
     save,
     session_name,
 )
+from memman.cli.words import counter_note, entries_of, plural
 from memman.entries import check_id
 from memman.errors import MemmanError, StateError
 from memman.manager import MemoryManager
@@ -64,19 +54,19 @@ from memman.stores import without_password
 
 
 @click.command("import")
-@click.argument("log", metavar="LOG", type=FILE)
+@click.argument("log", metavar="LOG", type=options.FILE)
 @click.option(
     "-o", "--output", default=STDIN, help='The session file to write; "-", the default, is stdout.'
 )
-@format_option("The messages' format; auto detects it.")
+@options.message_format("The messages' format; auto detects it.")
 @click.option(
     "--conversation", metavar="NUMBER", help="Which one, if LOG has several; or its title."
 )
 @click.option(
     "--session", "session_id", metavar="ID", help="The session's id; default: LOG's name."
 )
-@budget_option("Compress to fit this many tokens; default: no compression.")
-@model_option
+@options.budget("Compress to fit this many tokens; default: no compression.")
+@options.model
 @click.option("--into", metavar="DB", help="The database to put the session in, instead of -o.")
 @click.option(
     "--on-conflict",
@@ -92,10 +82,10 @@ from memman.stores import without_password
     show_default=True,
     help="Whether abandoned branches of a log are kept, outside the window.",
 )
-@limit_option
-@force_option
-@strict_option
-@json_option
+@options.limit
+@options.force
+@options.strict
+@options.json
 def import_command(
     log: str,
     output: str,
@@ -131,14 +121,12 @@ def import_command(
     session = session_id or session_name(name)
     check_id(session, "--session" if session_id else "the log's name")
     check_target(output, session, force)
-    file = File(name, Path(local))
-    found = log_in(file, message_format, conversation)
-    found.select_branches(abandoned=branch == "all")
     given = {"model": model, "max_tokens": budget}
     settings = {key: value for key, value in given.items() if value is not None}
     streamed = budget is None and not strict and (into is not None or is_archive_name(output))
     with progress("importing") as watch:
-        file.use_watch(watch)
+        file = File(name, Path(local), watch=watch)
+        found = log_in(file, message_format, conversation, branch == "all")
         imported = (_stream if streamed else _import_whole)(found, session, settings, target)
     # The window of a longer session is not read for its totals.
     short = imported.entries <= MOST_IN_DOCUMENT
@@ -265,8 +253,8 @@ def _import_session(file: str, target: _Target) -> None:
 
 @click.command()
 @click.argument("file", metavar="FILE")
-@limit_option
-@json_option
+@options.limit
+@options.json
 def verify(file: str, as_json: bool) -> None:
     """Check FILE, an archive or a session document, to its end; "-" reads stdin. Changes nothing.
 
@@ -294,8 +282,8 @@ def verify(file: str, as_json: bool) -> None:
 def _verified(path: str, name: str) -> VerifyAnswer:
     """Return the content of a sound file."""
     if archived_session(path) is not None:
-        with progress("verifying") as watch, Path(path).open("rb") as source:
-            info = verify_archive(watch(source), limits=archive_limits())
+        with display.progress("verifying") as watch, Path(path).open("rb") as source:
+            info = verify_archive(watch(source), limits=options.archive_limits())
         return VerifyAnswer(
             file=name,
             ok=True,

@@ -9,37 +9,18 @@ from typing import TYPE_CHECKING
 
 import click
 
+from memman.cli import display, options
 from memman.cli.answers import DiffAnswer, WhyAnswer, write_answer
 from memman.cli.compression import (
     compression_argument,
     find_compression,
     status_line,
 )
-from memman.cli.display import (
-    Row,
-    cut_lines,
-    entries_of,
-    first_line,
-    open_console,
-    plural,
-    print_lines,
-    print_pairs,
-    print_table,
-    speaker,
-)
 from memman.cli.errors import FindingError
 from memman.cli.files import STDIN
-from memman.cli.options import (
-    chosen_session,
-    json_option,
-    model_option,
-    own_command,
-    ratio,
-    session_argument,
-    window_option,
-)
 from memman.cli.output import harmless, note
 from memman.cli.sessions import load
+from memman.cli.words import entries_of, first_line, plural, speaker
 from memman.entries import Entry
 from memman.explain import (
     ComparedReplacement,
@@ -73,9 +54,9 @@ _BEFORE, _AROUND = 24, 90  # characters of an excerpt: before the text, and in a
 
 
 @click.command()
-@session_argument
+@options.session
 @compression_argument
-@model_option
+@options.model
 @click.option(
     "--limit",
     type=click.IntRange(min=1),
@@ -87,11 +68,11 @@ _BEFORE, _AROUND = 24, 90  # characters of an excerpt: before the text, and in a
 )
 @click.option(
     "--fail-under",
-    type=ratio,
+    type=options.ratio,
     metavar="RATIO",
     help="Exit with 1 if a smaller share of the values was kept.",
 )
-@json_option
+@options.json
 def diff(
     session: str,
     compression: str | None,
@@ -122,16 +103,16 @@ def diff(
 def _show_comparison(
     compared: Comparison, history: LogHistory, by_value: bool, limit: int | None
 ) -> None:
-    console = open_console()
+    console = display.open_console()
     statuses = _statuses(history)
     line = status_line(statuses.pop(compared.compression_id))
-    print_lines(console, [f"compression {line}", ""])
+    display.print_lines(console, [f"compression {line}", ""])
     if by_value:
         _show_values(console, compared)
     else:
         pairs = [_pair(each, limit) for each in compared.replacements]
-        print_pairs(console, "original", "replacement", pairs)
-        print_lines(console, ["", *_balance(compared)])
+        display.print_pairs(console, "original", "replacement", pairs)
+        display.print_lines(console, ["", *_balance(compared)])
     if statuses:
         others = [f"#{status.seq}" for status in statuses.values()]
         earlier = len(others) - _MOST_LISTED
@@ -204,24 +185,24 @@ def _share(compared: Comparison) -> str:
 
 def _show_values(console: Console, compared: Comparison) -> None:
     rows = [
-        Row((f"#{each.seq}", _PLACES[each.kept], each.value), "" if each.kept else "red")
+        display.Row((f"#{each.seq}", _PLACES[each.kept], each.value), "" if each.kept else "red")
         for each in sorted(_best_places(compared), key=lambda each: each.seq)
     ]
     if rows:
-        print_table(console, (">entry", "kept", "value"), rows)
-        print_lines(console, [""])
-    print_lines(console, _balance(compared)[:1])
+        display.print_table(console, (">entry", "kept", "value"), rows)
+        display.print_lines(console, [""])
+    display.print_lines(console, _balance(compared)[:1])
 
 
 # ---------------------------------------------------------------- why
 
 
 @click.command()
-@session_argument
+@options.session
 @click.argument("text", metavar="TEXT")
-@model_option
-@window_option
-@json_option
+@options.model
+@options.window
+@options.json
 def why(session: str, text: str, model: str | None, budget: int | None, as_json: bool) -> None:
     """Show what became of TEXT in the session S, or in a log.
 
@@ -243,16 +224,16 @@ def why(session: str, text: str, model: str | None, budget: int | None, as_json:
 
 
 def _show_trace(traced: Trace, statuses: dict[str, CompressionStatus], session: str) -> None:
-    console = open_console()
+    console = display.open_console()
     added = entries_of(len(traced.found)) if traced.found else "no added entry"
     head = f'"{first_line(traced.text)}" is in {added}'
-    print_lines(console, [head, _window_line(traced.survives)])
+    display.print_lines(console, [head, _window_line(traced.survives)])
     grouped = groupby(traced.found, lambda each: (each.status.state, each.replaced_by))
     groups = [list(group) for _, group in grouped]
     for found in groups[:_MOST_GROUPS]:
-        cut_lines(console, ["", *(_excerpt(each) for each in found[:_MOST_SHOWN])])
+        display.cut_lines(console, ["", *(_excerpt(each) for each in found[:_MOST_SHOWN])])
         lines = _group_lines(found, statuses, session)
-        print_lines(console, [f"  {harmless(line)}" for line in lines])
+        display.print_lines(console, [f"  {harmless(line)}" for line in lines])
     left = sum(len(found) for found in groups[_MOST_GROUPS:])
     if left:
         note(f"and {plural(left, 'more entry', 'more entries')}; --json has all")
@@ -324,8 +305,8 @@ def _replacement_lines(found: Found, statuses: dict[str, CompressionStatus]) -> 
 def _commands(found: Found, statuses: dict[str, CompressionStatus], session: str) -> list[str]:
     """Return the commands that show the entry, and that restore it to the window."""
     piped = session == STDIN
-    file, command = "S" if piped else shlex.quote(session), own_command()
-    if (name := chosen_session()) is not None:
+    file, command = "S" if piped else shlex.quote(session), options.own_command()
+    if (name := options.chosen_session()) is not None:
         file += f" --session {shlex.quote(name)}"
     # An entry from before a clear has only its id.
     place = found.entry.seq if found.undo else found.entry.id

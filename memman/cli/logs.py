@@ -59,6 +59,7 @@ class Log:
         certain: whether the items are certainly in it; otherwise the first structured item decides.
         system: the system prompt of a request, which is not among its messages.
         chosen: one of several conversations, by its number or title.
+        branches: whether abandoned branches are read, too.
     """
 
     def __init__(
@@ -69,19 +70,16 @@ class Log:
         certain: bool,
         system: str | None = None,
         chosen: str | None = None,
+        branches: bool = True,
     ) -> None:
         self.name = name
         self.system = system
-        self.branches = True  # whether abandoned branches are read, too
         self.left_out: list[str] = []  # the items that `read` could not use
         self._items = items
         self._form = form
         self._certain = certain
         self._chosen = chosen
-
-    def select_branches(self, *, abandoned: bool) -> None:
-        """Set whether abandoned branches are read, too."""
-        self.branches = abandoned
+        self._branches = branches
         self._whole_file = True  # whether the conversation is the whole file
 
     def __len__(self) -> int:
@@ -129,7 +127,7 @@ class Log:
             for item in self._read():
                 if isinstance(item, LeftOut):
                     self.left_out.append(item.what)
-                elif self.branches or isinstance(item, Compaction) or not item.abandoned:
+                elif self._branches or isinstance(item, Compaction) or not item.abandoned:
                     yield item
 
     def _read(self) -> Iterator[ReadItem]:
@@ -261,10 +259,13 @@ def read_log(path: str, wanted: str = "auto", chosen: str | None = None) -> Log:
     return log_in(File(display_name(path), Path(on_disk(path))), wanted, chosen)
 
 
-def log_in(file: File, wanted: str = "auto", chosen: str | None = None) -> Log:
+def log_in(
+    file: File, wanted: str = "auto", chosen: str | None = None, branches: bool = True
+) -> Log:
     """Return the log in a file, recognised by its first items.
 
-    `wanted` is the name of its format, `chosen` one of several conversations. Raises `UnreadableError`.
+    `wanted` is the name of its format, `chosen` one of several conversations, `branches` whether abandoned
+    branches are read, too. Raises `UnreadableError`.
     """
     items, system = _items(file)
     head = items.head
@@ -277,7 +278,7 @@ def log_in(file: File, wanted: str = "auto", chosen: str | None = None) -> Log:
             f"{file.name} has {len(items)} conversations, one a line; give a file with one of them"
         )
     form, certain = detect(head, file.name, wanted, items.where)
-    return Log(file.name, items, form, certain, system, chosen)
+    return Log(file.name, items, form, certain, system, chosen, branches)
 
 
 def _items(file: File) -> tuple[Items | Lines, str | None]:

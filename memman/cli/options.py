@@ -93,13 +93,13 @@ _session_option = click.option(
 )
 
 
-def session_argument(command: F) -> F:
+def session(command: F) -> F:
     """Add the argument S, a session file, a database or a log, and `--session`."""
     return click.argument("session", metavar="S", type=FILE)(_session_option(command))
 
 
-json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
-model_option = click.option(
+json = click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+model = click.option(
     "--model",
     metavar="NAME",
     envvar="MEMMAN_MODEL",
@@ -107,12 +107,10 @@ model_option = click.option(
     show_envvar=True,
     help="The model whose token counter and limits apply.",
 )
-output_option = click.option("-o", "--output", help='The session file to write; "-" is stdout.')
-in_place_option = click.option("--in-place", is_flag=True, help="Write back to S.")
-force_option = click.option(
-    "--force", is_flag=True, help="Overwrite a file that holds another session."
-)
-summarizer_option = click.option(
+output = click.option("-o", "--output", help='The session file to write; "-" is stdout.')
+in_place = click.option("--in-place", is_flag=True, help="Write back to S.")
+force = click.option("--force", is_flag=True, help="Overwrite a file that holds another session.")
+summarizer = click.option(
     "--summarizer",
     metavar="NAME",
     envvar="MEMMAN_SUMMARIZER",
@@ -120,21 +118,21 @@ summarizer_option = click.option(
     show_envvar=True,
     help='The summarizer: "anthropic:MODEL" or "cmd:PROGRAM ARGS"; without it, digests.',
 )
-strict_option = click.option(
+strict = click.option(
     "--strict",
     is_flag=True,
     help="Exit with 4 and write nothing if a counter or the summarizer fails.",
 )
-target_option = click.option(
+target = click.option(
     "--target", type=tokens, help="Compress to this many tokens; default: half the budget."
 )
-keep_option = click.option(
+keep = click.option(
     "--keep",
     type=click.IntRange(min=0),
     metavar="ENTRIES",
     help="Keep this many of the newest entries; default: the session's own number.",
 )
-limit_option = click.option(
+limit = click.option(
     "--limit",
     metavar="NAME=NUMBER",
     multiple=True,
@@ -144,19 +142,17 @@ limit_option = click.option(
 )
 
 
-def budget_option(text: str, default: str | None = None) -> Callable[[F], F]:
+def budget(text: str, default: str | None = None) -> Callable[[F], F]:
     """Return the option `--budget`, a number of tokens such as 8000 or 8k."""
     return click.option(
         "--budget", type=tokens, default=default, show_default=default is not None, help=text
     )
 
 
-window_option = budget_option(
-    "The window in tokens; default: that of the session or of its program."
-)
+window = budget("The window in tokens; default: that of the session or of its program.")
 
 
-def format_option(text: str) -> Callable[[F], F]:
+def message_format(text: str) -> Callable[[F], F]:
     """Return the option `-f`, the name of a message format."""
     return click.option(
         "-f", "--format", "message_format", default="auto", show_default=True, metavar="NAME",

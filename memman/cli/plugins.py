@@ -12,6 +12,7 @@ from typing import Final
 
 import click
 
+from memman.cli import display, options
 from memman.cli.answers import (
     CheckedCounter,
     CheckedPluginAnswer,
@@ -21,10 +22,9 @@ from memman.cli.answers import (
     ScaffoldAnswer,
     write_answer,
 )
-from memman.cli.display import Row, first_line, open_console, plural, print_table
 from memman.cli.errors import FindingError, UnusableError
-from memman.cli.options import json_option
 from memman.cli.output import note, say
+from memman.cli.words import first_line, plural
 from memman.counting import builtin_specs
 from memman.errors import InvalidInput
 from memman.plugins import PluginInfo, shared_plugins
@@ -61,7 +61,7 @@ _RESERVED: Final = frozenset(
 @click.option(
     "--into", type=click.Path(path_type=Path), metavar="DIR", help="Its folder; default: here."
 )
-@json_option
+@options.json
 def plugins(
     strict: bool,
     check: str | None,
@@ -104,7 +104,7 @@ def _list(strict: bool, as_json: bool) -> None:
         write_answer(PluginsAnswer(plugins=found))
     elif found:
         headings = ("name", "distribution", "version", "hooks")
-        print_table(open_console(), headings, [_row(plugin) for plugin in found])
+        display.print_table(display.open_console(), headings, [_row(plugin) for plugin in found])
     else:
         note("no plugins are installed (or MEMMAN_PLUGINS allows none)")
     broken = [plugin.name for plugin in found if plugin.error is not None]
@@ -118,10 +118,12 @@ def _list(strict: bool, as_json: bool) -> None:
         raise FindingError(f"MEMMAN_PLUGINS names what is not installed: {', '.join(absent)}")
 
 
-def _row(plugin: PluginInfo) -> Row:
+def _row(plugin: PluginInfo) -> display.Row:
     adds = ", ".join(plugin.hooks) if plugin.error is None else f"error: {plugin.error}"
     style = "" if plugin.error is None else "red"
-    return Row((plugin.name, plugin.distribution, plugin.version, first_line(adds, 300)), style)
+    return display.Row(
+        (plugin.name, plugin.distribution, plugin.version, first_line(adds, 300)), style
+    )
 
 
 # ---------------------------------------------------------------- check

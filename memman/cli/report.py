@@ -11,20 +11,12 @@ from typing import Any
 
 import click
 
+from memman.cli import options
 from memman.cli.answers import ReportAnswer, write_answer
 from memman.cli.archives import cannot_write
 from memman.cli.display import progress
 from memman.cli.errors import UnusableError
 from memman.cli.files import STDIN
-from memman.cli.options import (
-    FILE,
-    chosen_session,
-    json_option,
-    model_option,
-    own_command,
-    session_argument,
-    window_option,
-)
 from memman.cli.output import note, write_data
 from memman.cli.sessions import Session, load, resolved
 from memman.display import format_error
@@ -35,10 +27,10 @@ _HEAD = 2_000  # bytes of a page, which name its generator
 
 
 @click.command()
-@session_argument
-@click.option("-o", "--output", type=FILE, help='The HTML file to write; "-" is stdout.')
-@model_option
-@window_option
+@options.session
+@click.option("-o", "--output", type=options.FILE, help='The HTML file to write; "-" is stdout.')
+@options.model
+@options.window
 @click.option("--force", is_flag=True, help="Overwrite an existing report.")
 @click.option(
     "--redact",
@@ -52,7 +44,7 @@ _HEAD = 2_000  # bytes of a page, which name its generator
     is_flag=True,
     help="Only numbers, times, types and names of tools, without texts.",
 )
-@json_option
+@options.json
 def report(
     session: str,
     output: str | None,
@@ -105,8 +97,10 @@ def _undo_command(session: str, opened: Session) -> str:
     if opened.is_log:
         return ""
     file = "S" if session == STDIN else quote(Path(session).name)
-    name = chosen_session()
-    return f"{own_command()} undo {file}" + ("" if name is None else f" --session {quote(name)}")
+    name = options.chosen_session()
+    return f"{options.own_command()} undo {file}" + (
+        "" if name is None else f" --session {quote(name)}"
+    )
 
 
 def _check_target(output: str, force: bool) -> None:

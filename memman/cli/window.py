@@ -8,23 +8,12 @@ from typing import TYPE_CHECKING, get_args
 
 import click
 
+from memman.cli import display, options
 from memman.cli.answers import EntryAnswer, ShowAnswer, StatsAnswer, write_answer
-from memman.cli.display import (
-    Row,
-    arrow,
-    entries_of,
-    first_line,
-    open_console,
-    percent,
-    plural,
-    print_lines,
-    print_table,
-    usage_lines,
-)
 from memman.cli.errors import FindingError, UnusableError
-from memman.cli.options import json_option, model_option, session_argument, window_option
 from memman.cli.output import note, write_data
 from memman.cli.sessions import Session, load
+from memman.cli.words import entries_of, first_line, percent, plural
 from memman.counting.estimator import NAME
 from memman.entries import ENTRY_TYPES, Entry, Role, parse_address
 from memman.report.usage import usage_of
@@ -42,16 +31,16 @@ _HEADINGS = (">seq", "type", "role/name", ">tokens", "state", "text")
 
 
 @click.command()
-@session_argument
-@model_option
-@window_option
+@options.session
+@options.model
+@options.window
 @click.option(
     "--fail-over",
     type=click.FloatRange(min=0),
     metavar="PERCENT",
     help="Exit with 1 if more of the window is used.",
 )
-@json_option
+@options.json
 def stats(
     session: str,
     model: str | None,
@@ -72,9 +61,9 @@ def stats(
     if as_json:
         write_answer(StatsAnswer(settings=settings, stats=numbers, usage=usage, shares=shares))
     else:
-        console = open_console()
-        print_lines(console, usage_lines(console, usage, zeros=False))
-        print_lines(console, ["", *_totals(opened, numbers, settings)])
+        console = display.open_console()
+        display.print_lines(console, display.usage_lines(console, usage, zeros=False))
+        display.print_lines(console, ["", *_totals(opened, numbers, settings)])
         _show_shares(console, shares)
     if fail_over is not None and usage.window is not None:
         used = 100 * usage.used / usage.window
@@ -123,36 +112,36 @@ def _show_shares(console: Console, shares: Shares) -> None:
     """Print the tokens by tool and by source, the largest entries, and the advice."""
     for heading, found in (("tool", shares.tools), ("source", shares.sources)):
         if found:
-            print_lines(console, [""])
+            display.print_lines(console, [""])
             rows = [_share_row(share, shares.tokens) for share in found[:_MOST_SHARES]]
-            print_table(console, (">tokens", ">share", ">entries", heading), rows)
+            display.print_table(console, (">tokens", ">share", ">entries", heading), rows)
             if len(found) > _MOST_SHARES:
-                print_lines(console, [f"and {len(found) - _MOST_SHARES:,} more"])
+                display.print_lines(console, [f"and {len(found) - _MOST_SHARES:,} more"])
     if shares.largest:
-        print_lines(console, [""])
+        display.print_lines(console, [""])
         rows = [_large_row(each, shares.tokens) for each in shares.largest]
-        print_table(console, (">tokens", ">share", ">largest", "entry"), rows)
-        print_lines(console, ["", *wrap(shares.advice, console.width)])
+        display.print_table(console, (">tokens", ">share", ">largest", "entry"), rows)
+        display.print_lines(console, ["", *wrap(shares.advice, console.width)])
 
 
-def _share_row(share: Share, whole: int) -> Row:
+def _share_row(share: Share, whole: int) -> display.Row:
     part = percent(share.tokens, whole)
-    return Row((f"{share.tokens:,}", part, f"{share.entries:,}", share.name))
+    return display.Row((f"{share.tokens:,}", part, f"{share.entries:,}", share.name))
 
 
-def _large_row(each: LargeEntry, whole: int) -> Row:
+def _large_row(each: LargeEntry, whole: int) -> display.Row:
     kind = each.role if each.type == "message" else each.type
     what = f"{kind} {each.name}" if each.name else kind
     part = percent(each.tokens, whole)
-    return Row((f"{each.tokens:,}", part, each.address, f"{what}: {each.text}"))
+    return display.Row((f"{each.tokens:,}", part, each.address, f"{what}: {each.text}"))
 
 
 # ---------------------------------------------------------------- show
 
 
 @click.command()
-@session_argument
-@model_option
+@options.session
+@options.model
 @click.option("--type", "kind", type=click.Choice(ENTRY_TYPES), help="Only entries of this type.")
 @click.option("--role", type=click.Choice(get_args(Role)), help="Only entries of this role.")
 @click.option("--grep", metavar="REGEX", help="Only entries whose text matches.")
@@ -160,7 +149,7 @@ def _large_row(each: LargeEntry, whole: int) -> Row:
 @click.option(
     "--entry", "wanted", metavar="ID|ADDRESS", help="One entry with its full text, as 12 or 556.2."
 )
-@json_option
+@options.json
 def show(
     session: str,
     model: str | None,
@@ -197,10 +186,10 @@ def show(
     if as_json:
         write_answer(ShowAnswer(session_id=opened.id, entries=tuple(matching)))
     elif matching:
-        console = open_console()
-        to = f"{arrow(console)} " if console.width < _WIDE else ""
+        console = display.open_console()
+        to = f"{display.arrow(console)} " if console.width < _WIDE else ""
         rows = [_entry_row(entry, opened, to) for entry in matching]
-        print_table(console, _HEADINGS, rows, spare=("role/name", "type"))
+        display.print_table(console, _HEADINGS, rows, spare=("role/name", "type"))
         tokens = sum(entry.token_count.tokens for entry in matching)
         note(f"{len(matching):,} of {entries_of(len(entries))}, {plural(tokens, 'token')}")
     if not matching:
@@ -217,7 +206,7 @@ def _show_entry(entry: Entry, opened: Session, as_json: bool) -> None:
     write_data(f"{entry.text}\n")
 
 
-def _entry_row(entry: Entry, opened: Session, to: str) -> Row:
+def _entry_row(entry: Entry, opened: Session, to: str) -> display.Row:
     cells = (
         entry.address,
         entry.type,
@@ -226,7 +215,7 @@ def _entry_row(entry: Entry, opened: Session, to: str) -> Row:
         _state(entry, opened, to),
         first_line(entry.text),
     )
-    return Row(cells, "dim" if entry.compressed else "")
+    return display.Row(cells, "dim" if entry.compressed else "")
 
 
 def _state(entry: Entry, opened: Session, to: str = "") -> str:
