@@ -124,7 +124,7 @@ def import_command(
     given = {"model": model, "max_tokens": budget}
     settings = {key: value for key, value in given.items() if value is not None}
     streamed = budget is None and not strict and (into is not None or is_archive_name(output))
-    with progress("importing") as watch:
+    with display.progress("importing") as watch:
         file = File(name, Path(local), watch=watch)
         found = log_in(file, message_format, conversation, branch == "all")
         imported = (_stream if streamed else _import_whole)(found, session, settings, target)
