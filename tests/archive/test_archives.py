@@ -541,10 +541,15 @@ def test_any_imported_session_is_equal(steps: list[str], text: str) -> None:
             _do(memory, step, number, text, active)
         except MemmanError:
             continue  # refused: the session is unchanged
-    other = manager()
-    other.import_archive(archived(memory))
-    assert other.export_session("s") == memory.export_session("s")
-    assert other.get_active_entries("s") == memory.get_active_entries("s")
+    for how in ("archive", "document"):
+        other = manager()
+        if how == "archive":
+            other.import_archive(archived(memory))
+        else:
+            other.import_session(memory.export_session("s").to_json(indent=1))
+        assert other.export_session("s") == memory.export_session("s")
+        assert other.get_active_entries("s") == memory.get_active_entries("s")
+        assert other.get_stats("s").total_tokens == memory.get_stats("s").total_tokens
     assert (
         archive_of(memory.export_session("s")).splitlines()[1:-1]
         == (archived(memory).getvalue().splitlines()[1:-1])

@@ -1,12 +1,9 @@
 """Sessions out and in: a document that is the whole session, and equal to itself."""
 
 import json
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from memman import (
     FilePart,
@@ -14,13 +11,12 @@ from memman import (
     MemoryConfig,
     MemoryManager,
     SessionExists,
-    SessionState,
     StateError,
     TextPart,
 )
 from memman.archive import records_of
 from memman.records import Added, Compressed, Opened
-from tests.examples import examples
+from tests.archive import sessions
 
 
 def manager(**given: Any) -> MemoryManager:
@@ -28,19 +24,8 @@ def manager(**given: Any) -> MemoryManager:
 
 
 def lived(memory: MemoryManager) -> MemoryManager:
-    """A session in which everything happened that can happen."""
-    memory.add_system_message("s", "be brief")
-    ids = [memory.add_user_message("s", f"{n} " + "abc " * 80).id for n in range(30)]
-    memory.pin("s", ids[2])
-    memory.compress("s", target_tokens=1_000)
-    memory.add_tool_call("s", "shell", {"a": 1}, call_id="c", metadata={"k": [1, None, "é"]})
-    memory.add_tool_result("s", "shell", "bad", call_id="c", is_error=True)
-    memory.undo_compression("s")
-    memory.compress("s", target_tokens=900)
-    memory.update_config("s", recent_window=4)
-    memory.record_usage("s", {"input_tokens": 5, "output_tokens": 2}, model="m")
-    memory.delete_entries("s", [ids[1]])
-    memory.compress("s", target_tokens=900)
+    """Return a session with records of every kind and a message of several parts."""
+    sessions.lived(memory)
     memory.add_user_message("s", (TextPart("see"), ImagePart(url="http://x"), FilePart(name="f")))
     return memory
 
@@ -226,56 +211,3 @@ def test_invalid_document_is_refused_before_conflicts() -> None:
     for policy in ("skip", "new_session"):
         with pytest.raises(StateError):
             memory.import_session(document, on_conflict=policy)  # type: ignore[arg-type]
-
-
-# ---------------------------------------------------------------- any session
-
-
-STEPS = st.lists(
-    st.sampled_from(
-        ["user", "call", "result", "pin", "compress", "undo", "clear", "delete", "set"]
-    ),
-    max_size=20,
-)
-
-
-@settings(max_examples=examples(50))
-@given(STEPS, st.text(alphabet='aé日🙂\x00\n"\\', max_size=5))
-def test_any_imported_session_is_equal(steps: list[str], text: str) -> None:
-    looks = iter(range(10**6))
-    memory = manager(
-        clock=lambda: datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=next(looks))
-    )
-    memory.add_user_message("s", text)
-    for number, step in enumerate(steps):
-        active = memory.get_active_entries("s")
-        match step:
-            case "user":
-                memory.add_user_message("s", text * number + "abc " * 30, metadata={text: number})
-            case "call":
-                memory.add_tool_call("s", "find", {text: text}, call_id=str(number % 3))
-            case "result":
-                memory.add_tool_result("s", "find", text, call_id=str(number % 3))
-            case "pin" if active:
-                memory.pin("s", active[number % len(active)].id)
-            case "compress":
-                memory.compress("s", target_tokens=90)
-            case "undo":
-                hidden = [entry for entry in memory.get_entries("s") if entry.compressed]
-                kept = any(entry.pinned and entry.type == "summary" for entry in active)
-                if hidden and not kept:
-                    memory.undo_compression("s")
-            case "clear":
-                memory.clear_session("s")
-            case "delete":
-                entries = memory.get_entries("s")
-                if entries:
-                    memory.delete_entries("s", [entries[number % len(entries)].id])
-            case "set":
-                memory.update_config("s", recent_window=number)
-    state = memory.export_session("s")
-    assert SessionState.from_json(state.to_json()) == state
-    assert SessionState.from_json(state.to_json(indent=1)) == state
-    other = copy_of(memory)
-    assert other.export_session("s") == state
-    assert other.get_active_entries("s") == memory.get_active_entries("s")
