@@ -1,7 +1,4 @@
-"""A second, plain reading of the rules of the log, to compare memman with.
-
-It shares no code with `memman.window` or `memman.log`: dictionaries, no slots, nothing kept up to date.
-"""
+"""A second implementation of the fold, to compare memman with. It shares no code with `memman.log`."""
 
 from __future__ import annotations
 
@@ -44,7 +41,7 @@ class Oracle:
         return sorted(self.active, key=lambda name: self.positions[name])
 
     def leaves(self, name: str) -> list[str]:
-        """The added entries that an active entry shows or speaks for."""
+        """Return the added entries that an active entry represents."""
         for record in self.compressions.values():
             runs = [
                 item
@@ -56,7 +53,7 @@ class Oracle:
         return [name]
 
     def dropped(self) -> set[str]:
-        """The added entries that compressions in force replaced by nothing."""
+        """Return the added entries that compressions in force dropped."""
         return {
             leaf
             for record in self.compressions.values()
@@ -67,16 +64,16 @@ class Oracle:
         }
 
     def assert_represented_once(self) -> None:
-        """Every entry of the era is in the window, in one thing that speaks for it, or dropped."""
+        """Assert that one active entry represents each entry of the era, unless it was dropped."""
         leaves = [leaf for name in self.window() for leaf in self.leaves(name)]
         assert len(leaves) == len(set(leaves)), "an entry is represented twice"
         assert {*leaves, *self.dropped()} == set(self.era), "an entry is lost or too many"
         assert not set(leaves) & self.dropped()
 
     def shows(self, name: str) -> bool:
-        """Whether an entry or a single stand-in of its own type is in the window."""
-        stand_ins = [each for each in self.active if self.leaves(each) == [name]]
-        return any(self.types[each] == self.types[name] for each in stand_ins)
+        """Return whether an entry or a single replacement of its type is active."""
+        replacements = [each for each in self.active if self.leaves(each) == [name]]
+        return any(self.types[each] == self.types[name] for each in replacements)
 
     def apply(self, seq: int, record: Record) -> None:
         assert seq == self.head + 1, f"{seq} follows {self.head}: a gap in the log"
@@ -146,7 +143,7 @@ class Oracle:
             self.era.remove(name)
 
     def _outermost(self, name: str) -> str | None:
-        """The compression that hides `name` and is not itself hidden."""
+        """Return the compression that hides `name` and is not itself hidden."""
         for record in self.compressions.values():
             if any(name in item.ids for item in record.replacements):
                 shown = [item.entry.id for item in record.replacements if item.entry]
