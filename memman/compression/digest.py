@@ -169,10 +169,10 @@ def _pieces(entry: Entry) -> Iterator[str]:
     elif entry.type == "tool_call":
         text = f"{entry.name}({text})"
     elif not isinstance(entry.content, str):
-        told = [
+        shown = [
             part for part in entry.content if isinstance(part, ImagePart | FilePart) and part.alt
         ]
-        text = "\n".join([text, *map(placeholder, told)])
+        text = "\n".join([text, *map(placeholder, shown)])
     for sentence in _SENTENCE.split(text):
         piece = sentence.strip()
         while len(piece) > _LINE_CHARS:

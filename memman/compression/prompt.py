@@ -70,7 +70,7 @@ what must or must not be done, word for word, one a line after "- "; those of th
 
 {{content}}"""
 _STRICTER: Final = (
-    "The last attempt was refused because {problem}. Write a plain-text summary of at most {words} "
+    "The last attempt was rejected because {problem}. Write a plain-text summary of at most {words} "
     "words.\n\n"
 )
 
@@ -149,7 +149,7 @@ def _called(prompt: Callable[[SummaryRequest], str], request: SummaryRequest) ->
         raise NoSummary(f"summary_prompt raised {format_error(error)}", unasked=True) from error
     if not isinstance(made, str) or not made.strip():
         raise NoSummary(
-            f"summary_prompt returned {safe_repr(made, 60)}, which is no prompt", unasked=True
+            f"summary_prompt returned {safe_repr(made, 60)}, which is not a prompt", unasked=True
         )
     return made
 

@@ -313,7 +313,7 @@ def _in_pieces(
             break
         exchanges = yield from _parts(pieces, min(most, int(_PART_SHARE * room)), options, composer)
     raise NoSummary(
-        f"so much text takes too many calls of a summarizer with a window of {options.window} tokens",
+        f"this much text needs too many calls of a summarizer with a window of {options.window} tokens",
         unasked=most_pieces == _MOST_PIECES[0],
     )
 

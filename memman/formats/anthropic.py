@@ -28,16 +28,16 @@ from memman.errors import FormatError
 from memman.formats.parts import (
     Kept,
     arguments_of,
-    beside,
     is_typed,
     keeping,
     kept_of,
     opaque_block,
-    others,
+    other_keys,
     parts_framing,
     present,
     read_parts,
     wire_parts,
+    with_kept,
 )
 from memman.formats.plain import parse_each
 from memman.formats.turns import (
@@ -131,7 +131,7 @@ class AnthropicFormat:
         if left["role"] != right["role"]:
             return None
         joined = _listed(left["content"]) + _listed(right["content"])
-        return {**beside(left, right), "content": joined}
+        return {**with_kept(left, right), "content": joined}
 
     def frame(self, messages: list[JSONObject]) -> list[JSONObject]:
         """Begin and end the conversation with the user: the newest models reject a prefilled end."""
@@ -149,10 +149,10 @@ def _render_user(entry: Entry) -> Rendered:
     kept = kept_of(entry, _NAME)
     extras: list[str] = []
     content = entry.content
-    said = content if isinstance(content, str) else present(_blocks(entry, kept, extras))
-    if not said or (isinstance(said, str) and not said.strip()):
+    sent = content if isinstance(content, str) else present(_blocks(entry, kept, extras))
+    if not sent or (isinstance(sent, str) and not sent.strip()):
         return NOTHING
-    message = beside({"role": "user", "content": said}, kept.message)
+    message = with_kept({"role": "user", "content": sent}, kept.message)
     return Rendered((message,), _MESSAGE_FRAMING + parts_framing(content), tuple(extras))
 
 
@@ -164,7 +164,7 @@ def _render_assistant(turn: Turn) -> Rendered:
     content = _assistant_content(turn, uses, kept, extras)
     if not content:
         return NOTHING
-    message = beside({"role": "assistant", "content": content}, kept.message)
+    message = with_kept({"role": "assistant", "content": content}, kept.message)
     framing = _MESSAGE_FRAMING + sum(1 + parts_framing(entry.content) for entry in turn.entries)
     if not uses:
         return Rendered((message,), framing, tuple(extras))
@@ -198,7 +198,7 @@ def _results_message(calls: Sequence[Call], extras: list[str]) -> JSONObject:
     }
     for call in calls:
         if call.result is not None:
-            message = beside(message, kept_of(call.result, _NAME).message)
+            message = with_kept(message, kept_of(call.result, _NAME).message)
     return message
 
 
@@ -214,7 +214,7 @@ def _wire_use(call: Call, extras: list[str]) -> JSONObject:
         "name": _BAD_NAME.sub("_", entry.name or "")[:128] or "tool",
         "input": arguments,
     }
-    return beside(base, kept_of(entry, _NAME).block)
+    return with_kept(base, kept_of(entry, _NAME).block)
 
 
 def _wire_id(call: Call) -> str:
@@ -232,20 +232,20 @@ def _wire_result(call: Call, extras: list[str]) -> JSONObject:
         return {**base, "content": NO_RESULT}
     kept = kept_of(result, _NAME)
     content = result.content
-    said = content if isinstance(content, str) else present(_blocks(result, kept, extras))
-    if result.is_error and not said:
+    sent = content if isinstance(content, str) else present(_blocks(result, kept, extras))
+    if result.is_error and not sent:
         extras.append(NO_OUTPUT)
-        said = NO_OUTPUT
-    if said or kept.blank != "absent":
-        base["content"] = None if not said and kept.blank == "null" else said
+        sent = NO_OUTPUT
+    if sent or kept.blank != "absent":
+        base["content"] = None if not sent and kept.blank == "null" else sent
     if result.is_error:
         base["is_error"] = True
-    return beside(base, _other_keys(kept.block))
+    return with_kept(base, _other_keys(kept.block))
 
 
 def _other_keys(result: Mapping[str, JSON]) -> JSONObject:
     """Return a result's other keys; `is_error` only if it is explicitly false."""
-    kept = others(result, _OF_RESULT)
+    kept = other_keys(result, _OF_RESULT)
     if kept.get("is_error"):
         del kept["is_error"]
     return kept
@@ -307,7 +307,7 @@ def _parse_message(message: JSON, label: str, names: dict[str, str]) -> list[New
         )
     content = message.get("content")
     # A response's message also has its id, model and usage, which a request must not have.
-    envelope = {} if message.get("type") == "message" else others(message, _OF_MESSAGE)
+    envelope = {} if message.get("type") == "message" else other_keys(message, _OF_MESSAGE)
     if isinstance(content, list):
         return _parse_blocks(role, content, envelope, label, names)
     if not isinstance(content, str):
@@ -335,11 +335,11 @@ def _parse_blocks(
             order += "t"
     parts, more = read_parts(rest, _NAME, _known_part, _wire_part)
     own = NewEntry(type="message", role=role, content=parts, message_id=label if tools else None)
-    said = not tools or any(part != TextPart("") for part in parts)
-    texts = [(own, Kept(parts=more))] if said else []
+    speaks = not tools or any(part != TextPart("") for part in parts)
+    texts = [(own, Kept(parts=more))] if speaks else []
     # The order in which such a message is rendered: results first, or text before uses.
     found = texts + tools if role == "assistant" else tools + texts
-    mixed = order if role == "assistant" and said and "ut" in order else ""
+    mixed = order if role == "assistant" and speaks and "ut" in order else ""
     new_entry, kept = found[0]
     found[0] = new_entry, msgspec.structs.replace(kept, message=envelope, order=mixed)
     return [keeping(new_entry, _NAME, kept) for new_entry, kept in found]
@@ -359,7 +359,7 @@ def _parse_use(block: JSONObject, label: str, names: dict[str, str]) -> tuple[Ne
         name=name,
         message_id=label,
     )
-    return new_entry, Kept(block=others(block, _OF_USE))
+    return new_entry, Kept(block=other_keys(block, _OF_USE))
 
 
 def _encoded(arguments: JSON) -> str:

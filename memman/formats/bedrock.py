@@ -32,17 +32,17 @@ from memman.errors import FormatError
 from memman.formats.parts import (
     Kept,
     arguments_of,
-    beside,
     data_of,
     interleaved,
     keeping,
     kept_of,
     opaque_dict,
-    others,
+    other_keys,
     parts_framing,
     present,
     read_keyed,
     wire_parts,
+    with_kept,
 )
 from memman.formats.plain import parse_each
 from memman.formats.turns import (
@@ -140,7 +140,7 @@ class BedrockFormat:
         """Join adjacent messages of one role: results first, as the provider requires."""
         if left["role"] != right["role"]:
             return None
-        return {**beside(left, right), "content": [*left["content"], *right["content"]]}
+        return {**with_kept(left, right), "content": [*left["content"], *right["content"]]}
 
     def frame(self, messages: list[JSONObject]) -> list[JSONObject]:
         """Begin and end the conversation with the user, and give its documents different names."""
@@ -265,7 +265,7 @@ def _render_user(entry: Entry) -> Rendered:
         blocks.append({"text": _SEE_DOCUMENT})
     if not blocks:
         return NOTHING
-    message = beside(_message("user", blocks), kept.message)
+    message = with_kept(_message("user", blocks), kept.message)
     return Rendered((message,), _MESSAGE_FRAMING + parts_framing(entry.content), tuple(extras))
 
 
@@ -273,15 +273,15 @@ def _render_assistant(turn: Turn) -> Rendered:
     extras: list[str] = []
     uses = [_wire_use(call, extras) for call in turn.calls]
     kept = kept_of(turn.entries[0] if turn.entries else turn.calls[0].entry, _NAME)
-    said = [
+    spoken = [
         block
         for entry in turn.entries
         for block in _wire(entry.content, kept_of(entry, _NAME), extras, _wire_spoken)
     ]
-    content = interleaved(kept.order, said, uses)
+    content = interleaved(kept.order, spoken, uses)
     if not content:
         return NOTHING
-    message = beside(_message("assistant", content), kept.message)
+    message = with_kept(_message("assistant", content), kept.message)
     framing = _MESSAGE_FRAMING + sum(1 + parts_framing(entry.content) for entry in turn.entries)
     if not uses:
         return Rendered((message,), framing, tuple(extras))
@@ -289,7 +289,7 @@ def _render_assistant(turn: Turn) -> Rendered:
     results = _message("user", [_wire_result(call, extras) for call in turn.answers])
     for call in turn.answers:
         if call.result is not None:
-            results = beside(results, kept_of(call.result, _NAME).message)
+            results = with_kept(results, kept_of(call.result, _NAME).message)
     return Rendered((message, results), framing, tuple(extras))
 
 
@@ -343,7 +343,7 @@ def _wire_use(call: Call, extras: list[str]) -> JSONObject:
         extras += [_ODD_ARGUMENTS] if arguments else []
     name = _BAD_NAME.sub("_", entry.name or "")[:64] or "tool"
     base = {"toolUseId": _wire_id(call), "name": name, "input": arguments}
-    return beside({"toolUse": beside(base, kept.body)}, kept.block)
+    return with_kept({"toolUse": with_kept(base, kept.body)}, kept.block)
 
 
 def _wire_id(call: Call) -> str:
@@ -365,7 +365,7 @@ def _wire_result(call: Call, extras: list[str]) -> JSONObject:
         base["status"] = "error"
     elif kept.style.endswith("success"):
         base["status"] = "success"
-    return beside({"toolResult": beside(base, kept.body)}, kept.block)
+    return with_kept({"toolResult": with_kept(base, kept.body)}, kept.block)
 
 
 def _result_content(result: Entry, kept: Kept, extras: list[str]) -> list[JSONObject]:
@@ -410,7 +410,7 @@ def _parse_message(message: JSON, label: str, names: dict[str, str]) -> list[New
     found = texts + tools if role == "assistant" else tools + texts
     mixed = order if role == "assistant" and content and "ut" in order else ""
     new_entry, kept = found[0]
-    envelope = others(message, _OF_MESSAGE)
+    envelope = other_keys(message, _OF_MESSAGE)
     found[0] = new_entry, msgspec.structs.replace(kept, message=envelope, order=mixed)
     return [keeping(new_entry, _NAME, kept) for new_entry, kept in found]
 
@@ -431,7 +431,9 @@ def _parse_use(block: JSONObject, label: str, names: dict[str, str]) -> tuple[Ne
         name=name,
         message_id=label,
     )
-    return new_entry, Kept(block=others(block, frozenset(("toolUse",))), body=others(body, _OF_USE))
+    return new_entry, Kept(
+        block=other_keys(block, frozenset(("toolUse",))), body=other_keys(body, _OF_USE)
+    )
 
 
 def _encoded(value: JSON, what: str) -> str:
@@ -465,8 +467,8 @@ def _parse_result(block: JSONObject, label: str, names: dict[str, str]) -> tuple
         is_error=body.get("status") == "error",
     )
     return new_entry, Kept(
-        block=others(block, frozenset(("toolResult",))),
-        body=others(body, _OF_RESULT),
+        block=other_keys(block, frozenset(("toolResult",))),
+        body=other_keys(body, _OF_RESULT),
         parts=more,
         blank="" if given else "absent",
         style=f"{style} {success}".strip(),

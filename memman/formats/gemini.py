@@ -30,17 +30,17 @@ from memman.errors import FormatError
 from memman.formats.parts import (
     Kept,
     arguments_of,
-    beside,
     data_of,
     interleaved,
     keeping,
     kept_of,
     opaque_dict,
-    others,
+    other_keys,
     parts_framing,
     present,
     read_keyed,
     wire_parts,
+    with_kept,
 )
 from memman.formats.plain import parse_each
 from memman.formats.turns import BEGINS, GOES_ON, NO_RESULT, NOTHING, delimited, framed, system_note
@@ -134,7 +134,7 @@ class GeminiFormat:
         """Join adjacent contents of one role; responses to calls stay separate."""
         if _role(left) != _role(right) or _has_response(left) or _has_response(right):
             return None
-        return {**beside(left, right), "parts": [*left["parts"], *right["parts"]]}
+        return {**with_kept(left, right), "parts": [*left["parts"], *right["parts"]]}
 
     def frame(self, messages: list[JSONObject]) -> list[JSONObject]:
         """Begin and end the conversation with the user."""
@@ -165,7 +165,7 @@ def _as_users(parts: list[JSONObject], *kept: Kept) -> JSONObject:
     """Return a user's content with its kept keys; one without a role is the user's too."""
     message = _content("user", parts)
     for each in kept:
-        message = beside(message, each.message)
+        message = with_kept(message, each.message)
         role = each.spelled.get("message", {}).get("role", "user")
         if role is None:
             message["role"] = None
@@ -201,15 +201,15 @@ def _render_model(turn: Turn) -> Rendered:
         for wire, call in zip(calls, turn.calls, strict=True)
     ]
     kept = kept_of(turn.entries[0] if turn.entries else turn.calls[0].entry, _NAME)
-    said = [
+    spoken = [
         part
         for entry in turn.entries
         for part in _wire(entry.content, kept_of(entry, _NAME), extras)
     ]
-    parts = interleaved(kept.order, said, calls)
+    parts = interleaved(kept.order, spoken, calls)
     if not parts:
         return NOTHING
-    message = beside(_content("model", parts), kept.message)
+    message = with_kept(_content("model", parts), kept.message)
     framing = _MESSAGE_FRAMING + sum(1 + parts_framing(entry.content) for entry in turn.entries)
     if not calls:
         return Rendered((message,), framing, tuple(extras))
@@ -264,7 +264,7 @@ def _wire_call(call: Call, extras: list[str]) -> JSONObject:
         del body["args"]
     if entry.call_id is not None:
         body["id"] = call.wire_id
-    return beside({"functionCall": beside(body, kept.body)}, kept.block)
+    return with_kept({"functionCall": with_kept(body, kept.body)}, kept.block)
 
 
 def _as_spelled(given: JSONObject, spelling: Mapping[str, str | None] | None) -> JSONObject:
@@ -323,7 +323,7 @@ def _wire_response(call: Call, beyond: list[JSONObject], extras: list[str]) -> J
             body["parts"] = sent
         else:  # models before Gemini 3 accept only the response inside it
             beyond += sent
-    found = beside({"functionResponse": beside(body, kept.body)}, kept.block)
+    found = with_kept({"functionResponse": with_kept(body, kept.body)}, kept.block)
     return _as_spelled(found, kept.spelled.get(""))
 
 
@@ -377,7 +377,7 @@ def _parse_content(message: JSON, label: str, names: dict[str, str]) -> list[New
     found = texts + tools if role == "assistant" else tools + texts
     mixed = order if role == "assistant" and content and "ut" in order else ""
     new_entry, kept = found[0]
-    envelope = others(message, _OF_MESSAGE)
+    envelope = other_keys(message, _OF_MESSAGE)
     kept = msgspec.structs.replace(kept, message=envelope, order=mixed or kept.order)
     if message.get("role") is None:  # it is the user's
         kept = _spelling(kept, "message", {"role": None if "role" in message else ""})
@@ -446,8 +446,8 @@ def _parse_call(
     unsigned = first and "thoughtSignature" not in part
     stand_in = first and part.get("thoughtSignature") == _NO_SIGNATURE  # put there by rendering
     return new_entry, Kept(
-        block=others(part, _CALL_AND_STAND_IN if stand_in else _CALL),
-        body=others(body, _OF_CALL),
+        block=other_keys(part, _CALL_AND_STAND_IN if stand_in else _CALL),
+        body=other_keys(body, _OF_CALL),
         blank="absent" if arguments is None else "",
         style="unsigned" if unsigned else "",
     )
@@ -482,7 +482,7 @@ def _parse_response(part: JSONObject, label: str, names: dict[str, str]) -> tupl
             raise FormatError(f"the parts of a functionResponse must be a list: {shape_of(nested)}")
         normal = [_normal(one) for one in nested]
         parts, more = read_keyed([part for part, _ in normal], _NAME, _known_part, _wire_part)
-        spelled = {str(index): said for index, (_, said) in enumerate(normal) if said}
+        spelled = {str(index): spelling for index, (_, spelling) in enumerate(normal) if spelling}
     content: Content = (TextPart(text), *parts) if isinstance(parts, tuple) and parts else text
     new_entry = NewEntry(
         type="tool_result",
@@ -494,8 +494,8 @@ def _parse_response(part: JSONObject, label: str, names: dict[str, str]) -> tupl
         is_error=is_error,
     )
     return new_entry, Kept(
-        block=others(part, frozenset(("functionResponse",))),
-        body=others(body, _OF_RESPONSE),
+        block=other_keys(part, frozenset(("functionResponse",))),
+        body=other_keys(body, _OF_RESPONSE),
         parts=more,
         style=style,
         order="nested" if nested is not None else "",

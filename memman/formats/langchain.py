@@ -30,17 +30,17 @@ from memman.formats.openai_chat import MESSAGE_FRAMING
 from memman.formats.parts import (
     Kept,
     arguments_of,
-    beside,
     data_of,
     interleaved,
     is_typed,
     keeping,
     kept_of,
     opaque_block,
-    others,
+    other_keys,
     parts_framing,
     read_parts,
     wire_parts,
+    with_kept,
 )
 from memman.formats.plain import parse_each
 from memman.formats.turns import NO_RESULT, SYSTEM_NOTE, delimited
@@ -207,7 +207,7 @@ def _render_said(role: str, entry: Entry) -> Rendered:
     kept = kept_of(entry, _NAME)
     extras: list[str] = [SYSTEM_NOTE] if role == "system" else []
     content = _wire_content(entry.content, kept, extras)
-    data = beside({"content": content}, kept.message)
+    data = with_kept({"content": content}, kept.message)
     same = kept.style != "" and _role_of(kept.style, data) == role
     kind = kept.style if same else _TYPES[role]
     message = _message(kind, data, kept)
@@ -227,7 +227,7 @@ def _render_assistant(turn: Turn) -> Rendered:
         data["tool_calls"] = [_wire_call(call, extras) for call in sound]
     if odd or kept.blank == "listed":
         data["invalid_tool_calls"] = [_wire_invalid(call) for call in odd]
-    message = _message(_kind(kept, calls), beside(data, kept.message), kept)
+    message = _message(_kind(kept, calls), with_kept(data, kept.message), kept)
     framing = MESSAGE_FRAMING + sum(parts_framing(entry.content) for entry in texts)
     framing += (MESSAGE_FRAMING + _CALL_FRAMING) * len(calls)
     results = [_wire_result(call, extras) for call in turn.answers if _is_answered(call)]
@@ -279,7 +279,7 @@ def _call_block(call: Call) -> JSONObject | None:
         return None
     given: JSON = call.entry.text if kept.style == "function_call" else arguments_of(call.entry)
     base = {"type": kept.style, "name": call.entry.name, keys[0]: call.unique_id, keys[1]: given}
-    return beside(base, kept.body)
+    return with_kept(base, kept.body)
 
 
 def _wire_call(call: Call, extras: list[str]) -> JSONObject:
@@ -297,7 +297,7 @@ def _wire_invalid(call: Call) -> JSONObject:
     kept = kept_of(entry, _NAME)
     call_id = call.unique_id if _is_answered(call) else None
     base = {"name": entry.name, "args": entry.text, "id": call_id}
-    return beside({**base, "type": "invalid_tool_call"}, kept.body)
+    return with_kept({**base, "type": "invalid_tool_call"}, kept.body)
 
 
 def _wire_result(call: Call, extras: list[str]) -> JSONObject:
@@ -314,7 +314,7 @@ def _wire_result(call: Call, extras: list[str]) -> JSONObject:
     elif kept.blank == "success":
         data["status"] = "success"
     kind = kept.style if kept.style == "ToolMessageChunk" else "tool"
-    return _message(kind, beside(data, kept.message), kept)
+    return _message(kind, with_kept(data, kept.message), kept)
 
 
 def _wire_content(content: Content, kept: Kept, extras: list[str]) -> JSON:
@@ -374,7 +374,7 @@ def _parse_message(message: JSON, label: str, names: dict[str, str]) -> list[New
             f"{', '.join(_TYPES.values())} or tool and its 'data', or the constructor form"
         )
     kind, data, constructed = found
-    head = others(message, frozenset(("kwargs",))) if constructed else {}
+    head = other_keys(message, frozenset(("kwargs",))) if constructed else {}
     role = _role_of(kind, data)
     style = "" if kind in _TYPES.values() or kind == "tool" else kind
     if role == "tool":
@@ -382,7 +382,7 @@ def _parse_message(message: JSON, label: str, names: dict[str, str]) -> list[New
     if role == "assistant":
         return _parse_assistant(data, head, style, label, names)
     content, parts = _parse_content(data.get("content"))
-    kept = Kept(message=others(data, _OF_SAID), block=head, parts=parts, style=style)
+    kept = Kept(message=other_keys(data, _OF_SAID), block=head, parts=parts, style=style)
     own: JSON = role
     return [keeping(NewEntry(type="message", role=own, content=content), _NAME, kept)]
 
@@ -392,19 +392,19 @@ def _parse_assistant(
 ) -> list[NewEntry]:
     calls = _listed(data, "tool_calls")
     invalid = _listed(data, "invalid_tool_calls")
-    told = {call.get("id"): call for call in calls}
-    blocks, order = _apart(data.get("content"), told)
+    known = {call.get("id"): call for call in calls}
+    blocks, order = _apart(data.get("content"), known)
     made = [_parse_call(call, blocks.get(call.get("id")), label, names) for call in calls]
     made += [_parse_invalid(call, label, names) for call in invalid]
     if not made and _legacy(data) is not None:
         made = [_parse_legacy(_legacy(data), label)]
     rest = data.get("content")
     if isinstance(rest, list):
-        rest = [block for block in rest if not _is_call_block(block, told)]
+        rest = [block for block in rest if not _is_call_block(block, known)]
     content, parts = _parse_content(rest) if rest != [] else ("", {})
     listed = "tool_calls" in data and "invalid_tool_calls" in data
     shape = order if "u" in order else "l" if isinstance(rest, list) and not content else ""
-    envelope = others(data, _OF_AI)
+    envelope = other_keys(data, _OF_AI)
     found: list[tuple[NewEntry, Kept]] = []
     if content or not made:
         own = NewEntry(type="message", role="assistant", content=content,
@@ -432,24 +432,24 @@ def _listed(data: JSONObject, key: str) -> list[JSONObject]:
     return calls
 
 
-def _is_call_block(block: JSON, told: Mapping[str | None, JSON]) -> bool:
+def _is_call_block(block: JSON, known: Mapping[str | None, JSON]) -> bool:
     """Return True if a block of the content is one of the calls outside it."""
     if not is_typed(block) or block["type"] not in _CALL_BLOCKS:
         return False
     call_id = block.get(_CALL_BLOCKS[block["type"]][0])
-    return isinstance(call_id, str) and call_id in told
+    return isinstance(call_id, str) and call_id in known
 
 
-def _apart(content: JSON, told: Mapping[JSON, JSON]) -> tuple[dict[JSON, JSONObject], str]:
+def _apart(content: JSON, known: Mapping[JSON, JSON]) -> tuple[dict[JSON, JSONObject], str]:
     """Return the calls' own blocks by call id, and how texts and calls alternate."""
     if not isinstance(content, list):
         return {}, ""
     blocks = {
         block[_CALL_BLOCKS[block["type"]][0]]: block
         for block in content
-        if _is_call_block(block, told)
+        if _is_call_block(block, known)
     }
-    order = "".join("u" if _is_call_block(block, told) else "t" for block in content)
+    order = "".join("u" if _is_call_block(block, known) else "t" for block in content)
     return blocks, order if blocks else ""
 
 
@@ -469,11 +469,11 @@ def _parse_call(
         message_id=label,
     )
     if block is None:
-        return new_entry, Kept(body=others(call, _OF_CALL))
+        return new_entry, Kept(body=other_keys(call, _OF_CALL))
     keys = frozenset(("type", "name", *_CALL_BLOCKS[block["type"]]))
     if block["type"] == "function_call" and isinstance(block.get("arguments"), str):
         new_entry = msgspec.structs.replace(new_entry, content=block["arguments"])
-    return new_entry, Kept(body=others(block, keys), style=block["type"])
+    return new_entry, Kept(body=other_keys(block, keys), style=block["type"])
 
 
 def _parse_invalid(call: JSONObject, label: str, names: dict[str, str]) -> tuple[NewEntry, Kept]:
@@ -489,7 +489,7 @@ def _parse_invalid(call: JSONObject, label: str, names: dict[str, str]) -> tuple
         name=name,
         message_id=label,
     )
-    return new_entry, Kept(body=others(call, _OF_CALL), style="invalid")
+    return new_entry, Kept(body=other_keys(call, _OF_CALL), style="invalid")
 
 
 def _legacy(data: JSONObject) -> JSON:
@@ -522,7 +522,7 @@ def _parse_result(
         is_error=data.get("status") == "error",
     )
     success = "success" if data.get("status") == "success" else ""
-    envelope = others(data, _OF_RESULT)
+    envelope = other_keys(data, _OF_RESULT)
     return keeping(
         new_entry,
         _NAME,
@@ -552,7 +552,7 @@ def _typed(block: JSON) -> JSON:
         url = f"data:{kind};base64,{data}"
     if not isinstance(url, str):
         return block
-    rest = others(block, frozenset(("url", "base64", "mime_type")))
+    rest = other_keys(block, frozenset(("url", "base64", "mime_type")))
     return {**rest, "type": "image_url", "image_url": {"url": url}, _SPELLED: "image"}
 
 

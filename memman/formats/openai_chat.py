@@ -38,14 +38,14 @@ from memman.formats.parts import (
     Kept,
     WirePart,
     arguments_of,
-    beside,
     keeping,
     kept_of,
     opaque_block,
-    others,
+    other_keys,
     parts_framing,
     read_parts,
     wire_parts,
+    with_kept,
 )
 from memman.formats.plain import has_content, parse_each
 from memman.formats.turns import NO_RESULT, delimited
@@ -142,7 +142,7 @@ def _render_said(dialect: Dialect, role: str, entry: Entry) -> Rendered:
     content = _wire_content(entry.content, kept, dialect.wire_part, extras)
     if role == "system" and kept.style == "developer" and kept.style in dialect.roles:
         role = "developer"
-    message = beside({"role": role, "content": content}, kept.message)
+    message = with_kept({"role": role, "content": content}, kept.message)
     return Rendered((message,), MESSAGE_FRAMING + parts_framing(entry.content), tuple(extras))
 
 
@@ -156,8 +156,8 @@ def _render_assistant(dialect: Dialect, turn: Turn) -> Rendered:
             "content": None,
             "tool_calls": [_wire_call(dialect, calls[0])],
         }
-        said = _result_message(dialect, calls[0], extras, legacy=False)
-        return Rendered((asked, said), 2 * MESSAGE_FRAMING + _CALL_FRAMING, tuple(extras))
+        answer = _result_message(dialect, calls[0], extras, legacy=False)
+        return Rendered((asked, answer), 2 * MESSAGE_FRAMING + _CALL_FRAMING, tuple(extras))
     message = _assistant_message(dialect, turn, extras)
     framing = MESSAGE_FRAMING
     if texts and (len(texts) > 1 or type(texts[0].content) is not str):
@@ -205,7 +205,7 @@ def _is_legacy(dialect: Dialect, call: Entry) -> bool:
 
 def _as_spelled(message: JSONObject, kept: Kept, loose: bool) -> JSONObject:
     """Restore the message's other keys, and the spelling of a blank content."""
-    message = beside(message, _sound_keys(kept.message, loose))
+    message = with_kept(message, _sound_keys(kept.message, loose))
     if kept.blank and (not message["content"] or _says_elsewhere(message)):
         if kept.blank == "absent":
             del message["content"]
@@ -263,14 +263,14 @@ def _wire_call(dialect: Dialect, call: Call) -> JSONObject:
     custom = kept.style == "custom" and not dialect.loose
     kind, key = ("custom", "input") if custom else ("function", "arguments")
     wire = {"id": dialect.call_id(call), "type": kind, kind: _wire_body(dialect, entry, key)}
-    return beside(wire, others(kept.block, _OF_CALL))
+    return with_kept(wire, other_keys(kept.block, _OF_CALL))
 
 
 def _wire_body(dialect: Dialect, entry: Entry, key: str) -> JSONObject:
     kept = kept_of(entry, dialect.name)
     given = arguments_of(entry) if kept.style == "object" and dialect.loose else None
     body = {"name": wire_name(entry.name), key: entry.text if given is None else given}
-    return beside(body, kept.body)
+    return with_kept(body, kept.body)
 
 
 @lru_cache(maxsize=4_096)
@@ -296,7 +296,7 @@ def _result_message(dialect: Dialect, call: Call, extras: list[str], legacy: boo
         return message
     kept = kept_of(result, dialect.name)
     message["content"] = _wire_content(content, kept, dialect.wire_part, extras)
-    return beside(message, kept.message)
+    return with_kept(message, kept.message)
 
 
 def _wire_content(content: Content, kept: Kept, wire: WirePart, extras: list[str]) -> JSON:
@@ -358,7 +358,7 @@ def _parse_message(dialect: Dialect, message: JSON, label: str, calls: _Calls) -
     if role == "assistant":
         return _parse_assistant(dialect, message, content, parts, label, calls)
     style = "developer" if role == "developer" else ""
-    kept = Kept(message=others(message, _OF_SAID), parts=parts, style=style)
+    kept = Kept(message=other_keys(message, _OF_SAID), parts=parts, style=style)
     own: JSON = "system" if role == "developer" else role
     return [keeping(NewEntry(type="message", role=own, content=content), dialect.name, kept)]
 
@@ -406,8 +406,8 @@ def _blank(message: JSONObject, loose: bool) -> str:
 def _said_elsewhere(message: JSONObject) -> str:
     """Return the words of a message from its refusal or the transcript of its audio."""
     audio = message.get("audio")
-    said = message.get("refusal") or (audio.get("transcript") if isinstance(audio, dict) else "")
-    return said if isinstance(said, str) else ""
+    text = message.get("refusal") or (audio.get("transcript") if isinstance(audio, dict) else "")
+    return text if isinstance(text, str) else ""
 
 
 def _calls_of(message: JSONObject, loose: bool) -> list[tuple[JSONObject, str]]:
@@ -444,10 +444,10 @@ def _parse_call(call: JSONObject, style: str, label: str) -> tuple[NewEntry, Kep
         name=body["name"],
         message_id=label,
     )
-    body = others(body, _OF_CUSTOM if custom else _OF_BODY)
+    body = other_keys(body, _OF_CUSTOM if custom else _OF_BODY)
     if body.get("parsed_arguments") is not None:  # the SDK's second copy of the arguments
         del body["parsed_arguments"]
-    return new_entry, Kept(block=others(call, _OF_CALL), body=body, style=style)
+    return new_entry, Kept(block=other_keys(call, _OF_CALL), body=body, style=style)
 
 
 def _arguments(given: JSON) -> str:
@@ -475,7 +475,7 @@ def _parse_result(dialect: Dialect, message: JSONObject, calls: _Calls) -> NewEn
         call_id=call_id,
         name=calls.answered(call_id, name),
     )
-    return keeping(new_entry, dialect.name, Kept(message=others(message, ours), parts=parts))
+    return keeping(new_entry, dialect.name, Kept(message=other_keys(message, ours), parts=parts))
 
 
 def _parse_content(

@@ -27,7 +27,6 @@ from memman.entries import (
 from memman.errors import FormatError
 from memman.formats.parts import (
     Kept,
-    beside,
     has_unsaid,
     interleaved,
     is_typed,
@@ -35,10 +34,11 @@ from memman.formats.parts import (
     kept_of,
     opaque,
     opaque_block,
-    others,
+    other_keys,
     parts_framing,
     read_parts,
     wire_parts,
+    with_kept,
 )
 from memman.formats.plain import parse_each
 from memman.formats.turns import NO_RESULT, NOT_SAID, delimited
@@ -153,17 +153,17 @@ def _render_said(role: str, entry: Entry) -> Rendered:
     if not isinstance(content, str):
         found = wire_parts(content, kept, _wire_part, extras)
         content = [part for part in found if part is not None] or ""
-    message = beside({"role": role, "content": content}, _of_message(kept))
+    message = with_kept({"role": role, "content": content}, _of_message(kept))
     return Rendered((message,), _MESSAGE_FRAMING + parts_framing(entry.content), tuple(extras))
 
 
 def _render_assistant(turn: Turn) -> Rendered:
     extras: list[str] = []
     calls = [_wire_call(call) for call in turn.calls]
-    said = [_wire_spoken(entry, extras) for entry in turn.entries]
+    spoken = [_wire_spoken(entry, extras) for entry in turn.entries]
     first = turn.entries[0] if turn.entries else turn.calls[0].entry
-    items = interleaved(kept_of(first, _NAME).order, said, calls)
-    items = _sound(items, {id(item) for item in _reasoned(turn, said, calls)})
+    items = interleaved(kept_of(first, _NAME).order, spoken, calls)
+    items = _sound(items, {id(item) for item in _reasoned(turn, spoken, calls)})
     framing = _MESSAGE_FRAMING * (len(items) - len(calls))
     framing += sum(parts_framing(entry.content) for entry in turn.entries)
     framing += (_MESSAGE_FRAMING + _CALL_FRAMING) * len(calls)
@@ -172,11 +172,11 @@ def _render_assistant(turn: Turn) -> Rendered:
 
 
 def _reasoned(
-    turn: Turn, said: list[JSONObject | None], calls: list[JSONObject]
+    turn: Turn, spoken: list[JSONObject | None], calls: list[JSONObject]
 ) -> list[JSONObject]:
     """Return the items that came after reasoning: with their ids they are rejected without it."""
     entries = [*turn.entries, *(call.entry for call in turn.calls)]
-    items = [*said, *calls]
+    items = [*spoken, *calls]
     return [
         item
         for entry, item in zip(entries, items, strict=True)
@@ -211,11 +211,11 @@ def _wire_spoken(entry: Entry, extras: list[str]) -> JSONObject | None:
     content = entry.content
     kept = kept_of(entry, _NAME)
     if isinstance(content, str):
-        return beside({"role": "assistant", "content": content}, _of_message(kept))
+        return with_kept({"role": "assistant", "content": content}, _of_message(kept))
     if kept.style.startswith("parts"):
         found = wire_parts(content, kept, _wire_output_part, extras)
         parts = [part for part in found if part is not None]
-        return beside({"role": "assistant", "content": parts or ""}, _of_message(kept))
+        return with_kept({"role": "assistant", "content": parts or ""}, _of_message(kept))
     if len(content) == 1 and isinstance(content[0], OpaquePart) and content[0].format == _NAME:
         item = opaque_block(content[0])
         if item is not None and item["type"] not in _NO_ITEMS:
@@ -234,7 +234,7 @@ def _wire_call(call: Call) -> JSONObject:
     kind = "custom_tool_call" if _is_custom(entry) else "function_call"
     name = _BAD_NAME.sub("_", entry.name or "")[:64] or "tool"
     item = {"type": kind, "call_id": _wire_id(call), "name": name, _CALLS[kind]: entry.text}
-    return beside(item, kept.block)
+    return with_kept(item, kept.block)
 
 
 def _is_custom(entry: Entry) -> bool:
@@ -260,7 +260,7 @@ def _wire_output(call: Call, extras: list[str]) -> JSONObject:
     if not isinstance(result.content, str):
         found = wire_parts(result.content, kept, _wire_part, extras)
         item["output"] = [part for part in found if part is not None] or ""
-    return beside(item, kept.block)
+    return with_kept(item, kept.block)
 
 
 def _wire_part(part: Part) -> JSONObject | None:
@@ -389,7 +389,7 @@ class _Parser:
             name=name,
         )
         style = "custom" if kind == "custom_tool_call" else ""
-        return new_entry, Kept(block=others(item, _OF_CALL), style=style)
+        return new_entry, Kept(block=other_keys(item, _OF_CALL), style=style)
 
     def _output(self, item: JSONObject) -> tuple[NewEntry, Kept]:
         call_id, output = item.get("call_id"), item.get("output")
@@ -408,14 +408,14 @@ class _Parser:
             call_id=call_id or None,
             name=self._names.get(call_id),
         )
-        return new_entry, Kept(block=others(item, _OF_OUTPUT), parts=more)
+        return new_entry, Kept(block=other_keys(item, _OF_OUTPUT), parts=more)
 
 
 def _parse_said(item: JSONObject) -> tuple[NewEntry, Kept]:
     content, more = _parse_content(item["content"], spoken=False)
     style = "developer" if item["role"] == "developer" else ""
     role: JSON = "system" if style else item["role"]
-    kept = Kept(message=others(item, _OF_MESSAGE), parts=more, style=style)
+    kept = Kept(message=other_keys(item, _OF_MESSAGE), parts=more, style=style)
     return NewEntry(type="message", role=role, content=content), kept
 
 
@@ -426,7 +426,7 @@ def _parse_spoken(item: JSONObject, kind: str) -> tuple[NewEntry, Kept]:
         return NewEntry(type="message", role="assistant", content=(own,)), Kept()
     content, more = _parse_content(item["content"], spoken=True)
     style = "" if isinstance(content, str) else "parts"
-    kept = Kept(message=others(item, _OF_MESSAGE), parts=more, style=style)
+    kept = Kept(message=other_keys(item, _OF_MESSAGE), parts=more, style=style)
     return NewEntry(type="message", role="assistant", content=content), kept
 
 

@@ -180,13 +180,13 @@ def present(blocks: Iterable[Wire | None]) -> list[Wire]:
     return [block for block in blocks if block is not None]
 
 
-def interleaved(order: str, said: list[Wire | None], calls: list[Wire]) -> list[Wire]:
+def interleaved(order: str, spoken: list[Wire | None], calls: list[Wire]) -> list[Wire]:
     """Return texts before calls, or in their original order ("t", "u")."""
-    if order.count("t") == len(said) and order.count("u") == len(calls):
-        texts, uses = iter(said), iter(calls)
+    if order.count("t") == len(spoken) and order.count("u") == len(calls):
+        texts, uses = iter(spoken), iter(calls)
         found = [next(texts if kind == "t" else uses, None) for kind in order]
     else:
-        found = [*said, *calls]
+        found = [*spoken, *calls]
     return present(found)
 
 
@@ -255,14 +255,14 @@ def kept_of(entry: Entry, name: str) -> Kept:
         return NOTHING
     return msgspec.structs.replace(
         kept,
-        message=_beside_structure(kept.message, _OF_MESSAGES),
-        block=_beside_structure(kept.block, _OF_BLOCKS),
-        body=_beside_structure(kept.body, _OF_BLOCKS),
-        parts={index: _beside_structure(part, _OF_BLOCKS) for index, part in kept.parts.items()},
+        message=_without_structure(kept.message, _OF_MESSAGES),
+        block=_without_structure(kept.block, _OF_BLOCKS),
+        body=_without_structure(kept.body, _OF_BLOCKS),
+        parts={index: _without_structure(part, _OF_BLOCKS) for index, part in kept.parts.items()},
     )
 
 
-def _beside_structure(kept: Mapping[str, JSON], structure: frozenset[str]) -> Mapping[str, JSON]:
+def _without_structure(kept: Mapping[str, JSON], structure: frozenset[str]) -> Mapping[str, JSON]:
     """Return the kept keys without those of a message's structure; empty values are only a spelling."""
     if kept.keys().isdisjoint(structure) and isinstance(kept.get("name"), str | None):
         return kept
@@ -281,15 +281,15 @@ def keeping(new_entry: NewEntry, name: str, kept: Kept) -> NewEntry:
     }  # without defaults: raw holds only what rendering would not reproduce
     if not found:
         return new_entry
-    raw = encode_json({name: found}, "what the message has beside its content")
+    raw = encode_json({name: found}, "the other keys of the message")
     return msgspec.structs.replace(new_entry, raw_json=raw)
 
 
-def others(given: Mapping[str, JSON], ours: frozenset[str]) -> JSONObject:
+def other_keys(given: Mapping[str, JSON], ours: frozenset[str]) -> JSONObject:
     """Return the keys of a message, block or part that rendering does not produce."""
     return {key: value for key, value in given.items() if key not in ours}
 
 
-def beside(base: JSONObject, kept: Mapping[str, JSON]) -> JSONObject:
+def with_kept(base: JSONObject, kept: Mapping[str, JSON]) -> JSONObject:
     """Return `base` with the kept keys that it does not have."""
     return {**base, **{key: value for key, value in kept.items() if key not in base}}

@@ -311,11 +311,11 @@ def fault_in(message: Mapping[str, Any]) -> str:
 def _wrong_role(role: object) -> str:
     meant = get_close_matches(role, _ALL_ROLES, 1) if isinstance(role, str) else []
     hint = f"; did you mean {meant[0]!r}?" if meant else ""
-    return f"role {safe_repr(role, 40)} is none of {', '.join(_ROLES)}{hint}"
+    return f"role {safe_repr(role, 40)} is not one of {', '.join(_ROLES)}{hint}"
 
 
 def _advice(framework: str, remedy: str) -> str:
-    return f"a message of {framework}, which is not read: {remedy}"
+    return f"a message of {framework}, which is not supported: {remedy}"
 
 
 def _framework_of(message: Mapping[str, Any]) -> tuple[str, tuple[str, str] | None]:

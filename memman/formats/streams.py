@@ -67,7 +67,7 @@ def whole(given: JSON) -> JSON:
     for index, piece in enumerate(given):
         if _joiner(piece) not in (join, None) or field_of(piece, "role") is not None:
             raise FormatError(
-                f"message {index} is no piece of the stream that the others are of: "
+                f"message {index} is not a piece of the same stream as the others: "
                 "add a streamed reply by itself",
                 index,
             )

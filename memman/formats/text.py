@@ -130,9 +130,9 @@ def _render_summary(entry: Entry) -> Rendered:
     covers = entry.metadata
     start = str(covers.get("start", entry.timestamp.isoformat()))[:10]
     end = str(covers.get("end", entry.timestamp.isoformat()))[:10]
-    said = _escaped(entry.text, first=True)
-    message = {"role": "summary", "content": f"[{start} - {end}]\n{said}"}
-    escapes = ["\\"] * (len(said) - len(entry.text))
+    text = _escaped(entry.text, first=True)
+    message = {"role": "summary", "content": f"[{start} - {end}]\n{text}"}
+    escapes = ["\\"] * (len(text) - len(entry.text))
     return Rendered((message,), _LINE_FRAMING, ("[9999-99-99 - 9999-99-99]", *escapes))
 
 
@@ -150,7 +150,7 @@ def _unescaped(text: str, first: bool) -> str:
 
 def _parse_text(text: JSON) -> list[NewEntry]:
     if not isinstance(text, str):
-        raise FormatError(f"the text format takes a string, not {type(text).__name__}")
+        raise FormatError(f"the text format needs a string, not {type(text).__name__}")
     new_entries: list[NewEntry] = []
     head: re.Match[str] | None = None
     lines: list[str] = []
@@ -158,12 +158,12 @@ def _parse_text(text: JSON) -> list[NewEntry]:
     def finish(section: bool) -> None:
         if head is not None:
             # One blank line separates the sections; it belongs to neither.
-            said = "\n".join(lines)
-            said = said.removesuffix("\n") if section else said
-            new_entries.append(_draft(head, _unescaped(said, first=head.re is _DATES)))
+            content = "\n".join(lines)
+            content = content.removesuffix("\n") if section else content
+            new_entries.append(_draft(head, _unescaped(content, first=head.re is _DATES)))
         elif any(line.strip() for line in lines):
             raise FormatError(
-                f"the text begins with {lines[0][:60]!r}, which is no 'User: ', 'Assistant: ', "
+                f"the text begins with {lines[0][:60]!r}, which is not 'User: ', 'Assistant: ', "
                 "'Tool call NAME(', 'Tool NAME: ', 'Context SOURCE: ' or section heading"
             )
 

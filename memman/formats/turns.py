@@ -27,7 +27,7 @@ SYSTEM_NOTE = "[memman: a system message within the conversation]\n"
 NOTHING = Rendered((), 0)
 
 Message = JSONObject
-Said = Callable[[str], Message]  # makes a user message of a text
+MakeMessage = Callable[[str], Message]  # makes a user message of a text
 _Kind = Literal["system", "user", "assistant", "context", "summary", "orphan", "result"]
 _SAID_BY: dict[str, _Kind] = {"system": "system", "assistant": "assistant"}
 _MARK_LIKE = ", 9a9a9a9a]"  # costs as much as any nonce, and is the same in every session
@@ -157,15 +157,15 @@ def delimited(turn: Turn) -> tuple[str, tuple[str, ...]]:
     """Return the text of a context, summary or orphan turn, and the extras around the entry's own text."""
     entry = turn.entries[0]
     head, end = _heading(turn.kind, entry)
-    said = entry.text
-    text = neutralised(said)
+    content = entry.text
+    text = neutralised(content)
     extras: tuple[str, ...] = (shape(head), f"\n{end}\n")
     if turn.nonce:  # a text that was written before the session began cannot contain it
         mark = f", {turn.nonce}]"
         head, end = head[:-1] + mark, end[:-1] + mark
         extras += (_MARK_LIKE, _MARK_LIKE)
-    if len(text) != len(said):
-        extras += (" ",) * (len(text) - len(said))
+    if len(text) != len(content):
+        extras += (" ",) * (len(text) - len(content))
     if type(entry.content) is not str and has_unsaid(entry.content):
         text += NOT_SAID
         extras += (NOT_SAID,)
@@ -204,25 +204,25 @@ def shape(text: str) -> str:
 # ---------------------------------------------------------------- the user begins and ends
 
 
-def framed(messages: list[Message], model: str, said: Said) -> list[Message]:
+def framed(messages: list[Message], model: str, user_message: MakeMessage) -> list[Message]:
     """Add a user's note before a first and after a last message of the role `model`.
 
     The newest models reject a prefilled end, and a system prompt alone.
     """
     if not messages:
-        return [said(GOES_ON)]
+        return [user_message(GOES_ON)]
     if messages[0].get("role") == model:
-        messages = [said(BEGINS), *messages]
+        messages = [user_message(BEGINS), *messages]
     if messages[-1].get("role") == model:
-        messages = [*messages, said(GOES_ON)]
+        messages = [*messages, user_message(GOES_ON)]
     return messages
 
 
-def system_note(entry: Entry, framing: int, said: Said) -> Rendered:
+def system_note(entry: Entry, framing: int, user_message: MakeMessage) -> Rendered:
     """Return a system message inside the conversation as a marked note of the user's."""
     unsaid = has_unsaid(entry.content)
     if not entry.text.strip() and not unsaid:
         return NOTHING
     text = SYSTEM_NOTE + entry.text + (NOT_SAID if unsaid else "")
     extras = (SYSTEM_NOTE, NOT_SAID) if unsaid else (SYSTEM_NOTE,)
-    return Rendered((said(text),), framing, extras)
+    return Rendered((user_message(text),), framing, extras)

@@ -21,8 +21,8 @@ from memman.entries import (
     encode_json,
 )
 from memman.errors import FormatError
-from memman.formats.logs.common import beside_entry
-from memman.formats.parts import opaque, others
+from memman.formats.logs.common import with_log_keys
+from memman.formats.parts import opaque, other_keys
 from memman.protocols import ReadEntry, ReadItem
 
 _NAME = "chatgpt-export"
@@ -55,9 +55,11 @@ class ChatGPTExport:
                 number += 1
                 if new_entry is not None:
                     rest = {
-                        k: v for k, v in others(message, _OF_MESSAGE).items() if v not in (None, {})
+                        k: v
+                        for k, v in other_keys(message, _OF_MESSAGE).items()
+                        if v not in (None, {})
                     }
-                    yield ReadEntry(beside_entry(new_entry, _NAME, rest), _time(message), not live)
+                    yield ReadEntry(with_log_keys(new_entry, _NAME, rest), _time(message), not live)
 
 
 def _walked(item: JSONObject) -> Iterator[tuple[JSONObject, bool]]:

@@ -16,8 +16,8 @@ import msgspec
 from memman.entries import JSON, JSONObject, NewEntry, text_of
 from memman.errors import FormatError
 from memman.formats.anthropic import AnthropicFormat
-from memman.formats.logs.common import beside_entry, one
-from memman.formats.parts import others
+from memman.formats.logs.common import one, with_log_keys
+from memman.formats.parts import other_keys
 from memman.protocols import Compaction, LeftOut, ReadEntry, ReadItem
 
 _NAME = "claude-code"
@@ -59,8 +59,8 @@ class ClaudeCodeLog:
             elif line.get("subtype") == "microcompact_boundary":
                 cleared += 1
             elif line.get("isCompactSummary") is True:
-                said = _said(_entries(line, index, names))
-                yield Compaction(said, reason or "compacted by Claude Code", _time(line))
+                text = _said(_entries(line, index, names))
+                yield Compaction(text, reason or "compacted by Claude Code", _time(line))
             elif line.get("type") in _SPOKEN:
                 yield from _entries(line, index, names)
         if cleared:
@@ -219,13 +219,13 @@ def _entries(line: Line, index: int, names: dict[str, str]) -> list[ReadEntry]:
     try:
         new_entries = AnthropicFormat().parse([plain])
     except FormatError as error:
-        said = str(error).removeprefix("message 0: ")
-        raise FormatError(f"the message with uuid {line['uuid']}: {said}", index) from None
-    rest = others(line, _OF_LINE) | {key: message[key] for key in _KEPT if key in message}
+        text = str(error).removeprefix("message 0: ")
+        raise FormatError(f"the message with uuid {line['uuid']}: {text}", index) from None
+    rest = other_keys(line, _OF_LINE) | {key: message[key] for key in _KEPT if key in message}
     found = []
     for place, new_entry in enumerate(new_entries):
         own = _named(new_entry, index, names)
-        own = own if place else beside_entry(own, _NAME, rest)
+        own = own if place else with_log_keys(own, _NAME, rest)
         found.append(ReadEntry(own, _time(line)))
     return found
 

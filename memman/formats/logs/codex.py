@@ -76,8 +76,8 @@ def _entries(run: list[_Item], part: int) -> Iterator[ReadEntry]:
     except FormatError as error:
         if error.index is None:
             raise
-        said = str(error).removeprefix(f"message {error.index}: ")
-        raise FormatError(f"its response_item: {said}", run[error.index].index) from None
+        text = str(error).removeprefix(f"message {error.index}: ")
+        raise FormatError(f"its response_item: {text}", run[error.index].index) from None
     for item, new_entry in zip(run, new_entries, strict=True):
         if new_entry.message_id is not None:
             new_entry = msgspec.structs.replace(

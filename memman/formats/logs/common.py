@@ -14,7 +14,7 @@ _MOST = 4_096  # the model may never stop: a cut may then separate what belongs 
 _OF_MODEL = ("assistant", "model", "ai", "AIMessage")
 
 
-def beside_entry(new_entry: NewEntry, log: str, rest: JSONObject) -> NewEntry:
+def with_log_keys(new_entry: NewEntry, log: str, rest: JSONObject) -> NewEntry:
     """Return the new entry with the other keys of its log in its metadata, under the log's name.
 
     They are not in `raw`: no provider ever receives them, so they must not count as part of the
@@ -22,7 +22,7 @@ def beside_entry(new_entry: NewEntry, log: str, rest: JSONObject) -> NewEntry:
     """
     if not rest:
         return new_entry
-    encoded = encode_json({log: rest}, "what the log has beside the entry")
+    encoded = encode_json({log: rest}, "the other keys of the log")
     return msgspec.structs.replace(new_entry, metadata_json=encoded)
 
 

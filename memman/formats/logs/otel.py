@@ -92,7 +92,7 @@ def _entries(number: int, message: JSON) -> list[ReadItem]:
             number,
         )
     tools: list[NewEntry] = []
-    said: list[Part] = []
+    parts: list[Part] = []
     found: list[ReadItem] = []
     for part in message["parts"]:
         match part["type"]:
@@ -102,16 +102,16 @@ def _entries(number: int, message: JSON) -> list[ReadItem]:
                 summary = text_at("a compaction", part.get("content"))
                 found.append(Compaction(summary, "compacted, by the trace"))
             case _:
-                said.append(_part(part))
-    if said:
-        found.append(ReadEntry(_message(number, message["role"], said, bool(tools))))
+                parts.append(_part(part))
+    if parts:
+        found.append(ReadEntry(_message(number, message["role"], parts, bool(tools))))
     return found + [ReadEntry(new_entry) for new_entry in tools]
 
 
-def _message(number: int, role: JSON, said: list[Part], calls: bool) -> NewEntry:
-    content: JSON = tuple(said)
-    if len(said) == 1 and isinstance(said[0], TextPart):
-        content = said[0].text
+def _message(number: int, role: JSON, parts: list[Part], calls: bool) -> NewEntry:
+    content: JSON = tuple(parts)
+    if len(parts) == 1 and isinstance(parts[0], TextPart):
+        content = parts[0].text
     if role == "tool":
         return NewEntry(type="tool_result", role="tool", content=content)
     label = str(number) if calls else None
@@ -123,8 +123,8 @@ def _tool(number: int, part: JSONObject) -> NewEntry:
     call_id = call_id if isinstance(call_id, str) and call_id else None
     name = name if isinstance(name, str) else None
     if part["type"] == "tool_call":
-        said = text_at("the arguments of a call", part.get("arguments"))
-        return NewEntry(type="tool_call", role="assistant", content=said, name=name or "tool",
+        text = text_at("the arguments of a call", part.get("arguments"))
+        return NewEntry(type="tool_call", role="assistant", content=text, name=name or "tool",
                      call_id=call_id, message_id=str(number))  # fmt: skip
     answer = part.get("response", part.get("result"))
     return NewEntry(type="tool_result", role="tool", content=text_at("a response", answer),

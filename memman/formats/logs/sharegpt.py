@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from memman.display import safe_repr, shape_of
 from memman.entries import JSON, NewEntry
 from memman.errors import FormatError
-from memman.formats.logs.common import beside_entry, text_at
-from memman.formats.parts import others
+from memman.formats.logs.common import text_at, with_log_keys
+from memman.formats.parts import other_keys
 from memman.protocols import ReadEntry, ReadItem
 
 _NAME = "sharegpt"
@@ -57,16 +57,16 @@ def _turns(item: JSON) -> list[JSON]:
 def _draft(index: int, turn: JSON) -> NewEntry:
     who = turn.get("from") if isinstance(turn, dict) else None
     if not isinstance(who, str):
-        raise FormatError(f"turn {index} does not say whom it is from: {shape_of(turn)}", index)
-    said = text_at(f"turn {index}", turn.get("value"))
+        raise FormatError(f"turn {index} has no 'from': {shape_of(turn)}", index)
+    text = text_at(f"turn {index}", turn.get("value"))
     role: JSON = _ROLES.get(who.lower())
     if who.lower() in _CALLS:
-        new_entry = NewEntry(type="tool_call", role="assistant", content=said, name="function")
+        new_entry = NewEntry(type="tool_call", role="assistant", content=text, name="function")
     elif who.lower() in _RESULTS:
-        new_entry = NewEntry(type="tool_result", role="tool", content=said, name="function")
+        new_entry = NewEntry(type="tool_result", role="tool", content=text, name="function")
     elif role is not None:
-        new_entry = NewEntry(type="message", role=role, content=said)
+        new_entry = NewEntry(type="message", role=role, content=text)
     else:
         known = ", ".join([*_ROLES, *_CALLS, *_RESULTS])
         raise FormatError(f"turn {index} is from {safe_repr(who, 60)}; known are {known}", index)
-    return beside_entry(new_entry, _NAME, others(turn, _OURS))
+    return with_log_keys(new_entry, _NAME, other_keys(turn, _OURS))

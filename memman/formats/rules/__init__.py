@@ -253,9 +253,9 @@ _HOLDER = {"tool_use": "assistant", "tool_result": "user"}
 
 def _anthropic_system(system: JSON) -> Here:
     blocks = system if isinstance(system, list) else [{"type": "text", "text": system}]
-    said = [get(block, "type") == "text" and _says(get(block, "text")) for block in blocks]
-    if system is not None and not (said and all(said)):
-        yield "system.shape", "system is not text, or some of it is blank; omit what is blank"
+    filled_texts = [get(block, "type") == "text" and _says(get(block, "text")) for block in blocks]
+    if system is not None and not (filled_texts and all(filled_texts)):
+        yield "system.shape", "system is not text, or some of it is blank; omit blank text"
 
 
 def _says(value: JSON) -> bool:

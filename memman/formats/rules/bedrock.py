@@ -65,7 +65,7 @@ _TITLE = r"(?! *\Z)(?!.*  )[a-zA-Z0-9_ ()\[\]-]{1,200}"
 def _system(system: JSON) -> Here:
     blocks = system if isinstance(system, list) else [{"text": system}]
     if system is not None and not (blocks and all(_says(get(b, "text")) for b in blocks)):
-        yield "system.shape", "system is not text, or some of it is blank; omit what is blank"
+        yield "system.shape", "system is not text, or some of it is blank; omit blank text"
 
 
 def _says(value: JSON) -> bool:
@@ -90,7 +90,7 @@ def _message(message: JSONObject) -> Here:
         yield from _block(block)
     kinds = {kind for block in dicts(content) for kind in block}
     if "document" in kinds and "text" not in kinds:
-        yield "document.without-text", "a document stands alone; add a text to the message"
+        yield "document.without-text", "a document is alone; add a text to the message"
 
 
 def _block(block: JSONObject) -> Here:
@@ -118,7 +118,7 @@ def _use(body: JSONObject) -> Here:
     if not matches(r"[a-zA-Z0-9_-]{1,64}", name):
         yield "name.pattern", f"a tool name is {show(name)}; use 1 to 64 letters, digits, _ and -"
     if not isinstance(body.get("input"), dict):
-        yield "args.not-object", f"input of {show(name)} is no object; send one"
+        yield "args.not-object", f"input of {show(name)} is not an object; send one"
 
 
 def _result(body: JSONObject) -> Here:

@@ -138,7 +138,7 @@ def _request(messages: Sequence[JSON]) -> There:
     if messages and _ids(messages[0]):
         yield 0, "order.first-calls", "the first message makes calls; put a user message before"
     if len(roles) == 1 and roles[0] in ("assistant", "tool"):
-        yield 0, "order.alone", f"a {roles[0]} message stands alone; put a user message before"
+        yield 0, "order.alone", f"a {roles[0]} message is alone; put a user message before"
     for index, (message, _) in enumerate(pairwise(messages)):
         if get(message, "prefix"):
             yield index, "prefix.not-last", "a message in the middle has a prefix; drop the key"
