@@ -337,7 +337,7 @@ def test_unawaited_call_error_names_the_way_out() -> None:
 
 def test_pieces_among_messages_are_refused_by_their_number() -> None:
     said = refusal([{"role": "user", "content": "x"}, *CHAT_STREAM])
-    assert said.startswith("message 0 is no piece of the stream")
+    assert said.startswith("message 0 is not a piece of the same stream")
     assert refusal([*CHAT_STREAM, CLAUDE_STREAM[0]]).startswith(f"message {len(CHAT_STREAM)} is no")
 
 

@@ -56,7 +56,7 @@ def fault_of(reply: SummaryReply, request: SummaryRequest) -> str:
     if reply.truncated:
         return "the summary was cut off by the provider"
     if is_refusal(text):
-        return "the reply was a refusal"
+        return "the summarizer refused in its reply"
     if _is_tool_syntax(text):
         return "the summary was a tool call"
     if _is_echo(text, request.prompt):

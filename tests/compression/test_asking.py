@@ -155,7 +155,7 @@ def test_a_run_that_would_take_too_many_calls_becomes_a_digest_and_nobody_is_ask
     assert {item.method for item in result.replacements} == {"digest"}
     assert asked.requests == []
     assert "too many calls of a summarizer with a window of 1000 tokens" in told[0].reason
-    assert "not called: so much text takes too many calls" in result.reason
+    assert "not called: this much text needs too many calls" in result.reason
 
 
 @pytest.mark.parametrize("broken", ["", OSError("429")])

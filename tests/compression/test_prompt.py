@@ -76,7 +76,7 @@ def test_a_second_attempt_says_what_was_wrong_with_the_first(prompt: Any) -> Non
     first = summary_request(SAID, 600, None, prompt=prompt).prompt
     second = summary_request(SAID, 600, None, "it was empty", prompt).prompt
     assert second.endswith(first)
-    assert "refused because it was empty" in second.removesuffix(first)
+    assert "rejected because it was empty" in second.removesuffix(first)
     assert "170 words" in second.removesuffix(first)
 
 

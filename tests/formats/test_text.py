@@ -199,7 +199,7 @@ def test_text_before_any_known_beginning_is_named(text: str) -> None:
 
 
 def test_what_is_no_text_is_refused() -> None:
-    with pytest.raises(FormatError, match="takes a string, not dict"):
+    with pytest.raises(FormatError, match="needs a string, not dict"):
         TextFormat().parse([{"role": "user"}])
 
 
