@@ -348,7 +348,7 @@ RARE = {
 UNEDITED = {
     "async_manager", "compression", "config", "core", "display", "entries", "errors", "events",
     "extents", "files", "formats", "hookspecs", "manager", "memman", "plugins",
-    "protocols", "results", "runtime", "session", "stores", "testing",
+    "protocols", "results", "runtime", "session", "stores",
 }  # fmt: skip
 LONG_NAMES = {
     "tests/benchmarks", "tests/compression", "tests/counting", "tests/formats",

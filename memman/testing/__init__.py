@@ -1,4 +1,4 @@
-"""Test kits for whoever implements a port, and small fakes for whoever uses memman.
+"""Conformance kits for implementations of a protocol, and small fakes for users of memman.
 
     from memman.testing import StoreConformance
 
@@ -6,11 +6,11 @@
         def make_store(self):
             return MyStore()
 
-A kit is a class of pytest style without pytest in it: every law of a port is one method whose name
-says it. memman's own stores, counters and formats run the same classes.
+A kit is a class for pytest that does not import pytest. Each law is a method, named after it. memman's
+own stores, counters and formats run the same classes.
 """
 
-from memman.testing.counters import CounterConformance
+from memman.testing.counters import CounterConformance, CounterSpecConformance
 from memman.testing.facts import Survival, survival
 from memman.testing.fakes import (
     AsyncScriptedSummarizer,
@@ -25,7 +25,6 @@ from memman.testing.laws import LawResult, broken_laws, law_results, laws_of
 from memman.testing.loopback import Answer, LoopbackServer, loopback
 from memman.testing.remote import RemoteCounterConformance
 from memman.testing.remote_summarizers import RemoteSummarizerConformance
-from memman.testing.specs import CounterSpecConformance
 from memman.testing.stores import StoreConformance
 from memman.testing.summarizers import SummarizerConformance
 

@@ -1,17 +1,30 @@
-"""The laws of a local token counter, each a test."""
+"""Conformance tests of local token counters, and of any counter's `CounterSpec`."""
 
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
-from memman.counting import TokenCounter
-from memman.protocols import LocalCounter
+from memman.counting import TokenCounter, model_ref
+from memman.errors import CounterUnavailable
+from memman.protocols import CounterSpec, LocalCounter
 from memman.testing.laws import finished, in_threads
-from memman.testing.specs import CounterSpecConformance
 
+UNKNOWN_MODEL: Final = "no-such-model-anywhere-4711"
+_ACCURACIES: Final = ("high", "medium", "low")
+_ODD_NAMES: Final = ("", " ", "\u2603", "a/b/c", ":", "ft::", "x" * 10_000, "gpt-4o\n", "\x00")
+_IMPORTS: Final = """
+import importlib, sys
+module = importlib.import_module({module!r})
+listed = getattr(module, "memman_token_counters", None)
+if listed is not None:
+    list(listed())
+print(*[name for name in {sdks!r} if name in sys.modules])
+"""
 SAMPLES: Final = (
     "Hello, world!",
     "def f(x):\n    return x ** 2\n",
@@ -22,15 +35,114 @@ SAMPLES: Final = (
     "0123456789" * 20,
 )
 _MEGABYTE: Final = "a long log line, number after number, 4711 0815\n" * 21_846
-# Above the 1,000,000 at which the regular expressions of some tokenizers give up.
+# The regular expressions of some tokenizers fail above 1,000,000.
 _BLANKS: Final = (" " * 1_100_000, "\t" * 1_100_000, "x" + " " * 1_100_000 + "y")
 _THREADS: Final = 8
 _CONTROL: Final = ("<|endoftext|>", "<|im_start|>", "[INST]", "</s>")
 _CONNECTING: Final = ("connect", "connect_ex", "sendto")
 
 
+class CounterSpecConformance:
+    """The laws of a counter's spec; `CounterConformance` and `RemoteCounterConformance` include them.
+
+    `spec` is the counter's spec; it must match `models` and must not match `foreign`. Importing `module`
+    and listing its counters must not import `sdk`, one name or several. `deadline` is the most seconds of
+    any single call.
+    """
+
+    spec: CounterSpec | None = None
+    models: tuple[str, ...] = ()
+    foreign: tuple[str, ...] = ()
+    module: str = ""
+    sdk: str | tuple[str, ...] = ""
+    deadline: float = 10.0
+
+    def test_its_spec_is_sound(self) -> None:
+        spec = self.spec
+        if spec is None:
+            return
+        assert isinstance(spec, CounterSpec), f"{spec!r} is no CounterSpec"
+        assert isinstance(spec.name, str), f"its name is {spec.name!r}, not a string"
+        assert spec.name, "its name is empty"
+        assert spec.name == spec.name.strip(), f"its name {spec.name!r} has spaces around it"
+        assert spec.accuracy in _ACCURACIES, (
+            f"its accuracy is {spec.accuracy!r}; it must be one of {', '.join(_ACCURACIES)}"
+        )
+        if spec.remote:
+            assert spec.format, "a remote counter names the format in which it wants a request"
+
+    def test_it_answers_for_its_models(self) -> None:
+        for model in self.models:
+            assert self._match(model) > 0, f"it does not answer for {model}"
+
+    def test_it_leaves_foreign_models_alone(self) -> None:
+        for model in self.foreign:
+            assert self._match(model) <= 0, f"it answers for {model}"
+
+    def test_matching_takes_any_name_of_a_model(self) -> None:
+        for name in _ODD_NAMES if self.spec is not None else ():
+            match = self._match(name)
+            assert type(match) is int, f"match for {name[:20]!r} is {match!r}, not a whole number"
+
+    def test_it_claims_no_high_accuracy_for_a_model_nobody_knows(self) -> None:
+        if self.spec is not None and self.spec.accuracy == "high":
+            assert self._match(UNKNOWN_MODEL) <= 0, (
+                f'it answers for {UNKNOWN_MODEL!r} with accuracy "high": match only the models '
+                'whose vocabulary it has, or say "low"'
+            )
+
+    def test_its_factory_makes_the_counter(self) -> None:
+        for model in self.models if self.spec is not None else ():
+            self._check_made(self._made(model))
+
+    def test_a_model_it_cannot_serve_gets_a_counter_or_a_reason(self) -> None:
+        if self.spec is None:
+            return
+        unreasoned = False
+        try:
+            self._check_made(self._made(UNKNOWN_MODEL))
+        except CounterUnavailable as error:
+            unreasoned = not error.reason.strip()
+        assert not unreasoned, "CounterUnavailable has an empty reason"
+
+    def test_listing_it_imports_no_sdk(self) -> None:
+        sdks = (self.sdk,) if isinstance(self.sdk, str) else tuple(self.sdk)
+        if self.module and any(sdks):
+            program = _IMPORTS.format(module=self.module, sdks=sdks)
+            done = subprocess.run(
+                [sys.executable, "-c", program],
+                check=False,
+                capture_output=True,
+                text=True,
+                timeout=60,
+            )
+            assert done.returncode == 0, f"import {self.module} fails: {done.stderr[-300:]}"
+            assert not done.stdout.split(), f"import {self.module} loads {done.stdout.strip()}"
+
+    # ------------------------------------------------------------ the spec
+
+    def _match(self, model: str) -> int:
+        spec = self.spec
+        assert spec is not None, "`models` and `foreign` need a `spec`"
+        return finished(lambda: spec.match(model_ref(model)), self.deadline)
+
+    def _made(self, model: str) -> Any:
+        spec = self.spec
+        assert spec is not None, "`models` needs a `spec`"
+        return finished(lambda: spec.factory(model_ref(model)), self.deadline)
+
+    def _check_made(self, made: Any) -> None:
+        assert self.spec is not None
+        needed = ("count_request", "acount_request") if self.spec.remote else ("count_texts",)
+        for method in needed:
+            assert callable(getattr(made, method, None)), f"{type(made).__name__} has no {method}"
+        fingerprint = getattr(made, "fingerprint", None)
+        assert isinstance(fingerprint, str), f"its fingerprint is {fingerprint!r}, not a string"
+        assert fingerprint, "its fingerprint is empty"
+
+
 class CounterConformance(CounterSpecConformance):
-    """Derive from it, say how the counter is made and what it promises; every law becomes a test.
+    """The laws of a local counter: derive from it and set its attributes.
 
         class TestMine(CounterConformance):
             def make_counter(self):
@@ -40,22 +152,22 @@ class CounterConformance(CounterSpecConformance):
             models = ("my-model", "vendor/my-model")
             foreign = ("gpt-4o",)
 
-    `offline`: making the counter and counting open no connection. `slack`: by how many tokens two
-    texts may cost more together than apart. `spec`, `models` and `foreign` are what it is listed as,
-    models that it must and that it must not answer for. `module` and `sdk`: listing the counter
-    imports the one and not the other. `deadline`: seconds that any single answer may take, a text of a
-    megabyte too; a counter that hangs breaks the laws, it does not hang the tests.
+    `offline`: making the counter and counting open no connection. `slack`: the most tokens that two texts
+    may cost more together than apart. `spec` is the counter's spec; it must match `models` and must not
+    match `foreign`. Importing `module` and listing its counters must not import `sdk`. `deadline` is the
+    most seconds of any single call, with a megabyte of text, too; a counter that hangs breaks the laws
+    and does not block the tests.
     """
 
     offline: bool = True
     slack: int = 2
 
     def make_counter(self) -> LocalCounter:
-        """The counter under test."""
+        """Return the counter under test."""
         raise NotImplementedError
 
     def counts(self, texts: Sequence[str], counter: LocalCounter | None = None) -> list[int]:
-        """What a counter (one made anew if none is given) says of texts; fails after the deadline."""
+        """Return the counts of a counter, a new one by default; fail after the deadline."""
 
         def ask() -> list[int]:
             return (counter or self.make_counter()).count_texts(texts)
@@ -63,7 +175,7 @@ class CounterConformance(CounterSpecConformance):
         return finished(ask, self.deadline)
 
     def count(self, text: str) -> int:
-        """What the counter under test says of one text."""
+        """Return the count of one text by the counter under test."""
         counts = self.counts((text,))
         assert len(counts) == 1, f"one text has {len(counts)} counts"
         return counts[0]
@@ -171,14 +283,14 @@ class CounterConformance(CounterSpecConformance):
         if self.offline:
             with _no_network() as tried:
                 tokens = self.count(SAMPLES[0])
-            # A counter that swallows the refusal has tried all the same.
+            # A counter may catch the error; the attempt counts all the same.
             assert not tried, "the counter is said to be offline and opened a connection"
             assert tokens > 0, f"without a network {SAMPLES[0]!r} has {tokens} tokens"
 
 
 @contextmanager
 def _no_network() -> Iterator[list[str]]:
-    """Connecting raises inside the block; what was tried is in the list."""
+    """Make connecting raise inside the block, and yield the list of attempts."""
     tried: list[str] = []
 
     def refuse(*_args: Any, **_kw: Any) -> None:

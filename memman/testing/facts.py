@@ -1,4 +1,4 @@
-"""Which facts an agent would still find in its context: a quality gate for compression."""
+"""Facts that survive in a context: a quality gate for compression."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from memman.testing.laws import settled
 
 
 class Survival(msgspec.Struct, frozen=True):
-    """The facts that stand in the context, and those that do not, in the order given."""
+    """The facts that the context has, and those that it lacks, in the order given."""
 
     kept: tuple[str, ...]
     lost: tuple[str, ...]
 
     @property
     def ratio(self) -> float:
-        """The share that is kept; 1.0 where there were none."""
+        """Return the share of facts that is kept; 1.0 for no facts."""
         total = len(self.kept) + len(self.lost)
         return len(self.kept) / total if total else 1.0
 
@@ -28,10 +28,10 @@ class Survival(msgspec.Struct, frozen=True):
 def survival(
     manager: MemoryManager | AsyncMemoryManager, session_id: str, facts: Iterable[str]
 ) -> Survival:
-    """Which of some strings stand, word for word, in the context that a model would get now.
+    """Return which strings the current context contains word for word.
 
-    `8841` is not found in `18841`. An `AsyncMemoryManager` is asked in a loop of its own, so not from
-    inside a running one. Raises what `get_context_for_llm` raises.
+    `8841` is not found in `18841`. An `AsyncMemoryManager` runs in a loop of its own, so not inside a
+    running one. Raises the errors of `get_context_for_llm`.
     """
     text = settled(manager.get_context_for_llm(session_id))
     kept: dict[str, bool] = {fact: stands_alone(fact, text) for fact in facts}

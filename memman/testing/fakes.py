@@ -1,4 +1,4 @@
-"""Small stand-ins for what a test wants to hold still: time, ids, a summarizer, and who is told what."""
+"""Fakes for tests: a clock, ids, summarizers, recorded events."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 Reply: TypeAlias = (
     "str | SummaryReply | BaseException | Callable[[SummaryRequest], str | SummaryReply] | Delayed"
 )
-"""What a scripted summarizer does when it is asked: answers, raises, works it out, or waits."""
+"""A reply of a scripted summarizer: a text, an error to raise, a function, or a delayed one."""
 _PATIENCE = 60.0  # seconds
 _NEVER_SET = f"the event of a Delayed reply was not set in {_PATIENCE:.0f} s"
 
 
 class FakeClock:
-    """A clock that moves when told: by `tick` at each look, and by `advance`."""
+    """A clock that moves by `tick` at each call, and by `advance`."""
 
     def __init__(
         self,
@@ -38,26 +38,26 @@ class FakeClock:
         self.tick = tick
 
     def __call__(self) -> datetime:
-        """The time now; what `clock=` of a manager takes."""
+        """Return the time; the manager's `clock=` takes this object."""
         self.now += self.tick
         return self.now
 
     def advance(self, by: timedelta) -> None:
-        """Moves on, or back with a negative time."""
+        """Move the clock forward, or back by a negative time."""
         self.now += by
 
 
 def sequential_ids(prefix: str = "id") -> Callable[[], str]:
-    """Ids that a reader can follow: `id-1`, `id-2`, ...; what `new_id=` of a manager takes."""
+    """Return a function for `new_id=` of a manager that makes readable ids: `id-1`, `id-2`, ..."""
     numbers = itertools.count(1)
     return lambda: f"{prefix}-{next(numbers)}"
 
 
 class Delayed:
-    """A reply that comes `until` seconds later, or when an event is set.
+    """A reply that comes after `until` seconds, or when the event `until` is set.
 
-    An event is `threading.Event` for `ScriptedSummarizer`, `asyncio.Event` for the async one. Who
-    waits a minute for it gets `TimeoutError`, so that a forgotten event ends a test.
+    The event is a `threading.Event` for `ScriptedSummarizer` and an `asyncio.Event` for the async one.
+    Waiting a minute raises `TimeoutError`, so that a forgotten event ends a test.
     """
 
     def __init__(self, reply: Reply, until: float | Event | AsyncEvent) -> None:
@@ -65,7 +65,7 @@ class Delayed:
         self.until = until
 
     def wait(self) -> None:
-        """Waits on this thread."""
+        """Wait on this thread."""
         if isinstance(self.until, float | int):
             time.sleep(self.until)
         elif not isinstance(self.until, Event):
@@ -74,7 +74,7 @@ class Delayed:
             raise TimeoutError(_NEVER_SET)
 
     async def async_wait(self) -> None:
-        """Waits in a task."""
+        """Wait in a task."""
         import asyncio
 
         if isinstance(self.until, float | int):
@@ -86,7 +86,7 @@ class Delayed:
 
 
 class _Script:
-    """Replies in their order, and what was asked."""
+    """Replies in order, and the recorded requests."""
 
     def __init__(self, *replies: Reply) -> None:
         self.replies: tuple[Reply, ...] = replies or ("a summary",)
@@ -108,15 +108,15 @@ class _Script:
 
 
 class ScriptedSummarizer(_Script):
-    """A summarizer that answers from a list and keeps what it was asked in `requests`.
+    """A summarizer that replies from a list and keeps its requests in `requests`.
 
-    A reply is a text, a `SummaryReply`, an exception to raise (`asyncio.CancelledError()` where the
-    call is to be cancelled from within), a function of the request (`lambda request: request.prompt`),
-    or one of these in a `Delayed`. The last one is given again when the list is at its end.
+    A reply is a text, a `SummaryReply`, an exception to raise (`asyncio.CancelledError()` cancels the
+    call from within), a function of the request (`lambda request: request.prompt`), or one of these in a
+    `Delayed`. The last one is repeated.
     """
 
     def summarize(self, request: SummaryRequest) -> SummaryReply:
-        """The next reply."""
+        """Return the next reply."""
         reply = self._next(request)
         if isinstance(reply, Delayed):
             reply.wait()
@@ -125,14 +125,14 @@ class ScriptedSummarizer(_Script):
 
 
 class AsyncScriptedSummarizer(_Script):
-    """`ScriptedSummarizer` for who awaits it; `cancelled` counts the waits that were called off."""
+    """The async `ScriptedSummarizer`; `cancelled` counts cancelled waits."""
 
     def __init__(self, *replies: Reply) -> None:
         super().__init__(*replies)
         self.cancelled = 0
 
     async def summarize(self, request: SummaryRequest) -> SummaryReply:
-        """The next reply."""
+        """Return the next reply."""
         reply = self._next(request)
         if isinstance(reply, Delayed):
             answered = False
@@ -149,7 +149,7 @@ class AsyncScriptedSummarizer(_Script):
 def record_events(
     sender: Any = ANY, kinds: Iterable[type[events.Event]] = tuple(events.SIGNALS)
 ) -> Iterator[list[events.Event]]:
-    """The events of `kinds` that `sender` (a manager; any by default) tells inside the block, in order."""
+    """Yield the list of events of `kinds` that `sender` (any by default) emits inside the block."""
     told: list[events.Event] = []
 
     def receive(_sender: Any, *, event: events.Event) -> None:

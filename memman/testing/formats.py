@@ -1,4 +1,4 @@
-"""The laws of a `Format`, each a test."""
+"""Conformance tests of formats."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NOT_MESSAGES: tuple[Any, ...] = (None, 5, [], {"no": "role"}, {"role": "nobody"
 
 
 def window_of(new_entries: Sequence[NewEntry]) -> Window:
-    """A window with these entries, one token each."""
+    """Return a window of these entries, one token each."""
     window = Window()
     for seq, new_entry in enumerate(new_entries, 1):
         entry = Entry(
@@ -86,15 +86,15 @@ CONVERSATIONS: dict[str, tuple[NewEntry, ...]] = {
     "only a system message": (_SYSTEM, user()),
     "only a context": (_CONTEXT,),
 }  # fmt: skip
-"""Sequences that real logs have and that every format must render validly."""
+"""Sequences of real logs that every format must render validly."""
 
 
 class FormatConformance:
-    """Derive from it and say how the format is made; every law of the port becomes a test.
+    """The laws of a `Format`: derive from it and implement `make_format`.
 
-    `samples` are conversations in this format: lists of messages as a provider or a log has them.
-    `rules` names the rules of `memman.formats.rules` that rendered requests obey, where there are any.
-    `unknown` is a key that the format has no meaning for; None where messages have no keys.
+    `samples` are conversations in this format: lists of messages of a provider or a log. `rules` is the
+    set of rules of `memman.formats.rules` that rendered requests obey, if any. `unknown` is a key without
+    a meaning in this format; None if its messages have no keys.
     """
 
     samples: Sequence[list[Any]] = ()
@@ -102,18 +102,18 @@ class FormatConformance:
     unknown: str | None = "x_of_somebody_else"
 
     def make_format(self) -> Format:
-        """The format under test."""
+        """Return the format under test."""
         raise NotImplementedError
 
     def rendered(self, new_entries: Sequence[NewEntry]) -> tuple[list[Any], str | None]:
-        """(messages, system prompt) that the format renders of entries."""
+        """Return (messages, system prompt) that the format renders of entries."""
         form = self.make_format()
         rendering = Rendering(form, len)
         rendering.update(window_of(new_entries))
         return list(rendering.messages()), rendering.system()
 
     def as_given(self, messages: list[Any]) -> list[Any]:
-        """Rendered messages as a caller would have given them; a text format gives its text."""
+        """Return rendered messages in the form that a caller would pass; a text format returns text."""
         return messages
 
     # ------------------------------------------------------------ in

@@ -1,4 +1,4 @@
-"""What the kits share: running them without pytest, and saying that something is refused."""
+"""Running conformance tests without pytest, and helpers that the kits share."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ import msgspec
 from memman.errors import CounterUnavailable, SummarizerUnavailable
 
 T = TypeVar("T")
-_PATIENCE = 10.0  # seconds; far more than any law needs, so that a hang is told and not waited for
+_PATIENCE = 10.0  # seconds; far more than any law needs, so that a hang is reported
 _SHOWN_CHARACTERS = 300
 _UNAVAILABLE = (CounterUnavailable, SummarizerUnavailable)
 
 
 class OverdueError(AssertionError):
-    """Something did not come back in time; its thread is left behind."""
+    """A call did not return in time; its thread is left behind."""
 
 
 class LawResult(msgspec.Struct, frozen=True):
-    """What became of a law: `problem` is "" for one that holds.
+    """The result of a law: `problem` is "" if it holds.
 
-    `overdue`: the subject did not come back, so that asking it further is pointless. `unavailable`: it
-    says that it cannot work here, so that the law says nothing. `skipped` is why a law does not apply.
+    `overdue`: a call did not return, so further laws are pointless. `unavailable`: the subject cannot
+    work here, so there is no result. `skipped` is the reason for which a law does not apply.
     """
 
     law: str
@@ -39,17 +39,17 @@ class LawResult(msgspec.Struct, frozen=True):
 
 
 def laws_of(kit: type) -> list[str]:
-    """The names of a kit's laws, in alphabetical order."""
+    """Return the names of a kit's laws, in alphabetical order."""
     return [name for name, _ in inspect.getmembers(kit, callable) if name.startswith("test_")]
 
 
 def broken_laws(kit: type) -> list[str]:
-    """The names of the laws that a kit's subject breaks; empty for one that conforms."""
+    """Return the names of the laws that a kit's subject breaks; empty for one that conforms."""
     return [result.law for result in law_results(kit) if result.problem]
 
 
 def law_results(kit: type) -> Iterator[LawResult]:
-    """Runs the laws one by one, each on a fresh instance of `kit`, as pytest does."""
+    """Yield the results of the laws, each on a new instance of `kit`, as in pytest."""
     return (_result(kit, name) for name in laws_of(kit))
 
 
@@ -59,8 +59,8 @@ def _result(kit: type, name: str) -> LawResult:
     except SkipTest as reason:
         return LawResult(name, skipped=str(reason))
     except BaseException as error:
-        # Whatever a broken subject raises, a Rust extension's panic too, the law is broken; an
-        # interruption and pytest's own outcomes are meant for who runs the laws.
+        # Any error of the subject, even a Rust extension's panic, breaks the law; an interruption
+        # and pytest's own outcomes are for the caller.
         panicked = type(error).__name__ == "PanicException"
         if not panicked and not isinstance(error, Exception | SystemExit):
             raise
@@ -75,8 +75,8 @@ def _broken(name: str, error: BaseException) -> LawResult:
 
 
 def _problem(error: BaseException) -> str:
-    """What an error says in one line; of an assertion without words, its source."""
-    # Only its first line: where pytest rewrites assertions, it adds its own below.
+    """Return an error in one line; the source of an assertion without a message."""
+    # Only its first line: pytest's rewriting adds its own below.
     said = (str(error).strip().splitlines() or [""])[0]
     if not isinstance(error, (AssertionError, *_UNAVAILABLE)):
         said = f"{type(error).__name__}: {said}"
@@ -86,7 +86,7 @@ def _problem(error: BaseException) -> str:
 
 
 def refused(error: type[Exception], action: Callable[[], object]) -> Exception:
-    """Runs `action` and returns the `error` that it raises; fails when it raises none."""
+    """Run `action` and return the `error` that it raises; fail if it raises none."""
     try:
         action()
     except error as raised:
@@ -95,12 +95,12 @@ def refused(error: type[Exception], action: Callable[[], object]) -> Exception:
 
 
 def finished(action: Callable[[], T], seconds: float = _PATIENCE) -> T:
-    """What `action` returns or raises; fails when it takes longer than `seconds`."""
+    """Return or raise the result of `action`; fail if it takes longer than `seconds`."""
     return in_threads([action], seconds)[0]
 
 
 def in_threads(actions: Sequence[Callable[[], T]], seconds: float = _PATIENCE) -> list[T]:
-    """The results of actions run at once, each on a thread, in the order given."""
+    """Return the results of actions run concurrently, each on a thread, in the order given."""
     results: list[Any] = [None] * len(actions)
     errors: list[BaseException] = []
     start = threading.Barrier(len(actions))
@@ -109,7 +109,7 @@ def in_threads(actions: Sequence[Callable[[], T]], seconds: float = _PATIENCE) -
         start.wait()
         try:
             results[number] = actions[number]()
-        except BaseException as error:  # noqa: BLE001 - raised below, in the thread that waits
+        except BaseException as error:  # noqa: BLE001 - raised below, in the waiting thread
             errors.append(error)
 
     threads = [threading.Thread(target=run, args=(n,), daemon=True) for n in range(len(actions))]
@@ -125,7 +125,7 @@ def in_threads(actions: Sequence[Callable[[], T]], seconds: float = _PATIENCE) -
 
 
 def settled(answer: Any) -> Any:
-    """The answer of a port, awaited where it has to be."""
+    """Return an answer, awaited if it is awaitable."""
     return asyncio.run(_awaited(answer)) if inspect.isawaitable(answer) else answer
 
 

@@ -1,4 +1,4 @@
-"""A provider's server on the loopback interface that answers as it is told to, or never."""
+"""A scripted provider on the loopback interface."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What the server answers a request with: `body` is JSON, or bytes that are sent as they are.
+    """An answer of the server: `body` is JSON, or bytes that are sent unchanged.
 
-    `delay` is in seconds; with `never` the request is accepted and no answer comes.
+    `delay` is in seconds. With `never` the request is accepted and not answered.
     """
 
     status: int = 200
@@ -30,7 +30,7 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class Received(msgspec.Struct, frozen=True):
-    """A request as it came: the path unquoted, header names in lower case, the body parsed."""
+    """A received request: unquoted path, header names in lower case, parsed body."""
 
     path: str
     headers: Mapping[str, str]
@@ -38,10 +38,10 @@ class Received(msgspec.Struct, frozen=True):
 
 
 class LoopbackServer(ThreadingHTTPServer):
-    """Answers each request to a path that ends with `path`; `received` has those, in order.
+    """Answers requests to paths that end with `path`; `received` has them in order.
 
-    `answers` are given one after the other, the last one for ever. A request to another path gets a 404
-    and is in `astray`.
+    `answers` are given in order, the last one repeatedly. A request to another path gets a 404 and is in
+    `astray`.
     """
 
     daemon_threads = True
@@ -58,16 +58,16 @@ class LoopbackServer(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """Where it listens, without a slash at the end."""
+        """The server's URL, without a slash at the end."""
         return f"http://127.0.0.1:{self.server_port}"
 
     def answer_with(self, *answers: Answer) -> None:
-        """Answers so from now on."""
+        """Set the next answers."""
         with self._lock:
             self._answers = list(answers)
 
     def answer_to(self, request: Received) -> Answer:
-        """The next answer, for a request to the path that is served."""
+        """Return the next answer to a request of the served path."""
         with self._lock:
             if not request.path.endswith(self.path):
                 self.astray.append(request.path)
@@ -93,7 +93,7 @@ class _Handler(BaseHTTPRequestHandler):
             return
         if answer.delay:
             self.server.closing.wait(answer.delay)
-        with suppress(ConnectionError):  # whoever asked has given up
+        with suppress(ConnectionError):  # the client has gone
             self._send(answer)
 
     def _send(self, answer: Answer) -> None:
@@ -108,12 +108,12 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.flush()
 
     def log_message(self, *_: Any) -> None:
-        """Says nothing: the test that fails shows the requests."""
+        """Log nothing: a failing test shows the requests."""
 
 
 @contextmanager
 def loopback(path: str, *answers: Answer) -> Iterator[LoopbackServer]:
-    """A server that runs as long as the block does."""
+    """Run a server for the length of the block."""
     with LoopbackServer(path, answers) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
         thread.start()

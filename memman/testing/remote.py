@@ -1,4 +1,4 @@
-"""The laws of a remote token counter, each a test, driven through its SDK against a loopback server."""
+"""Conformance tests of remote token counters, through their SDK against a loopback server."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from memman.testing.laws import in_threads
 from memman.testing.loopback import Answer, LoopbackServer, loopback
 
 _AT_ONCE = 20
-_DEADLINE = 0.4  # seconds; of the laws that wait for it
-_SLACK = 0.3  # seconds over a deadline that are still in time
-_AMPLE = 20.0  # seconds; where no law waits: an SDK is imported within the first call
+_DEADLINE = 0.4  # seconds, in laws that wait for it
+_SLACK = 0.3  # seconds over a deadline that still pass
+_AMPLE = 20.0  # seconds, in laws that do not wait: the first call imports an SDK
 _TRIES = 3  # a busy machine may spoil one measurement, hardly three
 _Price = Callable[[Mapping[str, Any]], "TokenCount | CountFailure"]
 _NONSENSE = Answer(200, b"<html>not what you asked for</html>")
 
 
 class _Timer:
-    """Real time, and as much more as a law wants to have passed."""
+    """Real time, and any time that a law adds."""
 
     def __init__(self) -> None:
         self.passed = 0.0
@@ -42,9 +42,9 @@ class _Timer:
 
 
 class Trial:
-    """One counter, the meter that asks it, and the server that answers.
+    """One counter with its `RemoteTokenCounter` and the server.
 
-    `price` is the door that a law goes through, `timer` the meter's.
+    `price` is the sync or the async method, `timer` the counter's.
     """
 
     def __init__(self, counter: RemoteCounter, model: str, server: LoopbackServer) -> None:
@@ -55,12 +55,12 @@ class Trial:
         self.meter = self.metered(_AMPLE)
 
     def metered(self, timeout: float) -> RemoteTokenCounter:
-        """Another meter of the same counter."""
+        """Return another `RemoteTokenCounter` of the same counter."""
         return RemoteTokenCounter(self.counter, self._model, timeout=timeout, timer=self.timer)
 
     @property
     def asked(self) -> int:
-        """How many requests came."""
+        """The number of received requests."""
         assert not self.server.astray, f"requests went to {self.server.astray}"
         return len(self.server.received)
 
@@ -80,7 +80,7 @@ _DOORS = (_sync, _async)
 
 
 class RemoteCounterConformance:
-    """Derive from it, say how the counter is made and how its provider spells; every law becomes a test.
+    """The laws of a remote counter: derive from it and implement the provider's spelling.
 
         class TestMine(RemoteCounterConformance):
             path = "/v1/count"
@@ -99,11 +99,10 @@ class RemoteCounterConformance:
             def success(self, tokens):
                 return Answer(200, {"tokens": tokens})
 
-    `path` is how the path of a count ends. `spec`, `models` and `foreign` are what the counter is listed
-    as, models that it must and that it must not answer for. `module` and `sdk`: listing the counter
-    imports the one and not the other. `secret` is the key that the counter is made with. Where the SDK
-    does not hand over a response's headers `reads_retry_after` is False. `unsupported_requests` is how
-    many requests it takes to be sure that a model is not supported.
+    `path` is the end of a count's path. `spec` is the counter's spec; it must match `models` and must not
+    match `foreign`. Importing `module` and listing its counters must not import `sdk`. `secret` is the
+    key that the counter is made with. `reads_retry_after` is False if the SDK hides a response's headers.
+    `unsupported_requests` is the number of requests after which a model counts as unsupported.
     """
 
     path: str = ""
@@ -112,35 +111,35 @@ class RemoteCounterConformance:
     foreign: tuple[str, ...] = ()
     module: str = ""
     sdk: str = ""
-    secret: str = "key-of-the-test"  # noqa: S105 - no secret of anybody
+    secret: str = "key-of-the-test"  # noqa: S105 - not a real secret
     reads_retry_after: bool = True
     unsupported_requests: int = 1
 
     # ------------------------------------------------------------ what a plugin's test supplies
 
     def make_counter(self, url: str) -> RemoteCounter:
-        """The counter under test, whose SDK talks to the server at `url` (no slash at its end)."""
+        """Return the counter under test, whose SDK uses the server at `url` (no slash at its end)."""
         raise NotImplementedError
 
     def make_request(self, text: str) -> dict[str, Any]:
-        """A rendered request in the provider's shape: this text, a system prompt, at least one tool."""
+        """Return a rendered request in the provider's shape: this text, a system prompt, a tool or more."""
         raise NotImplementedError
 
     def success(self, tokens: Any) -> Answer:
-        """How the provider says that a request has so many tokens."""
+        """Return the provider's answer for a request of so many tokens."""
         raise NotImplementedError
 
     def failure(self, status: int, headers: Mapping[str, str] | None = None) -> Answer:
-        """How the provider says that it failed."""
+        """Return the provider's failure."""
         error = {"type": "error", "error": {"type": "error", "code": None, "message": "no count"}}
         return Answer(status, error, headers or {})
 
     def unsupported(self) -> Answer:
-        """How the provider says that it does not know the model, or cannot count for it."""
+        """Return the provider's answer for a model that it does not know or cannot count for."""
         return self.failure(404)
 
     def close_counter(self, counter: RemoteCounter) -> None:
-        """Frees what the counter holds; called at the end of each law."""
+        """Free the counter's resources; called at the end of each law."""
 
     # ------------------------------------------------------------ numbers
 
@@ -266,7 +265,7 @@ class RemoteCounterConformance:
             assert late < _SLACK, f"{late:.2f} s over a deadline of {_DEADLINE} s"
 
     def _late(self, runtime: Callable[[RemoteTokenCounter], _Price]) -> float:
-        """By how many seconds a hang outlasts the deadline, the SDK being warm."""
+        """Return the seconds by which a hang exceeds the deadline, with a warm SDK."""
         with self._trial(self.success(1), Answer(never=True)) as trial:
             runtime(trial.meter)(self.make_request("warm"))
             price = runtime(trial.metered(_DEADLINE))
@@ -276,7 +275,7 @@ class RemoteCounterConformance:
             assert isinstance(answer, CountFailure), answer
             assert answer.kind == "network", answer
             assert trial.asked <= 2
-            # A busy machine may be at the deadline before the request is out: then nothing was measured.
+            # On a busy machine the deadline may pass before the request is sent: nothing was measured.
             return took - _DEADLINE if trial.asked == 2 else inf
 
     def test_the_counter_itself_gives_up_at_its_time_out(self) -> None:
@@ -287,7 +286,7 @@ class RemoteCounterConformance:
                 began = monotonic()
                 try:
                     trial.counter.count_request(self.make_request("hi"), timeout=_DEADLINE)
-                except Exception:  # noqa: BLE001 - whatever the SDK raises
+                except Exception:  # noqa: BLE001 - any error of an SDK
                     return monotonic() - began
                 raise AssertionError("it answered")
 
@@ -386,13 +385,13 @@ class RemoteCounterConformance:
     def _each(
         self, *answers: Answer
     ) -> Iterator[tuple[Callable[[RemoteTokenCounter], _Price], Trial]]:
-        """A trial for each door."""
+        """Yield a trial for each API, sync and async."""
         for runtime in _DOORS:
             with self._trial(*answers) as trial:
                 yield runtime, trial
 
     def _sent(self, rendered: dict[str, Any]) -> Iterator[tuple[Any, Any]]:
-        """What came to the server, for each door."""
+        """Return the requests that the server received, for each API."""
         for runtime, trial in self._each(self.success(1)):
             answer = runtime(trial.meter)(rendered)
             assert isinstance(answer, TokenCount), answer
@@ -410,7 +409,7 @@ def _tokens(answer: TokenCount | CountFailure) -> int:
 
 
 def _texts(value: Any, *, keys: tuple[str, ...] | None = None) -> Iterator[str]:
-    """The strings in a JSON value; with `keys` only those that stand under one of them."""
+    """Yield the strings in a JSON value; with `keys` only those under one of them."""
     if isinstance(value, str):
         if keys is None:
             yield value
@@ -423,7 +422,7 @@ def _texts(value: Any, *, keys: tuple[str, ...] | None = None) -> Iterator[str]:
 
 
 def _shown(value: Any) -> str:
-    """A JSON value with `null` where it has a None."""
+    """Return a JSON value with `null` for each None."""
     if value is None:
         return "null"
     if isinstance(value, Mapping):

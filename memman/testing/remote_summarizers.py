@@ -1,4 +1,4 @@
-"""The laws of a summarizer behind a provider's SDK, each a test against a server on the loopback."""
+"""Conformance tests of summarizers around an SDK, against a server on the loopback interface."""
 
 from __future__ import annotations
 
@@ -28,29 +28,29 @@ from memman.testing.summarizers import (
 )
 
 _TARGET = 300  # tokens
-_AMPLE = 20.0  # seconds; an SDK is imported within the first call
-_DEADLINE = 0.6  # seconds; of the laws that wait for it
-_SLACK = 1.0  # seconds over a deadline that are still in time
+_AMPLE = 20.0  # seconds; the first call imports an SDK
+_DEADLINE = 0.6  # seconds, in laws that wait for it
+_SLACK = 1.0  # seconds over a deadline that still pass
 _MOST_ATTEMPTS = 3
 _TEXT = "They looked at thirty modules; 中文 and → stay."
 _NONSENSE = (Answer(200, b"<html>not what you asked for</html>"), Answer(200, {}), Answer(200, []))
 
 
 class Hearing(logging.Handler):
-    """Keeps all that is logged."""
+    """Keeps all log records."""
 
     def __init__(self) -> None:
         super().__init__(logging.DEBUG)
         self.said: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keeps one record with its trace."""
+        """Keep one record with its trace."""
         trace = "".join(traceback.format_exception(*record.exc_info)) if record.exc_info else ""
         self.said.append(record.getMessage() + trace)
 
 
 class RemoteSummarizerConformance(SummarizerConformance):
-    """Derive from it, say how the summarizer is made and how its provider spells; every law is a test.
+    """The laws of a provider's summarizer: derive from it and implement the provider's spelling.
 
         class TestMine(RemoteSummarizerConformance):
             path = "/v1/chat"
@@ -67,48 +67,48 @@ class RemoteSummarizerConformance(SummarizerConformance):
 
             def refusals(self): ...
 
-    The laws of `SummarizerConformance` come with it. `path` is how the path of a request ends, `name` what
-    the summarizer is called by; making it so imports `module` and not `sdk`. `secret` is the key that it is
-    made with. Where responses do not name their model `names_model` is False, and where the SDK does not
-    hand over a response's headers `reads_retry_after` is.
+    It includes the laws of `SummarizerConformance`. `path` is the end of a request's path. `name` is the
+    summarizer's name; making it by name imports `module` and not `sdk`. `secret` is the key that it is
+    made with. `names_model` is False if responses do not name their model, `reads_retry_after` if the SDK
+    hides a response's headers.
     """
 
     path: str = ""
     name: str = ""
     module: str = ""
     sdk: str = ""
-    secret: str = "key-of-the-test"  # noqa: S105 - no secret of anybody
+    secret: str = "key-of-the-test"  # noqa: S105 - not a real secret
     names_model: bool = True
     reads_retry_after: bool = True
 
     # ------------------------------------------------------------ what a plugin's test supplies
 
     def make_summarizer_at(self, url: str) -> Summarizer:
-        """The summarizer under test, whose SDK talks to the server at `url` (no slash at its end)."""
+        """Return the summarizer under test, whose SDK uses the server at `url` (no slash at its end)."""
         raise NotImplementedError
 
     def written(self, text: str, read: int = 100, cached: int = 0, wrote: int = 10) -> Answer:
-        """How the provider answers with a text, `read` and `wrote` being the tokens that it bills.
+        """Return the provider's answer with a text; `read` and `wrote` are the billed tokens.
 
-        `cached` of those that it read came from its cache.
+        `cached` of the read tokens came from its cache.
         """
         raise NotImplementedError
 
     def cut_off(self, text: str) -> Answer:
-        """How it answers with a text that reached the limit of tokens."""
+        """Return its answer with a text that reached the limit of tokens."""
         raise NotImplementedError
 
     def refusals(self) -> list[Answer]:
-        """The ways in which it, or its filter, says no."""
+        """Return its refusals, and those of its filter."""
         raise NotImplementedError
 
     def failure(self, status: int, headers: Mapping[str, str] | None = None) -> Answer:
-        """How it says that it failed."""
+        """Return its failure."""
         error = {"type": "error", "error": {"type": "error", "code": None, "message": "no summary"}}
         return Answer(status, error, headers or {})
 
     def close_summarizer(self, summarizer: Any) -> None:
-        """Frees what the summarizer holds; called at the end of each law."""
+        """Free the summarizer's resources; called at the end of each law."""
 
     # ------------------------------------------------------------ answers
 
@@ -272,7 +272,7 @@ class RemoteSummarizerConformance(SummarizerConformance):
 
     @contextmanager
     def summarizer(self) -> Iterator[Summarizer]:
-        """The summarizer with a provider that answers."""
+        """Yield the summarizer with a provider that answers."""
         with self._trial(self.written(_TEXT)) as (subject, _):
             yield subject
 
@@ -287,7 +287,7 @@ class RemoteSummarizerConformance(SummarizerConformance):
                 self.close_summarizer(subject)
 
     def _sent(self, request: SummaryRequest) -> list[Any]:
-        """The bodies that came to the server."""
+        """Return the bodies that the server received."""
         with self._trial(self.written(_TEXT)) as (subject, server):
             _ask(subject, request)
             return [received.body for received in server.received]
@@ -307,7 +307,7 @@ def _ask(subject: Summarizer, request: SummaryRequest | None = None) -> SummaryR
 
 
 def _outcome(subject: Summarizer, request: SummaryRequest) -> SummaryReply | Exception:
-    """The reply or the error, asked as the manager of its kind asks."""
+    """Return the reply or the error, called as the manager of its kind does."""
 
     def call() -> Any:
         return subject.summarize(request)
@@ -319,7 +319,7 @@ def _outcome(subject: Summarizer, request: SummaryRequest) -> SummaryReply | Exc
             answer = finished(
                 lambda: drive(SyncRuntime().call_summarizer(call, None, False)), 2 * _AMPLE
             )
-    except Exception as error:  # noqa: BLE001 - whatever the SDK raises
+    except Exception as error:  # noqa: BLE001 - any error of an SDK
         return error
     return answer
 
@@ -335,7 +335,7 @@ def _timed(subject: Summarizer, request: SummaryRequest) -> tuple[SummaryReply |
 
 
 async def _ticks(subject: Summarizer) -> int:
-    """How often a loop comes round while a compression waits for its summary."""
+    """Return the number of iterations of a loop while a compression waits for its summary."""
     work = asyncio.ensure_future(compressed(subject))
     count = 0
     while not work.done():
@@ -346,7 +346,7 @@ async def _ticks(subject: Summarizer) -> int:
 
 
 def _values(value: Any, kind: type) -> Iterator[Any]:
-    """The values of exactly this type in a JSON value."""
+    """Yield the values of exactly this type in a JSON value."""
     if type(value) is kind:
         yield value
     for each in value.values() if isinstance(value, Mapping) else ():

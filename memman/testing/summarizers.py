@@ -1,4 +1,4 @@
-"""The laws of a `Summarizer`, each a test."""
+"""Conformance tests of summarizers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _entry(number: int, text: str, **fields: object) -> Entry:
 
 
 def conversation() -> tuple[Entry, ...]:
-    """A conversation worth a summary: about 3,000 words with tools, an error and odd characters."""
+    """Return a conversation of about 3,000 words with tools, an error and odd characters."""
     entries: list[Entry] = []
     for turn in range(30):
         at = 4 * turn
@@ -64,28 +64,28 @@ def conversation() -> tuple[Entry, ...]:
 
 
 class SummarizerConformance:
-    """Derive from it and say how the summarizer is made; every law of the port becomes a test.
+    """The laws of a `Summarizer`: derive from it and implement `make_summarizer`.
 
         class TestMine(SummarizerConformance):
             def make_summarizer(self):
                 return MySummarizer()
 
-    `seconds` is how long one summary may take.
+    `seconds` is the most that one summary may take.
     """
 
     seconds: float = 30.0
 
     def make_summarizer(self) -> Summarizer:
-        """The summarizer under test; it may be sync or async."""
+        """Return the summarizer under test; it may be sync or async."""
         raise NotImplementedError
 
     @contextmanager
     def summarizer(self) -> Iterator[Summarizer]:
-        """The summarizer under test for as long as a law needs it."""
+        """Yield the summarizer under test."""
         yield self.make_summarizer()
 
     def summary(self, request: SummaryRequest) -> SummaryReply:
-        """What the summarizer under test answers."""
+        """Return the reply of the summarizer under test."""
         with self.summarizer() as summarizer:
             return _asked(summarizer, request)
 
@@ -170,7 +170,7 @@ class SummarizerConformance:
         with self.summarizer() as summarizer:
             _asked(
                 summarizer, summary_request(conversation()[:8], _CAP, None)
-            )  # or it says why not
+            )  # raises the reason of a failure
             for compressed in (compressed_in_sync, compressed_in_async):
                 result = compressed(summarizer)
                 methods = {item.method for item in result.replacements} if result else {"summary"}
@@ -184,7 +184,7 @@ def _asked(summarizer: Summarizer, request: SummaryRequest) -> SummaryReply:
 
 
 def compressed_in_sync(summarizer: Summarizer) -> CompressionResult | None:
-    """What a `MemoryManager` makes of a conversation; None where the summarizer is async."""
+    """Return the result of a `MemoryManager`'s compression; None if the summarizer is async."""
     if is_async_callable(summarizer.summarize):
         return None
     memory = MemoryManager(counter="chars4", config=_CONFIG, summarizer=summarizer)
@@ -194,12 +194,12 @@ def compressed_in_sync(summarizer: Summarizer) -> CompressionResult | None:
 
 
 def compressed_in_async(summarizer: Summarizer) -> CompressionResult:
-    """What an `AsyncMemoryManager` makes of a conversation, in a loop of its own."""
+    """Return the result of an `AsyncMemoryManager`'s compression, in a loop of its own."""
     return asyncio.run(compressed(summarizer))
 
 
 async def compressed(summarizer: Summarizer) -> CompressionResult:
-    """The same in the running loop."""
+    """Return the result of a compression in the running loop."""
     memory = AsyncMemoryManager(counter="chars4", config=_CONFIG, summarizer=summarizer)
     for entry in conversation():
         await memory.add_user_message("s", entry.text)
