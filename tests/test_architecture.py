@@ -351,11 +351,7 @@ UNEDITED = {
     "protocols", "results", "runtime", "session", "stores",
 }  # fmt: skip
 LONG_NAMES = {
-    "tests/benchmarks", "tests/compression", "tests/counting", "tests/formats",
-    "tests/session", "tests/stores", "tests/summarizers", "tests/testing",
-    "plugins/memman-anthropic/tests", "plugins/memman-bedrock/tests", "plugins/memman-google/tests",
-    "plugins/memman-mistral/tests", "plugins/memman-openai/tests", "plugins/memman-postgres/tests",
-    "plugins/memman-tiktoken/tests", "plugins/memman-tokenizers/tests",
+    "tests/compression", "tests/formats", "tests/session", "tests/stores", "plugins/memman-postgres/tests",
 }  # fmt: skip
 
 

@@ -12,7 +12,7 @@ TINY = Sizes(
 )
 
 
-def test_planning_is_measured_where_clearing_is_enough_and_where_it_is_not() -> None:
+def test_planning_is_measured_with_and_without_a_summary() -> None:
     cleared = compressing.planning(300, 0.8, 1)
     summarized = compressing.planning(300, 0.3, 1)
     assert set(cleared.actions) == {"keep", "stub"}

@@ -13,7 +13,7 @@ from tests.conftest import SHARED
 
 
 @pytest.mark.package("quicktok")
-def test_every_backend_is_exact_on_the_demo_and_on_seeded_strings(tmp_path: Path) -> None:
+def test_every_backend_is_exact_on_demo_and_seeded_strings(tmp_path: Path) -> None:
     texts = [*exactness.recorded(tmp_path), *exactness.fuzz(400)]
     outcomes = exactness.compare(texts)
     assert [each.failure for each in outcomes] == [""] * 6
@@ -22,7 +22,7 @@ def test_every_backend_is_exact_on_the_demo_and_on_seeded_strings(tmp_path: Path
 
 
 @pytest.mark.shared
-def test_tiktoken_and_the_best_backend_are_exact_on_recorded_texts() -> None:
+def test_best_backend_is_exact_on_recorded_texts() -> None:
     texts = exactness.recorded(SHARED)[::3]
     assert len(texts) > 1_000
     outcomes = exactness.compare(texts, ("o200k_base",), ("tiktoken", ""))

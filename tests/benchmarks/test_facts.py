@@ -11,7 +11,7 @@ from benchmarks.peers import sumy
 from tests.conftest import SHARED
 
 
-def test_lines_sentences_and_the_clauses_of_long_sentences_are_sentences() -> None:
+def test_lines_and_clauses_of_long_sentences_are_sentences() -> None:
     assert sumy.sentences_of("One. Two!\n\nThree, four\n--\n") == ["One.", "Two!", "Three, four"]
     clauses = ", ".join(f"clause number {number}" for number in range(30))
     assert sumy.sentences_of(clauses)[:2] == ["clause number 0,", "clause number 1,"]
@@ -26,7 +26,7 @@ def test_the_best_rated_sentences_are_taken_while_they_fit() -> None:
     assert taken == ["best one", "ok"]
 
 
-def test_without_sumy_the_others_are_measured_and_the_note_says_so(
+def test_missing_sumy_is_noted_and_others_are_measured(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def missing() -> dict[str, sumy.Extract]:
@@ -58,7 +58,7 @@ def test_without_conversations_the_command_says_so(
 
 
 @pytest.mark.shared
-def test_the_digest_keeps_more_of_what_is_needed_later_than_what_stands_beside_it() -> None:
+def test_digest_keeps_more_facts_than_its_peers() -> None:
     cases = list(facts.tau_cases(SHARED))[::4]
     kept = {name: facts.recall(cases, method, 0.1).kept for name, method in facts.METHODS.items()}
     assert kept["digest"] > 0.65

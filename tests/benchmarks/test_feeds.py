@@ -11,7 +11,7 @@ from benchmarks.feeds import Found, follow_under_kills, found
 LOGS = {("s", 1), ("s", 2), ("t", 1)}
 
 
-def test_killed_followers_of_a_file_see_every_record_once_and_in_order(tmp_path: Path) -> None:
+def test_killed_followers_see_every_record_once_in_order(tmp_path: Path) -> None:
     outcome = follow_under_kills(str(tmp_path / "chat.db"), 1.5)
     assert outcome.records > 6
     assert outcome.kills >= 1

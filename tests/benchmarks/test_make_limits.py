@@ -9,7 +9,7 @@ from benchmarks.make_limits import Limits, _key, document, merged, safest
 from memman.counting.limits import _Table
 
 
-def test_of_several_rows_the_smallest_window_and_the_largest_reply_count() -> None:
+def test_smallest_window_and_largest_reply_of_rows_win() -> None:
     rows = [
         ("a/x", Limits(100, 90, 10, 1)),
         ("a/x", Limits(80, 95, 20, 1)),
@@ -35,7 +35,7 @@ def test_the_packages_are_merged_by_the_rules(
     assert rows == {"a/x": Limits(*limits, 3)}
 
 
-def test_a_row_of_one_package_stays_with_a_reply_within_the_context() -> None:
+def test_row_of_one_package_keeps_reply_within_context() -> None:
     rows, contradicted = merged({"a/x": Limits(8, 8, 9, 1)}, {"a/y": Limits(7, 7, 7, 2)})
     assert rows == {"a/x": Limits(8, 8, 8, 1), "a/y": Limits(7, 7, 7, 2)}
     assert contradicted == []

@@ -17,7 +17,7 @@ from benchmarks.workload import items
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_a_peer_that_is_missing_is_named_with_the_reason_and_the_others_with_their_version(
+def test_missing_peer_is_named_with_the_reason(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     def missing() -> Open:
@@ -37,7 +37,7 @@ def test_peers_are_in_a_group_of_their_own_and_nowhere_else() -> None:
     assert not packages & {*groups["dev"], *project["project"]["dependencies"]}
 
 
-def test_durable_appends_are_measured_in_turns_and_found_by_another(
+def test_durable_appends_are_measured_and_found_by_another(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     rows = durable.measure(durable.OURS, items(40), cap=10.0)

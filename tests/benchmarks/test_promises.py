@@ -58,7 +58,7 @@ def test_an_entry_that_is_not_in_the_log_is_seen(monkeypatch: pytest.MonkeyPatch
     assert outcome.missing
 
 
-def test_a_compression_that_ends_above_its_target_and_does_not_say_why_is_seen(
+def test_unexplained_compression_above_target_is_reported(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("memman.session.run.why_short", lambda *_: "")

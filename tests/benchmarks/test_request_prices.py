@@ -13,7 +13,7 @@ def nothing(texts):
     return [0 for _ in texts]
 
 
-def test_kimis_published_weights_are_billed_by_their_chat_template():
+def test_published_kimi_weights_are_billed_by_chat_template():
     published = model_ref("moonshotai/Kimi-K2-Instruct-0905")
     assert framing_of(published) != framing_of(model_ref("kimi-k2-0905"))
     tool = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}

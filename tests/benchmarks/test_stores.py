@@ -46,7 +46,7 @@ def test_every_goal_of_the_stores_is_measured(tmp_path: Path) -> None:
     assert "the disk's share was not measured" in str(found)
 
 
-def test_what_a_manager_holds_does_not_grow_with_the_sessions_of_its_store(tmp_path: Path) -> None:
+def test_memory_does_not_grow_with_the_sessions_of_a_store(tmp_path: Path) -> None:
     found = scale.Measurement()
     scale.measure_sessions(found, scale.Sizes(sessions=1_200, few_sessions=50), tmp_path)
     kept, held = [goal for goal in found.goals if not goal.noise]

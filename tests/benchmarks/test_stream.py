@@ -36,7 +36,7 @@ def test_no_second_call_without_new_content() -> None:
     assert reader.summarized == calls
 
 
-def test_a_summary_that_is_read_again_is_counted_and_the_instructions_are_not() -> None:
+def test_reread_summaries_count_and_instructions_do_not() -> None:
     reader = stream.Reader()
     one, other, *_ = [item.content for item in stream.messages()]
     said = reader.summarize(f"Instructions.\n{one}\n{other}")

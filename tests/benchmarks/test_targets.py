@@ -28,7 +28,7 @@ def counts_of(trim: Any, budget: int) -> dict[str, dict[str, int]]:
     return {name: dict(counts) for (_, name), counts in trimmed.counts.items()}
 
 
-def test_a_result_whose_call_was_cut_off_is_invalid_and_memmans_context_is_not() -> None:
+def test_orphan_results_are_found_and_memman_has_none() -> None:
     counts = counts_of(lambda messages, _: messages[-2:], 700)
     assert counts["trim"]["invalid"] == 1  # of the whole; the piece before it ends in a call
     assert counts["memman"].get("invalid", 0) == 0

@@ -331,7 +331,7 @@ def test_wrong_fingerprint_is_refused_before_a_session_has_it(manager: Any, name
         manager(counter=Named(name))
 
 
-def test_fingerprint_of_a_string_subclass_leaves_a_readable_session(tmp_path: Path) -> None:
+def test_fingerprint_of_a_str_subclass_keeps_session_readable(tmp_path: Path) -> None:
     class Name(str):
         """A library's own kind of string, as a member of an enum is."""
 
@@ -451,7 +451,7 @@ def test_a_model_that_is_no_name_is_refused(model: Any) -> None:
 
 
 @DOORS
-def test_an_unknown_counter_name_is_an_error_that_names_the_known_ones(door: str) -> None:
+def test_unknown_counter_error_lists_known_names(door: str) -> None:
     manager = MemoryManager if door == "sync" else AsyncMemoryManager
     known = LAST_RESORT.spec.name
     with pytest.raises(PluginNotFound, match=f"no token counter is called 'abacus'.*{known}"):
@@ -459,7 +459,7 @@ def test_an_unknown_counter_name_is_an_error_that_names_the_known_ones(door: str
 
 
 @DOORS
-def test_a_remote_counter_by_name_is_refused_with_the_policy_that_asks_it(
+def test_remote_counter_by_name_error_names_the_policy(
     install: Install, door: str
 ) -> None:
     install(acme(raises(RuntimeError("nobody makes it")), remote=True))

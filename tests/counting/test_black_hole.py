@@ -143,7 +143,7 @@ def test_a_local_counter_asks_nobody(hole: Hole, name: str) -> None:
     "door", [MemoryManager, pytest.param(AsyncMemoryManager, marks=pytest.mark.long)]
 )
 @pytest.mark.parametrize(("name", "model"), FIRST_ONLY)
-def test_a_remote_counter_holds_up_no_add_and_nobody_past_its_deadline(
+def test_remote_counter_delays_no_add_and_meets_its_deadline(
     hole: Hole, name: str, model: str, door: Any
 ) -> None:
     [form] = [spec.format for spec in specs() if spec.name == name]

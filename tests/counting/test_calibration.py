@@ -17,7 +17,7 @@ REPORTS = st.lists(st.tuples(TOKENS, TOKENS, st.booleans()), max_size=30)
 
 
 @given(REPORTS)
-def test_a_ratio_stays_within_its_bounds_and_a_prediction_is_never_negative(
+def test_ratio_is_bounded_and_prediction_is_never_negative(
     reports: list[tuple[int, int, bool]],
 ) -> None:
     known: Learned | None = None
@@ -109,7 +109,7 @@ def test_a_context_is_priced_as_its_provider_reports() -> None:
     assert price(memory) == pytest.approx(5_000 + 1.3 * counted, rel=0.02)
 
 
-def test_a_report_below_our_count_never_makes_a_context_look_smaller_than_it_is_counted() -> None:
+def test_low_report_never_lowers_the_price_of_a_context() -> None:
     memory = manager(max_tokens=100_000)
     conversation(memory, 20, ratio=0.7, overhead=0)
     assert price(memory) == price(memory, counted=True)
@@ -144,7 +144,7 @@ def test_another_model_has_its_own_ratio() -> None:
     assert price(memory) == counted + 9_000
 
 
-def test_a_context_for_another_model_is_priced_by_what_that_one_reported() -> None:
+def test_context_for_another_model_uses_its_reports() -> None:
     memory = manager(max_tokens=100_000, model="acme-1")
     memory.add_user_message("s", "word " * 800)
     counted = memory.build_context("s", model="acme-2").tokens.tokens
@@ -156,7 +156,7 @@ def test_a_context_for_another_model_is_priced_by_what_that_one_reported() -> No
     assert restored.build_context("s", model="acme-2").tokens.tokens == counted + 9_000
 
 
-def test_a_report_is_held_against_the_context_that_its_model_was_sent() -> None:
+def test_report_is_compared_with_the_context_of_its_model() -> None:
     memory = MemoryManager(config=MemoryConfig(model="gpt-4o", count_policy="estimate"))
     memory.add_user_message("s", "Wie weit ist es noch bis zum Bahnhof? " * 400)
     ours = memory.build_context("s").tokens.tokens

@@ -109,7 +109,7 @@ def test_near_the_limit_the_providers_count_is_the_price(provider: Make) -> None
     assert request["messages"][0]["role"] == "user"
 
 
-def test_a_context_that_we_think_too_large_is_whole_when_the_provider_says_that_it_fits(
+def test_context_stays_whole_if_the_provider_counts_less(
     provider: Make,
 ) -> None:
     provider(lambda request: 900)
@@ -119,7 +119,7 @@ def test_a_context_that_we_think_too_large_is_whole_when_the_provider_says_that_
     assert context.tokens.tokens == 900
 
 
-def test_a_context_that_we_think_fits_is_trimmed_when_the_provider_says_that_it_does_not(
+def test_context_is_trimmed_if_the_provider_counts_more(
     provider: Make,
 ) -> None:
     provider(lambda request: 1_100)
@@ -128,7 +128,7 @@ def test_a_context_that_we_think_fits_is_trimmed_when_the_provider_says_that_it_
     assert context.tokens.tokens <= 1_000
 
 
-def test_a_request_that_was_only_counted_is_no_context_that_was_sent(provider: Make) -> None:
+def test_counted_request_does_not_count_as_sent(provider: Make) -> None:
     provider(lambda request: 950)
     memory = filled(930)
     before = memory.build_context("s", format="anthropic").messages
@@ -218,7 +218,7 @@ def test_a_provider_that_raises_is_told_and_the_estimate_stands(provider: Make) 
     assert filled(950).build_context("s").tokens.counter == "chars4"
 
 
-def test_what_must_stay_is_still_refused_when_the_provider_says_that_it_is_too_large(
+def test_pinned_content_over_the_providers_count_is_refused(
     provider: Make,
 ) -> None:
     provider(lambda request: 1_300)
@@ -252,7 +252,7 @@ def test_a_context_for_another_model_is_not_confirmed(provider: Make) -> None:
     assert remote.asked == []
 
 
-def test_a_context_for_another_model_is_not_taken_for_a_confirmed_one(provider: Make) -> None:
+def test_confirmed_count_is_not_used_for_another_model(provider: Make) -> None:
     provider(lambda request: 900)
     memory = filled(940)
     assert memory.build_context("s").tokens.method == "api"
@@ -261,7 +261,7 @@ def test_a_context_for_another_model_is_not_taken_for_a_confirmed_one(provider: 
 
 
 @pytest.mark.parametrize("beside", [{"system": "Be brief."}, {"tools": [{"name": "read"}]}])
-def test_a_request_with_something_else_beside_the_window_is_not_the_one_that_was_counted(
+def test_confirmed_count_is_not_used_for_other_extras(
     provider: Make, beside: dict[str, Any]
 ) -> None:
     remote = provider(lambda request: 900)
@@ -330,7 +330,7 @@ def other_manager(store: MemoryStore, redact: Any) -> MemoryManager:
     return MemoryManager(store, counter="chars4", config=config(), redact=redact)
 
 
-def test_what_another_manager_wrote_is_redacted_before_the_provider_counts_it(
+def test_foreign_entries_are_redacted_before_the_provider_counts(
     provider: Make,
 ) -> None:
     def redact(entry: Any) -> Any:
@@ -345,7 +345,7 @@ def test_what_another_manager_wrote_is_redacted_before_the_provider_counts_it(
     assert "my [hidden]" in str(request["messages"])
 
 
-def test_where_redact_fails_the_provider_is_not_asked_and_the_context_is_built(
+def test_failing_redact_skips_the_provider_and_builds_anyway(
     provider: Make, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken(entry: Any) -> Any:
@@ -358,7 +358,7 @@ def test_where_redact_fails_the_provider_is_not_asked_and_the_context_is_built(
     assert "redact raised RuntimeError" in caplog.text
 
 
-def test_an_endpoint_that_fails_does_not_open_the_breaker_of_another(
+def test_failing_endpoint_leaves_other_breakers_closed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     class Down(Remote):

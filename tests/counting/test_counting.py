@@ -117,7 +117,7 @@ def test_the_most_specific_match_wins_whatever_the_order() -> None:
     assert chosen(spec("a", 3), spec("b", 9), spec("c", 5)) == "b"
 
 
-def test_among_equal_matches_the_more_accurate_wins_and_then_the_first() -> None:
+def test_equal_matches_rank_by_accuracy_then_order() -> None:
     assert (
         chosen(spec("low", accuracy="low"), spec("high"), spec("medium", accuracy="medium"))
         == "high"
@@ -147,7 +147,7 @@ def test_an_unavailable_counter_gives_way_to_the_next() -> None:
     assert chosen(spec("gone", 9, make=unavailable), spec("there", 5)) == "there"
 
 
-def test_a_factory_or_a_match_that_raises_gives_way_and_is_logged(
+def test_raising_factory_or_match_is_logged_and_skipped(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     assert chosen(spec("broken", 9, make=broken)) == "estimate"
@@ -170,7 +170,7 @@ def test_resolution_explains_every_candidate_in_the_order_tried() -> None:
     ]
 
 
-def test_a_counter_asked_for_by_name_is_taken_whatever_it_matches() -> None:
+def test_named_counter_is_used_whatever_it_matches() -> None:
     assert chosen(spec("mine", 0), name="mine") == "mine"
     assert chosen(name="chars4") == "chars4"
 
@@ -224,7 +224,7 @@ def test_an_image_costs_its_formula_and_not_its_bytes() -> None:
     assert image("claude-sonnet-4-5", url=f"data:image/png;base64,{PIXEL}") == 1
 
 
-def test_an_image_is_priced_anew_for_another_model_of_one_vocabulary() -> None:
+def test_image_is_priced_again_for_another_model() -> None:
     new_entry = NewEntry(type="message", role="user", content=(ImagePart(data=PIXEL),))
     small = TokenCounter(Letters(), "high", model=model_ref("gpt-4o-mini"))
     entry = entry_of(new_entry, "e", datetime.now(UTC), small.count_entry(new_entry))
@@ -285,7 +285,7 @@ def test_the_cache_keeps_no_text() -> None:
     assert "a secret text" not in repr(dict(meter._cache))
 
 
-def test_count_tokens_takes_entries_and_messages_and_adds_system_and_tools() -> None:
+def test_count_tokens_takes_entries_messages_system_and_tools() -> None:
     memory = MemoryManager(counter=Letters())
     entry = memory.add_user_message("s", "12345")
     assert memory.count_tokens(entry).tokens == 5
@@ -331,7 +331,7 @@ class Misbehaving:
 
 
 @pytest.mark.parametrize("kind", BAD_ANSWERS)
-def test_a_counter_that_misbehaves_is_replaced_by_the_estimator_for_that_text(
+def test_misbehaving_counter_is_replaced_for_that_text(
     kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     memory = MemoryManager(counter=Misbehaving(BAD_ANSWERS[kind]))
@@ -370,7 +370,7 @@ def test_a_plain_function_that_returns_rubbish_falls_back_too(answer: Any) -> No
     assert memory.add_user_message("s", "abcdefgh").token_count.tokens == 2
 
 
-def test_a_counter_that_fails_once_is_asked_again_for_the_next_text() -> None:
+def test_counter_that_failed_is_called_for_the_next_text() -> None:
     answers = iter([RuntimeError("busy"), [7]])
 
     class Moody:

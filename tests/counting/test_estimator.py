@@ -165,7 +165,7 @@ def test_it_answers_for_every_model_with_that_models_weights() -> None:
         assert found.counter is estimator_for(model_ref(model))
 
 
-def test_a_text_that_a_counter_fails_at_is_estimated_for_the_model() -> None:
+def test_failing_text_is_estimated_for_the_model() -> None:
     class Failing:
         fingerprint = "failing"
 

@@ -59,7 +59,7 @@ def test_repeated_reasoning_text_is_counted_once() -> None:
     assert 60 <= once - tokens_of(PLAIN, "openai-chat") <= 100
 
 
-def test_encrypted_reasoning_within_a_turn_costs_what_openai_bills() -> None:
+def test_encrypted_reasoning_costs_the_tokens_openai_bills() -> None:
     """OpenAI billed 1,216 tokens for 5,580 characters, 187 for 1,932 and 57 for 1,252."""
     for characters, billed in ((5_580, 1_216), (1_932, 187), (1_252, 57)):
         item = {"type": "reasoning", "id": "rs_1", "encrypted_content": "x" * characters,

@@ -38,7 +38,7 @@ def test_every_row_says_where_and_when_its_figures_are_from():
         assert row.billing.date, row.billing.key
 
 
-def test_keys_are_unique_and_no_figure_but_a_discount_is_negative():
+def test_keys_are_unique_and_only_discounts_are_negative():
     keys = [row.billing.key for row in rows()]
     assert len(set(keys)) == len(keys)
     for billing in (row.billing for row in rows()):

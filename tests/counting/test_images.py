@@ -79,7 +79,7 @@ SHAPES = {
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("model", ["gpt-4o", "claude-sonnet-4-5", "gemini-2.5-pro"])
-def test_an_image_is_priced_by_its_pixels_in_whichever_spelling_it_comes(shape, model):
+def test_image_is_priced_by_its_pixels_in_every_spelling(shape, model):
     message = {"role": "user", "content": [SHAPES[shape]]}
     [entry] = MemoryManager(model=model).add_messages("s", [message])
     pixels = (640, 480) if "base64" in str(SHAPES[shape]) else DEFAULT_SIZE
@@ -111,7 +111,7 @@ def test_an_image_in_what_only_its_provider_reads_is_no_text(messages):
     assert count < 1_000
 
 
-def test_an_image_that_the_responses_api_takes_without_a_detail_goes_back_so():
+def test_responses_image_without_detail_round_trips():
     items = [{"role": "user", "content": [SHAPES["of the Responses API"]]}]
     memory = MemoryManager(model="gpt-4o")
     memory.add_messages("s", items, format="openai-responses")
@@ -142,7 +142,7 @@ def test_the_size_stands_in_the_header(data, size):
 @pytest.mark.parametrize(
     "source", [None, "", b"", "no base64!", "data:text/plain,hi", b"BM....", "https://x.y/z.png"]
 )
-def test_an_image_that_cannot_be_looked_into_has_the_stated_default(source):
+def test_unreadable_image_has_the_default_size(source):
     assert size_of(source) == DEFAULT_SIZE
 
 
@@ -172,7 +172,7 @@ def test_every_size_has_a_positive_price(width, height, model):
     assert image_tokens(model_ref(model), width, height) > 0
 
 
-def test_an_image_in_a_request_is_priced_by_its_pixels_not_its_base64():
+def test_image_in_a_request_is_priced_by_pixels_not_base64():
     url = "data:image/png;base64," + base64.b64encode(PNG + b"\x00" * 100_000).decode()
     sent = {
         "chat": [{"type": "image_url", "image_url": {"url": url, "detail": "low"}}],

@@ -19,7 +19,7 @@ def of(given: str) -> tuple[int, int, int] | None:
     return None if info is None else (info.context, info.max_input, info.max_output)
 
 
-def test_there_are_limits_of_a_thousand_models_and_each_makes_sense() -> None:
+def test_table_has_sensible_limits_of_a_thousand_models() -> None:
     assert len(KNOWN) > 1_000
     for name, info in KNOWN.items():
         assert 0 < info.max_input <= info.context, name
@@ -104,7 +104,7 @@ def test_unknown_stays_unknown(given: str) -> None:
     assert of(given) is None
 
 
-def test_a_snapshot_has_its_models_limits_where_all_snapshots_have_them() -> None:
+def test_unlisted_snapshot_has_the_limits_all_snapshots_share() -> None:
     assert of("gpt-4.1-2099-01-01") == of("gpt-4.1")
     assert of("claude-haiku-4-5-20990101") == of("claude-haiku-4-5")
 

@@ -135,7 +135,7 @@ SPELLINGS = [
     "word",
     ["claude-", "gemini-", "kimi", "glm-", "deepseek-v", "command-", "meta-llama-3", "gpt-5"],
 )
-def test_every_model_with_known_limits_and_such_a_name_has_a_family(word: str) -> None:
+def test_every_named_model_with_limits_has_a_family(word: str) -> None:
     named = [model_ref(key) for key, _ in known_limits() if word in key.rpartition("/")[2]]
     assert len(named) > 5
     assert [ref.name for ref in named if not ref.family] == []

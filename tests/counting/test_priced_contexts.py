@@ -84,7 +84,7 @@ def test_a_context_is_priced_as_its_request_is(
         assert counted.tokens == pytest.approx(context.tokens.tokens, rel=0.01)
 
 
-def test_tools_cost_what_the_family_is_billed_for_them_and_not_their_json() -> None:
+def test_tools_are_priced_as_billed_not_by_their_json() -> None:
     with MemoryManager(model="claude-sonnet-4-5") as memory:
         memory.add_user_message("s", "hello")
         without = memory.build_context("s", format="anthropic").tokens.tokens
@@ -95,7 +95,7 @@ def test_tools_cost_what_the_family_is_billed_for_them_and_not_their_json() -> N
     assert context.tokens.tokens == without + context.breakdown["tools"]
 
 
-def test_nothing_is_known_of_what_surrounds_an_unknown_model_or_a_format_of_no_api() -> None:
+def test_framing_of_unknown_models_and_formats_is_unknown() -> None:
     assert framing_in(None, "openai-chat") is None
     assert framing_in(model_ref("acme-1"), "openai-chat") is None
     assert framing_in(model_ref("gpt-4o"), "text") is None

@@ -64,7 +64,7 @@ def test_an_unknown_model_gets_the_limit_that_its_provider_named() -> None:
     assert (trigger(memory), memory.get_stats("s").max_entries) == (4_260, None)
 
 
-def test_the_providers_word_wins_over_the_table_in_either_direction() -> None:
+def test_learned_limit_overrides_the_table_up_and_down() -> None:
     memory = manager("gpt-4o")
     assert trigger(memory) == int(0.8 * (128_000 - 16_384))
     memory.record_overflow(CONTEXT)
@@ -81,7 +81,7 @@ def test_a_limit_of_the_input_leaves_a_larger_context_as_it_is() -> None:
     assert trigger(memory) == 80_000
 
 
-def test_a_limit_of_the_input_is_the_context_where_the_input_has_none_of_its_own() -> None:
+def test_input_limit_is_the_context_without_one_of_its_own() -> None:
     memory = manager("claude-sonnet-4-5")
     learned = memory.record_overflow(INPUT).limits
     assert learned is not None
@@ -155,7 +155,7 @@ def test_an_overflow_without_a_number_teaches_nothing(error: str) -> None:
     assert trigger(memory) == 50_000
 
 
-def test_a_limit_that_contradicts_the_settings_is_refused_and_changes_nothing() -> None:
+def test_limit_that_contradicts_settings_changes_nothing() -> None:
     memory = manager("my-deployment", reserve_output=10_000)
     with pytest.raises(ConfigError, match="reserve_output=10000"):
         memory.record_overflow(CONTEXT)
@@ -175,7 +175,7 @@ def test_it_must_be_said_whose_limit_it_is() -> None:
         manager().record_overflow(CONTEXT)
 
 
-def test_a_plugin_stands_behind_the_providers_word_and_before_the_table() -> None:
+def test_plugin_limits_rank_between_learned_and_table() -> None:
     class Knows:
         @hookimpl
         def memman_model_info(self, model: object) -> ModelInfo:

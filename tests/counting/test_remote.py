@@ -300,7 +300,7 @@ def test_a_failure_of_one_request_is_remembered_for_it_alone(
     ],
     ids=["unsupported", "limited", "limited for 7 s", "limited for 90 s"],
 )
-def test_a_failure_of_the_model_or_a_limit_holds_for_every_request(
+def test_model_failure_and_rate_limit_hold_for_all_requests(
     ask: Ask, failure: Any, seconds: float
 ) -> None:
     provider, clock, meter = ticking(failure, 5)
@@ -315,7 +315,7 @@ def test_a_failure_of_the_model_or_a_limit_holds_for_every_request(
 
 
 @pytest.mark.parametrize("failure", [Refusal(401), Refusal(403), CounterUnavailable("no key")])
-def test_refused_or_missing_credentials_hold_until_there_is_another_counter(
+def test_credential_failures_hold_until_another_counter(
     ask: Ask, failure: Exception
 ) -> None:
     provider, clock, meter = ticking(failure, 5)
@@ -335,7 +335,7 @@ def test_what_was_counted_is_still_answered_while_a_limit_holds(ask: Ask) -> Non
     assert answer.tokens == 42
 
 
-def test_three_refused_requests_in_a_row_are_taken_for_a_model_that_is_not_supported(
+def test_three_refused_requests_mean_an_unsupported_model(
     ask: Ask,
 ) -> None:
     provider, clock, meter = ticking(Refusal(400))
@@ -347,7 +347,7 @@ def test_three_refused_requests_in_a_row_are_taken_for_a_model_that_is_not_suppo
     assert len(provider.asked) == 4
 
 
-def test_a_count_between_refused_requests_shows_that_the_model_is_supported(ask: Ask) -> None:
+def test_count_between_refusals_means_a_supported_model(ask: Ask) -> None:
     provider, _, meter = ticking(Refusal(400), Refusal(400), 1, Refusal(400), Refusal(400), 1)
     for each in requests(6):
         ask(meter, each)
@@ -430,7 +430,7 @@ def test_a_thread_waits_for_the_request_of_a_task() -> None:
     assert len(provider.asked) == 1
 
 
-def test_a_task_that_is_cancelled_leaves_the_request_to_the_others() -> None:
+def test_cancelled_task_leaves_the_request_to_the_others() -> None:
     async def slowly() -> int:
         await asyncio.sleep(0.01)
         return 42
@@ -477,7 +477,7 @@ def timed(action: Callable[[], Any]) -> tuple[Any, float]:
     return action(), monotonic() - began
 
 
-def test_a_counter_that_never_answers_is_left_behind_at_the_deadline(gate: threading.Event) -> None:
+def test_hanging_counter_is_left_behind_at_the_deadline(gate: threading.Event) -> None:
     meter = metered(Provider(gate.wait), timeout=LATE)
     fallen, seconds = timed(lambda: meter.price(request()))
     assert isinstance(fallen, CountFailure)
@@ -486,7 +486,7 @@ def test_a_counter_that_never_answers_is_left_behind_at_the_deadline(gate: threa
     assert LATE <= seconds < PATIENCE
 
 
-def test_a_coroutine_that_never_ends_is_cancelled_at_the_deadline() -> None:
+def test_hanging_coroutine_is_cancelled_at_the_deadline() -> None:
     cancelled: list[bool] = []
 
     async def never() -> int:
@@ -542,7 +542,7 @@ def test_while_four_calls_hang_nobody_is_asked(gate: threading.Event) -> None:
     assert len(provider.asked) == 4
 
 
-def test_a_hung_call_that_ends_makes_room_and_changes_nothing_else(gate: threading.Event) -> None:
+def test_late_end_of_a_hung_call_only_makes_room(gate: threading.Event) -> None:
     provider = Provider(gate.wait, gate.wait, gate.wait, gate.wait, 7)
     meter = metered(provider, timeout=0.01, breaker=never_open())
     for each in requests(4):
@@ -559,7 +559,7 @@ def test_a_hung_call_that_ends_makes_room_and_changes_nothing_else(gate: threadi
 # ---------------------------------------------------------------- the breaker
 
 
-def test_three_failures_in_a_row_open_the_breaker_and_one_probe_closes_it(ask: Ask) -> None:
+def test_three_failures_open_the_breaker_one_probe_closes_it(ask: Ask) -> None:
     provider, clock, meter = ticking(Refusal(500), OSError(), -1, 42)
     for each in requests(3):
         ask(meter, each)
@@ -611,7 +611,7 @@ def test_meters_of_one_endpoint_share_a_breaker(ask: Ask) -> None:
     assert other.asked == []
 
 
-def test_what_was_counted_is_still_answered_while_the_endpoint_rests(ask: Ask) -> None:
+def test_cached_counts_are_answered_during_a_pause(ask: Ask) -> None:
     _, _, meter = ticking(42, Refusal(500))
     ask(meter, request())
     for each in requests(3):
@@ -638,7 +638,7 @@ def test_what_ends_the_program_or_the_task_goes_on(end: type[BaseException]) -> 
     assert isinstance(meter.price(request()), TokenCount)
 
 
-def test_an_async_twin_that_raises_before_it_is_awaited_is_a_value() -> None:
+def test_acount_request_raising_early_is_a_failure_value() -> None:
     class Broken(Provider):
         def acount_request(self, rendered: Mapping[str, Any], *, timeout: float) -> Any:
             raise ValueError("boom")

@@ -159,7 +159,7 @@ def test_without_a_status_its_class_decides(error: Exception, kind: str) -> None
 # ---------------------------------------------------------------- the reason
 
 
-def test_the_reason_names_the_error_the_status_and_the_message_on_one_line() -> None:
+def test_reason_has_error_status_and_message_on_one_line() -> None:
     error = SdkError("slow\n  down", status_code=429)
     assert failure_of(error).reason == "SdkError 429: slow down"
     assert failure_of(ValueError()).reason == "ValueError"

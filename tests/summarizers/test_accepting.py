@@ -86,7 +86,7 @@ class _AsyncObject:
     [lambda prompt: "Said now.", partial(lambda said, prompt: said, "Said now."),
      ScriptedSummarizer("Said now.")],
 )  # fmt: skip
-def test_a_callable_or_an_object_writes_the_summary_in_both_doors(
+def test_callable_or_object_summarizes_in_both_managers(
     summarizer: Any, filled: Fill
 ) -> None:
     assert "Said now." in summary_of(filled(MemoryManager(config=CONFIG, summarizer=summarizer)))
@@ -94,7 +94,7 @@ def test_a_callable_or_an_object_writes_the_summary_in_both_doors(
 
 
 @pytest.mark.parametrize("summarizer", [_async, partial(_async), _AsyncObject()])
-def test_an_async_one_is_awaited_by_the_async_door_and_refused_by_the_sync_one(
+def test_async_summarizer_is_refused_by_the_sync_manager_only(
     summarizer: Any,
 ) -> None:
     assert "Said later." in _async_summary(summarizer)
@@ -271,7 +271,7 @@ def test_a_known_name_without_its_plugin_says_what_to_install(
         MemoryManager(summarizer=name)
 
 
-def test_a_plugin_that_is_left_out_or_broken_is_named_with_the_reason(
+def test_missing_or_broken_plugin_error_has_the_reason(
     found: Plugins, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MEMMAN_PLUGINS", "")
@@ -382,7 +382,7 @@ def elsewhere(found: Plugins, filled: Fill) -> MemoryStore:
     return store
 
 
-def test_a_stored_name_that_nobody_answers_to_here_is_a_summarizer_that_fails(
+def test_unknown_stored_summarizer_name_fails_when_called(
     elsewhere: MemoryStore,
 ) -> None:
     memory = MemoryManager(elsewhere, config=CONFIG)
@@ -391,7 +391,7 @@ def test_a_stored_name_that_nobody_answers_to_here_is_a_summarizer_that_fails(
     assert memory.get_summaries("s"), "the digest took its place"
 
 
-def test_a_session_whose_summarizer_is_not_here_keeps_no_setting_from_the_manager(
+def test_missing_session_summarizer_allows_manager_settings(
     elsewhere: MemoryStore,
 ) -> None:
     memory = MemoryManager(elsewhere, config=CONFIG)
@@ -400,7 +400,7 @@ def test_a_session_whose_summarizer_is_not_here_keeps_no_setting_from_the_manage
     assert memory.get_stats("s").max_entries == 77
 
 
-def test_a_live_session_that_a_change_of_the_manager_takes_its_summarizer_from_is_named(
+def test_removed_summarizer_error_names_the_live_session(
     filled: Fill,
 ) -> None:
     memory = filled(MemoryManager(config=CONFIG.updated({"summarizer": TRUSTED})))
@@ -450,7 +450,7 @@ def test_a_limit_that_is_no_number_is_refused(wrong: Any) -> None:
         MemoryManager(summarizer=Limited(max_input_tokens=wrong))
 
 
-def test_a_models_limits_are_those_that_plugins_and_refusals_taught(found: Plugins) -> None:
+def test_summarizer_limits_come_from_plugins_and_refusals(found: Plugins) -> None:
     class Known:
         @hookimpl
         def memman_model_info(self, model: Any) -> ModelInfo | None:

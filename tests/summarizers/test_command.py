@@ -111,7 +111,7 @@ def test_the_loop_goes_on_while_a_command_works(request_: SummaryRequest, tmp_pa
         ("import sys; sys.stdout.buffer.write(b'\\xff\\xfe')", "not UTF-8"),
     ],
 )
-def test_what_a_command_does_wrong_is_told_and_the_digest_takes_its_place(
+def test_failing_command_is_reported_and_the_digest_used(
     program: str, reason: str, filled: Fill
 ) -> None:
     memory = filled(MemoryManager(config=CONFIG, summarizer=python(program)))
@@ -178,7 +178,7 @@ def test_a_program_that_went_away_is_told_when_it_is_asked(
 # ---------------------------------------------------------------- how it fails
 
 
-def test_a_failure_tells_the_status_and_the_last_words_and_no_argument(
+def test_failure_has_status_and_stderr_but_no_arguments(
     request_: SummaryRequest,
 ) -> None:
     program = "import sys; sys.stderr.write('x' * 100_000 + ' no\\nquota'); sys.exit(4)"
@@ -232,7 +232,7 @@ def test_at_the_time_out_all_that_it_started_is_ended(
 
 
 @pytest.mark.parametrize("end", ["", "os.kill(os.getpid(), signal.SIGINT); time.sleep(60)"])
-def test_a_program_ends_with_the_process_that_asked_and_not_with_a_fork_of_it(
+def test_program_ends_with_its_owner_not_with_a_fork(
     end: str, tmp_path: Path
 ) -> None:
     told = tmp_path / "pid"

@@ -39,7 +39,7 @@ def test_a_part_of_a_longer_number_is_not_the_fact(fact: str, found: bool) -> No
     assert survival(told(), "s", [fact]).ratio == found
 
 
-def test_a_fact_in_a_script_without_spaces_is_found_within_a_sentence() -> None:
+def test_fact_in_a_script_without_spaces_is_found() -> None:
     memory = MemoryManager()
     memory.add_user_message("s", "注文番号ORD-8841の配送状況")
     assert survival(memory, "s", ["配送", "ORD-8841", "倉庫"]).lost == ("倉庫",)

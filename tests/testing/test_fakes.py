@@ -33,7 +33,7 @@ def test_sequential_ids_begin_anew_for_each_maker():
     assert [first(), first(), second()] == ["a-1", "a-2", "b-1"]
 
 
-def test_a_scripted_summarizer_goes_through_its_replies_and_keeps_the_requests():
+def test_scripted_summarizer_replies_in_order_and_keeps_requests():
     request = summary_request(conversation()[:2], 50, None)
     scripted = ScriptedSummarizer("one", OSError("two"), lambda asked: str(asked.target_tokens))
     assert scripted.summarize(request).text == "one"

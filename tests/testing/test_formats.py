@@ -332,7 +332,7 @@ def test_the_kit_catches_a_format_that_forgets_unknown_keys():
     assert "test_unknown_keys_of_a_message_are_kept" in broken_laws(kit_for(Forgetful))
 
 
-def test_the_kit_catches_a_format_that_renders_what_its_provider_refuses():
+def test_kit_catches_rendering_that_the_provider_refuses():
     broken = broken_laws(kit_for(Invalid))
     assert "test_every_conversation_obeys_the_rules_of_its_provider" in broken
 

@@ -86,7 +86,7 @@ class TestVertex(Anthropics):
 # ---------------------------------------------------------------- the request
 
 
-def test_the_model_is_sent_without_the_prefix_in_its_own_spelling() -> None:
+def test_model_is_sent_without_prefix_in_its_own_spelling() -> None:
     for given in ("anthropic/claude-opus-4-7", "vertex_ai/claude-sonnet-4-5@20250929"):
         sent = request_of(request("hi", model=given), model_ref(given))["model"]
         assert sent == given.partition("/")[2]
@@ -231,7 +231,7 @@ def test_the_factory_finds_its_endpoint_in_the_environment(
         assert asyncio.run(counter.acount_request(request("hi"), timeout=20)) == 7
 
 
-def test_a_sync_client_serves_the_async_door_and_an_async_one_not_the_sync() -> None:
+def test_sync_client_serves_both_apis_async_client_one() -> None:
     with loopback("/v1/messages/count_tokens", Answer(200, {"input_tokens": 7})) as server:
         only_sync = AnthropicCounter(client=anthropic.Anthropic(base_url=server.url, api_key=KEY))
         assert asyncio.run(only_sync.acount_request(request("hi"), timeout=20)) == 7

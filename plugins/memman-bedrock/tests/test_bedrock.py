@@ -535,7 +535,7 @@ def test_a_doubtful_context_has_the_price_that_bedrock_says(
 @pytest.mark.usefixtures("installed")
 @BOTH_DOORS
 @pytest.mark.parametrize("status", [400, 403, 404, 429, 500])
-def test_a_failure_is_an_event_with_its_reason_and_the_estimate_stands(
+def test_failure_is_an_event_and_the_estimate_is_used(
     bedrock: LoopbackServer, build: Any, status: int
 ) -> None:
     bedrock.answer_with(failed(status))

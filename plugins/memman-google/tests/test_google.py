@@ -187,9 +187,7 @@ def test_the_developer_api_is_asked_for_the_contents(google: LoopbackServer, ask
     assert headers["x-goog-api-key"] == SECRET
 
 
-def test_the_developer_api_gets_system_and_tools_as_text_before_the_contents(
-    google: LoopbackServer, ask: Ask
-) -> None:
+def test_developer_api_gets_system_and_tools_as_text(google: LoopbackServer, ask: Ask) -> None:
     ask(developer(google.url), request(system="be brief", tools=[TOOL]))
     [(_, _, body)] = received(google)
     assert set(body) == {"contents"}
@@ -478,7 +476,7 @@ def test_a_doubtful_context_has_the_price_that_google_says(
 @pytest.mark.usefixtures("installed")
 @pytest.mark.parametrize("build", [heard_and_built, async_heard_and_built], ids=["sync", "async"])
 @pytest.mark.parametrize("status", [400, 403, 404, 429, 500])
-def test_a_failure_is_an_event_with_its_reason_and_the_estimate_stands(
+def test_failure_is_an_event_and_the_estimate_is_used(
     google: LoopbackServer, build: Any, status: int
 ) -> None:
     google.answer_with(failed(status))

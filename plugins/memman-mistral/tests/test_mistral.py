@@ -51,7 +51,7 @@ def counters() -> dict[str, MistralCounter]:
 
 
 @pytest.mark.long
-def test_every_model_of_mistral_commons_table_has_the_vocabulary_it_has_there() -> None:
+def test_vocabularies_agree_with_mistral_common() -> None:
     theirs = {
         model: make().instruct_tokenizer.tokenizer
         for model, make in MODEL_NAME_TO_TOKENIZER_CLS.items()

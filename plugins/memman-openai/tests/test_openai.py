@@ -106,12 +106,12 @@ def test_an_alias_is_sent_as_the_model_that_it_stands_for() -> None:
         {"type": "function", "name": "f", "description": "d", "parameters": SCHEMA},
     ],
 )
-def test_tools_of_any_spelling_are_sent_as_the_responses_api_wants_them(tool: Any) -> None:
+def test_tools_of_any_spelling_are_sent_in_responses_form(tool: Any) -> None:
     [sent] = request_of(request("hi", tools=[tool]))["tools"]
     assert sent == {"type": "function", "name": "f", "description": "d", "parameters": SCHEMA}
 
 
-def test_a_strict_function_stays_strict_and_a_tool_of_the_provider_as_it_is() -> None:
+def test_strict_functions_and_provider_tools_are_unchanged() -> None:
     search = {"type": "web_search"}
     strict = {"type": "function", "function": {"name": "f", "parameters": SCHEMA, "strict": True}}
     found, kept = request_of(request("hi", tools=[strict, search]))["tools"]
@@ -162,7 +162,7 @@ def test_the_factory_finds_its_endpoint_in_the_environment(
         assert counter.count_request(request("hi"), timeout=20) == 7
 
 
-def test_a_sync_client_serves_the_async_door_and_an_async_one_not_the_sync() -> None:
+def test_sync_client_serves_both_apis_async_client_one() -> None:
     import asyncio
 
     with loopback("/responses/input_tokens", Answer(200, {"input_tokens": 7})) as server:

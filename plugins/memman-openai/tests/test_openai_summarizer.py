@@ -139,7 +139,7 @@ def test_a_server_of_ones_own_needs_no_key(
         assert KEY not in server.received[0].headers["authorization"]
 
 
-def test_a_server_that_copies_openai_gets_the_parameter_that_all_know(
+def test_openai_compatible_server_gets_max_tokens(
     request_: SummaryRequest,
 ) -> None:
     with loopback(CHAT, completion("x")) as server:
@@ -155,7 +155,7 @@ OPENAIS_REFUSAL = (
 )
 
 
-def test_a_server_that_wants_the_newer_parameter_gets_it_from_then_on(
+def test_server_that_requires_the_newer_parameter_gets_it(
     request_: SummaryRequest,
 ) -> None:
     with loopback(CHAT, refused(OPENAIS_REFUSAL), completion("x")) as server:
@@ -186,7 +186,7 @@ def test_a_server_that_bills_nothing_and_names_no_model_is_read(request_: Summar
     assert (reply.text, reply.usage, reply.model) == ("The summary.", None, None)
 
 
-def test_an_answer_without_choices_is_empty_and_one_that_is_no_object_a_failure(
+def test_answer_without_choices_is_empty_other_types_fail(
     request_: SummaryRequest,
 ) -> None:
     none = Answer(200, {**completion("x").body, "choices": []})
@@ -224,7 +224,7 @@ def sent_to(base_url: str, model: str, request: SummaryRequest) -> dict[str, Any
     ("model", "limit"),
     [("gpt-5-mini", 17_100), ("o3", 17_100), ("gpt-4.1-mini", 1_100), ("gpt-of-tomorrow", 1_100)],
 )
-def test_openai_gets_the_newer_parameter_with_room_for_what_a_model_thinks(
+def test_openai_gets_the_newer_parameter_with_reasoning_room(
     model: str, limit: int, request_: SummaryRequest
 ) -> None:
     asked = sent_to("https://api.openai.com/v1", model, request_)

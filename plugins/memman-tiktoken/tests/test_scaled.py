@@ -39,7 +39,7 @@ def test_a_count_is_that_of_o200k_times_the_factor_of_the_family():
     ("model", "counter"),
     [("gpt-4o", "tiktoken"), ("claude-sonnet-4-5", "tiktoken-scaled"), ("somebodys-own", None)],
 )
-def test_it_stands_between_exact_counters_and_those_of_last_resort(model, counter):
+def test_scaled_counter_ranks_between_exact_and_last_resort(model, counter):
     specs = [*memman_token_counters(), *builtin_specs()]
     found = resolve(model_ref(model), specs).spec
     assert found.name == counter or (counter is None and found.accuracy == "low")

@@ -208,13 +208,13 @@ def test_the_hook_offers_an_exact_local_counter_and_a_scaled_one() -> None:
     assert (scaled.name, scaled.remote, scaled.accuracy) == ("tiktoken-scaled", False, "medium")
 
 
-def test_the_factory_makes_a_local_counter_that_names_its_encoding() -> None:
+def test_factory_makes_a_counter_that_names_its_encoding() -> None:
     made = _spec().factory(ModelRef(name="gpt-4-0613"))
     assert isinstance(made, LocalCounter)
     assert made.fingerprint == "tiktoken:cl100k_base"
 
 
-def test_a_model_of_no_known_encoding_is_refused_with_the_way_out() -> None:
+def test_model_without_encoding_error_has_the_fix() -> None:
     with pytest.raises(CounterUnavailable, match="memman_resolve_model"):
         _spec().factory(ModelRef(name="claude-opus-5"))
 
@@ -253,7 +253,7 @@ def test_a_newer_model_is_assumed_and_matches_less(model: str) -> None:
     assert assumed.match(ModelRef(name="gpt-5")) == 0
 
 
-def test_a_count_by_an_assumed_encoding_does_not_claim_to_be_exact() -> None:
+def test_count_by_an_assumed_encoding_is_not_exact() -> None:
     known, newer = (
         MemoryManager(model=name).count_tokens("hello world") for name in ("gpt-5", "gpt-6")
     )
@@ -274,7 +274,7 @@ def test_other_vendors_and_unknown_names_are_not_matched(models: str) -> None:
     assert set(matches.values()) == {0}, matches
 
 
-def test_our_table_agrees_with_tiktoken_on_every_name_that_tiktoken_knows() -> None:
+def test_table_agrees_with_tiktoken_on_all_its_names() -> None:
     theirs = {**tiktoken.model.MODEL_TO_ENCODING, **tiktoken.model.MODEL_PREFIX_TO_ENCODING}
     # They differ in special tokens alone.
     same_text = {"o200k_harmony": O200K, "p50k_edit": P50K, "gpt2": R50K}
@@ -362,9 +362,7 @@ def test_a_long_text_of_words_is_cut_into_small_chunks() -> None:
 
 
 @given(st.text("a \n"), st.integers(2, 5))
-def test_a_run_is_cut_at_the_limit_and_keeps_two_characters_behind_a_cut(
-    text: str, limit: int
-) -> None:
+def test_run_is_cut_at_the_limit_with_two_characters_kept(text: str, limit: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(counter, "_WHITESPACE_RUN", limit)
         pieces = list(counter._bearable(text))
@@ -457,7 +455,7 @@ def retired(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tiktoken.Enco
 
 
 @pytest.mark.parametrize("name", ["p50k_base", "p50k_edit", "r50k_base"])
-def test_a_retired_encoding_counts_as_tiktoken_counts_it_cut_or_whole(
+def test_retired_encoding_counts_like_tiktoken(
     retired: dict[str, tiktoken.Encoding], monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     made = _spec().factory(ModelRef(name=name))
@@ -475,9 +473,7 @@ def test_a_retired_encoding_counts_as_tiktoken_counts_it_cut_or_whole(
 
 
 @pytest.mark.parametrize(("name", "of_spaces"), [(P50K, 16), (R50K, 1)])
-def test_a_run_of_spaces_that_would_panic_is_counted_for_retired_models(
-    name: str, of_spaces: int
-) -> None:
+def test_long_run_of_spaces_is_counted_for_retired_models(name: str, of_spaces: int) -> None:
     [tokens] = _spec().factory(ModelRef(name=name)).count_texts(["a" + " " * 1_200_000 + "x"])
     assert abs(tokens - 1_200_000 / of_spaces) < 8
 
@@ -571,7 +567,7 @@ def test_a_bad_build_is_not_used_and_the_note_says_why(
 
 
 @NEEDS_QUICKTOK
-def test_a_backend_asked_for_by_name_that_counts_wrong_is_an_error(
+def test_named_backend_that_counts_wrong_is_an_error(
     fresh: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(backends._MAKERS, "toktok", _off_by_one)
@@ -602,7 +598,7 @@ def test_a_backend_needs_no_vocabulary_of_tiktoken(
     assert vocabulary._loaded == {}
 
 
-def test_every_backend_has_one_fingerprint_because_the_numbers_are_the_same(
+def test_all_backends_share_one_fingerprint(
     counters: dict[str, LocalCounter],
 ) -> None:
     assert counters[O200K].fingerprint == "tiktoken:o200k_base"
@@ -629,7 +625,7 @@ def test_a_backend_is_exact_on_a_run_that_is_long_for_tiktoken(
     assert _made().count_texts([text]) == [len(genuine[O200K].encode_ordinary(text))]
 
 
-def test_a_backend_that_panics_at_a_text_is_an_error_that_can_be_caught() -> None:
+def test_panic_of_a_backend_is_a_catchable_error() -> None:
     def panic(_text: str) -> int:
         raise type("PanicException", (BaseException,), {})("no stack")
 
@@ -726,9 +722,7 @@ def test_a_damaged_package_is_as_good_as_none(
 
 
 @pytest.mark.parametrize("encoding", [P50K, R50K])
-def test_a_retired_vocabulary_is_made_of_the_merges_that_a_package_carries(
-    bare: Path, encoding: str
-) -> None:
+def test_retired_vocabulary_is_built_from_a_packages_merges(bare: Path, encoding: str) -> None:
     # The vocabulary is only used with tiktoken's own checksum, so what was made is what is published.
     assert _count("hello world", encoding) == 2
     assert _count(" " * 24, encoding) == {P50K: 1, R50K: 24}[encoding]
@@ -783,7 +777,7 @@ def test_threads_that_start_together_load_a_vocabulary_once(
     assert len({id(encoding) for _, encoding in answers}) == 1
 
 
-def test_a_tiktoken_that_loads_in_another_way_is_refused_before_it_runs(
+def test_incompatible_tiktoken_is_refused_before_it_runs(
     bare: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import tiktoken_ext.openai_public as published
@@ -825,7 +819,7 @@ def test_an_allowed_download_is_made_by_tiktoken_once(
     assert asked == ["cl100k_base.tiktoken"]
 
 
-def test_a_download_through_tiktoken_that_meets_no_network_is_a_reason(
+def test_failed_download_by_tiktoken_is_a_reason(
     bare: Path, no_package: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(vocabulary.DOWNLOAD_VARIABLE, "1")

@@ -86,7 +86,7 @@ def test_a_text_has_the_tokens_that_the_library_gives_it(trained: Path) -> None:
     law()
 
 
-def test_truncation_padding_and_the_template_of_the_file_do_not_count(trained: Path) -> None:
+def test_truncation_padding_and_template_do_not_count(trained: Path) -> None:
     counter = TokenizerCounter(trained)
     assert counter.count_texts(["", "ship", "ship " * 50]) == [0, 1, 51]
     assert len(Tokenizer.from_file(str(trained)).encode("ship " * 50)) == 8
@@ -113,7 +113,7 @@ def test_a_text_that_is_no_string_is_a_type_error(trained: Path) -> None:
         TokenizerCounter(trained).count_texts([5])  # type: ignore[list-item]
 
 
-def test_a_text_that_the_tokenizer_fails_at_is_an_error_that_names_it(tmp_path: Path) -> None:
+def test_failing_text_error_names_the_tokenizer(tmp_path: Path) -> None:
     path = tmp_path / "strict.json"
     # It has no token for unknown words, so the library refuses them.
     words = Tokenizer(models.WordLevel({"ship": 0}, unk_token="?"))  # noqa: S106 - no password
