@@ -1,9 +1,9 @@
-"""Building the contexts of one session: render and price the window, trim a copy if it does not fit."""
+"""Building the contexts of one session: render and price the window."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from math import ceil
 from typing import Any
@@ -11,20 +11,10 @@ from typing import Any
 import msgspec
 
 from memman import events
-from memman.compression import (
-    TRIM,
-    TRIM_ALL,
-    Goal,
-    SummaryOptions,
-    View,
-    make_plan,
-    replacements_of,
-    view_of,
-)
 from memman.config import Budget, MemoryConfig, lowered, resolve_budget
 from memman.counting import CountFailure, TokenCounter, framing_in, learn, model_key
 from memman.entries import Accuracy, Entry
-from memman.errors import BudgetExceeded, InvalidInput
+from memman.errors import InvalidInput
 from memman.formats import Rendering, prompt_in
 from memman.protocols import Format
 from memman.records import Replacement, UsageReported
@@ -33,14 +23,11 @@ from memman.session.calibration import ProviderCount
 from memman.session.log import SessionLog
 from memman.session.outbox import Outbox
 from memman.session.shared import Remote, Shared
-from memman.window import Exchange, Window, WindowItem
+from memman.session.trim import trim
+from memman.window import Window
 
 logger = logging.getLogger("memman")
 
-_TRIM_ROUNDS = 6
-# A context is trimmed by multiples of this part of its budget, so that the next ones begin as it does.
-_TRIM_STEPS = 8
-_FEW = 8  # entries that are listed one by one
 # The relative error of a count: of an exact tokenizer by framing, tools and images; of an estimate
 # that of nine in ten recorded requests (docs/explanation/counts.md).
 _OWN_ERROR: dict[Accuracy, float] = {"high": 0.03, "medium": 0.1, "low": 0.3}
@@ -321,7 +308,16 @@ class ContextBuilder:
         total = counted + reserved
         if total > limit:
             fixed = prompt + defined + reserved
-            window, rendering, trimmed = self._trimmed(window, counter, rendering, limit, fixed)
+            form, nonce = rendering.format, self._nonce
+            window, rendering, trimmed = trim(
+                window,
+                rendering,
+                limit,
+                fixed,
+                resolved,
+                lambda: rendering_in(form, counter, nonce),
+                self._shared.make_entry(counter),
+            )
             around = rendering.added + rendering.edges
             left_out = total - (window.tokens + around + fixed)
             total -= left_out
@@ -423,64 +419,6 @@ class ContextBuilder:
         items = [msgspec.structs.replace(item, entry=clean(item.entry)) for item in window.items]
         return Window(items, window.head, window.epoch)
 
-    def _trimmed(
-        self,
-        window: Window,
-        counter: TokenCounter,
-        rendering: Rendering,
-        limit: int,
-        fixed: int,
-    ) -> tuple[Window, Rendering, tuple[Replacement, ...]]:
-        """Return a copy of the window that fits, rendered. Raises `BudgetExceeded` if none does.
-
-        With a strategy without steps (the preset `buffer`) every entry must stay.
-        """
-        resolved = self._log.resolved
-        if not resolved.stages:
-            total = window.tokens + rendering.added + rendering.edges + fixed
-            raise _exceeded(total, limit, window, fixed)
-        budget = msgspec.structs.replace(
-            resolved.budget,
-            max_tokens=limit,
-            summary_tokens=0,
-            entry_tokens=int(resolved.config.max_entry_ratio * limit),
-        )
-        over = window.tokens + rendering.added + rendering.edges + fixed - limit
-        step = max(1, limit // _TRIM_STEPS)
-        cut = _without_framing(over, window, rendering)
-        for left in reversed(range(_TRIM_ROUNDS)):
-            cut = min(window.tokens, -(-cut // step) * step) if left else window.tokens
-            copy, shown, replaced = self._cut(
-                window, window.tokens - cut, budget, counter, rendering
-            )
-            total = copy.tokens + shown.added + shown.edges + fixed
-            if total <= limit:
-                if shown.messages() or not rendering.messages():
-                    return copy, shown, replaced
-                copy, total = window, over + limit  # an empty request cannot be sent
-                break
-            if cut == window.tokens:
-                break
-            cut += max(1, _without_framing(total - limit, copy, shown))
-        raise _exceeded(total, limit, copy, fixed)
-
-    def _cut(
-        self, window: Window, room: int, budget: Budget, counter: TokenCounter, rendering: Rendering
-    ) -> tuple[Window, Rendering, tuple[Replacement, ...]]:
-        """Return a copy of the window cut to `room` tokens if possible, rendered.
-
-        Without room only protected entries stay.
-        """
-        goal = Goal(tokens=room, entries=None, limit=room, budget=budget)
-        view = view_of(window, goal)
-        stages = TRIM if room else TRIM_ALL
-        plan = make_plan(view, goal, self._shared.make_entry(counter), stages, SummaryOptions())
-        after = _finished(plan)
-        copy = _window_of(after, window.epoch)
-        shown = rendering_in(rendering.format, counter, self._nonce)
-        shown.update(copy)
-        return copy, shown, replacements_of(after)
-
 
 def common_prefix(before: Sequence[object], after: Sequence[object]) -> int:
     """Return how many leading elements of two lists are equal."""
@@ -497,11 +435,6 @@ def _limit(request: ContextRequest, budget: Budget, config: MemoryConfig, model:
     if config.max_tokens is not None:
         lowered("max_tokens", config.max_tokens, budget.usable, model)
     return budget.max_tokens
-
-
-def _without_framing(tokens: int, window: Window, rendering: Rendering) -> int:
-    """Return the part of so many tokens of a context that its entries have without framing."""
-    return tokens * window.tokens // max(1, window.tokens + rendering.added)
 
 
 def rendering_in(form: Format, counter: TokenCounter, nonce: str = "") -> Rendering:
@@ -534,29 +467,6 @@ def price_given(
     return prompt, counter.tools_cached(tools, form.name) if tools else 0
 
 
-def _finished(plan: Generator[Any, Any, View]) -> View:
-    """Return the view of a plan without requests."""
-    try:
-        plan.send(None)
-    except StopIteration as end:
-        view: View = end.value
-        return view
-    raise RuntimeError("trimming a context must not ask for a summary")
-
-
-def _window_of(view: View, epoch: int) -> Window:
-    """Return a window of a view, which is never stored."""
-    items = [
-        msgspec.structs.replace(item.run[0], tokens=item.tokens)
-        if item.method is None
-        else WindowItem(item.entry, item.run[0].position, item.tokens)
-        for group in view.groups
-        for item in group.items
-        if item.entry is not None
-    ]
-    return Window(items, items[-1].entry.seq if items else 0, epoch)
-
-
 def _trimmed(session_id: str, context: Context, tokens: int) -> events.ContextTrimmed:
     """Return the event of a context that leaves entries out."""
     return events.ContextTrimmed(
@@ -566,41 +476,3 @@ def _trimmed(session_id: str, context: Context, tokens: int) -> events.ContextTr
         budget=context.budget,
         format=context.format,
     )
-
-
-def _exceeded(required: int, available: int, window: Window, fixed: int) -> BudgetExceeded:
-    """Return the error with the protected entries and long exchanges, largest first."""
-    found: list[tuple[str, int]] = []
-    for exchange in window.exchanges:
-        if len(exchange.items) > _FEW:
-            found.append((_crowd(exchange, exchange is window.exchanges[-1]), exchange.tokens))
-        else:
-            found += [(_named(item), item.tokens) for item in exchange.items]
-    if fixed > 0:
-        found.append(("system prompt, tools and overhead", fixed))
-    return BudgetExceeded(
-        required,
-        available,
-        sorted(found, key=lambda pair: -pair[1]),
-        pinned=any(item.pinned for item in window.items),
-    )
-
-
-def _named(item: WindowItem) -> str:
-    """Return an entry's address and kind, without its content; of a cut one the original's address."""
-    entry = item.entry
-    pin = "pinned" if item.pinned else ""
-    kind = entry.type if entry.type != "message" else f"{entry.role} message"
-    return " ".join(filter(None, (pin, _address(item), kind, entry.name)))
-
-
-def _address(item: WindowItem) -> str:
-    return item.entry.address or f"#{item.position}"
-
-
-def _crowd(exchange: Exchange, newest: bool) -> str:
-    """Return the description of an exchange with too many entries to list."""
-    calls = sum(item.entry.type == "tool_call" for item in exchange.items)
-    which = "the newest exchange" if newest else "an exchange"
-    first, last = _address(exchange.items[0]), _address(exchange.items[-1])
-    return f"{which} has {calls:,} calls, {first} to {last}"

@@ -1,0 +1,161 @@
+"""Trimming a copy of a window to the budget of a context."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import Any
+
+import msgspec
+
+from memman.compression import (
+    TRIM,
+    TRIM_ALL,
+    EntryFactory,
+    Goal,
+    SummaryOptions,
+    View,
+    make_plan,
+    replacements_of,
+    view_of,
+)
+from memman.errors import BudgetExceeded
+from memman.formats import Rendering
+from memman.records import Replacement
+from memman.session.shared import ResolvedConfig
+from memman.window import Exchange, Window, WindowItem
+
+_ROUNDS = 6
+# Multiples of this part of the budget are cut, so that the next contexts begin as this one does.
+_STEPS = 8
+_FEW = 8  # entries that are listed one by one
+
+
+def trim(
+    window: Window,
+    rendering: Rendering,
+    limit: int,
+    fixed: int,
+    resolved: ResolvedConfig,
+    new_rendering: Callable[[], Rendering],
+    make_entry: EntryFactory,
+) -> tuple[Window, Rendering, tuple[Replacement, ...]]:
+    """Return a copy of the window that fits, rendered, and what was replaced in it.
+
+    With a strategy without stages (the preset `buffer`) every entry must stay.
+
+    Args:
+        window: the window.
+        rendering: the window, rendered.
+        limit: the tokens that the context may have.
+        fixed: those of them that system prompt, tools and the reserve take.
+        resolved: the session's settings.
+        new_rendering: returns an empty rendering in the same format.
+        make_entry: makes the entries of stubs and clips.
+
+    Raises:
+        BudgetExceeded: protected entries alone do not fit.
+    """
+
+    def cut_to(room: int) -> tuple[Window, Rendering, tuple[Replacement, ...]]:
+        """Cut a copy to `room` tokens if possible; without room only protected entries stay."""
+        view = view_of(window, goal := Goal(tokens=room, entries=None, limit=room, budget=budget))
+        stages = TRIM if room else TRIM_ALL
+        after = _finished(make_plan(view, goal, make_entry, stages, SummaryOptions()))
+        copy, shown = _window_of(after, window.epoch), new_rendering()
+        shown.update(copy)
+        return copy, shown, replacements_of(after)
+
+    total = _total(window, rendering, fixed)
+    if not resolved.stages:
+        raise _exceeded(total, limit, window, fixed)
+    budget = msgspec.structs.replace(
+        resolved.budget,
+        max_tokens=limit,
+        summary_tokens=0,
+        entry_tokens=int(resolved.config.max_entry_ratio * limit),
+    )
+    over, step = total - limit, max(1, limit // _STEPS)
+    cut = _without_framing(over, window, rendering)
+    for left in reversed(range(_ROUNDS)):
+        cut = min(window.tokens, -(-cut // step) * step) if left else window.tokens
+        copy, shown, replaced = cut_to(window.tokens - cut)
+        total = _total(copy, shown, fixed)
+        if total <= limit:
+            if shown.messages() or not rendering.messages():
+                return copy, shown, replaced
+            copy, total = window, over + limit  # an empty request cannot be sent
+            break
+        if cut == window.tokens:
+            break
+        cut += max(1, _without_framing(total - limit, copy, shown))
+    raise _exceeded(total, limit, copy, fixed)
+
+
+def _total(window: Window, rendering: Rendering, fixed: int) -> int:
+    return window.tokens + rendering.added + rendering.edges + fixed
+
+
+def _without_framing(tokens: int, window: Window, rendering: Rendering) -> int:
+    """Return the part of so many tokens of a context that its entries have without framing."""
+    return tokens * window.tokens // max(1, window.tokens + rendering.added)
+
+
+def _finished(plan: Generator[Any, Any, View]) -> View:
+    """Return the view of a plan without requests."""
+    try:
+        plan.send(None)
+    except StopIteration as end:
+        view: View = end.value
+        return view
+    raise RuntimeError("trimming a context must not ask for a summary")
+
+
+def _window_of(view: View, epoch: int) -> Window:
+    """Return a window of a view, which is never stored."""
+    items = [
+        msgspec.structs.replace(item.run[0], tokens=item.tokens)
+        if item.method is None
+        else WindowItem(item.entry, item.run[0].position, item.tokens)
+        for group in view.groups
+        for item in group.items
+        if item.entry is not None
+    ]
+    return Window(items, items[-1].entry.seq if items else 0, epoch)
+
+
+def _exceeded(required: int, available: int, window: Window, fixed: int) -> BudgetExceeded:
+    """Return the error with the protected entries and long exchanges, largest first."""
+    found: list[tuple[str, int]] = []
+    for exchange in window.exchanges:
+        if len(exchange.items) > _FEW:
+            found.append((_crowd(exchange, exchange is window.exchanges[-1]), exchange.tokens))
+        else:
+            found += [(_named(item), item.tokens) for item in exchange.items]
+    if fixed > 0:
+        found.append(("system prompt, tools and overhead", fixed))
+    return BudgetExceeded(
+        required,
+        available,
+        sorted(found, key=lambda pair: -pair[1]),
+        pinned=any(item.pinned for item in window.items),
+    )
+
+
+def _named(item: WindowItem) -> str:
+    """Return an entry's address and kind, without its content; of a cut one the original's address."""
+    entry = item.entry
+    pin = "pinned" if item.pinned else ""
+    kind = entry.type if entry.type != "message" else f"{entry.role} message"
+    return " ".join(filter(None, (pin, _address(item), kind, entry.name)))
+
+
+def _address(item: WindowItem) -> str:
+    return item.entry.address or f"#{item.position}"
+
+
+def _crowd(exchange: Exchange, newest: bool) -> str:
+    """Return the description of an exchange with too many entries to list."""
+    calls = sum(item.entry.type == "tool_call" for item in exchange.items)
+    which = "the newest exchange" if newest else "an exchange"
+    first, last = _address(exchange.items[0]), _address(exchange.items[-1])
+    return f"{which} has {calls:,} calls, {first} to {last}"
