@@ -216,7 +216,7 @@ class Run:
         log = self.store.inner.read(session, 0, 10_000)
         deleted = {name for _, record in log for name in getattr(record, "ids", ())}
         if entry_id in deleted:
-            del self.acknowledged[session][entry_id]
+            self.acknowledged[session].pop(entry_id, None)  # a nested step may have deleted it
 
     def _delete_session(self, session: str) -> None:
         self.attempt(session, "delete_session")
