@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any, Final
 
@@ -43,168 +44,96 @@ _TICKETS: Final = (
 _WORDS: Final = (
     "parcel", "depot", "scan", "lease", "bucket", "window", "carrier", "route", "batch", "cursor", "hub",
 )  # fmt: skip
+_FUNCTION: Final = """\
+def <word>_<word>(conn, key, limit=<number>):
+    \"\"\"Return the newest <word> of each <word> by <word>.\"\"\"
+    rows = conn.execute(<word>_BY_<word>, [key, "<hex>"])
+    return [row for row in rows if row.<word> > <number>][:limit]
+
+"""
+_LOG: Final = "2025-10-26T02:<number>Z WARN run=<hex> <word>=<number> <word> took <number> ms\n"
+_PASSED: Final = "{test} " + 80 * "." + "\n\n<number> passed in <number> ms"
+_FAILED: Final = (
+    "{test} " + 80 * "." + "F\n\n" + _FUNCTION + "E   AssertionError: assert <number> == <number>\n"
+    "FAILED {test}::test_<word>_<word>\n1 failed, <number> passed in <number> ms"
+)
+_Call = tuple[str, dict[str, str], str]
+# The messages of a ticket: the speaker, the text, and the tool calls with their results.
+_SCRIPT: Final[tuple[tuple[str, str, tuple[_Call, ...]], ...]] = (
+    ("user", "{rules}{ticket}: {symptom}. Find out why first, don't fix anything yet.", ()),
+    ("assistant", "I'll start with the code, its history and the log.", (
+        ("shell", {"command": "git log --oneline {path}"}, 20 * "<hex> one <word> per <word>\n"),
+        ("read_file", {"path": "{path}"}, "{source}"),
+        ("shell", {"command": "grep -h {ticket} {log}"}, 40 * _LOG),
+    )),
+    ("assistant", "", (
+        ("search_code", {"query": "<word>_<word>"}, 14 * "harbor/<word>.py:<number>: <word>[<number>]\n"),
+        ("read_file", {"path": "{test}"}, 8 * _FUNCTION),
+    )),
+    ("assistant", "The log shows when it began. Now the rows behind it, and the test on staging.", (
+        ("shell", {"command": "psql service=harbor_ro -f rows.sql"}, 18 * " <word> | <hex> | <number>\n"),
+        ("run_tests", {"path": "{test}"}, _FAILED),
+    )),
+    ("assistant", "Found it: {cause}. It is in {path}, since commit <hex>.", ()),
+    ("user", "That convinces me. Is production affected? Then fix it, with a test.", ()),
+    ("assistant", "Production has the same version. I'll look at its log, then edit.", (
+        ("shell", {"command": "tail -n 30 {log}.1"}, 30 * _LOG),
+        ("read_file", {"path": "{path}"}, "{source}"),
+    )),
+    ("assistant", "The smallest fix: {fix}.", (
+        ("edit_file", {"path": "{path}", "new": _FUNCTION}, "edited {path} (+6 -2)"),
+        ("edit_file", {"path": "{test}", "new": _FUNCTION}, "edited {test} (+14 -0)"),
+    )),
+    ("assistant", "", (("run_tests", {"path": "{test}"}, _FAILED),)),
+    ("assistant", "One fixture has the old value; I'll correct it and run everything.", (
+        ("edit_file", {"path": "tests/conftest.py"}, "edited tests/conftest.py (+1 -1)"),
+        ("run_tests", {"path": "tests"}, _PASSED),
+    )),
+    ("assistant", "All green. I'll add the changelog line and commit.", (
+        ("shell", {"command": "git commit -qam '{ticket}: {fix}'"}, "[ops-4127-fixes <hex>] {fix}"),
+    )),
+    ("assistant", "Fixed and committed for {ticket}: {fix}. Cause: {cause}. Changed: {path}, {test}, "
+     "CHANGELOG.md. Left: <number> rows of <word>_<word> keep the old value until the next run.", ()),
+    ("user", "Thanks. Remind me: what was the cause of {earlier}?", ()),
+    ("assistant", "In {earlier}, {earlier_cause}; the fix was to {earlier_fix}.", ()),
+)  # fmt: skip
 
 
 def demo_messages() -> Iterator[dict[str, Any]]:
     """Yield the messages in the format of OpenAI's Chat Completions."""
+    random = Random(4127)  # noqa: S311 - the same conversation each time
+    values: dict[str, Callable[[], str]] = {
+        "word": lambda: random.choice(_WORDS),
+        "number": lambda: str(random.randint(10, 9_999)),
+        "hex": lambda: f"{random.getrandbits(32):08x}",
+    }
+
+    def fill(template: str, facts: dict[str, str]) -> str:
+        text = template.format_map(facts)
+        return re.sub("<(word|number|hex)>", lambda found: values[found[1]](), text)
+
     yield {"role": "system", "content": _SYSTEM}
-    day = _Day()
-    for number, ticket in enumerate(_TICKETS):
-        yield from day.ticket(number, *ticket)
-
-
-class _Day:
-    """The random values of the day: sources, logs, rows and test results."""
-
-    def __init__(self) -> None:
-        self._random = Random(4127)  # noqa: S311 - the same conversation each time
-
-    def ticket(
-        self, number: int, ticket: str, module: str, symptom: str, cause: str, fix: str
-    ) -> Iterator[dict[str, Any]]:
-        """Yield the messages of one ticket: the request, the search, the fix, the tests, the answer."""
-        path, test = f"harbor/{module}.py", f"tests/test_{module.rpartition('/')[2]}.py"
-        log = f"/var/log/harbor/{module.partition('/')[0]}.log"
-        source, harder = self._source(), number % 3 == 0
-        read = ("read_file", {"path": path}, source)
-        run = {"path": test}
-        rules = "" if number else _RULES
-        yield _message(
-            "user", f"{rules}{ticket}: {symptom}. Find out why first, don't fix anything yet."
-        )
-        yield from self._turn(
-            "I'll start with the code, its history and the log.",
-            ("shell", {"command": f"git status && git log --oneline {path}"}, self._history()),
-            read,
-            ("shell", {"command": f"grep -h {ticket.lower()} {log}"}, self._log(26)),
-        )
-        yield from self._turn(
-            None,
-            ("search_code", {"query": self._word()}, self._matches()),
-            ("read_file", {"path": test}, self._source()),
-        )
-        yield from self._turn(
-            "The log shows when it began. Now the rows behind it, and the same test on staging.",
-            ("shell", {"command": "psql service=harbor_ro -f /tmp/rows.sql"}, self._log(18)),
-            ("run_tests", run, self._tests(test, failed=True)),
-        )
-        place = f"{path}:{self._number(40, 90)}"
-        yield _message(
-            "assistant", f"Found it: {cause}. It is in {place}, since commit {self._hex(7)}."
-        )
-        yield _message(
-            "user", "That convinces me. Is production affected? Then fix it, with a test."
-        )
-        yield from self._turn(
-            "Production has the same version. I'll look at its log, then edit.",
-            ("shell", {"command": f"tail -n 30 {log}.1"}, self._log(30)),
-            read,
-        )
-        yield from self._turn(
-            f"The smallest fix: {fix}.",
-            ("edit_file", {"path": path, "old": cause, "new": fix}, f"edited {path} (+6 -2)"),
-            ("edit_file", {"path": test, "new": self._function()}, f"edited {test} (+14 -0)"),
-        )
-        yield from self._turn(None, ("run_tests", run, self._tests(test, failed=harder)))
-        yield from self._turn(
-            "One fixture has the old value; I'll correct it and run everything."
-            if harder
-            else None,
-            ("edit_file", {"path": "tests/conftest.py"}, "edited tests/conftest.py (+1 -1)"),
-            ("run_tests", {"path": "tests"}, self._tests("tests", failed=False)),
-        )
-        done = (
-            f"[ops-4127-fixes {self._hex(7)}] {ticket}: {fix}\n 4 files changed, 23 insertions(+)"
-        )
-        yield from self._turn(
-            "All green. I'll add the changelog line and commit.",
-            ("shell", {"command": f"git commit -qam '{ticket}: {fix}'"}, done),
-        )
-        rows = f"{self._number(2, 40)} rows of {self._word()}_{self._number(10, 99)}"
-        yield _message(
-            "assistant",
-            f"Fixed and committed for {ticket}: {fix}. Cause: {cause}. Changed: {path}, {test}, "
-            f"tests/conftest.py, CHANGELOG.md. Left: {rows} keep the old value until the next run.",
-        )
-        if number:
-            name, _, _, earlier, repair = _TICKETS[number // 2]
-            yield _message("user", f"Thanks. Remind me: what was the cause of {name}?")
-            yield _message("assistant", f"In {name}, {earlier}; the fix was to {repair}.")
-
-    def _turn(
-        self, text: str | None, *steps: tuple[str, dict[str, str], str]
-    ) -> Iterator[dict[str, Any]]:
-        """Yield an assistant's message with tool calls, and their results."""
-        ids = [f"call_{self._hex(20)}" for _ in steps]
-        calls = [
-            {
-                "id": call_id,
-                "type": "function",
-                "function": {"name": name, "arguments": json.dumps(arguments)},
-            }
-            for call_id, (name, arguments, _) in zip(ids, steps, strict=True)
-        ]
-        yield {"role": "assistant", "content": text, "tool_calls": calls}
-        for call_id, (_, _, result) in zip(ids, steps, strict=True):
-            yield {"role": "tool", "tool_call_id": call_id, "content": result}
-
-    def _number(self, least: int, most: int) -> int:
-        return self._random.randint(least, most)
-
-    def _hex(self, digits: int) -> str:
-        return f"{self._random.getrandbits(4 * digits):0{digits}x}"
-
-    def _word(self) -> str:
-        return self._random.choice(_WORDS)
-
-    def _history(self) -> str:
-        return "\n".join(
-            f"{self._hex(7)} OPS-{self._number(4001, 4126)}: one {self._word()} per {self._word()}"
-            for _ in range(12)
-        )
-
-    def _log(self, lines: int) -> str:
-        return "\n".join(
-            f"2025-10-{self._number(25, 28)}T{self._number(10, 23)}:{self._number(10, 59)}:07Z "
-            f"{self._random.choice(('INFO', 'WARN', 'ERROR')):5} run={self._hex(8)} "
-            f"{self._word()}={self._number(1, 9999)} took {self._number(2, 900)} ms"
-            for _ in range(lines)
-        )
-
-    def _function(self) -> str:
-        one, two = self._word(), self._word()
-        return (
-            f"def {one}_{two}(conn, {one}_id, limit={self._number(10, 500)}):\n"
-            f'    """Return the {two} of one {one}."""\n'
-            f"    rows = conn.execute({one.upper()}_BY_{two.upper()}, [{one}_id])\n"
-            f"    return [row for row in rows if row.{two} > {self._number(1, 60)}][:limit]\n"
-        )
-
-    def _source(self) -> str:
-        text = "from __future__ import annotations\n\n" + "\n".join(
-            self._function() for _ in range(8)
-        )
-        return "\n".join(f"{number:4}  {line}" for number, line in enumerate(text.split("\n"), 1))
-
-    def _matches(self) -> str:
-        return "\n".join(
-            f"harbor/{self._word()}/{self._word()}.py:{self._number(3, 300)}: {self._word()}_id = "
-            f"{self._word()}[{self._number(0, 99)}]"
-            for _ in range(14)
-        )
-
-    def _tests(self, path: str, failed: bool) -> str:
-        number = self._number(40, 180)
-        head = f"{path} {'.' * number}\n\n"
-        if not failed:
-            return f"{head}{number} passed in {self._number(2, 20)}.{self._number(10, 99)}s"
-        name = f"test_{self._word()}_{self._word()}"
-        return (
-            f"{head}___ {name} ___\n\n{self._function()}\n"
-            f"E   AssertionError: assert {self._number(1, 99)} == {self._number(100, 199)}\n"
-            f"FAILED {path}::{name}\n1 failed, {number} passed in {self._number(2, 20)}.42s"
-        )
-
-
-def _message(role: str, text: str) -> dict[str, Any]:
-    return {"role": role, "content": text}
+    for number, (ticket, module, symptom, cause, fix) in enumerate(_TICKETS):
+        earlier, _, _, earlier_cause, earlier_fix = _TICKETS[number // 2]
+        facts = {
+            "ticket": ticket, "symptom": symptom, "cause": cause, "fix": fix,
+            "rules": "" if number else _RULES,
+            "path": f"harbor/{module}.py",
+            "test": f"tests/test_{module.rpartition('/')[2]}.py",
+            "log": f"/var/log/harbor/{module.partition('/')[0]}.log",
+            "source": fill(8 * _FUNCTION, {}),
+            "earlier": earlier, "earlier_cause": earlier_cause, "earlier_fix": earlier_fix,
+        }  # fmt: skip
+        for role, text, steps in _SCRIPT:
+            message: dict[str, Any] = {"role": role, "content": fill(text, facts) or None}
+            results = []
+            for tool, arguments, result in steps:
+                filled = {name: fill(value, facts) for name, value in arguments.items()}
+                call = {"name": tool, "arguments": json.dumps(filled)}
+                call_id = fill("call_<hex><hex>", {})
+                calls = message.setdefault("tool_calls", [])
+                calls.append({"id": call_id, "type": "function", "function": call})
+                content = fill(result, facts)
+                results.append({"role": "tool", "tool_call_id": call_id, "content": content})
+            yield message
+            yield from results

@@ -18,7 +18,7 @@ def test_bundled_conversation_fits_is_valid_and_complete(command, tmp_path):
     assert result.exit_code == 0
     assert (report["memman"], report["version"]) == ("demo", 1)
     assert report["budget"] == 8000
-    assert report["messages"] == 231
+    assert report["messages"] == 233
     assert 310 <= report["entries"] <= 340
     assert report["tokens"] > 5 * report["budget"]
     assert report["over_budget"] == 0
@@ -26,7 +26,7 @@ def test_bundled_conversation_fits_is_valid_and_complete(command, tmp_path):
     assert report["violations"] == report["refused"] == report["faults"] == []
     assert report["entries_lost"] == 0
     assert report["import_equals_export"] is True
-    assert set(report["contexts"].values()) == {230}
+    assert set(report["contexts"].values()) == {232}
 
 
 def test_compressions_begin_over_the_budget_and_end_within_it(command, tmp_path):

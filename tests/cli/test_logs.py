@@ -75,7 +75,7 @@ def test_format_option_overrides_detection():
 
 def test_bundled_log_is_openai_chat():
     log = bundled_log()
-    assert (log.format, len(log)) == ("openai-chat", 231)
+    assert (log.format, len(log)) == ("openai-chat", 233)
 
 
 @pytest.mark.parametrize(

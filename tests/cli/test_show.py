@@ -15,10 +15,10 @@ def rows(result):
 
 def test_every_entry_is_listed_with_its_state(command, demo_file):
     result = command("show", demo_file)
-    assert (result.exit_code, len(rows(result))) == (0, 330)
+    assert (result.exit_code, len(rows(result))) == (0, 337)
     assert "in summary #" in result.stdout
     assert "pinned" in rows(result)[0]
-    assert "330 of 330 entries" in result.stderr
+    assert "337 of 337 entries" in result.stderr
 
 
 def test_active_lists_the_window(command, demo_file):
@@ -29,7 +29,7 @@ def test_active_lists_the_window(command, demo_file):
 
 def test_table_has_one_unpadded_line_per_entry(command, demo_file):
     lines = command("show", demo_file).stdout.splitlines()
-    assert len(lines) == 331
+    assert len(lines) == 338
     assert all(line == line.rstrip() for line in lines)
 
 

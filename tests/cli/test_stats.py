@@ -11,18 +11,18 @@ def test_shares_and_totals_are_shown(command, demo_file):
     assert result.exit_code == 0
     for shown in ("Context window", "of 8,000 tokens", "message", "framing", "free"):
         assert shown in result.stdout
-    assert "330 added" in result.stdout
+    assert "337 added" in result.stdout
 
 
 def test_json_has_the_statistics_and_the_usage(command, demo_file):
     document = json.loads(command("stats", demo_file, "--json").stdout)
     assert (document["memman"], document["version"]) == ("stats", 1)
     assert document["stats"]["max_tokens"] == document["usage"]["window"] == 8000
-    assert document["stats"]["total_entries"] == 330
+    assert document["stats"]["total_entries"] == 337
 
 
 def test_stdin_is_read_from_a_pipe(command, demo_file):
-    assert "330 added" in command("stats", "-", given=demo_file.read_bytes()).stdout
+    assert "337 added" in command("stats", "-", given=demo_file.read_bytes()).stdout
 
 
 def test_window_over_its_budget_has_the_excess(command, tmp_path):
