@@ -208,7 +208,7 @@ def _async(found: Measurement, sizes: Sizes, folder: Path) -> None:
     sync.close()
     ratio = median(ours) / median(theirs)
     rows = [["add", len(workload), _us(ours, len(workload)), _us(theirs, len(workload)), ratio]]
-    headers = ("both doors, wall clock", "entries", "async, us", "sync, us", "ratio")
+    headers = ("both managers, wall clock", "entries", "async, us", "sync, us", "ratio")
     found.tables.append(table(headers, rows))
     # An add goes to the writing thread and back: on a busy machine each way waits for a processor.
     found.goals.append(Goal("async SQLite", ratio, 3.0, RATIO_NOISE, "x sync", held=4.5))

@@ -591,7 +591,7 @@ def test_a_system_prompt_over_the_budget_is_named_as_the_culprit() -> None:
         memory.build_context("s", budget=100, system="long " * 400)
 
 
-# ---------------------------------------------------------------- async ports in the sync door
+# ---------------------------------------------------------------- async ports in the sync manager
 
 
 class AsyncStore(MemoryStore):
@@ -738,15 +738,15 @@ def test_a_class_in_the_place_of_what_it_makes_is_named(given: dict[str, type]) 
 
 
 @pytest.mark.parametrize("argument", ["redact", "clock", "new_id"])
-@pytest.mark.parametrize("door", [MemoryManager, AsyncMemoryManager])
-def test_a_function_that_is_never_awaited_may_not_be_async(door: type, argument: str) -> None:
+@pytest.mark.parametrize("api", [MemoryManager, AsyncMemoryManager])
+def test_a_function_that_is_never_awaited_may_not_be_async(api: type, argument: str) -> None:
     async def later(*given: Any) -> Any:
         raise AssertionError(given)
 
     with pytest.raises(
         AsyncPortRefused, match=f"{argument} is async, and must be a plain function"
     ):
-        door(**{argument: later})
+        api(**{argument: later})
 
 
 def test_exclusive_is_a_switch() -> None:
@@ -769,7 +769,7 @@ def test_a_content_that_belongs_elsewhere_is_told_where(content: Any, hint: str)
 
 
 def test_a_call_of_no_tool_is_refused() -> None:
-    refused(InvalidInput, "names its tool", lambda memory: memory.add_tool_call("s", "", {}))
+    refused(InvalidInput, "must not be empty", lambda memory: memory.add_tool_call("s", "", {}))
 
 
 @pytest.mark.parametrize("path", ["session.json", Path("session.json")], ids=repr)
@@ -1267,7 +1267,7 @@ def test_on_failure_raise_is_a_typed_error_and_changes_nothing() -> None:
     refused(CompressionFailed, "empty", lambda m: m.compress("s", target_tokens=600), memory)
 
 
-# ---------------------------------------------------------------- both doors
+# ---------------------------------------------------------------- both managers
 
 
 def test_the_async_manager_refuses_with_the_same_words() -> None:
@@ -1360,7 +1360,7 @@ def test_count_above_the_import_limit_is_ignored() -> None:
 def test_what_is_no_path_of_a_file_is_named(path: str) -> None:
     refused(InvalidInput, "not the path of a file", lambda memory: memory.export_archive("s", path))
     refused(InvalidInput, "not the path of a file", lambda memory: memory.import_archive(path))
-    with pytest.raises(StoreError, match="no path"):
+    with pytest.raises(StoreError, match="is not a path"):
         MemoryManager(path)
 
 

@@ -276,19 +276,19 @@ HUNT = settings(
 class Meeting:
     """Two managers on one store, a compression by hand, and other writers in turns."""
 
-    def __init__(self, door: Threads, inner: MemoryStore, background: bool) -> None:
-        self.door, self.inner = door, inner
-        shared = door.store(inner)
+    def __init__(self, api: Threads, inner: MemoryStore, background: bool) -> None:
+        self.api, self.inner = api, inner
+        shared = api.store(inner)
         self.managers = [
-            door.manager(
+            api.manager(
                 shared, config=CONFIG.updated({"background": background}), counter=words,
                 new_id=sequential_ids(name), clock=FakeClock(),
-                summarizer=door.summarizer(lambda request: "short"),
+                summarizer=api.summarizer(lambda request: "short"),
             )
             for name in ("a", "b")
         ]  # fmt: skip
         self.ids = [
-            door.now(
+            api.now(
                 self.managers[0].add_user_message(
                     SESSION, f"first {number} " + "word " * 170, compress=False
                 )
@@ -304,7 +304,7 @@ class Meeting:
         said: list[str] = []
         self.acknowledged.append(said)
         name = f"w{len(self.acknowledged)}"
-        return self.door.worker(
+        return self.api.worker(
             [
                 self._step(self.managers[second], step, which, f"{name} n{number}", said)
                 for number, (step, which) in enumerate(steps)
@@ -339,7 +339,7 @@ class Meeting:
             elif step == "compress":
                 self.results.append(given)
 
-        return functools.partial(self.door.settled, answer, then)
+        return functools.partial(self.api.settled, answer, then)
 
     @property
     def open(self) -> list[Any]:
@@ -351,7 +351,7 @@ class Meeting:
         log = log_of(self.inner)
         Oracle.of(log).assert_represented_once()
         for memory in self.open:
-            active = self.door.now(memory.get_active_entries(SESSION))
+            active = self.api.now(memory.get_active_entries(SESSION))
             assert_log_and_window_agree(self.inner, active)
         assert_acknowledged_once(self.inner, self.acknowledged)
         made = [record.id for _, record in log if isinstance(record, Compressed)]
@@ -361,7 +361,7 @@ class Meeting:
 
 
 def held_after(
-    door: Threads,
+    api: Threads,
     schedule: list[int],
     scripts: list[Script],
     store: type[MemoryStore] = MemoryStore,
@@ -369,14 +369,14 @@ def held_after(
 ) -> None:
     """Play a schedule and check the results."""
     try:
-        meeting = Meeting(door, store(), background)
+        meeting = Meeting(api, store(), background)
         works = [meeting.worker(each) for each in [(False, [("compress", 0)]), *scripts]]
         one, other = meeting.managers
         with record_events(one, LOGGED) as first, record_events(other, LOGGED) as second:
-            door.run(schedule, works)
+            api.run(schedule, works)
             meeting.check()
             for memory in meeting.open:  # so that each emits its pending events
-                door.now(memory.add_user_message(SESSION, "the last", compress=False))
+                api.now(memory.add_user_message(SESSION, "the last", compress=False))
         logged = kinds_logged(meeting.inner)[len(meeting.ids) :]
         by_all, due = (
             Counter(map(str, each)) for each in (kinds_told(first) + kinds_told(second), logged)
@@ -387,13 +387,13 @@ def held_after(
             at = iter(logged)
             assert all(each in at for each in kinds_told(told)), "told out of order"
     finally:
-        door.end()
+        api.end()
 
 
 @pytest.fixture
 def turns(monkeypatch: pytest.MonkeyPatch) -> None:
     """Locks of the sync runtime give others a turn."""
-    monkeypatch.setattr("memman.runtime.SyncRuntime.lock", lambda door: TurnLock())
+    monkeypatch.setattr("memman.runtime.SyncRuntime.lock", lambda api: TurnLock())
 
 
 @pytest.mark.usefixtures("turns")
@@ -420,12 +420,12 @@ class WithoutEpochCheck(MemoryStore):
 
 @pytest.mark.long
 @pytest.mark.usefixtures("turns")
-@pytest.mark.parametrize("door", [Threads, Tasks])
-def test_the_schedules_catch_a_store_without_an_epoch_check(door):
+@pytest.mark.parametrize("api", [Threads, Tasks])
+def test_the_schedules_catch_a_store_without_an_epoch_check(api):
     @HUNT
     @given(schedule=SCHEDULES, scripts=SCRIPTS)
     def played(schedule: list[int], scripts: list[Script]) -> None:
-        held_after(door(), schedule, scripts, WithoutEpochCheck)
+        held_after(api(), schedule, scripts, WithoutEpochCheck)
 
     with pytest.raises((AssertionError, MemmanError, IndexError)):
         played()

@@ -204,7 +204,7 @@ class AsyncSummarizer(Summarizer):
             self.meanwhile = real
 
 
-class DoorUnderTest:
+class ManagerUnderTest:
     """One manager with its store, another writer on the same logs, and the events of both.
 
     `written` is the manager's store, which may fail; `store` reads the same logs.
@@ -268,7 +268,7 @@ class DoorUnderTest:
         self.kind.remove()
 
 
-class SyncDoorUnderTest(DoorUnderTest):
+class SyncManagerUnderTest(ManagerUnderTest):
     def _summarizer(self) -> Summarizer:
         return Summarizer(self._meanwhile)
 
@@ -295,7 +295,7 @@ class SyncDoorUnderTest(DoorUnderTest):
             return error
 
 
-class AsyncDoorUnderTest(DoorUnderTest):
+class AsyncManagerUnderTest(ManagerUnderTest):
     def __init__(self, *args: Any) -> None:
         self.loop = asyncio.new_event_loop()
         super().__init__(*args)
@@ -367,7 +367,7 @@ class Laws(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.doors: list[DoorUnderTest] = []
+        self.apis: list[ManagerUnderTest] = []
         self.stack = ExitStack()
         self.number = 0
         self.texts: dict[str, str] = {}  # acknowledged entry id -> its mark
@@ -401,17 +401,17 @@ class Laws(RuleBasedStateMachine):
             summarize_timeout=None,
         )
         stores = self.store, self.async_store or self.store
-        for door, store in zip((SyncDoorUnderTest, AsyncDoorUnderTest), stores, strict=True):
-            self.doors.append(door(config, exclusive, type(self).kind(), store))
+        for api, store in zip((SyncManagerUnderTest, AsyncManagerUnderTest), stores, strict=True):
+            self.apis.append(api(config, exclusive, type(self).kind(), store))
         # For each API, the events of each of its managers in turn, and of the other writer.
-        self.told = [[[self._heard(door.memory)], [self._heard(door.other)]] for door in self.doors]
+        self.told = [[[self._heard(api.memory)], [self._heard(api.other)]] for api in self.apis]
         self.untold = 0  # records whose writer died before it emitted their events
         self._do("add_system_message", f"You are careful. {self._mark()}")
 
     def teardown(self) -> None:
         self.stack.close()
-        for door in self.doors:
-            door.close()
+        for api in self.apis:
+            api.close()
 
     def _heard(self, writer: Any) -> list[events.Event]:
         return self.stack.enter_context(record_events(writer, LOG_EVENTS))
@@ -426,17 +426,17 @@ class Laws(RuleBasedStateMachine):
         """Run one operation through both APIs; the results must be equal."""
         operation = (name, args, keywords)
         answers = [
-            door.do_elsewhere(operation) if elsewhere and not door.exclusive else door.do(operation)
-            for door in self.doors
+            api.do_elsewhere(operation) if elsewhere and not api.exclusive else api.do(operation)
+            for api in self.apis
         ]
-        assert said(answers[0]) == said(answers[1]), f"the doors disagree about {operation}"
+        assert said(answers[0]) == said(answers[1]), f"the apis disagree about {operation}"
         answer = answers[0]
         if name.startswith("add_") and not isinstance(answer, BaseException):
             self.texts[answer.id] = " ".join(MARK.findall(answer.text))
         return answer
 
     def _log(self) -> list[tuple[int, Record]]:
-        return list(self.doors[0].store.read(SESSION, 0, 100_000))
+        return list(self.apis[0].store.read(SESSION, 0, 100_000))
 
     def _ids(self) -> list[str]:
         """Return the added entries of the era."""
@@ -528,7 +528,7 @@ class Laws(RuleBasedStateMachine):
     @precondition(lambda self: self.last is not None)
     def retry(self, elsewhere: bool) -> None:
         assert self.last is not None
-        head, epoch = self.doors[0].store.state(SESSION)
+        head, epoch = self.apis[0].store.state(SESSION)
         name, args, keywords = self.last
         oracle = Oracle.of(self._log())
         deleted = keywords["id"] in oracle.deleted
@@ -536,7 +536,7 @@ class Laws(RuleBasedStateMachine):
         assert deleted or not isinstance(again, Exception)
         if not deleted and keywords["id"] not in oracle.era:
             head += 1  # a clear freed the id
-        assert self.doors[0].store.state(SESSION) == (head, epoch), "a retry added something"
+        assert self.apis[0].store.state(SESSION) == (head, epoch), "a retry added something"
 
     @rule(
         when=st.sampled_from(["before", "after"]),
@@ -547,9 +547,9 @@ class Laws(RuleBasedStateMachine):
     def fault_at_a_write(self, when: str, dies: bool, verb: str, elsewhere: bool) -> None:
         adding = f"{self._mark()} again and again"
         identified = {"id": f"own{self.number}-{len(self.texts)}", "compress": False}
-        for door in self.doors:
-            door.written.when = when
-            door.written.fault = Crashed() if dies else StoreError("the answer did not come")
+        for api in self.apis:
+            api.written.when = when
+            api.written.fault = Crashed() if dies else StoreError("the answer did not come")
         if verb == "add":
             assert isinstance(
                 self._do("add_user_message", adding, **identified), Crashed | StoreError
@@ -557,17 +557,17 @@ class Laws(RuleBasedStateMachine):
         else:
             self._forget_pairs(verb)
             self._do(verb)
-        for door in self.doors:
-            door.written.fault = None
+        for api in self.apis:
+            api.written.fault = None
         if dies:
             self._restart()
         # A repeated operation is done once, by either manager; pending events are emitted then, too.
         self._do("add_user_message", adding, elsewhere=elsewhere and dies, **identified)
 
     def _restart(self) -> None:
-        for door, told in zip(self.doors, self.told, strict=True):
-            door.restart()
-            told[0].append(self._heard(door.memory))
+        for api, told in zip(self.apis, self.told, strict=True):
+            api.restart()
+            told[0].append(self._heard(api.memory))
         log, heard = self._log(), sum(len(each) for each in chain(*self.told[0]))
         assert 0 <= len(log) - heard - self.untold <= 1, (
             "a dead writer has told less than all but one"
@@ -580,8 +580,8 @@ class Laws(RuleBasedStateMachine):
         )
     )
     def summarizer_becomes(self, mode: str) -> None:
-        for door in self.doors:
-            door.summarizer.mode = mode
+        for api in self.apis:
+            api.summarizer.mode = mode
 
     @rule(
         data=st.data(),
@@ -614,20 +614,20 @@ class Laws(RuleBasedStateMachine):
         operations = [self._meddling(data) for _ in range(data.draw(st.integers(1, 2)))]
         for name, _, _ in operations:
             self._forget_pairs(name)
-        for door in self.doors:
+        for api in self.apis:
             if where == "during":
-                door.during = list(operations)
-            elif not door.exclusive:
-                door.written.race = lambda door=door: [  # type: ignore[misc]
-                    door.do_elsewhere(operation) for operation in operations
+                api.during = list(operations)
+            elif not api.exclusive:
+                api.written.race = lambda api=api: [  # type: ignore[misc]
+                    api.do_elsewhere(operation) for operation in operations
                 ]
 
     def _arranged(self) -> None:
         """Drop an operation that did not run; the log has the others."""
-        for door in self.doors:
-            assert not door.waited, "an operation waited for a summary"
-            door.during = []
-            door.written.race = None
+        for api in self.apis:
+            assert not api.waited, "an operation waited for a summary"
+            api.during = []
+            api.written.race = None
         for _, record in self._log():
             if isinstance(record, Added) and record.id not in self.texts:
                 self.texts[record.id] = " ".join(MARK.findall(record.entry.text))
@@ -652,7 +652,7 @@ class Laws(RuleBasedStateMachine):
             return name, ([self._pick(data, ids)],), {}
         if name in ("clear_session", "undo_compression"):
             return name, (), {}
-        if name == "compress" and not self.doors[0].exclusive:
+        if name == "compress" and not self.apis[0].exclusive:
             return name, (), {"target_tokens": 10}
         automatic = data.draw(st.sampled_from([False, None]))
         return "add_user_message", (f"{self._mark()} meanwhile",), {"compress": automatic}
@@ -725,8 +725,8 @@ class Laws(RuleBasedStateMachine):
         if isinstance(context, BudgetExceeded):
             assert context.required > context.available
             return
-        for door in self.doors:
-            context = door.do(
+        for api in self.apis:
+            context = api.do(
                 ("build_context", (), {"format": form, "budget": budget, "system": system})
             )
             messages = context.messages
@@ -737,23 +737,23 @@ class Laws(RuleBasedStateMachine):
 
     @rule()
     def reading_changes_nothing(self) -> None:
-        for door in self.doors:
-            before = door.do(("export_session", (), {}))
-            state = door.store.state(SESSION)
-            entries = door.do(("get_entries", (), {}))
+        for api in self.apis:
+            before = api.do(("export_session", (), {}))
+            state = api.store.state(SESSION)
+            entries = api.do(("get_entries", (), {}))
             for name in ("get_active_entries", "get_summaries", "get_stats", "get_context_for_llm",
                          "plan_compression", "build_context", "explain"):  # fmt: skip
-                door.do((name, (), {}))
+                api.do((name, (), {}))
             for entry in entries:
-                assert door.do(("get_entry", (entry.id,), {})) == entry
-            assert door.do(("export_session", (), {})) == before
-            assert door.store.state(SESSION) == state
+                assert api.do(("get_entry", (entry.id,), {})) == entry
+            assert api.do(("export_session", (), {})) == before
+            assert api.store.state(SESSION) == state
 
     @rule()
     def what_became_of_each_entry_is_what_the_plain_fold_says(self) -> None:
         oracle = Oracle.of(self._log())
         # Through both, because the clock ticks each time the circuit breaker reads it.
-        told, _ = (door.do(("explain", (), {})) for door in self.doors)
+        told, _ = (api.do(("explain", (), {})) for api in self.apis)
         statuses = {status.entry_id: status for status in told.entries}
         kept = [name for name, status in statuses.items() if status.state != "deleted"]
         assert kept == oracle.era
@@ -772,25 +772,25 @@ class Laws(RuleBasedStateMachine):
 
     @rule()
     def an_export_imports_to_the_same_session(self) -> None:
-        state = self.doors[0].do(("export_session", (), {}))
+        state = self.apis[0].do(("export_session", (), {}))
         fresh = MemoryManager(counter=words)
         fresh.import_session(state.to_json())
         assert fresh.export_session(SESSION) == state
-        assert fresh.get_active_entries(SESSION) == self.doors[0].do(("get_active_entries", (), {}))
+        assert fresh.get_active_entries(SESSION) == self.apis[0].do(("get_active_entries", (), {}))
 
     @invariant()
-    def both_doors_have_the_same_log(self) -> None:
-        first, second = (door.do(("export_session", (), {})) for door in self.doors)
+    def both_managers_have_the_same_log(self) -> None:
+        first, second = (api.do(("export_session", (), {})) for api in self.apis)
         assert document(first) == document(second)
 
     @invariant()
     def window_store_and_fold_agree(self) -> None:
-        for door in self.doors:
-            log = list(door.store.read(SESSION, 0, 100_000))
+        for api in self.apis:
+            log = list(api.store.read(SESSION, 0, 100_000))
             oracle = Oracle.of(log)
             folded = History.of(log)
-            snapshot = door.store.load(SESSION)
-            live = door.do(("get_active_entries", (), {}))
+            snapshot = api.store.load(SESSION)
+            live = api.do(("get_active_entries", (), {}))
             places = [place for place, _ in snapshot.window]
             assert [entry.id for entry in live] == oracle.window()
             assert [entry.id for entry in live if entry.pinned] == [
@@ -805,10 +805,10 @@ class Laws(RuleBasedStateMachine):
 
     @invariant()
     def totals_are_sums(self) -> None:
-        for door in self.doors:
-            stats = door.do(("get_stats", (), {}))
-            active = door.do(("get_active_entries", (), {}))
-            entries = door.do(("get_entries", (), {}))
+        for api in self.apis:
+            stats = api.do(("get_stats", (), {}))
+            active = api.do(("get_active_entries", (), {}))
+            entries = api.do(("get_entries", (), {}))
             assert stats.active_tokens == sum(entry.token_count.tokens for entry in active)
             assert stats.total_tokens == sum(entry.token_count.tokens for entry in entries)
             assert stats.total_entries == len(entries)
@@ -818,29 +818,29 @@ class Laws(RuleBasedStateMachine):
 
     @invariant()
     def every_acknowledged_entry_is_represented_once(self) -> None:
-        for door in self.doors:
-            log = list(door.store.read(SESSION, 0, 100_000))
+        for api in self.apis:
+            log = list(api.store.read(SESSION, 0, 100_000))
             oracle = Oracle.of(log)
             oracle.assert_represented_once()
             logged = {record.id for _, record in log if isinstance(record, Added)}
             assert logged == set(self.texts), "the log is not what was acknowledged"
-            shown = [entry.id for entry in door.do(("get_entries", (), {}))]
+            shown = [entry.id for entry in api.do(("get_entries", (), {}))]
             assert shown == oracle.era
 
     @invariant()
     def entries_are_verbatim(self) -> None:
-        door = self.doors[0]
-        texts = {entry.id: entry for entry in door.do(("get_entries", (), {}))}
+        api = self.apis[0]
+        texts = {entry.id: entry for entry in api.do(("get_entries", (), {}))}
         for entry_id, entry in texts.items():
             assert " ".join(MARK.findall(entry.text)) == self.texts[entry_id]
-        for entry in door.do(("get_active_entries", (), {})):
+        for entry in api.do(("get_active_entries", (), {})):
             if entry.pinned and entry.id in texts:
                 assert entry.content == texts[entry.id].content
 
     @invariant()
     def nothing_of_a_deleted_entry_is_in_the_store(self) -> None:
-        for door in self.doors:
-            log = [record for _, record in door.store.read(SESSION, 0, 100_000)]
+        for api in self.apis:
+            log = [record for _, record in api.store.read(SESSION, 0, 100_000)]
             deleted = Oracle.of(enumerate(log, 1)).deleted
             stored = set(MARK.findall(" ".join(encode(record).decode() for record in log)))
             for entry_id in deleted:
@@ -855,8 +855,8 @@ class Laws(RuleBasedStateMachine):
 
     @invariant()
     def every_record_was_told_once_in_log_order(self) -> None:
-        for door, told in zip(self.doors, self.told, strict=True):
-            log = [record for _, record in door.store.read(SESSION, 0, 100_000)]
+        for api, told in zip(self.apis, self.told, strict=True):
+            log = [record for _, record in api.store.read(SESSION, 0, 100_000)]
             for writer, heard in zip(("a", "b"), told, strict=True):
                 own = [each for each in map(identity, chain(*heard)) if each is not None]
                 logged = [(type(record).__name__, named(record)) for record in log]

@@ -67,7 +67,7 @@ def test_a_manager_is_shown_by_its_store_and_model() -> None:
 
 
 def script(memory: Any) -> list[Any]:
-    """Calls that both doors answer alike; what they give is compared as values."""
+    """Calls that both managers answer alike; what they give is compared as values."""
     words = "abc " * 60
     return [
         memory.add_system_message("s", "be brief"),

@@ -92,7 +92,7 @@ class Core:
         opened = MemoryStore() if store is None else self._open(store)
         refuse_async_port(opened, store_methods(opened), runtime, "store")
         self.shared = Shared(
-            door=runtime,
+            runtime=runtime,
             store=opened,
             exclusive=exclusive or store is None,
             clock=partial(datetime.now, UTC) if clock is None else aware(clock),

@@ -76,7 +76,7 @@ class Shared:
     def __init__(
         self,
         *,
-        door: Runtime,
+        runtime: Runtime,
         store: Store | AsyncStore,
         exclusive: bool,
         clock: Callable[[], datetime],
@@ -95,8 +95,8 @@ class Shared:
         check: Callable[[MemoryConfig], None],
         check_change: Callable[[MemoryConfig, MemoryConfig], None],
     ) -> None:
-        self.runtime = door
-        self.store = FullStore(store, door)
+        self.runtime = runtime
+        self.store = FullStore(store, runtime)
         self.exclusive = exclusive
         self.clock = clock
         self.new_id = new_id

@@ -49,14 +49,14 @@ class Asker:
     `max_input_tokens` is the most that it takes in one call, None if unknown.
     """
 
-    def __init__(self, given: Any, door: Runtime, limits: Limits) -> None:
+    def __init__(self, given: Any, runtime: Runtime, limits: Limits) -> None:
         self._given = given
         self._limits = limits
         self._is_object = isinstance(given, Summarizer)
         self._ask = given.summarize if self._is_object else given
         self._own_limit = _own_limit(given) if self._is_object else None
         self.is_async = is_async_callable(self._ask)
-        if self.is_async and not door.is_async:
+        if self.is_async and not runtime.is_async:
             raise AsyncPortRefused(
                 "the summarizer is async and MemoryManager is not: "
                 "use AsyncMemoryManager, or pass a plain function"
@@ -99,8 +99,8 @@ class Summarizers:
     `limits` returns (context, max_input, max_output) of a model, None if unknown.
     """
 
-    def __init__(self, door: Runtime, plugins: Callable[[], Plugins], limits: Limits) -> None:
-        self._door = door
+    def __init__(self, runtime: Runtime, plugins: Callable[[], Plugins], limits: Limits) -> None:
+        self._runtime = runtime
         self._plugins = plugins
         self._limits = limits
         self._named: dict[str, Asker | None] = {DIGEST: None}
@@ -185,7 +185,7 @@ class Summarizers:
             raise InvalidInput(
                 f"a summarizer is a callable, a name or has summarize(), not {type(summarizer).__name__}"
             )
-        return Asker(summarizer, self._door, self._limits)
+        return Asker(summarizer, self._runtime, self._limits)
 
 
 def _refusal(why: str) -> Callable[[str], str]:

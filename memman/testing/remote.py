@@ -171,7 +171,7 @@ class RemoteCounterConformance:
 
     def test_every_text_of_the_request_reaches_the_provider(self) -> None:
         rendered = self.make_request("Where did we leave off?")
-        for _door, received in self._sent(rendered):
+        for _runtime, received in self._sent(rendered):
             said = list(_texts(received.body))
             for text in (*_texts(rendered["messages"]), *_texts(rendered["system"])):
                 assert any(text in each for each in said), f"{text!r} was not sent"
@@ -180,14 +180,14 @@ class RemoteCounterConformance:
         rendered = self.make_request("hi")
         names = list(_texts(rendered["tools"], keys=("name", "description")))
         assert names, "make_request has no tool with a name"
-        for _door, received in self._sent(rendered):
+        for _runtime, received in self._sent(rendered):
             said = list(_texts(received.body))
             for name in names:
                 assert name in said, f"the tool's {name!r} was not sent"
 
     def test_the_model_is_sent_in_the_spelling_of_the_request(self) -> None:
         rendered = self.make_request("hi")
-        for _door, received in self._sent(rendered):
+        for _runtime, received in self._sent(rendered):
             sent = [received.path, *_texts(received.body)]
             assert any(rendered["model"] in each for each in sent), (
                 f"{rendered['model']} is in none"
@@ -203,7 +203,7 @@ class RemoteCounterConformance:
     def test_the_request_is_not_changed(self) -> None:
         rendered = self.make_request("hi")
         before = copy.deepcopy(rendered)
-        for _door, _received in self._sent(rendered):
+        for _runtime, _received in self._sent(rendered):
             assert rendered == before
 
     # ------------------------------------------------------------ failures

@@ -279,9 +279,9 @@ def test_a_redact_that_fails_then_makes_no_summary_and_changes_nothing() -> None
 
 @pytest.mark.parametrize("on_failure", ["fallback", "keep", "raise"])
 @pytest.mark.parametrize("summarizer", ["a summarizer", "the digest"])
-@pytest.mark.parametrize("door", ["sync", "async"])
+@pytest.mark.parametrize("api", ["sync", "async"])
 def test_a_redact_that_fails_is_what_a_compression_names_and_nothing_is_left_unredacted(
-    door: str, summarizer: str, on_failure: Any
+    api: str, summarizer: str, on_failure: Any
 ) -> None:
     asked = ScriptedSummarizer("short")
     settings: dict[str, Any] = {"max_tokens": 1_000, "max_entries": None, "on_failure": on_failure}
@@ -317,7 +317,7 @@ def test_a_redact_that_fails_is_what_a_compression_names_and_nothing_is_left_unr
         return str(raised.value), str(memory.explain(S))
 
     with record_events(kinds=[events.CompressionFailedNotice]) as told:
-        error, explained = asyncio.run(in_async()) if door == "async" else in_sync()
+        error, explained = asyncio.run(in_async()) if api == "async" else in_sync()
     notice: Any
     [notice] = told  # the second add does not try again at once
     assert (notice.failures, notice.retry_at) == (1, clock() + timedelta(seconds=15))
@@ -344,7 +344,7 @@ def test_what_redact_returns_wrong_in_a_compression_is_told_as_its_fault() -> No
         reader.compress(S, target_tokens=1_200)
 
 
-def test_the_async_door_asks_in_pieces_too() -> None:
+def test_the_async_manager_asks_in_pieces_too() -> None:
     requests: list[SummaryRequest] = []
 
     class Slow:

@@ -123,7 +123,7 @@ tinygent
   the summary is neither counted nor bounded
     test_langchain_the_limit_holds_with_the_summary
   sync and async fill different histories
-    test_tinygent_both_doors_do_the_same
+    test_tinygent_both_managers_do_the_same
   a negative limit is an IndexError
     test_tinygent_a_limit_that_cannot_be_is_refused
   the type of an answer depends on a flag
@@ -152,7 +152,7 @@ LangChain
   loading k messages asks the model k/2 times
     test_langchain_loading_a_history_asks_once
   the async buffer is never pruned
-    test_tinygent_both_doors_do_the_same
+    test_tinygent_both_managers_do_the_same
 """
 
 
@@ -395,7 +395,7 @@ def test_neurolink_a_compression_is_stored_and_asked_for_once() -> None:
     assert len(memory.get_active_entries(S)) == len(first.messages)
 
 
-def test_neurolink_a_dry_run_says_the_same_in_both_doors() -> None:
+def test_neurolink_a_dry_run_says_the_same_in_both_managers() -> None:
     sync = manager(auto_compress=False)
     talk(sync, 30)
 
@@ -476,7 +476,7 @@ def test_tinygent_reading_three_times_adds_nothing() -> None:
     assert [entry.type for entry in before].count("summary") == 1
 
 
-def test_tinygent_both_doors_do_the_same() -> None:
+def test_tinygent_both_managers_do_the_same() -> None:
     for strategy in PRESETS:
         sync = manager(strategy=strategy, max_tokens=2_000)
         talk(sync, 60)

@@ -284,7 +284,7 @@ def test_on_its_thread_the_summarizer_sees_the_callers_contextvars() -> None:
 
 
 @pytest.mark.parametrize("is_async", [True, False])
-def test_the_async_door_leaves_a_slow_summarizer_behind_and_the_loop_goes_on(
+def test_the_async_manager_leaves_a_slow_summarizer_behind_and_the_loop_goes_on(
     is_async: bool,
 ) -> None:
     gone_on = threading.Event()

@@ -1,4 +1,4 @@
-"""What a counter may do wrong, and what a caller may: each has a defined result, in both doors."""
+"""What a counter may do wrong, and what a caller may: each has a defined result, in both managers."""
 
 from __future__ import annotations
 
@@ -153,10 +153,10 @@ def _sync_life(memory: MemoryManager) -> list[Any]:
 CONFIG = MemoryConfig(max_tokens=4_000)
 
 
-def life(door: str, model: str | None, **given: Any) -> tuple[list[Any], list[Any]]:
-    """What the verbs that count say in one door, and the notices of counts that fell back."""
+def life(api: str, model: str | None, **given: Any) -> tuple[list[Any], list[Any]]:
+    """What the verbs that count say in one api, and the notices of counts that fell back."""
     with record_events(kinds=(events.CountFellBack,)) as told:
-        if door == "sync":
+        if api == "sync":
             return _sync_life(MemoryManager(model=model, config=CONFIG, **given)), told
         memory = AsyncMemoryManager(model=model, config=CONFIG, **given)
         return asyncio.run(_async_life(memory)), told
@@ -170,21 +170,21 @@ def numbers(answers: list[Any]) -> list[Any]:
     ]
 
 
-DOORS = pytest.mark.parametrize("door", ["sync", "async"])
+APIS = pytest.mark.parametrize("api", ["sync", "async"])
 
 
 # ---------------------------------------------------------------- a counter that answers wrongly
 
 
-@DOORS
+@APIS
 @pytest.mark.parametrize("wrong", WRONG)
 def test_a_wrong_answer_is_an_estimate_with_its_reason(
-    install: Install, door: str, wrong: str, caplog: pytest.LogCaptureFixture
+    install: Install, api: str, wrong: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.CRITICAL)
     install(acme(lambda model: Counter(WRONG[wrong])))
-    expected, _ = life(door, None)
-    answers, told = life(door, MODEL)
+    expected, _ = life(api, None)
+    answers, told = life(api, MODEL)
     assert numbers(answers) == numbers(expected)
     for count in (*answers[0], answers[1]):
         assert (count.method, count.accuracy) == ("estimation", "low")
@@ -217,10 +217,10 @@ def test_a_counter_that_is_wrong_once_is_asked_again(install: Install) -> None:
     assert (second.tokens, second.counter) == (7, "acme:1")
 
 
-@DOORS
+@APIS
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
 def test_what_ends_the_program_passes_through(
-    install: Install, door: str, error: type[BaseException]
+    install: Install, api: str, error: type[BaseException]
 ) -> None:
     armed = []
 
@@ -270,14 +270,14 @@ NONSENSE: dict[str, Any] = {
 }
 
 
-@DOORS
+@APIS
 @pytest.mark.parametrize("what", NONSENSE)
 def test_nonsense_gives_way_to_the_next_counter(
-    install: Install, door: str, what: str, caplog: pytest.LogCaptureFixture
+    install: Install, api: str, what: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     install(NONSENSE[what])
-    expected, _ = life(door, None)
-    answers, _ = life(door, MODEL)
+    expected, _ = life(api, None)
+    answers, _ = life(api, MODEL)
     assert numbers(answers) == numbers(expected)
     assert caplog.records or "makes" in what or "without" in what
 
@@ -350,11 +350,11 @@ def test_remote_counter_with_a_wrong_fingerprint_is_refused() -> None:
         RemoteTokenCounter(Named(None), model_ref("gpt-4o"))  # type: ignore[arg-type]
 
 
-@DOORS
+@APIS
 @pytest.mark.parametrize("text", [None, 7, b"bytes", ["a"], {"a": 1}, object()])
-def test_text_that_is_no_string_is_refused(door: str, text: Any) -> None:
+def test_text_that_is_no_string_is_refused(api: str, text: Any) -> None:
     def act() -> Any:
-        if door == "sync":
+        if api == "sync":
             return MemoryManager().add_user_message("s", text)
         return asyncio.run(AsyncMemoryManager().add_user_message("s", text))
 
@@ -397,12 +397,12 @@ def test_hard_texts_are_counted_for_every_model(model: str | None, text: str) ->
     assert memory.build_context("s").tokens.tokens >= entry.token_count.tokens
 
 
-@DOORS
+@APIS
 @pytest.mark.parametrize(
     "tools", ["read", b"read", 7, 0, False, {}, {"name": "read"}, ["read"], [None]]
 )
-def test_tools_that_are_no_list_of_definitions_are_refused(door: str, tools: Any) -> None:
-    if door == "sync":
+def test_tools_that_are_no_list_of_definitions_are_refused(api: str, tools: Any) -> None:
+    if api == "sync":
         memory = MemoryManager()
         memory.add_user_message("s", "x")
         with pytest.raises(InvalidInput, match="tools must be a list"):
@@ -450,20 +450,20 @@ def test_a_model_that_is_no_name_is_refused(model: Any) -> None:
         MemoryManager().count_tokens("x", model=model)
 
 
-@DOORS
-def test_unknown_counter_error_lists_known_names(door: str) -> None:
-    manager = MemoryManager if door == "sync" else AsyncMemoryManager
+@APIS
+def test_unknown_counter_error_lists_known_names(api: str) -> None:
+    manager = MemoryManager if api == "sync" else AsyncMemoryManager
     known = LAST_RESORT.spec.name
     with pytest.raises(PluginNotFound, match=f"no token counter is called 'abacus'.*{known}"):
         manager(counter="abacus")
 
 
-@DOORS
+@APIS
 def test_remote_counter_by_name_error_names_the_policy(
-    install: Install, door: str
+    install: Install, api: str
 ) -> None:
     install(acme(raises(RuntimeError("nobody makes it")), remote=True))
-    manager = MemoryManager if door == "sync" else AsyncMemoryManager
+    manager = MemoryManager if api == "sync" else AsyncMemoryManager
     with pytest.raises(CounterUnavailable, match=r"acme counts whole requests.*'confirm'"):
         manager(model=MODEL, counter="acme")
 

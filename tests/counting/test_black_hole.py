@@ -140,11 +140,11 @@ def test_a_local_counter_asks_nobody(hole: Hole, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "door", [MemoryManager, pytest.param(AsyncMemoryManager, marks=pytest.mark.long)]
+    "api", [MemoryManager, pytest.param(AsyncMemoryManager, marks=pytest.mark.long)]
 )
 @pytest.mark.parametrize(("name", "model"), FIRST_ONLY)
 def test_remote_counter_delays_no_add_and_meets_its_deadline(
-    hole: Hole, name: str, model: str, door: Any
+    hole: Hole, name: str, model: str, api: Any
 ) -> None:
     [form] = [spec.format for spec in specs() if spec.name == name]
     if form not in {known.name for known in builtin_formats()}:
@@ -159,7 +159,7 @@ def test_remote_counter_delays_no_add_and_meets_its_deadline(
             model=model, count_policy="confirm", max_entries=None, max_tokens=1_000,
             auto_compress=False,
         )  # fmt: skip
-        memory = door(counter="chars4", config=config)
+        memory = api(counter="chars4", config=config)
         with events.count_fell_back.connected_to(hear, sender=memory):
             for number in range(19):
                 text = f"{number:>3} ".ljust(4 * 46, "x")

@@ -271,7 +271,7 @@ def test_confirmed_count_is_not_used_for_other_extras(
     assert len(remote.asked) == 1
 
 
-def test_the_async_door_awaits_the_provider(provider: Make) -> None:
+def test_the_async_manager_awaits_the_provider(provider: Make) -> None:
     remote = provider(lambda request: 930)
 
     async def run() -> None:

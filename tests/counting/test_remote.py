@@ -678,8 +678,8 @@ def test_the_call_sees_the_context_variables_of_its_caller(ask: Ask) -> None:
     assert answer.tokens == 7
 
 
-@pytest.mark.parametrize("door", [SyncRuntime, AsyncRuntime])
-def test_importing_the_sdk_is_not_part_of_the_deadline(door: Callable[[], Any]) -> None:
+@pytest.mark.parametrize("runtime", [SyncRuntime, AsyncRuntime])
+def test_importing_the_sdk_is_not_part_of_the_deadline(runtime: Callable[[], Any]) -> None:
     class Slow(Provider):
         imported = 0
 
@@ -688,7 +688,7 @@ def test_importing_the_sdk_is_not_part_of_the_deadline(door: Callable[[], Any]) 
             self.imported += 1
 
     async def ask_twice() -> list[Any]:
-        return [await door().price(meter, request(f"text {number}")) for number in range(2)]
+        return [await runtime().price(meter, request(f"text {number}")) for number in range(2)]
 
     provider = Slow(7)
     meter = metered(provider, timeout=0.3)

@@ -66,11 +66,11 @@ def server(provider: Provider, monkeypatch: pytest.MonkeyPatch) -> Iterator[Loop
 
 
 @pytest.fixture(params=["sync", "async"])
-def door(request: pytest.FixtureRequest) -> Any:
+def runtime(request: pytest.FixtureRequest) -> Any:
     return MemoryManager if request.param == "sync" else AsyncMemoryManager
 
 
-def run(door: Any, model: str, tokens: int = 950, **settings: Any) -> tuple[Context, list[Any]]:
+def run(runtime: Any, model: str, tokens: int = 950, **settings: Any) -> tuple[Context, list[Any]]:
     """Fills a session nearly up to its limit, builds and compresses; what was built, what fell back."""
     heard: list[events.CountFellBack] = []
 
@@ -81,7 +81,7 @@ def run(door: Any, model: str, tokens: int = 950, **settings: Any) -> tuple[Cont
         config = MemoryConfig(
             model=model, count_policy="confirm", max_entries=None, max_tokens=1_000, **settings
         )
-        memory = door(counter="chars4", config=config)
+        memory = runtime(counter="chars4", config=config)
 
         async def said(answer: Any) -> Any:
             return await answer if inspect.isawaitable(answer) else answer
@@ -111,10 +111,10 @@ def warm(provider: Provider, server: LoopbackServer) -> None:
 
 
 def test_the_providers_count_is_the_contexts(
-    provider: Provider, server: LoopbackServer, door: Any
+    provider: Provider, server: LoopbackServer, runtime: Any
 ) -> None:
     warm(provider, server)
-    context, heard = run(door, provider.model)
+    context, heard = run(runtime, provider.model)
     assert heard == []
     assert (context.tokens.tokens, context.tokens.method) == (930, "api")
     assert (
@@ -126,12 +126,12 @@ def test_the_providers_count_is_the_contexts(
 
 @pytest.mark.parametrize("failure", FAILURES)
 def test_a_failing_provider_is_told_and_never_raises(
-    provider: Provider, server: LoopbackServer, door: Any, failure: str
+    provider: Provider, server: LoopbackServer, runtime: Any, failure: str
 ) -> None:
     warm(provider, server)
     answer, named = FAILURES[failure]
     server.answer_with(answer)
-    context, heard = run(door, provider.model)
+    context, heard = run(runtime, provider.model)
     assert context.tokens.counter == "chars4"
     assert heard
     assert heard[0].session_id == "s"
@@ -143,12 +143,12 @@ def test_a_failing_provider_is_told_and_never_raises(
 
 @pytest.mark.long
 def test_a_provider_that_never_answers_costs_one_deadline(
-    provider: Provider, server: LoopbackServer, door: Any
+    provider: Provider, server: LoopbackServer, runtime: Any
 ) -> None:
     warm(provider, server)
     server.answer_with(HANG)
     began = time.monotonic()
-    context, heard = run(door, provider.model)
+    context, heard = run(runtime, provider.model)
     took = time.monotonic() - began
     assert context.tokens.counter == "chars4"
     assert "2 s" in heard[0].reason
@@ -159,7 +159,7 @@ def test_a_provider_that_never_answers_costs_one_deadline(
 def test_a_missing_key_is_told_with_what_to_set(
     provider: Provider,
     server: LoopbackServer,
-    door: Any,
+    runtime: Any,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Any,
 ) -> None:
@@ -167,7 +167,7 @@ def test_a_missing_key_is_told_with_what_to_set(
     monkeypatch.delenv(f"{provider.name.upper()}_API_KEY")
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    context, heard = run(door, provider.model)
+    context, heard = run(runtime, provider.model)
     if provider.name == "openai":
         # Another server than OpenAI's, as here, may need none: it is for the server to say.
         assert context.tokens.counter.startswith("openai:127.0.0.1")

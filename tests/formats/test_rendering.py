@@ -138,9 +138,9 @@ BETWEEN = st.sampled_from(["nothing", "session settings", "manager settings", "o
 
 
 class Building:
-    """A session in a store that a second manager writes to, and its contexts by either door."""
+    """A session in a store that a second manager writes to, and its contexts by either manager."""
 
-    def __init__(self, doors: str) -> None:
+    def __init__(self, apis: str) -> None:
         store = MemoryStore()
         self.memory, self.other = (
             MemoryManager(store, counter="chars4", config=MemoryConfig(max_tokens=10**7))
@@ -149,7 +149,7 @@ class Building:
         self._async = AsyncMemoryManager(
             store, counter="chars4", config=MemoryConfig(max_tokens=10**7)
         )
-        self._awaited = doors == "async"
+        self._awaited = apis == "async"
         self.memory.add_user_message("s", "begin")
 
     def context(self, settings_: dict[str, Any]) -> Context | None:
@@ -192,9 +192,9 @@ class Building:
 @example(["user"] * 3, [({}, "other writer")], "openai-chat", "sync")
 @example(["assistant"] * 12, [({}, "nothing")], "mistral", "sync")  # a note comes to the end
 def test_the_unchanged_prefix_is_what_two_contexts_share(
-    steps: list[str], builds: list[tuple[dict[str, Any], str]], form: str, door: str
+    steps: list[str], builds: list[tuple[dict[str, Any], str]], form: str, api: str
 ) -> None:
-    session = Building(door)
+    session = Building(api)
     last = session.context({"format": form})
     assert last is not None
     for number, what in enumerate(steps):

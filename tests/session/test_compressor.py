@@ -23,19 +23,19 @@ from memman import (
 from memman.runtime import AsyncLock, AsyncRuntime, drive
 from memman.stores import MemoryStore
 from memman.testing import Delayed, record_events
-from tests.doors import DOORS, SESSION, SyncUse, words
+from tests.apis import APIS, SESSION, SyncUse, words
 from tests.patience import PATIENCE
 
 DOWN = OSError("429")
 Make = Callable[..., SyncUse]
 
 
-@pytest.fixture(params=DOORS)
+@pytest.fixture(params=APIS)
 def make(request: pytest.FixtureRequest) -> Iterator[Make]:
     made: list[SyncUse] = []
 
     def use(*replies: Any, **settings: Any) -> SyncUse:
-        made.append(DOORS[request.param](*replies, **settings))
+        made.append(APIS[request.param](*replies, **settings))
         return made[-1]
 
     yield use
@@ -404,9 +404,9 @@ def test_result_has_the_tokens_of_the_window_at_the_commit(make: Make) -> None:
     assert (record.tokens_before, record.tokens_after) == (83, result.tokens_after)
 
 
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("api", APIS)
 @pytest.mark.parametrize("on_failure", ["fallback", "keep"])
-def test_call_not_made_behind_hanging_ones_costs_nothing(door: str, on_failure: str) -> None:
+def test_call_not_made_behind_hanging_ones_costs_nothing(api: str, on_failure: str) -> None:
     going = threading.Event()
     called = []
 
@@ -415,7 +415,7 @@ def test_call_not_made_behind_hanging_ones_costs_nothing(door: str, on_failure: 
         going.wait(PATIENCE)
         return "late"
 
-    use = DOORS[door](summarize_timeout=0.05, on_failure=on_failure)
+    use = APIS[api](summarize_timeout=0.05, on_failure=on_failure)
     use.swap(hanging)
     try:
         outcomes = []
@@ -573,9 +573,9 @@ def test_futile_preparation_is_not_repeated_at_every_add(
 ) -> None:
     use = make("short", background=True)
     begun: list[Any] = []
-    door = use.core.runtime
-    start = door.start_background
-    monkeypatch.setattr(door, "start_background", lambda work: begun.append(1) or start(work))
+    api = use.core.runtime
+    start = api.start_background
+    monkeypatch.setattr(api, "start_background", lambda work: begun.append(1) or start(work))
     use.do("add_user_message", "word " * 92, pinned=True)
     use.a_while()
     for _ in range(5):
@@ -761,7 +761,7 @@ def test_background_failure_is_emitted_and_adds_continue(make: Make) -> None:
 def test_background_work_that_ends_at_once_leaves_the_session_idle(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    use = DOORS["sync"]("short", background=True)
+    use = APIS["sync"]("short", background=True)
     monkeypatch.setattr(use.core.runtime, "start_background", lambda work: drive(work()) or True)
     fill(use, 30)
     assert use.asked == 4
@@ -769,7 +769,7 @@ def test_background_work_that_ends_at_once_leaves_the_session_idle(
 
 
 def test_without_a_thread_to_be_had_an_add_is_an_add(monkeypatch: pytest.MonkeyPatch) -> None:
-    use = DOORS["sync"]("short", background=True)
+    use = APIS["sync"]("short", background=True)
 
     def refuse(thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")

@@ -19,7 +19,7 @@ from memman.log import History
 from memman.records import Compressed, Record, encode
 from memman.stores import MemoryStore
 from memman.testing import Delayed, record_events
-from tests.doors import DOORS, SESSION, SyncUse, words
+from tests.apis import APIS, SESSION, SyncUse, words
 from tests.oracle import Oracle
 
 METHODS = (
@@ -86,10 +86,10 @@ class AwaitedFaultyStore(FaultyStore):
 class Scene:
     """A session that is about to be compressed, with a step at every call of a port."""
 
-    def __init__(self, door: str, exclusive: bool, **settings: Any) -> None:
+    def __init__(self, api: str, exclusive: bool, **settings: Any) -> None:
         self.steps = Steps()
-        self.store = (FaultyStore if door == "sync" else AwaitedFaultyStore)(self.steps)
-        self.use: SyncUse = DOORS[door](
+        self.store = (FaultyStore if api == "sync" else AwaitedFaultyStore)(self.steps)
+        self.use: SyncUse = APIS[api](
             self._summary, store=self.store, counter=self._counted, exclusive=exclusive,
             summarize_timeout=None, recent_window=1, **settings,
         )  # fmt: skip
@@ -152,17 +152,17 @@ def done(scene: Scene, told: list[events.Event], may_add: bool = False) -> bool:
 
 
 def struck(
-    door: str, exclusive: bool, strike: str, verb: tuple[Any, ...], **settings: Any
+    api: str, exclusive: bool, strike: str, verb: tuple[Any, ...], **settings: Any
 ) -> Iterator[tuple[Scene, Any, list[events.Event], str]]:
     """The scene after a fault at each step, before and after it; the outcome and the step's name."""
-    clean = Scene(door, exclusive, **settings)
+    clean = Scene(api, exclusive, **settings)
     clean.run(*verb)
     names = clean.steps.names
     assert {"commit", "find", "count", "summarize"} <= set(names)
     clean.use.end()
     for at, name in enumerate(names, 1):
         for after in (False, True):
-            scene = Scene(door, exclusive, **settings)
+            scene = Scene(api, exclusive, **settings)
             scene.steps.at, scene.steps.after = at, after
             scene.steps.strike = functools.partial(_strike, scene, strike)
             with record_events(scene.use.memory) as told:
@@ -186,12 +186,12 @@ CASES = [
 
 
 @pytest.mark.parametrize("exclusive", [True, False])
-@pytest.mark.parametrize(("door", "strike"), CASES)
+@pytest.mark.parametrize(("api", "strike"), CASES)
 def test_a_fault_at_any_step_leaves_a_compression_whole_or_undone(
-    door: str, strike: str, exclusive: bool
+    api: str, strike: str, exclusive: bool
 ) -> None:
     outcomes = set()
-    for scene, outcome, told, where in struck(door, exclusive, strike, ("compress",)):
+    for scene, outcome, told, where in struck(api, exclusive, strike, ("compress",)):
         whole = done(scene, told)
         outcomes.add(whole)
         if isinstance(outcome, events.CompressionResult):
@@ -206,12 +206,12 @@ def test_a_fault_at_any_step_leaves_a_compression_whole_or_undone(
 
 
 @pytest.mark.parametrize("exclusive", [True, False])
-@pytest.mark.parametrize(("door", "strike"), CASES)
+@pytest.mark.parametrize(("api", "strike"), CASES)
 def test_fault_at_any_step_of_an_add_keeps_acknowledged_entries(
-    door: str, strike: str, exclusive: bool
+    api: str, strike: str, exclusive: bool
 ) -> None:
     adding = ("add_user_message", "and " * 60)
-    for scene, outcome, told, where in struck(door, exclusive, strike, adding):
+    for scene, outcome, told, where in struck(api, exclusive, strike, adding):
         whole = done(scene, told, may_add=True)
         texts = [entry.text for entry in scene.use.do("get_entries")]
         assert texts.count("and " * 60) <= 1
@@ -222,11 +222,11 @@ def test_fault_at_any_step_of_an_add_keeps_acknowledged_entries(
         )
 
 
-@pytest.mark.parametrize("door", DOORS)
-def test_a_fault_in_the_background_leaves_a_compression_whole_or_undone(door: str) -> None:
+@pytest.mark.parametrize("api", APIS)
+def test_a_fault_in_the_background_leaves_a_compression_whole_or_undone(api: str) -> None:
     adding = ("add_user_message", "and " * 60)
     outcomes = set()
-    for scene, outcome, told, _ in struck(door, False, "error", adding, background=True):
+    for scene, outcome, told, _ in struck(api, False, "error", adding, background=True):
         whole = done(scene, told, may_add=True)
         outcomes.add(whole)
         failed = [event for event in told if isinstance(event, events.CompressionFailedNotice)]
@@ -253,11 +253,11 @@ REPLIES: dict[str, Callable[[SyncUse], tuple[Any, ...]]] = {
 
 @pytest.mark.parametrize("on_failure", ["fallback", "keep", "raise"])
 @pytest.mark.parametrize("how", REPLIES)
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("api", APIS)
 def test_any_summarizer_leaves_the_window_whole_or_unchanged(
-    door: str, how: str, on_failure: str
+    api: str, how: str, on_failure: str
 ) -> None:
-    use: SyncUse = DOORS[door](on_failure=on_failure, summarize_timeout=0.05)
+    use: SyncUse = APIS[api](on_failure=on_failure, summarize_timeout=0.05)
     use.scripted.replies = REPLIES[how](use)
     for number in range(9):
         use.do("add_user_message", f"n{number} " + "word " * 9, compress=False)

@@ -16,7 +16,7 @@ from memman import AsyncMemoryManager, CompressionFailed, MemoryConfig, StoreErr
 from memman.session import lease
 from memman.stores import MemoryStore, SQLiteStore
 from memman.testing import Delayed
-from tests.doors import SESSION, AsyncUse, SyncUse, words
+from tests.apis import SESSION, AsyncUse, SyncUse, words
 from tests.patience import PATIENCE
 
 NOISE = "word " * 9

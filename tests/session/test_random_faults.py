@@ -28,7 +28,7 @@ from memman import (
 )
 from memman.formats.rules import check
 from memman.stores import MemoryStore
-from tests.doors import DOORS, SyncUse, words
+from tests.apis import APIS, SyncUse, words
 from tests.session.test_faults import METHODS
 
 SESSIONS = ("s", "ü/ '; --")
@@ -74,8 +74,8 @@ class Flaky:
 class Run:
     """One manager, random calls of it, and their expected results."""
 
-    def __init__(self, door: str, seed: int) -> None:
-        self.random = random.Random(f"{door} {seed}")
+    def __init__(self, api: str, seed: int) -> None:
+        self.random = random.Random(f"{api} {seed}")
         self.failing = False
         self.acknowledged: dict[str, dict[str, Entry]] = defaultdict(dict)
         self.heard: dict[str, list[events.Event]] = defaultdict(list)
@@ -83,10 +83,10 @@ class Run:
         pick = self.random.choice
         self.background = pick([False, False, True])
         errors: list[type[BaseException]] = [StoreError, StoreBusy, OSError, Boom, MemoryError]
-        if door == "sync" and not self.background:  # signals strike in the main thread alone
+        if api == "sync" and not self.background:  # signals strike in the main thread alone
             errors.append(KeyboardInterrupt)
         self.store = Flaky(self, errors)
-        self.use: SyncUse = DOORS[door](
+        self.use: SyncUse = APIS[api](
             self._summary, store=self.store, counter=self._counted, exclusive=pick([True, False]),
             max_tokens=pick([60, 100, 400]), max_entries=pick([None, 12]),
             strategy=pick(["default", "summary", "token_buffer", "window"]),
@@ -257,14 +257,14 @@ def _key(event: events.Event) -> object:
     return event
 
 
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("api", APIS)
 @pytest.mark.parametrize(
     "first", [0, *(pytest.param(n, marks=pytest.mark.long) for n in range(1, 20))]
 )
-def test_random_calls_over_failing_ports_lose_nothing(door: str, first: int) -> None:
+def test_random_calls_over_failing_ports_lose_nothing(api: str, first: int) -> None:
     for seed in range(first * 15, first * 15 + 15):
         try:
-            Run(door, seed).go()
+            Run(api, seed).go()
         except AssertionError as error:
-            error.add_note(f"door {door}, seed {seed}")
+            error.add_note(f"api {api}, seed {seed}")
             raise

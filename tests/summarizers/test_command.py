@@ -65,10 +65,10 @@ class TestLaws(SummarizerConformance):
         return python(FIRST_WORDS)
 
 
-# ---------------------------------------------------------------- in both doors
+# ---------------------------------------------------------------- in both managers
 
 
-def test_a_command_by_name_writes_the_summary_in_both_doors(filled: Fill) -> None:
+def test_a_command_by_name_writes_the_summary_in_both_managers(filled: Fill) -> None:
     name = f"cmd:{shlex.quote(PYTHON)} -c {shlex.quote(FIRST_WORDS)}"
     memory = filled(MemoryManager(config=CONFIG, summarizer=name))
     result = memory.compress("s")

@@ -93,7 +93,7 @@ def test_the_async_one_counts_the_waits_that_were_called_off():
     assert asyncio.run(ask()) == 1
 
 
-def test_an_event_of_the_other_door_is_refused():
+def test_an_event_of_the_other_manager_is_refused():
     with pytest.raises(TypeError, match=r"threading\.Event"):
         ScriptedSummarizer(Delayed("x", asyncio.Event())).summarize(REQUEST)
     scripted = AsyncScriptedSummarizer(Delayed("x", threading.Event()))

@@ -31,7 +31,7 @@ def of_vertex() -> Clients:
     """A client of Vertex AI, with the application default credentials of google-auth.
 
     They are fetched with time-outs of their own, of minutes, on a thread that a loop waits for at its
-    end. So the async door too has the sync client, on a thread that nobody waits for.
+    end. So the async manager too has the sync client, on a thread that nobody waits for.
     """
     require("anthropic", "memman-anthropic")
     require("google.auth", '"memman-anthropic[vertex]"')

@@ -14,7 +14,7 @@ from memman.errors import CounterUnavailable
 from memman.protocols import CounterSpec, ModelRef
 from memman.providers import model_named, require
 from memman_google.counter import GoogleCounter
-from memman_google.doors import KEYS, developer_match, gemini_match, has_key, vertex_match
+from memman_google.endpoints import KEYS, developer_match, gemini_match, has_key, vertex_match
 from memman_google.summarizer import GoogleSummarizer
 
 if TYPE_CHECKING:

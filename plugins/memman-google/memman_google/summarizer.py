@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from memman.protocols import SummaryReply
 from memman.providers import SYSTEM, ProviderSummarizer, billed
 from memman_google.clients import Clients
-from memman_google.doors import wants_vertex
+from memman_google.endpoints import wants_vertex
 from memman_google.request import http_options
 
 if TYPE_CHECKING:

@@ -151,7 +151,7 @@ class TestDeveloper(Googles):
 
     def test_the_tools_reach_the_provider(self) -> None:
         """Within a text: the service has no other place for them."""
-        for _door, received in self._sent(self.make_request("hi")):
+        for _runtime, received in self._sent(self.make_request("hi")):
             [_system, tools, _hi] = received.body["contents"]
             assert json.loads(tools["parts"][0]["text"]) == [DECLARED]
 
@@ -266,7 +266,7 @@ def test_what_the_sdk_does_not_take_is_refused_before_it_is_sent(
 
 
 def met(counter: GoogleCounter, ask: Ask, rendered: Any = None, **more: Any) -> Any:
-    """What the meter makes of a count, by either door."""
+    """What the meter makes of a count, by either manager."""
     meter = RemoteTokenCounter(counter, model_ref(MODEL), **more)
     if ask is in_sync:
         return meter.price(rendered or request())

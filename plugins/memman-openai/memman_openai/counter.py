@@ -19,7 +19,7 @@ class OpenAICounter:
 
         counter = OpenAICounter(client=openai.OpenAI(base_url=...))
 
-    `client` is an `OpenAI` or an `AzureOpenAI`, `async_client` the async twin; the async door sends a
+    `client` is an `OpenAI` or an `AzureOpenAI`, `async_client` the async twin; the async manager sends a
     sync client to a thread where it has no other. `model` is what the counter was found for: a request
     under an alias is then sent under the model's own name. Retries are always off.
     """

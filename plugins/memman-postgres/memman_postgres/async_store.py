@@ -1,4 +1,4 @@
-"""The store for the async door: the same steps, awaited."""
+"""The store for the async manager: the same steps, awaited."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ class AsyncPostgresStore(Database):
             self._opening = asyncio.Lock()
         async with self._opening:
             if self._pool is None or self._pid != os.getpid():
-                # Once, and seldom: the tables are looked after by the sync door's few lines.
+                # Once, and seldom: the tables are looked after by the sync manager's few lines.
                 await asyncio.to_thread(self._set_up)
                 pool = AsyncConnectionPool(
                     self._url,

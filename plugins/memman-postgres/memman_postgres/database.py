@@ -1,4 +1,4 @@
-"""What both doors' stores know of the database: how to reach it, and what its errors mean."""
+"""What both managers' stores know of the database: how to reach it, and what its errors mean."""
 
 from __future__ import annotations
 

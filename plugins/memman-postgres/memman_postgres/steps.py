@@ -1,4 +1,4 @@
-"""What a store asks of the database, written once: generators of statements that either door drives.
+"""What a store asks of the database, written once: generators of statements that either manager drives.
 
 A step yields `(statement, arguments)` and is sent the rows. One step is one transaction.
 """

@@ -1,4 +1,4 @@
-"""The store in PostgreSQL: every law of the protocol in both doors, and what only a server can do to it."""
+"""The store in PostgreSQL: every law of the protocol, sync and async, and faults of a server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a server can do to a store: answers lost, restarts, shut doors. Nothing is lost or doubled."""
+"""What a server can do to a store: answers lost, restarts, shut apis. Nothing is lost or doubled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One test through either door: the same calls, awaited where they must be."""
+"""One test through either manager: the same calls, awaited where they must be."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class SyncUse:
         return len(self.scripted.requests)
 
     def gate(self) -> Any:
-        """An event that a `Delayed` of this door waits for."""
+        """An event that a `Delayed` of this api waits for."""
         return threading.Event()
 
     def do(self, verb: str, *args: Any, session: str = SESSION, **keywords: Any) -> Any:
@@ -106,7 +106,7 @@ class SyncUse:
         self.memory.close()
 
     def end(self) -> None:
-        """Frees what the door holds."""
+        """Frees what the api holds."""
 
 
 class AsyncUse(SyncUse):
@@ -156,4 +156,4 @@ class AsyncUse(SyncUse):
         self.loop.close()
 
 
-DOORS = {"sync": SyncUse, "async": AsyncUse}
+APIS = {"sync": SyncUse, "async": AsyncUse}
