@@ -326,7 +326,7 @@ def test_replaced_items_form_the_same_exchanges(
     assert pairs(made) == pairs(fresh)
 
 
-# ---------------------------------------------------------------- compressing slots
+# ---------------------------------------------------------------- compressions
 
 
 def compressed(*replacements: Replacement) -> Compressed:

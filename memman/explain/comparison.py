@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 import msgspec
 
+from memman.compression.words import exact_values
 from memman.entries import Entry
 from memman.explain.history import CompressionState, LogHistory
-from memman.explain.values import KeptIn, Values
-from memman.log import History, speaker_of
-from memman.records import Compressed, Replacement, ReplacementMethod
+from memman.explain.survival import SurvivalFold, SurvivingValues
+from memman.explain.values import KeptIn
+from memman.log import History
+from memman.records import ReplacementMethod
 
 
 class ComparedValue(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,19 +65,10 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 def compare(log: LogHistory, compression_id: str) -> Comparison:
     """Return the comparison of a compression of the log, in force or not."""
     seq, record = log.compressions[compression_id]
-    history = History.of(log.before(seq))
-    tokens = {item.entry.id: item.tokens for item in history.items}
-    history.apply(seq, record)
-    known = Values()
-    window = known.shown_in(item.entry for item in history.items)
-    placed = {item.entry.id: item.entry for item in history.items if item.compression == record.id}
-    compared = tuple(
-        _compared(item, pieces, history, tokens, window, known, placed)
-        for item, pieces in with_pieces(record)
-    )
-    kept = {each.value: False for item in compared for each in item.values}
-    kept |= {each.value: True for item in compared for each in item.values if each.kept}
-    survivors = sum(kept.values())
+    fold = SurvivalFold(log)
+    for place, earlier in log.before(seq):
+        fold.history.apply(place, earlier)
+    survival = fold.compress(seq, record)
     return Comparison(
         compression_id=compression_id,
         seq=seq,
@@ -85,54 +77,27 @@ def compare(log: LogHistory, compression_id: str) -> Comparison:
         reason=record.reason,
         tokens_before=record.tokens_before,
         tokens_after=record.tokens_after,
-        values=len(kept),
-        values_kept=survivors,
-        survival=survivors / len(kept) if kept else 1.0,
-        replacements=compared,
+        values=survival.values,
+        values_kept=survival.kept,
+        survival=survival.kept / survival.values if survival.values else 1.0,
+        replacements=tuple(_compared(each, fold.history) for each in survival.replacements),
     )
 
 
-def with_pieces(record: Compressed) -> list[tuple[Replacement, list[str]]]:
-    """Return each replacement with the ids that it represents: a summary may represent several runs."""
-    pieces: dict[str, list[str]] = {}
-    for item in record.replacements:
-        speaker = speaker_of(item)
-        if speaker is not None:
-            pieces.setdefault(speaker, []).extend(item.ids)
-    return [
-        (item, pieces[item.entry.id] if item.entry is not None else list(item.ids))
-        for item in record.replacements
-        if item.into is None
-    ]
-
-
-def _compared(
-    item: Replacement,
-    ids: Sequence[str],
-    history: History,
-    tokens: dict[str, int],
-    window: set[str],
-    known: Values,
-    placed: dict[str, Entry],
-) -> ComparedReplacement:
-    originals = tuple(history.originals(ids))
-    entry = None if item.entry is None else placed[item.entry.id]
+def _compared(survived: SurvivingValues, history: History) -> ComparedReplacement:
+    originals = tuple(history.originals(survived.ids))
+    last = {value: entry.seq for entry in originals for value in exact_values(entry.text)}
+    made = survived.item.entry
+    active = None if made is None else history.state.window.find(made.id)
+    entry = None if active is None else active.entry
     return ComparedReplacement(
-        method=item.method,
+        method=survived.item.method,
         originals=originals,
         entry=entry,
-        tokens_before=sum(tokens[name] for name in ids),
+        tokens_before=survived.tokens_before,
         tokens_after=entry.token_count.tokens if entry is not None else 0,
-        values=_judged(originals, entry.text if entry is not None else "", window, known),
-    )
-
-
-def _judged(
-    originals: Iterable[Entry], text: str, window: set[str], known: Values
-) -> tuple[ComparedValue, ...]:
-    """Return the values of the originals in order of appearance, with their place in the window."""
-    last = {value: entry.seq for entry in originals for value in known.of(entry)}
-    kept = known.kept(last, text, window)
-    return tuple(
-        ComparedValue(value=value, seq=seq, kept=kept.get(value)) for value, seq in last.items()
+        values=tuple(
+            ComparedValue(value=value, seq=seq, kept=survived.kept.get(value))
+            for value, seq in last.items()
+        ),
     )

@@ -6,10 +6,9 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from memman.explain.comparison import with_pieces
 from memman.explain.history import LogHistory
 from memman.explain.values import KeptIn, Values
-from memman.log import History
+from memman.log import History, speaker_of
 from memman.records import Compressed, Record, Replacement
 
 
@@ -27,10 +26,7 @@ class SurvivingValues(msgspec.Struct, frozen=True):
 
 
 class Survival(msgspec.Struct, frozen=True):
-    """A compression: the number of exact values in its originals, and of those that the window kept.
-
-    The figures equal those of `compare`.
-    """
+    """A compression: the number of exact values in its originals, and of those that the window kept."""
 
     values: int
     kept: int
@@ -56,16 +52,20 @@ class SurvivalFold:
 
     def apply(self, seq: int, record: Record) -> Survival | None:
         """Take the next record of the log, and return the survival of a compression."""
-        if not isinstance(record, Compressed):
-            self.history.apply(seq, record)
-            return None
+        if isinstance(record, Compressed):
+            return self.compress(seq, record)
+        self.history.apply(seq, record)
+        return None
+
+    def compress(self, seq: int, record: Compressed) -> Survival:
+        """Take a compression, the next record of the log, and return its survival."""
         tokens = {item.entry.id: item.tokens for item in self.history.items}
         self.history.apply(seq, record)
         window = self._values.shown_in(item.entry for item in self.history.items)
         every: set[str] = set()
         kept: set[str] = set()
         survived = []
-        for item, ids in with_pieces(record):
+        for item, ids in _with_ids(record):
             values = frozenset().union(*[self._of(name) for name in ids])
             text = ""
             if item.entry is not None:
@@ -87,3 +87,15 @@ class SurvivalFold:
         if known is None:
             known = frozenset().union(*map(self._values.of, self.history.originals([name])))
         return known
+
+
+def _with_ids(record: Compressed) -> list[tuple[Replacement, list[str]]]:
+    """Return each replacement with the ids that it represents: a summary may represent several runs."""
+    ids: dict[str, list[str]] = {}
+    for item in record.replacements:
+        ids.setdefault(speaker_of(item) or "", []).extend(item.ids)
+    return [
+        (item, ids[item.entry.id] if item.entry is not None else list(item.ids))
+        for item in record.replacements
+        if item.into is None
+    ]
