@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import zlib
-from collections.abc import Callable
 from typing import Any, BinaryIO, cast
 
 from memman.archive.info import Packing
@@ -20,8 +19,6 @@ _LEVEL = {"gzip": 6, "zstd": 3}
 _WINDOW = 2**23  # the largest memory that unpacking may need; level 19 needs this much
 _HARMLESS = 16 * 2**20  # unpacked bytes below which the ratio is not checked
 _CHUNK = 2**18
-
-ReadMore = Callable[[int], bytes]
 
 
 def packing_for(name: str, wanted: str | None) -> Packing:
@@ -58,82 +55,67 @@ class Unpacked:
     """
 
     def __init__(self, source: BinaryIO, limits: ArchiveLimits) -> None:
-        self._source = source
         self._limits = limits
-        self._start = _read_start(source)
-        self.packing = packing_of(self._start)
+        self._file = _LimitedFile(source, limits)
+        self.packing = packing_of(self._file.start)
         self.broken = False  # whether unpacking failed
-        self.taken = 0  # bytes of the file
-        self.given = 0  # unpacked bytes
-        self._read = self._raw if self.packing == "none" else self._unpacker()
+        self._unpacked = 0
+        self._stream, self._errors = self._opened()
 
     def read(self) -> bytes:
         """Return the next bytes; b"" at the end."""
-        chunk = self._read(_CHUNK)
-        self.given += len(chunk)
+        try:
+            chunk = bytes(self._stream.read(_CHUNK))
+        except self._errors as error:
+            self.broken = True
+            raise StateError([f"the {self.packing} file is broken: {error}"]) from None
+        self._unpacked += len(chunk)
         if self.packing != "none":
             self._check_growth()
         return chunk
 
-    def _raw(self, size: int) -> bytes:
-        """Return the next bytes of the file itself."""
-        chunk = self._start or self._source.read(size)
-        self._start = b""
-        self.taken += len(chunk)
-        if self.taken > self._limits.file_bytes:
-            raise StateError([_too_large("the file is larger", "file_bytes", self._limits)])
-        return chunk
-
     def _check_growth(self) -> None:
-        limits = self._limits
-        if self.given > limits.unpacked_bytes:
+        limits, size, taken = self._limits, self._unpacked, self._file.taken
+        if size > limits.unpacked_bytes:
             raise StateError([_too_large("it unpacks to more", "unpacked_bytes", limits)])
-        if self.given > max(_HARMLESS, limits.ratio * self.taken):
-            raise StateError(
-                [
-                    _too_large(
-                        f"{self.taken:,} bytes unpack to {self.given:,} and more", "ratio", limits
-                    )
-                ]
-            )
+        if size > max(_HARMLESS, limits.ratio * taken):
+            what = f"{taken:,} bytes unpack to {size:,} and more"
+            raise StateError([_too_large(what, "ratio", limits)])
 
-    def _unpacker(self) -> ReadMore:
-        raw = cast("BinaryIO", io.BufferedReader(_Raw(self._raw), _CHUNK))
+    def _opened(self) -> tuple[Any, tuple[type[Exception], ...]]:
+        """Return the unpacked stream, and the errors of a broken file."""
+        buffered = io.BufferedReader(self._file, _CHUNK)
+        if self.packing == "none":
+            return buffered, ()
         if self.packing == "gzip":
             import gzip
 
-            stream: Any = gzip.GzipFile(fileobj=raw)
-            broken: tuple[type[Exception], ...] = (OSError, EOFError, zlib.error)
-        else:
-            zstandard = _zstandard()
-            reader = zstandard.ZstdDecompressor(max_window_size=_WINDOW)
-            stream = reader.stream_reader(raw, read_across_frames=True)
-            broken = (zstandard.ZstdError,)
-
-        def read(size: int) -> bytes:
-            try:
-                return bytes(stream.read(size))
-            except broken as error:
-                self.broken = True
-                raise StateError([f"the {self.packing} file is broken: {error}"]) from None
-
-        return read
+            return gzip.GzipFile(fileobj=buffered), (OSError, EOFError, zlib.error)
+        zstandard = _zstandard()
+        reader = zstandard.ZstdDecompressor(max_window_size=_WINDOW)
+        stream = reader.stream_reader(buffered, read_across_frames=True)
+        return stream, (zstandard.ZstdError,)
 
 
-class _Raw(io.RawIOBase):
-    """A file made of a function that reads."""
+class _LimitedFile(io.RawIOBase):
+    """A file that counts its bytes; `start` has the first ones."""
 
-    def __init__(self, read: ReadMore) -> None:
-        self._more = read
-        self._rest = b""
+    def __init__(self, source: BinaryIO, limits: ArchiveLimits) -> None:
+        self._source = source
+        self._limits = limits
+        self.start = self._rest = _read_start(source)
+        self.taken = 0
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        data = self._rest or self._more(len(buffer))
+        data = self._rest or self._source.read(len(buffer))
         size = min(len(buffer), len(data))
         buffer[:size], self._rest = data[:size], data[size:]
+        self.taken += size
+        if self.taken > self._limits.file_bytes:
+            raise StateError([_too_large("the file is larger", "file_bytes", self._limits)])
         return size
 
 
