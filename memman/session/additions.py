@@ -33,7 +33,8 @@ class Additions:
         Raises `IdConflict` if the id was added before with other content, or was deleted.
         """
         log = self._log
-        await log.follow_settings()
+        if log.is_stale:  # before anything is counted by another counter
+            await log.follow_settings()
         entry = self._entry(new_entry, entry_id, pinned, metadata)
         async with log.lock:
             await self._prepare([entry])

@@ -105,7 +105,7 @@ class ContextBuilder:
 
     __slots__ = (
         "_around", "_before", "_counter", "_fell_back", "_framing", "_generation", "_left_out", "_log",
-        "_nonce", "_outbox", "_priced", "_renderings", "_resolved", "_sent", "_shared",
+        "_nonce", "_outbox", "_priced", "_prices", "_renderings", "_resolved", "_sent", "_shared",
     )  # fmt: skip
 
     def __init__(self, shared: Shared, log: SessionLog, outbox: Outbox) -> None:
@@ -127,6 +127,7 @@ class ContextBuilder:
         self._left_out: tuple[Context, int] | None = None
         self._around: _Around | None = None  # of the last context
         self._framing = _Framing(-1, 0, 0.0)
+        self._prices: tuple[float, Callable[[Entry], float]] | None = None  # of framing
 
     def _follow(self) -> None:
         """Drop contexts and renderings of another session, window or settings than the log's."""
@@ -135,7 +136,7 @@ class ContextBuilder:
             self._begin(log.totals.nonce)
         if log.generation != self._generation or log.resolved.counter is not self._counter:
             self._generation, self._counter = log.generation, log.resolved.counter
-            self._renderings = {}
+            self._renderings, self._prices = {}, None
             self._outdate()
         if log.resolved is not self._resolved:
             self._resolved = log.resolved
@@ -370,8 +371,10 @@ class ContextBuilder:
         known, items = self._framing, window.items
         if known.epoch == window.epoch and known.items == len(items):
             return known
-        form = self._shared.format_named(self._shared.format)
-        edges, price = expected_framing(form, counter)
+        if self._prices is None:
+            form = self._shared.format_named(self._shared.format)
+            self._prices = expected_framing(form, counter)
+        edges, price = self._prices
         if known.epoch != window.epoch or known.items > len(items):
             known = _Framing(window.epoch, 0, edges)
         if known.items < len(items):

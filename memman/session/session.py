@@ -126,7 +126,8 @@ class Session:
         return entries
 
     async def _after_add(self, compress: bool | None) -> None:
-        await self.outbox.flush()
+        if self.outbox:
+            await self.outbox.flush()
         if self.compressor.policy.is_due():
             automatic = self.log.resolved.config.auto_compress
             if automatic if compress is None else compress:
