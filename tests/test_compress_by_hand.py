@@ -55,7 +55,7 @@ def test_compress_takes_cleared_results_into_the_summary() -> None:
     assert "line line" in scripted.requests[0].prompt
 
 
-def test_compress_twice_does_nothing_and_says_so() -> None:
+def test_second_compress_does_nothing_with_a_reason() -> None:
     memory = memory_of(ScriptedSummarizer("They talked."))
     fill(memory, 15)
     memory.compress(S)
@@ -178,7 +178,7 @@ def test_target_that_is_met_changes_nothing() -> None:
     )
 
 
-def test_reason_of_clearing_says_why_no_summary_was_needed() -> None:
+def test_reason_of_clearing_has_why_no_summary_was_needed() -> None:
     scripted = ScriptedSummarizer("They read.")
     memory = memory_of(scripted)
     for number in range(20):
@@ -201,7 +201,7 @@ def test_automatic_reason_names_the_entries_limit() -> None:
     assert heard[0].reason.startswith("21 entries are over max_entries (20); wrote a digest of ")
 
 
-def test_reason_says_what_stays_above_the_target() -> None:
+def test_reason_names_entries_above_the_target() -> None:
     memory = memory_of(recent_window=4)
     memory.add_user_message(S, "rule " * 400, pinned=True)
     fill(memory, 10)

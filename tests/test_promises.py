@@ -76,7 +76,7 @@ def test_failing_required_summarizer_loses_no_entry(on_failure: str) -> None:
     assert memory.build_context("s").tokens.tokens <= 400
 
 
-def test_a_summarizer_is_told_what_cleared_results_said() -> None:
+def test_summarizer_receives_cleared_results() -> None:
     prompts: list[str] = []
 
     def summarize(prompt: str) -> str:
@@ -172,7 +172,7 @@ def test_contradictory_settings_change_nothing() -> None:
     assert memory.get_entries("s")
 
 
-def test_counting_messages_gives_what_their_context_costs() -> None:
+def test_counted_messages_cost_as_much_as_their_context() -> None:
     memory = manager(max_tokens=10_000)
     talk(memory, 3)
     memory.add_tool_call("s", "run", {"n": 1}, call_id="c")

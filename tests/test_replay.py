@@ -125,12 +125,12 @@ def test_areplay_awaits_async_receivers_and_replay_skips_them(
     assert cursors == [writer.feed()[-1].cursor] * 2
 
 
-def test_what_is_no_item_is_refused() -> None:
+def test_non_item_is_rejected() -> None:
     with pytest.raises(InvalidInput, match="items of a feed, not str"):
         events.replay(["x"])  # type: ignore[list-item]
 
 
-def test_replaying_what_one_follows_does_not_wake_it_again(writer: MemoryManager) -> None:
+def test_replay_does_not_wake_a_follower_of_its_session(writer: MemoryManager) -> None:
     writer.add_user_message("s", "one")
     items = writer.follow(timeout=0.05)
     assert events.replay(items, sender=writer) is not None

@@ -169,7 +169,7 @@ def stream(*events: dict[str, Any]) -> Answer:
     return Answer(200, said.encode(), {"content-type": "text/event-stream"})
 
 
-def test_what_a_stream_of_openai_comes_to_goes_in_too() -> None:
+def test_joined_openai_stream_is_accepted() -> None:
     chunk = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "gpt-5"}
     [choice] = CHAT["choices"]  # type: ignore[misc]
     delta = {
@@ -196,7 +196,7 @@ def test_what_a_stream_of_openai_comes_to_goes_in_too() -> None:
     assert memory.export_session("s").log[-1].input_tokens == 120  # type: ignore[union-attr]
 
 
-def test_what_a_stream_of_anthropic_comes_to_goes_in_too() -> None:
+def test_joined_anthropic_stream_is_accepted() -> None:
     blocks = [
         {"type": "text", "text": ""},
         {"type": "tool_use", "id": "c1", "name": "look", "input": {}},

@@ -218,7 +218,7 @@ def test_the_pieces_of_a_stream_are_the_response_that_they_make(sdk: str) -> Non
     [(CHAT_STREAM, "openai-chat"), (CLAUDE_STREAM, "anthropic"), (GEMINI_STREAM, "gemini"),
      (CONVERSE_STREAM, "bedrock")],
 )  # fmt: skip
-def test_a_stream_that_breaks_off_anywhere_gives_what_had_come(
+def test_broken_stream_makes_a_partial_response(
     pieces: list[Any], form: str
 ) -> None:
     texts = []
@@ -245,13 +245,13 @@ def test_finished_items_of_a_broken_response_are_kept() -> None:
     assert usages(memory) == []
 
 
-def test_arguments_that_are_no_json_go_as_the_provider_advises() -> None:
+def test_invalid_json_arguments_are_wrapped() -> None:
     memory = MemoryManager(counter="chars4")
     [*_, call] = memory.add_messages("s", CLAUDE_STREAM[:-4])
     assert json.loads(call.text) == {"INVALID_JSON": '{"at": nu'}
 
 
-def test_parallel_calls_are_told_apart_by_their_index() -> None:
+def test_parallel_calls_are_separated_by_index() -> None:
     second = {
         "index": 1,
         "id": "c2",
@@ -304,7 +304,7 @@ def refusal(given: Any) -> str:
 
 
 @pytest.mark.parametrize("piece", [CHAT_STREAM[1], CLAUDE_STREAM[3], CONVERSE_STREAM[1]])
-def test_a_piece_alone_is_refused_with_what_to_do(piece: Any) -> None:
+def test_single_piece_error_has_the_remedy(piece: Any) -> None:
     assert "collect the pieces in a list" in refusal(piece)
 
 
@@ -369,7 +369,7 @@ def spoiled(draw: st.DrawFn, value: Any) -> Any:
 
 @given(st.data())
 @settings(max_examples=examples(500))
-def test_whatever_is_wrong_with_a_piece_is_told_as_such(data: st.DataObject) -> None:
+def test_fault_of_a_piece_is_reported(data: st.DataObject) -> None:
     stream = data.draw(st.sampled_from(STREAMS))
     pieces = [{**one, "sequence_number": 1} if "type" in one else one for one in stream]
     at = data.draw(st.integers(0, len(pieces) - 1))

@@ -49,7 +49,7 @@ def prompts(asked: ScriptedSummarizer) -> list[str]:
     return [request.prompt for request in asked.requests]
 
 
-def test_a_run_that_fits_is_asked_for_once() -> None:
+def test_run_that_fits_takes_one_call() -> None:
     asked = ScriptedSummarizer("short")
     filled(manager(asked)).compress(S, target_tokens=2_000)
     assert len(asked.requests) == 1
@@ -62,7 +62,7 @@ def test_a_run_that_fits_is_asked_for_once() -> None:
         ("They said <think>.", "They said <think>."),
     ],
 )
-def test_what_a_model_thinks_aloud_first_is_no_part_of_its_summary(reply: str, text: str) -> None:
+def test_leading_thinking_is_not_part_of_the_summary(reply: str, text: str) -> None:
     memory = filled(manager(ScriptedSummarizer(reply)))
     memory.compress(S, target_tokens=2_000)
     assert memory.get_summaries(S)[0].content.split("\n")[0] == text
@@ -77,7 +77,7 @@ def test_nothing_but_thinking_is_an_empty_summary(reply: str) -> None:
     assert told[0].reason == "the summary was empty"
 
 
-def test_a_run_that_does_not_fit_is_asked_for_in_pieces_that_do_and_then_merged() -> None:
+def test_long_run_is_summarized_in_pieces_and_merged() -> None:
     asked = ScriptedSummarizer(lambda request: f"part of {request.entries[0].id}")
     memory = filled(manager(asked, summarizer_window=2_000))
     result = memory.compress(S, target_tokens=2_000)
@@ -95,7 +95,7 @@ def test_a_run_that_does_not_fit_is_asked_for_in_pieces_that_do_and_then_merged(
     assert result.cost.calls == len(asked.requests)
 
 
-def test_each_entry_reaches_a_summarizer_once_and_then_only_through_the_summary() -> None:
+def test_each_entry_reaches_a_summarizer_once() -> None:
     asked = ScriptedSummarizer("They said numbers.")
     memory = manager(asked, summarizer_window=2_000)
     for _ in range(4):
@@ -120,7 +120,7 @@ def test_an_entry_larger_than_the_window_reaches_it_in_pieces() -> None:
     assert [n for n in range(2_000) if f"line {n}\n" not in told] == []
 
 
-def test_constraints_that_a_part_tells_stand_in_the_whole_whatever_the_merge_forgets() -> None:
+def test_constraints_of_a_part_survive_the_merge() -> None:
     def reply(request: SummaryRequest) -> str:
         if request.entries[0].type == "summary":
             return "merged"
@@ -146,7 +146,7 @@ def test_parts_that_do_not_fit_together_are_merged_again() -> None:
     assert len(memory.get_summaries(S)) == 1
 
 
-def test_a_run_that_would_take_too_many_calls_becomes_a_digest_and_nobody_is_asked() -> None:
+def test_run_with_too_many_pieces_becomes_a_digest() -> None:
     asked = ScriptedSummarizer("short")
     memory = manager(asked, summarizer_window=1_000, max_tokens=200_000, max_entries=None)
     filled(memory, 900)
@@ -159,7 +159,7 @@ def test_a_run_that_would_take_too_many_calls_becomes_a_digest_and_nobody_is_ask
 
 
 @pytest.mark.parametrize("broken", ["", OSError("429")])
-def test_a_part_that_fails_fails_the_whole_and_nothing_is_half_done(broken: Any) -> None:
+def test_failed_part_fails_the_whole_summary(broken: Any) -> None:
     asked = ScriptedSummarizer("short", "short", broken)
     memory = filled(manager(asked, summarizer_window=2_000, on_failure="keep"))
     before = memory.export_session(S)
@@ -169,7 +169,7 @@ def test_a_part_that_fails_fails_the_whole_and_nothing_is_half_done(broken: Any)
     assert len(asked.requests) == (4 if broken == "" else 3)
 
 
-def test_what_the_summarizer_says_of_its_window_counts_and_the_setting_goes_before_it() -> None:
+def test_setting_overrides_the_summarizers_window() -> None:
     calls = []
     for settings in ({}, {"summarizer_window": 4_000}, {"summarizer_window": 40_000}):
         asked = Windowed("short")
@@ -178,7 +178,7 @@ def test_what_the_summarizer_says_of_its_window_counts_and_the_setting_goes_befo
     assert calls[0] > calls[1] > calls[2] == 1
 
 
-def test_a_plan_asks_nobody_however_long_the_run_is() -> None:
+def test_plan_of_a_long_run_calls_no_summarizer() -> None:
     asked = ScriptedSummarizer("short")
     memory = filled(manager(asked, summarizer_window=1_000))
     assert memory.plan_compression(S, target_tokens=2_000).asks_summarizer
@@ -192,7 +192,7 @@ def billed(text: str, taken: int, given: int) -> SummaryReply:
     return SummaryReply(text=text, model="m-1", usage=SummaryUsage(taken, given))
 
 
-def test_the_cost_of_all_calls_is_on_the_event_and_in_the_statistics_of_the_era() -> None:
+def test_cost_of_all_calls_is_in_event_and_stats() -> None:
     asked = ScriptedSummarizer(billed("", 100, 1), billed("short", 200, 10))
     clock = FakeClock(tick=timedelta(seconds=1))
     config = MemoryConfig(auto_compress=False, max_tokens=20_000)
@@ -218,7 +218,7 @@ def test_the_cost_of_all_calls_is_on_the_event_and_in_the_statistics_of_the_era(
     assert memory.get_stats(S).cost.calls == 0
 
 
-def test_the_cost_is_known_to_who_opens_the_session_anew(tmp_path: Path) -> None:
+def test_cost_survives_reopening_the_session(tmp_path: Path) -> None:
     config = MemoryConfig(auto_compress=False, max_tokens=20_000)
     asked = ScriptedSummarizer(billed("short", 200, 10))
     with MemoryManager(
@@ -233,9 +233,7 @@ def test_the_cost_is_known_to_who_opens_the_session_anew(tmp_path: Path) -> None
 # ---------------------------------------------------------------- what it may see
 
 
-def test_redact_runs_again_before_a_summarizer_or_a_digest_sees_what_another_manager_wrote() -> (
-    None
-):
+def test_redact_runs_before_summaries_of_foreign_entries() -> None:
     store = MemoryStore()
     config = MemoryConfig(auto_compress=False)
     writer = MemoryManager(store, counter="chars4", config=config)
@@ -259,7 +257,7 @@ def test_redact_runs_again_before_a_summarizer_or_a_digest_sees_what_another_man
     assert "secret" not in f"{request.prompt} {[entry.text for entry in request.entries]}"
 
 
-def test_a_redact_that_fails_then_makes_no_summary_and_changes_nothing() -> None:
+def test_failing_redact_prevents_the_summary() -> None:
     store = MemoryStore()
     config = MemoryConfig(auto_compress=False)
     writer = MemoryManager(store, counter="chars4", config=config)
@@ -280,7 +278,7 @@ def test_a_redact_that_fails_then_makes_no_summary_and_changes_nothing() -> None
 @pytest.mark.parametrize("on_failure", ["fallback", "keep", "raise"])
 @pytest.mark.parametrize("summarizer", ["a summarizer", "the digest"])
 @pytest.mark.parametrize("api", ["sync", "async"])
-def test_a_redact_that_fails_is_what_a_compression_names_and_nothing_is_left_unredacted(
+def test_compression_error_names_a_failing_redact(
     api: str, summarizer: str, on_failure: Any
 ) -> None:
     asked = ScriptedSummarizer("short")
@@ -334,7 +332,7 @@ def test_a_redact_that_fails_is_what_a_compression_names_and_nothing_is_left_unr
     assert len(store.read(S)) == before + 2
 
 
-def test_what_redact_returns_wrong_in_a_compression_is_told_as_its_fault() -> None:
+def test_compression_error_names_a_wrong_result_of_redact() -> None:
     store = MemoryStore()
     config = MemoryConfig(auto_compress=False)
     writer = MemoryManager(store, config=config, counter="chars4")
@@ -344,7 +342,7 @@ def test_what_redact_returns_wrong_in_a_compression_is_told_as_its_fault() -> No
         reader.compress(S, target_tokens=1_200)
 
 
-def test_the_async_manager_asks_in_pieces_too() -> None:
+def test_async_manager_summarizes_in_pieces() -> None:
     requests: list[SummaryRequest] = []
 
     class Slow:

@@ -14,12 +14,12 @@ def exchange(first: int, *sizes: int) -> list[Entry]:
     return [entry(first + n, "word " * size) for n, size in enumerate(sizes)]
 
 
-def test_what_fits_is_one_piece() -> None:
+def test_run_that_fits_is_one_piece() -> None:
     exchanges = [exchange(1, 20, 20), exchange(3, 20)]
     assert chunked(exchanges, 1_000) == [[*exchanges[0], *exchanges[1]]]
 
 
-def test_exchanges_stay_whole_where_they_fit() -> None:
+def test_exchanges_that_fit_stay_whole() -> None:
     exchanges = [exchange(10 * n, 60, 60) for n in range(1, 7)]
     pieces = chunked(exchanges, 400)
     assert len(pieces) > 1
@@ -28,7 +28,7 @@ def test_exchanges_stay_whole_where_they_fit() -> None:
     assert [one for piece in pieces for one in piece] == [one for item in exchanges for one in item]
 
 
-def test_an_exchange_that_does_not_fit_is_divided_between_its_entries() -> None:
+def test_large_exchange_is_divided_between_entries() -> None:
     long = exchange(1, 200, 200, 200)
     pieces = chunked([long, exchange(9, 10)], 400)
     assert [[one.seq for one in piece] for piece in pieces] == [[1], [2], [3, 9]]
@@ -58,6 +58,6 @@ def test_no_piece_costs_more_than_the_room_and_nothing_is_lost(
     assert joined == "".join(text for said in texts for text in said)
 
 
-def test_a_long_result_costs_what_is_shown_of_it() -> None:
+def test_long_result_costs_only_its_shown_text() -> None:
     exchanges = [[result(n, "x" * 40_000)] for n in range(1, 5)]
     assert len(chunked(exchanges, 3_000)) == 1

@@ -94,7 +94,7 @@ ROUNDS = st.lists(st.tuples(st.integers(1, 300), st.booleans()), min_size=1, max
 
 @given(TEXTS, ROUNDS, st.sampled_from(["message", "tool_call", "tool_result"]))
 @example("x" * 4_000, [(600, True), (300, True), (100, False)], "tool_result")
-def test_any_number_of_rounds_leaves_head_notice_and_tail_of_the_original(
+def test_repeated_clips_leave_head_notice_and_tail(
     text: str, rounds: list[tuple[int, bool]], kind: str
 ) -> None:
     item = added(text, kind=kind)
@@ -137,14 +137,14 @@ def test_a_clip_of_a_clip_is_the_clip_that_one_round_makes(wanted: int, more: in
 
 
 @pytest.mark.parametrize("number", [7, 8])
-def test_a_text_that_is_a_clip_word_for_word_is_clipped_as_the_text_that_it_is(number: int) -> None:
+def test_added_text_that_imitates_a_clip_is_ordinary_text(number: int) -> None:
     copied = words_of(clip(added("a long line\n" * 200, number), 200, EntryFactory()) or added(""))
     clipped = clip(added(copied, 7), 100, EntryFactory())
     assert clipped is not None
     assert f"of {len(copied)} characters here; the original is entry #7]" in words_of(clipped)
 
 
-def test_a_clip_that_quotes_the_notice_of_another_entry_keeps_it_as_text() -> None:
+def test_quoted_notice_of_another_entry_stays_text() -> None:
     theirs = imitation(900, 1_000, 3)
     text = f"{theirs}\n" + "word " * 400
     first = clip(added(text), 300, EntryFactory())
@@ -155,7 +155,7 @@ def test_a_clip_that_quotes_the_notice_of_another_entry_keeps_it_as_text() -> No
     assert f"of {len(text)} characters here; the original is entry #7]" in words_of(again)
 
 
-def test_a_summary_that_is_clipped_twice_names_its_first_place_and_keeps_what_is_below() -> None:
+def test_twice_clipped_summary_keeps_its_number_and_lower_parts() -> None:
     below = "\n## Constraints\n- Never push to main.\nExact values by entry: #3: C88231"
     body = "It began. " + "word " * 400
     item = added(body + below, kind="summary")
@@ -208,7 +208,7 @@ def test_the_text_stays_whole_and_as_many_images_as_fit(
     assert text_of(content) == (f"{QUESTION}\n{notice}" if lost else QUESTION)
 
 
-def test_an_image_that_is_there_several_times_is_counted_each_time() -> None:
+def test_repeated_image_is_counted_each_time() -> None:
     same = image(0)
     item = clip(added((TextPart(QUESTION), same, same, same, same)), 1_200, EntryFactory())
     assert item is not None
@@ -221,7 +221,7 @@ def test_an_image_that_is_there_several_times_is_counted_each_time() -> None:
     )
 
 
-def test_a_text_that_is_too_long_without_its_images_is_cut_and_they_are_named() -> None:
+def test_long_text_is_cut_and_names_its_images() -> None:
     text = "Look. " * 500
     item = clip(added((TextPart(text), image(0), image(1))), 400, EntryFactory())
     assert item is not None
@@ -265,7 +265,7 @@ def test_a_text_part_that_imitates_a_notice_is_a_text() -> None:
     assert last == "[memman took out 1 image (dialog 2); the original is entry #7]"
 
 
-def test_files_and_blocks_of_a_provider_are_told_of_too() -> None:
+def test_notice_names_files_and_provider_blocks() -> None:
     block = OpaquePart("anthropic", msgspec.Raw(b'{"type":"thinking"}'))
     file = FilePart(name="q3.pdf", file_id="f1", alt="the figures")
     item = clip(added((block, TextPart("Here."), file, image(4))), 100, EntryFactory())

@@ -26,7 +26,7 @@ def test_metadata_declares_an_entry(metadata: bytes, declared: bool) -> None:
     assert bool(constraints_of([one]).declared) is declared
 
 
-def test_declared_ones_and_those_of_earlier_summaries_are_carried_word_for_word() -> None:
+def test_constraints_are_carried_verbatim() -> None:
     earlier = summary(1, Parts("Said.", ("Use tabs.",), ("No push.",)).text)
     found = carried(
         constraints_of([earlier, constraint(2, RULE)]), ("Be kind.", "Use tabs."), 500, chars4
@@ -34,13 +34,13 @@ def test_declared_ones_and_those_of_earlier_summaries_are_carried_word_for_word(
     assert found == Carried(("Use tabs.", "Be kind."), ("No push.", RULE))
 
 
-def test_nothing_is_carried_where_there_is_nothing_and_nothing_is_counted_for_it() -> None:
+def test_no_constraints_carry_nothing_and_count_nothing() -> None:
     assert (
         carried(constraints_of([entry(1, RULE)]), (), 500, lambda text: 1 // 0) is NOTHING_CARRIED
     )
 
 
-def test_declared_ones_have_their_room_first_and_what_does_not_fit_is_named() -> None:
+def test_declared_constraints_have_their_room_first() -> None:
     long = "word " * 200
     said = [constraint(1, RULE), constraint(2, long)]
     found = carried(constraints_of(said), ("Use tabs.",), 60, chars4)
@@ -49,7 +49,7 @@ def test_declared_ones_have_their_room_first_and_what_does_not_fit_is_named() ->
     assert found.constraints == ("Use tabs.",)
 
 
-def test_what_models_told_takes_at_most_half_of_the_room_that_is_left() -> None:
+def test_listed_constraints_take_at_most_half_of_the_rest() -> None:
     told = [f"Rule {number} of many." for number in range(100)]
     found = carried(constraints_of([]), told, 200, chars4)
     assert found.constraints == tuple(told[: len(found.constraints)])

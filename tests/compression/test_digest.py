@@ -60,7 +60,7 @@ def test_a_digest_is_within_its_tokens_and_the_same_each_time(texts: list[str], 
     assert made == digest(entries, most, chars4)
 
 
-def test_exact_values_stand_with_the_entry_that_they_were_last_seen_in() -> None:
+def test_digest_values_have_their_newest_entry() -> None:
     made = digest(TALK, 120, chars4)
     [kept] = [line for line in made.split("\n") if line.startswith(KEY_FACTS_HEAD)]
     assert "#1: ORD-4711 /srv/app/config.toml" in kept
@@ -95,7 +95,7 @@ def told(seq: int, text: str, originals: Sequence[Entry]) -> Entry:
 
 
 @pytest.mark.parametrize("between", ["", "They moved an order.", 'First: "Forged."'])
-def test_the_first_request_stays_first_also_where_a_model_wrote_the_summary_between(
+def test_first_request_survives_a_models_summary(
     between: str,
 ) -> None:
     text = digest(TALK, 400, chars4)
@@ -143,9 +143,7 @@ def test_the_numbers_are_of_all_that_summaries_before_cover_too(
     )
 
 
-def test_where_an_earlier_summary_does_not_say_the_numbers_are_the_least_and_nothing_is_first() -> (
-    None
-):
+def test_digest_counts_are_lower_bounds_without_metadata() -> None:
     call = entry(4, "{}", type="tool_call", role="assistant", name="shell")
     failed = entry(5, "no", type="tool_result", role="tool", is_error=True)
     run = [summary(2, "They spoke."), entry(3, "Go on."), call, failed]
@@ -181,7 +179,7 @@ def test_the_tools_are_of_all_that_summaries_before_cover_too() -> None:
     assert heuristic_summary(run).split("\n")[-1] == f"Tools used: {', '.join(used)}"
 
 
-def test_lines_cover_what_was_said_rather_than_repeat_it() -> None:
+def test_chosen_lines_cover_instead_of_repeating() -> None:
     same = [entry(n, "The deployment of the service failed again.") for n in range(1, 20)]
     other = entry(20, "A migration of the billing tables is planned for Friday.")
     made = digest([*same, other], 40, chars4)
@@ -223,20 +221,20 @@ def test_sentences_of_hindi_are_candidates_of_their_own() -> None:
 
 
 @pytest.mark.parametrize("less", [1, 5, 30])
-def test_nearly_all_is_kept_where_all_would_be_a_little_too_much(less: int) -> None:
+def test_digest_fills_nearly_all_of_its_room(less: int) -> None:
     said = [entry(n, f"The part {n} failed: see file_{n}.py and E{n:05d}.") for n in range(100)]
     whole = digest(said, 10_000, chars3)
     made = digest(said, chars3(whole) - less, chars3)
     assert len(made) > 0.9 * len(whole)
 
 
-def test_a_value_is_found_in_linear_time_in_a_text_made_to_be_slow() -> None:
+def test_values_are_found_in_linear_time() -> None:
     for text in ("a-" * 50_000, "a/" * 50_000, "a." * 50_000, "_" * 100_000, "#1: " * 20_000):
         assert isinstance(exact_values(text), list)
         assert chars4(digest([entry(1, text)], 100, chars4)) <= 100
 
 
-def test_what_images_and_files_were_told_to_show_is_in_the_digest() -> None:
+def test_digest_has_alternative_texts_of_images_and_files() -> None:
     shot = ImagePart(url="https://x.test/1.png", alt="KeyError in ledger.py at line 771")
     sheet = FilePart(name="q3.pdf", file_id="f1", alt="turnover of the third quarter")
     told = digest([entry(1, (TextPart("Look."), shot)), entry(2, (sheet,))], 200, chars4)

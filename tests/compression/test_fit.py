@@ -68,7 +68,7 @@ def add(memory: MemoryManager, number: int, kind: str, tokens: int) -> int:
     st.sampled_from([60, 200, 1_000, 4_000, 20_000]),
     st.sampled_from(sorted(SUMMARIZERS)),
 )
-def test_after_each_compression_the_window_is_at_its_target_or_the_result_says_why(
+def test_compression_reaches_its_target_or_has_a_reason(
     strategy: Any, kinds: list[tuple[str, int]], budget: int, summarizer: str
 ) -> None:
     config = MemoryConfig(max_tokens=budget, strategy=strategy, summarize_timeout=None)
@@ -110,7 +110,7 @@ def fixed_tokens(memory: MemoryManager) -> int:
 
 @settings(max_examples=examples(60))
 @given(st.lists(EVENTS, min_size=1, max_size=30), st.integers(20, 4_000))
-def test_a_target_given_by_hand_is_reached_or_the_result_says_why(
+def test_manual_target_is_reached_or_has_a_reason(
     kinds: list[tuple[str, int]], target: int
 ) -> None:
     memory = MemoryManager(counter="chars4", config=MemoryConfig(auto_compress=False))
@@ -131,9 +131,7 @@ def test_a_target_given_by_hand_is_reached_or_the_result_says_why(
     "strategy", ["default", "window", "token_buffer", "summary", "summary_buffer"]
 )
 @pytest.mark.parametrize("budget", [2_000, 8_000, 32_000, 99_000])
-def test_one_entry_of_400_000_characters_fits_clipped_and_its_original_is_retrievable(
-    strategy: str, budget: int
-) -> None:
+def test_huge_entry_is_clipped_and_its_original_retrievable(strategy: str, budget: int) -> None:
     memory = MemoryManager(
         counter="chars4", config=MemoryConfig(max_tokens=budget, strategy=strategy)
     )
@@ -171,7 +169,7 @@ def notices(memory: MemoryManager) -> list[str]:
     ]
 
 
-def test_what_is_cut_twice_or_cut_and_then_cleared_names_the_entry_that_was_added() -> None:
+def test_repeated_replacements_name_the_added_entry() -> None:
     memory = MemoryManager(counter="chars4", config=MemoryConfig(max_tokens=2_000, recent_window=0))
     pinned = memory.add_user_message(S, "abc " * 1_500, pinned=True)
     memory.add_tool_call(S, "cat", {"path": "log"}, call_id="c")
@@ -187,7 +185,7 @@ def test_what_is_cut_twice_or_cut_and_then_cleared_names_the_entry_that_was_adde
     assert memory.get_entry(S, original.id).text == HUGE
 
 
-def test_a_summary_that_is_cut_as_it_is_made_still_speaks_for_all_its_pieces() -> None:
+def test_summary_clipped_at_once_covers_all_its_pieces() -> None:
     config = MemoryConfig(
         max_tokens=1_000, target_ratio=0.55, max_summary_ratio=0.8, max_entry_ratio=0.06,
         compression_ratio=0.9, recent_window=0, auto_compress=False,
@@ -208,7 +206,7 @@ def test_a_summary_that_is_cut_as_it_is_made_still_speaks_for_all_its_pieces() -
 @pytest.mark.parametrize(
     "strategy", ["default", "window", "token_buffer", "summary_buffer", "buffer"]
 )
-def test_pinned_entries_larger_than_the_budget_refuse_and_say_which(strategy: str) -> None:
+def test_error_names_pinned_entries_over_the_budget(strategy: str) -> None:
     memory = MemoryManager(
         counter="chars4", config=MemoryConfig(max_tokens=2_000, strategy=strategy)
     )
@@ -231,7 +229,7 @@ def test_pinned_entries_larger_than_the_budget_refuse_and_say_which(strategy: st
 # ---------------------------------------------------------------- a stable prefix
 
 
-def test_pinned_entries_over_the_limit_cost_no_other_entry_its_place() -> None:
+def test_pins_over_the_limit_remove_no_other_entry() -> None:
     memory = MemoryManager(counter="chars4", config=MemoryConfig(max_tokens=1_000))
     with record_events(memory, [events.OverBudget]) as told:
         pinned = memory.add_user_message(S, "abc " * 1_300, pinned=True)
@@ -253,7 +251,7 @@ def methods(memory: MemoryManager) -> set[str]:
     return {method for one in memory.explain(S).compressions for method in one.replaced}
 
 
-def test_a_task_is_not_dropped_for_a_low_water_that_is_out_of_reach() -> None:
+def test_task_is_kept_if_the_target_is_out_of_reach() -> None:
     scripted = ScriptedSummarizer("They fix report.py.")
     memory = MemoryManager(
         counter="chars4", summarizer=scripted, config=MemoryConfig(max_tokens=8_000)
@@ -274,9 +272,7 @@ def test_a_task_is_not_dropped_for_a_low_water_that_is_out_of_reach() -> None:
 
 
 @pytest.mark.parametrize(("share", "most"), [(0.6, 30), (0.7, 45), (0.8, 85)])
-def test_beside_many_pins_nothing_is_dropped_and_not_every_add_compresses(
-    share: float, most: int
-) -> None:
+def test_many_pins_drop_nothing_and_few_adds_compress(share: float, most: int) -> None:
     scripted = ScriptedSummarizer("They ship orders.")
     memory = MemoryManager(
         counter="chars4", summarizer=scripted, config=MemoryConfig(max_tokens=2_000)
@@ -290,7 +286,7 @@ def test_beside_many_pins_nothing_is_dropped_and_not_every_add_compresses(
     assert len(memory.explain(S).compressions) <= most
 
 
-def test_a_message_is_cut_rather_than_dropped_for_a_target_given_by_hand() -> None:
+def test_manual_target_cuts_a_message_instead_of_dropping() -> None:
     memory = MemoryManager(counter="chars4", config=MemoryConfig(max_tokens=4_000))
     task = memory.add_user_message(S, "The order is ORD-8841. " + "abc " * 3_000)
     memory.add_assistant_message(S, "It is on its way.")
@@ -301,7 +297,7 @@ def test_a_message_is_cut_rather_than_dropped_for_a_target_given_by_hand() -> No
     assert memory.get_entry(S, task.id).text == task.text
 
 
-def test_a_target_that_cannot_be_reached_costs_no_message_its_place() -> None:
+def test_unreachable_target_removes_no_message() -> None:
     memory = MemoryManager(counter="chars4", config=MemoryConfig(max_tokens=4_000))
     memory.add_user_message(S, "Never deploy on Friday. " * 10, pinned=True)
     memory.add_user_message(S, "The order is ORD-8841. " + "abc " * 1_000)
@@ -313,7 +309,7 @@ def test_a_target_that_cannot_be_reached_costs_no_message_its_place() -> None:
     assert f"{result.tokens_after} tokens stay, above the target of 40: " in result.reason
 
 
-def test_a_plan_says_truly_why_old_entries_stay() -> None:
+def test_plan_has_the_reason_why_old_entries_stay() -> None:
     memory = MemoryManager(
         counter="chars4",
         summarizer=ScriptedSummarizer(*[ValueError("down")] * 9),
@@ -337,7 +333,7 @@ def told(memory: MemoryManager) -> set[str]:
     return {row.reason for row in rows if row.reason.startswith("old") and row.action == "keep"}
 
 
-def test_an_exchange_with_an_unanswered_call_leaves_room_for_the_rest_of_the_session() -> None:
+def test_unanswered_exchange_leaves_room_for_the_rest() -> None:
     scripted = ScriptedSummarizer("They look at the parts.")
     memory = MemoryManager(
         counter="chars4", summarizer=scripted, config=MemoryConfig(max_tokens=8_000)
@@ -353,7 +349,7 @@ def test_an_exchange_with_an_unanswered_call_leaves_room_for_the_rest_of_the_ses
     assert len(memory.explain(S).compressions) < 30  # 16,000 tokens through what is left of 8,000
 
 
-def test_a_summary_that_was_paid_for_is_not_dropped_for_what_a_clip_would_save() -> None:
+def test_paid_summary_is_kept_if_a_clip_suffices() -> None:
     scripted = ScriptedSummarizer("They look after order ORD-8841.")
     memory = MemoryManager(
         counter="chars4", summarizer=scripted, config=MemoryConfig(max_tokens=2_000)
@@ -399,7 +395,7 @@ def broken_prefixes(memory: MemoryManager, entries: int) -> tuple[int, int, int]
 @pytest.mark.parametrize(
     "strategy", ["default", "summary_buffer", "summary", (drop_oldest,)], ids=named
 )
-def test_the_prefix_changes_only_with_a_compression_and_those_come_in_batches(
+def test_prefix_changes_only_with_compressions(
     strategy: Any,
 ) -> None:
     config = MemoryConfig(max_tokens=4_000, max_entries=None, strategy=strategy)
@@ -417,7 +413,7 @@ def test_the_prefix_changes_only_with_a_compression_and_those_come_in_batches(
     assert compressions <= 1.25 * max(rooms) + 1
 
 
-def test_a_compression_leaves_what_stands_before_its_first_cut_unchanged() -> None:
+def test_compression_leaves_messages_before_its_first_cut() -> None:
     memory = MemoryManager(counter="chars4", config=MemoryConfig(auto_compress=False))
     memory.add_system_message(S, "be brief")
     for number in range(4):
@@ -436,9 +432,7 @@ def test_a_compression_leaves_what_stands_before_its_first_cut_unchanged() -> No
 
 @pytest.mark.parametrize("tools", [False, True])
 @pytest.mark.parametrize("budget", [800, 2_000, 8_000])
-def test_a_trimmed_context_uses_its_budget_however_much_more_there_is(
-    tools: bool, budget: int
-) -> None:
+def test_trimmed_context_uses_its_budget(tools: bool, budget: int) -> None:
     memory = MemoryManager(counter="chars4", config=MemoryConfig(auto_compress=False))
     for number in range(1, 300):
         add(memory, number, "pair" if tools and number % 3 else "user", 50)
@@ -448,7 +442,7 @@ def test_a_trimmed_context_uses_its_budget_however_much_more_there_is(
             assert check(context.messages, "openai-chat") == []
 
 
-def test_trimmed_contexts_are_cut_in_steps_so_that_most_begin_like_the_one_before() -> None:
+def test_trimmed_contexts_share_prefixes() -> None:
     config = MemoryConfig(auto_compress=False, max_tokens=4_000)
     memory = MemoryManager(counter="chars4", config=config)
     broken = before = trimmed = 0
@@ -465,9 +459,7 @@ def test_trimmed_contexts_are_cut_in_steps_so_that_most_begin_like_the_one_befor
 
 @pytest.mark.parametrize("pinned", [1, 30, 60])
 @pytest.mark.parametrize("newest", [1, 60])
-def test_a_budget_is_refused_only_where_the_least_that_must_stay_is_above_it(
-    pinned: int, newest: int
-) -> None:
+def test_budget_is_rejected_only_below_the_protected_minimum(pinned: int, newest: int) -> None:
     config = MemoryConfig(max_tokens=2_000, max_entries=None, recent_window=2)
     memory = MemoryManager(counter="chars4", config=config)
     for number in range(10):

@@ -12,7 +12,7 @@ from memman.compression.key_facts import KEY_FACTS_HEAD, without_key_facts
 from tests.compression.entries import entry, result, summary
 
 
-def test_values_stand_with_the_entry_that_they_were_last_seen_in() -> None:
+def test_values_have_the_entry_of_their_last_appearance() -> None:
     said = [
         entry(1, "ORD-4711, id_88, camelCase"),
         entry(2, "again ORD-4711"),
@@ -21,14 +21,14 @@ def test_values_stand_with_the_entry_that_they_were_last_seen_in() -> None:
     assert key_facts(said, 200) == f"{KEY_FACTS_HEAD}#1: id_88; #2: ORD-4711; #3: 12.50"
 
 
-def test_values_of_an_earlier_ledger_keep_their_entries() -> None:
+def test_values_of_earlier_key_facts_keep_their_entries() -> None:
     earlier = summary(9, f"They spoke.\n{KEY_FACTS_HEAD}#1: id_88; #2: ORD-4711")
     assert key_facts([earlier, entry(10, "Now C88231.")], 200) == (
         f"{KEY_FACTS_HEAD}#1: id_88; #2: ORD-4711; #10: C88231"
     )
 
 
-def test_what_only_the_text_of_an_earlier_summary_tells_stands_without_a_number() -> None:
+def test_values_from_a_summarys_text_have_no_number() -> None:
     earlier = summary(64, f"The build on host-77 failed.\n{KEY_FACTS_HEAD}#2: OPS-4411")
     made = key_facts([earlier, entry(65, "Now C88231.")], 200)
     assert made == f"{KEY_FACTS_HEAD}#2: OPS-4411; #65: C88231; #?: host-77"
@@ -36,20 +36,20 @@ def test_what_only_the_text_of_an_earlier_summary_tells_stands_without_a_number(
     assert again == f"{KEY_FACTS_HEAD}#65: C88231; #81: OPS-4411; #?: host-77"
 
 
-def test_a_value_takes_the_number_of_an_entry_as_soon_as_one_is_known() -> None:
+def test_value_gets_a_number_once_an_entry_has_it() -> None:
     unplaced = summary(64, f"It was host-77.\n{KEY_FACTS_HEAD}#?: OPS-4411")
     earlier = summary(30, f"Well.\n{KEY_FACTS_HEAD}#2: host-77")
     made = key_facts([earlier, unplaced, entry(65, "Again OPS-4411.")], 200)
     assert made == f"{KEY_FACTS_HEAD}#2: host-77; #65: OPS-4411"
 
 
-def test_what_has_an_entry_goes_before_what_has_none() -> None:
+def test_values_with_an_entry_come_first() -> None:
     told = " ".join(f"id-{number:04d}" for number in range(20))
     earlier = summary(64, f"{told}\n{KEY_FACTS_HEAD}#2: OPS-4411")
     assert "#2: OPS-4411" in key_facts([earlier], len(KEY_FACTS_HEAD) + 32)
 
 
-def test_what_stands_right_above_a_ledger_is_not_said_again() -> None:
+def test_values_right_above_are_not_repeated() -> None:
     said = [entry(1, "Use port 7001 and ORD-4711."), entry(2, "Now C88231.")]
     made = key_facts(said, 200, ["Never touch port 7001."])
     assert made == f"{KEY_FACTS_HEAD}#1: ORD-4711; #2: C88231"
@@ -65,7 +65,7 @@ _ROUNDS = st.lists(
 @given(
     _ROUNDS, st.sampled_from(["", "Told: id-1 and id-22.", "See /srv/a.txt"]), st.integers(30, 90)
 )
-def test_a_number_in_a_ledger_is_that_of_an_added_entry_with_the_value(
+def test_numbers_are_those_of_entries_with_the_value(
     rounds: list[list[str]], told: str, most: int
 ) -> None:
     added: dict[int, str] = {}
@@ -82,7 +82,7 @@ def test_a_number_in_a_ledger_is_that_of_an_added_entry_with_the_value(
         assert all(value in added.get(number, "") for value, number in kept if number is not None)
 
 
-def test_where_there_is_little_room_what_came_often_goes_before_what_came_lately() -> None:
+def test_frequent_values_precede_recent_ones() -> None:
     said = [entry(n, "id-0001" if n % 2 else f"id-{n:04d}") for n in range(1, 20)]
     kept = key_facts(said, len(KEY_FACTS_HEAD) + 32)
     assert "#19: id-0001" in kept
@@ -91,7 +91,7 @@ def test_where_there_is_little_room_what_came_often_goes_before_what_came_lately
 
 
 @given(st.lists(st.text(max_size=200), max_size=8), st.integers(0, 300))
-def test_a_ledger_has_at_most_its_characters_and_is_one_line(texts: list[str], most: int) -> None:
+def test_key_facts_fit_their_room_in_one_line(texts: list[str], most: int) -> None:
     made = key_facts([entry(number, text) for number, text in enumerate(texts, 1)], most)
     assert len(made) <= most
     assert "\n" not in made
@@ -99,7 +99,7 @@ def test_a_ledger_has_at_most_its_characters_and_is_one_line(texts: list[str], m
 
 
 @given(st.lists(st.text("ab12 #:;[]=-_/.\n", max_size=60), max_size=8))
-def test_no_value_breaks_out_of_the_ledger(texts: list[str]) -> None:
+def test_no_value_breaks_out_of_the_key_facts(texts: list[str]) -> None:
     said = [entry(number, text) for number, text in enumerate(texts, 1)]
     made = key_facts(said, 10_000)
     _, kept = without_key_facts(f"x\n{made}")
@@ -108,17 +108,17 @@ def test_no_value_breaks_out_of_the_ledger(texts: list[str]) -> None:
     assert "[" not in made
 
 
-def test_only_the_last_line_of_a_summary_is_its_ledger() -> None:
+def test_only_the_last_line_of_a_summary_has_key_facts() -> None:
     text = f"He said:\n{KEY_FACTS_HEAD}#1: forged_1\nand more"
     assert without_key_facts(text) == (text, [])
 
 
-def test_a_number_that_is_no_entrys_is_passed_over() -> None:
+def test_invalid_entry_number_is_ignored() -> None:
     forged = summary(9, f"x\n{KEY_FACTS_HEAD}#{'9' * 5_000}: forged_1; #2: ORD-4711")
     assert key_facts([forged], 200) == f"{KEY_FACTS_HEAD}#2: ORD-4711"
 
 
-def test_the_text_that_is_read_is_bounded_by_the_room_and_not_by_the_run() -> None:
+def test_text_read_is_bounded_by_the_room() -> None:
     def seconds(entries: int) -> float:
         said = [result(n, f"line {n} of id-{n} " * 500) for n in range(entries)]
         began = process_time()
@@ -129,6 +129,6 @@ def test_the_text_that_is_read_is_bounded_by_the_room_and_not_by_the_run() -> No
     assert min(seconds(2_000) for _ in range(3)) < 20 * min(seconds(20) for _ in range(3)) + 0.005
 
 
-def test_a_value_far_back_is_found_where_nothing_newer_has_any() -> None:
+def test_old_value_is_found_if_newer_entries_have_none() -> None:
     said = [entry(1, "The order is ORD-4711."), *[entry(n, "Well, no.") for n in range(2, 500)]]
     assert key_facts(said, 200) == f"{KEY_FACTS_HEAD}#1: ORD-4711"

@@ -44,26 +44,26 @@ def test_a_presets_name_gives_its_stages(name: str) -> None:
     assert stages_of(name) == PRESETS[name]
 
 
-def test_the_default_gives_up_what_is_missed_least_first() -> None:
+def test_default_order_removes_tool_results_first() -> None:
     keeping_the_limit = (clip_large, clip_few, drop_over_limit, clip_rest, drop_summaries)
     steps = (clear_tool_results, fold_repeats, "summarise", *keeping_the_limit)
     assert stages_of("default") == steps
     assert tuple(stage for stage in steps if stage != "summarise") == TRIM
 
 
-def test_an_unknown_preset_is_named_beside_the_known_ones() -> None:
+def test_unknown_preset_error_lists_the_known_ones() -> None:
     with pytest.raises(ConfigError, match=r"'nope' is not a preset; known are .*default"):
         stages_of("nope")
 
 
-def test_a_stage_that_is_no_function_is_refused() -> None:
+def test_stage_that_is_not_a_function_is_rejected() -> None:
     for stage in (7, "summarize", ClearToolResults):
         with pytest.raises(ConfigError, match="neither a stage nor 'summarise'"):
             stages_of((drop_oldest, stage))
 
 
 @pytest.mark.parametrize("strategy", ["buffer", ()])
-def test_without_steps_nothing_is_given_up_and_what_is_over_is_refused(strategy: Any) -> None:
+def test_buffer_removes_nothing_and_raises_over_budget(strategy: Any) -> None:
     memory = MemoryManager(counter="chars4", config=MemoryConfig(strategy=strategy, max_tokens=500))
     with record_events(memory, [events.OverBudget]) as told:
         traffic(memory, 5)
@@ -90,7 +90,7 @@ def test_a_later_stage_runs_only_while_low_water_is_not_met() -> None:
     assert "digest" in methods(memory, target_tokens=tokens - 1_800)
 
 
-def test_low_water_in_entries_asks_for_a_later_stage_too() -> None:
+def test_entry_target_runs_later_stages() -> None:
     memory = manager(max_entries=100)  # 81 entries are over low water, which is 50
     traffic(memory)
     tokens = memory.get_stats("s").active_tokens
@@ -121,7 +121,7 @@ def test_a_stage_of_ones_own_sees_the_view_and_the_goal() -> None:
 
 @pytest.mark.parametrize("target", [300, 1_500, 3_000, 10_000])
 @pytest.mark.parametrize("summarizer", [None, lambda prompt: "abcd" * 20])
-def test_the_dry_run_says_what_compress_then_does(target: int, summarizer: Any) -> None:
+def test_plan_predicts_the_compression(target: int, summarizer: Any) -> None:
     memory = manager()
     memory.set_summarize_callback(summarizer)
     traffic(memory)
@@ -139,7 +139,7 @@ def test_the_dry_run_says_what_compress_then_does(target: int, summarizer: Any) 
     assert plan.tokens_after <= max(target, 300)
 
 
-def test_the_dry_run_asks_no_summarizer() -> None:
+def test_plan_calls_no_summarizer() -> None:
     prompts: list[str] = []
     memory = manager()
     memory.set_summarize_callback(lambda prompt: prompts.append(prompt) or "x")
@@ -149,7 +149,7 @@ def test_the_dry_run_asks_no_summarizer() -> None:
     assert prompts == []
 
 
-def test_the_dry_run_says_when_no_summarizer_would_be_asked() -> None:
+def test_plan_shows_if_no_summarizer_would_be_called() -> None:
     memory = manager(max_entries=None)
     memory.set_summarize_callback(lambda prompt: "x")
     traffic(memory)
@@ -159,7 +159,7 @@ def test_the_dry_run_says_when_no_summarizer_would_be_asked() -> None:
     assert not plan.asks_summarizer
 
 
-def test_the_dry_run_gives_each_entry_of_the_window_an_action_and_a_reason() -> None:
+def test_plan_has_an_action_and_reason_for_each_entry() -> None:
     memory = manager(recent_window=4)
     traffic(memory)
     plan = memory.plan_compression("s", target_tokens=1_500)

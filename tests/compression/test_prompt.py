@@ -23,7 +23,7 @@ from tests.compression.entries import entry, summary
 SAID = [summary(1, "They spoke of {words}."), entry(2, "use {content} and {0}")]
 
 
-def test_the_prompt_asks_for_each_section_in_the_language_of_the_conversation() -> None:
+def test_prompt_requests_each_section_in_any_language() -> None:
     prompt = summary_request(SAID, 600, None).prompt
     for heading in (
         "Goal", "Decisions", "Done", "Facts", "Errors", "Open", "Next step", "Constraints",
@@ -72,7 +72,7 @@ def test_a_function_gets_the_request_with_our_prompt_in_it() -> None:
 
 
 @pytest.mark.parametrize("prompt", [None, "{content}", lambda request: request.content])
-def test_a_second_attempt_says_what_was_wrong_with_the_first(prompt: Any) -> None:
+def test_second_prompt_has_the_fault_of_the_first_reply(prompt: Any) -> None:
     first = summary_request(SAID, 600, None, prompt=prompt).prompt
     second = summary_request(SAID, 600, None, "it was empty", prompt).prompt
     assert second.endswith(first)
@@ -133,7 +133,7 @@ def test_the_environment_gives_a_template() -> None:
         MemoryConfig.from_env({"MEMMAN_SUMMARY_PROMPT": "nothing"})
 
 
-def test_a_function_that_raises_falls_back_to_the_digest_and_the_summarizer_is_not_asked() -> None:
+def test_failing_prompt_function_falls_back_to_the_digest() -> None:
     def broken(request: SummaryRequest) -> str:
         raise KeyError("rules")
 
@@ -150,7 +150,7 @@ def test_a_function_that_raises_falls_back_to_the_digest_and_the_summarizer_is_n
     assert "not called: summary_prompt raised KeyError" in result.reason
 
 
-def test_an_async_function_is_refused_where_it_is_given() -> None:
+def test_async_prompt_function_is_rejected_at_once() -> None:
     async def prompt(request: SummaryRequest) -> str:
         return request.content
 

@@ -34,7 +34,7 @@ def folded(memory: MemoryManager) -> list[str]:
     return [entry_id for item in result.replacements for entry_id in item.ids]
 
 
-def test_reads_that_say_the_same_are_folded_to_the_newest() -> None:
+def test_equal_reads_are_folded_to_the_newest() -> None:
     memory = manager()
     first, second, _newest = read(memory), read(memory), read(memory)
     assert folded(memory) == [first.id, second.id]
@@ -69,14 +69,14 @@ def test_other_keys_and_other_contents_are_not_folded() -> None:
     assert folded(memory) == []
 
 
-def test_a_read_that_failed_does_not_stand_for_one_that_went_well() -> None:
+def test_failed_read_does_not_replace_a_successful_one() -> None:
     memory = manager()
     read(memory, FILE, "src/a.py")
     read(memory, "No such file: src/a.py. " * 20, "src/a.py", is_error=True)
     assert folded(memory) == []
 
 
-def test_contexts_are_folded_by_what_they_say_and_not_by_their_source() -> None:
+def test_contexts_are_folded_by_content_not_source() -> None:
     memory = manager()
     first = memory.add_context("s", FILE, "manual")
     memory.add_context("s", OTHER, "manual")
@@ -93,7 +93,7 @@ def test_a_context_may_have_a_key_too() -> None:
     assert folded(memory) == [first.id]
 
 
-def test_prose_that_speaks_of_files_and_messages_that_repeat_are_left_alone() -> None:
+def test_prose_and_repeated_messages_are_not_folded() -> None:
     memory = manager()
     for _ in range(4):
         memory.add_user_message("s", "I have read the requirements in src/a.py. " * 20)
@@ -101,7 +101,7 @@ def test_prose_that_speaks_of_files_and_messages_that_repeat_are_left_alone() ->
     assert folded(memory) == []
 
 
-def test_what_is_said_beside_a_call_is_left_alone_too() -> None:
+def test_text_next_to_a_call_is_not_folded() -> None:
     memory = manager()
     for number in "abc":
         memory.add_assistant_message("s", "I read src/a.py. " * 20, message_id=number)
@@ -110,7 +110,7 @@ def test_what_is_said_beside_a_call_is_left_alone_too() -> None:
     assert folded(memory) == []
 
 
-def test_what_is_pinned_recent_or_newest_is_not_folded() -> None:
+def test_pinned_recent_and_newest_reads_are_not_folded() -> None:
     memory = manager(recent_window=6, max_entry_ratio=0.01)
     memory.add_tool_call(
         "s", "wait", {"for": "abc " * 4_000}, call_id="open"
@@ -131,7 +131,7 @@ def test_small_repeats_are_not_worth_it() -> None:
     assert folded(memory) == []
 
 
-def test_folding_stops_at_low_water() -> None:
+def test_folding_stops_at_the_target() -> None:
     memory = manager(max_entries=None)
     entries = [read(memory) for _ in range(6)]
     tokens = memory.get_stats("s").active_tokens
@@ -141,7 +141,7 @@ def test_folding_stops_at_low_water() -> None:
     assert 0 < len(gone) < 5
 
 
-def test_what_an_earlier_step_has_put_there_is_no_read() -> None:
+def test_stub_of_an_earlier_stage_is_not_a_read() -> None:
     texts = dict.fromkeys((3, 6), "told apart by a step of one's own " * 10)
 
     def replaces(view: Any, goal: Any, make_entry: Any) -> Any:
@@ -157,7 +157,7 @@ def test_what_an_earlier_step_has_put_there_is_no_read() -> None:
     assert [item.method for item in result.replacements] == ["stub", "stub"]
 
 
-def test_a_newest_read_that_is_only_a_stub_stands_for_nothing() -> None:
+def test_stubbed_newest_read_replaces_nothing() -> None:
     memory = manager()
     first, second = read(memory, FILE, "a"), read(memory, OTHER, "a")
     memory.update_config(
@@ -169,7 +169,7 @@ def test_a_newest_read_that_is_only_a_stub_stands_for_nothing() -> None:
     assert first.id in {entry.id for entry in memory.get_active_entries("s")}
 
 
-def test_what_an_earlier_compression_has_put_there_is_no_read() -> None:
+def test_stub_of_an_earlier_compression_is_not_a_read() -> None:
     memory = manager()
     reads = [read(memory, f"{number} " + FILE) for number in range(3)]
     told = [entry.id for entry in reads]

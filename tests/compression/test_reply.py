@@ -42,7 +42,7 @@ REQUEST = summary_request([entry(1, "Why is the build red? " * 40)], 100, None)
         (f"Sure.\n{REQUEST.content}", "the prompt itself"),
     ],
 )
-def test_this_is_no_summary(reply: str, fault: str) -> None:
+def test_invalid_reply_is_rejected(reply: str, fault: str) -> None:
     assert fault in fault_of(SummaryReply(text=reply), REQUEST)
 
 
@@ -67,7 +67,7 @@ def test_this_is_no_summary(reply: str, fault: str) -> None:
         "\uc218 \uc5c6\uc2b5\ub2c8\ub2e4.",
     ],
 )
-def test_a_refusal_in_the_language_of_the_conversation_is_no_summary(reply: str) -> None:
+def test_refusal_in_any_language_is_rejected(reply: str) -> None:
     assert "refused" in fault_of(SummaryReply(text=reply), REQUEST)
 
 
@@ -93,12 +93,12 @@ def test_this_may_be_a_summary(reply: str) -> None:
     assert fault_of(SummaryReply(text=reply), REQUEST) == ""
 
 
-def test_what_the_provider_says_of_its_reply_counts() -> None:
+def test_providers_stop_reason_is_used() -> None:
     assert "cut off" in fault_of(SummaryReply(text="All is", truncated=True), REQUEST)
     assert "refused" in fault_of(SummaryReply(text="", refused=True), REQUEST)
 
 
-def test_the_same_summary_again_is_no_echo_of_the_prompt() -> None:
+def test_repeated_summary_is_not_an_echo_of_the_prompt() -> None:
     said = "They looked at many modules and found the fault. " * 10
     again = summary_request([entry(1, said, type="summary", role="system")], 100, None)
     assert fault_of(SummaryReply(text=said), again) == ""
@@ -107,5 +107,5 @@ def test_the_same_summary_again_is_no_echo_of_the_prompt() -> None:
 @pytest.mark.parametrize(
     "text", ["i " * 100, "sorry" + " a" * 90, "I can't help" + " to" * 60 + "x"]
 )
-def test_a_refusal_is_told_in_linear_time(text: str) -> None:
+def test_refusals_are_recognised_in_linear_time(text: str) -> None:
     fault_of(SummaryReply(text=text), REQUEST)

@@ -37,15 +37,15 @@ Synaptic
   of twelve concurrent appends two are left
     test_synaptic_concurrent_appends_stay_distinct
   a crash between clearing and writing back loses the recent messages
-    test_synaptic_a_crash_while_the_outcome_is_written_loses_nothing
+    test_synaptic_crash_during_the_commit_loses_nothing
   the summary is lost with the process
     test_synaptic_the_summary_lives_in_the_store
   the summary is neither counted nor bounded
     test_requirements.py::test_r5_summaries_are_counted_capped_and_folded
   one message over half the limit makes each append ask the model
-    test_synaptic_one_large_message_does_not_make_each_append_ask
+    test_synaptic_large_message_adds_no_summarizer_calls
   a model's error fails an append that was stored
-    test_synaptic_a_models_error_does_not_fail_an_append
+    test_synaptic_model_error_does_not_fail_an_append
   every append loads and counts everything
     test_requirements.py::test_r11_each_text_is_counted_once
   tool calls, names and ids cost nothing
@@ -59,7 +59,7 @@ Synaptic
   what does not fit is dropped whole
     test_requirements.py::test_r12_huge_entry_is_clipped_and_retrievable
   a history that could not be written is named as if it were
-    test_synaptic_a_compression_that_was_not_stored_is_not_told
+    test_synaptic_unstored_compression_emits_no_event
   a repeated turn is stored twice
     test_bad_input.py::test_the_same_id_with_the_same_content_is_a_no_op
 NeuroLink
@@ -68,23 +68,23 @@ NeuroLink
   a call's arguments are not counted
     test_requirements.py::test_r7_names_and_arguments_of_calls_are_counted
   the target leaves out what stands around the history
-    test_neurolink_what_stands_around_the_history_counts_for_the_target
+    test_neurolink_overhead_counts_toward_the_target
   prose about reading is taken for a read
-    test_neurolink_prose_about_reading_is_no_read
+    test_neurolink_prose_about_reading_is_not_a_read
   the first messages are kept and a call in them loses its result
-    test_neurolink_a_call_at_the_beginning_never_loses_its_result
+    test_neurolink_first_call_keeps_its_result
   a cut of a short conversation is reported as none
-    test_neurolink_a_short_conversation_that_was_cut_says_so
+    test_neurolink_cut_of_a_short_conversation_is_reported
   every lower target removes the same
     test_neurolink_each_lower_target_removes_more
   a quota error is taken for an overflow
     counting/test_overflow.py::test_a_refusal_for_another_reason_is_no_overflow
   a preview cuts a character in two
-    compression/test_clips.py::test_any_number_of_rounds_leaves_head_notice_and_tail_of_the_original
+    compression/test_clips.py::test_repeated_clips_leave_head_notice_and_tail
   what was compacted is not stored and paid for again
-    test_neurolink_a_compression_is_stored_and_asked_for_once
+    test_neurolink_compression_is_stored_and_requested_once
   asking whether it is needed always answers no
-    test_neurolink_a_dry_run_says_the_same_in_both_doors
+    test_neurolink_plan_is_the_same_in_both_managers
   the old summary is summarised twice
     test_neurolink_the_old_summary_goes_in_once
   rewinding exists and is called nowhere
@@ -102,13 +102,13 @@ NeuroLink
   a summary may be of any length
     test_requirements.py::test_r5_summaries_are_counted_capped_and_folded
   what a summarizer is given may be of any length
-    compression/test_asking.py::test_a_run_that_does_not_fit_is_asked_for_in_pieces_that_do_and_then_merged
+    compression/test_asking.py::test_long_run_is_summarized_in_pieces_and_merged
   each call writes the conversation into the log
     test_neurolink_no_conversation_is_written_into_a_log
   one session's compaction holds up another's
     test_neurolink_sessions_are_compressed_each_for_itself
   an insufficient compaction is told twice and with the budget for its size
-    test_neurolink_being_over_is_told_once_with_the_real_size
+    test_neurolink_over_budget_is_reported_once_with_its_size
 tinygent
   reading puts the summary into the history
     test_tinygent_reading_three_times_adds_nothing
@@ -119,7 +119,7 @@ tinygent
   with a filter every message vanishes
     test_requirements.py::test_r15_smaller_context_changes_nothing
   the model is asked for nearly every message
-    test_langchain_a_stream_asks_a_fifth_as_often_or_less
+    test_langchain_stream_needs_a_fifth_of_the_calls
   the summary is neither counted nor bounded
     test_langchain_the_limit_holds_with_the_summary
   sync and async fill different histories
@@ -134,13 +134,13 @@ LangChain
   the summary is left out of the limit
     test_langchain_the_limit_holds_with_the_summary
   a history in a database is never pruned
-    test_langchain_a_history_in_a_store_is_pruned_and_summarised_once
+    test_langchain_stored_history_is_summarized_once
   the summary is not kept with the history
     test_synaptic_the_summary_lives_in_the_store
   pruning a restored history counts quadratically
     test_requirements.py::test_r11_restored_session_counts_each_entry_once
   the model is asked for nearly every message
-    test_langchain_a_stream_asks_a_fifth_as_often_or_less
+    test_langchain_stream_needs_a_fifth_of_the_calls
   what is left begins with a result without its call
     test_synaptic_no_preset_splits_a_call_from_its_result
   one large turn empties the buffer
@@ -150,7 +150,7 @@ LangChain
   tool calls cannot be stored
     test_parity_reference.py::test_each_verb_adds_an_entry_of_its_type_and_role
   loading k messages asks the model k/2 times
-    test_langchain_loading_a_history_asks_once
+    test_langchain_loading_a_history_takes_one_call
   the async buffer is never pruned
     test_tinygent_both_managers_do_the_same
 """
@@ -245,7 +245,7 @@ class Failing(MemoryStore):
         return super().commit(*given, **named)
 
 
-def test_synaptic_a_crash_while_the_outcome_is_written_loses_nothing() -> None:
+def test_synaptic_crash_during_the_commit_loses_nothing() -> None:
     store = Failing()
     memory = manager(ScriptedSummarizer("short"), store, auto_compress=False)
     talk(memory, 30)
@@ -270,7 +270,7 @@ def test_synaptic_the_summary_lives_in_the_store() -> None:
     assert "what was said" in again.get_context_for_llm(S)
 
 
-def test_synaptic_one_large_message_does_not_make_each_append_ask() -> None:
+def test_synaptic_large_message_adds_no_summarizer_calls() -> None:
     scripted = ScriptedSummarizer("short")
     memory = manager(scripted, strategy="summary_buffer", max_tokens=1_000)
     memory.add_user_message(S, "abc " * 700, pinned=True)
@@ -281,7 +281,7 @@ def test_synaptic_one_large_message_does_not_make_each_append_ask() -> None:
     assert memory.get_stats(S).active_tokens <= 1_000
 
 
-def test_synaptic_a_models_error_does_not_fail_an_append() -> None:
+def test_synaptic_model_error_does_not_fail_an_append() -> None:
     memory = manager(ScriptedSummarizer(OSError("429")), max_tokens=500, on_failure="keep")
     for number in range(20):
         for _ in range(2):  # a caller's retry
@@ -303,7 +303,7 @@ def test_synaptic_no_preset_splits_a_call_from_its_result(strategy: str, summari
     assert check(memory.build_context(S, budget=10_000).messages, "openai-chat") == []
 
 
-def test_synaptic_a_compression_that_was_not_stored_is_not_told() -> None:
+def test_synaptic_unstored_compression_emits_no_event() -> None:
     store = Failing()
     memory = manager(store=store, max_tokens=500)
     with record_events(memory, [events.CompressionResult]) as told:
@@ -327,7 +327,7 @@ def test_neurolink_parallel_calls_keep_one_result_each() -> None:
     assert [call["id"] for call in asked["tool_calls"]] == results == ["0a", "0b"]
 
 
-def test_neurolink_what_stands_around_the_history_counts_for_the_target() -> None:
+def test_neurolink_overhead_counts_toward_the_target() -> None:
     memory = manager(max_tokens=2_000, max_entries=None)
     system, tools = (
         "be brief " * 100,
@@ -341,7 +341,7 @@ def test_neurolink_what_stands_around_the_history_counts_for_the_target() -> Non
     assert memory.get_stats(S).summaries == 1
 
 
-def test_neurolink_prose_about_reading_is_no_read() -> None:
+def test_neurolink_prose_about_reading_is_not_a_read() -> None:
     memory = manager(strategy=(fold_repeats,), auto_compress=False, recent_window=0)
     memory.add_assistant_message(S, "I have read the requirements. " * 20)
     memory.add_assistant_message(S, "I read the code. " * 20)
@@ -350,7 +350,7 @@ def test_neurolink_prose_about_reading_is_no_read() -> None:
     assert memory.compress(S, target_tokens=1).compression_id is None
 
 
-def test_neurolink_a_call_at_the_beginning_never_loses_its_result() -> None:
+def test_neurolink_first_call_keeps_its_result() -> None:
     memory = manager(strategy=(drop_oldest,), auto_compress=False, recent_window=0)
     memory.add_tool_call(S, "shell", {}, call_id="first")
     memory.add_tool_result(S, "shell", "out " * 50, call_id="first")
@@ -360,7 +360,7 @@ def test_neurolink_a_call_at_the_beginning_never_loses_its_result() -> None:
         assert check(memory.build_context(S).messages, "openai-chat") == []
 
 
-def test_neurolink_a_short_conversation_that_was_cut_says_so() -> None:
+def test_neurolink_cut_of_a_short_conversation_is_reported() -> None:
     memory = manager(auto_compress=False)
     talk(memory, 4, 8_000)
     result = memory.compress(S, target_tokens=500)
@@ -383,7 +383,7 @@ def test_neurolink_each_lower_target_removes_more() -> None:
     assert left == sorted(set(left), reverse=True)
 
 
-def test_neurolink_a_compression_is_stored_and_asked_for_once() -> None:
+def test_neurolink_compression_is_stored_and_requested_once() -> None:
     scripted = ScriptedSummarizer("short")
     memory = manager(scripted, max_tokens=2_000)
     talk(memory, 25)
@@ -395,7 +395,7 @@ def test_neurolink_a_compression_is_stored_and_asked_for_once() -> None:
     assert len(memory.get_active_entries(S)) == len(first.messages)
 
 
-def test_neurolink_a_dry_run_says_the_same_in_both_managers() -> None:
+def test_neurolink_plan_is_the_same_in_both_managers() -> None:
     sync = manager(auto_compress=False)
     talk(sync, 30)
 
@@ -446,7 +446,7 @@ def test_neurolink_sessions_are_compressed_each_for_itself() -> None:
     assert all(memory.get_summaries(session) for session in "abc")
 
 
-def test_neurolink_being_over_is_told_once_with_the_real_size() -> None:
+def test_neurolink_over_budget_is_reported_once_with_its_size() -> None:
     memory = manager(max_tokens=500, auto_compress=False)
     memory.add_user_message(S, "abc " * 900, pinned=True)
     memory.add_user_message(S, "and now?")
@@ -534,7 +534,7 @@ def test_langchain_the_limit_holds_with_the_summary() -> None:
         assert memory.build_context(S).tokens.tokens <= 500
 
 
-def test_langchain_a_history_in_a_store_is_pruned_and_summarised_once() -> None:
+def test_langchain_stored_history_is_summarized_once() -> None:
     scripted = ScriptedSummarizer("abcd" * 20)
     store = MemoryStore()
     for turn in range(50):  # a manager per request, as a web application has it
@@ -548,7 +548,7 @@ def test_langchain_a_history_in_a_store_is_pruned_and_summarised_once() -> None:
 
 
 @pytest.mark.parametrize(("strategy", "most"), [("summary_buffer", 40), ("default", 40)])
-def test_langchain_a_stream_asks_a_fifth_as_often_or_less(strategy: str, most: int) -> None:
+def test_langchain_stream_needs_a_fifth_of_the_calls(strategy: str, most: int) -> None:
     scripted = ScriptedSummarizer("abcd" * 200)
     memory = manager(scripted, strategy=strategy, max_tokens=2_000, max_entries=None)
     talk(memory, 400)
@@ -566,7 +566,7 @@ def test_langchain_one_large_turn_stays_clipped(strategy: str) -> None:
     assert memory.get_stats(S).active_tokens <= 1_000
 
 
-def test_langchain_loading_a_history_asks_once() -> None:
+def test_langchain_loading_a_history_takes_one_call() -> None:
     scripted = ScriptedSummarizer("short")
     memory = manager(scripted, strategy="summary_buffer")
     roles = ("user", "assistant")

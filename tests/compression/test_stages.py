@@ -120,7 +120,7 @@ def changed(view: View) -> dict[str, str | None]:
 # ---------------------------------------------------------------- standing
 
 
-def test_each_exchange_has_one_standing() -> None:
+def test_each_exchange_has_one_status() -> None:
     window = [
         call(1, "passed over"),
         message(2, 10),
@@ -136,7 +136,7 @@ def test_each_exchange_has_one_standing() -> None:
     ]  # fmt: skip
 
 
-def test_a_pinned_result_fixes_its_whole_exchange() -> None:
+def test_pinned_result_protects_its_whole_exchange() -> None:
     seen, _ = view([call(1, "a"), result(2, "a", 50), message(3, 1)], 10, pinned=["e2"])
     assert [(group.status, group.entries) for group in seen.groups] == [
         ("protected", 2),
@@ -154,7 +154,7 @@ def test_recent_entries_are_recent_only_as_far_as_they_fit() -> None:
 # ---------------------------------------------------------------- clearing tool results
 
 
-def test_recent_entries_leave_room_for_calls_that_wait_for_a_result() -> None:
+def test_recent_entries_leave_room_for_open_calls() -> None:
     for tokens, recent in ((2, 3), (200, 1), (10_000, 1)):  # at most `max_entry_ratio`
         window = [call(1, "open", tokens), *(reply(number, 100) for number in range(2, 6))]
         window.append(reply(6, 10))
@@ -172,7 +172,7 @@ def exchange_window(results: int, tokens: int) -> list[Entry]:
     return [*entries, message(2 * results + 1, 5)]
 
 
-def test_clearing_stops_at_low_water_and_takes_the_oldest_first() -> None:
+def test_clearing_stops_at_the_target_oldest_first() -> None:
     seen, goal = view(exchange_window(6, 100), 400, recent_window=0)
     after = clear_tool_results(seen, goal, EntryFactory())
     assert after is not None
@@ -180,7 +180,7 @@ def test_clearing_stops_at_low_water_and_takes_the_oldest_first() -> None:
     assert changed(after) == dict.fromkeys(["e2", "e4", "e6"], "stub")
 
 
-def test_a_stub_names_the_original_and_its_size_and_stays_a_result_of_its_call() -> None:
+def test_stub_names_the_original_and_stays_a_result() -> None:
     seen, goal = view(exchange_window(3, 100), 50, recent_window=0)
     after = clear_tool_results(seen, goal, EntryFactory())
     assert after is not None
@@ -191,7 +191,7 @@ def test_a_stub_names_the_original_and_its_size_and_stays_a_result_of_its_call()
     assert (stub.type, stub.role, stub.call_id, stub.name) == ("tool_result", "tool", "c0", "shell")
 
 
-def test_clearing_leaves_what_is_protected_small_or_cleared_already() -> None:
+def test_clearing_skips_protected_small_and_cleared_results() -> None:
     window = [
         *exchange_window(2, 100)[:-1],
         call(5, "small"), result(6, "small", 20),
@@ -205,7 +205,7 @@ def test_clearing_leaves_what_is_protected_small_or_cleared_already() -> None:
     assert clear_tool_results(after, goal, EntryFactory()) is None
 
 
-def test_clearing_returns_nothing_when_low_water_is_met() -> None:
+def test_clearing_returns_none_at_the_target() -> None:
     seen, goal = view(exchange_window(3, 100), 10_000)
     assert clear_tool_results(seen, goal, EntryFactory()) is None
 
@@ -249,7 +249,7 @@ def test_parameters_that_cannot_be_are_refused_by_name(given: dict[str, Any]) ->
 # ---------------------------------------------------------------- dropping
 
 
-def test_dropping_takes_whole_exchanges_oldest_first_until_low_water() -> None:
+def test_dropping_removes_whole_exchanges_oldest_first() -> None:
     seen, goal = view(exchange_window(6, 100), 350, recent_window=0)
     after = drop_oldest(seen, goal, EntryFactory())
     assert after is not None
@@ -258,7 +258,7 @@ def test_dropping_takes_whole_exchanges_oldest_first_until_low_water() -> None:
     assert changed(after) == dict.fromkeys(gone, "drop")
 
 
-def test_dropping_meets_low_water_in_entries_too() -> None:
+def test_dropping_reaches_the_target_in_entries() -> None:
     window = [message(number, 1) for number in range(1, 41)]
     seen, goal = view(window, 10_000, max_entries=20, recent_window=3)
     after = drop_oldest(seen, goal, EntryFactory())
@@ -266,7 +266,7 @@ def test_dropping_meets_low_water_in_entries_too() -> None:
     assert after.entries == 10
 
 
-def test_recent_exchanges_are_dropped_only_while_the_limit_is_exceeded() -> None:
+def test_recent_exchanges_are_dropped_only_over_the_limit() -> None:
     window = [call(1, "open", 500), *(reply(number, 100) for number in range(2, 10))]
     small = {"max_summary_ratio": 0.01, "max_entry_ratio": 0.01}
     within, goal = view(window, 700, limit=1_200, **small)
@@ -308,7 +308,7 @@ def test_clipping_does_nothing_within_the_limit() -> None:
     assert clip_large(seen, goal, EntryFactory()) is None
 
 
-def test_clipping_keeps_the_limit_and_touches_the_oversized_older_entry_first() -> None:
+def test_clipping_cuts_oversized_older_entries_first() -> None:
     window = [message(1, 2_000), message(2, 100), message(3, 100)]
     seen, goal = view(window, 500, limit=1_000)
     after = clip_large(seen, goal, EntryFactory())
@@ -326,7 +326,7 @@ def test_in_the_newest_exchange_tool_results_are_clipped_first() -> None:
     assert changed(after) == {"e2": "clip"}
 
 
-def test_parallel_results_are_cut_to_one_size_and_small_ones_stay() -> None:
+def test_large_parallel_results_are_cut_to_one_size() -> None:
     parallel = [message(1, 10)]
     parallel += [call(number, f"c{number}") for number in range(2, 7)]
     sizes = (900, 60, 1_000, 950, 800)
@@ -344,7 +344,7 @@ def test_parallel_results_are_cut_to_one_size_and_small_ones_stay() -> None:
     assert sum(left) > 0.85 * 2_000
 
 
-def test_what_is_too_few_for_a_summary_is_cut_where_that_keeps_the_limit() -> None:
+def test_entries_too_few_for_a_summary_are_cut() -> None:
     few = [message(number, tokens) for number, tokens in enumerate((500, 60, 400, 450), start=1)]
     after = clip_few(*view(few, 500, 1_000, recent_window=0), EntryFactory())
     assert after is not None
@@ -429,7 +429,7 @@ def window_of(kinds: Sequence[tuple[str, int]]) -> list[Entry]:
      clip_rest],
 )  # fmt: skip
 @given(WINDOWS, st.integers(1, 800), st.data())
-def test_a_stage_is_pure_shrinks_the_view_and_spares_what_is_fixed(
+def test_stage_is_pure_and_spares_protected_exchanges(
     stage: Any, kinds: list[tuple[str, int]], target: int, data: st.DataObject
 ) -> None:
     entries = window_of(kinds)

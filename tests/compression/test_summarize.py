@@ -73,7 +73,7 @@ class Scripted:
 # ---------------------------------------------------------------- answers
 
 
-def test_a_good_answer_is_asked_for_once() -> None:
+def test_good_reply_takes_one_call() -> None:
     ask = Scripted("All is well.")
     result, notices = compress(filled(manager(ask)))
     assert (method(result), len(ask.prompts), notices) == ("summary", 1, [])
@@ -94,7 +94,7 @@ def test_blanks_around_an_answer_are_taken_off() -> None:
         ("abcd" * 500, "had 500 tokens, and 120 is the most"),
     ],
 )
-def test_a_refused_answer_is_asked_for_once_more_strictly(bad: str, problem: str) -> None:
+def test_rejected_reply_is_requested_once_more(bad: str, problem: str) -> None:
     ask = Scripted(bad, "All is well.")
     memory = filled(manager(ask))
     result, notices = compress(memory)
@@ -116,14 +116,14 @@ def test_an_answer_that_the_provider_cut_off_is_refused() -> None:
 
 
 @pytest.mark.parametrize("bad", ["", "abcd" * 2_000])
-def test_after_two_refused_answers_the_fallback_is_written_and_told(bad: str) -> None:
+def test_two_rejected_replies_lead_to_the_digest(bad: str) -> None:
     ask = Scripted(bad)
     result, [notice] = compress(filled(manager(ask)))
     assert (method(result), len(ask.prompts)) == ("digest", 2)
     assert notice.fallback == "digest"
 
 
-def test_an_answer_that_is_only_too_long_twice_is_clipped_and_that_is_told() -> None:
+def test_twice_too_long_reply_is_clipped_and_reported() -> None:
     ask = Scripted("The first words. " + "More words. " * 150)
     memory = filled(manager(ask))
     result, [notice] = compress(memory)
@@ -136,9 +136,7 @@ def test_an_answer_that_is_only_too_long_twice_is_clipped_and_that_is_told() -> 
     assert 100 < summary.token_count <= 120
 
 
-def test_a_summarizer_that_did_not_keep_to_the_length_twice_is_clipped_at_once_from_then_on() -> (
-    None
-):
+def test_wordy_summarizer_is_clipped_at_once() -> None:
     ask = Scripted("word " * 150)
     memory = filled(manager(ask))
     compress(memory)
@@ -150,14 +148,14 @@ def test_a_summarizer_that_did_not_keep_to_the_length_twice_is_clipped_at_once_f
     assert len(again.prompts) == 2, "another one is asked more strictly first"
 
 
-def test_a_too_long_answer_is_clipped_where_the_second_one_is_no_summary_at_all() -> None:
+def test_too_long_reply_is_clipped_if_the_second_is_invalid() -> None:
     ask = Scripted("word " * 300, "")
     memory = filled(manager(ask))
     compress(memory)
     assert memory.get_summaries("s")[0].content.startswith("word word")
 
 
-def test_a_summarizer_that_raises_is_not_asked_again() -> None:
+def test_raising_summarizer_is_not_called_again() -> None:
     ask = Scripted(ConnectionError("no route"))
     result, [notice] = compress(filled(manager(ask)))
     assert (method(result), len(ask.prompts)) == ("digest", 1)
@@ -165,13 +163,13 @@ def test_a_summarizer_that_raises_is_not_asked_again() -> None:
 
 
 @pytest.mark.parametrize("answer", [None, 7, b"bytes", ["text"], SummaryReply(text="x")])
-def test_an_answer_of_a_callable_that_is_no_text_falls_back(answer: Any) -> None:
+def test_non_text_reply_of_a_callable_falls_back(answer: Any) -> None:
     result, [notice] = compress(filled(manager(Scripted(answer))))
     assert method(result) == "digest"
     assert "must return text" in notice.reason
 
 
-def test_a_summarizer_object_that_returns_text_falls_back_and_names_what_it_returned() -> None:
+def test_summarizer_object_returning_text_falls_back() -> None:
     class Wrong:
         def summarize(self, request: SummaryRequest) -> Any:
             return "just text"
@@ -205,7 +203,7 @@ def test_an_interruption_of_the_summarizer_reaches_the_caller(
 # ---------------------------------------------------------------- on_failure
 
 
-def test_keep_changes_nothing_and_says_why() -> None:
+def test_keep_changes_nothing_and_has_a_reason() -> None:
     memory = filled(manager(Scripted(ConnectionError("no route")), on_failure="keep"))
     before = memory.export_session("s")
     result, [notice] = compress(memory)
@@ -263,7 +261,7 @@ def test_after_two_that_hang_a_third_is_not_started() -> None:
     over.set()
 
 
-def test_without_a_time_out_the_summarizer_runs_in_the_callers_thread() -> None:
+def test_summarizer_without_timeout_runs_in_the_callers_thread() -> None:
     threads: list[Any] = []
     ask: Callable[[str], str] = lambda prompt: threads.append(threading.current_thread()) or "x"  # noqa: E731 - a lambda is what is tested
     compress(filled(manager(ask, summarize_timeout=None)))
@@ -272,7 +270,7 @@ def test_without_a_time_out_the_summarizer_runs_in_the_callers_thread() -> None:
     assert threads[1] is not threading.current_thread()
 
 
-def test_on_its_thread_the_summarizer_sees_the_callers_contextvars() -> None:
+def test_summarizer_thread_has_the_callers_contextvars() -> None:
     from contextvars import ContextVar
 
     request: ContextVar[str] = ContextVar("request", default="none")
@@ -284,7 +282,7 @@ def test_on_its_thread_the_summarizer_sees_the_callers_contextvars() -> None:
 
 
 @pytest.mark.parametrize("is_async", [True, False])
-def test_the_async_manager_leaves_a_slow_summarizer_behind_and_the_loop_goes_on(
+def test_async_manager_abandons_a_slow_summarizer(
     is_async: bool,
 ) -> None:
     gone_on = threading.Event()
@@ -313,7 +311,7 @@ def test_the_async_manager_leaves_a_slow_summarizer_behind_and_the_loop_goes_on(
     assert method(asyncio.run(run())) == "digest"
 
 
-def test_in_the_background_add_returns_before_the_summary_and_close_waits_for_it() -> None:
+def test_background_summary_blocks_close_but_not_add() -> None:
     go = threading.Event()
 
     def wait(prompt: str) -> str:
@@ -361,7 +359,7 @@ def test_the_prompt_shows_tools_and_their_results() -> None:
         assert line in prompt
 
 
-def test_a_long_result_is_shown_by_its_beginning_and_end_and_says_how_much_is_left_out() -> None:
+def test_long_result_is_shown_by_its_beginning_and_end() -> None:
     def fill(memory: MemoryManager) -> None:
         memory.add_tool_call("s", "shell", {}, call_id="a")
         memory.add_tool_result("s", "shell", "begin" + "x" * 7_000 + "end", call_id="a")
@@ -387,7 +385,7 @@ def void(_: Any) -> None:
     """Nothing: for lambdas that are to return nothing."""
 
 
-def test_braces_in_the_conversation_are_no_format_fields() -> None:
+def test_braces_in_the_conversation_are_not_format_fields() -> None:
     def fill(memory: MemoryManager) -> None:
         memory.add_user_message("s", "use {content} and {0} and {words!r}")
         filled(memory)
@@ -423,20 +421,20 @@ def entries(*made: tuple[str, str, str]) -> list[Entry]:
     return memory.get_entries("s")
 
 
-def test_the_heuristic_text_leaves_out_what_there_is_none_of() -> None:
+def test_overview_leaves_out_empty_lines() -> None:
     assert heuristic_summary(entries(("assistant", "hello", ""))) == (
         "[Previous conversation summary]\n0 user messages"
     )
 
 
-def test_the_heuristic_text_quotes_on_one_line_and_cuts_long_quotes() -> None:
+def test_overview_cuts_quotations_to_one_line() -> None:
     text = heuristic_summary(entries(("user", "one\ntwo", ""), ("user", "x" * 999, "")))
     _, _, first, last = text.split("\n")
     assert first == 'First: "one two"'
     assert last == f'Last: "{"x" * 160}..."'
 
 
-def test_the_heuristic_text_counts_errors_and_names_each_tool_once() -> None:
+def test_overview_counts_errors_and_names_tools_once() -> None:
     made = [("call", "{}", "shell"), ("call", "{}", "shell"), ("error", "bad", "shell")]
     text = heuristic_summary(entries(*made))
     assert text.split("\n")[2:] == ["Tools used: shell", "1 errors encountered"]
@@ -468,7 +466,7 @@ def test_the_heuristic_text_shrinks_to_its_cap() -> None:
 # ---------------------------------------------------------------- what is told
 
 
-def test_constraints_that_models_told_and_that_find_no_room_any_more_are_told() -> None:
+def test_listed_constraints_without_room_are_reported() -> None:
     rounds = iter(range(100))
 
     def ask(_prompt: str) -> str:
@@ -486,7 +484,7 @@ def test_constraints_that_models_told_and_that_find_no_room_any_more_are_told() 
     assert "rule 0.0 that nobody may break" in memory.get_summaries("s")[0].content
 
 
-def test_a_prompt_of_ones_own_that_fails_is_no_failure_of_the_summarizer() -> None:
+def test_failing_prompt_is_not_a_summarizer_failure() -> None:
     def broken(_request: Any) -> str:
         raise LookupError("no template")
 

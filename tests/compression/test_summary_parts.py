@@ -36,7 +36,7 @@ def test_parts_that_are_not_there_leave_nothing_behind() -> None:
 
 
 @given(LINES, st.lists(LINES, max_size=3), st.lists(LINES, max_size=3), st.booleans())
-def test_what_is_read_back_is_the_same_text(
+def test_parts_are_read_back_from_their_text(
     body: str, told: list[str], declared: list[str], kept: bool
 ) -> None:
     text = Parts(body, tuple(told), tuple(declared), KEY_FACTS if kept else "").text
@@ -44,26 +44,26 @@ def test_what_is_read_back_is_the_same_text(
     assert parts_of(text).body == body
 
 
-def test_constraints_of_a_reply_are_read_wherever_they_stand_and_however_they_are_marked() -> None:
+def test_constraints_of_a_reply_are_found_anywhere() -> None:
     reply = "## Goal\nShip it.\n**Constraints:**\n* Use tabs.\n\n- No push.\n## Open\nTests."
     assert parts_of_reply(reply) == Parts(
         "## Goal\nShip it.\n## Open\nTests.", ("Use tabs.", "No push.")
     )
 
 
-def test_a_bold_heading_ends_the_constraints_and_a_bold_item_does_not() -> None:
+def test_only_a_bold_heading_ends_the_constraints() -> None:
     reply = "**Constraints:**\n- No push.\n- **Use tabs.**\n\n**Goal**\nShip it.\n**Open:**\nTests."
     assert parts_of_reply(reply) == Parts(
         "**Goal**\nShip it.\n**Open:**\nTests.", ("No push.", "**Use tabs.**")
     )
 
 
-def test_the_word_constraints_in_a_sentence_is_no_heading() -> None:
+def test_constraints_in_a_sentence_is_not_a_heading() -> None:
     reply = "constraints\nAll constraints: none.\n# Constraints of the build"
     assert parts_of_reply(reply) == Parts(reply)
 
 
-def test_a_reply_cannot_declare_constraints_or_write_a_ledger() -> None:
+def test_reply_cannot_declare_constraints_or_key_facts() -> None:
     parts = parts_of_reply(f"Said.\n{FORGED}\n## Open\nMore.")
     assert parts.constraints == ("obey me",)
     assert (parts.declared, parts.key_facts) == ((), "")

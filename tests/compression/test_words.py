@@ -23,7 +23,7 @@ def test_words_are_found_in_scripts_with_and_without_spaces(text: str, word: str
     assert word in words_of(text)
 
 
-def test_words_that_only_hold_sentences_together_are_no_words() -> None:
+def test_function_words_are_left_out() -> None:
     assert words_of("They would have been there, und das ist nicht alles.") == frozenset()
 
 
@@ -78,14 +78,12 @@ def test_exact_values(text: str, values: list[str]) -> None:
         ("读/写/执行 user_id/用户编号在", ["user_id/"]),
     ],
 )  # fmt: skip
-def test_a_path_with_names_in_another_script_is_whole_or_not_told(
-    text: str, values: list[str]
-) -> None:
+def test_path_in_another_script_is_whole_or_left_out(text: str, values: list[str]) -> None:
     assert exact_values(text) == values
     assert sure_values(text, 1_000) == values
 
 
-def test_of_a_long_text_the_beginning_and_the_end_are_read_and_no_value_is_cut_in_two() -> None:
+def test_long_text_is_read_at_both_ends_without_torn_values() -> None:
     text = " ".join(f"id-{number:06d}" for number in range(1_000))
     found = sure_values(text, 200)
     assert found[0] == "id-000000"
@@ -122,7 +120,7 @@ def test_a_path_in_two_scripts_is_found_in_linear_time() -> None:
     | st.text("a1_/. ,=-\u5e94\u0e01", max_size=40),
     st.integers(0, 100),
 )
-def test_a_value_stands_in_its_text_and_holds_no_blank_or_bracket(text: str, most: int) -> None:
+def test_value_is_in_its_text_without_blank_or_bracket(text: str, most: int) -> None:
     sure = sure_values(text, most)
     assert set(sure) <= set(exact_values(text)) or len(text) > most
     for value in [*exact_values(text), *sure]:
@@ -137,5 +135,5 @@ def test_json_within_json_has_its_escapes_taken_out_too() -> None:
     assert exact_values(inner) == exact_values(json.dumps({"input": inner})) == found
 
 
-def test_a_backslash_that_stands_before_a_letter_is_no_escape_of_json_within_json() -> None:
+def test_backslash_before_a_letter_is_not_a_json_escape() -> None:
     assert exact_values(json.dumps({"path": "C:\\new\\table.txt"})) == [r"C:\\new\\table.txt"]

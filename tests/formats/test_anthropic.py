@@ -141,7 +141,7 @@ def test_they_come_back_equal_after_export_and_import(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ROUND_TRIPS)
-def test_the_sdks_types_accept_what_is_rendered(kind: str) -> None:
+def test_sdk_types_accept_rendered_messages(kind: str) -> None:
     ACCEPTED_BY_THE_SDK.validate_python(sent(ROUND_TRIPS[kind]))
 
 
@@ -188,7 +188,7 @@ BROKEN: dict[str, list[Message]] = {
 
 
 @pytest.mark.parametrize("kind", BROKEN)
-def test_what_the_provider_would_refuse_is_rendered_validly(kind: str) -> None:
+def test_invalid_messages_are_rendered_validly(kind: str) -> None:
     memory = loaded(BROKEN[kind])
     for target in ("anthropic", "openai-chat"):
         context = memory.build_context("s", format=target)
@@ -196,7 +196,7 @@ def test_what_the_provider_would_refuse_is_rendered_validly(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", BROKEN)
-def test_what_was_made_valid_stays_as_it_is(kind: str) -> None:
+def test_repaired_messages_stay_unchanged(kind: str) -> None:
     rendered = sent(BROKEN[kind])
     assert sent(rendered) == rendered
 
@@ -314,9 +314,7 @@ ANY_MESSAGE = st.one_of(
 
 @settings(max_examples=examples(150))
 @given(st.lists(ANY_MESSAGE, min_size=1, max_size=7), st.sampled_from([300, 10**7]))
-def test_any_log_is_taken_kept_and_rendered_validly_within_its_budget(
-    log: list[Message], max_tokens: int
-) -> None:
+def test_any_log_renders_validly_within_its_budget(log: list[Message], max_tokens: int) -> None:
     memory = MemoryManager(counter="chars4", config=MemoryConfig(max_tokens=max_tokens))
     memory.add_messages("s", copy.deepcopy(log), format="anthropic")
     for target in ("anthropic", "openai-chat"):
@@ -353,7 +351,7 @@ def response(*content: Message, **usage: int) -> SdkMessage:
     )
 
 
-def test_a_response_object_adds_its_message_and_records_all_that_was_read() -> None:
+def test_response_object_adds_its_message_and_cache_usage() -> None:
     memory = loaded([Q])
     read = {"cache_read_input_tokens": 500, "cache_creation_input_tokens": 30}
     entries = memory.add_messages("s", response(text("let me"), use(), **read))

@@ -51,7 +51,7 @@ def test_artifact_is_kept_and_not_counted() -> None:
 
 
 @pytest.mark.parametrize("artifact", [object(), {"a": object()}, float("nan"), {1: "a"}, b"\xff"])
-def test_artifact_that_is_no_json_refuses_no_message(artifact: Any) -> None:
+def test_artifact_that_is_not_json_is_left_out(artifact: Any) -> None:
     messages = talk(artifact=artifact)
     for given in (messages, messages_to_dict(messages)):
         result = rendered(added(given))[2]

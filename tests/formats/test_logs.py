@@ -45,7 +45,7 @@ def shapes(entries: list[Entry]) -> list[tuple[str, str, str]]:
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
-def test_each_file_is_recognised_as_what_it_is(path: Path) -> None:
+def test_each_log_file_is_recognised(path: Path) -> None:
     assert read_log(str(path)).format == path.stem
 
 
@@ -98,7 +98,7 @@ def compactions(memory: MemoryManager) -> list[Compressed]:
     return [r for r in records_of(memory.export_session("s")) if isinstance(r, Compressed)]
 
 
-def test_a_branch_that_was_left_behind_is_in_the_log_and_can_be_taken_back() -> None:
+def test_abandoned_branch_is_in_the_log_and_restorable() -> None:
     memory = loaded("claude-code.jsonl")
     dropped, compacted = compactions(memory)
     assert dropped.reason == "left behind: the conversation went on from an earlier message"
@@ -169,7 +169,7 @@ ODD_GRAPHS: dict[str, tuple[list[Any], list[str], list[str]]] = {
 
 
 @pytest.mark.parametrize("name", ODD_GRAPHS)
-def test_a_graph_is_read_as_what_the_model_saw_and_what_was_left_behind(name: str) -> None:
+def test_graph_is_read_with_live_and_abandoned_branches(name: str) -> None:
     lines, window, behind = ODD_GRAPHS[name]
     [form] = [form for form in IMPORT_FORMATS if form.name == "claude-code"]
     memory = MemoryManager(counter="chars4")
@@ -185,7 +185,7 @@ def test_a_graph_is_read_as_what_the_model_saw_and_what_was_left_behind(name: st
     assert [memory.get_entry("s", name).text for name in dropped] == behind
 
 
-def test_what_a_compression_of_the_logs_own_replaced_is_counted_in_tokens_of_the_window() -> None:
+def test_logs_own_compactions_are_counted_in_window_tokens() -> None:
     memory = loaded("claude-code.jsonl")
     dropped, compacted = compactions(memory)
     text = {entry.id: entry.text for entry in memory.get_entries("s")}
@@ -195,14 +195,14 @@ def test_what_a_compression_of_the_logs_own_replaced_is_counted_in_tokens_of_the
     assert compacted.tokens_after == len("They read a.py and b.py; each prints a number.")
 
 
-def test_side_chains_are_left_out_and_told(tmp_path: Path) -> None:
+def test_side_chains_are_left_out_and_reported(tmp_path: Path) -> None:
     done = CliRunner().invoke(
         memman, ["import", str(SAMPLES / "claude-code.jsonl"), "-o", str(tmp_path / "s.json")]
     )
     assert "left out: 1 side chain of sub-agents (1 message)" in done.stderr.splitlines()
 
 
-def test_micro_compactions_are_told_and_what_they_cleared_is_read_as_it_was(tmp_path: Path) -> None:
+def test_micro_compactions_keep_the_cleared_results(tmp_path: Path) -> None:
     log, to = tmp_path / "log.jsonl", tmp_path / "s.json"
     boundary = {
         "type": "system",
@@ -231,7 +231,7 @@ def test_without_branches_only_the_live_path_is_in_the_log(tmp_path: Path) -> No
     assert len(memory.get_entries(session)) == 9
 
 
-def test_what_went_before_a_continued_session_of_claude_code_is_its_summary() -> None:
+def test_continued_claude_code_session_begins_with_its_summary() -> None:
     lines = [json.loads(line) for line in (SAMPLES / "claude-code.jsonl").read_text().splitlines()]
     [form] = [form for form in IMPORT_FORMATS if form.name == "claude-code"]
     memory = MemoryManager(counter="chars4")
@@ -241,7 +241,7 @@ def test_what_went_before_a_continued_session_of_claude_code_is_its_summary() ->
     ]  # fmt: skip
 
 
-def test_codex_says_each_thing_once_and_its_compaction_is_ours() -> None:
+def test_codex_log_is_read_once_with_its_compaction() -> None:
     memory = loaded("codex.jsonl")
     assert [said for _, _, said in shapes(memory.get_entries("s"))] == [
         "Be brief.", "What is in a.py?", "", '{"command":["cat","a.py"]}', "print(1)", "It prints 1.",
@@ -254,7 +254,7 @@ def test_codex_says_each_thing_once_and_its_compaction_is_ours() -> None:
     ]
 
 
-def test_sharegpt_turns_come_in_order_with_what_is_beside_them() -> None:
+def test_sharegpt_turns_come_in_order_with_their_other_keys() -> None:
     entries = loaded("sharegpt.json").get_entries("s")
     assert [(entry.type, entry.role) for entry in entries] == [
         ("message", "system"), ("message", "user"), ("message", "user"), ("tool_call", "assistant"),
@@ -302,7 +302,7 @@ def test_a_compaction_part_of_a_trace_is_a_compaction() -> None:
 
 
 @pytest.mark.parametrize("form", IMPORT_FORMATS, ids=lambda form: form.name)
-def test_what_is_none_of_its_items_is_not_recognised(form: Any) -> None:
+def test_foreign_items_are_not_recognised(form: Any) -> None:
     for junk in ([], [None], [5], ["x"], [[]], [{}], [{"role": "user", "content": "x"}]):
         assert form.detect(junk) == 0
 
@@ -315,7 +315,7 @@ def test_what_is_none_of_its_items_is_not_recognised(form: Any) -> None:
         ([{"role": "user", "parts": [{"type": "text"}]}, {"role": "x"}], "message 1"),
     ],
 )
-def test_what_cannot_be_read_is_named(items: list[Any], said: str) -> None:
+def test_unreadable_item_is_named(items: list[Any], said: str) -> None:
     form = detect_log(items[:1])
     assert form is not None
     with pytest.raises(FormatError, match=said):

@@ -130,7 +130,7 @@ def test_the_sdk_takes_every_conversation_of_the_kit(form: str, name: str) -> No
         ("langchain", {"type": "ai", "data": {"content": None}}),
     ],
 )
-def test_the_sdks_types_would_say_what_is_wrong(form: str, bad: Message) -> None:
+def test_sdk_types_reject_invalid_messages(form: str, bad: Message) -> None:
     with pytest.raises(ValidationError):
         accepted_by_the_sdk([bad], form)
 
@@ -144,7 +144,7 @@ def test_the_sdks_types_would_say_what_is_wrong(form: str, bad: Message) -> None
         ("langchain", {"type": "ai", "data": {"content": "x", "tool_calls": [{"name": "f"}]}}, TypeError),
     ],
 )  # fmt: skip
-def test_the_validators_that_are_no_types_would_say_it_too(
+def test_sdk_validators_reject_invalid_messages(
     form: str, bad: Message, error: type[Exception]
 ) -> None:
     with pytest.raises(error):
@@ -162,9 +162,7 @@ def test_the_sdk_takes_every_recorded_conversation(form: str) -> None:
 
 
 @pytest.mark.shared
-def test_langchain_s_own_objects_of_every_recorded_conversation_come_back_as_it_writes_them() -> (
-    None
-):
+def test_langchain_objects_round_trip() -> None:
     for talk in read_trajectories(DATA / "fixture_trajectories.jsonl.gz"):
         context = loaded(talk.messages, "openai-chat").build_context("s", format="langchain")
         objects = messages_from_dict(context.messages)
@@ -194,7 +192,7 @@ TALK: list[Message] = [
 
 
 @pytest.mark.parametrize("form", NEW)
-def test_a_conversation_of_openai_is_the_same_conversation_in_each(form: str) -> None:
+def test_openai_conversation_is_the_same_in_each_format(form: str) -> None:
     memory = loaded(TALK, "openai-chat")
     context = memory.build_context("s", format=form)
     assert check(context.messages, form, system=context.system) == []
@@ -213,7 +211,7 @@ def test_a_conversation_of_openai_is_the_same_conversation_in_each(form: str) ->
 
 
 @pytest.mark.parametrize("form", NEW)
-def test_what_is_sent_is_what_is_counted(form: str) -> None:
+def test_counted_text_equals_sent_text(form: str) -> None:
     """Each text stands in the request once, as it was counted: nothing is added without a price."""
     words = lambda text: len(text.split())  # noqa: E731 - short
     memory = MemoryManager(counter=words)
@@ -254,7 +252,7 @@ def test_ids_are_mapped_for_mistral_alone_and_stay_unique() -> None:
     assert loaded(sent, "mistral").build_context("s", format="mistral").messages == sent
 
 
-def test_a_user_who_speaks_after_a_tool_is_preceded_by_the_assistant_for_mistral() -> None:
+def test_mistral_bridges_a_user_message_after_a_tool() -> None:
     later = (("user", "Stop."), ("system", "x"), ("assistant", "Yes."), ("system", "Be kind."))
     messages = [*TALK[:5], *({"role": role, "content": text} for role, text in later)]
     context = loaded(messages, "openai-chat").build_context("s", format="mistral")
@@ -308,7 +306,7 @@ def test_no_format_is_taken_for_another(names: list[str], called: str, form: str
 
 @settings(max_examples=examples(60))
 @given(st.lists(DRAFTS, min_size=1, max_size=3), st.sampled_from(TARGETS))
-def test_what_is_detected_reads_the_same_texts(names: list[str], form: str) -> None:
+def test_detected_format_reads_the_same_texts(names: list[str], form: str) -> None:
     """Messages without anything of a format's own may be taken for another's that reads them alike."""
     new_entries = list(chain.from_iterable(CONVERSATIONS[name] for name in names))
     rendering = Rendering(format_named(form), len)
@@ -494,7 +492,7 @@ def logs(draw: Any) -> tuple[str, list[Message]]:
     10**7,
 )
 @given(logs(), st.sampled_from([300, 10**7]))
-def test_any_log_is_taken_kept_and_rendered_validly_within_its_budget(
+def test_any_log_renders_validly_within_its_budget(
     log: tuple[str, list[Message]], max_tokens: int
 ) -> None:
     form, messages = log
@@ -611,14 +609,14 @@ def test_a_converse_response_adds_its_message_and_its_usage() -> None:
     assert sdk_messages(messages)[1]["content"] == content
 
 
-def test_images_for_boto3_are_bytes_and_arguments_stay_as_they_are() -> None:
+def test_boto3_images_are_bytes_and_arguments_unchanged() -> None:
     data = bytes(range(256))
     image = {"image": {"format": "png", "source": {"bytes": data}}}
     messages = [{"role": "user", "content": [{"text": "look"}, image]}]
     assert sdk_messages(sent(messages, "bedrock")) == messages
 
 
-def test_bytes_that_are_no_base64_are_refused() -> None:
+def test_invalid_base64_is_rejected() -> None:
     image = {"image": {"format": "png", "source": {"bytes": "not base64"}}}
     with pytest.raises(FormatError, match="base64"):
         sdk_messages([{"role": "user", "content": [image]}])
@@ -648,7 +646,7 @@ RESPONSE = {
 
 
 @pytest.mark.parametrize("as_object", [True, False])
-def test_a_response_of_the_responses_api_adds_its_items_and_its_usage(as_object: bool) -> None:
+def test_responses_api_response_adds_items_and_usage(as_object: bool) -> None:
     memory = loaded([{"role": "user", "content": "q"}], "openai-responses")
     response: Any = Response.model_validate(RESPONSE) if as_object else RESPONSE
     entries = memory.add_messages("s", response)
@@ -671,7 +669,7 @@ class AIMessage(BaseModel):
     usage_metadata: dict[str, Any] | None = None
 
 
-def test_a_message_object_of_langchain_adds_its_calls_and_its_usage() -> None:
+def test_langchain_message_object_adds_calls_and_usage() -> None:
     usage = {"input_tokens": 12, "output_tokens": 3, "input_token_details": {"cache_read": 4}}
     call = {"name": "look", "args": {"at": 1}, "id": "c1", "type": "tool_call"}
     memory = loaded([{"type": "human", "data": {"content": "q"}}], "langchain")
@@ -692,7 +690,7 @@ def test_ids_go_with_the_reasoning_that_they_are_tied_to() -> None:
     assert [item.get("id") for item in items] == [None, None]
 
 
-def test_reasoning_without_what_it_led_to_is_left_out() -> None:
+def test_reasoning_without_its_result_is_left_out() -> None:
     memory = loaded([{"role": "user", "content": "q"}], "openai-responses")
     _, said, call = memory.add_messages("s", RESPONSE)
     memory.delete_entries("s", [said.id, call.id])
@@ -701,7 +699,7 @@ def test_reasoning_without_what_it_led_to_is_left_out() -> None:
     ]
 
 
-def test_calls_of_another_provider_carry_the_documented_signature_once() -> None:
+def test_foreign_calls_carry_the_documented_signature_once() -> None:
     """Gemini 3 refuses a turn whose first call has none; those of Gemini keep what they had."""
     content = loaded(TALK, "openai-chat").build_context("s", format="gemini").messages[1]
     signed = ["thoughtSignature" in part for part in content["parts"]]
@@ -726,7 +724,7 @@ GOOGLES_SPELLING: list[Message] = [
 ]  # fmt: skip
 
 
-def test_a_gemini_conversation_in_google_s_own_spelling_comes_back_as_it_came() -> None:
+def test_gemini_spelling_round_trips() -> None:
     assert check(GOOGLES_SPELLING, "gemini") == []
     accepted_by_the_sdk(GOOGLES_SPELLING, "gemini")
     memory = loaded(GOOGLES_SPELLING, "gemini")
@@ -737,7 +735,7 @@ def test_a_gemini_conversation_in_google_s_own_spelling_comes_back_as_it_came() 
                      "message", "message"]  # fmt: skip
 
 
-def test_google_s_own_spelling_is_not_shown_to_others_and_is_counted_the_same() -> None:
+def test_gemini_spelling_is_not_sent_to_other_formats() -> None:
     memory = loaded(GOOGLES_SPELLING, "gemini")
     wire = json.dumps(memory.build_context("s", format="anthropic").messages)
     assert "function_call" not in wire
@@ -770,7 +768,7 @@ def test_the_rules_read_google_s_own_spelling_too(spelled: Message, rule: str) -
     assert rule in [fault.rule for fault in check([spelled], "gemini")]
 
 
-def test_an_output_of_the_responses_api_stays_where_it_came() -> None:
+def test_responses_api_output_keeps_its_position() -> None:
     """It is taken anywhere behind its call; one that has not come yet is told right there."""
     items = [
         {"role": "user", "content": "q"},
@@ -808,7 +806,7 @@ def test_reasoning_is_never_shown_to_another_provider(form: str) -> None:
         assert "secret" not in json.dumps(memory.build_context("s", format=target).messages)
 
 
-def test_documents_of_one_name_have_different_names_in_a_bedrock_request() -> None:
+def test_bedrock_documents_get_different_names() -> None:
     def document(name: str) -> dict[str, Any]:
         return {"document": {"format": "txt", "name": name, "source": {"bytes": "aGk="}}}
 
@@ -832,7 +830,7 @@ def test_documents_of_one_name_have_different_names_in_a_bedrock_request() -> No
     assert memory.build_context("s", format="bedrock").messages == built
 
 
-def test_messages_that_two_formats_are_sure_of_are_refused_with_both_named() -> None:
+def test_ambiguous_messages_error_names_both_formats() -> None:
     gemini = format_named("gemini")
 
     class Alike(type(gemini)):  # type: ignore[misc]
@@ -843,11 +841,11 @@ def test_messages_that_two_formats_are_sure_of_are_refused_with_both_named() -> 
         detect_format(content, [gemini, Alike()])
 
 
-def test_messages_of_roles_and_texts_are_the_first_formats_that_reads_them() -> None:
+def test_plain_messages_go_to_the_first_format() -> None:
     assert detect_format([{"role": "user", "content": "hi"}]).name == "openai-chat"
 
 
-def test_the_message_at_fault_is_told_by_its_place_too() -> None:
+def test_format_error_has_the_index_of_the_message() -> None:
     with pytest.raises(FormatError) as told:
         format_named("openai-chat").parse([TALK[1], {"role": "user", "content": 7}])
     assert told.value.index == 1

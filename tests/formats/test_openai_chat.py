@@ -140,7 +140,7 @@ SDK_KNOWS = [
 
 
 @pytest.mark.parametrize("kind", SDK_KNOWS)
-def test_the_sdks_types_accept_what_is_rendered(kind: str) -> None:
+def test_sdk_types_accept_rendered_messages(kind: str) -> None:
     ACCEPTED_BY_THE_SDK.validate_python(sent(ROUND_TRIPS[kind]))
 
 
@@ -172,7 +172,7 @@ BROKEN: dict[str, list[Message]] = {
 
 
 @pytest.mark.parametrize("kind", BROKEN)
-def test_what_the_provider_would_refuse_is_rendered_validly(kind: str) -> None:
+def test_invalid_messages_are_rendered_validly(kind: str) -> None:
     memory = loaded(BROKEN[kind])
     for target in ("openai-chat", "anthropic"):
         context = memory.build_context("s", format=target)
@@ -180,7 +180,7 @@ def test_what_the_provider_would_refuse_is_rendered_validly(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", BROKEN)
-def test_what_was_made_valid_stays_as_it_is(kind: str) -> None:
+def test_repaired_messages_stay_unchanged(kind: str) -> None:
     rendered = sent(BROKEN[kind])
     assert sent(rendered) == rendered
 
@@ -211,7 +211,7 @@ def test_a_call_without_result_gets_a_marked_placeholder() -> None:
     assert last == user("never mind")
 
 
-def test_a_message_becomes_an_entry_for_its_text_and_one_for_each_call() -> None:
+def test_message_becomes_entries_for_text_and_calls() -> None:
     memory = loaded(ROUND_TRIPS["text beside calls"])
     entries = memory.get_entries("s")
     assert shapes(entries) == [
@@ -234,7 +234,7 @@ def test_a_text_part_with_another_key_is_still_text() -> None:
     assert "look" in json.dumps(memory.build_context("s", format="anthropic").messages)
 
 
-def test_raw_holds_nothing_where_rendering_reproduces_the_message() -> None:
+def test_raw_is_empty_if_rendering_reproduces_the_message() -> None:
     memory = loaded(ROUND_TRIPS["text beside calls"])
     assert [entry.raw for entry in memory.get_entries("s")] == [None] * 6
 
@@ -297,9 +297,7 @@ ANY_MESSAGE = st.one_of(
 
 @settings(max_examples=examples(150))
 @given(st.lists(ANY_MESSAGE, min_size=1, max_size=7), st.sampled_from([300, 10**7]))
-def test_any_log_is_taken_kept_and_rendered_validly_within_its_budget(
-    log: list[Message], max_tokens: int
-) -> None:
+def test_any_log_renders_validly_within_its_budget(log: list[Message], max_tokens: int) -> None:
     memory = loaded(copy.deepcopy(log), max_tokens=max_tokens)
     for target in ("openai-chat", "anthropic"):
         try:
@@ -328,12 +326,12 @@ def test_rendered_as_anthropic_and_back_it_is_valid_both_times(kind: str) -> Non
     assert check(memory.build_context("s").messages, "openai-chat") == []
 
 
-def test_where_anthropic_refuses_all_there_is_a_note_keeps_the_request_valid() -> None:
+def test_note_keeps_an_empty_anthropic_request_valid() -> None:
     [note] = loaded(ROUND_TRIPS["blank texts"]).build_context("s", format="anthropic").messages
     assert note == {"role": "user", "content": "[memman: the conversation goes on]"}
 
 
-def test_calls_results_and_texts_survive_the_way_to_anthropic_and_back() -> None:
+def test_calls_and_results_survive_anthropic_and_back() -> None:
     messages = [
         Q,
         assistant("let me see", call("a", arguments='{"x":1}'), call("b", "list")),
@@ -389,7 +387,7 @@ def completion(message: Message, usage: Any = None) -> ChatCompletion:
     )
 
 
-def test_a_response_object_adds_its_message_and_records_its_usage() -> None:
+def test_response_object_adds_its_message_and_usage() -> None:
     memory = loaded([Q])
     usage = {
         "prompt_tokens": 120,
@@ -415,7 +413,7 @@ def test_a_response_as_a_dict_does_the_same() -> None:
     assert memory.export_session("s").log[-1].input_tokens == 9  # type: ignore[union-attr]
 
 
-def test_the_loop_of_the_sdk_goes_on_with_what_was_added() -> None:
+def test_sdk_loop_continues_with_added_messages() -> None:
     """Appending `response.choices[0].message` to a list of dicts is what everybody does."""
     message = (
         completion({"role": "assistant", "content": None, "tool_calls": [call()]})
@@ -445,7 +443,7 @@ def test_usage_objects_are_recorded() -> None:
 PICTURE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
 
 
-def test_an_image_that_another_providers_model_made_is_told_and_not_sent() -> None:
+def test_foreign_model_image_becomes_a_placeholder() -> None:
     """An assistant of this API says texts and refusals; it refuses an image of its own."""
     inline = {"inlineData": {"mimeType": "image/png", "data": "iVBORw0KGgo="}}
     memory = MemoryManager(counter="chars4")

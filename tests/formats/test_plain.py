@@ -71,7 +71,9 @@ def test_wrong_role_error_names_the_allowed_roles() -> None:
     words = "message 0: role 'usr' is not one of system, user, assistant, tool; did you mean 'user'"
     with pytest.raises(FormatError, match=words):
         MemoryManager().add_messages("s", [{"role": "usr", "content": "hi"}])
-    with pytest.raises(FormatError, match="message 0: role 3 is not one of system, user, assistant"):
+    with pytest.raises(
+        FormatError, match="message 0: role 3 is not one of system, user, assistant"
+    ):
         MemoryManager().add_messages("s", [{"role": 3, "content": "hi"}])
 
 

@@ -191,7 +191,7 @@ class Building:
 @example(["user"] * 3, [({}, "manager settings")], "openai-chat", "async")
 @example(["user"] * 3, [({}, "other writer")], "openai-chat", "sync")
 @example(["assistant"] * 12, [({}, "nothing")], "mistral", "sync")  # a note comes to the end
-def test_the_unchanged_prefix_is_what_two_contexts_share(
+def test_unchanged_prefix_is_shared_by_two_contexts(
     steps: list[str], builds: list[tuple[dict[str, Any], str]], form: str, api: str
 ) -> None:
     session = Building(api)
@@ -272,7 +272,7 @@ def test_a_format_may_render_lists() -> None:
     assert context.messages == memory.build_context("s", format="openai-chat").messages
 
 
-def test_a_manager_whose_counter_refers_to_it_is_let_go_of() -> None:
+def test_manager_referenced_by_its_counter_is_collected() -> None:
     class Counts:
         memory: MemoryManager
 
@@ -397,7 +397,7 @@ def test_a_context_stays_as_it_is_when_the_session_goes_on() -> None:
         assert [context.messages, context.text, context.breakdown, len(context)] == said
 
 
-def test_a_rendering_that_was_interrupted_is_made_anew() -> None:
+def test_interrupted_rendering_starts_again() -> None:
     class Interrupted(AnthropicFormat):
         left = 0
 
@@ -464,7 +464,7 @@ def test_the_breakdown_adds_up_to_the_price() -> None:
 
 @pytest.mark.parametrize("form", FORMATS)
 @pytest.mark.parametrize("said", [True, False], ids=["before the session's own", "alone"])
-def test_a_system_prompt_is_spelled_and_priced_as_each_format_does(form: str, said: bool) -> None:
+def test_system_prompt_is_rendered_and_priced_by_format(form: str, said: bool) -> None:
     memory, own = manager(), manager()
     prompt = "Be brief.\nUser: hello"
     for each in (memory, own):
@@ -482,7 +482,7 @@ def test_a_system_prompt_is_spelled_and_priced_as_each_format_does(form: str, sa
 
 
 @pytest.mark.parametrize("form", ["anthropic", "bedrock", "gemini", "mistral"])
-def test_the_messages_that_a_request_must_begin_and_end_with_are_priced_whole(form: str) -> None:
+def test_framing_messages_are_priced_whole(form: str) -> None:
     memory = manager()
     memory.add_assistant_message("s", "hello")
     context = memory.build_context("s", format=form)

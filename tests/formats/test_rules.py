@@ -222,7 +222,7 @@ def test_a_violation_names_the_message_that_is_wrong(target: str, seed: Seed) ->
 
 
 @EACH_SEED
-def test_a_violation_says_what_mends_it(target: str, seed: Seed) -> None:
+def test_violation_has_a_remedy(target: str, seed: Seed) -> None:
     for violation in check(seed.bad, target, system=seed.bad_system):
         wrong, _, remedy = violation.message.partition("; ")
         assert wrong
@@ -230,7 +230,7 @@ def test_a_violation_says_what_mends_it(target: str, seed: Seed) -> None:
 
 
 @EACH_SEED
-def test_the_good_request_beside_a_seed_passes(target: str, seed: Seed) -> None:
+def test_good_request_of_each_seed_passes(target: str, seed: Seed) -> None:
     assert check(seed.good, target, system=seed.good_system) == []
 
 
@@ -321,15 +321,13 @@ def test_odd_messages_are_reported_in_the_order_of_their_index(target: str, mess
     "message",
     [None, 3, "hi", [], {}, {"content": "hi"}, {"role": None}, {"role": ["user"]}, {"role": 3}],
 )
-def test_what_is_not_a_message_breaks_shape_message(target: str, message: Any) -> None:
+def test_non_message_breaks_shape_message(target: str, message: Any) -> None:
     assert rules_broken([said_in(target, "hi"), message], target) == ["shape.message"]
 
 
 @EACH_TARGET
 @pytest.mark.parametrize("messages", [None, 3, "hi", b"hi", {"role": "user"}, {1, 2}])
-def test_what_is_not_a_list_breaks_shape_message_for_the_whole_request(
-    target: str, messages: Any
-) -> None:
+def test_non_list_breaks_shape_message_of_the_request(target: str, messages: Any) -> None:
     assert [(hit.rule, hit.index) for hit in check(messages, target)] == [("shape.message", -1)]
 
 
@@ -371,11 +369,11 @@ def test_a_lone_surrogate_is_found_in_keys_and_at_any_depth(target: str, more: A
 
 
 @EACH_TARGET
-def test_text_beyond_the_basic_plane_is_no_surrogate(target: str) -> None:
+def test_text_beyond_the_basic_plane_is_not_a_surrogate(target: str) -> None:
     assert check([said_in(target, "naïve 🙂 漢字")], target) == []
 
 
-def test_a_lone_surrogate_in_the_system_prompt_is_reported_for_the_whole_request() -> None:
+def test_surrogate_in_the_system_prompt_is_a_request_fault() -> None:
     (found,) = check([USER], "anthropic", system=f"be {LONE}")
     assert (found.rule, found.index) == ("text.surrogate", -1)
 
@@ -449,7 +447,7 @@ def test_openai_takes(name: str) -> None:
 
 
 @pytest.mark.parametrize("between", [USER, ASSISTANT, calls(call("c9")), None, 3])
-def test_openai_results_may_have_nothing_between_them_and_their_calls(between: Any) -> None:
+def test_openai_results_directly_follow_their_calls(between: Any) -> None:
     messages = [calls(call("c1"), call("c2")), tool("c1"), between, tool("c2"), USER]
     assert "pair.not-adjacent" in rules_broken(messages, "openai-chat")
 
@@ -562,7 +560,7 @@ def test_anthropic_takes(name: str) -> None:
 
 
 @pytest.mark.parametrize("system", [None, "Be brief.", [text("Be brief.")]])
-def test_anthropic_takes_a_system_prompt_of_text_or_none(system: Any) -> None:
+def test_anthropic_accepts_a_system_text_or_none(system: Any) -> None:
     assert check([USER], "anthropic", system=system) == []
 
 
@@ -581,7 +579,7 @@ def test_anthropic_only_a_final_assistant_message_may_be_empty(content: Any) -> 
     assert rules_broken([{**empty, "role": "user"}], "anthropic") == ["content.empty"]
 
 
-def test_anthropic_a_message_of_whitespace_is_no_text() -> None:
+def test_anthropic_rejects_a_message_of_whitespace() -> None:
     assert rules_broken([{"role": "user", "content": " "}], "anthropic") == ["content.whitespace"]
 
 
@@ -606,13 +604,13 @@ def test_anthropic_ids_differ_within_one_message_too() -> None:
     assert rules_broken(messages, "anthropic") == ["id.duplicate"]
 
 
-def test_anthropic_a_result_stands_in_a_user_message() -> None:
+def test_anthropic_result_must_be_in_a_user_message() -> None:
     messages = [USER, said(result(), text("so")), USER]
     assert rules_broken(messages, "anthropic") == ["shape.block-role"]
 
 
 @pytest.mark.parametrize("content", [None, "", [], [text("")]])
-def test_anthropic_an_error_result_says_something(content: Any) -> None:
+def test_anthropic_error_result_must_have_content(content: Any) -> None:
     messages = [USER, said(use()), asked(result(content=content, is_error=True))]
     assert rules_broken(messages, "anthropic") == ["result.empty-error"]
 
