@@ -1,8 +1,8 @@
-"""Anthropic's models for memman: as counters of whole requests, and as writers of summaries.
+"""Anthropic's models for memman: counters of whole requests, and summarizers.
 
-Install it, and `count_policy="confirm"` has Anthropic count a request where that can decide something, on
-its API and on Vertex AI; `summarizer="anthropic:MODEL"` has a model write the summaries. Importing it, and
-making a counter or a summarizer, loads no SDK; the first question does.
+With `count_policy="confirm"`, Anthropic counts a request if that can decide something, on its API and on
+Vertex AI. With `summarizer="anthropic:MODEL"`, a model writes the summaries. The SDK is imported by the
+first request.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ def _on_vertex(model: ModelRef) -> bool:
 
 
 def _match(model: ModelRef) -> int:
-    """Claude on Anthropic's own API or on Vertex AI; another provider's Claude needs its own counter."""
+    """Match Claude on Anthropic's own API or on Vertex AI; other providers need their own counters."""
     ours = model.provider in (None, "anthropic") or _on_vertex(model)
     return _CERTAINTY if ours and model.name.startswith("claude") else 0
 
 
 def _make(model: ModelRef) -> AnthropicCounter:
-    """The counter for `model`. Raises `CounterUnavailable` where an SDK is not installed."""
+    """Return the counter for `model`. Raises `CounterUnavailable` if an SDK is not installed."""
     clients = of_vertex() if _on_vertex(model) else of_anthropic()
     return AnthropicCounter(model, clients=clients)
 
 
 @hookimpl
 def memman_token_counters() -> list[CounterSpec]:
-    """One remote counter, `anthropic`."""
+    """List one remote counter, `anthropic`."""
     return [
         CounterSpec(
             name="anthropic",
@@ -58,6 +58,6 @@ def memman_token_counters() -> list[CounterSpec]:
 
 @hookimpl
 def memman_summarizer(name: str) -> AnthropicSummarizer | None:
-    """The summarizer `anthropic:MODEL`, of the environment's credentials."""
+    """Return the summarizer `anthropic:MODEL` with the environment's credentials."""
     model = model_named(name, "anthropic")
     return None if model is None else AnthropicSummarizer(model)

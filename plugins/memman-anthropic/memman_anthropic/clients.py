@@ -1,4 +1,4 @@
-"""The SDK's clients, made of the environment when one is first asked for."""
+"""The SDK's clients, made from the environment when first needed."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ _NO_PLACE: Final = (
 
 
 def of_anthropic() -> Clients:
-    """Clients of Anthropic's own API; credentials and ANTHROPIC_BASE_URL are read by the SDK."""
+    """Return clients of Anthropic's own API; the SDK reads credentials and ANTHROPIC_BASE_URL."""
     require("anthropic", "memman-anthropic")
     endpoint = host_of(os.environ.get("ANTHROPIC_BASE_URL") or _API)
     return Clients(endpoint, lambda: _made("Anthropic"), lambda: _made("AsyncAnthropic"))
 
 
 def of_vertex() -> Clients:
-    """A client of Vertex AI, with the application default credentials of google-auth.
+    """Return a client of Vertex AI with the application default credentials of google-auth.
 
-    They are fetched with time-outs of their own, of minutes, on a thread that a loop waits for at its
-    end. So the async manager too has the sync client, on a thread that nobody waits for.
+    Fetching them may take minutes, on a thread that an event loop waits for at its end. So the async
+    method uses the sync client as well, on a daemon thread.
     """
     require("anthropic", "memman-anthropic")
     require("google.auth", '"memman-anthropic[vertex]"')

@@ -1,4 +1,4 @@
-"""Asking Anthropic how many input tokens a request has."""
+"""Counts of input tokens by Anthropic's API."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _HEADERS: Final = {"connection": "close"}
 
 
 class AnthropicCounter:
-    """A `RemoteCounter` by `messages.count_tokens`: free, and limited apart from creating messages.
+    """A `RemoteCounter` by `messages.count_tokens`: free, with a rate limit of its own.
 
         counter = AnthropicCounter(client=anthropic.Anthropic(base_url=...))
 
-    `client` is an `Anthropic` or an `AnthropicVertex`, `async_client` the async twin; the async manager
-    sends a sync client to a thread where it has no other. `model` is what the counter was found for: a
-    request under an alias is then sent under the model's own name. Retries are always off.
+    `client` is an `Anthropic` or an `AnthropicVertex`, `async_client` its async counterpart; without
+    that, the async method runs the sync client on a thread. `model` is the model of the counter: a
+    request with an alias is sent with the model's own name. Retries are always off.
     """
 
     def __init__(
@@ -37,18 +37,18 @@ class AnthropicCounter:
         self.fingerprint = f"anthropic:{self._clients.endpoint}"
 
     def ready(self) -> None:
-        """Raises `CounterUnavailable` where a key or a setting is missing; makes no request."""
+        """Raise `CounterUnavailable` if a key or a setting is missing; make no request."""
         self._clients.ready()
 
     def count_request(self, rendered: Mapping[str, Any], *, timeout: float) -> int:
-        """The input tokens of a request in Anthropic's shape; raises what the SDK raises."""
+        """Return the input tokens of a request in Anthropic's shape. Raises the SDK's errors."""
         asked = request_of(rendered, self._model)
         count = self._clients.sync().messages.count_tokens
         tokens: int = count(**asked, timeout=timeout, extra_headers=_HEADERS).input_tokens
         return tokens
 
-    async def acount_request(self, rendered: Mapping[str, Any], *, timeout: float) -> int:  # noqa: ASYNC109 - the port hands the deadline on
-        """The same, awaited."""
+    async def acount_request(self, rendered: Mapping[str, Any], *, timeout: float) -> int:  # noqa: ASYNC109 - the caller passes the deadline
+        """Return the same, for async callers."""
         if self._clients.only_sync:
             return await in_thread(partial(self.count_request, rendered, timeout=timeout))
         asked = request_of(rendered, self._model)

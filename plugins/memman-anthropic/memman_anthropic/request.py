@@ -1,4 +1,4 @@
-"""A rendered request as the counting endpoint takes it."""
+"""A rendered request as arguments of the counting endpoint."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any, Final
 from memman.protocols import ModelRef
 from memman.providers import Tool, read_tools, sent_name
 
-# Refused are an empty request, one that begins with the assistant, and blank text. Renderings are
-# valid; this is for who counts messages of their own.
+# The API refuses an empty request, one that begins with the assistant, and blank text. Renderings are
+# valid; a caller's own messages may not be.
 _GOES_ON: Final = {"role": "user", "content": "."}
 
 
 def request_of(rendered: Mapping[str, Any], model: ModelRef | None = None) -> dict[str, Any]:
-    """The arguments of `messages.count_tokens`; nothing of `rendered` is changed."""
+    """Return the arguments of `messages.count_tokens`; `rendered` is not changed."""
     asked: dict[str, Any] = {
         "model": sent_name(rendered["model"], model),
         "messages": repaired(rendered["messages"]),
@@ -27,7 +27,7 @@ def request_of(rendered: Mapping[str, Any], model: ModelRef | None = None) -> di
 
 
 def repaired(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The messages without blank text, begun by the user."""
+    """Return the messages without blank text, starting with the user."""
     said = [{**message, "content": _content(message.get("content"))} for message in messages]
     kept = [message for message in said if message["content"]]
     if not kept or kept[0]["role"] == "assistant":
@@ -54,7 +54,7 @@ def _said(system: Any) -> bool:
 
 
 def _spelled(tool: Tool) -> Mapping[str, Any]:
-    """A tool as Anthropic spells it; what is its own already, or a tool of its own, stays as it is."""
+    """Return a tool in Anthropic's spelling; its own tools stay unchanged."""
     if tool.name is None or "input_schema" in tool.given:
         return tool.given
     described = {"description": tool.description} if tool.description else {}

@@ -1,4 +1,4 @@
-"""Asking a Claude model for a summary."""
+"""Summaries by Claude models."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ _CUT_OFF: Final = ("max_tokens", "model_context_window_exceeded")
 
 
 class AnthropicSummarizer(ProviderSummarizer):
-    """A `Summarizer` by `messages.create`; as a name, `anthropic:MODEL`.
+    """A `Summarizer` by `messages.create`; its name is `anthropic:MODEL`.
 
         MemoryManager(summarizer=AnthropicSummarizer("claude-haiku-4-5"))
 
-    What may pass (a limit, a failure of the server) is tried again within the request's time-out.
+    Failures that may pass (a rate limit, a server failure) are retried within the request's time-out.
 
     Args:
-        model: as the provider knows it.
-        client: an `Anthropic` or `AnthropicVertex` of your own; else one is made when first needed, of
-            `ANTHROPIC_API_KEY` and `ANTHROPIC_BASE_URL`.
+        model: its name at the provider.
+        client: an `Anthropic` or `AnthropicVertex` of the application; by default one is made when
+            needed, from `ANTHROPIC_API_KEY` and `ANTHROPIC_BASE_URL`.
         system: the system prompt.
-        options: more arguments of `messages.create`, which go before ours.
+        options: further arguments of `messages.create`, which override ours.
 
     Raises:
-        SummarizerUnavailable: the SDK is missing; when asked, also: a key is.
-        AsyncPortRefused: `client` is an async one.
+        SummarizerUnavailable: the SDK is missing, or a key when it is called.
+        AsyncPortRefused: `client` is async.
     """
 
     needs = ("anthropic", "memman-anthropic")
@@ -48,7 +48,7 @@ class AnthropicSummarizer(ProviderSummarizer):
         self._clients = of_anthropic() if client is None else Clients.given(client, None)
 
     def call(self, prompt: str, most: int, seconds: float) -> Any:
-        """A message of `messages.create`."""
+        """Return a message of `messages.create`."""
         asked = {
             "model": self._name,
             "system": self._system,
@@ -60,7 +60,7 @@ class AnthropicSummarizer(ProviderSummarizer):
         return create(**asked, timeout=seconds, extra_headers=_HEADERS)
 
     def read(self, answer: Any) -> SummaryReply:
-        """What the message says."""
+        """Return the reply in the message."""
         texts = [block.text for block in answer.content or () if block.type == "text"]
         return SummaryReply(
             text="".join(texts),

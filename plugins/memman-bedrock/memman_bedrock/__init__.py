@@ -1,8 +1,7 @@
-"""Models on Amazon Bedrock for memman: as counters of whole requests, and as writers of summaries.
+"""Models on Amazon Bedrock for memman: counters of whole requests, and summarizers.
 
-Install it, and a session with `count_policy="confirm"` asks Bedrock's CountTokens where a count can decide
-something; `summarizer="bedrock:MODEL"` has a model write the summaries. Importing it loads no SDK; the
-first question does.
+With `count_policy="confirm"`, Bedrock's CountTokens counts a request if that can decide something. With
+`summarizer="bedrock:MODEL"`, a model writes the summaries. The SDK is imported by the first request.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ __all__ = [
 
 
 def counter_spec(client: Any = None) -> CounterSpec:
-    """`bedrock`; with a boto3 `client` of your own, that one counts, in its region."""
+    """Return the spec of `bedrock`; a boto3 `client` of the application counts in its own region."""
 
     def make(model: ModelRef) -> BedrockCounter:
         if client is None:
@@ -34,7 +33,7 @@ def counter_spec(client: Any = None) -> CounterSpec:
         return BedrockCounter(model, client=client)
 
     def before_all(model: ModelRef) -> int:
-        """A client that somebody made goes before that of the environment."""
+        """Rank an application's client before that of the environment."""
         return 2 * match(model)
 
     matches = match if client is None else before_all
@@ -45,12 +44,12 @@ def counter_spec(client: Any = None) -> CounterSpec:
 
 @hookimpl
 def memman_token_counters() -> list[CounterSpec]:
-    """One remote counter, `bedrock`, of the environment's credentials and region."""
+    """List one remote counter, `bedrock`, with the environment's credentials and region."""
     return [counter_spec()]
 
 
 @hookimpl
 def memman_summarizer(name: str) -> BedrockSummarizer | None:
-    """The summarizer `bedrock:MODEL`, of the environment's credentials and region."""
+    """Return the summarizer `bedrock:MODEL` with the environment's credentials and region."""
     model = model_named(name, "bedrock")
     return None if model is None else BedrockSummarizer(model)

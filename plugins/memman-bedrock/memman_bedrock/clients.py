@@ -1,4 +1,4 @@
-"""boto3's clients, and what it raises before it sends anything."""
+"""boto3's clients, and the errors that it raises before it sends a request."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from memman.errors import CounterUnavailable, InvalidInput
 
-_QUOTE, _TYPE = ", value: ", ", type: <class"  # a rejected value stands between them
+_QUOTE, _TYPE = ", value: ", ", type: <class"  # rejected values are between them
 _SET_CREDENTIALS: Final = (
     "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, or AWS_BEARER_TOKEN_BEDROCK"
 )
@@ -17,9 +17,9 @@ _SET_REGION: Final = "set AWS_REGION, or name the region in the model (bedrock/u
 
 
 class Clients:
-    """Clients of the `bedrock-runtime` in one region; any thread may ask.
+    """Clients of the `bedrock-runtime` in one region. Any thread may use it.
 
-    `client` is the application's own, used as it is, with its own time-outs.
+    `client` is the application's own, used unchanged, with its own time-outs.
     """
 
     def __init__(self, region: str | None, client: Any = None) -> None:
@@ -31,10 +31,10 @@ class Clients:
         self._timeout = 0.0
 
     def ready(self, timeout: float) -> Any:
-        """The client. One of our own is made once for a time-out, since boto3 fixes it in the client."""
+        """Return the client. One of our own is made once per time-out, which boto3 fixes in the client."""
         with self._lock:
             if self._client is None or (self._own and timeout != self._timeout):
-                # The session keeps what it has read: a second client takes a fraction of the first's time.
+                # The session caches its files: a second client takes a fraction of the first's time.
                 self._session = self._session or _session(self._region)
                 self._client = _made(self._session, timeout)
                 self._timeout = timeout
@@ -42,7 +42,7 @@ class Clients:
 
 
 def _session(region: str | None) -> Any:
-    # Of our own: boto3's default one is not for several threads.
+    # A separate session: boto3's default one is not thread-safe.
     from boto3 import Session
 
     return Session(region_name=region)
@@ -58,7 +58,7 @@ def _made(session: Any, timeout: float) -> Any:
 
 @contextmanager
 def told() -> Iterator[None]:
-    """What boto3 raises before it sends anything, as `CounterUnavailable` or `InvalidInput`."""
+    """Turn the errors of boto3 before a request into `CounterUnavailable` or `InvalidInput`."""
     from botocore import exceptions as of_boto
 
     try:
@@ -83,6 +83,6 @@ def told() -> Iterator[None]:
 
 
 def _unquoted(message: str) -> str:
-    """A message of boto3's without the values that it quotes: they are the conversation."""
+    """Return a message of boto3 without the values that it quotes: they are the conversation."""
     *pieces, last = " ".join(message.split()).split(_TYPE)
     return _TYPE.join([*(piece.partition(_QUOTE)[0] for piece in pieces), last])

@@ -1,4 +1,4 @@
-"""Asking Bedrock how many input tokens a request has."""
+"""Counts of input tokens by Bedrock."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _READY_SECONDS: Final = 2.0  # for the credentials
 class BedrockCounter:
     """Prices requests in the format "bedrock" by CountTokens of the `bedrock-runtime`.
 
-    The model is asked for by its base id, and once by its other id where the first is not supported; which
-    one is wrong is remembered for 600 s. `client` is a boto3 client, used as it is; without one a client
-    of the environment's credentials is made at the first count, and raises `CounterUnavailable` where
-    they do not suffice. Any thread or loop may use it. The time-out is that of each phase of a request
-    (connecting, waiting for the answer), in the async method also of the whole.
+    A request uses the model's base id, and once its other id if the first is not supported; a wrong id is
+    remembered for 600 s. `client` is a boto3 client, used unchanged; by default one with the
+    environment's credentials is made at the first count, which raises `CounterUnavailable` if they are
+    missing. Any thread or loop may use it. The time-out is that of each phase of a request (connecting,
+    waiting for the answer), and in the async method also of the whole.
     """
 
     def __init__(
@@ -41,12 +41,12 @@ class BedrockCounter:
         self._clients = Clients(self._region, client)
 
     def ready(self) -> None:
-        """Raises `CounterUnavailable` where a region or a profile is missing; makes no request."""
+        """Raise `CounterUnavailable` if a region or a profile is missing; make no request."""
         with told():
             self._clients.ready(_READY_SECONDS)
 
     def count_request(self, rendered: Mapping[str, Any], *, timeout: float) -> int:
-        """Bedrock's `inputTokens`. Raises what boto3 raises, and `InvalidInput`."""
+        """Return Bedrock's `inputTokens`. Raises boto3's errors, and `InvalidInput`."""
         with told():
             client = self._clients.ready(timeout)
             until = self._timer() + timeout
@@ -61,15 +61,15 @@ class BedrockCounter:
                     self._wrong_until[model_id] = self._timer() + _WRONG_ID_SECONDS
             return _asked(client, last, asked)
 
-    async def acount_request(self, rendered: Mapping[str, Any], *, timeout: float) -> int:  # noqa: ASYNC109 - the port hands the deadline on
-        """The same on a daemon thread: boto3 has no async client."""
+    async def acount_request(self, rendered: Mapping[str, Any], *, timeout: float) -> int:  # noqa: ASYNC109 - the caller passes the deadline
+        """Return the same, on a daemon thread: boto3 has no async client."""
         import asyncio
 
         async with asyncio.timeout(timeout):
             return await in_thread(lambda: self.count_request(rendered, timeout=timeout))
 
     def _ids(self, model: str) -> list[str]:
-        """The ids to ask for: those not known to be wrong, or all where all are."""
+        """Return the ids to use: those not known to be wrong, or all if all are."""
         ref = self._model if model == self._model.given else model_ref(model)
         ids = _known(ref).within(self._region).ids
         now = self._timer()

@@ -1,4 +1,4 @@
-"""A model on Bedrock from its spelling: the ids that CountTokens may know it by, and its region.
+"""Models on Bedrock by any spelling: ids for CountTokens, and the region.
 
 A model has a base id (`anthropic.claude-sonnet-4-20250514-v1:0`) and ids of inference profiles
 (`us.anthropic...`, or an ARN). CountTokens takes the base id of some models and the profile's of others,
@@ -22,7 +22,7 @@ _VENDORS: Final = (
     "ai21|amazon|anthropic|cohere|deepseek|google|luma|meta|minimax|mistral|moonshot|moonshotai|nvidia|"
     "openai|qwen|stability|twelvelabs|writer|xai|zai"
 )
-# "us.anthropic.claude-..."; the part before the vendor says where an inference profile runs it.
+# "us.anthropic.claude-..."; the part before the vendor is the place of an inference profile.
 _ID: Final = re.compile(
     rf"(?:[\w-]+:)?(?:(?P<geo>[a-z]+(?:-gov)?)\.)?(?P<base>(?:{_VENDORS})\.[\w.:-]+)\Z"
 )
@@ -30,20 +30,20 @@ _ARN: Final = re.compile(
     r"arn:aws[\w-]*:(?:bedrock|sagemaker):(?P<region>[\w-]*):\d*:(?P<what>.+)\Z"
 )
 _REGION: Final = re.compile(r"[a-z]{2}(?:-gov|-iso[a-z]?)?-[a-z]+-\d\Z")
-# "bedrock/NAME", "bedrock:NAME": a name that is not one of Bedrock's own ids.
+# "bedrock/NAME", "bedrock:NAME": a name that is not a Bedrock id.
 _SAID: Final = re.compile(r"(?:bedrock|bedrock_converse|amazon-bedrock)[/:]", re.IGNORECASE)
-# Where a region's inference profiles run, by how its name begins.
+# The place of a region's inference profiles, by the start of its name.
 _GEOS: Final = (("us-gov-", "us-gov"), ("us-", "us"), ("ca-", "us"), ("eu-", "eu"), ("ap-", "apac"))
 
 
 class BedrockModel(msgspec.Struct, frozen=True):
-    """The ids to ask for, best first, at most two, and the region that the spelling names."""
+    """The ids to use, best first, at most two, and the region in the spelling."""
 
     ids: tuple[str, ...]
     region: str | None = None
 
     def within(self, region: str | None) -> BedrockModel:
-        """The same asked for in `region`: a base id alone gets the id of the region's profile second."""
+        """Return the same for `region`: a base id alone gets the id of the region's profile second."""
         if len(self.ids) > 1 or region is None or _ID.match(self.ids[0]) is None:
             return self
         geo = next((geo for begins, geo in _GEOS if region.startswith(begins)), None)
@@ -51,7 +51,7 @@ class BedrockModel(msgspec.Struct, frozen=True):
 
 
 def match(model: ModelRef) -> int:
-    """How surely `model` is Bedrock's: 30 where the spelling says so, 20 by the form of its id, or 0."""
+    """Return 30 if the spelling names Bedrock, 20 if an id has its form, else 0."""
     found = bedrock_model(model)
     if found is None:
         return 0
@@ -59,9 +59,9 @@ def match(model: ModelRef) -> int:
 
 
 def bedrock_model(model: ModelRef) -> BedrockModel | None:
-    """The model as Bedrock knows it, or None where its spelling is not one of Bedrock's.
+    """Return the model as Bedrock knows it, or None if its spelling is not one of Bedrock's.
 
-    An alias is read by the name that it stands for.
+    An alias is read by the name of its model.
     """
     sure = _says_bedrock(model)
     for spelling in (model.given, model.name):
@@ -75,7 +75,7 @@ def bedrock_model(model: ModelRef) -> BedrockModel | None:
 
 
 def region_of(environ: Mapping[str, str]) -> str | None:
-    """The region that the environment names; None leaves it to the AWS configuration file."""
+    """Return the environment's region; None leaves it to the AWS configuration file."""
     return environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION") or None
 
 
@@ -84,7 +84,7 @@ def _says_bedrock(model: ModelRef) -> bool:
 
 
 def _read(spelling: str, *, sure: bool) -> BedrockModel | None:
-    """A spelling with an ARN or an id in it; what stands before an id counts only where it is `sure`."""
+    """Read a spelling with an ARN or an id in it; text before an id counts only if it is `sure`."""
     arn = spelling.find("arn:aws")
     if arn >= 0:
         return _of_arn(spelling[arn:])
@@ -96,13 +96,13 @@ def _read(spelling: str, *, sure: bool) -> BedrockModel | None:
 
 
 def _of_arn(arn: str) -> BedrockModel | None:
-    """Of an ARN: the base id first where it shows, then the ARN itself."""
+    """Read an ARN: the base id first if it has one, then the ARN itself."""
     parts = _ARN.match(arn)
     if parts is None:
         return None
     found = _ID.match(parts["what"].rpartition("/")[2].lower())
     region = parts["region"] or None
-    if found is None:  # an application's profile or a custom model: its id says nothing
+    if found is None:  # an application's profile or a custom model: its id is opaque
         return BedrockModel((arn,), region)
     of_foundation = parts["what"].startswith("foundation-model/")
     return BedrockModel((found["base"],) if of_foundation else (found["base"], arn), region)

@@ -1,7 +1,7 @@
 """A rendered request as the `converse` input of Bedrock's CountTokens.
 
-Three things that the service or boto3 insist on: bytes are bytes and not base64, an empty system prompt is
-left out, and where messages have tool calls or results there are tools.
+The service or boto3 require three things: bytes instead of base64, no empty system prompt, and tools if
+messages have tool calls or results.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _OWN_TOOLS: Final = ("toolSpec", "systemTool", "cachePoint")
 
 
 def converse_input(rendered: Mapping[str, Any]) -> dict[str, Any]:
-    """The `input` of `count_tokens`. Raises `InvalidInput` for what cannot be put in Converse's shape."""
+    """Return the `input` of `count_tokens`. Raises `InvalidInput` if it has no Converse form."""
     given = rendered["messages"]
     if not given:
         raise InvalidInput(
@@ -38,7 +38,7 @@ def converse_input(rendered: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def converse_tools(tools: Sequence[Any]) -> list[Mapping[str, Any]]:
-    """Tools in Converse's shape, whichever provider's they are in.
+    """Return tools of any provider in Converse's shape.
 
     Raises `InvalidInput` for another provider's own tool, such as its web search.
     """
@@ -57,12 +57,12 @@ def _converse_tool(tool: Tool) -> Mapping[str, Any]:
 
 def _spec(name: str, description: str | None, schema: Mapping[str, Any]) -> dict[str, Any]:
     spec = {"name": name, "inputSchema": {"json": dict(schema)}}
-    # An empty description is refused.
+    # Bedrock refuses an empty description.
     return {"toolSpec": spec | ({"description": description} if description else {})}
 
 
 def _tools_used(messages: Sequence[Any]) -> list[dict[str, Any]]:
-    """Tools of the names that the messages call, for who gave none: without any it is refused."""
+    """Return tools with the names that the messages call; Bedrock refuses calls without tools."""
     blocks = [block for each in messages for block in each["content"] if isinstance(block, Mapping)]
     calls = (block["toolUse"] for block in blocks if isinstance(block.get("toolUse"), Mapping))
     names = dict.fromkeys(call["name"] for call in calls if isinstance(call.get("name"), str))

@@ -1,4 +1,4 @@
-"""Asking a model on Amazon Bedrock for a summary."""
+"""Summaries by models on Amazon Bedrock."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ _REFUSALS: Final = ("guardrail_intervened", "content_filtered", "refusal")
 
 
 class BedrockSummarizer(ProviderSummarizer):
-    """A `Summarizer` by Converse; as a name, `bedrock:MODEL`.
+    """A `Summarizer` by `converse`; its name is `bedrock:MODEL`.
 
         MemoryManager(summarizer=BedrockSummarizer("us.anthropic.claude-haiku-4-5-20251001-v1:0"))
 
-    What may pass (a limit, a failure of the server) is tried again within the request's time-out.
+    Failures that may pass (a rate limit, a server failure) are retried within the request's time-out.
 
     Args:
         model: the id of a model or of an inference profile, or an ARN.
-        client: a boto3 client of the `bedrock-runtime`, with its own time-outs; else one is made when
-            first needed, of AWS's settings.
+        client: a boto3 client of the `bedrock-runtime`, with its own time-outs; by default one is made when
+            needed, from AWS's settings.
         system: the system prompt.
-        options: more arguments of `converse`, which go before ours.
+        options: further arguments of `converse`, which override ours.
 
     Raises:
-        SummarizerUnavailable: the SDK is missing; when asked, also: credentials or a region are.
-        AsyncPortRefused: `client` is an async one.
+        SummarizerUnavailable: the SDK is missing, or credentials or a region when it is called.
+        AsyncPortRefused: `client` is async.
     """
 
     needs = ("boto3", "memman-bedrock")
@@ -51,7 +51,7 @@ class BedrockSummarizer(ProviderSummarizer):
         self._clients = Clients(region, client)
 
     def call(self, prompt: str, most: int, seconds: float) -> Any:
-        """A response of `converse`."""
+        """Return a response of `converse`."""
         asked = {
             "modelId": self._name,
             "system": [{"text": self._system}],
@@ -65,12 +65,12 @@ class BedrockSummarizer(ProviderSummarizer):
             return client.converse(**asked)
 
     def read(self, answer: Any) -> SummaryReply:
-        """What the response says."""
+        """Return the reply in the response."""
         message = (answer.get("output") or {}).get("message") or {}
         ended = answer.get("stopReason")
         return SummaryReply(
             text="".join(block["text"] for block in message.get("content", ()) if "text" in block),
-            model=self._name,  # a response does not say it
+            model=self._name,  # a response does not contain it
             usage=billed(answer.get("usage")),
             truncated=ended in _CUT_OFF,
             refused=ended in _REFUSALS,

@@ -1,8 +1,8 @@
-"""Gemini models for memman: as counters of whole requests, and as writers of summaries.
+"""Gemini models for memman: counters of whole requests, and summarizers.
 
-Install it, and a session with `count_policy="confirm"` asks the Gemini Developer API or Vertex AI where a
-count can decide something; `summarizer="google:MODEL"` has a model write the summaries. Importing it loads
-no SDK; the first question does.
+With `count_policy="confirm"`, the Gemini Developer API or Vertex AI counts a request if that can decide
+something. With `summarizer="google:MODEL"`, a model writes the summaries. The SDK is imported by the
+first request.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ __all__ = [
 
 
 def counter_specs(client: Client | None = None) -> list[CounterSpec]:
-    """`google` for the Developer API and `google-vertex`; with a `client`, the one of the two it is for.
+    """Return the specs of `google` (Developer API) and `google-vertex`; with a `client` only its own.
 
-    `google` is of medium accuracy, because its service counts no system prompt and no tools as such.
+    `google` has medium accuracy, because its service does not count system prompts and tools as such.
     """
 
     def developer(model: ModelRef) -> GoogleCounter:
@@ -71,18 +71,18 @@ def counter_specs(client: Client | None = None) -> list[CounterSpec]:
 
 
 def _before_all(model: ModelRef) -> int:
-    """A client that somebody made goes before those of the environment."""
+    """Rank an application's client before those of the environment."""
     return 2 * gemini_match(model)
 
 
 @hookimpl
 def memman_token_counters() -> list[CounterSpec]:
-    """Two remote counters, `google` and `google-vertex`, of the environment's credentials."""
+    """List two remote counters, `google` and `google-vertex`, with the environment's credentials."""
     return counter_specs()
 
 
 @hookimpl
 def memman_summarizer(name: str) -> GoogleSummarizer | None:
-    """The summarizer `google:MODEL`, of the environment's credentials."""
+    """Return the summarizer `google:MODEL` with the environment's credentials."""
     model = model_named(name, "google")
     return None if model is None else GoogleSummarizer(model)

@@ -1,4 +1,4 @@
-"""The SDK's client, made of the environment when it is first asked for."""
+"""The SDK's client, made from the environment when first needed."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _SET_VERTEX = (
 
 
 class Clients:
-    """A client of the Gemini Developer API or, with `vertex`, of Vertex AI; any thread may ask.
+    """A client of the Gemini Developer API or, with `vertex`, of Vertex AI. Any thread may use it.
 
-    `client` is the application's own; without one, one is made once by the SDK's environment variables.
-    `endpoint` says where it goes, as far as the SDK tells that, and holds no secret.
+    `client` is the application's own; by default one is made once from the SDK's environment variables.
+    `endpoint` is its address, as far as the SDK exposes it, without a secret.
     """
 
     def __init__(self, *, vertex: bool, client: Client | None = None) -> None:
@@ -37,11 +37,11 @@ class Clients:
 
     @property
     def known(self) -> Client | None:
-        """The client, if there is one already."""
+        """The client, if it exists already."""
         return self._client
 
     def ready(self) -> Client:
-        """The client. Raises `CounterUnavailable` where the environment does not suffice."""
+        """Return the client. Raises `CounterUnavailable` if settings are missing in the environment."""
         with self._making:
             if self._client is None:
                 self._client = _made(self.vertex)
@@ -49,7 +49,7 @@ class Clients:
 
     @contextmanager
     def told(self) -> Iterator[None]:
-        """Credentials that are not there, or no longer valid, as `CounterUnavailable`."""
+        """Turn missing or expired credentials into `CounterUnavailable`."""
         from google.auth.exceptions import DefaultCredentialsError, RefreshError
 
         try:
@@ -67,7 +67,7 @@ def _service(vertex: bool) -> str:
 
 
 def _endpoint(vertex: bool) -> str:
-    """Where the SDK's environment variables send a client that is made of them."""
+    """Return the address that the SDK's environment variables select."""
     url = os.environ.get("GOOGLE_VERTEX_BASE_URL" if vertex else "GOOGLE_GEMINI_BASE_URL")
     location = os.environ.get("GOOGLE_CLOUD_LOCATION") if vertex else None
     return "/".join(filter(None, (_service(vertex), url and host_of(url), location)))

@@ -1,4 +1,4 @@
-"""Asking Google how many input tokens a request has."""
+"""Counts of input tokens by Google's APIs."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 class GoogleCounter:
     """Prices requests in the format "gemini" by `models.count_tokens` of google-genai.
 
-    With `vertex` by Vertex AI, else by the Gemini Developer API, which counts system prompt and tools as
-    text. `client` is used as it is; without one a client is made by the SDK's environment variables at
-    the first count, and raises `CounterUnavailable` where they do not suffice. Any thread or loop may
-    use it. The time-out is that of each phase of a request (connecting, sending, waiting for the answer),
-    in the async method also of the whole.
+    With `vertex` it uses Vertex AI, else the Gemini Developer API, which counts system prompt and tools
+    as text. `client` is used unchanged; by default one is made from the SDK's environment variables at
+    the first count, which raises `CounterUnavailable` if they are missing. Any thread or loop may use it.
+    The time-out is that of each phase of a request (connecting, sending, waiting for the answer), and in
+    the async method also of the whole.
     """
 
     def __init__(self, model: ModelRef, *, vertex: bool, client: Client | None = None) -> None:
@@ -31,20 +31,20 @@ class GoogleCounter:
         self.fingerprint = f"google:{self._clients.endpoint}"
 
     def ready(self) -> None:
-        """Raises `CounterUnavailable` where a key or a setting is missing; makes no request."""
+        """Raise `CounterUnavailable` if a key or a setting is missing; make no request."""
         with self._clients.told():
             self._clients.ready()
 
     def count_request(self, rendered: Mapping[str, Any], *, timeout: float) -> int:
-        """Google's `total_tokens`. Raises what google-genai raises, and `InvalidInput`."""
+        """Return Google's `total_tokens`. Raises the SDK's errors, and `InvalidInput`."""
         with self._clients.told():
             models = self._clients.ready().models
             answer: Any = models.count_tokens(**self._arguments(rendered, timeout))
         tokens: int = answer.total_tokens
         return tokens
 
-    async def acount_request(self, rendered: Mapping[str, Any], *, timeout: float) -> int:  # noqa: ASYNC109 - the port hands the deadline on
-        """The same by the SDK's async client; what blocks while it is made runs on a thread."""
+    async def acount_request(self, rendered: Mapping[str, Any], *, timeout: float) -> int:  # noqa: ASYNC109 - the caller passes the deadline
+        """Return the same by the SDK's async client; blocking setup runs on a thread."""
         import asyncio
 
         async with asyncio.timeout(timeout):

@@ -1,7 +1,7 @@
-"""Which of Google's two services counts for a model: the Gemini Developer API or Vertex AI.
+"""The service of a model: the Gemini Developer API or Vertex AI.
 
-The spelling decides (`gemini/...`, `vertex_ai/...`), else the SDK's own environment variables. Exactly one
-answers, so that no conversation goes to a service that nobody chose.
+The spelling decides (`gemini/...`, `vertex_ai/...`), else the SDK's environment variables. Exactly one
+matches, so that no conversation goes to a service that was not chosen.
 """
 
 from __future__ import annotations
@@ -12,29 +12,29 @@ from typing import Final
 from memman.protocols import ModelRef
 
 KEYS: Final = ("GOOGLE_API_KEY", "GEMINI_API_KEY")
-# The SDK's; the newer name wins over the older.
+# of the SDK; the newer name wins
 _WANTS_VERTEX: Final = ("GOOGLE_GENAI_USE_ENTERPRISE", "GOOGLE_GENAI_USE_VERTEXAI")
 _SURE: Final = 20
 
 
 def gemini_match(model: ModelRef) -> int:
-    """20 for a Gemini model, whoever serves it, else 0."""
+    """Return 20 for a Gemini model of any server, else 0."""
     return _SURE if model.name.startswith("gemini-") else 0
 
 
 def developer_match(model: ModelRef) -> int:
-    """20 for a Gemini model that the Developer API counts for, else 0; another server's is not its own."""
+    """Return 20 for a Gemini model that the Developer API counts, else 0."""
     ours = model.provider in (None, "gemini") and not _on_vertex(model)
     return gemini_match(model) if ours else 0
 
 
 def vertex_match(model: ModelRef) -> int:
-    """20 for a Gemini model that Vertex counts for, else 0."""
+    """Return 20 for a Gemini model that Vertex AI counts, else 0."""
     return gemini_match(model) if _on_vertex(model) else 0
 
 
 def has_key() -> bool:
-    """Whether the environment has a key of the Developer API."""
+    """Return whether the environment has a key of the Developer API."""
     return any(os.environ.get(name) for name in KEYS)
 
 
@@ -45,6 +45,6 @@ def _on_vertex(model: ModelRef) -> bool:
 
 
 def wants_vertex() -> bool:
-    """Whether the environment tells the SDK to use Vertex AI."""
+    """Return whether the environment selects Vertex AI."""
     said = next((os.environ[name] for name in _WANTS_VERTEX if name in os.environ), "")
     return said.lower() in ("true", "1")

@@ -1,8 +1,8 @@
 """A rendered request as the arguments of google-genai's `count_tokens`.
 
-Vertex counts system instructions and tools. The Developer API's `count_tokens` takes neither (the SDK
-raises `ValueError` before it sends anything), so there they are sent as leading user text: their words
-are counted, what the service puts around them is not.
+Vertex AI counts system instructions and tools. The Developer API's `count_tokens` takes neither (the SDK
+raises `ValueError`), so they are sent as leading user text: their words are counted, the service's
+framing is not.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from memman.providers import read_tools, safe_repr
 if TYPE_CHECKING:
     from google.genai.types import Content, CountTokensConfig, HttpOptions, Tool
 
-# No connection is kept between two requests: it would outlive the event loop that it belongs to.
+# Connections are closed after each request: they would outlive their event loop.
 _HEADERS: Final = {"connection": "close"}
-# A tool with one of these is spelled as another provider's.
+# Keys of another provider's spelling of a tool.
 _OF_OTHERS: Final = ("type", "name", "function", "toolSpec", "input_schema")
 
 
 def contents_of(rendered: Mapping[str, Any], *, vertex: bool) -> list[Content]:
-    """The request's contents, on the Developer API with system and tools as text before them.
+    """Return the request's contents; for the Developer API with system and tools as text before them.
 
-    Raises `InvalidInput` for what the SDK does not take.
+    Raises `InvalidInput` for a request that the SDK does not take.
     """
     messages = list(rendered["messages"])
     if not vertex:
@@ -42,7 +42,7 @@ def contents_of(rendered: Mapping[str, Any], *, vertex: bool) -> list[Content]:
 
 
 def config_of(rendered: Mapping[str, Any], timeout: float, *, vertex: bool) -> CountTokensConfig:
-    """The deadline and one attempt only; for Vertex also system instruction and tools."""
+    """Return the deadline, without retries; for Vertex AI also system instruction and tools."""
     from google.genai.types import CountTokensConfig, Tool
 
     options = http_options(timeout)
@@ -57,7 +57,7 @@ def config_of(rendered: Mapping[str, Any], timeout: float, *, vertex: bool) -> C
 
 
 def http_options(timeout: float) -> HttpOptions:
-    """A deadline for each phase of a request, and one attempt only."""
+    """Return a deadline for each phase of a request, without retries."""
     from google.genai.types import HttpOptions, HttpRetryOptions
 
     return HttpOptions(
@@ -68,7 +68,7 @@ def http_options(timeout: float) -> HttpOptions:
 
 
 def gemini_tools(tools: Sequence[Any]) -> list[Mapping[str, Any]]:
-    """Tools in Gemini's shape, whichever provider's they are in.
+    """Return tools of any provider in Gemini's shape.
 
     Raises `InvalidInput` for another provider's own tool, such as its web search.
     """
@@ -78,7 +78,7 @@ def gemini_tools(tools: Sequence[Any]) -> list[Mapping[str, Any]]:
 
 
 def _is_gemini(tool: Any) -> bool:
-    """Whether a tool is spelled as Gemini's: what declares functions, or one such as `googleSearch`."""
+    """Return whether a tool has Gemini's spelling: declared functions, or one such as `googleSearch`."""
     return isinstance(tool, Mapping) and not any(key in tool for key in _OF_OTHERS)
 
 
@@ -103,13 +103,13 @@ def _as_text(rendered: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _valid(shape: Any, value: Any) -> Any:
-    """`value` as the SDK's type; its bytes are base64 on both sides."""
+    """Return `value` as the SDK's type; its bytes are base64 on both sides."""
     from pydantic import ValidationError
 
     try:
         return shape.model_validate(value)
     except ValidationError as error:
-        # Where and why, without the value: it is of the conversation.
+        # Place and reason, without the value, which is part of the conversation.
         first = error.errors(include_input=False, include_url=False)[0]
         place = ".".join(str(each) for each in first["loc"])
         raise InvalidInput(

@@ -1,4 +1,4 @@
-"""Asking a Gemini model for a summary."""
+"""Summaries by Gemini models."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ _REFUSALS: Final = (
 
 
 class GoogleSummarizer(ProviderSummarizer):
-    """A `Summarizer` by `models.generate_content`; as a name, `google:MODEL`.
+    """A `Summarizer` by `models.generate_content`; its name is `google:MODEL`.
 
         MemoryManager(summarizer=GoogleSummarizer("gemini-2.5-flash"))
 
-    What may pass (a limit, a failure of the server) is tried again within the request's time-out.
+    Failures that may pass (a rate limit, a server failure) are retried within the request's time-out.
 
     Args:
-        model: as Google knows it.
-        client: a `google.genai.Client` of your own; else one is made when first needed, of the SDK's
-            environment variables, which also choose the Developer API or Vertex AI.
+        model: its name at Google.
+        client: a `google.genai.Client` of the application; by default one is made when needed, from the
+            SDK's environment variables, which also choose the Developer API or Vertex AI.
         system: the system instruction.
-        options: more fields of the `GenerateContentConfig`, which go before ours.
+        options: further fields of the `GenerateContentConfig`, which override ours.
 
     Raises:
-        SummarizerUnavailable: the SDK is missing; when asked, also: a key is.
-        AsyncPortRefused: `client` is an async one.
+        SummarizerUnavailable: the SDK is missing, or a key when it is called.
+        AsyncPortRefused: `client` is async.
     """
 
     needs = ("google.genai", "memman-google")
@@ -54,7 +54,7 @@ class GoogleSummarizer(ProviderSummarizer):
         self._clients = Clients(vertex=vertex, client=client)
 
     def call(self, prompt: str, most: int, seconds: float) -> Any:
-        """A response of `models.generate_content`."""
+        """Return a response of `models.generate_content`."""
         from google.genai.types import GenerateContentConfig
 
         fields = {
@@ -69,7 +69,7 @@ class GoogleSummarizer(ProviderSummarizer):
             return generate(model=self._name, contents=prompt, config=config)
 
     def read(self, answer: Any) -> SummaryReply:
-        """What the response says, without what the model thought."""
+        """Return the reply in the response, without the model's thoughts."""
         candidates = answer.candidates or ()
         content = candidates[0].content if candidates else None
         parts = (content.parts if content else None) or ()
@@ -86,5 +86,5 @@ class GoogleSummarizer(ProviderSummarizer):
 
 
 def _name_of(reason: Any) -> str:
-    """A finish reason's name; the SDK makes an enum of it, also of one that it does not know."""
+    """Return a finish reason's name; the SDK makes an enum of it, even of an unknown one."""
     return str(getattr(reason, "value", reason) or "")

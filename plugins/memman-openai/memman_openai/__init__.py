@@ -1,9 +1,8 @@
-"""OpenAI's models for memman: as counters of whole requests, and as writers of summaries.
+"""OpenAI's models for memman: counters of whole requests, and summarizers.
 
-Install it, and `count_policy="confirm"` has OpenAI count a request where that can decide something, on its
-API and on Azure; `summarizer="openai:MODEL"` has a model of OpenAI, or of a server that speaks its chat
-completions, write the summaries. Importing it, and making a counter or a summarizer, loads no SDK; the
-first question does.
+With `count_policy="confirm"`, OpenAI counts a request if that can decide something, on its API and on
+Azure. With `summarizer="openai:MODEL"`, a model of OpenAI or of a compatible server writes the summaries.
+The SDK is imported by the first request.
 """
 
 from __future__ import annotations
@@ -29,19 +28,19 @@ def _on_azure(model: ModelRef) -> bool:
 
 
 def _match(model: ModelRef) -> int:
-    """A model of OpenAI on its own API or on Azure; elsewhere its API is not to be had."""
+    """Match a model of OpenAI on its own API or on Azure; other servers lack the endpoint."""
     ours = model.provider in (None, "openai") or _on_azure(model)
     return _CERTAINTY if ours and _OURS.match(model.name) else 0
 
 
 def _make(model: ModelRef) -> OpenAICounter:
-    """The counter for `model`. Raises `CounterUnavailable` where the SDK is not installed."""
+    """Return the counter for `model`. Raises `CounterUnavailable` if the SDK is not installed."""
     return OpenAICounter(model, clients=of_azure() if _on_azure(model) else of_openai())
 
 
 @hookimpl
 def memman_token_counters() -> list[CounterSpec]:
-    """One remote counter, `openai`."""
+    """List one remote counter, `openai`."""
     return [
         CounterSpec(
             name="openai",
@@ -56,6 +55,6 @@ def memman_token_counters() -> list[CounterSpec]:
 
 @hookimpl
 def memman_summarizer(name: str) -> OpenAISummarizer | None:
-    """The summarizer `openai:MODEL`, of the environment's credentials."""
+    """Return the summarizer `openai:MODEL` with the environment's credentials."""
     model = model_named(name, "openai")
     return None if model is None else OpenAISummarizer(model)

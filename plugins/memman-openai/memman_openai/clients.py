@@ -1,4 +1,4 @@
-"""The SDK's clients, made of the environment when one is first asked for."""
+"""The SDK's clients, made from the environment when first needed."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _NO_AZURE: Final = (
 
 
 def of_openai(base_url: str | None = None, api_key: str | None = None) -> Clients:
-    """Clients of OpenAI's own API, or of what speaks it at `base_url`.
+    """Return clients of OpenAI's own API, or of a compatible server at `base_url`.
 
-    What is not given is read by the SDK, of OPENAI_API_KEY and OPENAI_BASE_URL.
+    The SDK reads missing arguments from OPENAI_API_KEY and OPENAI_BASE_URL.
     """
     require("openai", "memman-openai")
     url = base_url or os.environ.get("OPENAI_BASE_URL") or API
     if not api_key and host_of(url) != host_of(API):
-        # The SDK insists on a key, and a server of one's own may want none.
+        # The SDK requires a key; a self-hosted server may need none.
         api_key = os.environ.get("OPENAI_API_KEY") or "none"
     given = {"base_url": base_url, "api_key": api_key}
     return Clients(
@@ -39,7 +39,7 @@ def of_openai(base_url: str | None = None, api_key: str | None = None) -> Client
 
 
 def of_azure() -> Clients:
-    """Clients of the Azure resource that the environment names."""
+    """Return clients of the Azure resource that the environment names."""
     require("openai", "memman-openai")
     endpoint = f"azure/{host_of(os.environ.get(_ENDPOINT) or '')}"
     return Clients(

@@ -1,4 +1,4 @@
-"""A rendered request as the counting endpoint takes it."""
+"""A rendered request as arguments of the counting endpoint."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from memman.providers import Tool, read_tools, sent_name
 
 
 def request_of(rendered: Mapping[str, Any], model: ModelRef | None = None) -> dict[str, Any]:
-    """The arguments of `responses.input_tokens.count`; nothing of `rendered` is changed.
+    """Return the arguments of `responses.input_tokens.count`; `rendered` is not changed.
 
     The messages are the items of a Responses request; the system prompt becomes its instructions.
     """
@@ -26,7 +26,7 @@ def request_of(rendered: Mapping[str, Any], model: ModelRef | None = None) -> di
 
 
 def _spelled(tool: Tool) -> Mapping[str, Any]:
-    """A tool as the Responses API spells it; what is so already, or a tool of its own, stays."""
+    """Return a tool in the Responses API's spelling; its own tools stay unchanged."""
     given = tool.given
     if tool.name is None or (given.get("type") == "function" and "name" in given):
         return given

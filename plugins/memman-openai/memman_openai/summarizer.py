@@ -1,4 +1,4 @@
-"""Asking a model of OpenAI, or of a server that speaks its chat completions, for a summary."""
+"""Summaries by models of OpenAI, and of servers with its chat completions API."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from memman_openai.clients import API, of_openai
 
 # No connection is kept between two summaries, which may be hours apart.
 _HEADERS: Final = {"connection": "close"}
-# OpenAI's newer models refuse the older of the two; most servers that copy OpenAI know only that.
+# OpenAI's newer models refuse the older one; most compatible servers know only that.
 _NEWER, _OLDER = "max_completion_tokens", "max_tokens"
 _UNWANTED: Final = re.compile(
     r"unsupported|not supported|unrecognized|unknown|unexpected|extra (inputs|fields)|not permitted",
@@ -22,17 +22,17 @@ _UNWANTED: Final = re.compile(
 
 
 class OpenAISummarizer(ProviderSummarizer):
-    """A `Summarizer` by `chat.completions`, which all compatible servers speak; by name `openai:MODEL`.
+    """A `Summarizer` by `chat.completions`, which all compatible servers have; its name is `openai:MODEL`.
 
         MemoryManager(summarizer=OpenAISummarizer("gpt-5-mini"))
         MemoryManager(summarizer=OpenAISummarizer("qwen3:8b", base_url="http://localhost:11434/v1"))
 
-    What may pass (a limit, a failure of the server) is tried again within the request's time-out. No
-    temperature is sent: the models that think refuse one.
+    Failures that may pass (a rate limit, a server failure) are retried within the request's time-out. No
+    temperature is sent: reasoning models refuse one.
 
     Args:
-        model: as the server knows it.
-        base_url: where the server is; else `OPENAI_BASE_URL`, else OpenAI itself.
+        model: its name at the server.
+        base_url: the server's address; else `OPENAI_BASE_URL`, else OpenAI itself.
         api_key: its key; else `OPENAI_API_KEY`. Another server than OpenAI's may need none.
         client: an `OpenAI` or `AzureOpenAI` of your own in place of the two.
         max_input_tokens: how much it takes in one call; else what memman knows of OpenAI's own models.
@@ -70,11 +70,11 @@ class OpenAISummarizer(ProviderSummarizer):
         self._limit = _NEWER if server in ("openai", "azure") else _OLDER
 
     def once(self, request: SummaryRequest, seconds: float) -> SummaryReply:
-        """One attempt, and another where the server knows the limit of a reply by its other name."""
+        """Return the result of one attempt, repeated if the server has another name for the reply limit."""
         try:
             return super().once(request, seconds)
         except Exception as error:
-            if getattr(error, "code", None) == "content_filter":  # Azure's, of the prompt
+            if getattr(error, "code", None) == "content_filter":  # of Azure, about the prompt
                 return SummaryReply(text="", refused=True)
             if not _is_unwanted(self._limit, error):
                 raise
@@ -82,7 +82,7 @@ class OpenAISummarizer(ProviderSummarizer):
         return super().once(request, seconds)
 
     def call(self, prompt: str, most: int, seconds: float) -> Any:
-        """A completion of `chat.completions.create`."""
+        """Return a completion of `chat.completions.create`."""
         asked = {
             "model": self._name,
             "messages": [
@@ -96,7 +96,7 @@ class OpenAISummarizer(ProviderSummarizer):
         return create(**asked, timeout=seconds, extra_headers=_HEADERS)
 
     def read(self, answer: Any) -> SummaryReply:
-        """What the completion says."""
+        """Return the reply in the completion."""
         choices = answer.choices or ()
         message = choices[0].message if choices else None
         ended = choices[0].finish_reason if choices else None
@@ -111,7 +111,7 @@ class OpenAISummarizer(ProviderSummarizer):
 
 
 def _server(url: str) -> str:
-    """Who serves, as a model's spelling says it; a server that nobody knows by its address."""
+    """Return the server of a model by its spelling; an unknown one by its address."""
     host = host_of(url)
     name = host.partition("/")[0].partition(":")[0]
     if name.endswith(".azure.com"):
@@ -120,6 +120,6 @@ def _server(url: str) -> str:
 
 
 def _is_unwanted(parameter: str, error: Exception) -> bool:
-    """Whether the server refused the request because it does not know the parameter."""
+    """Return whether the server refused the request because it does not know the parameter."""
     said = str(error)
     return status_of(error) in (400, 422) and parameter in said and bool(_UNWANTED.search(said))
