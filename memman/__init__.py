@@ -68,7 +68,7 @@ __all__ = [
     "AsyncMemoryManager",
     "MemoryConfig",
     "MemoryManager",
-    # what they work with and answer
+    # their arguments and results
     "CompressionStatus",
     "CompressionPlan",
     "CompressionResult",

@@ -1,7 +1,7 @@
-"""An entry of a conversation, its parts, and what in it is countable text.
+"""Entries of a conversation, their parts, and the validation of their values.
 
-Entries are facts: frozen, and made of strings, numbers and encoded JSON only, so that handing
-one out cannot hand out a way to change it. `metadata` and `raw` are decoded afresh at each read.
+Entries are frozen and contain only strings, numbers and encoded JSON, so callers cannot change them.
+`metadata` and `raw` are decoded at each read.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from memman.errors import InvalidInput
 from memman.extents import MAX_DEPTH, MAX_ENTRY_BYTES, check_extent
 
 EntryType = Literal["message", "tool_call", "tool_result", "context", "summary"]
-"""What an entry is."""
+"""The type of an entry."""
 JSON = Any
 """Decoded JSON: a dict, list, string, number, boolean or None."""
 JSONObject = dict[str, Any]
 Role = Literal["system", "user", "assistant", "tool"]
-"""Who said it. ContextBuilder and summaries have the role system."""
+"""The author of an entry. Contexts and summaries have the role system."""
 Method = Literal["api", "client", "estimation"]
 Accuracy = Literal["high", "medium", "low"]
-"""How far a count is to be trusted; high only where the model's own vocabulary counted."""
+"""The accuracy of a count; high only with the model's own vocabulary."""
 
 ENTRY_TYPES: tuple[EntryType, ...] = ("message", "tool_call", "tool_result", "context", "summary")
 NO_JSON = msgspec.Raw()
-MOST_TOKENS = 2**53  # exact in every store, and in what other programs make of JSON
+MOST_TOKENS = 2**53  # exact in every store, and in the JSON of other programs
 # Alphabets in circles, squares and parentheses.
 _ENCLOSED = (0x24B6, 0x24D0, 0x249C, 0x1F110, 0x1F130, 0x1F150, 0x1F170)
 MAX_NAME_CHARACTERS = 1_000
@@ -42,7 +42,7 @@ MAX_SOURCE_CHARACTERS = 4_096
 _MAX_ID_BYTES = 255
 _ADDRESS = re.compile(r"#([1-9][0-9]{0,17})(?:\.([1-9][0-9]{0,8}))?")
 _ODD_BRACKETS = "\uff3b\u3010\u3014\u27e6\u301a\u2045\u2772\u298b"
-# Cyrillic, Greek and other letters that are printed like those of our delimiters, beside the wide, the
+# Cyrillic, Greek and other letters that look like those of our delimiters, in addition to the wide, the
 # circled and the thirteen mathematical alphabets.
 _ALIKE = {
     "a": "\u0430\u03b1\u0251\u1d00",
@@ -61,7 +61,7 @@ class TextPart(msgspec.Struct, frozen=True, gc=False, tag="text"):
 
 
 class ImagePart(msgspec.Struct, frozen=True, gc=False, tag="image", omit_defaults=True):
-    """An image by `url` or inline as base64 `data`. `alt` says what is seen, for who gets only text."""
+    """An image by `url` or inline as base64 `data`. `alt` describes it, for formats of text."""
 
     url: str | None = None
     data: str | None = None
@@ -71,7 +71,7 @@ class ImagePart(msgspec.Struct, frozen=True, gc=False, tag="image", omit_default
 
 
 class FilePart(msgspec.Struct, frozen=True, gc=False, tag="file", omit_defaults=True):
-    """A file by `url` or provider's `file_id`, or inline as base64 `data`. `alt` says what is in it."""
+    """A file by `url` or provider's `file_id`, or inline as base64 `data`. `alt` describes it."""
 
     name: str | None = None
     url: str | None = None
@@ -84,7 +84,7 @@ class FilePart(msgspec.Struct, frozen=True, gc=False, tag="file", omit_defaults=
 class OpaquePart(msgspec.Struct, frozen=True, gc=False, tag="opaque"):
     """A block that only its provider understands (signed reasoning, an unknown type).
 
-    It goes back to that provider as it came and is never shown to another.
+    It is returned to that provider unchanged, and never sent to another.
     """
 
     format: str
@@ -94,11 +94,11 @@ class OpaquePart(msgspec.Struct, frozen=True, gc=False, tag="opaque"):
 Part = TextPart | ImagePart | FilePart | OpaquePart
 """A piece of a message that is not only text."""
 Content = str | tuple[Part, ...]
-"""What an entry says: text, or parts in order."""
+"""The content of an entry: text, or parts in order."""
 
 
 class TokenCount(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """How many tokens, and how far to trust the number.
+    """A number of tokens, with the method and the accuracy of the count.
 
     `latency` is in seconds. `expected_output` is None unless the counter knows it.
     """
@@ -126,12 +126,12 @@ class Entry(
     omit_defaults=True,
     rename={"metadata_json": "metadata", "raw_json": "raw"},
 ):
-    """One thing that happened in a conversation.
+    """One entry of a conversation.
 
-    `content` is a string or a tuple of parts; `text` is always a string. A tool call's content is
-    its arguments as they were received. A context's `name` is its source. `seq` is the place in the
-    session's log. An entry that a compression made has the `seq` of that compression, and `replacement` is
-    its number there, from 1. `seq`, `replacement`, `compressed` and `summary_id` are derived from the log
+    `content` is a string or a tuple of parts; `text` is always a string. A tool call's content is its
+    arguments as received. A context's `name` is its source. `seq` is the position in the session's log. An
+    entry that a compression wrote has the `seq` of that compression, and `replacement` is its number there,
+    from 1. `seq`, `replacement`, `compressed` and `summary_id` are derived from the log
     when the entry is read.
     """
 
@@ -161,9 +161,9 @@ class Entry(
 
     @property
     def address(self) -> str:
-        """Its place in the log: `#556`, or `#556.2` for the second replacement of the compression at #556.
+        """Its position in the log: `#556`, or `#556.2` for the second replacement of compression #556.
 
-        "" while it has no place. `get_entry` and the command accept it as they accept an id.
+        "" before it is stored. `get_entry` and the command accept it in place of an id.
         """
         if not self.seq:
             return ""
@@ -171,7 +171,7 @@ class Entry(
 
     @property
     def text(self) -> str:
-        """The readable text; parts other than text are left out."""
+        """The text, without other parts."""
         content = self.content
         return content if type(content) is str else text_of(content)
 
@@ -182,12 +182,12 @@ class Entry(
 
     @property
     def raw(self) -> Any:
-        """What of the provider's message rendering would not reproduce, fresh at each read."""
+        """The parts of the provider's message that rendering cannot reproduce, fresh at each read."""
         return decode_json(self.raw_json)
 
 
 class NewEntry(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """An entry before it has an identity, a time and a count: what `parse` and the verbs produce."""
+    """An entry without id, time and count, as `parse` and the `add_*` methods create it."""
 
     type: EntryType
     role: Role
@@ -211,7 +211,7 @@ def entry_of(
     pinned: bool = False,
     metadata_json: msgspec.Raw = NO_JSON,
 ) -> Entry:
-    """The entry of a draft, with its identity, time and count."""
+    """Return the entry of a new entry, with its id, time and count."""
     return Entry(
         id=entry_id,
         type=new_entry.type,
@@ -232,50 +232,49 @@ def entry_of(
 
 
 def parse_address(text: str) -> tuple[int, int] | None:
-    """The `seq` and the `replacement` of an address such as `#556` or `#556.2`; None for other text."""
+    """Return `seq` and `replacement` of an address such as `#556` or `#556.2`; None for other text."""
     found = _ADDRESS.fullmatch(text)
     return None if found is None else (int(found[1]), int(found[2] or 0))
 
 
 def excerpt(text: str, most: int = 40) -> str:
-    """The beginning of a text."""
+    """Return the beginning of a text."""
     return text if len(text) <= most else f"{text[:most]}..."
 
 
 def text_of(content: Content) -> str:
-    """The text of a content, parts joined by a newline."""
+    """Return the text of a content, parts joined by a newline."""
     if type(content) is str:
         return content
     return "\n".join(part.text for part in content if isinstance(part, TextPart))
 
 
 def opaque_tokens(part: Part) -> int:
-    """The tokens of a file that is given inline, by its bytes."""
+    """Return the tokens of an inline file, estimated by its bytes."""
     return len(part.data) // 3 if isinstance(part, FilePart) and part.data else 0
 
 
 def encode_json(value: Any, what: str) -> msgspec.Raw:
-    """Plain JSON data encoded, NO_JSON for None and {}; errors as in `json_bytes`."""
+    """Encode plain JSON data, None and {} as NO_JSON; errors as in `json_bytes`."""
     return NO_JSON if value is None or value == {} else msgspec.Raw(json_bytes(value, what))
 
 
 def json_bytes(value: Any, what: str) -> bytes:
-    """Plain JSON data as bytes, or `InvalidInput` that names the part that is not JSON.
+    """Encode plain JSON data. Raises `InvalidInput` that names the part that is not JSON.
 
-    Values that an encoder would silently change (NaN to null, a key 1 to "1", a tuple to a list)
-    are refused: what is read back must equal what was given. So is data of more than a million values,
-    64 levels or `MAX_ENTRY_BYTES` characters.
+    Values that an encoder would change (NaN to null, a key 1 to "1", a tuple to a list) are refused, and so
+    is data of more than a million values, 64 levels or `MAX_ENTRY_BYTES` characters.
     """
     return _there_and_back(value, what)[0]
 
 
 def plain_json(value: Any, what: str) -> Any:
-    """A copy of plain JSON data, made of plain strings, lists and dicts; errors as in `json_bytes`."""
+    """Return a copy of plain JSON data with plain strings, lists and dicts; errors as in `json_bytes`."""
     return _there_and_back(value, what)[1]
 
 
 def _there_and_back(value: Any, what: str) -> tuple[bytes, Any]:
-    """JSON data encoded, and that decoded, which is equal to it."""
+    """Return JSON data encoded and decoded again, which is equal to it."""
     check_extent(value, what)
     try:
         encoded = _encoder.encode(value)
@@ -291,7 +290,7 @@ def _there_and_back(value: Any, what: str) -> tuple[bytes, Any]:
 
 
 def depth_of(value: Any, most: int) -> int:
-    """How many levels of arrays and objects there are; not looked at further than one above `most`."""
+    """Return the number of levels of arrays and objects, counted up to one above `most`."""
     level, depth = [value], 0
     while depth <= most:
         level = [item for item in level if isinstance(item, dict | list)]
@@ -305,7 +304,7 @@ def depth_of(value: Any, most: int) -> int:
 
 
 def _plain_string(value: object) -> str:
-    """A string of a library's own kind as a plain one; anything else is no JSON."""
+    """Return a string of a subclass as a plain one; anything else is not JSON."""
     if isinstance(value, str):
         return str.__str__(value)
     raise TypeError(f"it holds an object of type {type(value).__name__}")
@@ -315,12 +314,12 @@ _encoder = msgspec.json.Encoder(enc_hook=_plain_string)
 
 
 def decode_json(raw: msgspec.Raw) -> Any:
-    """The value of encoded JSON; None where there is none."""
+    """Return the value of encoded JSON; None if it is empty."""
     return msgspec.json.decode(raw) if len(memoryview(raw)) else None
 
 
 def fault_in_json(value: Any, path: str = "$", depth: int = 0) -> str:
-    """Names the first place in `value` that JSON cannot hold; "" when there is none."""
+    """Return a description of the first part of `value` that is not JSON, or ""."""
     if depth >= MAX_DEPTH and isinstance(value, dict | list):
         return f"{path[:40]}... is nested deeper than {MAX_DEPTH} levels"
     if isinstance(value, dict):
@@ -347,21 +346,20 @@ def fault_in_json(value: Any, path: str = "$", depth: int = 0) -> str:
 
 
 def is_encodable(text: str) -> bool:
-    """Whether the text has no lone surrogate, so that every store and provider can take it."""
+    """Return whether the text has no lone surrogate, so that every store and provider accepts it."""
     if text.isascii():
         return True
     try:
-        text.encode("utf-32")  # refuses the same as UTF-8 does, in less time, and needs no look-up
+        text.encode("utf-32")  # fails for the same texts as UTF-8, and is faster
     except UnicodeEncodeError:
         return False
     return True
 
 
 def check_text(text: object, what: str) -> str:
-    """The text as a plain string. Refuses what is no string, or one with a lone surrogate.
+    """Return the text as a plain string. Raises `InvalidInput` for other types and lone surrogates.
 
-    A library's own kind of string (a member of an enum, a node of a document) can be neither counted nor
-    stored as what it is.
+    A subclass of `str` (a member of an enum, a node of a document) can be neither counted nor stored.
     """
     if type(text) is str and text.isascii():
         return text
@@ -383,7 +381,7 @@ _HINTS: dict[type, str] = {
 
 
 def check_content(content: object, what: str) -> Content:
-    """The content with plain strings in it. Refuses what is neither text nor a tuple of parts."""
+    """Return the content with plain strings. Raises `InvalidInput` unless it is text or parts."""
     if isinstance(content, tuple):
         parts = tuple(_check_part(part, what) for part in content)
         same = type(content) is tuple and all(map(operator.is_, parts, content))
@@ -412,7 +410,7 @@ def _check_part(part: object, what: str) -> Part:
 
 
 def _check_block(block: object, what: str) -> None:
-    """Refuses a block that would leave an export that nobody can read."""
+    """Raise `InvalidInput` for a block that would make an export unreadable."""
     if not isinstance(block, msgspec.Raw):
         raise InvalidInput(
             f"{what}: block of an OpaquePart must be msgspec.Raw with JSON, not {safe_repr(block, 60)}"
@@ -428,7 +426,7 @@ def _check_block(block: object, what: str) -> None:
 
 
 def check_new_entry(new_entry: D) -> D:
-    """The draft with plain strings. Refuses what a store, an export or a provider would refuse."""
+    """Return the entry with plain strings. Raises `InvalidInput` for a value that cannot be stored."""
     changed: dict[str, Any] = {}
     content: Content = new_entry.content
     if type(content) is not str or not content.isascii():
@@ -449,7 +447,7 @@ def check_new_entry(new_entry: D) -> D:
 
 
 def check_name(name: object, kind: EntryType) -> str:
-    """The name of a tool, or a context's source, as a plain string. Refuses one that is too long to send.
+    """Return the name of a tool, or a context's source, as a plain string of limited length.
 
     A context may be cut to fit, a name may not.
     """
@@ -463,7 +461,7 @@ def check_name(name: object, kind: EntryType) -> str:
 
 
 def _check_size(new_entry: NewEntry | Entry) -> None:
-    """Refuses an entry that is larger than `MAX_ENTRY_BYTES`, with what its provider sent beside it."""
+    """Raise `InvalidInput` for an entry, with its raw message, of more than `MAX_ENTRY_BYTES`."""
     content = new_entry.content
     parts = (content,) if isinstance(content, str) else content
     size = len(memoryview(new_entry.raw_json)) + len(memoryview(new_entry.metadata_json))
@@ -475,7 +473,7 @@ def _check_size(new_entry: NewEntry | Entry) -> None:
 
 
 def _bytes_of(part: Part | str) -> int:
-    """The bytes of a text, or of all texts of a part."""
+    """Return the bytes of a text, or of all texts of a part."""
     if isinstance(part, str):
         exact = part.isascii() or len(part) > MAX_ENTRY_BYTES
         return len(part) if exact else len(part.encode())
@@ -486,7 +484,7 @@ def _bytes_of(part: Part | str) -> int:
 
 
 def check_id(value: object, what: str) -> str:
-    """The id as a plain string. Ids are opaque text: 1 to 255 bytes, no control characters."""
+    """Return the id as a plain string. Ids are opaque: 1 to 255 bytes, no control characters."""
     if (
         type(value) is str
         and value.isascii()
@@ -509,7 +507,7 @@ def check_id(value: object, what: str) -> str:
 
 
 def check_model(name: object) -> str:
-    """A model's name as a plain string. Refuses one of blanks, which an unset variable leaves."""
+    """Return a model's name as a plain string. Raises `InvalidInput` for a blank one."""
     plain = check_text(name, "model")
     if is_blank(plain):
         raise InvalidInput(names_nothing("model", plain))
@@ -517,17 +515,17 @@ def check_model(name: object) -> str:
 
 
 def is_blank(name: str) -> bool:
-    """Whether a name has nothing in it."""
+    """Return whether a name is empty or blank."""
     return not name or name.isspace()
 
 
 def names_nothing(what: str, name: str) -> str:
-    """What is said of a blank name, wherever one is given."""
-    return f"{what}={name!r} names nothing: give a name, or None"
+    """Return the error message for a blank name."""
+    return f"{what}={name!r} is blank: give a name, or None"
 
 
 def is_path(text: str) -> bool:
-    """Whether a file of this name can be asked for."""
+    """Return whether a file can have this name."""
     try:
         return bool(text) and b"\0" not in os.fsencode(text)
     except UnicodeEncodeError:
@@ -535,9 +533,9 @@ def is_path(text: str) -> bool:
 
 
 def file_mode(path: str | os.PathLike[str]) -> int:
-    """What kind of file is at a path, for the functions of `stat`; 0 where none is or none can be seen.
+    """Return the mode of the file at a path, for the functions of `stat`; 0 if none is visible.
 
-    `Path.exists` and its like raise for a file in a folder that is closed to this user.
+    `Path.exists` raises for a file in a folder that this user cannot read.
     """
     try:
         return os.stat(path).st_mode  # noqa: PTH116 - a path of any kind, in one call
@@ -546,20 +544,20 @@ def file_mode(path: str | os.PathLike[str]) -> int:
 
 
 def neutralised(text: str) -> str:
-    """The text with imitations of memman's own brackets broken by a space.
+    """Return the text with a space in imitations of memman's own brackets.
 
-    So are those with letters that only look the same, or with characters that nobody sees.
+    Imitations may contain lookalike letters and invisible characters.
     """
     if text.isascii():
         return _ASCII_IMITATION.sub("[ ", text)
     if any(bracket in text for bracket in _ODD_BRACKETS):
         return _lookalike(rf"[\[{_ODD_BRACKETS}]").sub(r"\g<0> ", text)
-    # A single bracket is searched for far quicker than any of nine, and put in quicker as a plain text.
+    # A search for a single bracket is much faster than for any of nine.
     return _lookalike(r"\[").sub("[ ", text) if "[" in text else text
 
 
 def _imitation(bracket: str, gap: str, letters: Callable[[str], str]) -> re.Pattern[str]:
-    """A pattern for a bracket before memman's name, with a gap anywhere between its letters."""
+    """Return a pattern for a bracket before memman's name, with gaps between the letters."""
     end, name = (gap.join(map(letters, word)) for word in ("endof", "memman"))
     return re.compile(rf"{bracket}(?={gap}(?:{end}{gap})?{name}(?!\w))", re.IGNORECASE)
 
@@ -570,7 +568,7 @@ def _lookalike(bracket: str) -> re.Pattern[str]:
 
 
 def _printed_like(letter: str) -> str:
-    """A class of what is printed like a small letter or its capital."""
+    """Return a character class of letters that look like this one or its capital."""
     at = ord(letter) - ord("a")
     plain = [first + at for first in (ord("a"), 0xFF41, *_ENCLOSED)]
     mathematical = [first + 52 * k + at for k in range(13) for first in (0x1D400, 0x1D41A)]
@@ -581,7 +579,7 @@ _ASCII_IMITATION = _imitation(r"\[", r"[\s\x00-\x1f\x7f]*", str)
 
 
 def transcript_line(entry: Entry, text: str) -> str:
-    """An entry with this text as one readable line: how the text format and the summary prompt spell it."""
+    """Return an entry with this text as one line, as in the text format and the summary prompt."""
     kind = entry.type
     if kind == "message":
         return f"{entry.role.capitalize()}: {text}"

@@ -1,7 +1,7 @@
 """The size of plain data as JSON, measured before it is encoded.
 
-A list that holds the same list twice is written twice: thirty lists can stand for a thousand million
-values. Each container is measured once, so measuring takes no longer than the data is large in memory.
+A list that contains the same list twice is written twice, so thirty lists can expand to a thousand million
+values. Each container is measured once, so the time is linear in the size in memory.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ def check_extent(
     characters: int = MAX_ENTRY_BYTES,
     depth: int = MAX_DEPTH,
 ) -> None:
-    """Refuse data with too many values, too many characters or too many levels.
+    """Raise `InvalidInput` for data with too many values, characters or levels.
 
-    Raises `InvalidInput` that names what there is too much of.
+    The message names the limit.
     """
     if isinstance(value, _CONTAINERS):
         _Measure(what, values, characters, depth).measured(value, 1)
 
 
 class _Measure:
-    """Measures containers, each once, and stops at the first that is too large."""
+    """Measures containers, each once, up to the first that is too large."""
 
     def __init__(self, what: str, values: int, characters: int, depth: int) -> None:
         self._what = what
@@ -45,7 +45,7 @@ class _Measure:
         self._known: dict[int, _Extent] = {}
 
     def measured(self, container: Any, level: int) -> _Extent:
-        """Return the extent of a container that stands at a level."""
+        """Return the extent of a container at a level."""
         known = self._known.get(id(container))
         if known is None:
             known = self._known[id(container)] = self._measure(container, level)
@@ -58,7 +58,7 @@ class _Measure:
             self._refuse(f"nested deeper than {self._depth} levels")
         values, characters, levels = len(container), 0, 0
         if values > self._values:
-            self._refuse(f"more than {self._values:,} values, the most that is taken")
+            self._refuse(f"more than {self._values:,} values, the limit")
         for item in _items(container):
             if isinstance(item, str):
                 characters += len(item)
@@ -68,9 +68,9 @@ class _Measure:
                 characters += inside[1]
                 levels = max(levels, inside[2])
                 if values > self._values:
-                    self._refuse(f"more than {self._values:,} values, the most that is taken")
+                    self._refuse(f"more than {self._values:,} values, the limit")
         if characters > self._characters:
-            self._refuse(f"more than {self._characters:,} characters, the most that is taken")
+            self._refuse(f"more than {self._characters:,} characters, the limit")
         return values, characters, levels + 1
 
     def _refuse(self, fault: str) -> None:
@@ -78,5 +78,5 @@ class _Measure:
 
 
 def _items(container: Any) -> Iterable[Any]:
-    """Return what a container holds, of a dict its keys too."""
+    """Return the items of a container, with the keys of a dict."""
     return (*container, *container.values()) if isinstance(container, dict) else container

@@ -1,4 +1,4 @@
-"""The one way in which memman writes a file: for its owner alone, and whole or not at all."""
+"""Writing files: readable by their owner only, and complete or absent."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _PRIVATE = 0o600
 
 
 class NewFile:
-    """A file that is written beside its place and takes it when it is complete.
+    """A file that is written under a temporary name and renamed when it is complete.
 
-    Its temporary name is random and created exclusively, so no planted link is followed. A symbolic link in
-    its place is replaced, not followed. Only its owner may read it; if a file was there before, that
-    file's permissions stay.
+    The temporary name is random and created exclusively, so no planted link is followed. A symbolic link at
+    the path is replaced, not followed. Only the owner may read the file; the permissions of an existing
+    file stay.
     """
 
     def __init__(self, path: Path) -> None:
@@ -41,7 +41,7 @@ class NewFile:
         return self._file
 
     def commit(self) -> None:
-        """Write everything to the disk and put the file in its place."""
+        """Sync the file to the disk and rename it to its path."""
         file = self._file
         assert file is not None  # noqa: S101 - `open` comes first
         file.flush()
@@ -52,13 +52,13 @@ class NewFile:
     def abandon(self) -> None:
         """Remove the temporary file."""
         if self._file is not None:
-            with suppress(OSError):  # a full disk: what was buffered cannot be written now either
+            with suppress(OSError):  # a full disk: the buffer cannot be written now either
                 self._file.close()
         with suppress(OSError):
             self._part.unlink()
 
     def _mode_before(self) -> int | None:
-        """The permissions of the file in its place; None if there is none, or a link."""
+        """Return the permissions of the existing file; None if it is missing or a link."""
         try:
             mode = self._path.lstat().st_mode
         except FileNotFoundError:
@@ -83,9 +83,9 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 
 
 def make_private(path: str) -> None:
-    """Create an empty file for its owner alone where there is none. Raises `OSError`."""
+    """Create an empty file for its owner only, unless it exists. Raises `OSError`."""
     with suppress(FileExistsError):
-        # A link to nothing is followed here, or a database would be created with other permissions.
+        # A dangling link is resolved, or a database would be created with other permissions.
         os.close(os.open(Path(path).resolve(), os.O_CREAT | os.O_EXCL | os.O_WRONLY, _PRIVATE))
 
 

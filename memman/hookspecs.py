@@ -7,7 +7,7 @@
         return [CounterSpec(name="acme", match=..., factory=...)]
 
 and one line in its pyproject: `[project.entry-points.memman]` `acme = "memman_acme"`.
-A hook may grow arguments later: an implementation names only those that it uses.
+A hook may get more arguments later: an implementation names only those that it uses.
 """
 
 from __future__ import annotations
@@ -27,47 +27,46 @@ hookimpl = pluggy.HookimplMarker(PROJECT)
 
 @hookspec
 def memman_token_counters() -> Iterable[CounterSpec]:
-    """Token counters that exist here. Cheap: must not import a provider's SDK."""
+    """Return the available token counters. It must be cheap and not import a provider's SDK."""
     return ()
 
 
 @hookspec(firstresult=True)
 def memman_resolve_model(model: str) -> ModelRef | None:
-    """The model behind an alias, a deployment or a fine-tune, or None to let others answer."""
+    """Return the model of an alias, a deployment or a fine-tune, or None if it is unknown here."""
 
 
 @hookspec(firstresult=True)
 def memman_model_info(model: ModelRef) -> ModelInfo | None:
-    """The limits of a model, or None. Never a guess."""
+    """Return the limits of a model, or None if they are unknown here; never a guess."""
 
 
 @hookspec(firstresult=True)
 def memman_summarizer(name: str) -> Summarizer | None:
-    """The summarizer of a name such as `anthropic:claude-haiku-4-5`, or None where it is somebody else's.
+    """Return the summarizer of a name such as `anthropic:claude-haiku-4-5`, or None.
 
-    Only the plugin whose entry point is the part before the colon is asked, once for a name. Making one
-    must not import an SDK. A `MemmanError` reaches the caller: raise `SummarizerUnavailable` with what to
-    install if an SDK is missing. `memman.summarizers.model_named` takes it apart.
+    It is called once for a name, in the plugin whose entry point is the part before the colon. It must not
+    import an SDK. A `MemmanError` reaches the caller: raise `SummarizerUnavailable` with the package to
+    install if an SDK is missing. `memman.summarizers.model_named` parses the name.
     """
 
 
 @hookspec(firstresult=True)
 def memman_store(url: str, create: bool) -> Store | None:
-    """The store behind a URL, or None.
+    """Return the store of a URL, or None.
 
-    Only the plugin whose entry point is the URL's scheme is asked: no other one sees the URL.
-
-    With `create` False it must be there: raise `StoreError` where it is not. Leave the argument out if
-    yours makes nothing.
+    It is called in the plugin whose entry point is the URL's scheme; no other plugin sees the URL. With
+    `create` False, raise `StoreError` if the store does not exist. Omit the argument if your plugin
+    creates nothing.
     """
 
 
 @hookspec
 def memman_formats() -> Iterable[Format]:
-    """Message formats that this plugin can parse and render."""
+    """Return the message formats that this plugin parses and renders."""
     return ()
 
 
 @hookspec
 def memman_cli_commands(group: Any) -> None:
-    """Adds commands to the `memman` command: `group` is its click group."""
+    """Add commands to the `memman` command; `group` is its click group."""

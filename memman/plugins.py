@@ -1,4 +1,4 @@
-"""Finding third parties: each entry point is loaded in its own guard.
+"""Plugins: finding and loading them, and the distributions of memman itself.
 
 A plugin that cannot be loaded is one log line, a row in `memman plugins`, and an error only for a caller
 that names it. `MEMMAN_PLUGINS` and the managers' `plugins=` restrict which are loaded, by distribution.
@@ -43,7 +43,7 @@ _OWN_PLUGINS = frozenset(
 
 
 class PluginInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """A row of `memman plugins`: `error` is None for one that works."""
+    """A row of `memman plugins`; `error` is None if the plugin works."""
 
     name: str
     distribution: str
@@ -53,7 +53,7 @@ class PluginInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Plugins:
-    """The plugins of a process. `hook` calls them; `found` lists them, the broken ones too."""
+    """The plugins of a process. `hook` calls them; `found` lists them, with the broken ones."""
 
     def __init__(self, manager: pluggy.PluginManager, found: Iterable[PluginInfo]) -> None:
         self._manager = manager
@@ -75,7 +75,7 @@ class Plugins:
         self._manager.check_pending()
 
     def listed(self, hook: str) -> list[tuple[str, Any]]:
-        """Each plugin's answer to a list hook, by plugin name; one that raises is logged and skipped."""
+        """Return the results of a list hook with plugin names; errors of plugins are logged."""
         answers: list[tuple[str, Any]] = []
         for implementation in getattr(self._manager.hook, hook).get_hookimpls():
             try:
@@ -94,16 +94,16 @@ class Plugins:
         raises: tuple[type[Exception], ...] = (),
         **arguments: Any,
     ) -> Any:
-        """The answer to a hook that is not None; a plugin that raises is logged and skipped.
+        """Return the result of a hook that is not None; a plugin that raises is logged and skipped.
 
         Args:
             hook: the hook's name.
-            point: ask only the plugin of this entry point, and those registered by hand; None for all.
-            raises: errors that are a plugin's answer to a caller that names it, so they are raised.
-            arguments: what the hook gets.
+            point: call only the plugin of this entry point, and those registered by hand; None for all.
+            raises: errors of a plugin that are meant for a caller that names it, so they are raised.
+            arguments: the arguments of the hook.
 
         Raises:
-            InvalidInput: two plugins answer, and not the same; the message names both.
+            InvalidInput: two plugins return different results; the message names both.
         """
         answers: list[tuple[str, Any]] = []
         for implementation in getattr(self._manager.hook, hook).get_hookimpls():
@@ -175,19 +175,19 @@ def _names(listed: Iterable[str]) -> frozenset[str]:
 
 
 def _normal(name: str) -> str:
-    """A distribution's name as installers compare it; `:POINT` stays as it is."""
+    """Return a distribution's name in normalized form; `:POINT` stays unchanged."""
     distribution, colon, point = name.strip().partition(":")
     return re.sub(r"[-_.]+", "-", distribution).lower() + colon + point
 
 
 def _names_of(point: Any) -> frozenset[str]:
-    """The names by which an entry point may be allowed."""
+    """Return the names by which an entry point may be allowed."""
     distribution = _normal(point.dist.name) if point.dist else "?"
     return frozenset((distribution, f"{distribution}:{point.name}"))
 
 
 def _check_installed(names: frozenset[str] | None, points: Sequence[Any], where: str) -> None:
-    """Log which of the names are of no installed plugin."""
+    """Log the names without an installed plugin."""
     found = {name for point in points for name in _names_of(point)}
     for name in sorted((names or frozenset()) - found):
         meant = [f"{point.dist.name}" for point in points if point.dist and point.name == name]
@@ -241,7 +241,7 @@ renew_in_child(_renew_lock)
 
 
 def shared_plugins() -> Plugins:
-    """The plugins of this process, loaded at first use."""
+    """Return the plugins of this process, loaded on first use."""
     global _shared
     with _lock:
         if _shared is None:
@@ -250,7 +250,7 @@ def shared_plugins() -> Plugins:
 
 
 def chosen_plugins(only: Iterable[str] | None) -> Callable[[], Plugins]:
-    """A loader of the plugins that a manager is given by distribution; None for those of the process.
+    """Return a loader of these distributions' plugins; None means those of the process.
 
     Raises `InvalidInput` for anything but names.
     """
@@ -259,16 +259,15 @@ def chosen_plugins(only: Iterable[str] | None) -> Callable[[], Plugins]:
     names = () if isinstance(only, str) else tuple(only)
     if isinstance(only, str) or not all(isinstance(name, str) for name in names):
         raise InvalidInput(
-            f"plugins is a list of distributions, such as ['memman-openai'], not {safe_repr(only, 60)}"
+            f"plugins must be a list of distributions, such as ['memman-openai'], not {safe_repr(only, 60)}"
         )
     return cache(partial(load_plugins, only=names))
 
 
 def how_to_install(requirement: str) -> str:
-    """Return what to do for a requirement such as `memman-openai` or `memman-core[zstd]`.
+    """Return how to install a requirement such as `memman-openai` or `memman-core[zstd]`.
 
-    memman's own distributions are on no package index yet: a package of such a name there is somebody
-    else's.
+    memman's own distributions are not on a package index yet: packages with these names are unrelated.
     """
     name, bracket, extras = requirement.partition("[")
     if name == DISTRIBUTION:

@@ -18,7 +18,7 @@ _OVERHEADS = ("system_prompt", "tools", "reserved", "framing")
 
 
 class Context(msgspec.Struct, frozen=True, eq=False):
-    """What to send to the model: valid for its format and within its budget.
+    """A context to send to the model: valid for its format and within its budget.
 
     Attributes:
         format: the message format.
@@ -83,12 +83,12 @@ class Context(msgspec.Struct, frozen=True, eq=False):
 
 
 class OverflowResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What a provider's error says about a model's window.
+    """The limits of a model's window in a provider's error.
 
     `overflow` is whether the request was too long; False for a rate limit, a quota and all other errors.
-    `limits` are the model's limits as they are now, None if the error named no limit: then nothing was
-    learned, and the next request must be shorter by your own measure. `requested` are the tokens of the
-    refused request, if the error named them.
+    `limits` are the current limits of the model. They are None if the error named no limit: then nothing
+    was learned, and you decide how much shorter the next request must be. `requested` is the number of
+    tokens of the refused request, if the error named it.
     """
 
     overflow: bool
@@ -99,12 +99,12 @@ class OverflowResult(msgspec.Struct, frozen=True, kw_only=True):
 class SessionStats(msgspec.Struct, frozen=True, kw_only=True):
     """The numbers of a session.
 
-    `active_entries` and `active_tokens` are those of the window, summaries and stubs included: as many as
-    `get_active_entries` returns, and what `max_entries` and `max_tokens` limit. `total_entries` and
-    `total_tokens` count what was added in this era, `compressed_entries` those of them that are not in the
-    window any more. `drift` is reported over estimated input tokens less one (0.05: the provider
-    counts 5 % more), None before the first report. `cost` is what the era's compressions took, those that
-    came to nothing in this process too: calls of the summarizer, their seconds, and what they were billed.
+    `active_entries` and `active_tokens` are those of the window, with summaries and stubs;
+    `get_active_entries` returns them, and `max_entries` and `max_tokens` limit them. `total_entries` and
+    `total_tokens` count the entries added in this era, `compressed_entries` those of them that left the
+    window. `drift` is reported by estimated input tokens, minus one (0.05: the provider counts 5 % more),
+    None before the first report. `cost` is that of the era's compressions, with failed ones of this
+    process: calls of the summarizer, their seconds, and the billed tokens.
     """
 
     session_id: str
@@ -156,7 +156,7 @@ class SessionStats(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
-    """A summary in force: what it says, and what it stands for. `ratio` is original over summary."""
+    """An active summary and the entries that it replaces. `ratio` is original by summary tokens."""
 
     id: str
     content: str
@@ -176,7 +176,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def summary_of(slot: WindowItem, originals: Sequence[Entry]) -> Summary:
-    """A summary slot with what it stands for."""
+    """Return the summary of a window item."""
     entry = slot.entry
     original = sum(item.token_count.tokens for item in originals)
     times = [item.timestamp for item in originals] or [entry.timestamp]
@@ -206,10 +206,10 @@ _OTHER: Final = "#868e96"
 
 
 def bar_html(title: str, parts: Mapping[str, int], room: int) -> str:
-    """A title, a bar of the parts of `room` tokens, and a legend.
+    """Return HTML with a title, a bar of the parts of `room` tokens, and a legend.
 
     Args:
-        title: what the bar is of.
+        title: the title of the bar.
         parts: tokens by the name of a part; parts without tokens are left out.
         room: the tokens of the whole bar; a part of it that nothing takes stays empty.
     """

@@ -212,7 +212,7 @@ def test_a_strategys_name_is_read(strategy: str, name: str, size: int | None) ->
     ],
 )
 def test_an_n_that_is_no_number_of_entries_is_named(strategy: str) -> None:
-    with pytest.raises(ConfigError, match="a whole number from 1") as refused:
+    with pytest.raises(ConfigError, match="the number of entries that stay, at least 1") as refused:
         MemoryConfig(strategy=strategy)
     assert repr(strategy) in str(refused.value)
 
@@ -477,9 +477,9 @@ def test_settings_changed_during_loading_apply_next(
     memory = manager(max_entries=50)
     memory.add_user_message("s", "hello")
     shared = memory._core.shared
-    plain, taken = shared.settled, []
+    plain, taken = shared.resolved, []
 
-    def settled(*settings: Any) -> Any:
+    def resolved(*settings: Any) -> Any:
         found = plain(*settings)
         if not taken:
             taken.append(found)
@@ -487,7 +487,7 @@ def test_settings_changed_during_loading_apply_next(
         return found
 
     memory.update_config(max_entries=60)
-    monkeypatch.setattr(shared, "settled", settled)
+    monkeypatch.setattr(shared, "resolved", resolved)
     memory.get_stats("s")
     assert memory.get_stats("s").max_entries == 77
 
@@ -516,7 +516,7 @@ def test_a_blank_name_that_was_stored_once_is_none(name: str, blank: str, tmp_pa
     assert memory.get_stats(copied).max_tokens == 300
     memory.update_config(recent_window=3)
     memory.update_config("s", recent_window=4)
-    with pytest.raises(ConfigError, match="names nothing"):
+    with pytest.raises(ConfigError, match="is blank"):
         memory.update_config("s", **{name: blank})
     memory.update_config("s", **{name: None}, max_tokens=400)
     assert memory.get_stats("s").max_tokens == 400
@@ -534,7 +534,7 @@ def test_what_is_set_may_repair_what_was_stored() -> None:
 @pytest.mark.parametrize("blank", ["", " \n"])
 def test_a_name_of_blanks_is_refused_wherever_it_is_given(blank: str) -> None:
     for name in ("model", "summarizer"):
-        with pytest.raises(ConfigError, match=re.escape(f"{name}={blank!r} names nothing: give")):
+        with pytest.raises(ConfigError, match=re.escape(f"{name}={blank!r} is blank: give")):
             MemoryConfig(**{name: blank})
     memory = manager(model="gpt-4o")
     memory.add_user_message("s", "hello")
@@ -546,7 +546,7 @@ def test_a_name_of_blanks_is_refused_wherever_it_is_given(blank: str) -> None:
         lambda: memory.record_overflow("the limit is 4000 tokens", model=blank),
         lambda: memory.update_config("s", model=blank),
     ):
-        with pytest.raises(InvalidInput, match=re.escape(f"model={blank!r} names nothing: give")):
+        with pytest.raises(InvalidInput, match=re.escape(f"model={blank!r} is blank: give")):
             call()
     with pytest.raises(InvalidInput) as refused:
         memory.count_tokens("hello", model=blank)
