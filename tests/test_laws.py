@@ -983,7 +983,7 @@ class WithoutRecordIdCheck:
                     )
                 )
         else:
-            with self._connected().connection() as connection:
+            with self._connect().connection() as connection:
                 connection.execute(
                     "UPDATE memman_record SET id = 'forgotten' WHERE id = ANY(%s)", (list(ids),)
                 )

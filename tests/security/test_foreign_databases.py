@@ -68,9 +68,9 @@ def test_altered_schema_is_refused(
     assert path.read_bytes() == before
 
 
-def test_trigger_of_an_older_version_is_refused_unrun(tmp_path: Path) -> None:
-    """No statement that brings a file to a newer version runs a foreign view"""
-    path = _made(tmp_path, "ALTER TABLE session RENAME TO real", _VIEW, "PRAGMA user_version = 1")
+def test_view_in_a_file_of_version_zero_is_refused_unrun(tmp_path: Path) -> None:
+    """No statement that creates the tables runs a foreign view"""
+    path = _made(tmp_path, "ALTER TABLE session RENAME TO real", _VIEW, "PRAGMA user_version = 0")
     with pytest.raises(StoreError, match="view session"):
         open_store(str(path), lambda: pytest.fail("no plugin is asked"))
 

@@ -15,7 +15,7 @@ __all__ = ["AsyncPostgresStore", "PostgresStore", "memman_cli_commands", "memman
 
 @hookimpl
 def memman_store(url: str, create: bool) -> PostgresStore | None:
-    """The store of a `postgresql://` or `postgres://` URL; with `create` False its tables must be there."""
+    """Open a `postgresql://` or `postgres://` URL; with `create` False its tables must exist."""
     if not url.startswith(("postgresql://", "postgres://")):
         return None
     from memman_postgres.store import PostgresStore
@@ -25,7 +25,7 @@ def memman_store(url: str, create: bool) -> PostgresStore | None:
 
 @hookimpl
 def memman_cli_commands(group: Any) -> None:
-    """Adds `memman postgres`."""
+    """Add `memman postgres`."""
     from memman_postgres.commands import postgres
 
     group.add_command(postgres)

@@ -1,4 +1,4 @@
-"""Connections that do not wait for ever: a server may accept a statement and never answer it."""
+"""Connections with a timeout for each answer: a server may accept a statement and never answer it."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ def _limited(
     work: Generator[Any, Any, Any],
     seconds: float,
 ) -> Generator[Any, Any, Any]:
-    """The driver's steps of one statement, as long as the server answers in time.
+    """Run the driver's steps of one statement until the server has answered or the time is over.
 
-    The driver resumes them several times a second, with nothing where there is nothing. A connection that
-    is given up is closed: what becomes of its statement is not known.
+    The driver resumes them several times a second, even without data. A connection that is given up is
+    closed, and the outcome of its statement is unknown.
     """
     until = time.monotonic() + seconds
     ready: Any = None
@@ -34,20 +34,20 @@ def _limited(
 
 
 class Connection(psycopg.Connection[Any]):
-    """A connection that is given up when a statement has had no answer for `answer_timeout` seconds."""
+    """A connection that is closed if a statement has no answer within `answer_timeout` seconds."""
 
     answer_timeout = 60.0
 
     def wait(self, gen: Any, *given: Any, **settings: Any) -> Any:
-        """Drives a statement to its end, or to that of its time."""
+        """Run a statement until its answer or its timeout."""
         return super().wait(_limited(self, gen, self.answer_timeout), *given, **settings)
 
 
 class AsyncConnection(psycopg.AsyncConnection[Any]):
-    """The same for an event loop."""
+    """`Connection` for an event loop."""
 
     answer_timeout = 60.0
 
     async def wait(self, gen: Any, *given: Any, **settings: Any) -> Any:
-        """Drives a statement to its end, or to that of its time."""
+        """Run a statement until its answer or its timeout."""
         return await super().wait(_limited(self, gen, self.answer_timeout), *given, **settings)

@@ -1,4 +1,4 @@
-"""The store for the async manager: the same steps, awaited."""
+"""The store for `AsyncMemoryManager`: the same steps, awaited."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ T = TypeVar("T")
 class AsyncPostgresStore(Database):
     """`PostgresStore` for `AsyncMemoryManager`: no worker threads, the same arguments and laws.
 
-    It connects when first used, in the event loop that uses it.
+    It connects at its first use, in the event loop of that call.
     """
 
     blocking = False
@@ -41,7 +41,7 @@ class AsyncPostgresStore(Database):
     async def append(
         self, session_id: str, records: Sequence[Record], *, expect_head: int | None = None
     ) -> Appended:
-        """Appends records; one whose id is there keeps its seq."""
+        """Append records; one whose id is known keeps its seq."""
         record = steps.single(records, expect_head)
         if record is not None:
             appended = await self._run(None, lambda: steps.append_one(session_id, record))
@@ -59,32 +59,32 @@ class AsyncPostgresStore(Database):
         *,
         expect_head: int | None = None,
     ) -> Appended:
-        """Appends records and takes the new window, if the epoch is still the same."""
+        """Append records and replace the window, if the epoch is unchanged."""
         return await self._run(
             WRITE,
             lambda: steps.commit(session_id, epoch, records, window, floor, expect_head),
         )
 
     async def load(self, session_id: str) -> Snapshot | None:
-        """The session as it stands."""
+        """Return the session's snapshot."""
         return await self._run(SNAPSHOT, lambda: steps.load(session_id))
 
     async def state(self, session_id: str) -> tuple[int, int] | None:
-        """(head, epoch) of a session."""
+        """Return the head and the epoch of a session."""
         return await self._run(None, lambda: steps.state(session_id))
 
     async def read(
         self, session_id: str, after: int = 0, limit: int = 1_000
     ) -> Sequence[tuple[int, Record]]:
-        """A stretch of the log."""
+        """Return records of the log."""
         return await self._run(SNAPSHOT, lambda: steps.read(session_id, after, limit))
 
     async def feed(self, after: str = "", limit: int = 1_000) -> Sequence[FeedItem]:
-        """The records of every session behind a cursor, up to what open transactions may yet add."""
+        """Return the records of every session behind a cursor, up to the oldest open transaction."""
         return await self._run(SNAPSHOT, lambda: steps.feed(after, limit))
 
     async def lease(self, session_id: str, holder: str, seconds: float) -> bool:
-        """Takes, prolongs or gives back the right to pay for a summary; by the server's clock."""
+        """Take, prolong or return the right to pay for a summary, by the server's clock."""
         return await self._run(None, lambda: steps.lease(session_id, holder, seconds))
 
     async def find(self, session_id: str, ids: Sequence[str]) -> Sequence[tuple[int, Record]]:
@@ -107,16 +107,16 @@ class AsyncPostgresStore(Database):
         )
 
     async def sessions(self) -> Iterable[SessionInfo]:
-        """Every session, in the order of creation."""
+        """Return every session, in the order in which they began."""
         return await self._run(None, steps.sessions)
 
     async def delete(self, session_id: str) -> bool:
-        """Removes a session with its log."""
+        """Remove a session with its log."""
         found: set[int] = set()
         return await self._run(WRITE, lambda: steps.delete(session_id, found))
 
     async def close(self) -> None:
-        """Closes the connections. Any other call after it raises `StoreError`."""
+        """Close the connections. Any other later call raises `StoreError`."""
         self._closed = True
         if self._pool is not None and self._pid == os.getpid():
             await self._pool.close()
@@ -125,7 +125,7 @@ class AsyncPostgresStore(Database):
     async def _run(self, begin: str | None, step: Callable[[], Step[T]]) -> T:
         attempts = Attempts(self._timeout)
         while True:
-            pool = await self._connected()
+            pool = await self._connect()
             try:
                 async with pool.connection() as connection:
                     with self._using(connection):
@@ -140,7 +140,7 @@ class AsyncPostgresStore(Database):
             if attempts.broken:
                 await pool.check()
 
-    async def _connected(self) -> AsyncConnectionPool[AsyncConnection]:
+    async def _connect(self) -> AsyncConnectionPool[AsyncConnection]:
         if self._closed:
             raise StoreError(f"the store of {self._where()} is closed")
         if self._pool is not None and self._pid == os.getpid():
@@ -149,7 +149,7 @@ class AsyncPostgresStore(Database):
             self._opening = asyncio.Lock()
         async with self._opening:
             if self._pool is None or self._pid != os.getpid():
-                # Once, and seldom: the tables are looked after by the sync manager's few lines.
+                # Tables are created once, so the sync code does it on a thread.
                 await asyncio.to_thread(self._set_up)
                 pool = AsyncConnectionPool(
                     self._url,

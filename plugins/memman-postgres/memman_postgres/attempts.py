@@ -1,4 +1,4 @@
-"""Trying again: which errors may pass, how long to wait, and what to tell where it was in vain."""
+"""Retries: which errors are temporary, how long to wait, and what the error advises in the end."""
 
 from __future__ import annotations
 
@@ -9,41 +9,41 @@ import psycopg
 from psycopg_pool import PoolTimeout
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 1.0  # seconds, before the second attempt and before later ones
-# Others were writing the same, or began the same session: once more, on the connection that there is.
+# Another worker wrote the same row or began the same session: retry on the same connection.
 _COLLISIONS = frozenset({"40001", "40P01", "23505"})
-# The server goes down or comes up, or ended this connection (25P03, 57P05: it was idle for too long).
+# The server stops or starts, or it ended this connection (25P03, 57P05: idle for too long).
 _ENDINGS = frozenset({"57P01", "57P02", "57P03", "57P05", "25P03"})
 TOO_LONG = (psycopg.errors.LockNotAvailable, psycopg.errors.QueryCanceled)
 AGAIN = ". The same call may be made again"
 
 
 class Attempts:
-    """The attempts of one call: again, with longer and longer pauses, until its time is over.
+    """The attempts of one call, with growing pauses, until its time is over.
 
-    Every step may be repeated, since records are known by their ids.
+    Every step may be repeated, since records are recognised by their ids.
     """
 
     def __init__(self, seconds: float) -> None:
         self._until = time.monotonic() + seconds
         self._pause = _FIRST_PAUSE
-        self.broken: Exception | None = None  # the last error that came with a broken connection
+        self.broken: Exception | None = None  # the last error of a broken connection
 
     def pause_after(self, error: Exception) -> float | None:
-        """Seconds to wait before the next attempt; None where there is to be none."""
+        """Return the seconds to wait before the next attempt, or None to give up."""
         if isinstance(error, PoolTimeout):
-            return None  # it waited long enough
+            return None  # it has waited for `timeout`
         if connection_broke(error):
             self.broken = error
         elif getattr(error, "sqlstate", None) not in _COLLISIONS:
             return None
-        # Of those that collided, not all should come again at the same moment.
+        # Random, so that workers that collided do not collide again.
         pause = self._pause * random.uniform(0.5, 1)  # noqa: S311 - no secret
         self._pause = min(2 * self._pause, _LONGEST_PAUSE)
         return pause if time.monotonic() + pause < self._until else None
 
 
 def connection_broke(error: Exception) -> bool:
-    """Whether the connection is gone, and with it the knowledge whether its last write was made."""
+    """Return whether the connection is gone, so that the outcome of its last write is unknown."""
     if not isinstance(error, psycopg.Error):
         return False
     state = error.sqlstate
@@ -53,7 +53,7 @@ def connection_broke(error: Exception) -> bool:
 
 
 _TENANT = (
-    ". Say whose sessions they are: options=-cmemman.tenant%3DNAME in the URL, or ALTER ROLE ... SET "
+    ". Name the tenant: options=-cmemman.tenant%3DNAME in the URL, or ALTER ROLE ... SET "
     "memman.tenant"
 )
 _ADVICE: tuple[tuple[type[psycopg.Error], str], ...] = (
@@ -70,13 +70,14 @@ _ADVICE: tuple[tuple[type[psycopg.Error], str], ...] = (
     (
         psycopg.errors.InsufficientPrivilege,
         ". Nothing was changed. Grant the user of the URL SELECT, INSERT, UPDATE and DELETE on the "
-        "tables memman_*; where it may make none, run the script that `python -m memman_postgres` prints",
+        "tables memman_*; if it may create no tables, run the script that "
+        "`python -m memman_postgres` prints",
     ),
 )
 
 
 def advice(error: Exception) -> str:
-    """What can be done about an error, as the end of its message."""
+    """Return the end of an error's message: the way out."""
     if connection_broke(error) or getattr(error, "sqlstate", None) in _COLLISIONS:
         return AGAIN
     if "memman.tenant" in str(error):
@@ -85,5 +86,5 @@ def advice(error: Exception) -> str:
 
 
 def said(error: Exception) -> str:
-    """The first line of what the server or the driver said, which holds no password."""
+    """Return the first line of an error of the server or the driver, which contains no password."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0]

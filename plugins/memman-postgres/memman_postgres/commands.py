@@ -1,4 +1,4 @@
-"""`memman postgres`: what the owner of a database runs. `python -m memman_postgres` is its `schema`."""
+"""`memman postgres`: commands for the owner of a database. `python -m memman_postgres` is `schema`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from memman.errors import InvalidInput
 
 @click.group()
 def postgres() -> None:
-    """Sessions in PostgreSQL: what the owner of the database runs."""
+    """Sessions in PostgreSQL: commands for the owner of the database."""
 
 
 @postgres.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -20,11 +20,11 @@ def postgres() -> None:
     flag_value=64,
     default=0,
     metavar="[NUMBER]",
-    help="Divide records and names by a hash of their session; into 64 if no number is given.",
+    help="Divide records and mentions by a hash of their session; into 64 if no number is given.",
 )
 @click.option("--tenants", is_flag=True, help="Row-level security by the setting memman.tenant.")
 def schema(partitions: int, tenants: bool) -> None:
-    """Prints the script that makes the tables: `memman postgres schema | psql URL`."""
+    """Print the script that creates the tables: `memman postgres schema | psql URL`."""
     from memman_postgres import tables  # the driver, which no other command needs
 
     try:

@@ -1,4 +1,4 @@
-"""What both managers' stores know of the database: how to reach it, and what its errors mean."""
+"""The part that the sync and the async store share: connecting, and the meaning of errors."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 
 
 class Database:
-    """A database by its URL; what the two stores have in common."""
+    """A database by its URL."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class Database:
         create: bool = True,
     ) -> None:
         if not isinstance(url, str):
-            raise StoreError(f"{safe_repr(url)} is no URL: write {_URL}")
+            raise StoreError(f"{safe_repr(url)} is not a URL: write {_URL}")
         check_choice("durability", durability, ("fast", "full"))
         check_whole("pool_size", pool_size, least=1)
         check_seconds("timeout", timeout)
@@ -53,7 +53,7 @@ class Database:
         self._create = create
         self._settings: dict[str, Any] = {
             "autocommit": True,
-            # A prepared statement belongs to a connection, and behind a pooler the next one is another.
+            # A prepared statement belongs to one connection, and a pooler changes connections.
             "prepare_threshold": None,
             "connect_timeout": max(2, int(timeout)),
         }
@@ -66,19 +66,19 @@ class Database:
         return f"<{type(self).__name__} {self._where()}>"
 
     def _where(self) -> str:
-        """The database without the password."""
+        """Return the name and host of the database, without the password."""
         given = self._given()
         return f"database {given.get('dbname', '')!r} at {given.get('host', 'the local socket')}"
 
     def _given(self) -> dict[str, Any]:
-        """What the URL says. Raises `StoreError` where it says nothing, without repeating it."""
+        """Return the parameters of the URL. Raises `StoreError`, which does not quote the URL."""
         try:
             return dict(psycopg.conninfo.conninfo_to_dict(self._url))
         except psycopg.Error:
             raise StoreError(f"the URL of the store cannot be read: write {_URL}") from None
 
     def _failed(self, error: Exception, broken: Exception | None = None) -> NoReturn:
-        """Raises what a call ends with; `broken` is what an earlier attempt of it met."""
+        """Raise the error that ends a call; `broken` is the error of an earlier attempt."""
         where = self._where()
         if isinstance(error, psycopg.errors.DiskFull):
             raise StoreFull(f"no room in {where}; nothing was changed") from error
@@ -95,7 +95,7 @@ class Database:
             raise StoreBusy(
                 f"no connection to {where} within {self._timeout:g} s: {why}. Nothing was changed{AGAIN}"
             ) from error
-        # Where a connection broke, whether its last write was made is not known.
+        # After a broken connection the outcome of its last write is unknown.
         error = broken or error
         raise StoreError(f"PostgreSQL failed on {where}: {said(error)}{advice(error)}") from error
 
@@ -121,7 +121,7 @@ class Database:
         )
 
     def _set_up(self) -> None:
-        """Connects once by itself, so that what is wrong is told as such and at once."""
+        """Connect once without the pool, so that a wrong URL fails at once and with its own error."""
         try:
             connection = Connection.connect(self._url, **self._settings)
             connection.answer_timeout = self._answer_timeout
@@ -141,7 +141,7 @@ class Database:
         where = self._where()
         if version is None:
             raise StoreError(
-                f"{where} shows no row of memman_store: the tables are half made, or the tenant is empty"
+                f"{where} shows no row of memman_store: the tables are incomplete, or the tenant is empty"
             )
         if version > VERSION:
             raise StoreError(
@@ -151,6 +151,6 @@ class Database:
 
 
 def is_open(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
-    """Whether a transaction is to be rolled back."""
+    """Return whether a transaction must be rolled back."""
     idle = psycopg.pq.TransactionStatus.IDLE
     return not connection.closed and connection.info.transaction_status != idle

@@ -37,12 +37,12 @@ Statement = tuple[str, Sequence[Any]]
 Rows = list[tuple[Any, ...]]
 Step = Generator[Statement, Rows, T]
 
-# Where this transaction's records stand in the feed: never before the session's last, since a transaction
-# with an older id may have waited for the one that wrote it.
+# The place of this transaction's records in the feed. It is never before the session's last record, since a
+# transaction with an older id may have waited for the one that wrote it.
 _POSITION = (
     "greatest(position, pg_current_xact_id()::text::bigint + (SELECT behind FROM memman_store))"
 )
-# One round trip. A record whose id is there moves nothing, and so adds nothing.
+# One round trip. A record whose id is known adds nothing.
 _APPEND_ONE = "SELECT memman_add(%s, %s, %s, %s)"
 _HORIZON = """
 SELECT behind + pg_snapshot_xmin(pg_current_snapshot())::text::bigint,
@@ -56,8 +56,8 @@ WHERE (record.position, record.session, record.seq) > (%s, %s, %s) AND record.po
 ORDER BY record.position, record.session, record.seq
 LIMIT %s
 """
-# The clock is read again when the row is free: another may have taken the lease meanwhile. A clock that
-# went back ends a lease rather than making it longer.
+# The clock is read again once the row is free: another worker may have taken the lease meanwhile.
+# A clock that was set back ends a lease; it must not make it longer.
 _LEASE = """
 UPDATE memman_session SET lease_holder = %s, lease_from = clock_timestamp(),
     lease_until = clock_timestamp() + make_interval(secs => %s)
@@ -186,7 +186,7 @@ def find(session_id: str, ids: Sequence[str]) -> Step[list[tuple[int, Record]]]:
 
 
 def feed(after: str, limit: int) -> Step[list[FeedItem]]:
-    """The records of every session behind a cursor, as far as nothing can come before them any more."""
+    """Return the records of every session behind a cursor, up to the oldest running transaction."""
     position, number, seq = numbers_in(after, 3, "PostgreSQL")
     [(horizon, end)] = yield _HORIZON, ()
     if position >= end:
@@ -199,7 +199,7 @@ def feed(after: str, limit: int) -> Step[list[FeedItem]]:
 
 
 def lease(session_id: str, holder: str, seconds: float) -> Step[bool]:
-    """Takes, prolongs or gives back the right to pay for a summary; by the server's clock."""
+    """Take, prolong or return the right to pay for a summary, by the server's clock."""
     if seconds:
         found = yield _LEASE, (holder, seconds, session_id, holder)
     else:
@@ -208,7 +208,7 @@ def lease(session_id: str, holder: str, seconds: float) -> Step[bool]:
 
 
 def sessions() -> Step[list[SessionInfo]]:
-    """Every session, in the order of creation."""
+    """Return every session, in the order in which they began."""
     found = yield "SELECT id, head, entries, tokens FROM memman_session ORDER BY number", ()
     return [SessionInfo(*row) for row in found]
 
@@ -216,8 +216,8 @@ def sessions() -> Step[list[SessionInfo]]:
 def delete(session_id: str, found: set[int]) -> Step[bool]:
     """Removes a session with its log.
 
-    `found` is the caller's, over all attempts: where the answer to a commit was lost, the next attempt
-    finds nothing, and yet there was a session.
+    `found` is shared by all attempts: if the answer to a commit was lost, the next attempt finds nothing,
+    although there was a session.
     """
     row = yield from _row(session_id, lock=True)
     if row is None:

@@ -1,8 +1,8 @@
-"""The store in PostgreSQL, sync and async: the same steps, driven twice.
+"""The store in PostgreSQL.
 
-A session's row is locked while its log grows, so its log has no gaps; different sessions do not wait for
-each other. What fails because others were writing, or because the connection broke, is tried again: every
-step may be repeated, since records are known by their ids.
+A session's row is locked while its log grows, so the log has no gaps; different sessions do not wait for
+each other. A call that fails because of a concurrent writer or a broken connection is repeated: every step
+may run again, since records are recognised by their ids.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ class PostgresStore(Database):
         url: `postgresql://user:password@host:port/database`, or a libpq connection string.
         pool_size: connections at most.
         durability: "full" waits for the disk at each commit, as the server is set; "fast" does not
-            (synchronous_commit=off): what a crash of the server may lose is the last moments.
-        timeout: seconds to wait for a connection, and to try again what failed because a connection
-            broke or others were writing.
-        answer_timeout: seconds that the server has for its answer to one statement; then the connection is
-            given up, and after `timeout` the call ends with a `StoreError`.
-        create: makes the tables where they are missing; with False they must be there (`schema()`).
+            (synchronous_commit=off), and a crash of the server may lose the last moments.
+        timeout: seconds to wait for a connection, and to repeat a call after a broken connection or a
+            collision with another writer.
+        answer_timeout: seconds that the server has to answer one statement; then the connection is closed,
+            and after `timeout` the call raises a `StoreError`.
+        create: create missing tables; with False they must exist (`schema()`).
 
     Raises:
         StoreError: an argument has a wrong type or value, the server cannot be reached or refuses, or
@@ -58,12 +58,12 @@ class PostgresStore(Database):
         self._pool: ConnectionPool[Connection] | None = None
         self._pid = 0
         self._closed = False
-        self._connected()
+        self._connect()
 
     def append(
         self, session_id: str, records: Sequence[Record], *, expect_head: int | None = None
     ) -> Appended:
-        """Appends records; one whose id is there keeps its seq."""
+        """Append records; one whose id is known keeps its seq."""
         record = steps.single(records, expect_head)
         if record is not None:
             appended = self._run(None, lambda: steps.append_one(session_id, record))
@@ -81,32 +81,32 @@ class PostgresStore(Database):
         *,
         expect_head: int | None = None,
     ) -> Appended:
-        """Appends records and takes the new window, if the epoch is still the same."""
+        """Append records and replace the window, if the epoch is unchanged."""
         return self._run(
             WRITE,
             lambda: steps.commit(session_id, epoch, records, window, floor, expect_head),
         )
 
     def load(self, session_id: str) -> Snapshot | None:
-        """The session as it stands."""
+        """Return the session's snapshot."""
         return self._run(SNAPSHOT, lambda: steps.load(session_id))
 
     def state(self, session_id: str) -> tuple[int, int] | None:
-        """(head, epoch) of a session."""
+        """Return the head and the epoch of a session."""
         return self._run(None, lambda: steps.state(session_id))
 
     def read(
         self, session_id: str, after: int = 0, limit: int = 1_000
     ) -> Sequence[tuple[int, Record]]:
-        """A stretch of the log."""
+        """Return records of the log."""
         return self._run(SNAPSHOT, lambda: steps.read(session_id, after, limit))
 
     def feed(self, after: str = "", limit: int = 1_000) -> Sequence[FeedItem]:
-        """The records of every session behind a cursor, up to what open transactions may yet add."""
+        """Return the records of every session behind a cursor, up to the oldest open transaction."""
         return self._run(SNAPSHOT, lambda: steps.feed(after, limit))
 
     def lease(self, session_id: str, holder: str, seconds: float) -> bool:
-        """Takes, prolongs or gives back the right to pay for a summary; by the server's clock."""
+        """Take, prolong or return the right to pay for a summary, by the server's clock."""
         return self._run(None, lambda: steps.lease(session_id, holder, seconds))
 
     def find(self, session_id: str, ids: Sequence[str]) -> Sequence[tuple[int, Record]]:
@@ -129,16 +129,16 @@ class PostgresStore(Database):
         )
 
     def sessions(self) -> Iterable[SessionInfo]:
-        """Every session, in the order of creation."""
+        """Return every session, in the order in which they began."""
         return self._run(None, steps.sessions)
 
     def delete(self, session_id: str) -> bool:
-        """Removes a session with its log."""
+        """Remove a session with its log."""
         found: set[int] = set()
         return self._run(WRITE, lambda: steps.delete(session_id, found))
 
     def close(self) -> None:
-        """Closes the connections. Any other call after it raises `StoreError`."""
+        """Close the connections. Any other later call raises `StoreError`."""
         self._closed = True
         if self._pool is not None and self._pid == os.getpid():
             self._pool.close()
@@ -147,10 +147,10 @@ class PostgresStore(Database):
     # ------------------------------------------------------------ the database
 
     def _run(self, begin: str | None, step: Callable[[], Step[T]]) -> T:
-        """Drives a step to its end, again where that may help."""
+        """Run a step to its end, and repeat it if that may help."""
         attempts = Attempts(self._timeout)
         while True:
-            pool = self._connected()
+            pool = self._connect()
             try:
                 with pool.connection() as connection, self._using(connection):
                     return _drive(connection, begin, step())
@@ -162,9 +162,9 @@ class PostgresStore(Database):
                     self._failed(error, attempts.broken)
             time.sleep(pause)
             if attempts.broken:
-                pool.check()  # the other connections may be broken too
+                pool.check()  # the other connections may be broken, too
 
-    def _connected(self) -> ConnectionPool[Connection]:
+    def _connect(self) -> ConnectionPool[Connection]:
         if self._closed:
             raise StoreError(f"the store of {self._where()} is closed")
         pool = self._pool
@@ -173,7 +173,7 @@ class PostgresStore(Database):
         with self._opening:
             if self._pool is None or self._pid != os.getpid():
                 self._set_up()
-                # A pool of the parent's is left to the parent: its connections are not ours.
+                # A pool inherited over a fork stays untouched: its connections are the parent's.
                 self._pool = ConnectionPool(
                     self._url,
                     min_size=1,

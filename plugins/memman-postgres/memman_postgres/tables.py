@@ -13,7 +13,7 @@ VERSION = 1
 _BY_HASH = "PARTITION BY HASH (session)"
 _MOST_PARTITIONS = 10_000
 _LOCK = b"SELECT pg_advisory_xact_lock(1835363694)"  # "memn": one process at a time
-# The last position, where no transaction of this server can have given it.
+# The last position, if no transaction of this server can have written it.
 _AHEAD = """
 SELECT last FROM memman_store, (SELECT max(position) AS last FROM memman_record) AS given
 WHERE last >= behind + pg_snapshot_xmax(pg_current_snapshot())::text::bigint
@@ -21,12 +21,12 @@ WHERE last >= behind + pg_snapshot_xmax(pg_current_snapshot())::text::bigint
 
 
 def schema(partitions: int = 0, *, tenants: bool = False) -> str:
-    """The statements that make the tables, for a database whose users may not make any.
+    """Return the statements that create the tables, for a database whose users may not.
 
     Args:
-        partitions: into how many tables records and names are divided, by a hash of their session; 0
-            for one table each. It cannot be changed later without copying.
-        tenants: with row-level security, so that each tenant has its own sessions.
+        partitions: the number of tables for records and for mentions, divided by a hash of their session;
+            0 for one table each. To change it later, the data must be copied.
+        tenants: add row-level security, so that each tenant has its own sessions.
 
     Raises:
         InvalidInput: `partitions` is negative or above 10,000.
@@ -63,7 +63,7 @@ def _script(name: str) -> str:
 
 
 def _made(connection: psycopg.Connection[Any]) -> None:
-    """Makes the tables unless they are there; one process at a time."""
+    """Create the tables if they are missing; one process at a time."""
     if connection.execute("SELECT to_regclass('memman_mention')").fetchall() != [(None,)]:
         return
     with connection.transaction():
@@ -77,15 +77,15 @@ def _version(connection: psycopg.Connection[Any]) -> int | None:
 
 
 def _moved(connection: psycopg.Connection[Any]) -> None:
-    """Where the data came from another server, lets positions go on behind those that it brought.
+    """Continue positions behind those of data that was restored from another server.
 
-    A restored copy holds ids of transactions that this server has yet to give, and its feed would stand
-    still until then.
+    A restored copy has ids of transactions that this server will use in the future; without this, its feed
+    would stop until then.
     """
     if not connection.execute(_AHEAD).fetchall():
         return
     with connection.transaction():
         connection.execute(_LOCK)
-        connection.execute("LOCK TABLE memman_session IN EXCLUSIVE MODE")  # nobody writes meanwhile
+        connection.execute("LOCK TABLE memman_session IN EXCLUSIVE MODE")  # no writers
         for (last,) in connection.execute(_AHEAD).fetchall():
             connection.execute("UPDATE memman_store SET behind = %s", (last,))

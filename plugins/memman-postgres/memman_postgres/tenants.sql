@@ -1,11 +1,11 @@
--- Row-level security: who is connected sees and changes the sessions of one tenant alone, and may give them any
--- id. Run it after the tables are made, as their owner; every statement may be run again.
--- This function says whose sessions they are. Replace its body where the tenant is known otherwise, by
--- current_user for instance: a role that may send SQL of its own may set a setting of its own, too.
+-- Row-level security: a connection sees and changes the sessions of one tenant only, which may have any ids.
+-- Run it as the owner after the tables were created; every statement may be run again.
+-- This function returns the tenant. Replace its body if the tenant comes from elsewhere, such as current_user: a role
+-- that may send its own SQL may change a setting, too.
 CREATE OR REPLACE FUNCTION memman_tenant() RETURNS text LANGUAGE sql STABLE
 AS $$ SELECT current_setting('memman.tenant') $$;
 
--- What is there already becomes that of the tenant that is set while this runs.
+-- Existing sessions become those of the tenant that is set while this runs.
 ALTER TABLE memman_session ADD COLUMN IF NOT EXISTS tenant text;
 ALTER TABLE memman_record ADD COLUMN IF NOT EXISTS tenant text;
 ALTER TABLE memman_mention ADD COLUMN IF NOT EXISTS tenant text;
@@ -23,7 +23,7 @@ ALTER TABLE memman_session
 ALTER TABLE memman_record ALTER COLUMN tenant SET DEFAULT memman_tenant(), ALTER COLUMN tenant SET NOT NULL;
 ALTER TABLE memman_mention ALTER COLUMN tenant SET DEFAULT memman_tenant(), ALTER COLUMN tenant SET NOT NULL;
 
--- FORCE: the owner of the tables is bound too. Superusers and roles with BYPASSRLS are not.
+-- FORCE binds the owner of the tables, too. Superusers and roles with BYPASSRLS are not bound.
 ALTER TABLE memman_session ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
 ALTER TABLE memman_record ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
 ALTER TABLE memman_mention ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
@@ -33,7 +33,7 @@ DROP POLICY IF EXISTS memman_own ON memman_mention;
 CREATE POLICY memman_own ON memman_session USING (tenant = memman_tenant());
 CREATE POLICY memman_own ON memman_record USING (tenant = memman_tenant());
 CREATE POLICY memman_own ON memman_mention USING (tenant = memman_tenant());
--- The version is everybody's, but without a tenant nothing opens.
+-- Every tenant sees the version; without a tenant nothing opens.
 ALTER TABLE memman_store ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
 DROP POLICY IF EXISTS memman_any ON memman_store;
 CREATE POLICY memman_any ON memman_store USING (memman_tenant() <> '');

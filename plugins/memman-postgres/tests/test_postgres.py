@@ -126,7 +126,7 @@ def test_error_names_an_argument_out_of_range(url: str, settings: Any) -> None:
 def test_fast_durability_does_not_wait_for_the_disk(url: str) -> None:
     for durability, expected in (("fast", "off"), ("full", "on")):
         store = PostgresStore(url, durability=durability)
-        with store._connected().connection() as connection:
+        with store._connect().connection() as connection:
             assert connection.execute("SHOW synchronous_commit").fetchone() == (expected,)
         store.append("s", (added(durability),))
         store.close()

@@ -201,8 +201,8 @@ def test_async_store_gives_up_a_silent_server(schema: str, wire: servers.Wire) -
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ({"url": 7}, "7 is no URL: write postgresql://"),
-        ({"url": b"postgresql://db/chat"}, "is no URL: write postgresql://"),
+        ({"url": 7}, "7 is not a URL: write postgresql://"),
+        ({"url": b"postgresql://db/chat"}, "is not a URL: write postgresql://"),
         ({"durability": ["full"]}, r"durability=\['full'\] is neither"),
         ({"pool_size": "8"}, "pool_size='8' must be a whole number, at least 1"),
         ({"pool_size": True}, "pool_size=True must be a whole number"),
@@ -218,7 +218,7 @@ def test_async_store_gives_up_a_silent_server(schema: str, wire: servers.Wire) -
 def test_wrong_argument_is_refused_before_connecting(
     store: Any, given: dict[str, Any], told: str
 ) -> None:
-    with pytest.raises(StoreError, match=f"^{told}" if "is no URL" not in told else told):
+    with pytest.raises(StoreError, match=f"^{told}" if "is not a URL" not in told else told):
         store(**({"url": "postgresql://nobody.invalid/chat"} | given))
 
 
@@ -525,5 +525,5 @@ def test_malformed_url_is_a_typed_error() -> None:
 def test_tables_of_a_newer_version_are_refused(store: PostgresStore, url: str, schema: str) -> None:
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("UPDATE memman_store SET version = 99")
-    with pytest.raises(StoreError, match="version 99 and this plugin knows up to 3"):
+    with pytest.raises(StoreError, match="version 99, and this plugin knows version 1"):
         PostgresStore(url)
