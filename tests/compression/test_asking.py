@@ -1,4 +1,4 @@
-"""A run that is too long for one call is asked for in pieces, and their summaries are merged."""
+"""A run that is too long for one call is summarized in pieces, and their summaries are merged."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ S = "s"
 
 
 class Windowed(ScriptedSummarizer):
-    """Says how much it takes in one call."""
+    """A summarizer with a declared window."""
 
     max_input_tokens = 2_000
 

@@ -1,4 +1,4 @@
-"""What is too long for one call is divided, on exchange bounds where that is possible."""
+"""Division of a run that is too long for one call, if possible between exchanges."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a clip leaves of an entry: true in every number, whichever rounds it went through."""
+"""Clips of entries: every number in the notice is true, after any number of rounds."""
 
 import json
 import re
@@ -169,7 +169,7 @@ def test_twice_clipped_summary_keeps_its_number_and_lower_parts() -> None:
         assert words.count("[memman") == 1
         assert f"of {len(body)} characters here; the original is entry #7]" in words
         item = next_round(clipped, across=True)
-    last = clip(item, 30, EntryFactory())  # no room for what is below any more
+    last = clip(item, 30, EntryFactory())  # no room for the lower parts any more
     assert last is not None
     assert words_of(last).count("[memman") == 1
     assert f"of {len(body + below)} characters here; the original is entry #7]" in words_of(last)

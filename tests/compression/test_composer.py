@@ -1,4 +1,4 @@
-"""What stands below a summary, within its tokens, and what survives many of them."""
+"""The parts below a summary: they fit its tokens and survive many rounds."""
 
 from __future__ import annotations
 

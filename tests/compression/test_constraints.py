@@ -1,4 +1,4 @@
-"""Constraints: declared by the caller or told by a model, none is lost on the way."""
+"""Constraints, declared by the caller or listed by a model: none is lost."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ def test_the_newest_fifty_values_survive_ten_rounds() -> None:
 
 
 def told(seq: int, text: str, originals: Sequence[Entry]) -> Entry:
-    """A summary with this text, by whomever, as a compression makes it."""
+    """Return a summary with this text as a compression makes it."""
     metadata = summary_draft(text, originals).metadata_json
     return entry(seq, text, type="summary", role="system", metadata_json=metadata)
 

@@ -1,4 +1,4 @@
-"""It fits: after each compression the window is at its target or the result says why, whatever came in."""
+"""After each compression the window is at its target, or the result has the reason."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ EVENTS = st.tuples(st.sampled_from(KINDS), st.integers(0, 400))
 
 
 def add(memory: MemoryManager, number: int, kind: str, tokens: int) -> int:
-    """Adds what a kind stands for, `tokens` tokens of it; how many entries that were."""
+    """Add entries of a kind with `tokens` tokens; return their number."""
     text = f"{number:04}" + "abc " * tokens
     if kind in ("user", "assistant", "system"):
         getattr(memory, f"add_{kind}_message")(S, text)
@@ -97,7 +97,7 @@ def test_compression_reaches_its_target_or_has_a_reason(
         with pytest.raises(BudgetExceeded):
             memory.build_context(S)
         return
-    with suppress(BudgetExceeded):  # framing and placeholders come on top of what is fixed
+    with suppress(BudgetExceeded):  # framing and placeholders are added to protected entries
         context = memory.build_context(S)
         assert context.tokens.tokens <= budget
         assert not context.messages or check(context.messages, "openai-chat") == []
@@ -161,7 +161,7 @@ def test_a_huge_tool_result_fits_clipped_with_its_call(budget: int) -> None:
 
 
 def notices(memory: MemoryManager) -> list[str]:
-    """What cuts and stubs in the window say of what they stand for."""
+    """Return the notices of clips and stubs in the window."""
     return [
         found
         for entry in memory.get_active_entries(S)
@@ -328,7 +328,7 @@ def test_plan_has_the_reason_why_old_entries_stay() -> None:
 
 
 def told(memory: MemoryManager) -> set[str]:
-    """What a plan says of the old entries that it leaves."""
+    """Return the reasons of a plan for the old entries that it keeps."""
     rows = memory.plan_compression(S).entries
     return {row.reason for row in rows if row.reason.startswith("old") and row.action == "keep"}
 
@@ -346,7 +346,7 @@ def test_unanswered_exchange_leaves_room_for_the_rest() -> None:
         memory.add_user_message(S, f"{number} " + "abc " * 80)
     assert "drop" not in methods(memory)
     assert scripted.requests
-    assert len(memory.explain(S).compressions) < 30  # 16,000 tokens through what is left of 8,000
+    assert len(memory.explain(S).compressions) < 30  # 16,000 tokens through the rest of 8,000
 
 
 def test_paid_summary_is_kept_if_a_clip_suffices() -> None:

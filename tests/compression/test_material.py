@@ -1,4 +1,4 @@
-"""What a summarizer is shown: quoted, attributed, and nothing in it gets out."""
+"""The material for a summarizer: quoted, attributed, and closed."""
 
 from __future__ import annotations
 

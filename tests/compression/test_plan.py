@@ -1,4 +1,4 @@
-"""Presets, strategies of one's own, and the dry run that says what a compression would do."""
+"""Presets, strategies with functions, and plans of a compression."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Folding repeated reads: by key or by content, never by prose, and only where something is gained."""
+"""Folding of repeated reads: by key or by content, never by prose, and only with a gain."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Replies that are no summaries are told from those that are."""
+"""Invalid replies are distinguished from summaries."""
 
 from __future__ import annotations
 

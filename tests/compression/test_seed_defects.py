@@ -1,6 +1,6 @@
-"""What other memories are known to get wrong, defect by defect, each with a test that memman does not.
+"""Known defects of other memories, each with a test that memman does not have it.
 
-`_LIST` has for each defect the name of its test, here or in the file where that promise is tested.
+`_LIST` has for each defect the name of its test, here or in the file of that promise.
 """
 
 from __future__ import annotations

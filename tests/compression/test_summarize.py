@@ -1,4 +1,4 @@
-"""Summaries: what is asked, what answers are refused, and that a failure loses nothing."""
+"""Summaries: the requests, the rejected replies, and that a failure loses nothing."""
 
 import asyncio
 import threading

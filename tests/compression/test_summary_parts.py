@@ -1,4 +1,4 @@
-"""The parts of a summary's text are put together and told apart again, whatever stands in them."""
+"""The parts of a summary are put together and read back, whatever their text."""
 
 from __future__ import annotations
 

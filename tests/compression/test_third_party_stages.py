@@ -1,4 +1,4 @@
-"""Third-party stages: what they may do; a faulty stage is named and changes nothing."""
+"""Third-party stages: their operations; a faulty stage is named and changes nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Words and exact values: what carries the meaning of a text, in any language."""
+"""Words and exact values of texts in any language."""
 
 from __future__ import annotations
 
