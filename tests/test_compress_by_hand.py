@@ -1,4 +1,4 @@
-"""`compress()` by hand takes everything but the recent window and says step by step what it did."""
+"""`compress()` by hand compresses everything but the recent window; its reason has each step."""
 
 from __future__ import annotations
 

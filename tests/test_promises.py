@@ -1,4 +1,4 @@
-"""The promises where they are easiest to break: what one request, one result or one failure may not do."""
+"""The promises at their weakest points: one request, one result, one failure."""
 
 from __future__ import annotations
 

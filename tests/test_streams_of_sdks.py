@@ -1,4 +1,4 @@
-"""A streamed reply goes in as the list of its pieces, and is what the whole response would have been."""
+"""A streamed reply is accepted as the list of its pieces and equals the whole response."""
 
 from __future__ import annotations
 

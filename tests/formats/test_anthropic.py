@@ -1,4 +1,4 @@
-"""Anthropic messages: what goes in comes back, and what was broken comes back valid."""
+"""Anthropic messages round-trip, and broken ones are rendered validly."""
 
 import copy
 import json

@@ -125,7 +125,7 @@ def test_naming_documents_alike_is_linear() -> None:
 
 @pytest.mark.parametrize("form", ["anthropic", "bedrock", "gemini"])
 def test_joined_rendering_grows_and_shrinks_with_the_window(form: str) -> None:
-    """What is rendered step by step is equal to what is rendered at once."""
+    """Rendering step by step equals rendering at once."""
     memory = MemoryManager(counter="chars4", config=MemoryConfig(auto_compress=False))
     entries = []
     for number in range(12):

@@ -1,4 +1,4 @@
-"""LangChain's messages: what is not counted, and the results that are missing."""
+"""LangChain's messages: uncounted keys, and missing results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Logs that are only read: what of each becomes an entry, and what a compaction in it becomes."""
+"""Read-only logs: their entries and their compactions."""
 
 import json
 from pathlib import Path
@@ -265,7 +265,7 @@ def test_sharegpt_turns_come_in_order_with_their_other_keys() -> None:
 
 def test_a_chatgpt_export_is_read_from_its_current_node() -> None:
     memory = loaded("chatgpt-export.json")
-    assert [entry.text for entry in memory.get_entries("s")][1] == "Five."  # asked anew after that
+    assert [entry.text for entry in memory.get_entries("s")][1] == "Five."  # a new question follows
     assert shapes(live(memory)) == [
         ("message", "user", "What is 2+2?"),
         ("tool_call", "assistant", "2+2"),

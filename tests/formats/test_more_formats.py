@@ -63,7 +63,7 @@ CONVERSE = BEDROCK_CLIENT.meta.service_model.operation_model("Converse").input_s
 
 
 def accepted_by_mistral(messages: list[Message]) -> None:
-    """Raises where Mistral's own validators, of old and new tokenizers, would refuse the messages."""
+    """Raise if Mistral's own validators, of old and new tokenizers, reject the messages."""
     of_the_api = ("thinking", "document_url")  # which the library has otherwise, or not at all
     known = [
         {**message, "content": [
@@ -80,7 +80,7 @@ def accepted_by_mistral(messages: list[Message]) -> None:
 
 
 def accepted_by_the_sdk(messages: list[Message], form: str) -> None:
-    """Raises where the provider's own SDK would not take the messages."""
+    """Raise if the provider's own SDK rejects the messages."""
     if form == "gemini":
         for message in messages:
             genai.Content.model_validate(message)
@@ -104,7 +104,7 @@ def accepted_by_the_sdk(messages: list[Message], form: str) -> None:
 
 
 def read_through(validated: Any) -> None:
-    """Goes through what was validated: the lists of these types are checked only as they are read."""
+    """Read validated data to the end: the lists of these types are checked only as they are read."""
     if isinstance(validated, dict):
         read_through(list(validated.values()))
     elif not isinstance(validated, str | bytes) and isinstance(validated, Iterable):
@@ -204,7 +204,7 @@ def test_openai_conversation_is_the_same_in_each_format(form: str) -> None:
     assert [(e.type, e.role, e.text, e.name) for e in found] == [
         (e.type, e.role, e.text, e.name) for e in rest
     ]
-    if form != "mistral":  # where no id of another's can stand
+    if form != "mistral":  # no foreign id is possible
         assert [e.call_id for e in found] == [e.call_id for e in rest]
     assert PNG in json.dumps(context.messages)
     assert again.build_context("t", format=form).messages == context.messages
@@ -212,7 +212,7 @@ def test_openai_conversation_is_the_same_in_each_format(form: str) -> None:
 
 @pytest.mark.parametrize("form", NEW)
 def test_counted_text_equals_sent_text(form: str) -> None:
-    """Each text stands in the request once, as it was counted: nothing is added without a price."""
+    """Each text is in the request once, as it was counted: nothing is added without a price."""
     words = lambda text: len(text.split())  # noqa: E731 - short
     memory = MemoryManager(counter=words)
     memory.add_messages("s", TALK, "openai-chat")
@@ -277,7 +277,7 @@ ANSWERS: list[Message] = [
 def test_a_session_begun_with_one_provider_goes_on_with_another(first: str, second: str) -> None:
     begun = loaded(TALK, "openai-chat").build_context("s", format=first)
     memory = loaded(begun.messages, first)
-    # What the second provider answers, in its own words, with ids of its own making.
+    # The second provider's answers, in its own form, with ids of its own.
     answers = loaded(ANSWERS, "openai-chat").build_context("s", format=second).messages
     memory.add_messages("s", answers, second)
     for target in (first, second):
@@ -337,7 +337,7 @@ JSONS = st.sampled_from([{}, {"x": "y" * 900}, {"a": [1.5, None, True]}])
 
 def gemini_part(draw: Any) -> Message:
     kind = draw(st.integers(0, 10))
-    if kind == 8:  # as Google's Python types spell it, and with what was not set
+    if kind == 8:  # Google's Python spelling, with unset fields
         call = {"id": draw(IDS | st.none()), "name": draw(NAMES), "args": draw(JSONS)}
         return {"function_call": call, "thought_signature": "YWJj", "text": None}
     if kind == 9:
@@ -510,7 +510,7 @@ def test_any_log_renders_validly_within_its_budget(
         if target == form and max_tokens > 300:
             if not check(messages, form):
                 assert context.messages == messages
-            elif context.messages and not context.system:  # what was made valid stays as it is
+            elif context.messages and not context.system:  # repaired messages stay unchanged
                 assert sent(context.messages, form) == context.messages
     other = MemoryManager(counter="chars4")
     other.import_session(memory.export_session("s").to_json())
@@ -660,7 +660,7 @@ def test_responses_api_response_adds_items_and_usage(as_object: bool) -> None:
 
 
 class AIMessage(BaseModel):
-    """What a message object of LangChain's is to whoever does not import it."""
+    """A message object of LangChain's to code that does not import it."""
 
     content: str
     type: str = "ai"
@@ -682,7 +682,7 @@ def test_langchain_message_object_adds_calls_and_usage() -> None:
 
 
 def test_ids_go_with_the_reasoning_that_they_are_tied_to() -> None:
-    """The API refuses an item with its id where the reasoning that led to it is gone."""
+    """The API rejects an item with its id if the reasoning before it is gone."""
     memory = loaded([{"role": "user", "content": "q"}], "openai-responses")
     reasoning, *_ = memory.add_messages("s", RESPONSE)
     memory.delete_entries("s", [reasoning.id])
@@ -700,7 +700,7 @@ def test_reasoning_without_its_result_is_left_out() -> None:
 
 
 def test_foreign_calls_carry_the_documented_signature_once() -> None:
-    """Gemini 3 refuses a turn whose first call has none; those of Gemini keep what they had."""
+    """Gemini 3 rejects a turn whose first call has none; those of Gemini keep their own."""
     content = loaded(TALK, "openai-chat").build_context("s", format="gemini").messages[1]
     signed = ["thoughtSignature" in part for part in content["parts"]]
     assert signed == [False, True, False]
@@ -769,7 +769,7 @@ def test_the_rules_read_google_s_own_spelling_too(spelled: Message, rule: str) -
 
 
 def test_responses_api_output_keeps_its_position() -> None:
-    """It is taken anywhere behind its call; one that has not come yet is told right there."""
+    """It is accepted anywhere behind its call; a missing one gets a placeholder there."""
     items = [
         {"role": "user", "content": "q"},
         {"type": "function_call", "call_id": "a", "name": "f", "arguments": "{}"},

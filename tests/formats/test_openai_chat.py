@@ -1,4 +1,4 @@
-"""OpenAI chat messages: what goes in comes back, and what was broken comes back valid."""
+"""OpenAI chat messages round-trip, and broken ones are rendered validly."""
 
 import copy
 import json
@@ -134,7 +134,7 @@ def test_they_come_back_equal_after_export_and_import(kind: str) -> None:
 SDK_KNOWS = [
     kind
     for kind in ROUND_TRIPS
-    # A null list of calls is what some logs have; the SDK's types know only a list.
+    # Some logs have a null list of calls; the SDK's types know only a list.
     if kind != "tool_calls that are null"
 ]
 
@@ -414,7 +414,7 @@ def test_a_response_as_a_dict_does_the_same() -> None:
 
 
 def test_sdk_loop_continues_with_added_messages() -> None:
-    """Appending `response.choices[0].message` to a list of dicts is what everybody does."""
+    """Most code appends `response.choices[0].message` to a list of dicts."""
     message = (
         completion({"role": "assistant", "content": None, "tool_calls": [call()]})
         .choices[0]
@@ -444,7 +444,7 @@ PICTURE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBO
 
 
 def test_foreign_model_image_becomes_a_placeholder() -> None:
-    """An assistant of this API says texts and refusals; it refuses an image of its own."""
+    """An assistant of this API sends texts and refusals; the API rejects an image of its own."""
     inline = {"inlineData": {"mimeType": "image/png", "data": "iVBORw0KGgo="}}
     memory = MemoryManager(counter="chars4")
     made = [{"role": "user", "parts": [{"text": "draw"}]}, {"role": "model", "parts": [inline]}]

@@ -1,4 +1,4 @@
-"""What an imported entry keeps beside its content adds no key that breaks a request."""
+"""The kept keys of an imported entry add no key that breaks a request."""
 
 from __future__ import annotations
 

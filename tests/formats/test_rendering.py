@@ -1,4 +1,4 @@
-"""Rendering is kept up to date, and what it says is what rendering from scratch would say."""
+"""Rendering is updated incrementally, and equals rendering from scratch."""
 
 import asyncio
 import gc
@@ -60,7 +60,7 @@ STEPS = st.lists(
 
 
 def step(memory: MemoryManager, what: str, number: int) -> None:
-    """One operation; what the window does not allow just now is left out."""
+    """One operation; an operation that the window does not allow is skipped."""
     words = f"{number} " + "abc " * (number % 7)
     match what:
         case "user" | "assistant" | "system":
@@ -161,7 +161,7 @@ class Building:
             return None
 
     def between(self, what: str, number: int) -> None:
-        """What lets go of what was made of the session."""
+        """Drop everything that was derived from the session."""
         match what:
             case "session settings":
                 self._change("s", recent_window=number % 3)
@@ -186,7 +186,7 @@ class Building:
 )
 @example(
     ["call", "result"], [({}, "nothing")], "openai-chat", "sync"
-)  # the call's message is made anew
+)  # the call's message is rendered again
 @example(["user"] * 3, [({}, "session settings")], "openai-chat", "sync")
 @example(["user"] * 3, [({}, "manager settings")], "openai-chat", "async")
 @example(["user"] * 3, [({}, "other writer")], "openai-chat", "sync")
@@ -212,7 +212,7 @@ def test_unchanged_prefix_is_shared_by_two_contexts(
 
 
 class Fails(OpenAIChatFormat):
-    """A format that raises where it puts a request together, as often as it is told to."""
+    """A format that raises a number of times when it puts a request together."""
 
     name = "fails"
     left = 0

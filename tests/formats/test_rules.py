@@ -1,4 +1,4 @@
-"""Each rule is broken once, beside the smallest request that keeps it."""
+"""Each rule is broken once, next to the smallest request that keeps it."""
 
 import copy
 from collections import deque
@@ -202,7 +202,7 @@ def rules_broken(messages: Any, target: str, system: Any = None) -> list[str]:
     return [violation.rule for violation in check(messages, target, system=system)]
 
 
-# What the table promises
+# The promises of the table
 
 
 @EACH_TARGET
