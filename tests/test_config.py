@@ -448,7 +448,9 @@ def test_stored_overhead_does_not_block_other_changes() -> None:
 def test_settings_that_contradict_a_live_sessions_name_it() -> None:
     memory = manager(max_tokens=1_000)
     memory.update_config("small", max_summary_ratio=0.9)
-    with pytest.raises(ConfigError, match=r"with the settings of session 'small': target_ratio=0\.6 "):
+    with pytest.raises(
+        ConfigError, match=r"with the settings of session 'small': target_ratio=0\.6 "
+    ):
         memory.update_config(target_ratio=0.6)
 
 

@@ -239,7 +239,7 @@ class ManagerMethods:
             if label is not None
         }
         usage = self._readable_usage(reported_usage(given))
-        session = self._core.sessions.named(session_id)
+        session = self._core.sessions.get(session_id)
         entries = await session.add_all(drafts, labels)
         if usage is not None:
             await session.record_usage(usage)
@@ -276,7 +276,7 @@ class ManagerMethods:
         reported = reported_usage(usage)  # None unless it is a whole response
         said = usage if reported is None else reported
         record = usage_of(said, self._core.shared.new_id(), self._core.shared.clock(), model)
-        await (await self._core.sessions.known(session_id)).record_usage(record)
+        await (await self._core.sessions.existing(session_id)).record_usage(record)
 
     async def record_overflow(
         self, error: BaseException | str, *, model: str | None = None
@@ -350,7 +350,7 @@ class ManagerMethods:
         check_goal(target_tokens, focus, summarize)
         focus = self._core.shared.redacted_focus(focus)
         request = CompressionRequest(target_tokens=target_tokens, focus=focus, summarize=summarize)
-        return await (await self._core.sessions.known(session_id)).compressor.compress(request)
+        return await (await self._core.sessions.existing(session_id)).compressor.compress(request)
 
     async def plan_compression(
         self,
@@ -364,7 +364,7 @@ class ManagerMethods:
         check_goal(target_tokens, focus, summarize)
         focus = self._core.shared.redacted_focus(focus)
         request = CompressionRequest(target_tokens=target_tokens, focus=focus, summarize=summarize)
-        return await (await self._core.sessions.known(session_id)).compressor.plan(request)
+        return await (await self._core.sessions.existing(session_id)).compressor.plan(request)
 
     async def undo_compression(self, session_id: str, compression_id: str | None = None) -> str:
         """Undo a compression, by default the latest, and return its id.
@@ -374,17 +374,17 @@ class ManagerMethods:
         """
         if compression_id is not None:
             compression_id = check_id(compression_id, "compression_id")
-        return await (await self._core.sessions.known(session_id)).undo(compression_id)
+        return await (await self._core.sessions.existing(session_id)).undo(compression_id)
 
     async def pin(self, session_id: str, entry_id: str) -> None:
         """Pin an active entry: no compression replaces it."""
         entry_id = check_id(entry_id, "entry_id")
-        await (await self._core.sessions.known(session_id)).pin(entry_id, True)
+        await (await self._core.sessions.existing(session_id)).pin(entry_id, True)
 
     async def unpin(self, session_id: str, entry_id: str) -> None:
         """Unpin an entry, so that compressions may replace it again."""
         entry_id = check_id(entry_id, "entry_id")
-        await (await self._core.sessions.known(session_id)).pin(entry_id, False)
+        await (await self._core.sessions.existing(session_id)).pin(entry_id, False)
 
     async def delete_entries(self, session_id: str, ids: Sequence[str]) -> None:
         """Delete added entries permanently, with every summary that was made from them.
@@ -398,7 +398,7 @@ class ManagerMethods:
         if not isinstance(wanted, Sequence) or not all(isinstance(name, str) for name in wanted):
             raise InvalidInput(f"ids must be a list of entry ids, not {safe_repr(ids, 60)}")
         names = [check_text(name, "ids") for name in wanted]
-        await (await self._core.sessions.known(session_id)).delete(names)
+        await (await self._core.sessions.existing(session_id)).delete(names)
 
     # ------------------------------------------------------------ reading
 
@@ -442,7 +442,7 @@ class ManagerMethods:
             tools_json(tools),
         )
         try:
-            return await (await core.sessions.known(session_id)).build(request)
+            return await (await core.sessions.existing(session_id)).build(request)
         except SessionNotFound:
             if not missing_ok:
                 raise
@@ -454,11 +454,11 @@ class ManagerMethods:
 
     async def get_active_entries(self, session_id: str) -> list[Entry]:
         """Return the entries of the window in order, with summaries and stubs."""
-        return await (await self._core.sessions.known(session_id)).active_entries()
+        return await (await self._core.sessions.existing(session_id)).active_entries()
 
     async def get_entries(self, session_id: str) -> list[Entry]:
         """Return the added entries of the current era in log order, also compressed ones."""
-        return await (await self._core.sessions.known(session_id)).entries()
+        return await (await self._core.sessions.existing(session_id)).entries()
 
     async def get_entry(self, session_id: str, id: str) -> Entry:
         """Return an entry, active or compressed, by its id or address (`#556`, or `#556.2`).
@@ -466,22 +466,22 @@ class ManagerMethods:
         Raises `EntryNotFound`.
         """
         entry_id = check_id(id, "id")
-        return await (await self._core.sessions.known(session_id)).entry(entry_id)
+        return await (await self._core.sessions.existing(session_id)).entry(entry_id)
 
     async def get_summaries(self, session_id: str) -> list[Summary]:
         """Return the active summaries, with the ids of the entries they replace."""
-        return await (await self._core.sessions.known(session_id)).summaries()
+        return await (await self._core.sessions.existing(session_id)).summaries()
 
     async def get_stats(self, session_id: str) -> SessionStats:
         """Return a session's numbers: entries, tokens, limits, counter, drift, and cost of summaries."""
-        return await (await self._core.sessions.known(session_id)).stats()
+        return await (await self._core.sessions.existing(session_id)).stats()
 
     async def explain(self, session_id: str) -> Explanation:
         """Explain why a session was or was not compressed, what is next, and the state of each entry.
 
         Reads the log since the last clear. Calls no summarizer and changes nothing.
         """
-        return await (await self._core.sessions.known(session_id)).explain()
+        return await (await self._core.sessions.existing(session_id)).explain()
 
     async def count_tokens(
         self,
@@ -571,15 +571,15 @@ class ManagerMethods:
             InvalidInput: as in `feed`, or `poll` or `timeout` is invalid.
             StoreError: the store cannot be read; resume after the last item.
         """
-        from memman.session import Following
+        from memman.session import Follower
 
-        return Following(self._core.shared, session_id, after, poll, timeout).items()
+        return Follower(self._core.shared, session_id, after, poll, timeout).items()
 
     # ------------------------------------------------------------ sessions out and in
 
     async def export_session(self, session_id: str) -> SessionState:
         """Return the session as a document: entries, summaries, totals, settings, and its whole log."""
-        return await (await self._core.sessions.known(session_id)).export()
+        return await (await self._core.sessions.existing(session_id)).export()
 
     async def import_session(
         self, state: State, on_conflict: OnConflict = "fail", *, trust_settings: bool = False
@@ -602,10 +602,10 @@ class ManagerMethods:
         check_on_conflict(on_conflict)
         document = state if isinstance(state, SessionState) else SessionState.from_json(state)
         check_switch(trust_settings, "trust_settings")
-        from memman.session import Importing
+        from memman.session import Importer
 
-        importing = Importing(self._core.shared, self._core.sessions)
-        return await importing.document(document, on_conflict, trust_settings)
+        importer = Importer(self._core.shared, self._core.sessions)
+        return await importer.document(document, on_conflict, trust_settings)
 
     async def export_archive(
         self, session_id: str, to: Target, *, packing: Packing | None = None
@@ -625,7 +625,7 @@ class ManagerMethods:
             StoreConflict: entries, or the session, were deleted during the export; a path has no file then.
             FileError: the file cannot be written.
         """
-        session = await self._core.sessions.known(session_id)
+        session = await self._core.sessions.existing(session_id)
         with _typed(to):
             from memman.session.exporter import export_archive
 
@@ -659,15 +659,15 @@ class ManagerMethods:
         """
         check_on_conflict(on_conflict)
         check_switch(trust_settings, "trust_settings")
-        from memman.session import Importing
+        from memman.session import Importer
 
-        importing = Importing(self._core.shared, self._core.sessions)
+        importer = Importer(self._core.shared, self._core.sessions)
         with _typed(source):
-            return await importing.archive(source, on_conflict, limits, trust_settings)
+            return await importer.archive(source, on_conflict, limits, trust_settings)
 
     async def clear_session(self, session_id: str) -> None:
         """Empty the window, with pins and head. The log stays; a clear cannot be undone."""
-        await (await self._core.sessions.known(session_id)).clear()
+        await (await self._core.sessions.existing(session_id)).clear()
 
     async def delete_session(self, session_id: str, *, missing_ok: bool = False) -> None:
         """Delete a session with its log, permanently.
@@ -675,7 +675,7 @@ class ManagerMethods:
         Raises `SessionNotFound` if it does not exist, unless `missing_ok` is set.
         """
         try:
-            await (await self._core.sessions.known(session_id)).delete_all()
+            await (await self._core.sessions.existing(session_id)).delete_all()
         except SessionNotFound:
             if not missing_ok:
                 raise
@@ -700,7 +700,7 @@ class ManagerMethods:
         if session_id is None:
             self._core.configure(settings)
         else:
-            await self._core.sessions.named(session_id).configure(settings)
+            await self._core.sessions.get(session_id).configure(settings)
 
     async def set_summarize_callback(
         self, summarizer: str | SummarizeCallback | Summarizer | None
@@ -763,7 +763,7 @@ class ManagerMethods:
         if compress is not None and not isinstance(compress, bool):
             raise InvalidInput(f"compress must be True, False or None, not {safe_repr(compress)}")
         encoded = NO_JSON if metadata is None else metadata_json(metadata)
-        session = self._core.sessions.named(session_id)
+        session = self._core.sessions.get(session_id)
         return await session.add(new_entry, entry_id, pinned, encoded, compress)
 
 

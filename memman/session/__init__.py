@@ -9,18 +9,16 @@ from memman.session.policy import CompressionRequest
 from memman.session.session import Session
 
 if TYPE_CHECKING:
-    from memman.session.feed import Feed, Following
-    from memman.session.importer import Importing
+    from memman.session.feed import Feed, Follower
+    from memman.session.importer import Importer
 else:
-    __getattr__ = on_first_use(
-        "memman.session", {"feed": "Feed Following", "importer": "Importing"}
-    )
+    __getattr__ = on_first_use("memman.session", {"feed": "Feed Follower", "importer": "Importer"})
 
 __all__ = [
     "CompressionRequest",
     "Feed",
-    "Following",
-    "Importing",
+    "Follower",
+    "Importer",
     "OnConflict",
     "Session",
     "SessionCache",

@@ -61,7 +61,7 @@ class SessionCache:
         session.touch(self._shared.moment())
         return session
 
-    def named(self, session_id: str) -> Session:
+    def get(self, session_id: str) -> Session:
         """Return the session of this id, opened if it is not live. It need not exist yet.
 
         Raises `InvalidInput` for an invalid id, `WrongEventLoop` in another event loop, and as `open` does.
@@ -69,10 +69,10 @@ class SessionCache:
         self._shared.runtime.enter()
         return self.find(session_id) or self.open(check_id(session_id, "session_id"))
 
-    async def known(self, session_id: str) -> Session:
+    async def existing(self, session_id: str) -> Session:
         """Return an existing session, after emitting the events of all its committed records.
 
-        Raises `SessionNotFound` if it does not exist, and as `named` does.
+        Raises `SessionNotFound` if it does not exist, and as `get` does.
         """
         self._shared.runtime.enter()
         session = self.find(session_id)
@@ -82,7 +82,7 @@ class SessionCache:
         session_id, shared = check_id(session_id, "session_id"), self._shared
         if await shared.store.state(session_id) is None:
             raise no_session(session_id, list(self._live))
-        return self.named(session_id)
+        return self.get(session_id)
 
     async def catch_up(self, session_id: str | None) -> None:
         """Emit the pending events of one session, or of every live one."""

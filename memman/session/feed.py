@@ -12,6 +12,7 @@ from memman.display import safe_repr
 from memman.entries import check_id
 from memman.errors import InvalidInput, SessionNotFound, StoreError
 from memman.protocols import FeedItem
+from memman.runtime.base import Flag
 from memman.session.log import no_session
 from memman.session.shared import Shared
 
@@ -36,7 +37,7 @@ class Feed:
             session_id = check_id(session_id, "session_id")
             after = _seq(after)
         self.session_id = session_id
-        self._after: Any = after
+        self._after: Any = after  # a seq of one session, or a cursor of all
 
     async def page(self, limit: int) -> list[FeedItem]:
         """Return the next records, at most `limit`."""
@@ -72,7 +73,7 @@ class Feed:
         return bool(self._after)
 
 
-class Following:
+class Follower:
     """A feed that waits for new records.
 
     It reads again after a pause that grows from the least to the most seconds of
@@ -128,12 +129,12 @@ class Following:
             raise
 
     @contextmanager
-    def _woken(self) -> Iterator[Any]:
+    def _woken(self) -> Iterator[Flag]:
         """Return a flag that is set when this manager records something or closes."""
         shared, wanted = self._shared, self._feed.session_id
         flag = shared.runtime.flag()
 
-        def wake(_sender: Any, event: events.Event) -> None:
+        def wake(_sender: object, event: events.Event) -> None:
             if not event.remote and wanted in (None, event.session_id):
                 flag.set()
 
@@ -161,7 +162,7 @@ def _seq(after: int | str) -> int:
     return after
 
 
-def _pauses(poll: Any) -> tuple[float, float]:
+def _pauses(poll: object) -> tuple[float, float]:
     if isinstance(poll, tuple | list) and len(poll) == 2:
         least, most = poll
         if _is_number(least, 0.001, _LONGEST_PAUSE) and _is_number(most, least, _LONGEST_PAUSE):

@@ -26,7 +26,7 @@ _EXISTS = (
 )
 
 
-class Importing:
+class Importer:
     """Imports sessions; each method returns the id of the session."""
 
     def __init__(self, shared: Shared, sessions: SessionCache) -> None:
@@ -35,15 +35,15 @@ class Importing:
 
     async def document(self, state: SessionState, on_conflict: OnConflict, trust: bool) -> str:
         """Import a document. Raises `StateError` and `SessionExists`."""
-        shared, meter = self._shared, self._meter()
-        sound = checked(state, meter)
+        shared, counter = self._shared, self._counter()
+        sound = checked(state, counter)
         records = tuple(trusting(record, trust) for record in sound.records)
         untrusted = self._without_effect(state.settings, trust)
         if shared.redact is not None:
             records = with_entries(records, self._redacted)
         session_id, exists = await self._name_for(state.session_id, on_conflict)
         if not exists:
-            await self._begin(session_id, records, sound.window, sound.floor, meter, untrusted)
+            await self._begin(session_id, records, sound.window, sound.floor, counter, untrusted)
         elif on_conflict == "fail":
             raise SessionExists(_EXISTS.format(session_id))
         return session_id
@@ -52,19 +52,19 @@ class Importing:
         self, source: Source, on_conflict: OnConflict, limits: ArchiveLimits | None, trust: bool
     ) -> str:
         """Import an archive. Raises `StateError`, `SessionExists` and `OSError`."""
-        shared, meter = self._shared, self._meter()
+        shared, counter = self._shared, self._counter()
         redacted = self._redacted if shared.redact is not None else None
-        archive = ArchiveImport(source, limits, meter, redacted, trusted=trust)
+        archive = ArchiveImport(source, limits, counter, redacted, trusted=trust)
         try:
             info = await shared.runtime.complete(shared.runtime.call(archive, archive.check))
             untrusted = self._without_effect(archive.settings, trust)
             session_id, exists = await self._name_for(info.session_id, on_conflict)
             if not exists:
                 await self._begin(
-                    session_id, archive.records, archive.window, archive.floor, meter, untrusted
+                    session_id, archive.records, archive.window, archive.floor, counter, untrusted
                 )
             elif on_conflict == "fail":
-                session = self._sessions.named(session_id)
+                session = self._sessions.get(session_id)
                 if not await begins_with(archive.records, session.log.reader):
                     raise SessionExists(_EXISTS.format(session_id))
         finally:
@@ -75,8 +75,8 @@ class Importing:
         shared = self._shared
         return shared.redacted_to_store(entry, shared.counter(shared.config))
 
-    def _meter(self) -> _WatchedMeter:
-        return _WatchedMeter(self._shared.counter(self._shared.config))
+    def _counter(self) -> _ImportCounter:
+        return _ImportCounter(self._shared.counter(self._shared.config))
 
     def _without_effect(self, settings: Mapping[str, Any], trust: bool) -> tuple[str, ...]:
         """Return the names of an import's settings that have no effect until they are trusted.
@@ -107,7 +107,7 @@ class Importing:
         records: Sequence[Record],
         window: Sequence[StoredItem],
         floor: int,
-        meter: _WatchedMeter,
+        counter: _ImportCounter,
         untrusted: tuple[str, ...],
     ) -> None:
         """Store an imported session, and emit its event and that of a counter that failed."""
@@ -122,15 +122,15 @@ class Importing:
                 floor,
                 expect_head=0,
             )
-            session = self._sessions.named(session_id)
+            session = self._sessions.get(session_id)
             session.outbox.notify(
                 events.SessionImported(
                     session_id=session_id, records=len(records), untrusted=untrusted
                 )
             )
-            if meter.failure:
+            if counter.failure:
                 fell = events.CountFellBack(
-                    session_id=session_id, counter=meter.fingerprint, reason=meter.failure
+                    session_id=session_id, counter=counter.fingerprint, reason=counter.failure
                 )
                 session.outbox.notify(fell)
             return session
@@ -149,16 +149,16 @@ class Importing:
         await session.outbox.flush()
 
 
-class _WatchedMeter:
+class _ImportCounter:
     """Recounts imported entries. `failure` is the reason if the estimator counted one."""
 
-    def __init__(self, meter: TokenCounter) -> None:
-        self._meter = meter
-        self.fingerprint = meter.fingerprint
+    def __init__(self, counter: TokenCounter) -> None:
+        self._given = counter
+        self.fingerprint = counter.fingerprint
         self.failure = ""
 
     def count_entry(self, entry: Entry) -> TokenCount:
-        count = self._meter.count_entry(entry)
+        count = self._given.count_entry(entry)
         if count.counter != self.fingerprint:
-            self.failure = self._meter.failure
+            self.failure = self._given.failure
         return count

@@ -26,6 +26,7 @@ from memman.errors import InvalidInput
 from memman.protocols import AsyncStore, Format, Store
 from memman.records import SettingsInEffect
 from memman.runtime import Runtime
+from memman.runtime.base import Flag
 from memman.runtime.forks import renew_in_child
 from memman.session.store import FullStore
 from memman.summarizers import Asker
@@ -119,7 +120,7 @@ class Shared:
         self.version = 0  # grows when the manager's settings change
         self.configure(MemoryConfig())
         self.closed = False  # no compression commits from then on
-        self.flags: set[Any] = set()  # of followers; a set flag ends a pause
+        self.flags: set[Flag] = set()  # of followers; a set flag ends a pause
         self._resolved: tuple[int, ResolvedConfig] | None = None
 
     def _renew(self) -> None:

@@ -90,7 +90,10 @@ def test_bundled_log_is_openai_chat():
         ("[" * 100_000 + "]" * 100_000, "nested too deeply"),
         ("", "a.json is empty"),
         (json.dumps([USER, {"from": "x"}, USER]), "message 1 is in an unknown format"),
-        (f"{json.dumps(USER)}\n{json.dumps({'role': 'nobody'})}", "line 2: role 'nobody' is not one"),
+        (
+            f"{json.dumps(USER)}\n{json.dumps({'role': 'nobody'})}",
+            "line 2: role 'nobody' is not one",
+        ),
         (
             json.dumps([{"role": "user", "blocks": []}]),
             "message 0: 'blocks' makes it a message of Llama",

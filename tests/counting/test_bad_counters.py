@@ -459,9 +459,7 @@ def test_unknown_counter_error_lists_known_names(api: str) -> None:
 
 
 @APIS
-def test_remote_counter_by_name_error_names_the_policy(
-    install: Install, api: str
-) -> None:
+def test_remote_counter_by_name_error_names_the_policy(install: Install, api: str) -> None:
     install(acme(raises(RuntimeError("nobody makes it")), remote=True))
     manager = MemoryManager if api == "sync" else AsyncMemoryManager
     with pytest.raises(CounterUnavailable, match=r"acme counts whole requests.*'confirm'"):

@@ -315,9 +315,7 @@ def test_model_failure_and_rate_limit_hold_for_all_requests(
 
 
 @pytest.mark.parametrize("failure", [Refusal(401), Refusal(403), CounterUnavailable("no key")])
-def test_credential_failures_hold_until_another_counter(
-    ask: Ask, failure: Exception
-) -> None:
+def test_credential_failures_hold_until_another_counter(ask: Ask, failure: Exception) -> None:
     provider, clock, meter = ticking(failure, 5)
     assert isinstance(ask(meter, request()), CountFailure)
     clock.now += 1e9

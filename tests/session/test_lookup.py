@@ -149,7 +149,7 @@ def test_compressions_are_undone_by_this_manager_and_the_next(memory: MemoryMana
     for _ in range(2):
         assert [(slot.entry.id, slot.position) for slot in History.of(log_of(memory)).items] == [
             (slot.entry.id, slot.position)
-            for slot in memory._core.sessions.named("s").log.window.items
+            for slot in memory._core.sessions.get("s").log.window.items
         ]
         memory = MemoryManager(memory._core.shared.store.port, counter="chars4", config=CONFIG)
         memory.get_active_entries("s")

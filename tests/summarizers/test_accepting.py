@@ -86,9 +86,7 @@ class _AsyncObject:
     [lambda prompt: "Said now.", partial(lambda said, prompt: said, "Said now."),
      ScriptedSummarizer("Said now.")],
 )  # fmt: skip
-def test_callable_or_object_summarizes_in_both_managers(
-    summarizer: Any, filled: Fill
-) -> None:
+def test_callable_or_object_summarizes_in_both_managers(summarizer: Any, filled: Fill) -> None:
     assert "Said now." in summary_of(filled(MemoryManager(config=CONFIG, summarizer=summarizer)))
     assert "Said now." in _async_summary(summarizer)
 

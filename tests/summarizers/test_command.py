@@ -232,9 +232,7 @@ def test_at_the_time_out_all_that_it_started_is_ended(
 
 
 @pytest.mark.parametrize("end", ["", "os.kill(os.getpid(), signal.SIGINT); time.sleep(60)"])
-def test_program_ends_with_its_owner_not_with_a_fork(
-    end: str, tmp_path: Path
-) -> None:
+def test_program_ends_with_its_owner_not_with_a_fork(end: str, tmp_path: Path) -> None:
     told = tmp_path / "pid"
     asking = f"""
 import os, signal, sys, threading, time
