@@ -12,10 +12,10 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 MUTANTS = {
-    "memman/session/live.py": (
-        r"shared\.store\.load\(self\.id\)",
-        "shared.store.laod(self.id)",
-        'has no attribute "laod"',
+    "memman/session/log.py": (
+        r"_shared\.store\.delete\(self\.id\)",
+        "_shared.store.delet(self.id)",
+        'has no attribute "delet"',
     ),
     "memman/core/methods.py": (
         r"session\.add\(new_entry, entry_id,",
