@@ -1,7 +1,7 @@
-"""Messages that something has gone wrong with: taken whole or refused by name, and never half of both.
+"""Damaged messages are accepted whole or rejected by name, never in part.
 
-Real messages of every format are changed at random places. Whatever comes of it, what is refused leaves
-nothing behind, and what is taken goes out again: as valid requests, and as a document that restores it.
+Real messages of every format are changed at random places. A rejected list leaves nothing behind; an
+accepted one is rendered as valid requests and exported as a document that restores it.
 """
 
 from __future__ import annotations
