@@ -286,10 +286,6 @@ def test_terminal_shows_progress_of_a_long_file(tmp_path):
     assert "verifying" in on_a_terminal("verify", archive)
 
 
-def test_terminal_gets_colours(demo_file):
-    assert "\x1b[" in on_a_terminal("stats", demo_file)
-
-
 @pytest.mark.parametrize("columns", ["60", pytest.param("80", marks=LONG)])
 def test_narrow_terminal_keeps_the_main_columns(demo_file, columns):
     options = ["compress", demo_file, "--budget", "4k", "--dry-run"]
@@ -319,19 +315,10 @@ def test_narrow_terminal_keeps_state_and_text(demo_file):
     assert max(map(len, lines)) <= 60
 
 
-@pytest.mark.parametrize("args", [["stats"], pytest.param(["compress", "--dry-run"], marks=LONG)])
-def test_no_color_is_obeyed(demo_file, args):
-    assert "\x1b" not in on_a_terminal(args[0], demo_file, *args[1:], NO_COLOR="1")
-
-
 def test_demo_shows_progress_on_a_terminal(tmp_path):
     written = on_a_terminal("demo", "-o", tmp_path / "s.json")
     assert re.search(r"\d+/233", written)
     assert "Try next" in written
-
-
-def test_pipe_gets_no_colours(demo_file):
-    assert "\x1b" not in run("stats", demo_file).stdout
 
 
 # ---------------------------------------------------------------- plugins

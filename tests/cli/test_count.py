@@ -72,10 +72,6 @@ def test_counter_without_its_model_is_refused(command):
     assert command("count", "hi", "--counter", "tiktoken", "--model", "gpt-4o").exit_code == 0
 
 
-def test_single_token_has_a_singular_noun(command):
-    assert command("count", "hi").stdout.startswith("1 token (")
-
-
 def test_all_counters_lists_each_count(command):
     result = command("count", "hello world", "--all-counters", "--model", "gpt-4o", "--json")
     counts = json.loads(result.stdout)["counts"]

@@ -133,17 +133,6 @@ def test_control_characters_and_markup_are_escaped(command, saved):
     assert r"a\x1b[2Jb [bold]c[/bold]" in out
 
 
-def test_crafted_reason_and_value_are_escaped(command, saved):
-    path = saved()
-    crafted = path.read_text().replace('"reason":"by hand', '"reason":"\\u001b[2J')
-    crafted = crafted.replace(f"{PATH}", "/srv/a\\u001bpp/config.toml")
-    path.write_text(crafted)
-    shown = [command("diff", path, *options) for options in ([], ["--values"])]
-    shown.append(command("why", path, "hub"))
-    assert [result.exit_code for result in shown] == [0, 0, 0]
-    assert all("\x1b" not in result.output and r"\x1b" in result.output for result in shown)
-
-
 def test_deleted_original_has_no_text(command, saved):
     memory = MemoryManager()
     memory.import_session(saved().read_bytes())
@@ -166,12 +155,6 @@ def test_lines_are_unpadded_and_fit_the_width(command, demo_file):
 def test_stdin_is_read(command, saved):
     path = saved()
     assert command("diff", "-", given=path.read_bytes()).stdout == command("diff", path).stdout
-
-
-def test_log_has_no_compression(command, log_file):
-    result = command("diff", log_file)
-    assert result.exit_code == 1
-    assert "it was never compressed" in result.stderr
 
 
 def test_limit_omits_and_counts_originals(command, saved):

@@ -56,11 +56,6 @@ def test_json_has_the_tokens(command, session_file):
     assert (document["trimmed"], document["violations"]) == ([], [])
 
 
-def test_stdin_is_read_from_a_pipe(command, session_file):
-    result = command("export", "-", given=session_file.read_bytes())
-    assert json.loads(result.stdout) == LOG
-
-
 def test_broken_rule_is_a_finding(command, session_file, monkeypatch):
     # A context of memman breaks no rule, so the check is replaced by one that finds a fault.
     broken = [{"role": "assistant", "content": "hi"}, {"role": "user", "content": ""}]

@@ -21,10 +21,6 @@ def test_json_has_the_statistics_and_the_usage(command, demo_file):
     assert document["stats"]["total_entries"] == 337
 
 
-def test_stdin_is_read_from_a_pipe(command, demo_file):
-    assert "337 added" in command("stats", "-", given=demo_file.read_bytes()).stdout
-
-
 def test_window_over_its_budget_has_the_excess(command, tmp_path):
     log = [{"role": "user", "content": "word " * 80_000}]
     (tmp_path / "log.json").write_text(json.dumps(log))

@@ -123,9 +123,3 @@ def test_undo_needs_exactly_one_target(command, saved, options):
 def test_pipes_work_as_input_and_output(command, saved):
     result = command("undo", "-", "-o", "-", given=saved.read_bytes())
     assert SessionState.from_json(result.stdout).summaries[0].content == "one"
-
-
-def test_foreign_file_is_not_overwritten(command, saved, tmp_path):
-    (tmp_path / "mine.txt").write_text("mine")
-    assert command("undo", saved, "-o", tmp_path / "mine.txt").exit_code == 2
-    assert (tmp_path / "mine.txt").read_text() == "mine"

@@ -145,11 +145,6 @@ def test_commands_for_stdin_have_a_placeholder(command, saved):
     assert line_of(result, "restore:") == "restore: memman undo S 27 -o FILE"
 
 
-def test_control_characters_are_escaped(command, saved):
-    result = command("why", saved("a\x1b[2J Lisbon"), "\x1b[2J")
-    assert "\x1b" not in result.stdout
-
-
 def test_address_names_an_entry(command, saved):
     by_text = json.loads(command("why", saved("It left."), ORDER, "--json").stdout)
     [entry] = [found["entry"] for found in by_text["trace"]["found"]]
