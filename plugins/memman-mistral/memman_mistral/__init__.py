@@ -1,7 +1,7 @@
 """Exact local token counts for Mistral's models, without the network.
 
-A plugin of memman: install it, and the models whose tokenizer mistral-common carries are counted with it.
-Importing it loads neither mistral-common nor a tokenizer; making a counter does, once in a process.
+mistral-common's tokenizers count the models that it carries them for. Importing this plugin loads neither
+mistral-common nor a tokenizer; making a counter does, once in a process.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ __all__ = ["MistralCounter", "memman_token_counters"]
 
 
 def _match(model: ModelRef) -> int:
-    """How surely the vocabulary of `model` is known: 20 published or measured, 10 assumed, 0 not."""
+    """Return 20 if the vocabulary of `model` is published or measured, 10 if assumed, else 0."""
     known = vocabulary_of(model.name)
     return known.certainty if known else 0
 
 
 def _make(model: ModelRef) -> MistralCounter:
-    """The counter for `model`, with its vocabulary loaded.
+    """Return the counter for `model`, with its vocabulary loaded.
 
-    Raises `CounterUnavailable` for a model whose tokenizer mistral-common does not carry.
+    Raises `CounterUnavailable` if mistral-common has no tokenizer for it.
     """
-    # It imports numpy and pydantic: more than a list of counters should have to.
+    # It imports numpy and pydantic, which listing counters must not.
     from memman_mistral.tokenizers import loaded
 
     known = vocabulary_of(model.name)
@@ -40,5 +40,5 @@ def _make(model: ModelRef) -> MistralCounter:
 
 @hookimpl
 def memman_token_counters() -> list[CounterSpec]:
-    """One local counter, `mistral`."""
+    """List one local counter, `mistral`."""
     return [CounterSpec(name="mistral", match=_match, factory=_make, accuracy="high")]

@@ -38,10 +38,10 @@ class MistralCounter:
         self._whole = whole
 
     def count_texts(self, texts: Sequence[str]) -> list[int]:
-        """Tokens of each text, exact.
+        """Return the tokens of each text, exact.
 
-        With Tekken each 262,144 whitespace characters in a row may add or take a token. Raises
-        `CounterUnavailable` when the tokenizer panics.
+        With Tekken each 262,144 whitespace characters in a row may add or remove a token. Raises
+        `CounterUnavailable` if the tokenizer panics.
         """
         try:
             return [self._count(_repaired(text)) for text in texts]
@@ -59,7 +59,7 @@ class MistralCounter:
 
 
 def _repaired(text: str) -> str:
-    """The text with its surrogates paired or replaced."""
+    """Return the text with its surrogates paired or replaced."""
     if not isinstance(text, str):
         raise TypeError(f"a text to count must be a string, not {type(text).__name__}")
     if not text.isascii():
@@ -71,7 +71,7 @@ def _repaired(text: str) -> str:
 
 
 def _chunks(text: str) -> Iterator[str]:
-    """Parts that together count what the text does, each cut at the first boundary after 64 KB."""
+    """Yield parts whose counts add up to the text's, each cut at the first boundary after 64 KB."""
     start = 0
     while boundary := _BOUNDARY.search(text, start + _CHUNK):
         yield text[start : boundary.start()]
@@ -80,7 +80,7 @@ def _chunks(text: str) -> Iterator[str]:
 
 
 def _bearable(chunk: str) -> Iterator[str]:
-    """The chunk cut inside its overlong runs of whitespace, two characters before a run's end."""
+    """Return the chunk cut inside overlong runs of whitespace, two characters before a run's end."""
     start = 0
     if len(chunk) > _WHITESPACE_RUN:
         for run in _WHITESPACE.finditer(chunk):

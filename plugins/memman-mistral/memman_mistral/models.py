@@ -1,4 +1,4 @@
-"""Which vocabulary a Mistral model has, by its name.
+"""Vocabularies of Mistral's models, by name.
 
 There are two, as far as text goes: the SentencePiece one of v1, v2, v3 and v7 (those differ in control
 tokens alone), and Tekken. `PUBLISHED` models are in the table of mistral-common 1.13
@@ -23,7 +23,7 @@ ASSUMED: Final = 10
 
 
 class ModelVocabulary(NamedTuple):
-    """The name of a vocabulary, and how surely it is a model's."""
+    """A vocabulary's name, and the certainty that it is a model's."""
 
     vocabulary: str
     certainty: int
@@ -35,7 +35,7 @@ _SEEN: Final = ModelVocabulary(TEKKEN, MEASURED)
 _SAID: Final = ModelVocabulary(TEKKEN, ASSUMED)
 _END: Final = r"(?![\w.])"
 
-# The first pattern that a name begins with decides.
+# The first pattern that matches the start of a name decides.
 _FAMILIES: Final = (
     (r"(open-)?mi[sx]tral-(7b|8x7b|8x22b)" + _END, _OLD),
     (rf"mixtral{_END}(?!-\d)", _OLD),
@@ -58,7 +58,7 @@ _SPELLING: Final = re.compile(r"(?:.*/)?(?:(?:\w+\.)?mistral(?:ai)?[.:])?(?:ft:)
 
 
 def vocabulary_of(model: str) -> ModelVocabulary | None:
-    """The vocabulary of a model by its name in any spelling; None for one that is not known."""
+    """Return the vocabulary of a model by its name in any spelling, None if unknown."""
     spelling = _SPELLING.match(model.strip().lower().replace("@", "-"))
     name = spelling[1] if spelling else ""
     return next((known for pattern, known in _PATTERNS if pattern.match(name)), None)

@@ -1,4 +1,4 @@
-"""The tokenizers that mistral-common carries, each loaded once in a process, never over a network."""
+"""The tokenizers in mistral-common, each loaded once in a process, never over a network."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _loaded: dict[str, MistralCounter] = {}
 
 
 def _renew() -> None:
-    """Begin with a free lock: a thread of the parent may have been loading."""
+    """Begin with a free lock: a thread of the parent may have held it."""
     global _lock
     _lock = threading.Lock()
 
@@ -30,9 +30,9 @@ renew_in_child(_renew)
 
 
 def loaded(vocabulary: str) -> MistralCounter:
-    """The counter of a vocabulary, shared by all who ask.
+    """Return the shared counter of a vocabulary.
 
-    Raises `CounterUnavailable` when this release of mistral-common does not carry it.
+    Raises `CounterUnavailable` if this release of mistral-common lacks it.
     """
     with _lock:
         known = _loaded.get(vocabulary)
@@ -42,7 +42,7 @@ def loaded(vocabulary: str) -> MistralCounter:
 
 
 def counter_of(file_name: str, vocabulary: str) -> MistralCounter:
-    """A counter with one file of mistral-common's data folder."""
+    """Return a counter with one file of mistral-common's data folder."""
     import mistral_common
 
     path = Path(mistral_common.__path__[0]) / "data" / file_name

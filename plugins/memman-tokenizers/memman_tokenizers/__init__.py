@@ -1,8 +1,8 @@
 """Exact local token counts from a Hugging Face `tokenizer.json` on this machine.
 
-A plugin of memman. The variable `MEMMAN_TOKENIZERS` says which models have which file; a counter can
-also be made by hand, `TokenizerCounter(path)`, and given to a manager. Nothing is ever downloaded.
-Importing it does not load the library `tokenizers`; making a counter does.
+The variable `MEMMAN_TOKENIZERS` names the file of each model; a counter can also be made directly,
+`TokenizerCounter(path)`, and given to a manager. Nothing is downloaded. Importing this plugin does not
+load the library `tokenizers`; making a counter does.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from memman_tokenizers.settings import VARIABLE, file_for
 
 __all__ = ["TokenizerCounter", "memman_token_counters"]
 
-# A file that the user named for a model goes before what any plugin knows of it (20 at most).
+# A file that the user named for a model precedes every plugin's own match (20 at most).
 _NAMED = 30
 
 
 def _match(model: ModelRef) -> int:
-    """30 for a model that the setting names, and for every model where the setting cannot be read.
+    """Return 30 for a model in the setting, and for every model if the setting is unreadable.
 
-    So what is wrong with the setting is said by `_make`, where people look for reasons.
+    So `_make` reports the error of the setting, with the reasons for other counters.
     """
     try:
         return _NAMED if file_for(model.name) else 0
@@ -31,10 +31,10 @@ def _match(model: ModelRef) -> int:
 
 
 def _make(model: ModelRef) -> TokenizerCounter:
-    """The counter with the file for `model`.
+    """Return the counter with the file for `model`.
 
-    Raises `CounterUnavailable` when the setting cannot be read or names none for the model, and
-    when its file is missing or no tokenizer.
+    Raises `CounterUnavailable` if the setting is unreadable or has no file for the model, and if its file
+    is missing or not a tokenizer.
     """
     path = file_for(model.name)
     if path is None:
@@ -47,5 +47,5 @@ def _make(model: ModelRef) -> TokenizerCounter:
 
 @hookimpl
 def memman_token_counters() -> list[CounterSpec]:
-    """One local counter, `tokenizers`."""
+    """List one local counter, `tokenizers`."""
     return [CounterSpec(name="tokenizers", match=_match, factory=_make, accuracy="high")]

@@ -1,4 +1,4 @@
-"""Counting with a `tokenizer.json`: what the model's own tokenizer makes of a text."""
+"""Counting with a model's own `tokenizer.json`."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _DIGEST_CHARACTERS: Final = 16
 
 
 class TokenizerCounter:
-    """Counts texts as the tokenizer in a file does. Any thread may use it.
+    """Counts texts like the tokenizer in a file. Any thread may use it.
 
-    A special token that is spelled in a text (`<|endoftext|>`) counts as the ordinary text it is; the
-    tokens that a chat template or a post-processor puts around a text are not in it, and not counted.
-    Truncation and padding that the file asks for are switched off. Lone surrogates count as the
-    replacement character. The fingerprint has the digest of the file, not its path.
+    A special token in a text (`<|endoftext|>`) counts as ordinary text. Tokens that a chat template or a
+    post-processor adds around a text are not counted. Truncation and padding in the file are switched
+    off. Lone surrogates count as the replacement character. The fingerprint has the hash of the file, not
+    its path.
 
-    Raises `CounterUnavailable`, naming the file, when it is missing or no tokenizer.
+    Raises `CounterUnavailable`, naming the file, if it is missing or not a tokenizer.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -52,7 +52,7 @@ class TokenizerCounter:
         self._tokenizer = tokenizer
 
     def count_texts(self, texts: Sequence[str]) -> list[int]:
-        """Tokens of each text. Raises `CounterUnavailable` when the tokenizer fails at one."""
+        """Return the tokens of each text. Raises `CounterUnavailable` if the tokenizer fails."""
         try:
             return [self._count(_repaired(text)) for text in texts]
         except BaseException as error:
@@ -61,17 +61,17 @@ class TokenizerCounter:
             raise CounterUnavailable(f"{self.fingerprint} failed at a text: {error}") from error
 
     def _count(self, text: str) -> int:
-        # Some tokenizers put a mark where a text begins, even where there is no text.
+        # Some tokenizers mark the start of a text, even of an empty one.
         return len(self._tokenizer.encode(text, add_special_tokens=False)) if text else 0
 
 
 def _of_the_library(error: BaseException) -> bool:
-    """Whether an error may be the library's: it raises plain ones, and panics are BaseExceptions."""
+    """Return whether an error may be the library's: it raises plain ones, and panics."""
     return isinstance(error, Exception) or type(error).__name__ == "PanicException"
 
 
 def _repaired(text: str) -> str:
-    """The text with its surrogates paired or replaced."""
+    """Return the text with its surrogates paired or replaced."""
     if not isinstance(text, str):
         raise TypeError(f"a text to count must be a string, not {type(text).__name__}")
     if not text.isascii():

@@ -1,9 +1,9 @@
-"""Which file a model has, by the variable `MEMMAN_TOKENIZERS`.
+"""The files of models, by the variable `MEMMAN_TOKENIZERS`.
 
     MEMMAN_TOKENIZERS="qwen3=/models/qwen3/tokenizer.json,llama-3*=/models/llama3/tokenizer.json"
 
-Entries are divided by commas. A pattern is the beginning of a model's name, lower case and without its
-provider; with `*`, `?` or `[` in it, it is a pattern for the whole name. The longest that fits decides.
+Entries are separated by commas. A pattern is the start of a model's name, in lower case and without its
+provider; with `*`, `?` or `[` in it, it is a pattern for the whole name. The longest match decides.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ VARIABLE: Final = "MEMMAN_TOKENIZERS"
 
 
 def file_for(model: str) -> Path | None:
-    """The file that the setting names for a model, None where it names none.
+    """Return the file that the setting names for a model, None if there is none.
 
-    Raises `CounterUnavailable` for an entry that is no `pattern=path`.
+    Raises `CounterUnavailable` for an entry that is not `pattern=path`.
     """
     setting = os.environ.get(VARIABLE, "")
     entries = [_parsed(entry) for entry in setting.split(",") if entry.strip()]
