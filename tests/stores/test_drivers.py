@@ -1,6 +1,6 @@
 """The same store by another SQLite library: what differs between them is not to be seen from outside.
 
-Two libraries in one process must not have the same file open, so what they share goes through processes.
+Two libraries in one process must not have the same file open, so these tests use several processes.
 """
 
 from __future__ import annotations

@@ -27,12 +27,12 @@ from tests.kinds import IN_FILES, InFile, InPostgres
 
 _KILLED = -signal.SIGKILL
 COMPRESSING = MemoryConfig(max_tokens=400, min_entries_to_compress=2, recent_window=2)
-# From Python 3.12 on a fork is warned of where the process has threads; what is forked here starts anew.
+# From Python 3.12 on, forking a process with threads warns; these children start fresh.
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 
 
 class Strike:
-    """Kills this process at a statement; 0 lets it live."""
+    """Kills this process at a statement; with 0 it survives."""
 
     def __init__(self, at: int) -> None:
         self.left = at
@@ -44,7 +44,7 @@ class Strike:
 
 
 def with_strikes(strike: Strike) -> None:
-    """Every statement of SQLite and of PostgreSQL of this process is a chance to strike."""
+    """Let `strike` count every statement of SQLite and PostgreSQL in this process."""
     real = sqlite3.connect
 
     def connect(*given: Any, **named: Any) -> sqlite3.Connection:
@@ -57,14 +57,14 @@ def with_strikes(strike: Strike) -> None:
 
     def counted(self: Any, *given: Any, **named: Any) -> Any:
         done = execute(self, *given, **named)
-        strike()  # what was executed is with the server, and its answer is not told
+        strike()  # the server has the statement, and its answer is lost
         return done
 
     psycopg.Connection.execute = counted  # type: ignore[method-assign]
 
 
 def struck(work: Callable[[Strike], object], at: int) -> bool:
-    """Whether `work` was killed at a statement; False where it came to its end before that."""
+    """Return whether `work` was killed at a statement; False if it ended before."""
     pid = os.fork()
     if pid == 0:
         status = 1
@@ -82,7 +82,7 @@ def struck(work: Callable[[Strike], object], at: int) -> bool:
 
 
 def look(store: Any, session_id: str) -> Any:
-    """All that a store says of a session, with its epoch counted from where such a session begins."""
+    """Return all that a store returns about a session, apart from its epoch."""
     snapshot = store.load(session_id)
     listed = [info for info in store.sessions() if info.session_id == session_id]
     if snapshot is None:
@@ -104,7 +104,7 @@ def look(store: Any, session_id: str) -> Any:
 
 
 def prepared(store: Any, session_id: str) -> None:
-    """A session of five entries and a compression."""
+    """Create a session of five entries and a compression."""
     store.append(session_id, tuple(added(name, tokens=3) for name in "abcde"))
     epoch = store.state(session_id)[1]
     store.commit(session_id, epoch, (summary_of("k", ["a", "b"]),),
@@ -112,7 +112,7 @@ def prepared(store: Any, session_id: str) -> None:
 
 
 def nothing(store: Any, session_id: str) -> None:
-    """A session that is not there."""
+    """Create no session."""
 
 
 def append_one(store: Any, session_id: str, _epoch: int) -> None:
@@ -174,7 +174,7 @@ def kind(request: pytest.FixtureRequest) -> Iterator[InFile | InPostgres]:
 
 
 def hunt(kind: InFile | InPostgres, prepare: Any, verb: Any) -> None:
-    """Kills `verb` at each of its statements, on a session of its own each time."""
+    """Kill `verb` at each of its statements, each time on a new session."""
     seen = set()
     for at in range(1, 1_000):
         session = f"s{at}"
@@ -196,13 +196,13 @@ def hunt(kind: InFile | InPostgres, prepare: Any, verb: Any) -> None:
         if not killed:
             break
     assert at >= 2
-    assert True in seen  # an append in one round trip is never seen undone: what is sent is done
+    assert True in seen  # an append in one round trip is done once it is sent
 
 
 def foreseen(
     kind: InFile | InPostgres, prepare: Any, verb: Any, session: str
 ) -> tuple[int, Any, Any]:
-    """A prepared session's epoch and state, and the state that it will be in."""
+    """Return a prepared session's epoch and state, and the state after the call."""
     with closing(kind.open()) as store:
         prepare(store, "whole")
         verb(store, "whole", (store.state("whole") or (0, 0))[1])

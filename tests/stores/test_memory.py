@@ -1,4 +1,4 @@
-"""The store in memory keeps every law of the protocol, and the kit tells when a store does not."""
+"""The store in memory keeps every law, and the kit detects stores that break one."""
 
 from collections.abc import Sequence
 
@@ -17,7 +17,7 @@ class TestMemoryStore(StoreConformance):
 
 
 class WithoutEpochCheck(MemoryStore):
-    """Takes a commit on whatever shape."""
+    """Takes a commit on any epoch."""
 
     def commit(
         self,
@@ -47,7 +47,7 @@ class WithoutRecordIdCheck(MemoryStore):
 
 
 class WithFeedInSessionOrder(MemoryStore):
-    """Its feed is one session after the other, so that what comes later may stand earlier."""
+    """Its feed lists one session after the other, so a later record may come before a cursor."""
 
     def feed(self, after: str = "", limit: int = 1_000) -> list[FeedItem]:
         places = [
@@ -63,7 +63,7 @@ class WithFeedInSessionOrder(MemoryStore):
 
 
 class WithLeaseForEverybody(MemoryStore):
-    """Says yes to whoever asks for a lease."""
+    """Gives a lease to every worker."""
 
     def lease(self, session_id: str, holder: str, seconds: float) -> bool:
         return super().lease(session_id, "everybody", seconds)

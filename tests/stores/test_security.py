@@ -1,4 +1,4 @@
-"""What is stored is data: it names no file, runs no code, changes no statement, and is told to no log."""
+"""Stored content is data: it names no file, runs no code, changes no statement and reaches no log."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def kind(request: pytest.FixtureRequest) -> Iterator[Any]:
 
 
 def every_verb(memory: MemoryManager, session: str, text: str) -> dict[str, Any]:
-    """A session through every verb that takes what somebody else may have written; what came back."""
+    """Pass a session through every method that takes foreign data, and return the result."""
     # An id has at most 255 bytes.
     one = memory.add_user_message(session, text, id=text, message_id=text, metadata={text: [text]})
     memory.add_system_message(session, text)
@@ -145,11 +145,11 @@ def test_every_code_point_survives_every_store(kind: Any) -> None:
         assert entry.metadata == {"key \0 \x7f \U0001f600": "value \0"}
 
 
-# ---------------------------------------------------------------- what a file may hold
+# ---------------------------------------------------------------- contents of a file
 
 
 def with_payload(kind: Any, payload: bytes) -> None:
-    """A session whose only record somebody has written anew."""
+    """Create a session whose only record was overwritten."""
     with closing(kind.open()) as store:
         store.append("s", (added("a"),))
     if isinstance(kind, InFile):
@@ -246,7 +246,7 @@ def test_no_module_makes_code_of_data() -> None:
                 assert node.func.id not in ("eval", "exec", "__import__"), path
 
 
-# ---------------------------------------------------------------- what is told
+# ---------------------------------------------------------------- errors and logs
 
 
 def faults_of(path: Path) -> Iterator[Callable[[], object]]:

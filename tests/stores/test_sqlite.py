@@ -326,7 +326,7 @@ def test_clock_set_back_ends_a_lease(store: SQLiteStore, monkeypatch: pytest.Mon
     assert store.lease("s", "bob", 60), "or nobody would summarise for an hour"
 
 
-# ---------------------------------------------------------------- what is no store
+# ---------------------------------------------------------------- invalid stores
 
 
 def test_database_of_another_program_is_refused_unchanged(path: str) -> None:

@@ -59,7 +59,7 @@ def append(store: SQLiteStore, *names: str) -> None:
 
 
 def in_child(work: Callable[[], object]) -> int:
-    """The process of a fork that does `work`; it ends with 0 where that raised nothing."""
+    """Fork a process that runs `work`; it exits with 0 if nothing was raised."""
     pid = os.fork()
     if pid == 0:
         status = 1
@@ -280,7 +280,7 @@ def test_damaged_metadata_of_a_summary_is_a_typed_error(tmp_path: Path) -> None:
 
 
 def used(path: Path) -> Iterator[MemmanError]:
-    """What every kind of verb says of a file; anything that is no error of ours comes through."""
+    """Return the errors of every kind of method on a file; other errors are raised."""
     try:
         memory = MemoryManager(path, counter="chars4", config=COMPRESSING)
     except StoreError as error:
@@ -379,7 +379,7 @@ def test_file_size_limit_loses_nothing(path: str) -> None:
 
 
 def as_somebody_else(work: Callable[[], object]) -> bool:
-    """Whether `work` raises nothing for a user who has no more rights than the files give."""
+    """Return whether `work` raises nothing for a user with only the rights of the files."""
     return ended_well(of_somebody_else(work))
 
 
@@ -456,7 +456,7 @@ def test_reader_creates_no_files(
     open_folder.chmod(folder_mode)
 
     def work() -> None:
-        # In a URL only the option's own question mark may stand as it is.
+        # In a URL, a question mark of the path must be quoted.
         with closing(read_only(open_folder / "what%3F 100%25.db", driver)) as store:
             assert [record.id for _, record in store.read("s")] == ["a", "b"]
             with pytest.raises(StoreError, match="may only be read; nothing was changed"):

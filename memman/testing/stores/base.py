@@ -1,4 +1,4 @@
-"""The base class of all laws, and short forms for what the laws look at."""
+"""The base class of all laws, and helpers that the laws share."""
 
 from __future__ import annotations
 

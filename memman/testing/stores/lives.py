@@ -15,7 +15,7 @@ _STEPS = 40
 
 
 def play(store: Store, rng: random.Random) -> None:
-    """A random life of a session; after each step the store's window is the fold of its log."""
+    """Play a random life of a session; after each step the store's window is the fold of its log."""
     for step in range(_STEPS):
         history = History.of(store.read("s"))
         behind = [added(f"late{step}")] if rng.random() < 0.3 else []

@@ -97,11 +97,11 @@ def one_of_each() -> list[Record]:
 
 
 class BrokenOffError(Exception):
-    """What a record raises that cannot be made."""
+    """Raised by a record that cannot be created."""
 
 
 class Coming(Sequence[Record]):
-    """Records that are made when they are asked for, and of which none is kept."""
+    """Records that are created on access and never kept."""
 
     def __init__(self, size: int, text: str = "text", fails_at: int = -1) -> None:
         self._size = size

@@ -15,7 +15,7 @@ from memman.testing import StoreConformance
 
 
 class Kit(StoreConformance):
-    """The laws with a new schema for each store; says how a store of a schema is opened."""
+    """The laws with a new schema for each store."""
 
     lives = 4
 
@@ -46,7 +46,7 @@ class EmptiedKit(StoreConformance):
 
     lives = 2
     url: ClassVar[str]
-    owner: ClassVar[str]  # who may empty it
+    owner: ClassVar[str]  # the role that may empty it
 
     @pytest.fixture(autouse=True)
     def _stores(self) -> Iterator[None]:

@@ -55,7 +55,7 @@ def drop(schema: str) -> None:
 
 
 def free_port() -> int:
-    """A port that nobody listens on just now."""
+    """Return a free port."""
     with socket.create_server((HOST, 0)) as probe:
         return int(probe.getsockname()[1])
 
@@ -109,7 +109,7 @@ class Server:
         )
 
     def stop(self, mode: str = "fast") -> None:
-        """Ends it: "fast" rolls back and says goodbye, "immediate" is a crash."""
+        """Stop the server: "fast" rolls back and closes connections, "immediate" is a crash."""
         self._run(self._tool, "stop", "-w", "-D", self._data, "-m", mode)
 
     def sql(self, statements: str, user: str = "postgres") -> None:
@@ -213,11 +213,11 @@ class Wire:
         self._left = count
 
     def fall_silent(self) -> None:
-        """What is asked from now on reaches the server, and no answer comes back; no connection is cut."""
+        """Pass requests to the server, and hold back its answers; no connection is cut."""
         self._silent = True
 
     def mend(self) -> None:
-        """Cuts nothing any more, and lets answers through to who connects anew."""
+        """Stop cutting, and pass answers to new connections."""
         self._word = self._left = None
         self._silent = False
 

@@ -339,11 +339,11 @@ class TestSerializable(EmptiedKit):
         servers.drop(schema)
 
 
-# ---------------------------------------------------------------- what is refused
+# ---------------------------------------------------------------- refusals
 
 
 def _ada(server: servers.Server, given: str) -> str:
-    """The URL of a user who has to give a password."""
+    """Return the URL of a user with a password."""
     server.sql(f"DROP ROLE IF EXISTS ada; CREATE ROLE ada LOGIN SUPERUSER PASSWORD '{SECRET}'")
     return server.url(f"ada:{given}", "chat")
 
@@ -376,7 +376,7 @@ def test_changed_password_error_has_no_password(
     store.close()
     assert (
         "authentication failed" in caplog.text
-    )  # of the pool, which says why it has no connection
+    )  # of the pool, with the reason for the missing connection
     printed = _told(caught.value) + caplog.text + repr(store)
     assert SECRET not in printed
     assert _IN_URL not in printed

@@ -1,4 +1,4 @@
-"""The feed of a PostgreSQL store: nothing missed and in order, whoever keeps a transaction open."""
+"""The feed of a PostgreSQL store: complete and in order, even with open transactions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from memman.testing.stores import added
 from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.service
-# The second makes version 2 of what the first made.
 
 
 def drive(connection: psycopg.Connection[Any], step: Any) -> Any:
@@ -125,7 +124,7 @@ def _written(store: PostgresStore) -> int:
 
 
 def _race(url: str, names: list[str], each: int = 120) -> tuple[list[FeedItem], list[FeedItem]]:
-    """What a follower saw while six writers wrote, and the feed after it."""
+    """Return the items that a follower saw while six writers wrote, and the feed after it."""
     store = PostgresStore(url)
     for name in names:
         store.append(name, (added("first"),))
@@ -150,7 +149,7 @@ def _race(url: str, names: list[str], each: int = 120) -> tuple[list[FeedItem], 
 
 
 def _followed(store: PostgresStore, done: threading.Event) -> list[FeedItem]:
-    """What a follower sees until everything was written and 0.3 s brought nothing more."""
+    """Return the items that a follower sees until nothing came for 0.3 s after the last write."""
     seen: list[FeedItem] = []
     quiet = 0.0
     while quiet < 0.3 or (len(seen) < _written(store) and quiet < 1.5):

@@ -1,4 +1,4 @@
-"""What a database's owner may run instead: tables divided by hash, and row-level security for tenants."""
+"""The scripts for the owner of a database: tables divided by hash, and row-level security."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def role() -> Iterator[str]:
 
 
 def grants(schema: str, role: str) -> str:
-    """What a worker needs, as the how-to says."""
+    """Return the grants of a worker, as in the guide."""
     return (
         f"GRANT USAGE ON SCHEMA {schema} TO {role};"
         f"GRANT SELECT, INSERT, UPDATE, DELETE ON memman_session, memman_record, memman_mention TO {role};"
