@@ -6,7 +6,7 @@ import hashlib
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import BinaryIO, cast
 
 import msgspec
 
@@ -42,8 +42,8 @@ class ArchiveWriter:
             )
         self._packing = packing_for(self._path.name if self._path else "", packing)
         self._new = None if self._path is None else NewFile(self._path)
-        self._out: Any = None if self._path is not None else to
-        self._packed: Any = None
+        self._out = cast("BinaryIO", to)  # with a path, `begin` opens its file
+        self._packed = self._out
         self._tainted = gone
         self._digest = hashlib.sha256()
         self._header: Header | None = None

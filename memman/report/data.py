@@ -37,7 +37,7 @@ from memman.records import (
     Undone,
     UsageReported,
 )
-from memman.report.steps import Change, Numbers, Span, Splice, changes
+from memman.report.steps import Numbers, Span, Splice, changes
 from memman.report.usage import Usage, usage_of
 from memman.results import SessionStats
 
@@ -261,30 +261,37 @@ class _Shown:
     def _read_steps(self) -> Iterator[ShownStep]:
         for place, change in enumerate(changes(self._log, self._numbers)):
             record = change.record
-            fields: dict[str, Any] = {}
+            step = ShownStep(
+                kind=_KINDS[type(record)],
+                id=record.id,
+                seq=change.seq,
+                at=record.at,
+                active=change.active_tokens,
+                entries=change.active_entries,
+                total=change.total_tokens,
+                splices=change.splices,
+            )
             if isinstance(record, Compressed) and change.survival is not None:
                 self._places[record.id] = place
-                fields = self._compression(change.survival, record)
-            elif not isinstance(record, Added):
-                fields = self._other(record)
-            yield _step(change, fields)
+                yield self._compression(step, change.survival, record)
+            else:
+                yield self._other(step, record)
 
-    def _compression(self, survived: Survival, record: Compressed) -> dict[str, Any]:
+    def _compression(self, step: ShownStep, survived: Survival, record: Compressed) -> ShownStep:
         state = self._log.state_of(record.id)
-        folded: tuple[str, ...] = ()
-        if state == "folded":
-            folded = self._log.history.folded_into(record.id)
-        return {
-            "state": state,
-            "reason": record.reason,
-            "before": record.tokens_before,
-            "after": record.tokens_after,
-            "cost": record.cost,
-            "folded_into": [self._log.compressions[name][0] for name in folded],
-            "value_count": survived.values,
-            "values_kept": survived.kept,
-            "replacements": [self._replacement(each) for each in survived.replacements],
-        }
+        folded = self._log.history.folded_into(record.id) if state == "folded" else ()
+        return msgspec.structs.replace(
+            step,
+            state=state,
+            reason=record.reason,
+            before=record.tokens_before,
+            after=record.tokens_after,
+            cost=record.cost,
+            folded_into=[self._log.compressions[name][0] for name in folded],
+            value_count=survived.values,
+            values_kept=survived.kept,
+            replacements=[self._replacement(each) for each in survived.replacements],
+        )
 
     def _replacement(self, survived: SurvivingValues) -> ShownReplacement:
         self._originals.update(survived.ids)
@@ -302,28 +309,30 @@ class _Shown:
             kept={place: sorted(kept[place]) for place in _PLACES if place in kept},
         )
 
-    def _other(self, record: Record) -> dict[str, Any]:
-        """Return the fields of a step that is not a compression."""
+    def _other(self, step: ShownStep, record: Record) -> ShownStep:
+        """Return the step of a record that is not a compression."""
+        replace = msgspec.structs.replace
         match record:
             case Undone():
-                return {"undoes": self._places[record.compression_id]}
+                return replace(step, undoes=self._places[record.compression_id])
             case Pinned():
-                return {"touches": self._numbers.spans([record.entry_id]), "on": record.on}
+                return replace(step, touches=self._numbers.spans([record.entry_id]), on=record.on)
             case Deleted():
-                return {"touches": self._numbers.spans(record.ids)}
+                return replace(step, touches=self._numbers.spans(record.ids))
             case Opened():
-                return {"changes": msgspec.to_builtins(record.settings)}
+                return replace(step, changes=msgspec.to_builtins(record.settings))
             case Configured():
-                return {"changes": record.changes}
+                return replace(step, changes=record.changes)
             case UsageReported():
-                return {
-                    "model": record.model,
-                    "reported": record.input_tokens,
-                    "cached": record.cached_tokens,
-                    "output": record.output_tokens,
-                    "estimated": record.estimated,
-                }
-        return {}
+                return replace(
+                    step,
+                    model=record.model,
+                    reported=record.input_tokens,
+                    cached=record.cached_tokens,
+                    output=record.output_tokens,
+                    estimated=record.estimated,
+                )
+        return step
 
     def _entries_of(self, seq: int, record: Record) -> Iterator[ShownEntry]:
         if isinstance(record, Added):
@@ -372,20 +381,6 @@ class _Shown:
             return []
         values = self.values
         return [values.setdefault(value, len(values)) for value in exact_values(entry.text)]
-
-
-def _step(change: Change, fields: dict[str, Any]) -> ShownStep:
-    return ShownStep(
-        kind=_KINDS[type(change.record)],
-        id=change.record.id,
-        seq=change.seq,
-        at=change.record.at,
-        active=change.active_tokens,
-        entries=change.active_entries,
-        total=change.total_tokens,
-        splices=change.splices,
-        **fields,
-    )
 
 
 def _part(part: Part) -> ShownPart | None:
