@@ -1,4 +1,4 @@
-"""What can happen to a file and to the processes that have it open: nothing is lost, or it is told.
+"""Faults of a file and of the processes that have it open: nothing is lost without an error.
 
 Every fault is a real one. A typed error changes nothing, and work goes on when the fault is gone.
 """
