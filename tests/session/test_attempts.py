@@ -42,7 +42,7 @@ def fill(memory: MemoryManager, entries: int = 20) -> None:
 # ---------------------------------------------------------------- cost
 
 
-def test_cost_of_a_futile_compression_is_emitted_and_in_the_stats() -> None:
+def test_cost_of_a_futile_compression_is_in_event_and_stats() -> None:
     memory = manager(CUT, CUT, GOOD)
     told: list[events.CompressionFailedNotice] = []
 

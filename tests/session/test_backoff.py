@@ -167,7 +167,7 @@ def test_failure_is_over_at_four_fifths_of_the_room():
     assert not backoff.failed_recently((1_400, 11), budget())
 
 
-def test_background_compression_begins_at_four_fifths_of_the_room():
+def test_background_compression_begins_at_four_fifths():
     prepared = budget(max_entries=20).prepared()
     assert (prepared.max_tokens, prepared.max_entries) == (900, 18)
     assert (prepared.target_tokens, prepared.target_entries) == (500, 10)

@@ -758,7 +758,7 @@ def test_background_failure_is_emitted_and_adds_continue(make: Make) -> None:
     assert use.asked == 2
 
 
-def test_background_work_that_ends_at_once_leaves_the_session_idle(
+def test_quick_background_work_leaves_the_session_idle(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     use = APIS["sync"]("short", background=True)

@@ -187,7 +187,7 @@ CASES = [
 
 @pytest.mark.parametrize("exclusive", [True, False])
 @pytest.mark.parametrize(("api", "strike"), CASES)
-def test_a_fault_at_any_step_leaves_a_compression_whole_or_undone(
+def test_fault_at_any_step_leaves_a_compression_whole_or_undone(
     api: str, strike: str, exclusive: bool
 ) -> None:
     outcomes = set()
@@ -223,7 +223,7 @@ def test_fault_at_any_step_of_an_add_keeps_acknowledged_entries(
 
 
 @pytest.mark.parametrize("api", APIS)
-def test_a_fault_in_the_background_leaves_a_compression_whole_or_undone(api: str) -> None:
+def test_background_fault_leaves_a_compression_whole_or_undone(api: str) -> None:
     adding = ("add_user_message", "and " * 60)
     outcomes = set()
     for scene, outcome, told, _ in struck(api, False, "error", adding, background=True):

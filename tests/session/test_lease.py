@@ -226,7 +226,7 @@ def test_lease_held_by_all_costs_money_only(use: Any, path: str) -> None:
     assert first.do("get_active_entries") == second.do("get_active_entries")
 
 
-def test_summary_made_elsewhere_during_the_plan_is_not_paid_again(use: Any, path: str) -> None:
+def test_summary_made_elsewhere_is_not_paid_again(use: Any, path: str) -> None:
     """The lease is free again, and the window that was planned for is over."""
     other = use("the other's", store=path)
 

@@ -213,7 +213,7 @@ def test_setting_made_here_takes_effect_after_import() -> None:
     assert settings == {"max_tokens": 80_000, "summarizer": "openai:gpt-5-pro"}
 
 
-def test_manager_that_trusts_no_settings_ignores_those_of_its_store(tmp_path: Path) -> None:
+def test_manager_without_trust_ignores_stored_settings(tmp_path: Path) -> None:
     with MemoryManager(tmp_path / "a.db") as writer:
         writer.update_config("s", max_tokens=60_000, model="gpt-4.1")
         writer.add_user_message("s", "x")
